@@ -1,0 +1,49 @@
+"""Spatial inertias of rigid bodies, ``[linear; angular]``: make, move, check."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from delassus.model.rotations import Array, skew
+
+
+def spatial_inertia(mass: float, com: Array, inertia: Array) -> Array:
+    """6×6 inertia about the frame's origin from mass (kg), centre of mass (3,) (m), inertia about it (3, 3) (kg·m²)."""
+    h = mass * skew(np.asarray(com, dtype=float))
+    H = np.zeros((6, 6))
+    H[:3, :3] = mass * np.eye(3)
+    H[:3, 3:] = -h
+    H[3:, :3] = h
+    H[3:, 3:] = np.asarray(inertia) - h @ skew(np.asarray(com, dtype=float))
+    return H
+
+
+def motion_transform(rotation: Array, position: Array) -> Array:
+    """6×6 motion transform ``X_child_parent`` for a child frame at (rotation, position) in the parent frame.
+
+    Batched: (..., 3, 3) and (..., 3) give (..., 6, 6).
+    """
+    E = np.swapaxes(rotation, -1, -2)
+    X = np.zeros((*np.broadcast_shapes(rotation.shape[:-2], position.shape[:-1]), 6, 6))
+    X[..., :3, :3] = X[..., 3:, 3:] = E
+    X[..., :3, 3:] = -E @ skew(position)
+    return X
+
+
+def move_inertia(H: Array, rotation: Array, position: Array) -> Array:
+    """Inertia given in a frame at (rotation, position), expressed in the frame that these are relative to."""
+    X = motion_transform(rotation, position)
+    moved = X.T @ H @ X
+    moved = 0.5 * (moved + moved.T)
+    return np.where(np.abs(moved) < 1e-14 * np.max(np.abs(moved), initial=0.0), 0.0, moved)
+
+
+def inertia_defects(inertia: Array) -> str:
+    """Say why no rigid body can have this rotational inertia (3, 3) about its centre of mass, or ''."""
+    principal = np.linalg.eigvalsh(0.5 * (inertia + np.transpose(inertia)))
+    scale = max(float(np.max(np.abs(principal))), 1e-300)
+    if principal[0] < -1e-9 * scale:
+        return "not positive semidefinite"
+    if principal[0] + principal[1] < principal[2] * (1 - 1e-6):
+        return "breaks the triangle inequality"
+    return ""

@@ -1,0 +1,261 @@
+"""Mechanisms made by rule: those that the papers study, and a humanoid, so that everything runs without robot files.
+
+Every link is a solid rod or box of plausible mass and inertia. Joint axes alternate so that no kinematic degeneracy
+flatters an algorithm; link lengths vary a little from link to link for the same reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from delassus.errors import ModelError
+from delassus.model.build import RawJoint, RawLink, Root, build_tree
+from delassus.model.joints import JointKind
+from delassus.model.rotations import Array, rotation_about
+from delassus.model.tree import Tree
+
+_AXES = {"x": np.array([1.0, 0.0, 0.0]), "y": np.array([0.0, 1.0, 0.0]), "z": np.array([0.0, 0.0, 1.0])}
+
+
+class _Sketch:
+    """A description under construction."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.links: list[RawLink] = []
+        self.joints: list[RawJoint] = []
+
+    def body(self, name: str, mass: float, size: Sequence[float], com: Sequence[float] = (0, 0, 0)) -> str:
+        """Add a solid box of ``size`` (m) and return its name."""
+        x, y, z = (float(s) for s in size)
+        inertia = mass / 12 * np.diag([y * y + z * z, x * x + z * z, x * x + y * y])
+        self.links.append(RawLink(name, mass, np.array(com, dtype=float), inertia))
+        return name
+
+    def joint(
+        self,
+        parent: str,
+        child: str,
+        axis: str | Array,
+        position: Sequence[float],
+        rotation: Array | None = None,
+        kind: JointKind = JointKind.REVOLUTE,
+    ) -> None:
+        """Add a joint named after its child."""
+        direction = _AXES[axis] if isinstance(axis, str) else axis
+        R = np.eye(3) if rotation is None else rotation
+        name = f"{child}_joint"
+        self.joints.append(RawJoint(name, kind, parent, child, np.array(position, dtype=float), R, direction))
+
+    def chain(self, base: str, prefix: str, n: int, start: Sequence[float] = (0, 0, 0), turn: float = 0.0) -> str:
+        """Add ``n`` rods in a row, in the frames of Denavit and Hartenberg: each axis is z, each twist a quarter turn."""
+        parent = base
+        for k in range(n):
+            length = 0.25 + 0.05 * math.cos(1.7 * k + turn)
+            rod = self.body(f"{prefix}{k + 1}", 1.5 + 0.3 * math.sin(k + turn), (length, 0.06, 0.05), (length / 2, 0, 0))
+            twist = rotation_about(_AXES["x"], math.pi / 2 * (1 if k % 2 else -1))
+            if k == 0:
+                twist = rotation_about(_AXES["z"], turn) @ twist
+            self.joint(parent, rod, "z", start if k == 0 else (previous, 0, 0), twist)
+            parent, previous = rod, length
+        return parent
+
+    def build(self, root: Root) -> Tree:
+        """Make the tree."""
+        return build_tree(self.name, self.links, self.joints, root=root)
+
+
+def _count(value: int, argument: str, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ModelError(argument, f"a whole number of at least {least}", repr(value), "Pass such a number.")
+    return int(value)
+
+
+def chain(n: int, *, root: Root = "fixed") -> Tree:
+    """Serial chain of ``n`` revolute joints; links ``link1`` … ``link<n>``.
+
+    With ``root="floating"`` a base link rides on a free joint and carries the chain.
+    """
+    sketch = _Sketch(f"chain{_count(n, 'n')}")
+    sketch.body("base", 3.0, (0.2, 0.2, 0.2))
+    sketch.chain("base", "link", n)
+    return sketch.build(root)
+
+
+def pendulum(n: int, *, length: float = 0.5, mass: float = 1.0) -> Tree:
+    """Planar pendulum of ``n`` rods that swing about y and hang along −z; links ``rod1`` … ``rod<n>``."""
+    sketch = _Sketch(f"pendulum{_count(n, 'n')}")
+    parent = sketch.body("ceiling", 0.0, (0, 0, 0))
+    for k in range(n):
+        rod = sketch.body(f"rod{k + 1}", mass, (0.04, 0.04, length), (0, 0, -length / 2))
+        sketch.joint(parent, rod, "y", (0, 0, -length if k else 0.0))
+        parent = rod
+    return sketch.build("fixed")
+
+
+def star(branches: int, length: int, *, root: Root = "floating") -> Tree:
+    """A hub with ``branches`` chains of ``length`` links; tips ``branch<b>_<length>``."""
+    sketch = _Sketch(f"star{_count(branches, 'branches')}x{_count(length, 'length')}")
+    sketch.body("hub", 10.0, (0.4, 0.4, 0.2))
+    for b in range(branches):
+        angle = 2 * math.pi * b / branches
+        start = (0.2 * math.cos(angle), 0.2 * math.sin(angle), 0.0)
+        sketch.chain("hub", f"branch{b + 1}_", length, start, angle)
+    return sketch.build(root)
+
+
+def stem(length: int, branches: int, branch_length: int = 7, *, root: Root = "floating") -> Tree:
+    """Long stem with ``branches`` chains at both ends ([r2] Fig. 3a, [LQR] Fig. 2e).
+
+    Parameters
+    ----------
+    length : int
+        Number of stem links, the base ``stem0`` not counted. The stem's last link is ``stem<length>``.
+    branches : int
+        Number of chains at each end.
+    branch_length : int
+        Number of links of each chain; tips are ``near<b>_<branch_length>`` and ``far<b>_<branch_length>``.
+    root : {"fixed", "floating"}
+        What carries ``stem0``.
+    """
+    sketch = _Sketch(f"stem{_count(length, 'length')}_{_count(branches, 'branches')}x{branch_length}")
+    _count(branch_length, "branch_length")
+    sketch.body("stem0", 5.0, (0.3, 0.3, 0.3))
+    last = sketch.chain("stem0", "stem", length)
+    for b in range(branches):
+        angle = 2 * math.pi * b / branches + 0.3
+        start = (0.15 * math.cos(angle), 0.15 * math.sin(angle), 0.0)
+        sketch.chain("stem0", f"near{b + 1}_", branch_length, start, angle)
+        sketch.chain(last, f"far{b + 1}_", branch_length, start, angle)
+    return sketch.build(root)
+
+
+def ladder(n: int, *, root: Root = "fixed") -> Tree:
+    """Two parallel chains of ``n`` links, ``left1`` … and ``right1`` …, whose equal rungs a user welds into loops."""
+    sketch = _Sketch(f"ladder{_count(n, 'n')}")
+    sketch.body("base", 5.0, (0.2, 0.6, 0.2))
+    sketch.chain("base", "left", n, (0, 0.3, 0))
+    sketch.chain("base", "right", n, (0, -0.3, 0))
+    return sketch.build(root)
+
+
+def asimo(
+    *, arm_dofs: int = 7, leg_dofs: int = 6, hand_dofs: int = 2, arms: int = 2, legs: int = 2, fixed_foot: bool = False
+) -> Tree:
+    """ASIMO Next-Generation as [EFPA] Fig. 4 models it: 35 bodies with hands of two fingers (forefinger and thumb).
+
+    The pelvis is the floating base. One torso joint carries a head (3) and arms of ``arm_dofs``; each hand has a
+    forefinger and a thumb. The connectivity is the paper's; the lengths and masses are plausible ones.
+
+    Parameters
+    ----------
+    arm_dofs, leg_dofs : int
+        Joints of each arm and leg.
+    hand_dofs : int
+        2: one joint each for forefinger and thumb. 12: four fingers of three joints each, thumb included.
+    arms, legs : int
+        Number of arms and legs.
+    fixed_foot : bool
+        Stand on the first foot: that foot is the fixed base and the chain is re-rooted there.
+
+    Returns
+    -------
+    Tree
+        Frames ``hand<k>``, ``foot<k>``, ``head3``, ``forefinger<k>``, ``thumb<k>`` name the end-effectors.
+    """
+    if hand_dofs not in (2, 12):
+        raise ModelError("hand_dofs", "2 or 12", repr(hand_dofs), "The paper has these two hands.")
+    joints_per_finger, fingers = (1, ("forefinger", "thumb")) if hand_dofs == 2 else (3, _FOUR_FINGERS)
+    sketch = _Sketch("asimo")
+    sketch.body("pelvis", 9.0, (0.2, 0.3, 0.15))
+
+    def torso_up(torso_parent: str) -> None:
+        sketch.body("torso", 12.0, (0.2, 0.35, 0.4), (0, 0, 0.2))
+        if torso_parent == "pelvis":
+            sketch.joint("pelvis", "torso", "z", (0, 0, 0.1))
+        _limb(sketch, "torso", "head", 3, (0, 0, 0.45), _NECK, 1.2, 0.06)
+        for k in range(arms):
+            side = 1 if k % 2 == 0 else -1
+            tip = _limb(sketch, "torso", f"arm{k + 1}_", arm_dofs, (-0.1 * (k // 2), 0.2 * side, 0.38), _ARM, 1.3, -0.11)
+            hand = sketch.body(f"hand{k + 1}", 0.5, (0.06, 0.08, 0.1), (0, 0, -0.05))
+            sketch.joints.append(RawJoint(f"{hand}_mount", None, tip, hand))
+            for f, finger in enumerate(fingers):
+                start = (0.02, 0.02 * (f - 1), -0.1)
+                last = _limb(sketch, hand, f"{finger}{k + 1}_", joints_per_finger, start, _FINGER, 0.04, -0.03)
+                sketch.body(f"{finger}{k + 1}", 0.0, (0, 0, 0))
+                tip_joint = RawJoint(f"{finger}{k + 1}_tip", None, last, f"{finger}{k + 1}", np.array([0.0, 0, -0.03]))
+                sketch.joints.append(tip_joint)
+
+    torso_up("pelvis")
+    for k in range(legs):
+        side = 1 if k % 2 == 0 else -1
+        start = (-0.12 * (k // 2), 0.1 * side, -0.08)
+        tip = _limb(sketch, "pelvis", f"leg{k + 1}_", leg_dofs, start, _LEG, 2.5, -0.14)
+        foot = sketch.body(f"foot{k + 1}", 0.8, (0.25, 0.1, 0.04), (0.04, 0, -0.05))
+        sketch.joints.append(RawJoint(f"{foot}_mount", None, tip, foot))
+    floating = sketch.build("floating")
+    return standing_on(floating, "foot1") if fixed_foot else floating
+
+
+_FOUR_FINGERS = ("forefinger", "middle", "ring", "thumb")
+_NECK = "zyx"
+_ARM = "yxzyzyx"
+_LEG = "zxyyyx"
+_FINGER = "y"
+
+
+def _limb(
+    sketch: _Sketch, base: str, prefix: str, n: int, start: Sequence[float], axes: str, mass: float, step: float
+) -> str:
+    """Add ``n`` boxes along z with the given axes in turn; returns the last one's name."""
+    parent = base
+    for k in range(n):
+        share = mass * (1.0 - 0.08 * min(k, 8))
+        link = sketch.body(f"{prefix}{k + 1}", share, (0.07, 0.06, abs(step)), (0.005, 0.0, step / 2))
+        sketch.joint(parent, link, axes[k % len(axes)], start if k == 0 else (0.0, 0.0, step))
+        parent = link
+    return parent
+
+
+def standing_on(tree: Tree, link: str) -> Tree:
+    """Fixed-base tree of a floating robot that is welded to the ground at ``link``."""
+    rooted = tree.reroot(link)
+    joints, parents = rooted.joints[1:], rooted.parents[1:]
+    frames = {}
+    for name, frame in rooted.frames.items():
+        frames[name] = type(frame)(max(frame.link - 1, -1), frame.rotation, frame.position)
+    frames["world"] = type(frames["world"])(-1, np.eye(3), np.zeros(3))
+    return Tree(
+        tree.name,
+        rooted.link_names[1:],
+        joints,
+        tuple(max(p - 1, -1) for p in parents),
+        rooted.inertias[1:],
+        frames,
+        rooted.inertias[0],
+    )
+
+
+def humanoid(*, root: Root = "floating") -> Tree:
+    """Generic humanoid of 38 degrees of freedom: free base, legs 2×6, torso 2, arms 2×7, grippers 2×1, head 2.
+
+    Frames ``left_foot``, ``right_foot``, ``left_hand``, ``right_hand`` and ``head`` name the end-effectors.
+    """
+    sketch = _Sketch("humanoid")
+    sketch.body("pelvis", 15.0, (0.25, 0.35, 0.2))
+    torso = _limb(sketch, "pelvis", "torso", 2, (0, 0, 0.1), "zy", 9.0, 0.18)
+    head = _limb(sketch, torso, "neck", 2, (0.02, 0, 0.4), "yz", 1.5, 0.08)
+    sketch.joints.append(RawJoint("head_mount", None, head, sketch.body("head", 1.0, (0.15, 0.15, 0.2), (0, 0, 0.1))))
+    for side, sign in (("left", 1.0), ("right", -1.0)):
+        ankle = _limb(sketch, "pelvis", f"{side}_leg", 6, (-0.02, 0.09 * sign, -0.08), _LEG, 4.0, -0.19)
+        foot = sketch.body(f"{side}_foot", 1.0, (0.22, 0.1, 0.04), (0.03, 0, -0.02))
+        sketch.joints.append(RawJoint(f"{foot}_mount", None, ankle, foot, np.array([0.0, 0.0, -0.09])))
+        wrist = _limb(sketch, torso, f"{side}_arm", 7, (0, 0.2 * sign, 0.3), "zxzyzyx", 2.0, -0.1)
+        hand = sketch.body(f"{side}_hand", 0.5, (0.08, 0.08, 0.1), (0, 0, -0.05))
+        sketch.joints.append(RawJoint(f"{hand}_mount", None, wrist, hand, np.array([0.0, 0.0, -0.06])))
+        finger = sketch.body(f"{side}_finger", 0.1, (0.02, 0.06, 0.06), (0, 0, -0.03))
+        sketch.joint(hand, finger, "x", (0, 0.03 * sign, -0.1))
+    return sketch.build(root)

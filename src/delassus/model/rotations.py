@@ -1,0 +1,149 @@
+"""Rotations, rigid displacements and quaternions on plain NumPy arrays, batched over leading axes.
+
+Quaternions are ``[x y z w]``; a rotation matrix maps the coordinates of the rotated frame to those of the frame
+that it is rotated in. Model data and the configuration manifold use these; algorithms use `delassus.spatial`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+QUARTER_TURN_TOLERANCE = 1e-11
+"""Entries of a fixed rotation closer than this to 0 or ±1 are read as exact: 1.57079632679 is meant as π/2."""
+
+
+def skew(a: Array) -> Array:
+    """Cross-product matrix: ``skew(a) @ b == cross(a, b)``; (..., 3) → (..., 3, 3)."""
+    out = np.zeros((*a.shape[:-1], 3, 3))
+    out[..., 0, 1], out[..., 0, 2], out[..., 1, 2] = -a[..., 2], a[..., 1], -a[..., 0]
+    out[..., 1, 0], out[..., 2, 0], out[..., 2, 1] = a[..., 2], -a[..., 1], a[..., 0]
+    return out
+
+
+def rotation_about(axis: Array, angle: float) -> Array:
+    """Rotation matrix about a unit axis (3,) by an angle in radians (Rodrigues)."""
+    K = skew(np.asarray(axis, dtype=float))
+    return np.asarray(np.eye(3) + np.sin(angle) * K + (1.0 - np.cos(angle)) * (K @ K))
+
+
+def rotation_from_rpy(rpy: Array) -> Array:
+    """URDF's fixed-axis roll, pitch, yaw (3,) in radians → rotation matrix."""
+    x, y, z = np.eye(3)
+    return rotation_about(z, rpy[2]) @ rotation_about(y, rpy[1]) @ rotation_about(x, rpy[0])
+
+
+def rotation_between(start: Array, end: Array) -> Array:
+    """Smallest rotation that takes the unit vector ``start`` to the unit vector ``end``."""
+    normal = np.cross(start, end)
+    sine, cosine = float(np.linalg.norm(normal)), float(start @ end)
+    if sine < 1e-15:
+        if cosine > 0:
+            return np.eye(3)
+        normal = np.roll(np.abs(start), 1)
+        return rotation_about(normal / np.linalg.norm(normal), np.pi)
+    return rotation_about(normal / sine, float(np.arctan2(sine, cosine)))
+
+
+def exact_quarter_turns(R: Array) -> Array:
+    """Replace entries within `QUARTER_TURN_TOLERANCE` of 0 or ±1 by those numbers."""
+    out = np.where(np.abs(R) < QUARTER_TURN_TOLERANCE, 0.0, R)
+    return np.where(np.abs(np.abs(out) - 1.0) < QUARTER_TURN_TOLERANCE, np.sign(out), out)
+
+
+def quaternion_to_matrix(q: Array) -> Array:
+    """Unit quaternion [x y z w] (..., 4) → rotation matrix (..., 3, 3)."""
+    x, y, z, w = (q[..., i] for i in range(4))
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+    ]
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def matrix_to_quaternion(R: Array) -> Array:
+    """Rotation matrix (..., 3, 3) → unit quaternion [x y z w] (..., 4) with w ≥ 0, by the largest component."""
+    m = [[R[..., i, j] for j in range(3)] for i in range(3)]
+    four_squares = np.stack(  # 4x², 4y², 4z², 4w²
+        [
+            1 + m[0][0] - m[1][1] - m[2][2],
+            1 - m[0][0] + m[1][1] - m[2][2],
+            1 - m[0][0] - m[1][1] + m[2][2],
+            1 + m[0][0] + m[1][1] + m[2][2],
+        ],
+        axis=-1,
+    )
+    products = np.empty((*R.shape[:-2], 4, 4))  # 4 q qᵀ
+    for i in range(4):
+        products[..., i, i] = four_squares[..., i]
+    for i, j, value in (
+        (0, 1, m[0][1] + m[1][0]), (0, 2, m[0][2] + m[2][0]), (1, 2, m[1][2] + m[2][1]),
+        (0, 3, m[2][1] - m[1][2]), (1, 3, m[0][2] - m[2][0]), (2, 3, m[1][0] - m[0][1]),
+    ):  # fmt: skip
+        products[..., i, j] = products[..., j, i] = value
+    largest = np.argmax(four_squares, axis=-1)
+    q = np.take_along_axis(products, largest[..., None, None], axis=-2)[..., 0, :]
+    q = q / np.linalg.norm(q, axis=-1, keepdims=True)
+    return np.where(q[..., 3:] < 0, -q, q)
+
+
+def quaternion_product(a: Array, b: Array) -> Array:
+    """Hamilton product of quaternions [x y z w]: the rotation ``b`` followed by ``a``'s frame change."""
+    vector = a[..., 3:] * b[..., :3] + b[..., 3:] * a[..., :3] + np.cross(a[..., :3], b[..., :3])
+    scalar = a[..., 3] * b[..., 3] - np.sum(a[..., :3] * b[..., :3], axis=-1)
+    return np.concatenate([vector, scalar[..., None]], axis=-1)
+
+
+def quaternion_conjugate(q: Array) -> Array:
+    """Inverse rotation of a unit quaternion [x y z w]."""
+    return q * np.array([-1.0, -1.0, -1.0, 1.0])
+
+
+def quaternion_exp(w: Array) -> Array:
+    """Rotation vector (..., 3) → unit quaternion (..., 4)."""
+    angle = np.linalg.norm(w, axis=-1, keepdims=True)
+    return np.concatenate([0.5 * np.sinc(angle / (2 * np.pi)) * w, np.cos(angle / 2)], axis=-1)
+
+
+def quaternion_log(q: Array) -> Array:
+    """Unit quaternion (..., 4) → rotation vector (..., 3) of length at most π."""
+    q = np.where(q[..., 3:] < 0, -q, q)
+    sine = np.linalg.norm(q[..., :3], axis=-1, keepdims=True)
+    angle = 2 * np.arctan2(sine, q[..., 3:])
+    safe = np.where(sine > 1e-12, sine, 1.0)
+    return np.where(sine > 1e-12, angle / safe, 2.0) * q[..., :3]
+
+
+def _left_jacobian_coefficients(angle: Array) -> tuple[Array, Array]:
+    """(1 − cos θ)/θ² and (θ − sin θ)/θ³, by series near zero."""
+    small = angle < 1e-3
+    t = np.where(small, 1.0, angle)
+    first = np.where(small, 0.5 - angle**2 / 24, (1 - np.cos(t)) / t**2)
+    second = np.where(small, 1 / 6 - angle**2 / 120, (t - np.sin(t)) / t**3)
+    return first, second
+
+
+def displacement_exp(twist: Array) -> tuple[Array, Array]:
+    """Body twist [linear; angular] (..., 6), held for one unit of time → quaternion (..., 4), translation (..., 3)."""
+    v, w = twist[..., :3], twist[..., 3:]
+    b, c = _left_jacobian_coefficients(np.linalg.norm(w, axis=-1, keepdims=True))
+    wv = np.cross(w, v)
+    return quaternion_exp(w), v + b * wv + c * np.cross(w, wv)
+
+
+def displacement_log(quaternion: Array, translation: Array) -> Array:
+    """Inverse of `displacement_exp`: (..., 4), (..., 3) → twist [linear; angular] (..., 6)."""
+    w = quaternion_log(quaternion)
+    b, c = _left_jacobian_coefficients(np.linalg.norm(w, axis=-1, keepdims=True))
+    W = skew(w)
+    V = np.eye(3) + b[..., None] * W + c[..., None] * (W @ W)
+    v = np.linalg.solve(V, translation[..., None])[..., 0]
+    return np.concatenate([v, w], axis=-1)
+
+
+def rotate(q: Array, v: Array) -> Array:
+    """Rotate the vector (..., 3) by the unit quaternion (..., 4)."""
+    return np.asarray((quaternion_to_matrix(q) @ v[..., None])[..., 0])

@@ -1,0 +1,370 @@
+"""The `Tree`: what a robot is. Links, joints, inertias, frames, and every question about topology."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.errors import ConfigurationError, unknown_name
+from delassus.model import joints as joint_rules
+from delassus.model.joints import QUATERNION_START, UNIT_CIRCLE_START, Joint, JointKind
+from delassus.model.rotations import Array
+
+WORLD = -1
+"""Index of the world where an index of a link is asked for."""
+
+UNIT_LENGTH_TOLERANCE = 1e-6
+"""Quaternions and cos-sin pairs this near to unit length are normalised; others are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a named frame sits: on which link, and where in that link's body frame.
+
+    Attributes
+    ----------
+    link : int
+        Index of the link, or `WORLD`.
+    rotation : (3, 3) array
+        Orientation of the frame in the body frame.
+    position : (3,) array
+        Origin of the frame in the body frame, in m.
+    """
+
+    link: int
+    rotation: Array
+    position: Array
+
+    def __post_init__(self) -> None:
+        for attribute in ("rotation", "position"):
+            value = np.array(getattr(self, attribute), dtype=float)
+            value.setflags(write=False)
+            object.__setattr__(self, attribute, value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """A kinematic tree of rigid links, immutable.
+
+    Links are numbered 0 … n−1 so that a parent comes before its children; the world is −1. Joint *i* connects link *i*
+    to its parent. Links that fixed joints connect are one link here; every name of the description stays usable as
+    a frame. Each link's body frame is placed by the library (so that motion subspaces are unit vectors); users see only
+    the frames of the description.
+
+    Attributes
+    ----------
+    name : str
+        Name of the robot.
+    link_names : tuple of str
+        Name of each moving link.
+    joints : tuple of Joint
+        Joint *i* carries link *i*.
+    parents : tuple of int
+        Parent link of each link, −1 for the world.
+    inertias : (n, 6, 6) array
+        Spatial inertia of each link about the origin of its body frame, ``[linear; angular]``.
+    frames : mapping of str to Placement
+        Every named frame.
+    world_inertia : (6, 6) array
+        Inertia of the links that are fixed to the world; it moves only once the tree is attached to another.
+    joint_names : tuple of str
+        Name of each joint.
+    nq, nv, n_links : int
+        Numbers of configuration coordinates, degrees of freedom and moving links.
+    """
+
+    name: str
+    link_names: tuple[str, ...]
+    joints: tuple[Joint, ...]
+    parents: tuple[int, ...]
+    inertias: Array
+    frames: Mapping[str, Placement]
+    world_inertia: Array = field(default_factory=lambda: np.zeros((6, 6)))
+    joint_names: tuple[str, ...] = field(init=False)
+    n_links: int = field(init=False)
+    nq: int = field(init=False)
+    nv: int = field(init=False)
+    q_slices: tuple[slice, ...] = field(init=False)
+    v_slices: tuple[slice, ...] = field(init=False)
+    children: tuple[tuple[int, ...], ...] = field(init=False)
+    supports: tuple[tuple[int, ...], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.joints)
+        assert len(self.parents) == len(self.link_names) == n
+        assert all(WORLD <= p < i for i, p in enumerate(self.parents))
+        for attribute, shape in (("inertias", (n, 6, 6)), ("world_inertia", (6, 6))):
+            value = np.array(getattr(self, attribute), dtype=float).reshape(shape)
+            value.setflags(write=False)
+            object.__setattr__(self, attribute, value)
+        q_ends = np.cumsum([0, *(j.nq for j in self.joints)])
+        v_ends = np.cumsum([0, *(j.nv for j in self.joints)])
+        children: list[list[int]] = [[] for _ in range(n)]
+        supports: list[tuple[int, ...]] = []
+        for i, p in enumerate(self.parents):
+            if p != WORLD:
+                children[p].append(i)
+            supports.append((*(supports[p] if p != WORLD else ()), i))
+        derived: dict[str, Any] = {
+            "frames": MappingProxyType(dict(self.frames)),
+            "joint_names": tuple(j.name for j in self.joints),
+            "n_links": n,
+            "nq": int(q_ends[-1]),
+            "nv": int(v_ends[-1]),
+            "q_slices": tuple(slice(int(a), int(b)) for a, b in zip(q_ends[:-1], q_ends[1:], strict=True)),
+            "v_slices": tuple(slice(int(a), int(b)) for a, b in zip(v_ends[:-1], v_ends[1:], strict=True)),
+            "children": tuple(tuple(c) for c in children),
+            "supports": tuple(supports),
+        }
+        for attribute, derived_value in derived.items():
+            object.__setattr__(self, attribute, derived_value)
+
+    # -- pickling: a mapping proxy does not pickle, and everything derived is derived again ------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild from the defining attributes."""
+        defining = (self.name, self.link_names, self.joints, self.parents, self.inertias, dict(self.frames))
+        return Tree, (*defining, self.world_inertia)
+
+    def __repr__(self) -> str:
+        return f"Tree({self.name!r}, n_links={self.n_links}, nq={self.nq}, nv={self.nv})"
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that the dynamics depend on; equal for equal robots in any process."""
+        digest = hashlib.sha256()
+        digest.update(repr((self.link_names, self.parents)).encode())
+        for j in self.joints:
+            digest.update(repr((j.name, j.kind.value, j.axis)).encode())
+            for a in (j.rotation, j.position, j.armature, j.damping):
+                digest.update(a.tobytes())
+        digest.update(self.inertias.tobytes())
+        for name in sorted(self.frames):
+            placement = self.frames[name]
+            digest.update(repr((name, placement.link)).encode())
+            digest.update(placement.rotation.tobytes() + placement.position.tobytes())
+        return digest.hexdigest()
+
+    # -- topology --------------------------------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        """Number of joints on the longest path from the world."""
+        return max((len(s) for s in self.supports), default=0)
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether the first joint is a free joint on the world."""
+        return bool(self.joints) and self.joints[0].kind is JointKind.FREE and self.parents[0] == WORLD
+
+    def support(self, link: int) -> tuple[int, ...]:
+        """Links from the root to ``link``, both included; empty for the world."""
+        return self.supports[link] if link != WORLD else ()
+
+    def leaves_to_root(self) -> Iterable[int]:
+        """Links in an order that visits children before parents."""
+        return range(self.n_links - 1, -1, -1)
+
+    def root_to_leaves(self) -> Iterable[int]:
+        """Links in an order that visits parents before children."""
+        return range(self.n_links)
+
+    def closest_common_ancestor(self, a: int, b: int) -> int:
+        """Deepest link on both supports, or `WORLD`."""
+        common = WORLD
+        for i, j in zip(self.support(a), self.support(b), strict=False):
+            if i != j:
+                break
+            common = i
+        return common
+
+    def supporting_links(self, links: Iterable[int]) -> frozenset[int]:
+        """All links on the support of one of ``links``."""
+        return frozenset(i for link in links for i in self.support(link))
+
+    def branching_links(self, ends: Sequence[int]) -> tuple[int, ...]:
+        """Links at which the supports of two or more end-effectors meet, root first.
+
+        ``ends`` holds one link per end-effector; a link that carries several of them is branching.
+        """
+        meeting = set()
+        for i in self.supporting_links(ends):
+            own = sum(e == i for e in ends)
+            below = sum(any(c in self.support(e) for e in ends) for c in self.children[i])
+            if own + below >= 2:
+                meeting.add(i)
+        return tuple(sorted(meeting))
+
+    @property
+    def dof_parents(self) -> tuple[int, ...]:
+        """Expanded parent array: for each degree of freedom the one before it towards the root, or −1."""
+        out: list[int] = []
+        for i, p in enumerate(self.parents):
+            before = self.v_slices[p].stop - 1 if p != WORLD else -1
+            for k in range(self.joints[i].nv):
+                out.append(before if k == 0 else self.v_slices[i].start + k - 1)
+        return tuple(out)
+
+    def placement(self, frame: str) -> Placement:
+        """Placement of the frame of that name; raises `UnknownNameError` with the nearest match."""
+        try:
+            return self.frames[frame]
+        except (KeyError, TypeError):
+            raise unknown_name("link or frame name", frame, self.frames) from None
+
+    # -- configurations --------------------------------------------------------------------------------------------
+
+    def neutral(self) -> Array:
+        """Configuration (nq,) with all angles and lengths zero and all rotations the identity."""
+        parts = [joint_rules.neutral(j) for j in self.joints]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def random(self, rng: np.random.Generator | int | None = None, batch: int | tuple[int, ...] = ()) -> Array:
+        """Random configurations of shape (*batch, nq): within joint limits where there are any.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator or int, optional
+            Generator, or the seed of one.
+        batch : int or tuple of int
+            Leading shape.
+        """
+        generator = np.random.default_rng(rng)
+        shape = (batch,) if isinstance(batch, int) else tuple(batch)
+        parts = [joint_rules.random(j, generator, shape) for j in self.joints]
+        return np.concatenate(parts, axis=-1) if parts else np.zeros((*shape, 0))
+
+    def integrate(self, q: ArrayLike, v: ArrayLike) -> Array:
+        """Configuration reached from ``q`` (..., nq) by the velocity ``v`` (..., nv) held for one unit of time."""
+        qa, va = self.check_configuration(q), self.check_velocity(v)
+        shape = np.broadcast_shapes(qa.shape[:-1], va.shape[:-1])
+        qa, va = np.broadcast_to(qa, (*shape, self.nq)), np.broadcast_to(va, (*shape, self.nv))
+        parts = [
+            joint_rules.integrate(j.kind, qa[..., sq], va[..., sv])
+            for j, sq, sv in zip(self.joints, self.q_slices, self.v_slices, strict=True)
+        ]
+        return np.concatenate(parts, axis=-1) if parts else qa
+
+    def difference(self, q0: ArrayLike, q1: ArrayLike) -> Array:
+        """Velocity (..., nv) that takes ``q0`` (..., nq) to ``q1`` (..., nq) in one unit of time."""
+        a, b = self.check_configuration(q0, "q0"), self.check_configuration(q1, "q1")
+        shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+        a, b = np.broadcast_to(a, (*shape, self.nq)), np.broadcast_to(b, (*shape, self.nq))
+        parts = [
+            joint_rules.difference(j.kind, a[..., sq], b[..., sq])
+            for j, sq in zip(self.joints, self.q_slices, strict=True)
+        ]
+        return np.concatenate(parts, axis=-1) if parts else np.zeros((*shape, 0))
+
+    def check_configuration(self, q: ArrayLike, argument: str = "q") -> Array:
+        """Check ``q`` (..., nq) and return it as float64, with quaternions and cos-sin pairs of unit length.
+
+        Raises
+        ------
+        ConfigurationError
+            Wrong shape or type, NaN or infinite entries, or a quaternion whose length is off by more than 1e-6.
+        """
+        array = self._check_vector(q, self.nq, argument, "nq")
+        for joint, sq in zip(self.joints, self.q_slices, strict=True):
+            for starts, size, what in ((QUATERNION_START, 4, "quaternion"), (UNIT_CIRCLE_START, 2, "cos-sin pair")):
+                if joint.kind in starts:
+                    part = slice(sq.start + starts[joint.kind], sq.start + starts[joint.kind] + size)
+                    array = _normalised(array, part, f"{argument}, the {what} of joint {joint.name!r}")
+        return array
+
+    def check_velocity(self, v: ArrayLike, argument: str = "v") -> Array:
+        """Check ``v`` (..., nv) and return it as float64; raises `ConfigurationError`."""
+        return self._check_vector(v, self.nv, argument, "nv")
+
+    def _check_vector(self, x: ArrayLike, size: int, argument: str, size_name: str) -> Array:
+        try:
+            given = np.asarray(x)
+        except ValueError:
+            given = np.asarray(None)
+        if given.dtype.kind not in "fiu":
+            raise ConfigurationError(
+                argument,
+                "an array of real numbers",
+                f"{type(x).__name__} of dtype {given.dtype}",
+                "Pass a NumPy array or a list of numbers.",
+            )
+        if given.ndim == 0 or given.shape[-1] != size:
+            raise ConfigurationError(
+                argument,
+                f"shape (..., {size}), {size_name} of {self.name!r}",
+                f"shape {given.shape}",
+                "The last axis holds one state; batches are leading axes.",
+            )
+        array = given.astype(float)
+        bad = ~np.isfinite(array)
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise ConfigurationError(
+                argument, "finite numbers", f"{array[where]} at index {where}", "Remove NaN and infinite entries."
+            )
+        return array
+
+    # -- edits (see model/edit.py) ---------------------------------------------------------------------------------
+
+    def attach(
+        self, link: str, other: Tree, position: ArrayLike = (0, 0, 0), rotation: ArrayLike | None = None, prefix: str = ""
+    ) -> Tree:
+        """Tree with the fixed-base tree ``other`` mounted on a frame of this one.
+
+        Parameters
+        ----------
+        link : str
+            Frame of this tree that carries the other one.
+        other : Tree
+            Tree whose world becomes that frame; links of ``other`` that are fixed to its world add their inertia.
+        position : (3,) array_like
+            Origin of ``other``'s world in the frame, in m.
+        rotation : (3, 3) array_like, optional
+            Orientation of ``other``'s world in the frame.
+        prefix : str
+            Put before every name of ``other``, so that it can be mounted twice.
+        """
+        from delassus.model.edit import attach
+
+        return attach(self, link, other, position, rotation, prefix)
+
+    def reroot(self, link: str) -> Tree:
+        """Tree of the same floating robot whose free joint carries another link.
+
+        `reroot_configuration` gives the configuration of the new tree at which the robot stands in the same pose.
+        """
+        from delassus.model.edit import reroot
+
+        return reroot(self, link)
+
+    def reroot_configuration(self, link: str, q: ArrayLike) -> Array:
+        """Configuration (..., nq) of ``tree.reroot(link)`` at which the robot stands as it does here at ``q``."""
+        from delassus.model.edit import reroot_configuration
+
+        return reroot_configuration(self, link, q)
+
+
+def _normalised(array: Array, part: slice, what: str) -> Array:
+    length = np.linalg.norm(array[..., part], axis=-1, keepdims=True)
+    worst = float(np.max(np.abs(length - 1.0), initial=0.0))
+    if worst > UNIT_LENGTH_TOLERANCE:
+        raise ConfigurationError(
+            what,
+            f"unit length within {UNIT_LENGTH_TOLERANCE:g}",
+            f"a length that is off by {worst:.3g}",
+            "Normalise it; quaternions are [x y z w].",
+        )
+    array[..., part] /= length
+    return array
+
+
+def total_mass(tree: Tree) -> float:
+    """Mass of all moving links, in kg."""
+    return float(reduce(lambda total, H: total + H[0, 0], tree.inertias, 0.0))

@@ -1,0 +1,115 @@
+"""The articulated-body sweep that every recursive algorithm starts with, and the propagators it leaves behind.
+
+``D_i = S_iᵀ Hᴬ_i S_i``, ``Hᵃ_i = Hᴬ_i − U_i D_i⁻¹ U_iᵀ``, ``Hᴬ_{p(i)} += X_iᵀ Hᵃ_i X_i`` with ``U_i = Hᴬ_i S_i``
+(Featherstone's articulated-body inertia; [LQR] eq. 42a). Cost O(n).
+
+``S_i`` picks coordinates: ``Hᴬ_i S_i`` are columns of ``Hᴬ_i``. Without armature, ``Hᵃ_i S_i = 0`` and ``A_i S_i = 0`` exactly,
+so those rows and columns are left out (`kept` holds the others); with armature (added to ``D_i``) they are not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from delassus.algorithms.problem import Problem
+from delassus.model.tree import WORLD
+from delassus.spatial.ops import Matrix
+
+
+class Articulated:
+    """Articulated-body quantities of every link, and what they propagate.
+
+    Attributes
+    ----------
+    H : list of (6, 6) matrices
+        Articulated-body inertias ``Hᴬ_i``.
+    D : list of factors
+        Factorised ``D_i``.
+    W : list of (n_i, 6) matrices
+        ``D_i⁻¹ U_iᵀ``; None for links whose parent is the world, where nothing is propagated.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        ops, tree, X = problem.ops, problem.tree, problem.X
+        self._ops, self._X = ops, X
+        self._axes = [joint.motion_axes for joint in tree.joints]
+        self._kept = [_kept(joint.motion_axes, joint.armature) for joint in tree.joints]
+        self.H = list(problem.inertias)
+        self.D: list[Matrix] = [None] * tree.n_links
+        self.W: list[Matrix] = [None] * tree.n_links
+
+        # leaves → root: articulated inertia
+        for i in tree.leaves_to_root():
+            S, p = self._axes[i], tree.parents[i]
+            U = ops.take(self.H[i], None, S)
+            D = ops.take(U, S, None)
+            if np.any(tree.joints[i].armature):
+                D = ops.sym_add(D, ops.constant(np.diag(tree.joints[i].armature)))
+            self.D[i] = ops.factor(D)
+            if p != WORLD:
+                self.W[i] = self.D[i].solve(ops.transpose(U))
+                Ha = self._without_joint(i, self.H[i], U)
+                self.H[p] = ops.sym_add(self.H[p], X[i].inertia_to_parent(Ha))
+        ops.mark("articulated inertia", [*self.H, *(W for W in self.W if W is not None)])
+
+    def _without_joint(self, i: int, H: Matrix, U: Matrix) -> Matrix:
+        """``Hᵃ = Hᴬ − U D⁻¹ Uᵀ``."""
+        ops, kept = self._ops, self._kept[i]
+        UW = ops.sym_product(ops.take(U, kept, None), ops.take(self.W[i], None, kept))
+        return ops.put(ops.sym_subtract(ops.take(H, kept, kept), UW), (6, 6), kept, kept)
+
+    def joint_columns(self, i: int, K: Matrix) -> Matrix:
+        """``K S_i``."""
+        return self._ops.take(K, None, self._axes[i])
+
+    def rows_to_parent(self, i: int, K: Matrix) -> Matrix:
+        """``K A_i = (K − K S_i D_i⁻¹ U_iᵀ) X_i``: propagate constraint rows, or forces as rows, to the parent."""
+        ops, kept = self._ops, self._kept[i]
+        free = ops.take(K, None, kept) - self.joint_columns(i, K) @ ops.take(self.W[i], None, kept)
+        m = ops.shape(K)[0]
+        return self._X[i].rows_to_parent(ops.put(free, (m, 6), range(m), kept))
+
+    def motions_to_child(self, i: int, V: Matrix) -> Matrix:
+        """``A_i V = (1 − S_i D_i⁻¹ U_iᵀ) X_i V``: propagate accelerations (columns) from the parent."""
+        return self._through_joint(i) @ self._X[i].motions_to_child(V)
+
+    def inverse_inertia_to_child(self, i: int, Omega: Matrix) -> Matrix:
+        """``A_i Ω A_iᵀ``: propagate an inverse inertia from the parent."""
+        ops, T = self._ops, self._through_joint(i)
+        moved = self._X[i].inverse_inertia_to_child(Omega)
+        return ops.sym_product(T @ moved, ops.transpose(T))
+
+    def _through_joint(self, i: int) -> Matrix:
+        """``1 − S_i D_i⁻¹ U_iᵀ`` with its structural zeros."""
+        ops, S, kept = self._ops, self._axes[i], self._kept[i]
+        eye = np.zeros((6, 6))
+        eye[kept, kept] = 1.0
+        return ops.constant(eye) - ops.put(ops.take(self.W[i], None, kept), (6, 6), S, kept)
+
+    def joint_response(self, i: int, F: Matrix) -> Matrix:
+        """``S_i D_i⁻¹ S_iᵀ F``: acceleration that joint i alone gives its link under forces ``F`` (columns)."""
+        ops, S = self._ops, self._axes[i]
+        columns = ops.shape(F)[1]
+        return ops.put(self.D[i].solve(ops.take(F, S, None)), (6, columns), S, range(columns))
+
+    def joint_inverse_inertia(self, i: int) -> Matrix:
+        """``S_i D_i⁻¹ S_iᵀ`` (6 × 6)."""
+        S = self._axes[i]
+        return self._ops.put(self.D[i].inverse(), (6, 6), S, S)
+
+    def joint_quadratic(self, i: int, K: Matrix) -> Matrix:
+        """``K S_i D_i⁻¹ S_iᵀ Kᵀ``."""
+        return self.D[i].quadratic(self.joint_columns(i, K))
+
+    def joint_halves(self, i: int, K: Matrix) -> tuple[Matrix, Matrix]:
+        """Two factors, made from rows ``K``, whose products ``a(K) b(K')`` are ``K S_i D_i⁻¹ S_iᵀ K'ᵀ``."""
+        ops = self._ops
+        Z = self.D[i].half_solve(ops.transpose(self.joint_columns(i, K)))
+        return ops.transpose(self.D[i].scale(Z)), Z
+
+
+def _kept(axes: Sequence[int], armature: object) -> list[int]:
+    """Coordinates in which ``A_i`` and ``Hᵃ_i`` have columns that are not structurally zero."""
+    return [k for k in range(6) if k not in axes or np.any(armature)]

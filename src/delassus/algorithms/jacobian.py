@@ -1,0 +1,56 @@
+"""Constraint Jacobian ``J`` (m × nv): row r, column k is the velocity along row r that joint velocity k gives.
+
+Rows travel rigidly from their link to the root, ``K ← K X_i``, and meet each joint on the way: ``J_i = K S_i``. Cost O(m d);
+a link that carries more than six rows sends the identity instead and multiplies its rows afterwards. For a closed loop of
+a rigid constraint the columns at and above the closest common ancestor are structurally zero.
+"""
+
+from __future__ import annotations
+
+from delassus.algorithms.problem import End, Problem
+from delassus.spatial.ops import Matrix
+
+Columns = dict[int, Matrix]
+
+
+def jacobian_columns(problem: Problem) -> list[Columns]:
+    """For each constraint, its columns (m_c × n_i) at every link i where they are not structurally zero."""
+    ops = problem.ops
+    out: list[Columns] = [{} for _ in problem.constraints]
+    groups: dict[tuple[int, int], list[End]] = {}
+    for end in problem.ends:
+        groups.setdefault((end.link, end.top), []).append(end)
+    for (link, top), ends in groups.items():
+        sizes = [ops.shape(end.K)[0] for end in ends]
+        thin = sum(sizes) <= 6
+        columns = _columns_of(problem, link, top, ops.vstack([end.K for end in ends]) if thin else ops.eye(6))
+        start = 0
+        for end, size in zip(ends, sizes, strict=True):
+            mine = out[end.constraint]
+            for i, block in columns.items():
+                part = ops.take(block, range(start, start + size), None) if thin else end.K @ block
+                mine[i] = mine[i] + part if i in mine else part
+            start += size
+    ops.mark("Jacobian", [block for columns in out for block in columns.values()])
+    return out
+
+
+def _columns_of(problem: Problem, link: int, top: int, K: Matrix) -> Columns:
+    ops, tree = problem.ops, problem.tree
+    columns: Columns = {}
+    path = [i for i in tree.support(link) if i not in tree.support(top)]
+    for i in reversed(path):
+        columns[i] = ops.take(K, None, tree.joints[i].motion_axes)
+        if i != path[0]:
+            K = problem.X[i].rows_to_parent(K)
+    return columns
+
+
+def jacobian(problem: Problem) -> Matrix:
+    """Constraint Jacobian ``J`` (m × nv)."""
+    ops, tree = problem.ops, problem.tree
+    rows = []
+    for c, columns in zip(problem.constraints, jacobian_columns(problem), strict=True):
+        parts = [columns.get(i, ops.zeros(c.size, tree.joints[i].nv)) for i in range(tree.n_links)]
+        rows.append(ops.hstack(parts) if parts else ops.zeros(c.size, 0))
+    return ops.vstack(rows) if rows else ops.zeros(0, tree.nv)

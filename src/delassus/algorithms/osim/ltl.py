@@ -1,0 +1,93 @@
+"""LTL-OSIM: ``M = Lᵀ L`` without fill-in, ``Y = J L⁻¹``, ``G = Y Yᵀ``, all loops over supports only.
+
+Cost O(n d² + m d² + m² d). Source: Featherstone 2005 and 2010; [LQR] eqs. 6–8; [r1] eqs. 4–6.
+
+Deviations: none in the arithmetic. The expanded parent array gives the sparsity for joints of several degrees of freedom, and
+the Jacobian's own sparsity that of constraints between two links (nothing above the closest common ancestor of a closed loop).
+"""
+
+from __future__ import annotations
+
+from delassus.algorithms.crba import mass_matrix_blocks
+from delassus.algorithms.jacobian import jacobian_columns
+from delassus.algorithms.osim.assemble import symmetric_from_blocks
+from delassus.algorithms.problem import Problem
+from delassus.spatial.ops import Matrix
+
+
+class SparseFactor:
+    """``M = Lᵀ L`` for a kinematic tree: row k of ``L`` has entries at the ancestors of degree of freedom k only.
+
+    Attributes
+    ----------
+    ancestors : list of list of int
+        Degrees of freedom above each one, root first.
+    rows : list of (1, len(ancestors)) matrices
+        Off-diagonal entries of each row of ``L``.
+    reciprocal : list of (1, 1) matrices
+        Reciprocals of the diagonal of ``L``.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        ops, tree = problem.ops, problem.tree
+        blocks = mass_matrix_blocks(problem)
+        self.ancestors: list[list[int]] = []
+        for parent in tree.dof_parents:
+            self.ancestors.append([*self.ancestors[parent], parent] if parent >= 0 else [])
+        self.rows: list[Matrix] = []
+        diagonal: list[Matrix] = []
+        for i in range(tree.n_links):
+            for a in range(tree.joints[i].nv):
+                parts = [ops.take(blocks[i, j], (a,), None) for j in tree.support(i)[:-1]]
+                parts.append(ops.take(blocks[i, i], (a,), range(a)))
+                self.rows.append(ops.hstack(parts))
+                diagonal.append(ops.take(blocks[i, i], (a,), (a,)))
+        self.reciprocal: list[Matrix] = [None] * tree.nv
+
+        # leaves → root: factorise in place
+        for k in reversed(range(tree.nv)):
+            self.reciprocal[k] = ops.matrix([[1.0 / ops.sqrt(ops.entries(diagonal[k])[0][0])]])
+            row = self.rows[k] = self.reciprocal[k] @ self.rows[k]
+            for position, i in enumerate(self.ancestors[k]):
+                factor = ops.take(row, None, (position,))
+                self.rows[i] = self.rows[i] - factor @ ops.take(row, None, range(position))
+                diagonal[i] = diagonal[i] - factor @ factor
+        ops.mark("factorisation of M", [*self.rows, *self.reciprocal])
+
+
+def ltl_osim(problem: Problem) -> Matrix:
+    """Delassus matrix (m × m)."""
+    ops, tree = problem.ops, problem.tree
+    L = SparseFactor(problem)
+    J = jacobian_columns(problem)
+
+    # leaves → root for each constraint: Y = J L⁻¹ on the constraint's support
+    Y: list[dict[int, Matrix]] = []
+    for columns in J:
+        pending: dict[int, Matrix] = {}
+        for i, block in columns.items():
+            for a in range(tree.joints[i].nv):
+                pending[tree.v_slices[i].start + a] = ops.take(block, None, (a,))
+        done: dict[int, Matrix] = {}
+        while pending:
+            k = max(pending)
+            done[k] = y = pending.pop(k) @ L.reciprocal[k]
+            for position, i in enumerate(L.ancestors[k]):
+                step = y @ ops.take(L.rows[k], None, (position,))
+                pending[i] = pending[i] - step if i in pending else -step
+        Y.append(done)
+    ops.mark("Y = J L⁻¹", [y for done in Y for y in done.values()])
+
+    # G = Y Yᵀ over common supports
+    blocks: dict[tuple[int, int], Matrix] = {}
+    for c in range(len(Y)):
+        for d in range(c + 1):
+            common = sorted(Y[c].keys() & Y[d].keys())
+            if not common:
+                continue
+            left = ops.hstack([Y[c][k] for k in common])
+            right = ops.vstack([ops.transpose(Y[d][k]) for k in common])
+            blocks[c, d] = ops.sym_product(left, right) if c == d else left @ right
+    G = symmetric_from_blocks(problem, blocks)
+    ops.mark("Delassus matrix", [G])
+    return G

@@ -1,0 +1,287 @@
+"""Constraints: stacks of rows on the relative motion of two links, or of a link and the world.
+
+A row of a constraint with first frame *a* and second frame *b* measures a component of ``v_a − X_a_b v_b``, in the axes
+of frame *a* (``axes="local"``) or of the world (``axes="world"``), at the origin of frame *a*; the order is
+``[linear; angular]``. Welds and hinges carry the twist of *b* over rigidly to the origin of *a*; points subtract the
+velocities of the two points themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.errors import ConstraintError
+from delassus.model.edit import check_rotation, check_vector
+from delassus.model.rotations import Array
+from delassus.model.tree import WORLD, Placement, Tree
+
+Axes = Literal["local", "world"]
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class Frame:
+    """A place on a link.
+
+    Parameters
+    ----------
+    link : str
+        Name of a link (or of any frame of the tree).
+    position : (3,) array_like
+        Origin in that link's frame, in m.
+    rotation : (3, 3) array_like, optional
+        Orientation in that link's frame; the identity by default.
+
+    Raises
+    ------
+    ModelError
+        ``position`` is not three finite numbers, or ``rotation`` is not a rotation matrix.
+
+    Examples
+    --------
+    >>> Frame("left_foot", (0.1, 0.05, -0.08)).link
+    'left_foot'
+    """
+
+    link: str
+    position: Array
+    rotation: Array
+
+    def __init__(self, link: str, position: ArrayLike = (0, 0, 0), rotation: ArrayLike | None = None) -> None:
+        p, R = check_vector(position, f"position of a frame on {link!r}"), check_rotation(rotation)
+        p.setflags(write=False)
+        R.setflags(write=False)
+        object.__setattr__(self, "link", link)
+        object.__setattr__(self, "position", p)
+        object.__setattr__(self, "rotation", R)
+
+    def on(self, tree: Tree) -> Placement:
+        """Placement of this frame in the body frame of its link; raises `UnknownNameError`."""
+        at = tree.placement(self.link)
+        return Placement(at.link, at.rotation @ self.rotation, at.position + at.rotation @ self.position)
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class Constraint:
+    """Rows on the motion of ``first`` relative to ``second`` (None: the world); made by the subclasses.
+
+    Attributes
+    ----------
+    first, second : Frame, Frame or None
+        Frames that the rows act on.
+    rows : (m, 6) array or None
+        Selection of the relative twist in the axes of ``first``; None if it comes with each call.
+    axes : {"local", "world"}
+        Axes that the linear parts of the rows are expressed in.
+    angular_axes : {"local", "world"}
+        Axes that the angular parts are expressed in.
+    size : int
+        Number of rows.
+    rigid : bool
+        Whether the second frame's twist is carried over to the origin of the first.
+    """
+
+    first: Frame
+    second: Frame | None
+    rows: Array | None
+    axes: Axes
+    angular_axes: Axes
+    size: int
+    rigid: bool
+
+    def _set(
+        self,
+        first: str | Frame,
+        second: str | Frame | None,
+        rows: Array | None,
+        axes: Axes,
+        size: int,
+        rigid: bool,
+        angular_axes: Axes | None = None,
+    ) -> None:
+        if axes not in ("local", "world"):
+            raise ConstraintError("axes", "'local' or 'world'", repr(axes), "Choose one of the two.")
+        if rows is not None:
+            rows.setflags(write=False)
+        for attribute, value in (
+            ("first", _as_frame(first, "first frame")),
+            ("second", None if second is None else _as_frame(second, "second frame")),
+            ("rows", rows),
+            ("axes", axes),
+            ("angular_axes", angular_axes or axes),
+            ("size", size),
+            ("rigid", rigid),
+        ):
+            object.__setattr__(self, attribute, value)
+
+    def __repr__(self) -> str:
+        other = "" if self.second is None else f", {self.second.link!r}"
+        return f"{type(self).__name__}({self.first.link!r}{other}, {self.size} rows)"
+
+
+class Weld(Constraint):
+    """Six rows: no relative motion.
+
+    Parameters
+    ----------
+    first : str or Frame
+    second : str or Frame, optional
+        The world if not given.
+    axes : {"local", "world"}
+    """
+
+    __slots__ = ()
+
+    def __init__(self, first: str | Frame, second: str | Frame | None = None, *, axes: Axes = "local") -> None:
+        self._set(first, second, np.eye(6), axes, 6, True)
+
+
+class Point(Constraint):
+    """Three rows: the two origins move together.
+
+    Parameters
+    ----------
+    first : str or Frame
+    second : str or Frame, optional
+        The world if not given.
+    axes : {"local", "world"}
+    """
+
+    __slots__ = ()
+
+    def __init__(self, first: str | Frame, second: str | Frame | None = None, *, axes: Axes = "local") -> None:
+        self._set(first, second, np.eye(6)[:3], axes, 3, False)
+
+
+class Hinge(Constraint):
+    """Five rows: only rotation about ``axis`` is free.
+
+    Parameters
+    ----------
+    first : str or Frame
+    second : str or Frame, optional
+        The world if not given.
+    axis : (3,) array_like
+        Direction of the hinge in the first frame.
+    axes : {"local", "world"}
+        Axes of the three linear rows. The two angular rows always run across the hinge, in the first frame.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        first: str | Frame,
+        second: str | Frame | None = None,
+        axis: ArrayLike = (0, 0, 1),
+        *,
+        axes: Axes = "local",
+    ) -> None:
+        direction = check_vector(axis, "axis of a hinge")
+        length = float(np.linalg.norm(direction))
+        if length < 1e-9:
+            raise ConstraintError("axis of a hinge", "a vector that is not zero", repr(axis), "Give its direction.")
+        rows = np.zeros((5, 6))
+        rows[:3, :3] = np.eye(3)
+        rows[3:, 3:] = _across(direction / length)
+        self._set(first, second, rows, axes, 5, True, angular_axes="local")
+
+
+class Rows(Constraint):
+    """Any rows on the twist of one link.
+
+    Parameters
+    ----------
+    first : str or Frame
+    K : (m, 6) array_like or int
+        The rows, ``[linear; angular]``; a number says how many rows come with each call.
+    axes : {"local", "world"}
+    """
+
+    __slots__ = ()
+
+    def __init__(self, first: str | Frame, K: ArrayLike | int, *, axes: Axes = "local") -> None:
+        if isinstance(K, (int, np.integer)) and not isinstance(K, bool):
+            if K < 1:
+                raise ConstraintError("K of Rows", "at least one row", repr(K), "Pass a positive number.")
+            self._set(first, None, None, axes, int(K), True)
+            return
+        rows = check_rows(K, None, "K of Rows")
+        self._set(first, None, rows, axes, rows.shape[-2], True)
+
+
+def check_rows(K: ArrayLike, size: int | None, argument: str) -> Array:
+    """Return rows (…, m, 6) as float64, or raise `ConstraintError`."""
+    try:
+        rows = np.array(K, dtype=float)
+    except (TypeError, ValueError):
+        rows = np.zeros(0)
+    wrong = rows.ndim < 2 or rows.shape[-1] != 6 or rows.shape[-2] == 0 or (size is not None and rows.shape[-2] != size)
+    if wrong or not np.all(np.isfinite(rows)):
+        raise ConstraintError(
+            argument,
+            f"finite numbers of shape ({'m' if size is None else size}, 6)",
+            f"shape {np.shape(rows)}" if wrong else "entries that are not finite",
+            "Each row holds three linear and three angular components.",
+        )
+    return rows
+
+
+def _across(direction: Array) -> Array:
+    """Two unit vectors across a unit vector: coordinate axes where the vector is one."""
+    largest = int(np.argmax(np.abs(direction)))
+    if np.isclose(abs(direction[largest]), 1.0, rtol=0, atol=1e-15):
+        return np.delete(np.eye(3), largest, axis=0)
+    first = np.cross(direction, np.eye(3)[(largest + 1) % 3])
+    first /= np.linalg.norm(first)
+    return np.stack([first, np.cross(direction, first)])
+
+
+def _as_frame(frame: str | Frame, argument: str) -> Frame:
+    if isinstance(frame, Frame):
+        return frame
+    if isinstance(frame, str):
+        return Frame(frame)
+    raise ConstraintError(argument, "a link name or a Frame", repr(frame), "Pass a name such as 'left_foot'.")
+
+
+def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint) -> tuple[Constraint, ...]:
+    """Check constraints against a tree and return them as a tuple.
+
+    Raises
+    ------
+    ConstraintError
+        Not a constraint, or a constraint between two frames that nothing lets move apart.
+    UnknownNameError
+        A link that the tree does not have.
+    """
+    if isinstance(constraints, Constraint):
+        constraints = (constraints,)
+    try:
+        checked = tuple(constraints)
+    except TypeError:
+        checked = (constraints,)  # type: ignore[assignment]
+    for c in checked:
+        if not isinstance(c, Constraint):
+            raise ConstraintError("constraints", "Weld, Point, Hinge or Rows objects", repr(c), "Make one of these.")
+        first = c.first.on(tree)
+        if c.second is not None:
+            second = c.second.on(tree)
+            if first.link == second.link and first.link != WORLD:
+                raise ConstraintError(
+                    repr(c), "two links that can move apart", "two that are one rigid body", "Drop this constraint."
+                )
+    return checked
+
+
+def row_slices(constraints: Sequence[Constraint]) -> tuple[slice, ...]:
+    """Rows of the stacked constraints that each one has."""
+    out, start = [], 0
+    for c in constraints:
+        out.append(slice(start, start + c.size))
+        start += c.size
+    return tuple(out)

@@ -1,0 +1,205 @@
+"""`Ops` on sparsity patterns: counts the operations of an algorithm without building its expression graph.
+
+An entry is 0 (structural zero), 1 (plus or minus one), 2 (another known number) or 3 (depends on the state). An
+operation costs one unless a structural zero, a unit or two known numbers make it free; symmetric results cost one
+triangle. Exact enough for scaling studies (a test holds it to the traced count) at a thousandth of the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from delassus.spatial.factor import Factor
+from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rigid import RigidInertia
+from delassus.spatial.transform import Displacement, StagedTransform
+
+ZERO, UNIT, KNOWN, STATE = 0, 1, 2, 3
+
+
+def _codes(value: Any) -> Any:
+    value = np.asarray(value, dtype=float)
+    return np.where(value == 0, ZERO, np.where(np.abs(value) == 1, UNIT, KNOWN)).astype(np.int8)
+
+
+class Pattern:
+    """A matrix of entry codes that adds what each operation on it costs to its machine's total."""
+
+    __array_ufunc__ = None
+    __slots__ = ("codes", "ops")
+
+    def __init__(self, ops: CountOps, codes: Any) -> None:
+        self.ops, self.codes = ops, codes
+
+    def __add__(self, other: Pattern) -> Pattern:
+        return self.ops.plus(self, other, symmetric=False)
+
+    __sub__ = __add__
+
+    def __neg__(self) -> Pattern:
+        return self
+
+    def __matmul__(self, other: Pattern) -> Pattern:
+        return self.ops.times(self, other, symmetric=False)
+
+
+class Entry:
+    """A scalar code; see `Pattern`."""
+
+    __slots__ = ("code", "ops")
+
+    def __init__(self, ops: CountOps, code: int) -> None:
+        self.ops, self.code = ops, code
+
+    def _code(self, other: Any) -> int:
+        return other.code if isinstance(other, Entry) else int(_codes(other))
+
+    def __add__(self, other: Any) -> Entry:
+        a, b = self.code, self._code(other)
+        if a == ZERO or b == ZERO:
+            return Entry(self.ops, a or b)
+        if a == STATE or b == STATE:
+            self.ops.total += 1
+            return Entry(self.ops, STATE)
+        return Entry(self.ops, KNOWN)
+
+    __radd__ = __sub__ = __rsub__ = __add__
+
+    def __mul__(self, other: Any) -> Entry:
+        a, b = self.code, self._code(other)
+        if a == ZERO or b == ZERO:
+            return Entry(self.ops, ZERO)
+        if a == STATE or b == STATE:
+            self.ops.total += a != UNIT and b != UNIT
+            return Entry(self.ops, STATE)
+        return Entry(self.ops, UNIT if a == b == UNIT else KNOWN)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Entry:
+        return self.__mul__(self._one_over(other))
+
+    def __rtruediv__(self, other: Any) -> Entry:
+        return Entry(self.ops, int(_codes(other))) / self
+
+    def _one_over(self, other: Any) -> Entry:
+        code = self._code(other)
+        if code == STATE and self.code == UNIT:
+            self.ops.total += 1
+        return Entry(self.ops, code)
+
+    def __neg__(self) -> Entry:
+        return self
+
+
+class CountOps(Ops):
+    """The counting machine. `total` is the number of operations so far."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def state(self, size: int) -> list[Entry]:
+        """State vector of entries that all depend on the state."""
+        return [Entry(self, STATE) for _ in range(size)]
+
+    def constant(self, value: Any) -> Matrix:
+        return Pattern(self, _codes(value))
+
+    def zeros(self, rows: int, columns: int) -> Matrix:
+        return Pattern(self, np.zeros((rows, columns), dtype=np.int8))
+
+    def entry(self, vector: Any, index: int) -> Scalar:
+        return vector[index]
+
+    def entries(self, a: Matrix) -> list[list[Scalar]]:
+        return [[Entry(self, int(code)) for code in row] for row in a.codes]
+
+    def matrix(self, rows: Sequence[Sequence[Scalar]]) -> Matrix:
+        codes = [[x.code if isinstance(x, Entry) else int(_codes(x)) for x in row] for row in rows]
+        return Pattern(self, np.array(codes, dtype=np.int8))
+
+    def take(self, a: Matrix, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Matrix:
+        codes = a.codes if rows is None else a.codes[list(rows)]
+        return Pattern(self, codes if columns is None else codes[:, list(columns)])
+
+    def put(self, a: Matrix, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Matrix:
+        codes = np.zeros(shape, dtype=np.int8)
+        codes[np.ix_(list(rows), list(columns))] = a.codes
+        return Pattern(self, codes)
+
+    def shape(self, a: Matrix) -> tuple[int, int]:
+        return int(a.codes.shape[0]), int(a.codes.shape[1])
+
+    def transpose(self, a: Matrix) -> Matrix:
+        return Pattern(self, a.codes.T)
+
+    def vstack(self, parts: Sequence[Matrix]) -> Matrix:
+        return Pattern(self, np.concatenate([p.codes for p in parts]))
+
+    def block_diagonal(self, parts: Sequence[Matrix]) -> Matrix:
+        if len(parts) == 1:
+            return parts[0]
+        rows, columns = (sum(p.codes.shape[k] for p in parts) for k in (0, 1))
+        codes = np.zeros((rows, columns), dtype=np.int8)
+        i = j = 0
+        for p in parts:
+            h, w = p.codes.shape
+            codes[i : i + h, j : j + w] = p.codes
+            i, j = i + h, j + w
+        return Pattern(self, codes)
+
+    def _function(self, x: Scalar) -> Scalar:
+        if isinstance(x, Entry) and x.code == STATE:
+            self.total += 1
+            return Entry(self, STATE)
+        return Entry(self, KNOWN)
+
+    cos = sin = sqrt = _function
+
+    def plus(self, a: Pattern, b: Pattern, symmetric: bool) -> Pattern:
+        """Sum of two patterns."""
+        x, y = (np.tril(a.codes), np.tril(b.codes)) if symmetric else (a.codes, b.codes)
+        both = (x != ZERO) & (y != ZERO)
+        self.total += int(np.count_nonzero(both & ((x == STATE) | (y == STATE))))
+        codes = np.maximum(a.codes, b.codes)
+        codes[(a.codes != ZERO) & (b.codes != ZERO) & (codes < KNOWN)] = KNOWN
+        return Pattern(self, codes)
+
+    def times(self, a: Pattern, b: Pattern, symmetric: bool) -> Pattern:
+        """Product of two patterns."""
+        x, y = a.codes, b.codes
+        terms = _count_product(x != ZERO, y != ZERO)
+        state = terms - _count_product((x != ZERO) & (x != STATE), (y != ZERO) & (y != STATE))
+        unit_state = _count_product(x == UNIT, y == STATE) + _count_product(x == STATE, y == UNIT)
+        multiplications = state - unit_state
+        additions = np.where(state > 0, np.maximum(terms - 1, 0), 0)
+        cost = multiplications + additions
+        self.total += int((np.tril(cost) if symmetric else cost).sum())
+        unit = (terms == 1) & (_count_product(x == UNIT, y == UNIT) == 1)
+        codes = np.where(terms == 0, ZERO, np.where(state > 0, STATE, np.where(unit, UNIT, KNOWN)))
+        return Pattern(self, codes.astype(np.int8))
+
+    def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
+        return self.plus(a, b, symmetric=True)
+
+    sym_subtract = sym_add
+
+    def sym_product(self, a: Matrix, b: Matrix) -> Matrix:
+        return self.times(a, b, symmetric=True)
+
+    def transform(self, displacement: Displacement) -> StagedTransform:
+        return StagedTransform(self, displacement)
+
+    def factor(self, D: Matrix) -> Factor:
+        return Factor(self, D)
+
+    def rigid_inertia(self, H: Any) -> RigidInertia:
+        C = [[float(H[3 + i, 3 + j]) for j in range(3)] for i in range(3)]
+        return RigidInertia(self, float(H[0, 0]), [float(H[1, 5]), float(H[2, 3]), float(H[0, 4])], C)
+
+
+def _count_product(x: Any, y: Any) -> Any:
+    return np.rint(x.astype(np.float32) @ y.astype(np.float32)).astype(np.int64)

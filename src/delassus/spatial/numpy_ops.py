@@ -1,0 +1,110 @@
+"""`Ops` on NumPy arrays (..., rows, columns): the reference; runs at once, batched over leading axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from delassus.spatial.factor import CholeskyFactor, Factor
+from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rigid import DenseRigidInertia
+from delassus.spatial.transform import DenseTransform, Displacement
+
+
+class NumpyOps(Ops):
+    """The NumPy machine.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Type of the numbers; ``object`` runs the same text on any number type (such as ``mpmath.mpf``), for which
+        a subclass overrides `cos`, `sin` and `sqrt`.
+    """
+
+    def __init__(self, dtype: Any = float) -> None:
+        self.dtype = np.dtype(dtype)
+
+    def constant(self, value: Any) -> Matrix:
+        return np.asarray(value).astype(self.dtype)
+
+    def entry(self, vector: Any, index: int) -> Scalar:
+        return vector[..., index]
+
+    def entries(self, a: Matrix) -> list[list[Scalar]]:
+        return [[a[..., i, j] for j in range(a.shape[-1])] for i in range(a.shape[-2])]
+
+    def matrix(self, rows: Sequence[Sequence[Scalar]]) -> Matrix:
+        batch = np.broadcast_shapes(*(np.shape(x) for row in rows for x in row))
+        out = np.zeros((*batch, len(rows), len(rows[0])), dtype=self.dtype)
+        for i, row in enumerate(rows):
+            for j, x in enumerate(row):
+                out[..., i, j] = x
+        return out
+
+    def take(self, a: Matrix, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Matrix:
+        if rows is not None:
+            a = a[..., list(rows), :]
+        return a if columns is None else a[..., list(columns)]
+
+    def put(self, a: Matrix, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Matrix:
+        out = np.zeros((*a.shape[:-2], *shape), dtype=self.dtype)
+        out[..., np.asarray(rows, dtype=int)[:, None], np.asarray(columns, dtype=int)] = a
+        return out
+
+    def shape(self, a: Matrix) -> tuple[int, int]:
+        return int(a.shape[-2]), int(a.shape[-1])
+
+    def transpose(self, a: Matrix) -> Matrix:
+        return np.swapaxes(a, -1, -2)
+
+    def vstack(self, parts: Sequence[Matrix]) -> Matrix:
+        if len(parts) == 1:
+            return parts[0]
+        batch = np.broadcast_shapes(*(p.shape[:-2] for p in parts))
+        return np.concatenate([np.broadcast_to(p, (*batch, *p.shape[-2:])) for p in parts], axis=-2)
+
+    def block_diagonal(self, parts: Sequence[Matrix]) -> Matrix:
+        if len(parts) == 1:
+            return parts[0]
+        batch = np.broadcast_shapes(*(p.shape[:-2] for p in parts))
+        rows, columns = sum(p.shape[-2] for p in parts), sum(p.shape[-1] for p in parts)
+        out = np.zeros((*batch, rows, columns), dtype=self.dtype)
+        i = j = 0
+        for p in parts:
+            out[..., i : i + p.shape[-2], j : j + p.shape[-1]] = p
+            i, j = i + p.shape[-2], j + p.shape[-1]
+        return out
+
+    def cos(self, x: Scalar) -> Scalar:
+        return np.cos(x)
+
+    def sin(self, x: Scalar) -> Scalar:
+        return np.sin(x)
+
+    def sqrt(self, x: Scalar) -> Scalar:
+        return np.sqrt(x)
+
+    def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
+        return a + b
+
+    def sym_subtract(self, a: Matrix, b: Matrix) -> Matrix:
+        return a - b
+
+    def sym_product(self, a: Matrix, b: Matrix) -> Matrix:
+        return a @ b
+
+    def transform(self, displacement: Displacement) -> DenseTransform:
+        return DenseTransform(self, displacement)
+
+    def factor(self, D: Matrix) -> Factor | CholeskyFactor:
+        if D.shape[-1] > 1 and self.dtype != object:
+            try:
+                return CholeskyFactor(D)
+            except np.linalg.LinAlgError:  # some state of the batch is singular: LDLᵀ spoils that state only
+                pass
+        return Factor(self, D)
+
+    def rigid_inertia(self, H: Any) -> DenseRigidInertia:
+        return DenseRigidInertia(self, self.constant(H))

@@ -1,0 +1,127 @@
+"""The vocabulary in which algorithms are written: matrices, and a few named operations on them.
+
+An algorithm receives an `Ops` and never knows which machine stands behind it:
+
+* `delassus.spatial.numpy_ops.NumpyOps`: float arrays, batched over leading axes (any NumPy dtype, object included);
+* `delassus.spatial.casadi_ops.CasadiOps`: CasADi ``SX`` matrices, for tracing;
+* `delassus.spatial.count_ops.CountOps`: sparsity patterns that count the operations they would cost.
+
+Matrices of every machine support ``@``, ``+``, ``-`` and unary ``-`` themselves. What differs between machines is
+here. Operations whose result is symmetric have names of their own, so that a machine can compute one triangle only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Matrix = Any
+Scalar = Any
+
+
+class Ops(ABC):
+    """One machine that algorithms run on."""
+
+    # -- making and taking apart -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def constant(self, value: Any) -> Matrix:
+        """Matrix of numbers known before any state is (a 2-D array)."""
+
+    @abstractmethod
+    def entry(self, vector: Any, index: int) -> Scalar:
+        """Entry of a state vector (such as a configuration) as a scalar."""
+
+    @abstractmethod
+    def entries(self, a: Matrix) -> list[list[Scalar]]:
+        """All entries of a matrix as scalars, row by row."""
+
+    @abstractmethod
+    def matrix(self, rows: Sequence[Sequence[Scalar]]) -> Matrix:
+        """Matrix from scalars (numbers among them), row by row."""
+
+    @abstractmethod
+    def take(self, a: Matrix, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Matrix:
+        """Sub-matrix of the given rows and columns, in the given order; None takes all."""
+
+    @abstractmethod
+    def put(self, a: Matrix, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Matrix:
+        """Matrix of the given shape that holds ``a`` at the given rows and columns and zero elsewhere."""
+
+    @abstractmethod
+    def shape(self, a: Matrix) -> tuple[int, int]:
+        """Rows and columns."""
+
+    @abstractmethod
+    def transpose(self, a: Matrix) -> Matrix:
+        """Transpose."""
+
+    @abstractmethod
+    def vstack(self, parts: Sequence[Matrix]) -> Matrix:
+        """Stack matrices of equal width; at least one."""
+
+    @abstractmethod
+    def block_diagonal(self, parts: Sequence[Matrix]) -> Matrix:
+        """Block-diagonal matrix."""
+
+    def zeros(self, rows: int, columns: int) -> Matrix:
+        """Matrix of structural zeros."""
+        return self.constant(np.zeros((rows, columns)))
+
+    def eye(self, n: int) -> Matrix:
+        """Identity."""
+        return self.constant(np.eye(n))
+
+    def hstack(self, parts: Sequence[Matrix]) -> Matrix:
+        """Put matrices of equal height side by side."""
+        return self.transpose(self.vstack([self.transpose(a) for a in parts]))
+
+    # -- scalars ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def cos(self, x: Scalar) -> Scalar:
+        """Cosine."""
+
+    @abstractmethod
+    def sin(self, x: Scalar) -> Scalar:
+        """Sine."""
+
+    @abstractmethod
+    def sqrt(self, x: Scalar) -> Scalar:
+        """Square root."""
+
+    # -- results that are symmetric --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
+        """Sum of two symmetric matrices."""
+
+    @abstractmethod
+    def sym_subtract(self, a: Matrix, b: Matrix) -> Matrix:
+        """Difference of two symmetric matrices."""
+
+    @abstractmethod
+    def sym_product(self, a: Matrix, b: Matrix) -> Matrix:
+        """``a @ b`` where that is known to be symmetric."""
+
+    @abstractmethod
+    def factor(self, D: Matrix) -> Any:
+        """Factorisation of a symmetric positive definite matrix; see `delassus.spatial.factor`."""
+
+    # -- rigid displacements: how X acts is the machine's choice, see transform.py -----------------------------------
+
+    @abstractmethod
+    def transform(self, displacement: Any) -> Any:
+        """Motion transform of a `delassus.spatial.transform.Displacement`, in the form that this machine applies best."""
+
+    @abstractmethod
+    def rigid_inertia(self, H: Any) -> Any:
+        """Inertia (6, 6) of one link, in the form that this machine moves best; see `delassus.spatial.rigid`."""
+
+    # -- bookkeeping -----------------------------------------------------------------------------------------------
+
+    def mark(self, phase: str, values: Sequence[Matrix]) -> None:
+        """Say that ``values`` are what the phase of that name computes; machines that count report by phase."""

@@ -1,0 +1,63 @@
+"""Inertias of rigid bodies that only move rigidly: ten numbers where a machine can use that, 6×6 where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from delassus.spatial.ops import Matrix, Ops
+from delassus.spatial.transform import DenseTransform, StagedTransform
+
+
+class RigidInertia:
+    """Inertia of links that are rigidly connected: mass, first moment ``h`` and second moments ``C``.
+
+    Its 6×6 form is ``[[m 1, −h×], [h×, C]]``.
+    """
+
+    def __init__(self, ops: Ops, mass: float, h: list[Any], C: list[list[Any]]) -> None:
+        self._ops, self._mass, self._h, self._C = ops, mass, h, C
+
+    def __add__(self, other: RigidInertia) -> RigidInertia:
+        h = [a + b for a, b in zip(self._h, other._h, strict=True)]
+        C: list[list[Any]] = [[0.0] * 3 for _ in range(3)]
+        for i in range(3):
+            for j in range(i + 1):
+                C[i][j] = C[j][i] = self._C[i][j] + other._C[i][j]
+        return RigidInertia(self._ops, self._mass + other._mass, h, C)
+
+    def to_parent(self, X: StagedTransform) -> RigidInertia:
+        """``Xᵀ I X``."""
+        h, C = X.rigid_inertia_to_parent(self._mass, self._h, self._C)
+        return RigidInertia(self._ops, self._mass, h, C)
+
+    def columns(self, axes: Sequence[int]) -> Matrix:
+        """Columns of the 6×6 form."""
+        x, y, z = self._h
+        rows: list[list[Any]] = [
+            [self._mass, 0.0, 0.0, 0.0, z, -y],
+            [0.0, self._mass, 0.0, -z, 0.0, x],
+            [0.0, 0.0, self._mass, y, -x, 0.0],
+            [0.0, -z, y, *self._C[0]],
+            [z, 0.0, -x, *self._C[1]],
+            [-y, x, 0.0, *self._C[2]],
+        ]
+        return self._ops.matrix([[row[a] for a in axes] for row in rows])
+
+
+class DenseRigidInertia:
+    """The same as a 6×6 matrix."""
+
+    def __init__(self, ops: Ops, H: Matrix) -> None:
+        self._ops, self._H = ops, H
+
+    def __add__(self, other: DenseRigidInertia) -> DenseRigidInertia:
+        return DenseRigidInertia(self._ops, self._H + other._H)
+
+    def to_parent(self, X: DenseTransform) -> DenseRigidInertia:
+        """``Xᵀ I X``."""
+        return DenseRigidInertia(self._ops, X.inertia_to_parent(self._H))
+
+    def columns(self, axes: Sequence[int]) -> Matrix:
+        """Columns of the 6×6 form."""
+        return self._ops.take(self._H, None, axes)

@@ -1,3 +1,48 @@
-"""Constrained rigid-body dynamics from Python."""
+"""Constrained rigid-body dynamics from Python.
+
+Load a robot, state constraints, compute the Delassus matrix ``G = J M⁻¹ Jᵀ`` by every algorithm of its literature.
+
+>>> import delassus as ds
+>>> robot = ds.mechanisms.humanoid()
+>>> feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+>>> G = ds.delassus(robot, feet, robot.random(0, batch=100))
+>>> G.shape
+(100, 12, 12)
+"""
+
+from delassus.algorithms.evaluate import (
+    SingularError,
+    consistent_inverse,
+    delassus,
+    delassus_operator,
+    jacobian,
+    mass_matrix,
+    osim,
+)
+from delassus.algorithms.osim import OSIM_METHODS
+from delassus.constraints import Frame, Hinge, Point, Rows, Weld
 from delassus.errors import DelassusError, DelassusWarning
-from delassus.model import load, mechanisms, Tree
+from delassus.model import Tree, load, mechanisms
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "OSIM_METHODS",
+    "DelassusError",
+    "DelassusWarning",
+    "Frame",
+    "Hinge",
+    "Point",
+    "Rows",
+    "SingularError",
+    "Tree",
+    "Weld",
+    "consistent_inverse",
+    "delassus",
+    "delassus_operator",
+    "jacobian",
+    "load",
+    "mass_matrix",
+    "mechanisms",
+    "osim",
+]

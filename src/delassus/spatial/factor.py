@@ -82,6 +82,10 @@ class Factor:
         Z = self.half_solve(ops.transpose(B))
         return ops.sym_product(ops.transpose(self.scale(Z)), Z)
 
+    def parts(self) -> list[Matrix]:
+        """``L`` and the reciprocals of ``d``: what solving needs."""
+        return [self._ops.matrix(self._L), self._ops.matrix([self._reciprocals])]
+
 
 class CholeskyFactor:
     """The same for float arrays, batched, through LAPACK: ``D = C Cᵀ``.
@@ -116,3 +120,7 @@ class CholeskyFactor:
         """``B D⁻¹ Bᵀ``."""
         Z = np.linalg.solve(self._C, np.swapaxes(B, -1, -2))
         return np.swapaxes(Z, -1, -2) @ Z
+
+    def parts(self) -> list[Matrix]:
+        """``C``: what solving needs."""
+        return [self._C]

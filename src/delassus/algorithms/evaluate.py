@@ -1,0 +1,239 @@
+"""Evaluate an algorithm at once, on NumPy, for one configuration or a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.algorithms import crba, jacobian as jacobian_algorithm
+from delassus.algorithms.operator import DelassusOperator
+from delassus.algorithms.osim import METHODS
+from delassus.algorithms.problem import Problem
+from delassus.constraints import Constraint, check_constraints, check_rows
+from delassus.errors import ConstraintError, DelassusError, ModelError, unknown_name
+from delassus.model.rotations import Array
+from delassus.model.tree import Tree
+from delassus.spatial.numpy_ops import NumpyOps
+
+Constraints = Iterable[Constraint] | Constraint
+
+
+class SingularError(DelassusError, ArithmeticError):
+    """The constraint rows are redundant at some state, so that ``G`` has no inverse."""
+
+
+def make_problem(
+    tree: Tree, constraints: Constraints, q: ArrayLike, rows: Sequence[ArrayLike] | None
+) -> tuple[Problem, tuple[int, ...]]:
+    """Check all input; returns the problem on NumPy and the batch shape."""
+    if not isinstance(tree, Tree):
+        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
+    checked = check_constraints(tree, constraints)
+    array = tree.check_configuration(q)
+    open_rows = [c for c in checked if c.rows is None]
+    given = list(rows or [])
+    if len(given) != len(open_rows):
+        raise ConstraintError(
+            "rows",
+            f"one array for each of {len(open_rows)} Rows(link, m) constraint(s)",
+            f"{len(given)}",
+            "Pass rows=[K, …], in the order of the constraints.",
+        )
+    arrays = [check_rows(K, c.size, f"rows of {c!r}") for K, c in zip(given, open_rows, strict=True)]
+    batch = np.broadcast_shapes(array.shape[:-1], *(K.shape[:-2] for K in arrays))
+    return Problem(NumpyOps(), tree, checked, array, arrays), batch
+
+
+def find_method(method: str) -> Any:
+    """Algorithm of that name, or `UnknownNameError` with the nearest match."""
+    try:
+        return METHODS[method]
+    except (KeyError, TypeError):
+        raise unknown_name("method", method, METHODS) from None
+
+
+def delassus(
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    *,
+    method: str = "pv-osimr",
+    rows: Sequence[ArrayLike] | None = None,
+) -> Array:
+    """Delassus matrix ``G = J M⁻¹ Jᵀ``, the inverse operational-space inertia.
+
+    Parameters
+    ----------
+    tree : Tree
+    constraints : Constraint or iterable of Constraint
+        Stacked in this order; m rows in all.
+    q : (..., nq) array_like
+        Configurations; leading axes are batches.
+    method : str
+        One of ``OSIM_METHODS``.
+    rows : sequence of (..., m_i, 6) array_like, optional
+        Rows of each ``Rows(link, m_i)`` constraint, in order.
+
+    Returns
+    -------
+    (..., m, m) array
+        Symmetric positive semidefinite. Entry (r, s) is the acceleration along row r that a unit force along row s causes
+        (SI units; axes of the constraints).
+
+    Raises
+    ------
+    ConfigurationError
+        ``q`` has the wrong shape or type, NaN, or a quaternion that is not of unit length.
+    ConstraintError, UnknownNameError
+        A constraint or method makes no sense; the nearest name is offered.
+
+    References
+    ----------
+    Sathya et al., "Efficient constrained dynamics algorithms based on an equivalent LQR formulation", IEEE T-RO 2024; Sathya,
+    Decré, Swevers, "PV-OSIMr", IEEE RA-L 2024; and the sources in each algorithm's file.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> robot = ds.mechanisms.humanoid()
+    >>> feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    >>> ds.delassus(robot, feet, robot.neutral()).shape
+    (12, 12)
+    """
+    algorithm = find_method(method)
+    problem, batch = make_problem(tree, constraints, q, rows)
+    G = algorithm(problem)
+    return _whole(0.5 * (G + np.swapaxes(G, -1, -2)), batch)
+
+
+def osim(
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    *,
+    method: str = "pv-osimr",
+    rows: Sequence[ArrayLike] | None = None,
+) -> Array:
+    """Operational-space inertia matrix ``Λ = (J M⁻¹ Jᵀ)⁻¹`` (..., m, m).
+
+    Takes what `delassus` takes and raises what it raises.
+
+    Raises
+    ------
+    SingularError
+        The rows are redundant at some state; names it.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arm = ds.mechanisms.chain(7)
+    >>> ds.osim(arm, ds.Point("link7"), arm.random(0)).shape
+    (3, 3)
+    """
+    G = delassus(tree, constraints, q, method=method, rows=rows)
+    size = G.shape[-1]
+    rank = np.linalg.matrix_rank(G, rtol=1e-12, hermitian=True) if size else np.zeros(G.shape[:-2])
+    deficient = np.argwhere(rank < size)
+    if len(deficient):
+        where = tuple(int(i) for i in deficient[0])
+        raise SingularError(
+            "constraints",
+            f"{size} independent rows",
+            f"{int(rank[where])} at state {list(where)}" if where else f"{int(rank)}",
+            "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense.",
+        )
+    L = np.linalg.inv(np.linalg.cholesky(G))
+    return np.asarray(np.swapaxes(L, -1, -2) @ L)
+
+
+def consistent_inverse(
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    *,
+    method: str = "pv-osimr",
+    rows: Sequence[ArrayLike] | None = None,
+) -> Array:
+    """Dynamically consistent inverse ``J̄ = M⁻¹ Jᵀ Λ`` (..., nv, m) of the constraint Jacobian.
+
+    ``J J̄ = 1``, and torques ``(1 − Jᵀ J̄ᵀ) τ`` cause no acceleration along the constraint rows. Takes what `delassus` takes and
+    raises what `osim` raises.
+
+    References
+    ----------
+    Khatib, "A unified approach for motion and force control of robot manipulators", IEEE J. Robotics and Automation 1987.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arm = ds.mechanisms.chain(7)
+    >>> ds.consistent_inverse(arm, ds.Point("link7"), arm.random(0)).shape
+    (7, 3)
+    """
+    Lambda = osim(tree, constraints, q, method=method, rows=rows)
+    J = jacobian(tree, constraints, q, rows=rows)
+    return np.asarray(np.linalg.solve(mass_matrix(tree, q), np.swapaxes(J, -1, -2) @ Lambda))
+
+
+def delassus_operator(
+    tree: Tree, constraints: Constraints, q: ArrayLike, *, rows: Sequence[ArrayLike] | None = None
+) -> DelassusOperator:
+    """Delassus matrix factorised without being formed (PV-OSIM-fast): ``solve``, ``apply``, ``dense``.
+
+    Takes what `delassus` takes and raises what it raises. Where a branch block is singular, ``G`` itself is factorised, and the
+    result's ``factorisation`` says so for each state.
+
+    References
+    ----------
+    Sathya et al., IEEE T-RO 2024, section VII-B.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> robot = ds.mechanisms.humanoid()
+    >>> op = ds.delassus_operator(robot, [ds.Weld("left_foot"), ds.Weld("right_foot")], robot.random(0))
+    >>> x = np.ones(12)
+    >>> bool(np.allclose(op.apply(op.solve(x)), x))
+    True
+    """
+    problem, batch = make_problem(tree, constraints, q, rows)
+    return DelassusOperator(problem, batch)
+
+
+def mass_matrix(tree: Tree, q: ArrayLike) -> Array:
+    """Joint-space mass matrix ``M`` (..., nv, nv), by the composite-rigid-body algorithm; raises `ConfigurationError`.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arm = ds.mechanisms.chain(7)
+    >>> ds.mass_matrix(arm, arm.random(0)).shape
+    (7, 7)
+    """
+    problem, batch = make_problem(tree, (), q, None)
+    return _whole(crba.mass_matrix(problem), batch)
+
+
+def jacobian(
+    tree: Tree, constraints: Constraints, q: ArrayLike, *, rows: Sequence[ArrayLike] | None = None
+) -> Array:
+    """Constraint Jacobian ``J`` (..., m, nv): ``J v`` are the velocities along the constraint rows (m/s, rad/s).
+
+    Takes what `delassus` takes and raises what it raises.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arm = ds.mechanisms.chain(7)
+    >>> ds.jacobian(arm, ds.Weld("link7"), arm.random(0)).shape
+    (6, 7)
+    """
+    problem, batch = make_problem(tree, constraints, q, rows)
+    return _whole(jacobian_algorithm.jacobian(problem), batch)
+
+
+def _whole(a: Array, batch: tuple[int, ...]) -> Array:
+    return np.array(np.broadcast_to(a, (*batch, *a.shape[-2:])))

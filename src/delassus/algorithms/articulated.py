@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from delassus.algorithms.problem import Problem
+from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix
 
@@ -110,6 +111,6 @@ class Articulated:
         return ops.transpose(self.D[i].scale(Z)), Z
 
 
-def _kept(axes: Sequence[int], armature: object) -> list[int]:
+def _kept(axes: Sequence[int], armature: Array) -> list[int]:
     """Coordinates in which ``A_i`` and ``Hᵃ_i`` have columns that are not structurally zero."""
-    return [k for k in range(6) if k not in axes or np.any(armature)]
+    return [k for k in range(6) if k not in axes or armature.any()]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.algorithms import crba, jacobian as jacobian_algorithm
+from delassus.algorithms import crba
+from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.operator import DelassusOperator
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.problem import Problem

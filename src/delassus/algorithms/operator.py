@@ -169,4 +169,4 @@ def _is_regular(G: Array) -> NDArray[np.bool_]:
 
 
 def _pseudo_inverse(G: Array) -> Array:
-    return np.linalg.pinv(G, rcond=REGULAR_CONDITION, hermitian=True)
+    return np.asarray(np.linalg.pinv(G, rcond=REGULAR_CONDITION, hermitian=True), dtype=float)

@@ -119,9 +119,9 @@ def build_tree(
         if raw.kind is None:
             placement = Placement(at.link, rotation, position)
         else:
-            joint, turn = _place_joint(raw, raw.kind, rotation, position)
+            placed, turn = _place_joint(raw, raw.kind, rotation, position)
             link_names.append(raw.child)
-            tree_joints.append(joint)
+            tree_joints.append(placed)
             parents.append(at.link)
             inertias.append(np.zeros((6, 6)))
             placement = Placement(len(tree_joints) - 1, turn.T, np.zeros(3))

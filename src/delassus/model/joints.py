@@ -165,7 +165,7 @@ def _turn(cs: Array, angle: Array) -> Array:
 
 def _angle_between(a: Array, b: Array) -> Array:
     """Angle from one unit-circle coordinate to another, in (−π, π]."""
-    return np.arctan2(a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0], np.sum(a * b, axis=-1))
+    return np.asarray(np.arctan2(a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0], np.sum(a * b, axis=-1)))
 
 
 def _planar_twist(v: Array) -> Array:

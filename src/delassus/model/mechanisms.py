@@ -52,7 +52,7 @@ class _Sketch:
 
     def chain(self, base: str, prefix: str, n: int, start: Sequence[float] = (0, 0, 0), turn: float = 0.0) -> str:
         """Add ``n`` rods in a row, in the frames of Denavit and Hartenberg: each axis is z, each twist a quarter turn."""
-        parent = base
+        parent, previous = base, 0.0
         for k in range(n):
             length = 0.25 + 0.05 * math.cos(1.7 * k + turn)
             rod = self.body(f"{prefix}{k + 1}", 1.5 + 0.3 * math.sin(k + turn), (length, 0.06, 0.05), (length / 2, 0, 0))

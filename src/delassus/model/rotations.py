@@ -87,7 +87,7 @@ def matrix_to_quaternion(R: Array) -> Array:
     largest = np.argmax(four_squares, axis=-1)
     q = np.take_along_axis(products, largest[..., None, None], axis=-2)[..., 0, :]
     q = q / np.linalg.norm(q, axis=-1, keepdims=True)
-    return np.where(q[..., 3:] < 0, -q, q)
+    return np.asarray(np.where(q[..., 3:] < 0, -q, q))
 
 
 def quaternion_product(a: Array, b: Array) -> Array:
@@ -99,7 +99,7 @@ def quaternion_product(a: Array, b: Array) -> Array:
 
 def quaternion_conjugate(q: Array) -> Array:
     """Inverse rotation of a unit quaternion [x y z w]."""
-    return q * np.array([-1.0, -1.0, -1.0, 1.0])
+    return np.asarray(q * np.array([-1.0, -1.0, -1.0, 1.0]))
 
 
 def quaternion_exp(w: Array) -> Array:
@@ -114,7 +114,7 @@ def quaternion_log(q: Array) -> Array:
     sine = np.linalg.norm(q[..., :3], axis=-1, keepdims=True)
     angle = 2 * np.arctan2(sine, q[..., 3:])
     safe = np.where(sine > 1e-12, sine, 1.0)
-    return np.where(sine > 1e-12, angle / safe, 2.0) * q[..., :3]
+    return np.asarray(np.where(sine > 1e-12, angle / safe, 2.0) * q[..., :3])
 
 
 def _left_jacobian_coefficients(angle: Array) -> tuple[Array, Array]:

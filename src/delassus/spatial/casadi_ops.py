@@ -67,13 +67,13 @@ class CasadiOps(Ops):
         return ca.sqrt(x)
 
     def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
-        return ca.tril2symm(ca.tril(a) + ca.tril(b))
+        return ca.tril2symm(_lower(a) + _lower(b))
 
     def sym_subtract(self, a: Matrix, b: Matrix) -> Matrix:
-        return ca.tril2symm(ca.tril(a) - ca.tril(b))
+        return ca.tril2symm(_lower(a) - _lower(b))
 
     def sym_product(self, a: Matrix, b: Matrix) -> Matrix:
-        return ca.tril2symm(ca.tril(a @ b))
+        return ca.tril2symm(_lower(a @ b))
 
     def transform(self, displacement: Displacement) -> StagedTransform:
         return StagedTransform(self, displacement)
@@ -87,3 +87,7 @@ class CasadiOps(Ops):
 
     def mark(self, phase: str, values: Sequence[Matrix]) -> None:
         self.phases.append((phase, list(values)))
+
+
+def _lower(a: Matrix) -> Matrix:
+    return ca.tril(a)

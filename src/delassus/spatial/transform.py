@@ -86,7 +86,8 @@ class SignedPermutation:
     def inverse(self) -> SignedPermutation:
         """The turn back."""
         back = [self.source.index(i) for i in range(3)]
-        return SignedPermutation((back[0], back[1], back[2]), (self.sign[back[0]], self.sign[back[1]], self.sign[back[2]]))
+        sign = [self.sign[k] for k in back]
+        return SignedPermutation((back[0], back[1], back[2]), (sign[0], sign[1], sign[2]))
 
 
 Turn = PlanarTurn | GeneralTurn | SignedPermutation
@@ -441,7 +442,8 @@ def elementary_turns(R: Array) -> tuple[Turn, ...]:
 
 
 def _cost(turns: tuple[Turn, ...]) -> float:
-    return sum(1.0 if isinstance(t, PlanarTurn) else 0.1 * (1 + t.sign.count(-1.0)) for t in turns if not isinstance(t, GeneralTurn))
+    permutations = [t for t in turns if isinstance(t, SignedPermutation)]
+    return len(turns) - len(permutations) + sum(0.1 * (1 + t.sign.count(-1.0)) for t in permutations)
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Algorithms: pure functions on 6-D spatial quantities, one file each."""

@@ -3,8 +3,9 @@
 ``D_i = S_iᵀ Hᴬ_i S_i``, ``Hᵃ_i = Hᴬ_i − U_i D_i⁻¹ U_iᵀ``, ``Hᴬ_{p(i)} += X_iᵀ Hᵃ_i X_i`` with ``U_i = Hᴬ_i S_i``
 (Featherstone's articulated-body inertia; [LQR] eq. 42a). Cost O(n).
 
-``S_i`` picks coordinates: ``Hᴬ_i S_i`` are columns of ``Hᴬ_i``. Without armature, ``Hᵃ_i S_i = 0`` and ``A_i S_i = 0`` exactly,
-so those rows and columns are left out (`kept` holds the others); with armature (added to ``D_i``) they are not zero.
+``S_i`` picks coordinates: ``Hᴬ_i S_i`` are columns of ``Hᴬ_i``. Without armature, ``Hᵃ_i S_i = 0`` and ``A_i S_i = 0``
+exactly, so those rows and columns are left out (`kept` holds the others); with armature (added to ``D_i``) they are not
+zero.
 """
 
 from __future__ import annotations

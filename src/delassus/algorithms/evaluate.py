@@ -81,8 +81,8 @@ def delassus(
     Returns
     -------
     (..., m, m) array
-        Symmetric positive semidefinite. Entry (r, s) is the acceleration along row r that a unit force along row s causes
-        (SI units; axes of the constraints).
+        Symmetric positive semidefinite. Entry (r, s) is the acceleration along row r that a unit force along row s
+        causes (SI units; axes of the constraints).
 
     Raises
     ------
@@ -93,8 +93,8 @@ def delassus(
 
     References
     ----------
-    Sathya et al., "Efficient constrained dynamics algorithms based on an equivalent LQR formulation", IEEE T-RO 2024; Sathya,
-    Decré, Swevers, "PV-OSIMr", IEEE RA-L 2024; and the sources in each algorithm's file.
+    Sathya et al., "Efficient constrained dynamics algorithms based on an equivalent LQR formulation", IEEE T-RO 2024;
+    Sathya, Decré, Swevers, "PV-OSIMr", IEEE RA-L 2024; and the sources in each algorithm's file.
 
     Examples
     --------
@@ -160,12 +160,13 @@ def consistent_inverse(
 ) -> Array:
     """Dynamically consistent inverse ``J̄ = M⁻¹ Jᵀ Λ`` (..., nv, m) of the constraint Jacobian.
 
-    ``J J̄ = 1``, and torques ``(1 − Jᵀ J̄ᵀ) τ`` cause no acceleration along the constraint rows. Takes what `delassus` takes and
-    raises what `osim` raises.
+    ``J J̄ = 1``, and torques ``(1 − Jᵀ J̄ᵀ) τ`` cause no acceleration along the constraint rows. Takes what `delassus`
+    takes and raises what `osim` raises.
 
     References
     ----------
-    Khatib, "A unified approach for motion and force control of robot manipulators", IEEE J. Robotics and Automation 1987.
+    Khatib, "A unified approach for motion and force control of robot manipulators", IEEE J. Robotics and Automation
+    1987.
 
     Examples
     --------
@@ -184,8 +185,8 @@ def delassus_operator(
 ) -> DelassusOperator:
     """Delassus matrix factorised without being formed (PV-OSIM-fast): ``solve``, ``apply``, ``dense``.
 
-    Takes what `delassus` takes and raises what it raises. Where a branch block is singular, ``G`` itself is factorised, and the
-    result's ``factorisation`` says so for each state.
+    Takes what `delassus` takes and raises what it raises. Where a branch block is singular, ``G`` itself is factorised,
+    and the result's ``factorisation`` says so for each state.
 
     References
     ----------

@@ -1,8 +1,8 @@
 """Constraint Jacobian ``J`` (m × nv): row r, column k is the velocity along row r that joint velocity k gives.
 
-Rows travel rigidly from their link to the root, ``K ← K X_i``, and meet each joint on the way: ``J_i = K S_i``. Cost O(m d);
-a link that carries more than six rows sends the identity instead and multiplies its rows afterwards. For a closed loop of
-a rigid constraint the columns at and above the closest common ancestor are structurally zero.
+Rows travel rigidly from their link to the root, ``K ← K X_i``, and meet each joint on the way: ``J_i = K S_i``. Cost
+O(m d); a link that carries more than six rows sends the identity instead and multiplies its rows afterwards. For a
+closed loop of a rigid constraint the columns at and above the closest common ancestor are structurally zero.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What every algorithm starts from: joint transforms and end-effectors at one configuration.
 
 Each constraint is one end-effector per moving link that it touches ([r2] I-C): rows ``K`` (m × 6) on that link's body
-frame. A constraint between two links has two ends; those of the second link carry the sign and the relative pose, so that
-its velocity is the sum over both ends ([OS] eq. 50) and its block of ``G`` the sum over both ends' blocks.
+frame. A constraint between two links has two ends; those of the second link carry the sign and the relative pose, so
+that its velocity is the sum over both ends ([OS] eq. 50) and its block of ``G`` the sum over both ends' blocks.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Problem:
         return ops.hstack([linear, angular - linear @ cross_matrix(ops, p)])
 
     def pose_between(self, link: int, other: int) -> tuple[Matrix, Matrix]:
-        """Pose of the body frame of ``link`` in that of ``other`` (either may be `WORLD`), through their closest ancestor."""
+        """Pose of the body frame of ``link`` in that of ``other`` (either may be `WORLD`), through their ancestor."""
         ops = self.ops
         meeting = self.tree.closest_common_ancestor(link, other)
         R, p = self._pose_in_ancestor(link, meeting)

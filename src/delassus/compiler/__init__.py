@@ -1,0 +1,1 @@
+"""From a traced algorithm to an expression graph, counted and cleaned."""

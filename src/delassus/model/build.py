@@ -40,7 +40,7 @@ class RawLink:
 
 @dataclass(frozen=True, slots=True)
 class RawJoint:
-    """A joint as described: placement in the parent link's frame, then motion about ``axis``; ``kind`` None is fixed."""
+    """A joint as described: placement in the parent link's frame, then motion about ``axis`` (``kind`` None: fixed)."""
 
     name: str
     kind: JointKind | None
@@ -192,7 +192,10 @@ def find_root(name: str, links: Sequence[RawLink], joints: Sequence[RawJoint]) -
         for role, link in (("parent", joint.parent), ("child", joint.child)):
             if link not in known:
                 raise ModelError(
-                    f"joint {joint.name!r}", f"a {role} link that exists", repr(link), "Add the link or correct the name."
+                    f"joint {joint.name!r}",
+                    f"a {role} link that exists",
+                    repr(link),
+                    "Add the link or correct the name.",
                 )
         if joint.child in carrier:
             raise ModelError(

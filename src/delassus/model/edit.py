@@ -87,7 +87,7 @@ def check_rotation(value: ArrayLike | None, argument: str = "rotation") -> Array
     proper = R.shape == (3, 3) and bool(np.allclose(R @ R.T, np.eye(3), atol=1e-6)) and np.linalg.det(R) > 0
     if not proper:
         raise ModelError(
-            argument, "a 3×3 rotation matrix", f"{np.array2string(R, precision=3)}", "Pass an orthonormal matrix of det 1."
+            argument, "a 3×3 rotation matrix", np.array2string(R, precision=3), "Pass an orthonormal matrix of det 1."
         )
     U, _, Vt = np.linalg.svd(R)
     return exact_quarter_turns(np.asarray(U @ Vt))

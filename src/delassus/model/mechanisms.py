@@ -51,11 +51,12 @@ class _Sketch:
         self.joints.append(RawJoint(name, kind, parent, child, np.array(position, dtype=float), R, direction))
 
     def chain(self, base: str, prefix: str, n: int, start: Sequence[float] = (0, 0, 0), turn: float = 0.0) -> str:
-        """Add ``n`` rods in a row, in the frames of Denavit and Hartenberg: each axis is z, each twist a quarter turn."""
+        """Add ``n`` rods in a row, in frames of Denavit and Hartenberg: each axis is z, each twist a quarter turn."""
         parent, previous = base, 0.0
         for k in range(n):
             length = 0.25 + 0.05 * math.cos(1.7 * k + turn)
-            rod = self.body(f"{prefix}{k + 1}", 1.5 + 0.3 * math.sin(k + turn), (length, 0.06, 0.05), (length / 2, 0, 0))
+            mass = 1.5 + 0.3 * math.sin(k + turn)
+            rod = self.body(f"{prefix}{k + 1}", mass, (length, 0.06, 0.05), (length / 2, 0, 0))
             twist = rotation_about(_AXES["x"], math.pi / 2 * (1 if k % 2 else -1))
             if k == 0:
                 twist = rotation_about(_AXES["z"], turn) @ twist
@@ -179,7 +180,8 @@ def asimo(
         _limb(sketch, "torso", "head", 3, (0, 0, 0.45), _NECK, 1.2, 0.06)
         for k in range(arms):
             side = 1 if k % 2 == 0 else -1
-            tip = _limb(sketch, "torso", f"arm{k + 1}_", arm_dofs, (-0.1 * (k // 2), 0.2 * side, 0.38), _ARM, 1.3, -0.11)
+            shoulder = (-0.1 * (k // 2), 0.2 * side, 0.38)
+            tip = _limb(sketch, "torso", f"arm{k + 1}_", arm_dofs, shoulder, _ARM, 1.3, -0.11)
             hand = sketch.body(f"hand{k + 1}", 0.5, (0.06, 0.08, 0.1), (0, 0, -0.05))
             sketch.joints.append(RawJoint(f"{hand}_mount", None, tip, hand))
             for f, finger in enumerate(fingers):

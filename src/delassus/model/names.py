@@ -25,8 +25,8 @@ _ALIASES = {
 def example_robot_files() -> dict[str, Path]:
     """URDF files of ``example-robot-data`` by name; empty if the package is not installed.
 
-    A file is known by its stem; where stems repeat, the first in alphabetical order has the bare stem, and each is known
-    by its path below the package without the suffix.
+    A file is known by its stem; where stems repeat, the first in alphabetical order has the bare stem, and each is
+    known by its path below the package without the suffix.
     """
     out: dict[str, Path] = {}
     for folder in _example_robot_folders():

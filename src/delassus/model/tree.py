@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -118,8 +119,8 @@ class Tree:
             "n_links": n,
             "nq": int(q_ends[-1]),
             "nv": int(v_ends[-1]),
-            "q_slices": tuple(slice(int(a), int(b)) for a, b in zip(q_ends[:-1], q_ends[1:], strict=True)),
-            "v_slices": tuple(slice(int(a), int(b)) for a, b in zip(v_ends[:-1], v_ends[1:], strict=True)),
+            "q_slices": tuple(slice(int(a), int(b)) for a, b in pairwise(q_ends)),
+            "v_slices": tuple(slice(int(a), int(b)) for a, b in pairwise(v_ends)),
             "children": tuple(tuple(c) for c in children),
             "supports": tuple(supports),
         }
@@ -314,7 +315,12 @@ class Tree:
     # -- edits (see model/edit.py) ---------------------------------------------------------------------------------
 
     def attach(
-        self, link: str, other: Tree, position: ArrayLike = (0, 0, 0), rotation: ArrayLike | None = None, prefix: str = ""
+        self,
+        link: str,
+        other: Tree,
+        position: ArrayLike = (0, 0, 0),
+        rotation: ArrayLike | None = None,
+        prefix: str = "",
     ) -> Tree:
         """Tree with the fixed-base tree ``other`` mounted on a frame of this one.
 

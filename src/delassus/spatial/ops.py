@@ -115,7 +115,7 @@ class Ops(ABC):
 
     @abstractmethod
     def transform(self, displacement: Any) -> Any:
-        """Motion transform of a `delassus.spatial.transform.Displacement`, in the form that this machine applies best."""
+        """Motion transform of a `transform.Displacement`, in the form that this machine applies best."""
 
     @abstractmethod
     def rigid_inertia(self, H: Any) -> Any:
@@ -123,5 +123,5 @@ class Ops(ABC):
 
     # -- bookkeeping -----------------------------------------------------------------------------------------------
 
-    def mark(self, phase: str, values: Sequence[Matrix]) -> None:
+    def mark(self, phase: str, values: Sequence[Matrix]) -> None:  # noqa: B027  (most machines have nothing to note)
         """Say that ``values`` are what the phase of that name computes; machines that count report by phase."""

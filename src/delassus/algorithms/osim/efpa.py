@@ -2,8 +2,8 @@
 
 Cost O(n + m d + m²). Source: [EFPA] table I; [r2] Algorithm 2.
 
-Deviations: rows ``K_e`` take the place of the end-effectors' own coordinates. Several end-effectors on one link are propagated
-separately, as in the paper.
+Deviations: rows ``K_e`` take the place of the end-effectors' own coordinates. Several end-effectors on one link are
+propagated separately, as in the paper.
 """
 
 from __future__ import annotations

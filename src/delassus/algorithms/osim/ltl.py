@@ -2,8 +2,9 @@
 
 Cost O(n d² + m d² + m² d). Source: Featherstone 2005 and 2010; [LQR] eqs. 6–8; [r1] eqs. 4–6.
 
-Deviations: none in the arithmetic. The expanded parent array gives the sparsity for joints of several degrees of freedom, and
-the Jacobian's own sparsity that of constraints between two links (nothing above the closest common ancestor of a closed loop).
+Deviations: none in the arithmetic. The expanded parent array gives the sparsity for joints of several degrees of
+freedom, and the Jacobian's own sparsity that of constraints between two links (nothing above the closest common
+ancestor of a closed loop).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``G x`` without ``G``: one sweep leaves → root, one root → leaves.
 
-Cost O(n + m) a vector, after the articulated-body sweep. Source: the articulated-body algorithm with constraint forces as the only
-forces ([LQR] eqs. 41, 42b). Assumes nothing.
+Cost O(n + m) a vector, after the articulated-body sweep. Source: the articulated-body algorithm with constraint forces
+as the only forces ([LQR] eqs. 41, 42b). Assumes nothing.
 """
 
 from __future__ import annotations

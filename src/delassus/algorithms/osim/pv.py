@@ -2,8 +2,8 @@
 
 Cost O(n + m² d). Source: [LQR] Algorithm 2; [r2] Algorithm 1.
 
-Deviations: children's ``L`` are stacked block-diagonally as written, but where the two ends of one constraint meet, their
-rows add (they share a multiplier): ``K = K_a + K_b`` (the sign is in ``K_b``) and ``L = L_a + L_b``.
+Deviations: children's ``L`` are stacked block-diagonally as written, but where the two ends of one constraint meet,
+their rows add (they share a multiplier): ``K = K_a + K_b`` (the sign is in ``K_b``) and ``L = L_a + L_b``.
 """
 
 from __future__ import annotations

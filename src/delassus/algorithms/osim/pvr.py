@@ -1,10 +1,11 @@
 """PV-OSIMr: force propagators and inverse inertias between branching links only.
 
-Cost O(n + m²). Source: [r2] Algorithm 3, with the corrections of [r1] eqs. 13, 17 (the right factor belongs to *j*) and line
-20 (the lower block is the transpose of the upper one).
+Cost O(n + m²). Source: [r2] Algorithm 3, with the corrections of [r1] eqs. 13, 17 (the right factor belongs to *j*) and
+line 20 (the lower block is the transpose of the upper one).
 
-Deviations: the propagator of a segment is never computed across a joint on the world, where nothing reads it. A branching link
-directly on the world keeps its inverse inertia ``S D⁻¹ Sᵀ`` factorised until a branching link below asks for it.
+Deviations: the propagator of a segment is never computed across a joint on the world, where nothing reads it. A
+branching link directly on the world keeps its inverse inertia ``S D⁻¹ Sᵀ`` factorised until a branching link below asks
+for it.
 """
 
 from __future__ import annotations

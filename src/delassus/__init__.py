@@ -20,6 +20,8 @@ from delassus.algorithms.evaluate import (
     osim,
 )
 from delassus.algorithms.osim import OSIM_METHODS
+from delassus.compiler.graph import OperationCount
+from delassus.compiler.trace import OperationReport, count_operations
 from delassus.constraints import Frame, Hinge, Point, Rows, Weld
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.model import Tree, load, mechanisms
@@ -32,12 +34,15 @@ __all__ = [
     "DelassusWarning",
     "Frame",
     "Hinge",
+    "OperationCount",
+    "OperationReport",
     "Point",
     "Rows",
     "SingularError",
     "Tree",
     "Weld",
     "consistent_inverse",
+    "count_operations",
     "delassus",
     "delassus_operator",
     "jacobian",

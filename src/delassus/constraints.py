@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ConstraintError
-from delassus.model.edit import check_rotation, check_vector
+from delassus.errors import ConstraintError, shown
+from delassus.model.check import check_rotation, check_vector, real_array
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Placement, Tree
 
@@ -104,7 +104,7 @@ class Constraint:
         angular_axes: Axes | None = None,
     ) -> None:
         if axes not in ("local", "world"):
-            raise ConstraintError("axes", "'local' or 'world'", repr(axes), "Choose one of the two.")
+            raise ConstraintError("axes", "'local' or 'world'", shown(axes), "Choose one of the two.")
         if rows is not None:
             rows.setflags(write=False)
         for attribute, value in (
@@ -181,10 +181,10 @@ class Hinge(Constraint):
         *,
         axes: Axes = "local",
     ) -> None:
-        direction = check_vector(axis, "axis of a hinge")
+        direction = check_vector(axis, "axis of a hinge", "its direction")
         length = float(np.linalg.norm(direction))
         if length < 1e-9:
-            raise ConstraintError("axis of a hinge", "a vector that is not zero", repr(axis), "Give its direction.")
+            raise ConstraintError("axis of a hinge", "a vector that is not zero", shown(axis), "Give its direction.")
         rows = np.zeros((5, 6))
         rows[:3, :3] = np.eye(3)
         rows[3:, 3:] = _across(direction / length)
@@ -215,20 +215,22 @@ class Rows(Constraint):
 
 
 def check_rows(K: ArrayLike, size: int | None, argument: str) -> Array:
-    """Return rows (…, m, 6) as float64, or raise `ConstraintError`."""
-    try:
-        rows = np.array(K, dtype=float)
-    except (TypeError, ValueError):
-        rows = np.zeros(0)
-    wrong = rows.ndim < 2 or rows.shape[-1] != 6 or rows.shape[-2] == 0 or (size is not None and rows.shape[-2] != size)
-    if wrong or not np.all(np.isfinite(rows)):
-        raise ConstraintError(
-            argument,
-            f"finite numbers of shape ({'m' if size is None else size}, 6)",
-            f"shape {np.shape(rows)}" if wrong else "entries that are not finite",
-            "Each row holds three linear and three angular components.",
-        )
-    return rows
+    """Return rows (m, 6), or (…, size, 6) where the size is known, as float64; or raise `ConstraintError`."""
+    rows = real_array(K)
+    if rows is None:
+        came = shown(K)
+    elif (rows.ndim != 2 or not len(rows) if size is None else rows.shape[-2:-1] != (size,)) or rows.shape[-1] != 6:
+        came = f"shape {rows.shape}"
+    elif not np.all(np.isfinite(rows)):
+        came = "entries that are not finite"
+    else:
+        return rows
+    raise ConstraintError(
+        argument,
+        f"finite numbers of shape {'(m, 6)' if size is None else f'(..., {size}, 6)'}",
+        came,
+        "Each row holds three linear and three angular components.",
+    )
 
 
 def _across(direction: Array) -> Array:
@@ -246,7 +248,7 @@ def _as_frame(frame: str | Frame, argument: str) -> Frame:
         return frame
     if isinstance(frame, str):
         return Frame(frame)
-    raise ConstraintError(argument, "a link name or a Frame", repr(frame), "Pass a name such as 'left_foot'.")
+    raise ConstraintError(argument, "a link name or a Frame", shown(frame), "Pass a name such as 'left_foot'.")
 
 
 def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint) -> tuple[Constraint, ...]:
@@ -259,15 +261,14 @@ def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint
     UnknownNameError
         A link that the tree does not have.
     """
-    if isinstance(constraints, Constraint):
-        constraints = (constraints,)
-    try:
+    checked: tuple[Any, ...]
+    if isinstance(constraints, Constraint | str) or not isinstance(constraints, Iterable):
+        checked = (constraints,)
+    else:
         checked = tuple(constraints)
-    except TypeError:
-        checked = (constraints,)  # type: ignore[assignment]
     for c in checked:
         if not isinstance(c, Constraint):
-            raise ConstraintError("constraints", "Weld, Point, Hinge or Rows objects", repr(c), "Make one of these.")
+            raise ConstraintError("constraints", "Weld, Point, Hinge or Rows objects", shown(c), "Make one of these.")
         first = c.first.on(tree)
         if c.second is not None:
             second = c.second.on(tree)

@@ -105,11 +105,15 @@ class Articulated:
         """``K S_i D_i⁻¹ S_iᵀ Kᵀ``."""
         return self.D[i].quadratic(self.joint_columns(i, K))
 
-    def joint_halves(self, i: int, K: Matrix) -> tuple[Matrix, Matrix]:
-        """Two factors, made from rows ``K``, whose products ``a(K) b(K')`` are ``K S_i D_i⁻¹ S_iᵀ K'ᵀ``."""
+    def joint_half(self, i: int, K: Matrix) -> Matrix:
+        """``Z`` with ``Z joint_scaled(Z')ᵀ = K S_i D_i⁻¹ S_iᵀ K'ᵀ`` for any two stacks of rows."""
         ops = self._ops
-        Z = self.D[i].half_solve(ops.transpose(self.joint_columns(i, K)))
-        return ops.transpose(self.D[i].scale(Z)), Z
+        return ops.transpose(self.D[i].half_solve(ops.transpose(self.joint_columns(i, K))))
+
+    def joint_scaled(self, i: int, Z: Matrix) -> Matrix:
+        """The other factor; see `joint_half`."""
+        ops = self._ops
+        return ops.transpose(self.D[i].scale(ops.transpose(Z)))
 
 
 def _kept(axes: Sequence[int], armature: Array) -> list[int]:

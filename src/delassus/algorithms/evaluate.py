@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
-from delassus.algorithms.operator import DelassusOperator
+from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.operator import DelassusOperator, mobility_bound
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint, check_constraints, check_rows
@@ -20,6 +21,11 @@ from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NumpyOps
 
 Constraints = Iterable[Constraint] | Constraint
+
+
+UNMOVED = 1e-13
+"""A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: some methods
+get it as a difference of numbers of that size."""
 
 
 class SingularError(DelassusError, ArithmeticError):
@@ -106,8 +112,7 @@ def delassus(
     """
     algorithm = find_method(method)
     problem, batch = make_problem(tree, constraints, q, rows)
-    G = algorithm(problem)
-    return _whole(0.5 * (G + np.swapaxes(G, -1, -2)), batch)
+    return _symmetric(algorithm(problem), batch)
 
 
 def osim(
@@ -134,8 +139,12 @@ def osim(
     >>> ds.osim(arm, ds.Point("link7"), arm.random(0)).shape
     (3, 3)
     """
-    G = delassus(tree, constraints, q, method=method, rows=rows)
+    algorithm = find_method(method)
+    problem, batch = make_problem(tree, constraints, q, rows)
+    G = _symmetric(algorithm(problem), batch)
     size = G.shape[-1]
+    moved = np.diagonal(G, axis1=-2, axis2=-1) > UNMOVED * mobility_bound(problem, Articulated(problem))
+    G = np.where(moved[..., :, None] & moved[..., None, :], G, 0.0)
     rank = np.linalg.matrix_rank(G, rtol=1e-12, hermitian=True) if size else np.zeros(G.shape[:-2])
     deficient = np.argwhere(rank < size)
     if len(deficient):
@@ -235,6 +244,10 @@ def jacobian(
     """
     problem, batch = make_problem(tree, constraints, q, rows)
     return _whole(jacobian_algorithm.jacobian(problem), batch)
+
+
+def _symmetric(G: Array, batch: tuple[int, ...]) -> Array:
+    return _whole(0.5 * (G + np.swapaxes(G, -1, -2)), batch)
 
 
 def _whole(a: Array, batch: tuple[int, ...]) -> Array:

@@ -18,6 +18,10 @@ from delassus.model.rotations import Array
 REGULAR_CONDITION = 1e-10
 """A block counts as singular if its reciprocal condition, after scaling to unit diagonal, is below this."""
 
+UNMOVED = 1e-20
+"""A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: the row's
+round-off (1e-16) enters squared."""
+
 
 class Factorisation(Enum):
     """How a state's ``G⁻¹ x`` is computed; the text says what that means for the user."""
@@ -55,17 +59,21 @@ class DelassusOperator:
         covered = {c for s in self._parts.stacks for c in s.constraints}
         if len(covered) < len(problem.constraints):  # constraints that nothing moves
             regular[...] = False
+        least = UNMOVED * mobility_bound(problem, self._body)
         for stack in self._parts.stacks:
-            regular &= _is_regular(stack.L)
+            rows = [r for c in stack.constraints for r in range(m)[problem.rows[c]]]
+            regular &= is_regular(stack.L, least[..., rows])
         self._regular = regular
         self._fast = FastFactor(problem, self._parts) if regular.any() else None
         self._inverse: Array | None = None
         if not regular.all():
-            G = np.broadcast_to(self.dense(), self.shape)
+            G = self.dense()
+            singular = ~regular & ~is_regular(G, least)
             self.factorisation[~regular] = Factorisation.DENSE
-            self.factorisation[~regular & ~_is_regular(G)] = Factorisation.SINGULAR
+            self.factorisation[singular] = Factorisation.SINGULAR
             self._inverse = np.zeros(self.shape)
-            self._inverse[~regular] = _pseudo_inverse(G[~regular])
+            self._inverse[~regular & ~singular] = _inverse(G[~regular & ~singular])
+            self._inverse[singular] = _pseudo_inverse(G[singular], np.broadcast_to(least, (*batch, m))[singular])
 
     def __repr__(self) -> str:
         return f"DelassusOperator(shape={self.shape})"
@@ -99,7 +107,8 @@ class DelassusOperator:
         """
         column = self._check(x)[..., None]
         result: Array = delassus_product(self._problem, self._body, column)[..., 0]
-        return np.array(np.broadcast_to(result, np.broadcast_shapes(result.shape, column.shape[:-1])))
+        shape = np.broadcast_shapes(result.shape, column.shape[:-1], self.shape[:-1])
+        return np.array(np.broadcast_to(result, shape))
 
     def solve(self, x: ArrayLike) -> Array:
         """``G⁻¹ x``; see `factorisation` for states at which the rows are redundant.
@@ -158,15 +167,45 @@ class DelassusOperator:
         return np.array(np.broadcast_to(0.5 * (G + ops.transpose(G)), self.shape))
 
 
-def _is_regular(G: Array) -> NDArray[np.bool_]:
-    diagonal = np.diagonal(G, axis1=-2, axis2=-1)
+def mobility_bound(problem: Problem, body: Articulated) -> Array:
+    """Size (..., m) that the diagonal of ``G`` has where no row is badly placed.
+
+    The squared length of the row times the largest ``S D⁻¹ Sᵀ`` of the joints that support its link.
+    """
+    tree = problem.tree
+    own = [np.max(_diagonal(body.joint_inverse_inertia(i)), axis=-1) for i in range(tree.n_links)]
+    bounds = [np.zeros(c.size) for c in problem.constraints]
+    for end in problem.ends:
+        offered = np.max(np.stack(np.broadcast_arrays(*(own[i] for i in tree.support(end.link)))), axis=0)
+        bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * np.sum(end.K**2, axis=-1)
+    batch = np.broadcast_shapes(*(bound.shape[:-1] for bound in bounds))
+    whole = [np.broadcast_to(bound, (*batch, bound.shape[-1])) for bound in bounds]
+    return np.concatenate(whole, axis=-1) if whole else np.zeros(0)
+
+
+def is_regular(G: Array, least: Array) -> NDArray[np.bool_]:
+    """Whether each matrix (..., m, m) has an inverse; ``least`` (..., m) is what its diagonal must exceed."""
     if G.shape[-1] == 0:
         return np.ones(G.shape[:-2], dtype=bool)
-    positive = np.all(diagonal > 0, axis=-1)
-    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    values = np.linalg.eigvalsh(G * scale[..., :, None] * scale[..., None, :])
-    return np.asarray(positive & (values[..., 0] > REGULAR_CONDITION * values[..., -1]))
+    diagonal = _diagonal(G)
+    moved = diagonal > least
+    values = np.linalg.eigvalsh(_scaled(G, 1.0 / np.sqrt(np.where(moved, diagonal, 1.0))))
+    return np.asarray(np.all(moved, axis=-1) & (values[..., 0] > REGULAR_CONDITION * values[..., -1]))
 
 
-def _pseudo_inverse(G: Array) -> Array:
-    return np.asarray(np.linalg.pinv(G, rcond=REGULAR_CONDITION, hermitian=True), dtype=float)
+def _diagonal(G: Array) -> Array:
+    return np.asarray(np.diagonal(G, axis1=-2, axis2=-1))
+
+
+def _scaled(G: Array, scale: Array) -> Array:
+    return np.asarray(scale[..., :, None] * G * scale[..., None, :])
+
+
+def _inverse(G: Array) -> Array:
+    scale = 1.0 / np.sqrt(_diagonal(G))
+    return _scaled(np.linalg.inv(_scaled(G, scale)), scale)
+
+
+def _pseudo_inverse(G: Array, least: Array) -> Array:
+    moved = np.where(_diagonal(G) > least, 1.0, 0.0)
+    return np.asarray(np.linalg.pinv(_scaled(G, moved), rcond=REGULAR_CONDITION, hermitian=True), dtype=float)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ModelError
+from delassus.errors import ModelError, shown
+from delassus.model.check import check_rotation, check_vector
 from delassus.model.inertia import move_inertia
 from delassus.model.joints import Joint, JointKind
 from delassus.model.kinematics import frame_pose
@@ -19,6 +20,10 @@ def attach(
     tree: Tree, link: str, other: Tree, position: ArrayLike, rotation: ArrayLike | None, prefix: str
 ) -> Tree:
     """Mount ``other`` on a frame of ``tree``; see `Tree.attach`."""
+    if not isinstance(other, Tree):
+        raise ModelError("other", "a delassus.Tree", shown(other), "Load one with delassus.load.")
+    if not isinstance(prefix, str):
+        raise ModelError("prefix", "text", shown(prefix), "Pass such as 'left_'.")
     if other.is_floating:
         raise ModelError(
             f"tree {other.name!r}", "a tree whose root is fixed", "a floating one", "Load it with root='fixed'."
@@ -65,36 +70,13 @@ def attach(
     return Tree(tree.name, names, tuple(joints), tuple(parents), inertias, frames, world_inertia)
 
 
-def check_vector(value: ArrayLike, argument: str) -> Array:
-    """Return ``value`` as a finite vector of three numbers, or raise `ModelError`."""
-    try:
-        vector = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        vector = np.zeros(0)
-    if vector.shape != (3,) or not np.all(np.isfinite(vector)):
-        raise ModelError(argument, "three finite numbers, in m", repr(value), "Pass [x, y, z].")
-    return vector
-
-
-def check_rotation(value: ArrayLike | None, argument: str = "rotation") -> Array:
-    """Return ``value`` as a rotation matrix (None is the identity), or raise `ModelError`."""
-    if value is None:
-        return np.eye(3)
-    try:
-        R = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        R = np.zeros(0)
-    proper = R.shape == (3, 3) and bool(np.allclose(R @ R.T, np.eye(3), atol=1e-6)) and np.linalg.det(R) > 0
-    if not proper:
-        raise ModelError(
-            argument, "a 3×3 rotation matrix", np.array2string(R, precision=3), "Pass an orthonormal matrix of det 1."
-        )
-    U, _, Vt = np.linalg.svd(R)
-    return exact_quarter_turns(np.asarray(U @ Vt))
-
-
 _FLIP = {axis: np.diag([1.0 if k == (axis + 1) % 3 else -1.0 for k in range(3)]) for axis in range(3)}
 """Half turn about an axis across the joint's: turns a joint around so that the same coordinate moves it backwards."""
+
+
+def _resists_evenly(joint: Joint) -> bool:
+    """Whether armature and damping are the same about every axis, so that they do not tell the two links apart."""
+    return not (np.ptp(joint.armature) or np.ptp(joint.damping))
 
 
 def _require_floating(tree: Tree, link: str) -> int:
@@ -103,6 +85,11 @@ def _require_floating(tree: Tree, link: str) -> int:
         raise ModelError(
             f"tree {tree.name!r}", "one free joint that carries everything", "something else",
             "Only a floating tree can be re-rooted: load it with root='floating'.",
+        )  # fmt: skip
+    if tree.joints[0].armature.any() or tree.joints[0].damping.any():
+        raise ModelError(
+            f"joint {tree.joints[0].name!r}", "a free joint without armature and damping", "one that has some",
+            "They act on the link that the free joint carries, so another root would be another robot: set them to 0.",
         )  # fmt: skip
     return at.link
 
@@ -127,12 +114,13 @@ def reroot(tree: Tree, link: str) -> Tree:
         joint = tree.joints[turned_parent[i]]
         if joint.kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC):
             turn = _FLIP[joint.axis]
-        elif joint.kind in (JointKind.BALL, JointKind.TRANSLATION):
+        elif joint.kind is JointKind.TRANSLATION or (joint.kind is JointKind.BALL and _resists_evenly(joint)):
             turn = np.eye(3)
         else:
             raise ModelError(
                 f"joint {joint.name!r}", "a revolute, prismatic, ball or translation joint between the two roots",
-                f"a {joint.kind.value} joint", "Choose a root link on the near side of that joint.",
+                f"a {joint.kind.value} joint" + ("" if _resists_evenly(joint) else " whose armature or damping has axes"),
+                "Choose a root link on the near side of that joint.",
             )  # fmt: skip
         moved[i] = (joint.rotation @ turn.T, joint.position)
         joints[i] = replace(joint, rotation=turn, position=np.zeros(3))

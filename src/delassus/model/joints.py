@@ -64,9 +64,11 @@ _NQ = dict(zip(JointKind, (1, 2, 1, 4, 4, 3, 7), strict=True))
 _NV = dict(zip(JointKind, (1, 1, 1, 3, 3, 3, 6), strict=True))
 QUATERNION_START = {JointKind.BALL: 0, JointKind.FREE: 3}
 UNIT_CIRCLE_START = {JointKind.COS_SIN: 0, JointKind.PLANAR: 2}
+NO_LIMIT = 1e6
+"""Limits (rad or m) at least this large are written where no limit is meant."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Joint:
     """A joint between a link and its parent.
 
@@ -138,13 +140,18 @@ def neutral(joint: Joint) -> Array:
 
 
 def random(joint: Joint, rng: np.random.Generator, batch: tuple[int, ...]) -> Array:
-    """Configurations (*batch, nq): within the limits, else angles in ±π, lengths in ±1 m, rotations uniform."""
+    """Configurations (*batch, nq): within the limits, else angles in ±π, lengths in ±1 m, rotations uniform.
+
+    Where one side has no limit, the other one is the nearer end of that range. Limits beyond `NO_LIMIT` are none.
+    """
     kind = joint.kind
     if kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
         reach = np.pi if kind is JointKind.REVOLUTE else 1.0
-        low = np.where(np.isfinite(joint.lower), joint.lower, -reach)
-        high = np.where(np.isfinite(joint.upper), joint.upper, reach)
-        return rng.uniform(np.minimum(low, high), high, (*batch, 1))
+        low, high = float(joint.lower[0]), float(joint.upper[0])
+        bounded_below, bounded_above = abs(low) < NO_LIMIT, abs(high) < NO_LIMIT
+        low = low if bounded_below else min(-reach, high - reach) if bounded_above else -reach
+        high = high if bounded_above else max(reach, low + reach)
+        return rng.uniform(min(low, high), max(low, high), (*batch, 1))
     q = rng.uniform(-1.0, 1.0, (*batch, joint.nq))
     if kind in QUATERNION_START:
         start = QUATERNION_START[kind]

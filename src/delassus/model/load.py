@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from delassus.errors import ModelError
+from delassus.errors import ModelError, shown
 from delassus.model.build import Check, Root
 from delassus.model.tree import Tree
-from delassus.model.urdf import Continuous, Mimic, load_urdf, read_xml
+from delassus.model.urdf import Continuous, Mimic, read_xml, tree_from_urdf
 
 
 def load(
@@ -60,18 +61,18 @@ def load(
     38
     """
     if isinstance(robot, (str, Path)):
-        path = Path(robot)
-        if path.suffix.lower() not in (".urdf", ".xml", ".mjcf") and not path.is_file():
-            from delassus.model.names import find_robot
+        path = _find(robot)
+        description = read_xml(path)
+        if description.tag == "robot":
+            return tree_from_urdf(description, path.stem, root, continuous, mimic, check_inertia)
+        if description.tag == "mujoco":
+            from delassus.interop.mujoco import load_mjcf
 
-            path = find_robot(str(robot))
-        if not path.is_file():
-            raise ModelError(f"file {str(path)!r}", "a file that exists", "none", "Check the path.")
-        if path.suffix.lower() == ".urdf" or _is_urdf(path):
-            return load_urdf(path, root=root, continuous=continuous, mimic=mimic, check_inertia=check_inertia)
-        from delassus.interop.mujoco import load_mjcf
-
-        return load_mjcf(path, check_inertia=check_inertia)
+            return load_mjcf(path, check_inertia=check_inertia)
+        raise ModelError(
+            f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
+            "Check that this is a robot description.",
+        )  # fmt: skip
     module = type(robot).__module__.split(".")[0]
     if module == "pinocchio":
         from delassus.interop.pinocchio import tree_from_pinocchio
@@ -89,5 +90,21 @@ def load(
     )
 
 
-def _is_urdf(path: Path) -> bool:
-    return read_xml(path).tag == "robot"
+def _find(robot: str | Path) -> Path:
+    """Path of a file, or of the robot of that name."""
+    path = Path(robot)
+    if _is(path, Path.is_file):
+        return path
+    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".xml", ".mjcf"):
+        came = "a directory" if _is(path, Path.is_dir) else "none"
+        raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
+    from delassus.model.names import find_robot
+
+    return find_robot(robot)
+
+
+def _is(path: Path, question: Callable[[Path], bool]) -> bool:
+    try:
+        return question(path)
+    except (OSError, ValueError):  # a path that cannot exist
+        return False

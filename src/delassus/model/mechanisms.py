@@ -1,7 +1,7 @@
 """Mechanisms made by rule: those that the papers study, and a humanoid, so that everything runs without robot files.
 
-Every link is a solid rod or box of plausible mass and inertia. Joint axes alternate so that no kinematic degeneracy
-flatters an algorithm; link lengths vary a little from link to link for the same reason.
+Every link is a solid rod or box of plausible mass and inertia. Consecutive axes of the chains are neither parallel nor
+at right angles, so that no structural zero flatters an algorithm; link lengths vary a little for the same reason.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from delassus.errors import ModelError
-from delassus.model.build import RawJoint, RawLink, Root, build_tree
+from delassus.errors import ModelError, shown
+from delassus.model.build import LARGEST, RawJoint, RawLink, Root, build_tree
+from delassus.model.check import real_array
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, rotation_about
 from delassus.model.tree import Tree
@@ -51,13 +52,13 @@ class _Sketch:
         self.joints.append(RawJoint(name, kind, parent, child, np.array(position, dtype=float), R, direction))
 
     def chain(self, base: str, prefix: str, n: int, start: Sequence[float] = (0, 0, 0), turn: float = 0.0) -> str:
-        """Add ``n`` rods in a row, in frames of Denavit and Hartenberg: each axis is z, each twist a quarter turn."""
+        """Add ``n`` rods in a row, in frames of Denavit and Hartenberg: each axis is z, each twist is ±1 rad."""
         parent, previous = base, 0.0
         for k in range(n):
             length = 0.25 + 0.05 * math.cos(1.7 * k + turn)
             mass = 1.5 + 0.3 * math.sin(k + turn)
             rod = self.body(f"{prefix}{k + 1}", mass, (length, 0.06, 0.05), (length / 2, 0, 0))
-            twist = rotation_about(_AXES["x"], math.pi / 2 * (1 if k % 2 else -1))
+            twist = rotation_about(_AXES["x"], 1.0 if k % 2 else -1.0)
             if k == 0:
                 twist = rotation_about(_AXES["z"], turn) @ twist
             self.joint(parent, rod, "z", start if k == 0 else (previous, 0, 0), twist)
@@ -71,8 +72,15 @@ class _Sketch:
 
 def _count(value: int, argument: str, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ModelError(argument, f"a whole number of at least {least}", repr(value), "Pass such a number.")
+        raise ModelError(argument, f"a whole number of at least {least}", shown(value), "Pass such a number.")
     return int(value)
+
+
+def _positive(value: float, argument: str) -> float:
+    number = real_array(value)
+    if number is None or number.shape != () or not 0 < number < LARGEST:
+        raise ModelError(argument, "a positive number", shown(value), "Pass such a number.")
+    return float(number)
 
 
 def chain(n: int, *, root: Root = "fixed") -> Tree:
@@ -89,6 +97,7 @@ def chain(n: int, *, root: Root = "fixed") -> Tree:
 def pendulum(n: int, *, length: float = 0.5, mass: float = 1.0) -> Tree:
     """Planar pendulum of ``n`` rods that swing about y and hang along −z; links ``rod1`` … ``rod<n>``."""
     sketch = _Sketch(f"pendulum{_count(n, 'n')}")
+    length, mass = _positive(length, "length"), _positive(mass, "mass")
     parent = sketch.body("ceiling", 0.0, (0, 0, 0))
     for k in range(n):
         rod = sketch.body(f"rod{k + 1}", mass, (0.04, 0.04, length), (0, 0, -length / 2))
@@ -167,8 +176,10 @@ def asimo(
     Tree
         Frames ``hand<k>``, ``foot<k>``, ``head3``, ``forefinger<k>``, ``thumb<k>`` name the end-effectors.
     """
+    for value, argument in ((arm_dofs, "arm_dofs"), (leg_dofs, "leg_dofs"), (arms, "arms"), (legs, "legs")):
+        _count(value, argument, least=0)
     if hand_dofs not in (2, 12):
-        raise ModelError("hand_dofs", "2 or 12", repr(hand_dofs), "The paper has these two hands.")
+        raise ModelError("hand_dofs", "2 or 12", shown(hand_dofs), "The paper has these two hands.")
     joints_per_finger, fingers = (1, ("forefinger", "thumb")) if hand_dofs == 2 else (3, _FOUR_FINGERS)
     sketch = _Sketch("asimo")
     sketch.body("pelvis", 9.0, (0.2, 0.3, 0.15))

@@ -118,12 +118,12 @@ def quaternion_log(q: Array) -> Array:
 
 
 def _left_jacobian_coefficients(angle: Array) -> tuple[Array, Array]:
-    """(1 − cos θ)/θ² and (θ − sin θ)/θ³, by series near zero."""
+    """(1 − cos θ)/θ², by the half angle, and (θ − sin θ)/θ³, by series near zero."""
     small = angle < 1e-3
     t = np.where(small, 1.0, angle)
-    first = np.where(small, 0.5 - angle**2 / 24, (1 - np.cos(t)) / t**2)
+    first = 0.5 * np.sinc(angle / (2 * np.pi)) ** 2
     second = np.where(small, 1 / 6 - angle**2 / 120, (t - np.sin(t)) / t**3)
-    return first, second
+    return np.asarray(first), second
 
 
 def displacement_exp(twist: Array) -> tuple[Array, Array]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
+from operator import index
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ConfigurationError, unknown_name
+from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model import joints as joint_rules
+from delassus.model.check import real_array
 from delassus.model.joints import QUATERNION_START, UNIT_CIRCLE_START, Joint, JointKind
 from delassus.model.rotations import Array
 
@@ -25,7 +28,7 @@ UNIT_LENGTH_TOLERANCE = 1e-6
 """Quaternions and cos-sin pairs this near to unit length are normalised; others are refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Placement:
     """Where a named frame sits: on which link, and where in that link's body frame.
 
@@ -95,7 +98,6 @@ class Tree:
     q_slices: tuple[slice, ...] = field(init=False)
     v_slices: tuple[slice, ...] = field(init=False)
     children: tuple[tuple[int, ...], ...] = field(init=False)
-    supports: tuple[tuple[int, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         n = len(self.joints)
@@ -108,11 +110,9 @@ class Tree:
         q_ends = np.cumsum([0, *(j.nq for j in self.joints)])
         v_ends = np.cumsum([0, *(j.nv for j in self.joints)])
         children: list[list[int]] = [[] for _ in range(n)]
-        supports: list[tuple[int, ...]] = []
         for i, p in enumerate(self.parents):
             if p != WORLD:
                 children[p].append(i)
-            supports.append((*(supports[p] if p != WORLD else ()), i))
         derived: dict[str, Any] = {
             "frames": MappingProxyType(dict(self.frames)),
             "joint_names": tuple(j.name for j in self.joints),
@@ -122,7 +122,6 @@ class Tree:
             "q_slices": tuple(slice(int(a), int(b)) for a, b in pairwise(q_ends)),
             "v_slices": tuple(slice(int(a), int(b)) for a, b in pairwise(v_ends)),
             "children": tuple(tuple(c) for c in children),
-            "supports": tuple(supports),
         }
         for attribute, derived_value in derived.items():
             object.__setattr__(self, attribute, derived_value)
@@ -158,7 +157,10 @@ class Tree:
     @property
     def depth(self) -> int:
         """Number of joints on the longest path from the world."""
-        return max((len(s) for s in self.supports), default=0)
+        depths: list[int] = []
+        for p in self.parents:
+            depths.append(1 if p == WORLD else depths[p] + 1)
+        return max(depths, default=0)
 
     @property
     def is_floating(self) -> bool:
@@ -167,7 +169,11 @@ class Tree:
 
     def support(self, link: int) -> tuple[int, ...]:
         """Links from the root to ``link``, both included; empty for the world."""
-        return self.supports[link] if link != WORLD else ()
+        path = []
+        while link != WORLD:
+            path.append(link)
+            link = self.parents[link]
+        return tuple(reversed(path))
 
     def leaves_to_root(self) -> Iterable[int]:
         """Links in an order that visits children before parents."""
@@ -179,12 +185,9 @@ class Tree:
 
     def closest_common_ancestor(self, a: int, b: int) -> int:
         """Deepest link on both supports, or `WORLD`."""
-        common = WORLD
-        for i, j in zip(self.support(a), self.support(b), strict=False):
-            if i != j:
-                break
-            common = i
-        return common
+        while a != b:  # the link of the larger index is no ancestor of the other
+            a, b = (self.parents[a], b) if a > b else (a, self.parents[b])
+        return a
 
     def supporting_links(self, links: Iterable[int]) -> frozenset[int]:
         """All links on the support of one of ``links``."""
@@ -195,13 +198,9 @@ class Tree:
 
         ``ends`` holds one link per end-effector; a link that carries several of them is branching.
         """
-        meeting = set()
-        for i in self.supporting_links(ends):
-            own = sum(e == i for e in ends)
-            below = sum(any(c in self.support(e) for e in ends) for c in self.children[i])
-            if own + below >= 2:
-                meeting.add(i)
-        return tuple(sorted(meeting))
+        supporting = self.supporting_links(ends)
+        meeting = Counter([*ends, *(self.parents[i] for i in supporting)])
+        return tuple(sorted(i for i in supporting if meeting[i] >= 2))
 
     @property
     def dof_parents(self) -> tuple[int, ...]:
@@ -236,16 +235,35 @@ class Tree:
             Generator, or the seed of one.
         batch : int or tuple of int
             Leading shape.
+
+        Raises
+        ------
+        ConfigurationError
+            ``rng`` is neither a generator nor a seed, or ``batch`` is no shape.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> ds.mechanisms.chain(7).random(0, batch=100).shape
+        (100, 7)
         """
-        generator = np.random.default_rng(rng)
-        shape = (batch,) if isinstance(batch, int) else tuple(batch)
+        try:
+            generator = np.random.default_rng(rng)
+        except (TypeError, ValueError):
+            raise ConfigurationError("rng", "a generator or a seed", shown(rng), "Pass a whole number.") from None
+        try:
+            shape = tuple(index(n) for n in (batch if isinstance(batch, tuple | list) else (batch,)))
+        except TypeError:
+            shape = (-1,)
+        if any(n < 0 for n in shape):
+            raise ConfigurationError("batch", "a number of states or a shape", shown(batch), "Pass 100 or (10, 10).")
         parts = [joint_rules.random(j, generator, shape) for j in self.joints]
         return np.concatenate(parts, axis=-1) if parts else np.zeros((*shape, 0))
 
     def integrate(self, q: ArrayLike, v: ArrayLike) -> Array:
         """Configuration reached from ``q`` (..., nq) by the velocity ``v`` (..., nv) held for one unit of time."""
         qa, va = self.check_configuration(q), self.check_velocity(v)
-        shape = np.broadcast_shapes(qa.shape[:-1], va.shape[:-1])
+        shape = _common_batch("v", va, "q", qa)
         qa, va = np.broadcast_to(qa, (*shape, self.nq)), np.broadcast_to(va, (*shape, self.nv))
         parts = [
             joint_rules.integrate(j.kind, qa[..., sq], va[..., sv])
@@ -256,7 +274,7 @@ class Tree:
     def difference(self, q0: ArrayLike, q1: ArrayLike) -> Array:
         """Velocity (..., nv) that takes ``q0`` (..., nq) to ``q1`` (..., nq) in one unit of time."""
         a, b = self.check_configuration(q0, "q0"), self.check_configuration(q1, "q1")
-        shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+        shape = _common_batch("q1", b, "q0", a)
         a, b = np.broadcast_to(a, (*shape, self.nq)), np.broadcast_to(b, (*shape, self.nq))
         parts = [
             joint_rules.difference(j.kind, a[..., sq], b[..., sq])
@@ -285,25 +303,22 @@ class Tree:
         return self._check_vector(v, self.nv, argument, "nv")
 
     def _check_vector(self, x: ArrayLike, size: int, argument: str, size_name: str) -> Array:
-        try:
-            given = np.asarray(x)
-        except ValueError:
-            given = np.asarray(None)
-        if given.dtype.kind not in "fiu":
+        array = real_array(x)
+        if array is None:
+            dtype = getattr(x, "dtype", None)
             raise ConfigurationError(
                 argument,
                 "an array of real numbers",
-                f"{type(x).__name__} of dtype {given.dtype}",
+                shown(x) if dtype is None else f"dtype {dtype}",
                 "Pass a NumPy array or a list of numbers.",
             )
-        if given.ndim == 0 or given.shape[-1] != size:
+        if array.ndim == 0 or array.shape[-1] != size:
             raise ConfigurationError(
                 argument,
                 f"shape (..., {size}), {size_name} of {self.name!r}",
-                f"shape {given.shape}",
+                f"shape {array.shape}",
                 "The last axis holds one state; batches are leading axes.",
             )
-        array = given.astype(float)
         bad = ~np.isfinite(array)
         if bad.any():
             where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -357,8 +372,21 @@ class Tree:
         return reroot_configuration(self, link, q)
 
 
+def _common_batch(argument: str, array: Array, other_argument: str, other: Array) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(array.shape[:-1], other.shape[:-1])
+    except ValueError:
+        raise ConfigurationError(
+            argument,
+            f"leading axes that broadcast with those of {other_argument}, {other.shape[:-1]}",
+            f"{array.shape[:-1]}",
+            "Give both the same batch, or one of them none.",
+        ) from None
+
+
 def _normalised(array: Array, part: slice, what: str) -> Array:
-    length = np.linalg.norm(array[..., part], axis=-1, keepdims=True)
+    with np.errstate(over="ignore"):
+        length = np.linalg.norm(array[..., part], axis=-1, keepdims=True)
     worst = float(np.max(np.abs(length - 1.0), initial=0.0))
     if worst > UNIT_LENGTH_TOLERANCE:
         raise ConfigurationError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
@@ -11,7 +10,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from delassus.errors import DelassusWarning, ModelError
+from delassus.errors import ModelError, shown, warn
 from delassus.model.build import Check, RawJoint, RawLink, Root, build_tree
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, exact_quarter_turns
@@ -28,16 +27,30 @@ _KINDS = {
     "floating": JointKind.FREE,
     "fixed": None,
 }
-_NOT_NEEDED = ("visual", "collision", "material", "transmission", "gazebo", "sensor")
+_NEEDED = {
+    "robot": ("link", "joint"),
+    "link": ("inertial",),
+    "inertial": ("origin", "mass", "inertia"),
+    "joint": ("origin", "parent", "child", "axis", "limit", "dynamics", "mimic"),
+}
+"""Elements that the dynamics depend on; all others are dropped unread."""
+
+_REQUIRED = {"inertial": ("mass", "inertia"), "mass": ("value",), "inertia": ("ixx", "iyy", "izz")}
+"""What an <inertial> cannot do without: elements, and attributes of these."""
+
+DEEPEST_XML = 1000
+"""Elements nested deeper than this are refused; robots need a few levels, MJCF one for each link of a chain."""
 
 
 def read_xml(path: Path) -> ElementTree.Element:
     """Parse an XML file that declares no document type (so no entities, external or exploding); returns its root.
 
+    Namespaces are not resolved: prefixes stay in the names, as in other readers of robot descriptions.
+
     Raises
     ------
     ModelError
-        The file cannot be read, is not XML, or declares a document type.
+        The file cannot be read, is not XML, declares a document type, or nests elements deeper than `DEEPEST_XML`.
     """
     try:
         data = path.read_bytes()
@@ -55,25 +68,34 @@ def parse_xml(data: bytes, what: str) -> ElementTree.Element:
             "Remove the declaration and write out its entities.",
         )  # fmt: skip
 
-    scanner = expat.ParserCreate()
-    scanner.StartDoctypeDeclHandler = refuse
+    builder = ElementTree.TreeBuilder()
+    depth = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEEPEST_XML:
+            raise ModelError(
+                what, f"elements nested at most {DEEPEST_XML} deep", "deeper ones", "Check that this describes a robot."
+            )
+        builder.start(tag, attributes)
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
     try:
-        scanner.Parse(data, True)
-        return ElementTree.fromstring(data)
-    except (expat.ExpatError, ElementTree.ParseError, ValueError, LookupError) as error:
+        parser.Parse(data, True)
+    except (expat.ExpatError, ValueError, LookupError) as error:
+        if isinstance(error, ModelError):
+            raise
         raise ModelError(what, "well-formed XML", str(error), "Check that this is a robot description.") from error
-
-
-def load_urdf(
-    path: Path,
-    *,
-    root: Root = "fixed",
-    continuous: Continuous = "angle",
-    mimic: Mimic = "independent",
-    check_inertia: Check = "warn",
-) -> Tree:
-    """Read a URDF file; see `delassus.load`."""
-    return tree_from_urdf(read_xml(path), path.stem, root, continuous, mimic, check_inertia)
+    return builder.close()
 
 
 def tree_from_urdf(
@@ -84,29 +106,23 @@ def tree_from_urdf(
     mimic: Mimic,
     check_inertia: Check,
 ) -> Tree:
-    """Build the tree of a parsed ``<robot>`` element."""
+    """Build the tree of a parsed ``<robot>`` element; see `delassus.load`."""
     if continuous not in ("angle", "cos-sin"):
-        raise ModelError("continuous", "'angle' or 'cos-sin'", repr(continuous), "Choose one of the two.")
+        raise ModelError("continuous", "'angle' or 'cos-sin'", shown(continuous), "Choose one of the two.")
     if mimic not in ("independent", "refuse"):
-        raise ModelError("mimic", "'independent' or 'refuse'", repr(mimic), "Choose one of the two.")
+        raise ModelError("mimic", "'independent' or 'refuse'", shown(mimic), "Choose one of the two.")
     name = robot.get("name") or fallback_name
-    if robot.tag != "robot":
-        raise ModelError(f"robot {name!r}", "a <robot> element", f"<{robot.tag}>", "Check that this is a URDF file.")
     _check_elements(robot, name)
     described = _read(robot, name)
 
-    mimicking = [j.name for j in described.joints if j.mimic is not None]
+    mimicking = [j.name for j in described.joints if j.mimic is not None and j.type != "fixed"]
     if mimicking and mimic == "refuse":
         raise ModelError(
             f"joint {mimicking[0]!r}", "a joint that does not mimic another", f"{len(mimicking)} that do",
             "Load with mimic='independent' to give each a degree of freedom of its own.",
         )  # fmt: skip
     if mimicking:
-        warnings.warn(
-            f"robot {name!r}: {len(mimicking)} mimic joint(s) are independent here: {', '.join(mimicking)}.",
-            DelassusWarning,
-            stacklevel=4,
-        )
+        warn(f"robot {name!r}: {len(mimicking)} mimic joint(s) are independent here: {', '.join(mimicking)}.")
     links = [_raw_link(link) for link in described.links]
     joints = [_raw_joint(joint, continuous) for joint in described.joints]
     return build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia)
@@ -114,17 +130,16 @@ def tree_from_urdf(
 
 def _check_elements(robot: ElementTree.Element, name: str) -> None:
     """Check what the reader would stumble over, naming the element; drop what no dynamics need."""
-    for element in list(robot):
-        if element.tag in _NOT_NEEDED:
-            robot.remove(element)
-        if element.tag not in ("link", "joint"):
-            continue
+    macro = next((element.tag for element in robot.iter() if element.tag.startswith("xacro:")), None)
+    if macro is not None:
+        raise ModelError(
+            f"robot {name!r}", "a URDF file without macros", f"<{macro}>", "Expand it: xacro robot.xacro > robot.urdf."
+        )
+    _prune(robot)
+    robot.set("name", name)
+    for element in robot:
         if not element.get("name"):
             raise ModelError(f"robot {name!r}", f"a name on every <{element.tag}>", "one without", "Name it.")
-        for child in list(element):
-            if child.tag in _NOT_NEEDED:
-                element.remove(child)
-    robot.set("name", name)
     for joint in robot.findall("joint"):
         what = f"joint {joint.get('name')!r}"
         if joint.get("type") not in _KINDS:
@@ -135,7 +150,25 @@ def _check_elements(robot: ElementTree.Element, name: str) -> None:
                 raise ModelError(what, f"a <{role} link='…'/>", "none", f"Say which link is its {role}.")
         _check_numbers(joint, what)
     for link in robot.findall("link"):
-        _check_numbers(link, f"link {link.get('name')!r}")
+        what = f"link {link.get('name')!r}"
+        for element in link.iter():
+            for part in _REQUIRED.get(element.tag, ()):
+                if element.find(part) is None and element.get(part) is None:
+                    raise ModelError(
+                        what, f"{part} in its <{element.tag}>", "none", "Add it, or leave out the whole <inertial>."
+                    )
+        _check_numbers(link, what)
+
+
+def _prune(element: ElementTree.Element) -> None:
+    """Drop elements that no dynamics need, and attributes with a prefix."""
+    for attribute in [a for a in element.attrib if ":" in a]:
+        del element.attrib[attribute]
+    for child in list(element):
+        if child.tag in _NEEDED.get(element.tag, ()):
+            _prune(child)
+        else:
+            element.remove(child)
 
 
 _NUMBERS: dict[str, dict[str, int]] = {
@@ -159,9 +192,10 @@ def _check_numbers(element: ElementTree.Element, what: str) -> None:
                 numbers = [float(word) for word in text.split()]
             except ValueError:
                 numbers = []
-            if len(numbers) != size or not np.all(np.isfinite(numbers)):
+            unusable = np.isnan if part.tag == "limit" else lambda a: ~np.isfinite(a)  # a limit may be infinite
+            if len(numbers) != size or np.any(unusable(numbers)):
                 raise ModelError(
-                    f"{what}, {attribute} of <{part.tag}>", f"{size} finite number(s)", repr(text), "Correct the text."
+                    f"{what}, {attribute} of <{part.tag}>", f"{size} finite number(s)", shown(text), "Correct the text."
                 )
 
 
@@ -180,9 +214,8 @@ def _raw_link(link: Any) -> RawLink:
     if inertial is None:
         return RawLink(link.name)
     rotation, com = _pose(inertial.origin)
-    inertia = np.zeros((3, 3)) if inertial.inertia is None else np.asarray(inertial.inertia, dtype=float)
-    mass = 0.0 if inertial.mass is None else float(inertial.mass)
-    return RawLink(link.name, mass, com, rotation @ inertia @ rotation.T)
+    inertia = np.asarray(inertial.inertia, dtype=float)
+    return RawLink(link.name, float(inertial.mass), com, rotation @ inertia @ rotation.T)
 
 
 def _raw_joint(joint: Any, continuous: Continuous) -> RawJoint:

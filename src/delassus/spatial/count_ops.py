@@ -8,6 +8,7 @@ triangle. Exact enough for scaling studies (a test holds it to the traced count)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -161,26 +162,22 @@ class CountOps(Ops):
 
     def plus(self, a: Pattern, b: Pattern, symmetric: bool) -> Pattern:
         """Sum of two patterns."""
-        x, y = (np.tril(a.codes), np.tril(b.codes)) if symmetric else (a.codes, b.codes)
-        both = (x != ZERO) & (y != ZERO)
-        self.total += int(np.count_nonzero(both & ((x == STATE) | (y == STATE))))
+        both = (a.codes != ZERO) & (b.codes != ZERO)
         codes = np.maximum(a.codes, b.codes)
-        codes[(a.codes != ZERO) & (b.codes != ZERO) & (codes < KNOWN)] = KNOWN
+        cost = both & (codes == STATE)
+        self.total += _half(cost) if symmetric else int(np.count_nonzero(cost))
+        codes[both & (codes < KNOWN)] = KNOWN
         return Pattern(self, codes)
 
     def times(self, a: Pattern, b: Pattern, symmetric: bool) -> Pattern:
         """Product of two patterns."""
-        x, y = a.codes, b.codes
-        terms = _count_product(x != ZERO, y != ZERO)
-        state = terms - _count_product((x != ZERO) & (x != STATE), (y != ZERO) & (y != STATE))
-        unit_state = _count_product(x == UNIT, y == STATE) + _count_product(x == STATE, y == UNIT)
-        multiplications = state - unit_state
-        additions = np.where(state > 0, np.maximum(terms - 1, 0), 0)
-        cost = multiplications + additions
-        self.total += int((np.tril(cost) if symmetric else cost).sum())
-        unit = (terms == 1) & (_count_product(x == UNIT, y == UNIT) == 1)
-        codes = np.where(terms == 0, ZERO, np.where(state > 0, STATE, np.where(unit, UNIT, KNOWN)))
-        return Pattern(self, codes.astype(np.int8))
+        rows, row_of = _distinct(a.codes)
+        columns, column_of = _distinct(b.codes.T)
+        codes, cost = _product(rows.tobytes(), columns.tobytes(), a.codes.shape[1])
+        how_often = np.bincount(row_of, minlength=len(rows)), np.bincount(column_of, minlength=len(columns))
+        total = int(how_often[0] @ cost @ how_often[1])
+        self.total += (total + int(cost[row_of, column_of].sum())) // 2 if symmetric else total
+        return Pattern(self, codes[row_of][:, column_of])
 
     def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
         return self.plus(a, b, symmetric=True)
@@ -201,5 +198,36 @@ class CountOps(Ops):
         return RigidInertia(self, float(H[0, 0]), [float(H[1, 5]), float(H[2, 3]), float(H[0, 4])], C)
 
 
-def _count_product(x: Any, y: Any) -> Any:
-    return np.rint(x.astype(np.float32) @ y.astype(np.float32)).astype(np.int64)
+def _half(cost: Any) -> int:
+    """Sum over one triangle of a matrix of costs with equal triangles."""
+    return (int(np.count_nonzero(cost)) + int(np.count_nonzero(np.diagonal(cost)))) // 2
+
+
+def _distinct(rows: Any) -> tuple[Any, Any]:
+    """Distinct rows of a matrix of codes, and for each row which of them it is."""
+    width = rows.shape[1]
+    if width == 0 or rows.shape[0] <= 6:
+        return np.ascontiguousarray(rows), np.arange(rows.shape[0])
+    _, first, which = np.unique(
+        np.ascontiguousarray(rows).view(np.dtype((np.void, width))).ravel(), return_index=True, return_inverse=True
+    )
+    return rows[first], which
+
+
+@lru_cache(maxsize=100_000)
+def _product(rows: bytes, columns: bytes, inner: int) -> tuple[Any, Any]:
+    """Codes and costs of the product of a matrix (by rows) and another (by columns) with ``inner`` terms an entry."""
+    shape = (-1, inner) if inner else (0, 0)
+    x = np.frombuffer(rows, dtype=np.int8).reshape(shape)
+    y = np.frombuffer(columns, dtype=np.int8).reshape(shape)
+
+    def both(p: Any, q: Any) -> Any:
+        return p.astype(np.int64) @ q.astype(np.int64).T
+
+    terms = both(x != ZERO, y != ZERO)
+    state = terms - both((x != ZERO) & (x != STATE), (y != ZERO) & (y != STATE))
+    unit_state = both(x == UNIT, y == STATE) + both(x == STATE, y == UNIT)
+    cost = state - unit_state + np.where(state > 0, np.maximum(terms - 1, 0), 0)
+    unit = (terms == 1) & (both(x == UNIT, y == UNIT) == 1)
+    codes = np.where(terms == 0, ZERO, np.where(state > 0, STATE, np.where(unit, UNIT, KNOWN)))
+    return codes.astype(np.int8), cost

@@ -186,11 +186,11 @@ class DenseTransform:
 
     def inertia_to_parent(self, H: Matrix) -> Matrix:
         """``Xᵀ H X``."""
-        return self._XT @ H @ self._X
+        return self._ops.sym_product(self._XT, H @ self._X)
 
     def inverse_inertia_to_child(self, W: Matrix) -> Matrix:
         """``X W Xᵀ``."""
-        return self._X @ W @ self._XT
+        return self._ops.sym_product(self._X @ W, self._XT)
 
     def rotate_to_parent(self, V: Matrix) -> Matrix:
         """``R V``."""
@@ -466,8 +466,9 @@ def _planar_factors(R: Array) -> tuple[PlanarTurn, ...] | None:
         return ()
     for k in range(3):
         i, j = (k + 1) % 3, (k + 2) % 3
-        if abs(R[k, k] - 1.0) < tiny and abs(R[i, i] - R[j, j]) < tiny:
-            return (PlanarTurn(k, float(R[i, i]), float(R[j, i])),)
+        turn = PlanarTurn(k, float(R[i, i]), float(R[j, i]))
+        if np.max(np.abs(np.array(turn.rows()) - R)) < 4 * tiny:
+            return (turn,)
     for a, b in itertools.permutations(range(3), 2):  # R = R_a R_b leaves (R e_b)·e_a = 0
         if abs(R[a, b]) < tiny:
             i, j = (a + 1) % 3, (a + 2) % 3
@@ -482,6 +483,7 @@ def _planar_factors(R: Array) -> tuple[PlanarTurn, ...] | None:
     if cosine < 1e-6:
         return None
     z = PlanarTurn(2, float(R[0, 0] / cosine), float(R[1, 0] / cosine))
-    y = PlanarTurn(1, cosine, float(-R[2, 0]))
-    x = PlanarTurn(0, float(R[2, 2] / cosine), float(R[2, 1] / cosine))
+    rest = np.array(z.rows()).T @ R  # takes up what z lost in the division
+    y = PlanarTurn(1, float(rest[0, 0]), float(-rest[2, 0]))
+    x = PlanarTurn(0, float(rest[1, 1]), float(-rest[1, 2]))
     return z, y, x

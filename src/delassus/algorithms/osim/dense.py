@@ -13,7 +13,8 @@ from delassus.spatial.ops import Matrix
 
 def dense(problem: Problem) -> Matrix:
     """Delassus matrix (m × m)."""
+    ops, m = problem.ops, problem.n_rows
     M, J = mass_matrix(problem), jacobian(problem)
-    G = problem.ops.factor(M).quadratic(J)
-    problem.ops.mark("Delassus matrix", [G])
+    G = ops.factor(M).quadratic(J) if problem.tree.nv else ops.zeros(m, m)
+    ops.mark("Delassus matrix", [G])
     return G

@@ -2,7 +2,8 @@
 
 Cost O(n + m d + m²). Source: [EFPA] table I; [r2] Algorithm 2.
 
-Deviations: rows ``K_e`` take the place of the end-effectors' own coordinates. Several end-effectors on one link are
+Deviations: rows ``K_e`` take the place of the end-effectors' own coordinates. Of a pair, ``K`` is taken of the end with the
+lower link number, whatever the order of the constraints: it may sit on the common ancestor itself, where ``K`` is its own. Several end-effectors on one link are
 propagated separately, as in the paper.
 """
 
@@ -44,7 +45,8 @@ def efpa(problem: Problem) -> Matrix:
         for f in range(e):
             meeting = tree.closest_common_ancestor(end.link, ends[f].link)
             if meeting != WORLD:
-                G.add(e, f, K[meeting, e] @ Lambda[meeting, f])
+                near, far = (e, f) if end.link <= ends[f].link else (f, e)
+                G.add(near, far, K[meeting, near] @ Lambda[meeting, far])
     result = G.matrix()
     ops.mark("Delassus matrix", [result])
     return result

@@ -11,6 +11,7 @@ for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.osim.assemble import EndBlocks
@@ -66,9 +67,7 @@ def pv_osimr(problem: Problem) -> Matrix:
     ops.mark("segments", [part for s in arrived.values() for part in (s.P, s.Omega)])
 
     # root → leaves over branching links: Ω_{0→b} = Ω_{a→b} + P Ω_{0→a} Pᵀ  ([r2] eq. 18)
-    def above(link: int) -> int:
-        return max((b for b in branching if b in tree.support(link)[:-1]), default=WORLD)
-
+    above = tree.closest_branching_above(branching)
     Omega_0: dict[int, Matrix] = {}
 
     def explicit(b: int) -> Matrix:
@@ -77,7 +76,7 @@ def pv_osimr(problem: Problem) -> Matrix:
         return Omega_0[b]
 
     for b in branching:
-        a = above(b)
+        a = above[b]
         if tree.parents[b] == WORLD:
             continue
         Omega_0[b] = arrived["branching", b].Omega
@@ -91,37 +90,40 @@ def pv_osimr(problem: Problem) -> Matrix:
         at = end.link
         if at in branching:
             K[at, e] = end.K
-        elif above(at) != WORLD:
-            K[above(at), e] = arrived["end", e].P
-            at = above(at)
-        while at in branching and above(at) != WORLD:
-            K[above(at), e] = K[at, e] @ arrived["branching", at].P
-            at = above(at)
+        elif above[at] != WORLD:
+            K[above[at], e] = arrived["end", e].P
+            at = above[at]
+        while at in branching and above[at] != WORLD:
+            K[above[at], e] = K[at, e] @ arrived["branching", at].P
+            at = above[at]
     ops.mark("propagators to branching links", [*Omega_0.values(), *K.values()])
 
     # assemble: K_{c,e} Ω_{0→c} K_{c,f}ᵀ at the closest common ancestor c  ([r2] eq. 17, corrected)
-    halves: dict[tuple[int, int], tuple[Matrix, Matrix]] = {}
+    @cache
+    def half(c: int, e: int) -> Matrix:
+        return body.joint_half(c, K[c, e])
+
+    @cache
+    def left(c: int, e: int) -> Matrix:
+        return body.joint_scaled(c, half(c, e)) if tree.parents[c] == WORLD else K[c, e] @ Omega_0[c]
+
+    def right(c: int, e: int) -> Matrix:
+        return ops.transpose(half(c, e) if tree.parents[c] == WORLD else K[c, e])
 
     def between(c: int, e: int, f: int) -> Matrix:
-        for end in (e, f):
-            if (c, end) not in halves:
-                if tree.parents[c] == WORLD:
-                    halves[c, end] = body.joint_halves(c, K[c, end])
-                else:
-                    halves[c, end] = K[c, end] @ Omega_0[c], ops.transpose(K[c, end])
-        left, right = halves[c, e][0], halves[c, f][1]
-        return ops.sym_product(left, right) if e == f else left @ right
+        return ops.sym_product(left(c, e), right(c, f)) if e == f else left(c, e) @ right(c, f)
 
     G = EndBlocks(problem)
     for e, end in enumerate(ends):
         for f in range(e):
             meeting = tree.closest_common_ancestor(end.link, ends[f].link)
             if meeting != WORLD:
-                G.add(e, f, between(meeting, e, f))
+                near, far = (e, f) if end.link <= ends[f].link else (f, e)
+                G.add(near, far, between(meeting, near, far))
         if end.link in branching:
             G.add(e, e, between(end.link, e, e))
         else:
-            own, a = arrived["end", e].Omega, above(end.link)
+            own, a = arrived["end", e].Omega, above[end.link]
             G.add(e, e, ops.sym_add(own, between(a, e, e)) if a != WORLD else own)
     result = G.matrix()
     ops.mark("Delassus matrix", [result])

@@ -1,0 +1,146 @@
+"""The typer application."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from delassus import __version__
+
+app = typer.Typer(
+    help="Constrained rigid-body dynamics: robots in, Delassus matrices out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+bench_app = typer.Typer(help="Measure.", no_args_is_help=True)
+reproduce_app = typer.Typer(help="Measure again what the papers claim.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+app.add_typer(reproduce_app, name="reproduce")
+console = Console()
+
+
+class RootOption(str, Enum):
+    """What carries the root link."""
+
+    fixed = "fixed"
+    floating = "floating"
+
+
+Robot = Annotated[str, typer.Argument(help="A .urdf or .xml file, or a name such as talos_reduced or go1.")]
+RootChoice = Annotated[RootOption, typer.Option("--root", help="What carries the root link of a URDF file.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Folder to draw figures into, as PNG.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        console.print(f"delassus {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Constrained rigid-body dynamics: robots in, Delassus matrices out."""
+
+
+@app.command()
+def demo() -> None:
+    """Run every method on a real robot and check each against an independent oracle."""
+    from delassus.cli.demo import run
+
+    if not run(console):
+        raise typer.Exit(1)
+
+
+@app.command()
+def info(robot: Robot, root: RootChoice = RootOption.fixed, frames: bool = False) -> None:
+    """Say what a robot is: links, joints, mass, and with --frames every name that a constraint can use."""
+    from delassus.model.load import load
+    from delassus.model.tree import total_mass
+
+    tree = load(robot, root=cast(Literal["fixed", "floating"], root.value))
+    console.print(
+        f"[bold]{tree.name}[/]: {tree.n_links} moving links, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
+        f"mass {total_mass(tree):.4g} kg, {len(tree.frames)} frames"
+    )
+    table = Table()
+    for column in ("#", "joint", "kind", "q", "v", "parent", "link", "mass (kg)"):
+        table.add_column(column, justify="right" if column in ("#", "q", "v", "mass (kg)") else "left")
+    for i, joint in enumerate(tree.joints):
+        parent = tree.link_names[tree.parents[i]] if tree.parents[i] >= 0 else "(world)"
+        spans = [f"{s.start}" if s.stop == s.start + 1 else f"{s.start}–{s.stop - 1}"
+                 for s in (tree.q_slices[i], tree.v_slices[i])]  # fmt: skip
+        mass = f"{tree.inertias[i][0, 0]:.4g}"
+        table.add_row(str(i), joint.name, joint.kind.value, *spans, parent, tree.link_names[i], mass)
+    console.print(table)
+    if frames:
+        names = Table("frame", "on link")
+        for name, at in tree.frames.items():
+            names.add_row(name, tree.link_names[at.link] if at.link >= 0 else "(world)")
+        console.print(names)
+
+
+@app.command()
+def compute(
+    robot: Robot,
+    root: RootChoice = RootOption.fixed,
+    weld: Annotated[list[str] | None, typer.Option(help="LINK or LINK,LINK: six rows.")] = None,
+    point: Annotated[list[str] | None, typer.Option(help="LINK, LINK@x,y,z or LINK,LINK: three rows.")] = None,
+    method: Annotated[str, typer.Option(help="Algorithm.")] = "pv-osimr",
+    q: Annotated[Path | None, typer.Option(help="Configurations (.npy or text); random if not given.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random configuration.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write G to this .npy file instead of printing it.")] = None,
+) -> None:
+    """Compute the Delassus matrix of a robot under constraints."""
+    from delassus.algorithms.evaluate import delassus
+    from delassus.cli.parse import parse_constraints, read_configuration
+    from delassus.model.load import load
+
+    tree = load(robot, root=cast(Literal["fixed", "floating"], root.value))
+    constraints = parse_constraints(weld or [], point or [])
+    state = tree.random(seed) if q is None else read_configuration(q)
+    G = delassus(tree, constraints, state, method=method)
+    m = G.shape[-1]
+    console.print(
+        f"{tree.name}: G {' × '.join(map(str, G.shape))} by {method}, rows of {', '.join(map(repr, constraints))}"
+    )
+    if out is not None:
+        np.save(out, G)
+        console.print(f"written to {out}")
+        return
+    for matrix in G.reshape(-1, m, m):
+        print(np.array2string(matrix, precision=4, suppress_small=True, max_line_width=200, threshold=10**6))
+        values = np.linalg.eigvalsh(matrix)
+        rank = int(np.sum(values > 1e-10 * values[-1]))
+        console.print(f"eigenvalues {values[0]:.3e} … {values[-1]:.3e}, rank {rank} of {m}")
+
+
+@bench_app.command("osim")
+def bench_osim(plot: Plot = None, states: Annotated[int, typer.Option(help="States in a batch.")] = 512) -> None:
+    """Operations and NumPy time per state of every method on the benchmark robots, beside Pinocchio."""
+    from delassus.cli.bench_osim import run
+
+    run(console, plot, states)
+
+
+@reproduce_app.command("osim")
+def reproduce_osim(
+    robots: Annotated[
+        Path | None, typer.Option(help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml.")
+    ] = None,
+    plot: Plot = None,
+) -> None:
+    """Measure each claim that the papers make of the Delassus algorithms."""
+    from delassus.cli.reproduce_osim import run
+
+    run(console, robots, plot)

@@ -1,0 +1,63 @@
+"""Claims and findings: what a paper says, what was measured, whether it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+
+HOLDS, IN_PART, NO, NOT_MEASURED = "holds", "in part", "no", "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a measurement says of a claim.
+
+    Attributes
+    ----------
+    measured : str
+        The numbers.
+    verdict : str
+        `HOLDS`, `IN_PART`, `NO` or `NOT_MEASURED`.
+    reason : str
+        Why, where it does not hold.
+    panels : mapping of str to Series
+        What to draw, by panel.
+    """
+
+    measured: str
+    verdict: str
+    reason: str = ""
+    panels: Mapping[str, Series] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim of a paper and how to measure it.
+
+    Attributes
+    ----------
+    source : str
+        Paper and figure or section.
+    text : str
+        The claim.
+    measure : callable
+        Takes the folder of robot files (or None) and returns a `Finding`.
+    figure : str
+        Name of its figure; empty for none.
+    log : bool
+        Whether the figure has logarithmic axes.
+    """
+
+    source: str
+    text: str
+    measure: Callable[[Path | None], Finding]
+    figure: str = ""
+    log: bool = False
+
+
+def verdict(parts: Sequence[bool]) -> str:
+    """`HOLDS` if all parts hold, `IN_PART` if some do, else `NO`."""
+    return HOLDS if all(parts) else IN_PART if any(parts) else NO

@@ -1,0 +1,45 @@
+"""Constraints and configurations as a user types them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from delassus.constraints import Constraint, Frame, Point, Weld
+from delassus.errors import ConfigurationError, ConstraintError
+from delassus.model.rotations import Array
+
+
+def parse_constraints(welds: Sequence[str], points: Sequence[str]) -> list[Constraint]:
+    """Constraints from ``LINK``, ``LINK@x,y,z`` or ``LINK,LINK`` (a loop), welds first."""
+    if not welds and not points:
+        raise ConstraintError("constraints", "at least one", "none", "Give --weld LINK or --point LINK.")
+    return [_parse(text, Weld) for text in welds] + [_parse(text, Point) for text in points]
+
+
+def _parse(text: str, make: Callable[..., Constraint]) -> Constraint:
+    if "@" in text:
+        link, _, place = text.rpartition("@")
+        try:
+            position = [float(x) for x in place.split(",")]
+        except ValueError:
+            position = []
+        if len(position) != 3:
+            raise ConstraintError(f"constraint {text!r}", "LINK@x,y,z", repr(place), "Give three numbers in m.")
+        return make(Frame(link, position))
+    links = text.split(",")
+    if len(links) > 2:
+        raise ConstraintError(f"constraint {text!r}", "one link or two", f"{len(links)}", "Write LINK or LINK,LINK.")
+    return make(*links)
+
+
+def read_configuration(path: Path) -> Array:
+    """Configurations from an ``.npy`` file or a text file of numbers."""
+    try:
+        if path.suffix == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False), dtype=float)
+        return np.asarray(np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None), dtype=float)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"file {str(path)!r}", "an array of numbers", str(error), "Check the file.") from error

@@ -1,0 +1,43 @@
+"""Checks of numbers that a user hands over: real, finite, of the right shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.errors import ModelError, shown
+from delassus.model.rotations import Array, exact_quarter_turns
+
+
+def real_array(value: Any) -> Array | None:
+    """Copy real numbers (bool, complex, text and objects are none) into a float64 array; None if that is impossible."""
+    try:
+        given = np.asarray(value)
+    except Exception:  # an object's own conversion may raise anything, and all of it means: no array of numbers
+        return None
+    if given.dtype.kind not in "fiu":
+        return None
+    with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite, which callers refuse
+        return given.astype(float)
+
+
+def check_vector(value: ArrayLike, argument: str, unit: str = "in m") -> Array:
+    """Return ``value`` as a new, finite vector of three numbers, or raise `ModelError`."""
+    vector = real_array(value)
+    if vector is None or vector.shape != (3,) or not np.all(np.isfinite(vector)):
+        raise ModelError(argument, f"three finite numbers, {unit}", shown(value), "Pass [x, y, z].")
+    return vector
+
+
+def check_rotation(value: ArrayLike | None, argument: str = "rotation") -> Array:
+    """Return ``value`` as a new rotation matrix (None is the identity), or raise `ModelError`."""
+    if value is None:
+        return np.eye(3)
+    R = real_array(value)
+    proper = R is not None and R.shape == (3, 3) and bool(np.all(np.abs(R) < 2))
+    if R is None or not proper or not np.allclose(R @ R.T, np.eye(3), atol=1e-6) or np.linalg.det(R) < 0:
+        raise ModelError(argument, "a 3×3 rotation matrix", shown(value), "Pass an orthonormal one of determinant 1.")
+    U, _, Vt = np.linalg.svd(R)
+    return exact_quarter_turns(np.asarray(U @ Vt))

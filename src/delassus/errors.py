@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -56,13 +59,29 @@ class DelassusWarning(UserWarning):
     """Something that a user should know of, and that does not make the result wrong."""
 
 
+def warn(message: str) -> None:
+    """Issue a `DelassusWarning` at the line outside this package that called into it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "delassus":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, DelassusWarning, stacklevel=level)
+
+
+def shown(value: object) -> str:
+    """``repr`` of what came, cut to a length that a message can hold."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 120
+    return " ".join(short.repr(value).split())
+
+
 def unknown_name(argument: str, name: object, known: Iterable[str]) -> UnknownNameError:
     """Make the error for a name that is not among ``known``, with the nearest match as advice."""
     names = [str(n) for n in known]
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
-    shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    folded = {n.casefold(): n for n in reversed(names)}
+    near = [folded[n] for n in difflib.get_close_matches(str(name)[:200].casefold(), folded, n=1, cutoff=0.4)]
+    listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     advice = f"Did you mean {near[0]!r}?" if near else "Use one of the names listed."
-    return UnknownNameError(argument, f"one of {len(names)} names ({shown})", repr(name), advice)
+    return UnknownNameError(argument, f"one of {len(names)} names ({listed})", shown(name), advice)
 
 
 def missing_dependency(package: str, extra: str, purpose: str) -> MissingDependencyError:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 
 def main() -> None:
     """Run the command line; an error of the library ends it with its message and status 2."""
+    from rich.console import Console
+    from rich.markup import escape
+
     from delassus.cli.app import app
     from delassus.errors import DelassusError
 
+    console = Console(stderr=True, highlight=False)
+
+    def show(message: Warning | str, *_: object) -> None:
+        console.print(f"[yellow]warning[/]  {escape(str(message))}")
+
+    warnings.showwarning = show
     try:
         app()
     except DelassusError as error:
-        from rich.console import Console
-
-        Console(stderr=True).print(f"[bold red]error[/]  {type(error).__name__}: ", end="")
-        print(error, file=sys.stderr)
+        console.print(f"[bold red]error[/]  {escape(str(error))}")
         sys.exit(2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -26,7 +26,7 @@ app.add_typer(reproduce_app, name="reproduce")
 console = Console()
 
 
-class RootOption(str, Enum):
+class RootOption(StrEnum):
     """What carries the root link."""
 
     fixed = "fixed"

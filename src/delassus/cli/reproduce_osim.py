@@ -1,9 +1,9 @@
 """``delassus reproduce osim``: what the papers claim of the Delassus algorithms, measured again.
 
-Robots are counted on traced graphs after common-subexpression elimination; families of mechanisms by `CountOps`, which a
-test holds to the traced counts. Where a claim depends on how a joint transform is applied, it is measured twice: *staged*
-(translation, constant rotation and joint turn one after the other, this library's way) and *composite* (multiplied out to
-one 6×6 matrix first, the way of the papers' own code).
+Robots are counted on traced graphs after common-subexpression elimination; families of mechanisms by `CountOps`, which
+a test holds to the traced counts. Where a claim depends on how a joint transform is applied, it is measured twice:
+*staged* (translation, constant rotation and joint turn one after the other, this library's way) and *composite*
+(multiplied out to one 6×6 matrix first, the way of the papers' own code).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
@@ -35,16 +36,16 @@ def run(console: Console, robots: Path | None, plot: Path | None) -> list[Findin
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("measuring", total=len(OSIM_CLAIMS))
         for claim in OSIM_CLAIMS:
-            progress.update(task, description=claim.source.replace("[", r"\["))
+            progress.update(task, description=escape(claim.source))
             finding = measured_or_not(claim, robots)
             findings.append(finding)
             measured = finding.measured
             if finding.reason:
-                measured += ("\n" if measured else "") + f"[italic]{finding.reason}[/]"
+                measured += ("\n" if measured else "") + f"[italic]{escape(finding.reason)}[/]"
             style = _STYLE[finding.verdict]
             table.add_row(
-                claim.source.replace("[", r"\["),
-                claim.text.replace("[", r"\["),
+                escape(claim.source),
+                escape(claim.text),
                 measured,
                 f"[{style}]{finding.verdict}[/]",
             )

@@ -181,8 +181,9 @@ def _place_joint(raw: RawJoint, kind: JointKind, rotation: Array, position: Arra
     axis, turn = 2, np.eye(3)
     if kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC, JointKind.PLANAR):
         direction = np.asarray(raw.axis, dtype=float)
+        check_numbers(direction, f"axis of joint {raw.name!r}")
         length = float(np.linalg.norm(direction))
-        if not np.isfinite(length) or length < 1e-9:
+        if length < 1e-9:
             raise ModelError(
                 f"axis of joint {raw.name!r}", "a vector that is not zero", str(raw.axis), "Give the joint an axis."
             )

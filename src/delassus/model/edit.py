@@ -119,7 +119,7 @@ def reroot(tree: Tree, link: str) -> Tree:
         else:
             raise ModelError(
                 f"joint {joint.name!r}", "a revolute, prismatic, ball or translation joint between the two roots",
-                f"a {joint.kind.value} joint" + ("" if _resists_evenly(joint) else " whose armature or damping has axes"),
+                f"a {joint.kind.value} joint" + ("" if _resists_evenly(joint) else " whose armature or damping varies"),
                 "Choose a root link on the near side of that joint.",
             )  # fmt: skip
         moved[i] = (joint.rotation @ turn.T, joint.position)

@@ -161,8 +161,9 @@ def _check_elements(robot: ElementTree.Element, name: str) -> None:
 
 
 def _prune(element: ElementTree.Element) -> None:
-    """Drop elements that no dynamics need, and attributes with a prefix."""
-    for attribute in [a for a in element.attrib if ":" in a]:
+    """Drop the elements and attributes that no dynamics need."""
+    needed = ("name", "type", "link", "joint", *_NUMBERS.get(element.tag, ()))
+    for attribute in set(element.attrib) - set(needed):
         del element.attrib[attribute]
     for child in list(element):
         if child.tag in _NEEDED.get(element.tag, ()):

@@ -48,23 +48,35 @@ class Pattern:
 
 
 class Entry:
-    """A scalar code; see `Pattern`."""
+    """A scalar code; what it costs is due once a matrix is made of it, or of a scalar that was made of it."""
 
-    __slots__ = ("code", "ops")
+    __slots__ = ("code", "cost", "inputs", "ops")
 
-    def __init__(self, ops: CountOps, code: int) -> None:
-        self.ops, self.code = ops, code
+    def __init__(self, ops: CountOps, code: int, cost: int = 0, inputs: tuple[Any, ...] = ()) -> None:
+        self.ops, self.code, self.cost = ops, code, cost
+        self.inputs = [x for x in inputs if isinstance(x, Entry) and (x.cost or x.inputs)]
+
+    def use(self) -> int:
+        """The code; adds what this scalar and those that it was made of cost, once each."""
+        pending = [self]
+        while pending:
+            x = pending.pop()
+            self.ops.total += x.cost
+            pending.extend(x.inputs)
+            x.cost, x.inputs = 0, []
+        return self.code
 
     def _code(self, other: Any) -> int:
         return other.code if isinstance(other, Entry) else int(_codes(other))
 
     def __add__(self, other: Any) -> Entry:
         a, b = self.code, self._code(other)
-        if a == ZERO or b == ZERO:
-            return Entry(self.ops, a or b)
+        if b == ZERO:
+            return self
+        if a == ZERO:
+            return other if isinstance(other, Entry) else Entry(self.ops, b)
         if a == STATE or b == STATE:
-            self.ops.total += 1
-            return Entry(self.ops, STATE)
+            return Entry(self.ops, STATE, 1, (self, other))
         return Entry(self.ops, KNOWN)
 
     __radd__ = __sub__ = __rsub__ = __add__
@@ -74,8 +86,7 @@ class Entry:
         if a == ZERO or b == ZERO:
             return Entry(self.ops, ZERO)
         if a == STATE or b == STATE:
-            self.ops.total += a != UNIT and b != UNIT
-            return Entry(self.ops, STATE)
+            return Entry(self.ops, STATE, int(a != UNIT and b != UNIT), (self, other))
         return Entry(self.ops, UNIT if a == b == UNIT else KNOWN)
 
     __rmul__ = __mul__
@@ -88,9 +99,7 @@ class Entry:
 
     def _one_over(self, other: Any) -> Entry:
         code = self._code(other)
-        if code == STATE and self.code == UNIT:
-            self.ops.total += 1
-        return Entry(self.ops, code)
+        return Entry(self.ops, code, int(code == STATE and self.code == UNIT), (other,))
 
     def __neg__(self) -> Entry:
         return self
@@ -119,7 +128,7 @@ class CountOps(Ops):
         return [[Entry(self, int(code)) for code in row] for row in a.codes]
 
     def matrix(self, rows: Sequence[Sequence[Scalar]]) -> Matrix:
-        codes = [[x.code if isinstance(x, Entry) else int(_codes(x)) for x in row] for row in rows]
+        codes = [[x.use() if isinstance(x, Entry) else int(_codes(x)) for x in row] for row in rows]
         return Pattern(self, np.array(codes, dtype=np.int8))
 
     def take(self, a: Matrix, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Matrix:
@@ -154,8 +163,7 @@ class CountOps(Ops):
 
     def _function(self, x: Scalar) -> Scalar:
         if isinstance(x, Entry) and x.code == STATE:
-            self.total += 1
-            return Entry(self, STATE)
+            return Entry(self, STATE, 1, (x,))
         return Entry(self, KNOWN)
 
     cos = sin = sqrt = _function
@@ -174,9 +182,11 @@ class CountOps(Ops):
         rows, row_of = _distinct(a.codes)
         columns, column_of = _distinct(b.codes.T)
         codes, cost = _product(rows.tobytes(), columns.tobytes(), a.codes.shape[1])
-        how_often = np.bincount(row_of, minlength=len(rows)), np.bincount(column_of, minlength=len(columns))
-        total = int(how_often[0] @ cost @ how_often[1])
-        self.total += (total + int(cost[row_of, column_of].sum())) // 2 if symmetric else total
+        if symmetric:
+            self.total += int(np.tril(cost[row_of][:, column_of]).sum())
+        else:
+            how_often = np.bincount(row_of, minlength=len(rows)), np.bincount(column_of, minlength=len(columns))
+            self.total += int(how_often[0] @ cost @ how_often[1])
         return Pattern(self, codes[row_of][:, column_of])
 
     def sym_add(self, a: Matrix, b: Matrix) -> Matrix:

@@ -2,9 +2,9 @@
 
 Cost O(n + m d + m²). Source: [EFPA] table I; [r2] Algorithm 2.
 
-Deviations: rows ``K_e`` take the place of the end-effectors' own coordinates. Of a pair, ``K`` is taken of the end with the
-lower link number, whatever the order of the constraints: it may sit on the common ancestor itself, where ``K`` is its own. Several end-effectors on one link are
-propagated separately, as in the paper.
+Deviations: rows ``K_e`` take the place of the end-effectors' own coordinates. Of a pair, ``K`` is taken of the end with
+the lower link number, whatever the order of the constraints: it may sit on the common ancestor itself, where ``K`` is
+its own. Several end-effectors on one link are propagated separately, as in the paper.
 """
 
 from __future__ import annotations

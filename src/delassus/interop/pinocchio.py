@@ -1,0 +1,160 @@
+"""Pinocchio: ``pinocchio.Model`` → `Tree` with the same ``q`` and ``v``.
+
+Joints keep the model's order, so that the same vectors go into both. A composite joint becomes a chain of links, all
+but the last of them without mass. The inertia of motors is what Pinocchio adds to its mass matrix: ``model.armature``
+(none of its algorithms reads ``rotorInertia`` and ``rotorGearRatio``). What a tree does not hold is left out: geometry,
+friction, effort and velocity limits, gravity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from delassus.errors import ModelError, missing_dependency
+from delassus.model.build import FIXED, LARGEST, Check, RawJoint, RawLink, build_tree, unique_name
+from delassus.model.joints import JointKind
+from delassus.model.tree import Tree
+
+UNIT_AXIS = 1e-6
+"""Axes whose length is off by more than this are refused: Pinocchio takes them as they are."""
+
+_KINDS = {
+    **dict.fromkeys(("RX", "RY", "RZ", "RevoluteUnaligned"), JointKind.REVOLUTE),
+    **dict.fromkeys(("RUBX", "RUBY", "RUBZ", "RevoluteUnboundedUnaligned"), JointKind.COS_SIN),
+    **dict.fromkeys(("PX", "PY", "PZ", "PrismaticUnaligned"), JointKind.PRISMATIC),
+    "FreeFlyer": JointKind.FREE,
+    "Spherical": JointKind.BALL,
+    "Planar": JointKind.PLANAR,
+    "Translation": JointKind.TRANSLATION,
+}
+"""Kind of each joint that a tree can hold, by Pinocchio's name without ``JointModel``."""
+
+
+def tree_from_pinocchio(model: Any, *, check_inertia: Check = "warn") -> Tree:
+    """Build the tree of a Pinocchio model.
+
+    Parameters
+    ----------
+    model : pinocchio.Model
+        Its numbers are used as they are now, edits included.
+    check_inertia : {"warn", "refuse"}
+        What to do about rotational inertias that no rigid body can have.
+
+    Returns
+    -------
+    Tree
+        A link is named after the first body that its joint carries (after the joint if it carries none). All bodies
+        are frames, and so are joints and other frames of the model whose names are free.
+
+    Raises
+    ------
+    ModelError
+        Not a model; a joint that a tree cannot hold; an axis that is not of unit length; links whose mass matrix is
+        singular. Names the culprit.
+    MissingDependencyError
+        Pinocchio is not installed.
+
+    Examples
+    --------
+    >>> import delassus as ds, pinocchio as pin
+    >>> model = pin.buildSampleModelManipulator()
+    >>> tree = ds.load(model)
+    >>> (tree.nq, tree.nv) == (model.nq, model.nv)
+    True
+    """
+    try:
+        import pinocchio as pin
+    except ImportError as error:
+        raise missing_dependency("pin", "pinocchio", "a tree from a Pinocchio model") from error
+    if not isinstance(model, pin.Model):
+        raise ModelError(
+            "model", "a pinocchio.Model", f"an object of type {type(model).__module__}.{type(model).__name__}",
+            "Pass a model whose numbers are floats; of a RobotWrapper, pass its model.",
+        )  # fmt: skip
+    taken = {frame.name for frame in model.frames if frame.type == pin.FrameType.BODY}
+    carried = [_body_at(pin, model, i) or unique_name(model.names[i], taken) for i in range(model.njoints)]
+    links = [_link(carried[0], model.inertias[0])]
+    joints: list[RawJoint] = []
+    for i in range(1, model.njoints):
+        parent, q, v = carried[model.parents[i]], int(model.idx_qs[i]), int(model.idx_vs[i])
+        chain = list(_parts(model.joints[i], model.jointPlacements[i], f"joint {model.names[i]!r}"))
+        for k, (part, kind, placement) in enumerate(chain, start=1):
+            last = k == len(chain)
+            name = model.names[i] if len(chain) == 1 else f"{model.names[i]}:{k}"
+            child = carried[i] if last else unique_name(f"{carried[i]}:{k}", taken)
+            joints.append(_joint(pin, model, part, kind, name, parent, child, placement, q, v))
+            links.append(_link(child, model.inertias[i] if last else pin.Inertia.Zero()))
+            parent, q, v = child, q + kind.nq, v + kind.nv
+    used = {joint.name for joint in joints}
+    for frame in _other_frames(pin, model, {link.name for link in links}, taken):
+        links.append(RawLink(frame.name))
+        name, parent, place = unique_name(f"{frame.name}:fixed", used), carried[frame.parentJoint], frame.placement
+        joints.append(RawJoint(name, FIXED, parent, frame.name, place.translation, place.rotation))
+    return build_tree(model.name, links, joints, root="fixed", keep_order=True, check_inertia=check_inertia)
+
+
+def _body_at(pin: Any, model: Any, joint: int) -> str | None:
+    """Name of the first body whose frame is the one that a joint moves."""
+    for frame in model.frames:
+        if frame.type == pin.FrameType.BODY and frame.parentJoint == joint and frame.placement == pin.SE3.Identity():
+            return str(frame.name)
+    return None
+
+
+def _other_frames(pin: Any, model: Any, links: set[str], taken: set[str]) -> Iterator[Any]:
+    """Frames that are no links: all bodies, then joints, then others, while their names are free."""
+    for frame in model.frames:
+        if frame.type == pin.FrameType.BODY and frame.name not in links:
+            yield frame
+    for frame in sorted(model.frames, key=lambda frame: bool(frame.type != pin.FrameType.JOINT)):
+        if frame.type != pin.FrameType.BODY and frame.name not in taken:
+            taken.add(frame.name)
+            yield frame
+
+
+def _link(name: str, inertia: Any) -> RawLink:
+    return RawLink(name, float(inertia.mass), np.array(inertia.lever), np.array(inertia.inertia))
+
+
+def _parts(joint: Any, placement: Any, what: str) -> Iterator[tuple[Any, JointKind, Any]]:
+    """Joints that a joint is composed of, each with its kind and its placement on the one before."""
+    name = joint.shortname().removeprefix("JointModel")
+    if name == "Composite":
+        composite = joint.extract()
+        if not composite.njoints:
+            raise ModelError(what, "a composite of one joint or more", "an empty one", "Use a fixed joint.")
+        for k, (part, at) in enumerate(zip(composite.joints, composite.jointPlacements, strict=True)):
+            yield from _parts(part, at if k else placement * at, what)
+        return
+    if name not in _KINDS:
+        raise ModelError(
+            what, f"a joint among {', '.join(_KINDS)}, or a composite of these", name,
+            "Replace it by joints of these types, for example in a composite.",
+        )  # fmt: skip
+    yield joint, _KINDS[name], placement
+
+
+def _joint(
+    pin: Any, model: Any, joint: Any, kind: JointKind, name: str, parent: str, child: str, place: Any, q: int, v: int
+) -> RawJoint:
+    """A joint whose coordinates start at ``q`` and whose degrees of freedom start at ``v``."""
+    axis = np.array([0.0, 0.0, 1.0])
+    lower, upper = -np.inf, np.inf
+    if kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC):
+        data = joint.createData()
+        joint.calc(data, pin.neutral(model))  # S is the one place where every such joint tells its axis
+        S = np.ravel(data.S)
+        axis = S[:3] if kind is JointKind.PRISMATIC else S[3:]
+        if not abs(np.linalg.norm(axis) - 1.0) < UNIT_AXIS:
+            raise ModelError(f"axis of joint {name!r}", "a vector of unit length", str(axis), "Normalise it.")
+    if kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        lower, upper = float(model.lowerPositionLimit[q]), float(model.upperPositionLimit[q])
+        lower, upper = lower if lower > -LARGEST else -np.inf, upper if upper < LARGEST else np.inf
+    dofs = slice(v, v + kind.nv)
+    return RawJoint(
+        name, kind, parent, child, place.translation, place.rotation, axis, armature=np.array(model.armature[dofs]),
+        lower=lower, upper=upper, damping=np.array(model.damping[dofs]),
+    )  # fmt: skip

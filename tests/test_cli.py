@@ -1,0 +1,113 @@
+"""The command line, as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import delassus as ds
+
+
+def run(*arguments: str, status: int = 0, timeout: float = 300) -> str:
+    command = [sys.executable, "-c", "from delassus.cli import main; main()", *arguments]
+    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=environment)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def arm(tmp_path: Path) -> Path:
+    links = "".join(
+        f'<link name="l{k}"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/>'
+        "</inertial></link>"
+        for k in range(4)
+    )
+    joints = "".join(
+        f'<joint name="j{k}" type="revolute"><parent link="l{k}"/><child link="l{k + 1}"/><origin xyz="0 0 0.3"/>'
+        f'<axis xyz="{k % 2} {1 - k % 2} 0"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>'
+        for k in range(3)
+    )
+    path = tmp_path / "arm.urdf"
+    path.write_text(f'<robot name="arm">{links}{joints}</robot>')
+    return path
+
+
+def test_demo_agrees_and_says_what_to_try() -> None:
+    out = run("demo")
+    for method in ds.OSIM_METHODS:
+        assert method in out
+    assert "All methods agree." in out
+    assert "Try next:" in out
+
+
+def test_info(arm: Path) -> None:
+    out = run("info", str(arm), "--frames")
+    assert "3 moving links, nq = 3, nv = 3" in out
+    assert "j2" in out
+
+
+def test_compute_equals_the_library(arm: Path, tmp_path: Path) -> None:
+    q = np.array([[0.3, -0.2, 0.5], [0.1, 0.2, 0.3]])
+    np.save(tmp_path / "q.npy", q)
+    target = tmp_path / "G.npy"
+    run("compute", str(arm), "--point", "l3@0.1,0,0.2", "--q", str(tmp_path / "q.npy"), "--out", str(target))
+    tree = ds.load(arm)
+    expected = ds.delassus(tree, ds.Point(ds.Frame("l3", (0.1, 0, 0.2))), q)
+    assert np.allclose(np.load(target), expected, rtol=0, atol=1e-14)
+
+
+def test_compute_prints_the_matrix(arm: Path) -> None:
+    out = run("compute", str(arm), "--root", "floating", "--weld", "l3,l1", "--method", "efpa")
+    assert "6 × 6" in out
+    assert "rank" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("info", "no_such_robot_file.urdf"), "a file that exists"),
+        (("compute", "ARM"), "at least one"),
+        (("compute", "ARM", "--weld", "l33"), "Did you mean 'l3'?"),
+        (("compute", "ARM", "--weld", "l3", "--method", "efpo"), "Did you mean 'efpa'?"),
+        (("compute", "ARM", "--point", "l3@1,2"), "three numbers"),
+        (("compute", "ARM", "--weld", "l3", "--q", "missing.npy"), "an array of numbers"),
+    ],
+)
+def test_bad_input_is_one_message_and_status_2(arm: Path, arguments: tuple[str, ...], message: str) -> None:
+    out = " ".join(run(*(str(arm) if a == "ARM" else a for a in arguments), status=2).split())
+    assert "error" in out
+    assert message in out
+
+
+def test_figures_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from delassus.cli.figures import bar_figure, line_figures
+
+    bars = bar_figure(tmp_path / "a" / "bars.png", {"robot": {"efpa": 3.0, "kjr": 4.0}}, "operations")
+    lines = line_figures(tmp_path / "lines.png", {"panel": {"efpa": ((1, 2, 3), (1.0, 4.0, 9.0))}}, "n", "operations", log=True)
+    for path in (bars, lines):
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_reproduce_measures_without_robot_files_and_says_what_is_missing() -> None:
+    from delassus.cli.claims import NOT_MEASURED
+    from delassus.cli.claims_robots import ROBOT_CLAIMS, measured_or_not
+
+    atlas = next(claim for claim in ROBOT_CLAIMS if claim.source == "[r1] IV-E")
+    finding = measured_or_not(atlas, None)
+    assert finding.verdict == NOT_MEASURED
+    assert "atlas_v4.urdf" in finding.reason
+
+
+def test_stem_claim_of_equal_counts_with_one_branch() -> None:
+    from delassus.cli.claims_families import stem_count
+
+    assert stem_count(10, 1, 7, "pv-osimr") == stem_count(10, 1, 7, "pv-osim")
+    assert stem_count(40, 4, 7, "pv-osimr") < stem_count(40, 4, 7, "pv-osim")

@@ -1,0 +1,57 @@
+"""What the documents say runs: README, examples, docstrings, CI."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import delassus
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_readme_python_blocks_run(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert blocks
+    for block in blocks:
+        scope: dict[str, object] = {}
+        exec(compile(block, "README.md", "exec"), scope)
+        assert scope["G"].shape == (100, 15, 15)  # type: ignore[attr-defined]
+    assert "OperationCount" in capsys.readouterr().out
+
+
+def test_readme_names_every_method() -> None:
+    for method in delassus.OSIM_METHODS:
+        assert f"`{method}`" in README
+
+
+def test_ci_runs_exactly_the_readme_test_command() -> None:
+    commands = [line for line in README.splitlines() if "-m pytest" in line]
+    assert len(commands) == 1
+    assert commands[0] in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
+def test_example_runs(path: Path) -> None:
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def _modules() -> list[str]:
+    found = pkgutil.walk_packages(delassus.__path__, "delassus.")
+    return ["delassus", *(m.name for m in found if ".interop" not in m.name)]
+
+
+@pytest.mark.parametrize("name", _modules())
+def test_docstring_examples(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0

@@ -1,7 +1,7 @@
 """Operational-space control of a standing humanoid's hand: accelerate the hand without moving the feet.
 
-The feet and the hand are one stack of rows. Its consistent inverse maps wanted accelerations to joint accelerations, and
-the null-space projector keeps any other torque from disturbing them.
+The feet and the hand are one stack of rows. Its consistent inverse maps wanted accelerations to joint accelerations,
+and the null-space projector keeps any other torque from disturbing them.
 """
 
 import numpy as np

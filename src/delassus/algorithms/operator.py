@@ -203,7 +203,7 @@ def _scaled(G: Array, scale: Array) -> Array:
 
 def _inverse(G: Array) -> Array:
     scale = 1.0 / np.sqrt(_diagonal(G))
-    return _scaled(np.linalg.inv(_scaled(G, scale)), scale)
+    return _scaled(np.asarray(np.linalg.inv(_scaled(G, scale)), dtype=float), scale)
 
 
 def _pseudo_inverse(G: Array, least: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import Any
 
 
 def main() -> None:
@@ -16,7 +17,7 @@ def main() -> None:
 
     console = Console(stderr=True, highlight=False)
 
-    def show(message: Warning | str, *_: object) -> None:
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
         console.print(f"[yellow]warning[/]  {escape(str(message))}")
 
     warnings.showwarning = show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -68,7 +68,7 @@ def info(robot: Robot, root: RootChoice = RootOption.fixed, frames: bool = False
     from delassus.model.load import load
     from delassus.model.tree import total_mass
 
-    tree = load(robot, root=cast(Literal["fixed", "floating"], root.value))
+    tree = load(robot, root=root.value)
     console.print(
         f"[bold]{tree.name}[/]: {tree.n_links} moving links, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
         f"mass {total_mass(tree):.4g} kg, {len(tree.frames)} frames"
@@ -106,7 +106,7 @@ def compute(
     from delassus.cli.parse import parse_constraints, read_configuration
     from delassus.model.load import load
 
-    tree = load(robot, root=cast(Literal["fixed", "floating"], root.value))
+    tree = load(robot, root=root.value)
     constraints = parse_constraints(weld or [], point or [])
     state = tree.random(seed) if q is None else read_configuration(q)
     G = delassus(tree, constraints, state, method=method)

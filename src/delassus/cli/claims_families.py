@@ -76,7 +76,7 @@ def _stems(_: Path | None) -> Finding:
         )
     if not all(above):
         reason += " EFPA is under PV-OSIM on the larger mechanisms: see the next claim."
-    return Finding(measured, verdict([equal, growing, fewer, np.mean(above) > 0.9]), reason.strip(), panels)
+    return Finding(measured, verdict([equal, growing, fewer, bool(np.mean(above) > 0.9)]), reason.strip(), panels)
 
 
 def _crossing(branches: int, branch_length: int, composite: bool, limit: int = 120) -> int | None:
@@ -113,11 +113,8 @@ def _crossings(_: Path | None) -> Finding:
         }
         for name, c in (("staged", False), ("composite", True))
     }
-    parts = [
-        found[False][0] is None,
-        found[False][1] is not None and abs(found[False][1] - 54) <= 5,
-        found[False][2] is not None and abs(found[False][2] - 7) <= 1,
-    ]
+    never, long, short = found[False]
+    parts = [never is None, long is not None and abs(long - 54) <= 5, short is not None and abs(short - 7) <= 1]
     return Finding(
         "crossing stem length for 8 × 7, 10 × 7, 10 × 1 branches: "
         f"staged {say(found[False])}; composite {say(found[True])} (paper: never, 54, 7).",

@@ -95,8 +95,8 @@ def _standing(robots: Path | None) -> Finding:
         verdict([equal, far, near]),
         ""
         if near
-        else "the order holds for points, the 19.9 % does not: rank-1 updates of twelve rows over the six joints of a leg "
-        "cost about what PV-OSIMr spends on its dense products at the foot and the pelvis.",
+        else "the order holds for points, the 19.9 % does not: rank-1 updates of twelve rows over the six joints of a "
+        "leg cost about what PV-OSIMr spends on its dense products at the foot and the pelvis.",
     )
 
 
@@ -205,8 +205,8 @@ def _factorised(robots: Path | None) -> Finding:
         verdict([iiwa_ltl, go1_pv, ltl_most, fastest, 0.4 < sum(half) / len(half) < 0.65]),
         ""
         if iiwa_ltl
-        else "on the iiwa, PV-OSIM is already under LTL: its quarter turns cost nothing when transforms are staged, and six "
-        "rows through seven joints are cheaper than M, its factor and J. The rest holds.",
+        else "on the iiwa, PV-OSIM is already under LTL: its quarter turns cost nothing when transforms are staged, and "
+        "six rows through seven joints are cheaper than M, its factor and J. The rest holds.",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from delassus.errors import ModelError, shown
 from delassus.model.build import Check, Root
+from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
 from delassus.model.urdf import Continuous, Mimic, read_xml, tree_from_urdf
 
@@ -29,7 +30,7 @@ def load(
         or a model of Pinocchio or MuJoCo. Meshes are not read from URDF files; MuJoCo reads them with an MJCF file.
     root : {"fixed", "floating"}
         For URDF files: whether the root link is fixed to the world or carried by a free joint. MJCF files and models
-        say so themselves.
+        say so themselves; "floating" is refused for one without a free joint.
     continuous : {"angle", "cos-sin"}
         For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
     mimic : {"independent", "refuse"}
@@ -68,7 +69,7 @@ def load(
         if description.tag == "mujoco":
             from delassus.interop.mujoco import load_mjcf
 
-            return load_mjcf(path, check_inertia=check_inertia)
+            return _carried(load_mjcf(path, check_inertia=check_inertia), root)
         raise ModelError(
             f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
             "Check that this is a robot description.",
@@ -77,17 +78,29 @@ def load(
     if module == "pinocchio":
         from delassus.interop.pinocchio import tree_from_pinocchio
 
-        return tree_from_pinocchio(robot, check_inertia=check_inertia)
+        return _carried(tree_from_pinocchio(robot, check_inertia=check_inertia), root)
     if module == "mujoco":
         from delassus.interop.mujoco import tree_from_mujoco
 
-        return tree_from_mujoco(robot, check_inertia=check_inertia)
+        return _carried(tree_from_mujoco(robot, check_inertia=check_inertia), root)
     raise ModelError(
         "robot",
         "a path, a name, a pinocchio.Model or a mujoco.MjModel",
         f"an object of type {type(robot).__module__}.{type(robot).__name__}",
         "Pass one of these.",
     )
+
+
+def _carried(tree: Tree, root: Root) -> Tree:
+    """Refuse to ignore ``root="floating"`` where the description itself says what carries the root."""
+    if root == "floating" and not any(joint.kind is JointKind.FREE for joint in tree.joints):
+        raise ModelError(
+            "root",
+            "a description with a free joint",
+            f"{tree.name!r}, which has none",
+            "MJCF files and models say themselves what carries the root: add a free joint there.",
+        )
+    return tree
 
 
 def _find(robot: str | Path) -> Path:

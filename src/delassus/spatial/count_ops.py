@@ -54,7 +54,7 @@ class Entry:
 
     def __init__(self, ops: CountOps, code: int, cost: int = 0, inputs: tuple[Any, ...] = ()) -> None:
         self.ops, self.code, self.cost = ops, code, cost
-        self.inputs = [x for x in inputs if isinstance(x, Entry) and (x.cost or x.inputs)]
+        self.inputs: list[Entry] = [x for x in inputs if isinstance(x, Entry) and (x.cost or x.inputs)]
 
     def use(self) -> int:
         """The code; adds what this scalar and those that it was made of cost, once each."""

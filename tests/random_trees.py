@@ -1,0 +1,120 @@
+"""Random descriptions of trees with every kind of joint, and random constraints on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import delassus as ds
+from delassus.errors import ModelError
+from delassus.model.build import RawJoint, RawLink, build_tree
+from delassus.model.joints import JointKind
+from delassus.model.tree import Tree
+from tools import random_frame, random_rotation
+
+KINDS = (JointKind.REVOLUTE, JointKind.REVOLUTE, *JointKind, None)  # None: fixed
+REVERSIBLE = (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC, JointKind.BALL, JointKind.TRANSLATION)
+
+
+@dataclass
+class Mechanism:
+    links: list[RawLink]
+    joints: list[RawJoint]
+    tree: Tree
+    rng: np.random.Generator
+    floating: bool
+
+    @property
+    def names(self):
+        return ["world", *(link.name for link in self.links)]
+
+
+def some_rotation(rng):
+    choice = rng.integers(3)
+    if choice == 0:
+        return np.eye(3)
+    if choice == 1:  # a turn of the cube
+        R = np.eye(3)[rng.permutation(3)] * rng.choice([-1.0, 1.0], 3)
+        return R if np.linalg.det(R) > 0 else -R
+    return random_rotation(rng)
+
+
+def some_axis(rng):
+    return np.eye(3)[rng.integers(3)] * rng.choice([-1.0, 1.0]) if rng.random() < 0.4 else rng.normal(size=3)
+
+
+def some_link(rng, name):
+    mass = 10 ** rng.uniform(-0.7, 0.7)
+    second_moments = np.diag(rng.uniform(0.03, 0.3, 3) ** 2)  # of the mass density: any positive ones are physical
+    R = some_rotation(rng)
+    inertia = mass * R @ (np.trace(second_moments) * np.eye(3) - second_moments) @ R.T
+    return RawLink(name, mass, rng.uniform(-0.2, 0.2, 3), inertia)
+
+
+def some_mechanism(seed, n_links, root, kinds=KINDS):
+    rng = np.random.default_rng(seed)
+    links = [some_link(rng, f"l{k}") for k in range(n_links)]
+    joints = []
+    for k in range(1, n_links):
+        parent = k - 1 if rng.random() < 0.6 else int(rng.integers(k))
+        joints.append(
+            RawJoint(
+                name=f"j{k}",
+                kind=kinds[rng.integers(len(kinds))],
+                parent=f"l{parent}",
+                child=f"l{k}",
+                position=rng.uniform(-0.4, 0.4, 3) * (rng.random(3) < 0.8),
+                rotation=some_rotation(rng),
+                axis=some_axis(rng),
+                armature=float(rng.uniform(0.01, 0.3)) if rng.random() < 0.2 else 0.0,
+            )
+        )
+    return Mechanism(links, joints, some_tree(links, joints, root, rng), rng, root == "floating")
+
+
+def some_tree(links, joints, root, rng):
+    """Build the tree; where M stays regular, some links are without mass (as in universal joints) or mere points."""
+    if rng.random() < 0.4:
+        points = [RawLink(link.name, link.mass, link.com) if rng.random() < 0.2 else link for link in links]
+        light = [RawLink(link.name) if rng.random() < 0.2 else link for link in points]
+        try:
+            tree = build_tree("random", light, joints, root=root)
+        except ModelError:
+            return build_tree("random", links, joints, root=root)
+        links[:] = light
+        return tree
+    return build_tree("random", links, joints, root=root)
+
+
+def some_place(rng, name):
+    return name if rng.random() < 0.2 else random_frame(rng, name)
+
+
+def some_constraint(mechanism, favourites):
+    """Constraint to the world or between two links, and its rows where these come with the call."""
+    rng, tree = mechanism.rng, mechanism.tree
+    names = favourites if rng.random() < 0.5 else mechanism.names
+    first = str(rng.choice(names))
+    others = [n for n in mechanism.names if tree.placement(n).link != tree.placement(first).link]
+    axes = str(rng.choice(["local", "world"]))
+    choice = rng.integers(5)
+    if choice >= 3:
+        m = int(rng.integers(1, 9))
+        K = rng.normal(size=(m, 6)) * (rng.random((m, 6)) < 0.7)
+        given_later = choice == 4
+        return ds.Rows(some_place(rng, first), m if given_later else K, axes=axes), K if given_later else None
+    a = some_place(rng, first)
+    b = some_place(rng, str(rng.choice(others))) if others and rng.random() < 0.5 else None
+    if choice == 2:
+        return ds.Hinge(a, b, some_axis(rng), axes=axes), None
+    return (ds.Weld, ds.Point)[choice](a, b, axes=axes), None
+
+
+def some_constraints(mechanism, least=1, most=7):
+    rng = mechanism.rng
+    favourites = list(rng.choice(mechanism.names, 2))
+    made = [some_constraint(mechanism, favourites) for _ in range(rng.integers(least, most + 1))]
+    if rng.random() < 0.2:
+        made.append(made[0])  # redundant
+    return [c for c, _ in made], [K for _, K in made if K is not None]

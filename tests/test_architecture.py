@@ -1,0 +1,198 @@
+"""The layout of DESIGN: imports point one way, the optional packages stay optional, the public names are documented."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import delassus as ds
+
+PACKAGE = Path(ds.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+LAYERS = (
+    "cli", "delassus", "simulate", "contact", "runtime", "compiler", "algorithms", "constraints", "spatial", "model",
+    "errors",
+)  # fmt: skip
+"""Each imports from those after it and from itself; "delassus" is the package's own `__init__`."""
+
+INTEROP = ("model", "errors", "interop")
+"""What the conversions import. They are imported by the command line, and inside functions of `model.load`."""
+
+OPTIONAL = {
+    "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal", "numba", "clarabel",
+    "viser", "scipy",
+}  # fmt: skip
+"""Packages of the extras: imported inside functions only."""
+
+SLOW = {"yourdfpy", "trimesh", "lxml"}
+"""Dependencies that take a second to import: inside functions only."""
+
+
+def name_of(path):
+    """Dotted name of the module in a file."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(module):
+    """Layer of a dotted name of ours."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+MODULES = {name_of(path) for path in FILES}
+
+
+def imports(path):
+    """All imports of a file, wherever they stand: dotted module, and whether that is inside a function."""
+    found = []
+
+    def visit(node, inside):
+        if isinstance(node, ast.Import):
+            found.extend((alias.name, inside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}: relative import"
+            for alias in node.names:  # from delassus.model import tree is an import of delassus.model.tree
+                module = f"{node.module}.{alias.name}"
+                found.append((module if module in MODULES else node.module, inside))
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside)
+
+    visit(ast.parse(path.read_text()), False)
+    return found
+
+
+def may_import(importer, imported, inside):
+    """Whether a module of ours may import another one."""
+    own, other = layer_of(importer), layer_of(imported)
+    if own == "interop":
+        return other in INTEROP
+    if other == "interop":
+        return own == "cli" or (importer == "delassus.model.load" and inside)
+    return LAYERS.index(own) <= LAYERS.index(other)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_point_downwards(path):
+    for module, inside in imports(path):
+        if module.split(".")[0] == "delassus":
+            assert may_import(name_of(path), module, inside), f"{name_of(path)} imports {module}"
+
+
+def test_the_test_of_imports():
+    """The walk sees every kind of import, and the rule tells up from down."""
+    assert may_import("delassus.cli.app", "delassus", False)
+    assert may_import("delassus.constraints", "delassus.model.tree", False)
+    assert may_import("delassus.model.load", "delassus.interop.mujoco", True)
+    assert may_import("delassus.interop.mujoco", "delassus.interop.pinocchio", False)
+    assert not may_import("delassus.model.load", "delassus.interop.mujoco", False)
+    assert not may_import("delassus.model.tree", "delassus.interop.mujoco", True)
+    assert not may_import("delassus.model.tree", "delassus.spatial.ops", True)
+    assert not may_import("delassus.algorithms.problem", "delassus", False)
+    assert not may_import("delassus.errors", "delassus.model", False)
+    assert not may_import("delassus.interop.mujoco", "delassus.spatial.ops", False)
+    lazily = dict(imports(PACKAGE / "model" / "load.py"))
+    assert lazily["delassus.interop.mujoco"] and lazily["delassus.interop.pinocchio"]
+    assert not lazily["delassus.errors"]
+    assert ("delassus.model.mechanisms", False) in imports(PACKAGE / "__init__.py")
+    typing_only = [m for m, _ in imports(PACKAGE / "spatial" / "transform.py")]
+    assert "delassus.spatial.ops" in typing_only
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_optional_packages_are_imported_inside_functions(path):
+    for module, inside in imports(path):
+        top = module.split(".")[0]
+        assert inside or top not in OPTIONAL | SLOW, f"{name_of(path)} imports {module} when it is imported"
+
+
+def test_importing_the_package_imports_no_optional_package():
+    script = "import sys, delassus; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    imported = set(run.stdout.split())
+    assert "delassus" in imported
+    assert not imported & (OPTIONAL | SLOW | {"typer", "rich", "pytest"})
+
+
+def test_algorithms_know_neither_machines_nor_joint_types():
+    """Only `evaluate` names a machine, and no algorithm asks what type a joint is."""
+    for path in sorted((PACKAGE / "algorithms").rglob("*.py")):
+        modules = {module for module, _ in imports(path)}
+        if path.name != "evaluate.py":
+            assert "delassus.spatial.numpy_ops" not in modules, path
+        assert not modules & {"delassus.spatial.casadi_ops", "delassus.spatial.count_ops", "casadi"}, path
+        assert "JointKind" not in path.read_text(), path
+
+
+def test_no_module_is_unreachable():
+    """Every file imports, on its own and in any order."""
+    for name in sorted(MODULES):
+        importlib.import_module(name)
+    found = {module.name for module in pkgutil.walk_packages([str(PACKAGE)], "delassus.")}
+    assert found | {"delassus"} == MODULES  # no folder without an __init__
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_files_say_what_they_are_and_stay_short(path):
+    text = path.read_text()
+    assert ast.get_docstring(ast.parse(text))
+    assert len(text.splitlines()) <= 500
+    assert text.replace("\n", "").isprintable()  # no tabs, no NULs
+
+
+# -- public names --------------------------------------------------------------------------------------------------
+
+
+def test_public_names_are_sorted_and_exist():
+    constants_classes_functions = sorted(ds.__all__, key=lambda n: (not n.isupper(), not n[0].isupper(), n))
+    assert list(ds.__all__) == constants_classes_functions
+    assert len(set(ds.__all__)) == len(ds.__all__)
+    for name in ds.__all__:
+        assert hasattr(ds, name)
+    exported = {n for n, v in vars(ds).items() if not n.startswith("_") and not inspect.ismodule(v)}
+    assert exported == set(ds.__all__) - {"mechanisms"}
+
+
+FUNCTIONS = [n for n in ds.__all__ if inspect.isfunction(getattr(ds, n))]
+CLASSES = [n for n in ds.__all__ if inspect.isclass(getattr(ds, n))]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_public_functions_are_documented(name):
+    function = getattr(ds, name)
+    text = inspect.getdoc(function)
+    assert text.splitlines()[0].endswith((".", "``.", "``", ":")) and len(text.splitlines()[0]) < 120
+    assert "Examples\n--------" in text and ">>> " in text
+    assert "raises" in text.lower()
+    for parameter in inspect.signature(function).parameters:
+        assert "Takes what" in text or parameter in text, f"{name}: {parameter} is not explained"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_public_classes_are_documented(name):
+    cls = getattr(ds, name)
+    assert inspect.getdoc(cls)
+    for attribute, value in vars(cls).items():
+        if attribute.startswith("_") or not (inspect.isfunction(value) or isinstance(value, property)):
+            continue
+        assert inspect.getdoc(value), f"{name}.{attribute}"
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_examples_in_docstrings_run(name):
+    outcome = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert outcome.failed == 0
+
+
+def test_version():
+    assert ds.__version__.count(".") == 2

@@ -1,0 +1,1224 @@
+"""Whatever is handed over, the answer is right or a `DelassusError` says what was wrong and what to do."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import random
+import re
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.errors import (
+    ConfigurationError,
+    ConstraintError,
+    MissingDependencyError,
+    ModelError,
+    UnknownNameError,
+    missing_dependency,
+)
+from delassus.model.build import RawJoint, RawLink, build_tree
+from delassus.model.joints import JointKind
+
+
+def check_four_parts(error):
+    """The four parts of STYLE: what was wrong, what was expected, what came, what to do; all in one readable line."""
+    for part in (error.argument, error.expected, error.got, error.advice):
+        assert isinstance(part, str) and part.strip()
+        assert part in str(error)
+    assert "\n" not in str(error)
+    assert len(str(error)) < 1500
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error) and str(copy) == str(error)
+
+
+@contextmanager
+def refused(match, kind=ModelError):
+    """Expect an error of exactly this class, whose text matches, with all of its parts."""
+    with pytest.raises(ds.DelassusError, match=match) as caught:
+        yield
+    assert type(caught.value) is kind
+    check_four_parts(caught.value)
+
+
+class Hostile:
+    """An object whose every conversion fails."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("no array")
+
+    def __float__(self):
+        raise RuntimeError("no number")
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+INERTIAL = '<inertial><mass value="2"/><inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial>'
+
+
+def link(name, inertial=INERTIAL):
+    return f'<link name="{name}">{inertial}</link>'
+
+
+def joint(name, parent, child, kind="revolute", inside='<axis xyz="0 0 1"/>'):
+    return f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>{inside}</joint>'
+
+
+def robot(*parts, name="r"):
+    return f'<robot name="{name}">{"".join(parts)}</robot>'
+
+
+TWO_LINKS = robot(link("a"), link("b"), joint("j", "a", "b"))
+DOCTYPE = '<!DOCTYPE robot [<!ENTITY e "a">]>'
+EXTERNAL = '<!DOCTYPE robot [<!ENTITY e SYSTEM "file:///etc/hostname">]>'
+EXTERNAL_SUBSET = '<!DOCTYPE robot SYSTEM "http://localhost:9/robot.dtd">'
+
+
+def billion_laughs():
+    names = ["lol", *(f"lol{k}" for k in range(1, 12))]
+    entities = '<!ENTITY lol "lol">' + "".join(
+        f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in itertools.pairwise(names)
+    )
+    return f'<!DOCTYPE robot [{entities}]><robot name="&{names[-1]};">&{names[-1]};</robot>'
+
+
+def quadratic_blowup():
+    return f'<!DOCTYPE robot [<!ENTITY a "{"a" * 100_000}">]><robot name="r">{"&a;" * 10_000}</robot>'
+
+
+@pytest.fixture
+def load_text(tmp_path):
+    """Load a description from a file of that text."""
+
+    def load(text, suffix=".urdf", **options):
+        path = tmp_path / f"robot{suffix}"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return ds.load(path, **options)
+
+    return load
+
+
+def test_the_good_file_loads(load_text):
+    assert load_text(TWO_LINKS).nv == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        pytest.param("", "expected well-formed XML", id="empty"),
+        pytest.param("   \n", "expected well-formed XML", id="blank"),
+        pytest.param(bytes(range(256)) * 64, "expected well-formed XML", id="binary"),
+        pytest.param(b"\x00" * 4096, "expected well-formed XML", id="zeros"),
+        pytest.param(b"\x7fELF\x02\x01\x01" + b"\0" * 64, "expected well-formed XML", id="program"),
+        pytest.param("name: robot\nlinks: []\n", "expected well-formed XML", id="yaml"),
+        pytest.param(TWO_LINKS[:-9], "expected well-formed XML", id="cut off"),
+        pytest.param(TWO_LINKS + TWO_LINKS, "expected well-formed XML", id="two roots elements"),
+        pytest.param('<robot name="&e;"/>', "expected well-formed XML", id="undeclared entity"),
+        pytest.param('<?xml version="1.0" encoding="klingon"?><robot/>', "expected well-formed XML", id="encoding"),
+        pytest.param('<?xml version="1.0" encoding="utf-7"?><robot/>', "expected well-formed XML", id="utf-7"),
+        pytest.param("<robot name='\ud800'/>".encode("utf-8", "surrogatepass"), "well-formed XML", id="surrogate"),
+        pytest.param(DOCTYPE + TWO_LINKS, "got a <!DOCTYPE", id="entity"),
+        pytest.param((DOCTYPE + TWO_LINKS).encode("utf-16"), "got a <!DOCTYPE", id="entity utf-16"),
+        pytest.param((DOCTYPE + TWO_LINKS).encode("utf-16-be"), "got a <!DOCTYPE", id="entity utf-16 big-endian"),
+        pytest.param(EXTERNAL + '<robot name="&e;"/>', "got a <!DOCTYPE", id="external entity"),
+        pytest.param(EXTERNAL_SUBSET + TWO_LINKS, "got a <!DOCTYPE", id="external subset"),
+        pytest.param("<!DOCTYPE robot>" + TWO_LINKS, "got a <!DOCTYPE", id="bare doctype"),
+        pytest.param(billion_laughs(), "got a <!DOCTYPE", id="billion laughs"),
+        pytest.param(billion_laughs().encode("utf-16"), "got a <!DOCTYPE", id="billion laughs utf-16"),
+        pytest.param(quadratic_blowup(), "got a <!DOCTYPE", id="quadratic blowup"),
+        pytest.param("<sdf version='1.7'/>", "a <robot> \\(URDF\\) or a <mujoco> \\(MJCF\\), got a <sdf>", id="sdf"),
+        pytest.param(f"<{'x' * 10_000}/>", "got a <xxx", id="long element name"),
+        pytest.param("<a>" * 100_000 + "</a>" * 100_000, "nested at most 1000 deep", id="deep"),
+        pytest.param(
+            robot("<a>" * 100_000 + "</a>" * 100_000), "nested at most 1000 deep", id="deep in a robot"
+        ),
+        pytest.param("<robot>" * 100_000, "nested at most 1000 deep", id="deep and never closed"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".urdf", ".xml", ".txt"])
+def test_files_that_are_no_description(load_text, text, match, suffix):
+    with refused(match):
+        load_text(text, suffix)
+
+
+def test_expansion_does_not_take_memory(tmp_path):
+    """In a process that may not use more than 200 MB beyond what it needs to start."""
+    bombs = [billion_laughs(), quadratic_blowup(), "<a>" * 2_000_000, robot("<visual>" * 990 + "</visual>" * 990)]
+    for k, bomb in enumerate(bombs):
+        (tmp_path / f"bomb{k}.urdf").write_text(bomb)
+    script = """if True:
+        import resource, sys
+        import delassus as ds
+        import yourdfpy
+        pages = int(open("/proc/self/statm").read().split()[0])
+        limit = pages * resource.getpagesize() + 200_000_000
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        for path in sys.argv[1:]:
+            try:
+                ds.load(path)
+            except ds.DelassusError as error:
+                print("refused", error.expected)
+    """
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("the size of a process is read from /proc")
+    paths = [str(tmp_path / f"bomb{k}.urdf") for k in range(len(bombs))]
+    run = subprocess.run([sys.executable, "-c", script, *paths], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("refused") == 4, run.stdout  # the last one declares no links
+
+
+def test_paths(tmp_path, monkeypatch):
+    with refused("absent.urdf'?: expected a file that exists, got none"):
+        ds.load(tmp_path / "absent.urdf")
+    with refused("absent.xml'?: expected a file that exists, got none"):
+        ds.load(str(tmp_path / "absent.xml"))
+    with refused("expected a file that exists, got none"):
+        ds.load(Path("talos"))
+    with refused("expected a file that exists, got a directory"):
+        ds.load(tmp_path)
+    (tmp_path / "folder.urdf").mkdir()
+    with refused("expected a file that exists, got a directory"):
+        ds.load(str(tmp_path / "folder.urdf"))
+    with refused("expected a file that exists"):
+        ds.load("x" * 5000 + ".urdf")
+    with refused("expected a file that exists"):
+        ds.load("a\0b.urdf")
+    with refused("expected a file that exists"):
+        ds.load("\udcff.urdf")
+    (tmp_path / "dangling.urdf").symlink_to(tmp_path / "nowhere")
+    with refused("expected a file that exists"):
+        ds.load(tmp_path / "dangling.urdf")
+    (tmp_path / "loop.urdf").symlink_to(tmp_path / "loop.urdf")
+    with refused("expected a file that exists"):
+        ds.load(tmp_path / "loop.urdf")
+    secret = tmp_path / "secret.urdf"
+    secret.write_text(TWO_LINKS)
+
+    def denied(_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with refused("a file that can be read, got .*Permission denied"):
+        ds.load(secret)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.urdf")
+    with refused("expected a file that exists"):
+        ds.load(tmp_path / "pipe.urdf")
+
+
+@pytest.mark.parametrize("thing", [None, 3, 2.5, b"robot.urdf", [], {}, object(), np.zeros(3), TWO_LINKS.encode()])
+def test_things_that_are_no_robot(thing):
+    with refused("robot: expected a path, a name, a pinocchio.Model or a mujoco.MjModel"):
+        ds.load(thing)
+
+
+def test_names_of_robots():
+    pytest.importorskip("robot_descriptions")
+    with refused("robot name or file: .*Did you mean 'talos", UnknownNameError):
+        ds.load("tallos")
+    with refused("robot name or file: .*Did you mean 'panda'", UnknownNameError):
+        ds.load("Pandaa")
+    for nonsense in ("", "  ", "a\0b", "x" * 5000, "../" * 2000, "robot; rm -rf /", "os", "__init__"):
+        with refused("robot name or file", UnknownNameError):
+            ds.load(nonsense)
+
+
+def test_missing_packages_name_the_pip_command(monkeypatch):
+    from delassus.model import names
+
+    check_four_parts(missing_dependency("mujoco", "mjcf", "reading MJCF"))
+    monkeypatch.setattr(names, "example_robot_files", dict)
+    monkeypatch.setattr(names, "robot_description_names", list)
+    with refused("robot 'talos': .*pip install 'delassus\\[robots\\]'", MissingDependencyError):
+        ds.load("talos")
+
+
+def test_a_robot_that_cannot_be_fetched(monkeypatch):
+    from delassus.model import names
+
+    monkeypatch.setattr(names, "robot_description_names", lambda: ["no_such_robot_description"])
+    with refused("robot 'no_such_robot_description': expected files that robot_descriptions can fetch"):
+        ds.load("no_such_robot")
+
+
+def test_suffix_and_content_may_disagree(load_text):
+    assert load_text(TWO_LINKS, ".xml").nv == 1
+    assert load_text(TWO_LINKS, ".mjcf").nv == 1
+    assert load_text(TWO_LINKS, ".description").nv == 1
+    assert load_text(TWO_LINKS, "").nv == 1
+    assert load_text(TWO_LINKS.encode("utf-16")).nv == 1
+    assert load_text(b'<?xml version="1.0" encoding="latin-1"?>' + TWO_LINKS.encode("latin-1")).nv == 1
+    assert load_text("\ufeff" + TWO_LINKS).nv == 1
+
+
+def test_mjcf_in_a_file_named_urdf(load_text):
+    pytest.importorskip("mujoco")
+    text = '<mujoco><worldbody><body name="b"><joint/><geom size="0.1"/></body></worldbody></mujoco>'
+    assert load_text(text, ".urdf").nv == 1
+    assert load_text(text, ".txt").nv == 1
+
+
+# -- URDF ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        pytest.param("<robot/>", "expected at least one link, got none", id="no links"),
+        pytest.param(robot(), "robot 'r': expected at least one link, got none", id="empty robot"),
+        pytest.param(robot(joint("j", "a", "b")), "expected at least one link", id="joints only"),
+        pytest.param(robot("<link/>"), "robot 'r': expected a name on every <link>", id="nameless link"),
+        pytest.param(robot('<link name=""/>'), "expected a name on every <link>", id="empty link name"),
+        pytest.param(
+            robot(link("a"), "<joint type='fixed'/>"), "'r': expected a name on every <joint>", id="nameless joint"
+        ),
+        pytest.param(
+            robot(link("a"), link("a")), "robot 'r': expected link names that are unique, got 'a' twice", id="links"
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("j", "a", "c")),
+            "robot 'r': expected joint names that are unique, got 'j' twice",
+            id="joints",
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), joint("j", "a", "nowhere")),
+            "joint 'j': expected a child link that exists, got 'nowhere'",
+            id="missing child",
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), joint("j", "nowhere", "b")),
+            "joint 'j': expected a parent link that exists, got 'nowhere'",
+            id="missing parent",
+        ),
+        pytest.param(robot(link("a"), link("b")), "'r': expected one root link, got 2 \\('a', 'b'\\)", id="roots"),
+        pytest.param(
+            robot(*(link(f"l{k}") for k in range(50))), "expected one root link, got 50 \\('l0'", id="fifty roots"
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("k", "a", "c"), joint("m", "b", "c")),
+            "link 'c': expected one parent joint, got two, 'k' and 'm'",
+            id="two parents",
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), joint("j", "a", "b"), joint("k", "b", "a")),
+            "joint '[jk]': expected links that form a tree, got a cycle through link '[ab]'",
+            id="cycle",
+        ),
+        pytest.param(
+            robot(link("r"), link("a"), link("b"), joint("j", "a", "b"), joint("k", "b", "a")),
+            "joint '[jk]': expected links that form a tree, got a cycle through link '[ab]'",
+            id="cycle beside the root",
+        ),
+        pytest.param(
+            robot(link("a"), joint("j", "a", "a")), "joint 'j': .*a cycle through link 'a'", id="self-loop"
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), joint("j", "a", "b"), joint("k", "b", "b")),
+            "link 'b': expected one parent joint",
+            id="self-loop on a leaf",
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), joint("j", "a", "b", "spherical")),
+            "joint 'j': expected a type among revolute, .*got 'spherical'",
+            id="unknown type",
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), '<joint name="j"><parent link="a"/><child link="b"/></joint>'),
+            "joint 'j': expected a type among .*got None",
+            id="no type",
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), '<joint name="j" type="fixed"><child link="b"/></joint>'),
+            "joint 'j': expected a <parent link='…'/>, got none",
+            id="no parent",
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), '<joint name="j" type="fixed"><parent link="a"/><child/></joint>'),
+            "joint 'j': expected a <child link='…'/>, got none",
+            id="no child",
+        ),
+        pytest.param(
+            robot(link("a"), link("b"), joint("j", "a", "b", inside='<axis xyz="0 0 0"/>')),
+            "axis of joint 'j': expected a vector that is not zero",
+            id="zero axis",
+        ),
+        pytest.param(
+            robot('<xacro:include filename="arm.xacro"/>', link("a")),
+            "robot 'r': expected a URDF file without macros, got <xacro:include>",
+            id="xacro",
+        ),
+    ],
+)
+def test_descriptions_that_are_no_tree(load_text, text, match):
+    with refused(match):
+        load_text(text)
+
+
+def inertial(mass="2", ixx="0.1", iyy="0.1", izz="0.1", ixy="0", com="0 0 0"):
+    return (
+        f'<inertial><origin xyz="{com}"/><mass value="{mass}"/>'
+        f'<inertia ixx="{ixx}" ixy="{ixy}" ixz="0" iyy="{iyy}" iyz="0" izz="{izz}"/></inertial>'
+    )
+
+
+def with_inertial(text):
+    return robot(link("a"), link("b", text), joint("j", "a", "b"))
+
+
+def with_joint(inside, kind="revolute"):
+    return robot(link("a"), link("b"), joint("j", "a", "b", kind, inside))
+
+
+@pytest.mark.parametrize("bad", ["nan", "inf", "-inf", "1e999", "", "two", "1 2", "0x10", "1,5", "${mass}", "١ ٢"])
+def test_numbers_that_are_none(load_text, bad):
+    expected = "expected 1 finite number"
+    with refused(f"link 'b', value of <mass>: {expected}"):
+        load_text(with_inertial(inertial(mass=bad)))
+    with refused(f"link 'b', ixx of <inertia>: {expected}"):
+        load_text(with_inertial(inertial(ixx=bad)))
+    with refused("link 'b', xyz of <origin>: expected 3 finite number"):
+        load_text(with_inertial(inertial(com=bad)))
+    with refused("joint 'j', xyz of <origin>: expected 3 finite number"):
+        load_text(with_joint(f'<origin xyz="{bad}"/>'))
+    with refused("joint 'j', rpy of <origin>: expected 3 finite number"):
+        load_text(with_joint(f'<origin rpy="{bad}"/>'))
+    with refused("joint 'j', xyz of <axis>: expected 3 finite number"):
+        load_text(with_joint(f'<axis xyz="{bad}"/>'))
+    with refused(f"joint 'j', damping of <dynamics>: {expected}"):
+        load_text(with_joint(f'<dynamics damping="{bad}"/>'))
+    with refused(f"joint 'j', multiplier of <mimic>: {expected}"):
+        load_text(with_joint(f'<mimic joint="k" multiplier="{bad}"/>'))
+    if bad in ("inf", "-inf", "1e999"):  # no limit
+        assert load_text(with_joint(f'<axis xyz="1 0 0"/><limit lower="-inf" upper="{bad}" effort="{bad}"/>')).nv == 1
+    else:
+        with refused(f"joint 'j', lower of <limit>: {expected}"):
+            load_text(with_joint(f'<limit lower="{bad}" upper="1"/>'))
+
+
+def test_numbers_too_large(load_text):
+    with refused("inertial of link 'b': expected finite numbers below 1e\\+30"):
+        load_text(with_inertial(inertial(mass="1e300", ixx="1e300", iyy="1e300", izz="1e300")))
+    with refused("inertial of link 'b': expected finite numbers below 1e\\+30"):
+        load_text(with_inertial(inertial(com="0 0 -1e200")))
+    with refused("origin of joint 'j': expected finite numbers below 1e\\+30"):
+        load_text(with_joint('<origin xyz="1e300 0 0"/>'))
+    tree = load_text(with_joint('<axis xyz="1 0 0"/><limit lower="-1.7e308" upper="1.7e308"/>', "prismatic"))
+    assert np.all(np.abs(tree.random(0, batch=50)) <= 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("<inertial/>", "link 'b': expected mass in its <inertial>, got none"),
+        ('<inertial><mass value="1"/></inertial>', "link 'b': expected inertia in its <inertial>, got none"),
+        (INERTIAL.replace('value="2"', ""), "link 'b': expected value in its <mass>, got none"),
+        (INERTIAL.replace('izz="0.1"', ""), "link 'b': expected izz in its <inertia>, got none"),
+    ],
+)
+def test_incomplete_inertials(load_text, text, match):
+    with refused(match):
+        load_text(with_inertial(text))
+
+
+def test_negative_mass(load_text):
+    with refused("mass of link 'b': expected a mass of at least 0 kg, got -2"):
+        load_text(with_inertial(inertial(mass="-2")))
+
+
+@pytest.mark.parametrize(
+    ("text", "defect"),
+    [
+        pytest.param(inertial(ixx="0.5"), "breaks the triangle inequality", id="triangle"),
+        pytest.param(inertial(ixx="0.01", iyy="0.01", izz="0.1"), "breaks the triangle inequality", id="triangle 2"),
+        pytest.param(inertial(iyy="-0.1"), "not positive semidefinite", id="negative"),
+        pytest.param(inertial(ixy="0.2"), "not positive semidefinite", id="products"),
+    ],
+)
+def test_inertias_that_no_body_has(load_text, text, defect):
+    with pytest.warns(ds.DelassusWarning, match=f"1 link\\(s\\) .*: b \\({defect}\\)") as caught:
+        tree = load_text(with_inertial(text))
+    assert tree.nv == 1 and len(caught) == 1
+    assert caught[0].filename == __file__  # at the line that asked, not inside the library
+    with refused(f"inertia of link 'b': expected one that a rigid body can have, got b \\({defect}\\)"):
+        load_text(with_inertial(text), check_inertia="refuse")
+
+
+def test_one_warning_for_all_links(load_text):
+    links = (link(f"l{k}", inertial(ixx="0.5")) for k in range(3))
+    text = robot(*links, joint("j", "l0", "l1"), joint("k", "l0", "l2"))
+    with pytest.warns(ds.DelassusWarning, match=r"3 link\(s\) .*l0 .*l1 .*l2") as caught:
+        load_text(text)
+    assert len(caught) == 1
+    with refused("inertia of link 'l0': .*got l0 .*l1 .*l2"):
+        load_text(text, check_inertia="refuse")
+
+
+def test_inertias_at_the_edge_are_fine(load_text):
+    for text in (
+        inertial(mass="0", ixx="0", iyy="0", izz="1"),  # breaks the triangle inequality only below
+        inertial(ixx="0.1", iyy="0.2", izz="0.3"),  # a flat plate
+        inertial(ixx="0", iyy="0.2", izz="0.2"),  # a thin rod
+        inertial(ixx="0", iyy="0", izz="0", com="1 0 0"),  # a point
+    ):
+        if 'mass value="0"' in text:
+            with pytest.warns(ds.DelassusWarning, match="triangle"):
+                load_text(with_inertial(text))
+        else:
+            load_text(with_inertial(text), check_inertia="refuse")
+
+
+@pytest.mark.parametrize("root", ["fixed", "floating"])
+def test_massless_subtrees(load_text, root):
+    """As Romeo's eyes: nothing behind the joint has inertia, and the mass matrix is singular."""
+    eyes = robot(
+        link("head"), '<link name="eye"/>', '<link name="lens"/>',
+        joint("neck_eye", "head", "eye"), joint("eye_lens", "eye", "lens", "fixed"),
+    )  # fmt: skip
+    with refused("joint 'neck_eye': expected a subtree with inertia .*none behind link 'eye' .*singular"):
+        load_text(eyes, root=root)
+    deep = robot(
+        link("head"), link("eye", ""), link("lens", ""), joint("first", "head", "eye"), joint("last", "eye", "lens")
+    )
+    with refused("joint 'last': expected a subtree with inertia .*none behind link 'lens'"):
+        load_text(deep, root=root)
+
+
+def test_inertia_missing_about_the_axis_only(load_text):
+    point_on_axis = inertial(ixx="0", iyy="0", izz="0", com="0 0 0.5")
+    with refused("joint 'j': expected a subtree with inertia about every degree of freedom, got none"):
+        load_text(with_inertial(point_on_axis))
+    assert load_text(with_inertial(inertial(ixx="0", iyy="0", izz="0", com="0.5 0 0"))).nv == 1
+
+
+def test_a_floating_robot_without_mass(load_text):
+    with refused("joint 'root_joint': expected a subtree with inertia"):
+        load_text(robot('<link name="a"/>'), root="floating")
+
+
+def test_an_indefinite_mass_matrix(load_text):
+    bad = inertial(mass="0.001", izz="-0.1")
+    with pytest.warns(ds.DelassusWarning, match="not positive semidefinite"):
+        with refused("joint 'j': .*a negative one behind link 'b' \\(the mass matrix is indefinite\\)"):
+            load_text(with_inertial(bad))
+
+
+def test_mimic_joints(load_text):
+    text = with_joint('<axis xyz="1 0 0"/><mimic joint="nothing" multiplier="2"/>')
+    with pytest.warns(ds.DelassusWarning, match="1 mimic joint\\(s\\) are independent here: j\\.") as caught:
+        assert load_text(text).nv == 1
+    assert len(caught) == 1 and caught[0].filename == __file__
+    with refused("joint 'j': expected a joint that does not mimic another"):
+        load_text(text, mimic="refuse")
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"root": "free"}, "root: expected 'fixed' or 'floating', got 'free'"),
+        ({"root": None}, "root: expected 'fixed' or 'floating', got None"),
+        ({"continuous": "sin-cos"}, "continuous: expected 'angle' or 'cos-sin', got 'sin-cos'"),
+        ({"mimic": "ignore"}, "mimic: expected 'independent' or 'refuse', got 'ignore'"),
+        ({"check_inertia": "error"}, "check_inertia: expected 'warn' or 'refuse', got 'error'"),
+        ({"check_inertia": False}, "check_inertia: expected 'warn' or 'refuse', got False"),
+    ],
+)
+def test_options_of_load(load_text, options, match):
+    with refused(match):
+        load_text(TWO_LINKS, **options)
+
+
+def test_a_chain_of_five_thousand_links(load_text):
+    n = 5000
+    origin = '<origin xyz="0.1 0 0" rpy="1 0 0"/><axis xyz="0 0 1"/>'
+    text = robot(
+        *(link(f"l{k}") for k in range(n + 1)),
+        *(joint(f"j{k:04}", f"l{k}", f"l{k + 1}", inside=origin) for k in range(n)),
+    )
+    tree = load_text(text)
+    assert (tree.n_links, tree.nv, tree.depth) == (n, n, n)
+    assert tree.support(n - 1) == tuple(range(n))
+    assert tree.closest_common_ancestor(n - 1, n // 2) == n // 2
+    assert tree.branching_links([n - 1, n // 2]) == (n // 2,)
+    assert pickle.loads(pickle.dumps(tree)).fingerprint == tree.fingerprint
+
+
+def test_chains_longer_than_the_recursion_limit():
+    tree = ds.mechanisms.chain(sys.getrecursionlimit() + 200)
+    tip, q = ds.Point(tree.link_names[-1]), tree.random(0)
+    G = ds.delassus(tree, tip, q)
+    assert np.allclose(ds.delassus_operator(tree, tip, q).dense(), G)
+
+
+FRAGMENTS = (
+    "nan", "inf", "1e308", "-1e308", "1e29", "1e-320", "-1", "0", "-0", "", " ", "0 0 0", "1 2 3 4", "nan nan nan", "a", "b",
+    "é", "planar", "floating", "fixed", "prismatic", "continuous", "world", "\u202e", "&amp;", "%s", "{0}", "\\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_descriptions_garbled_at_random(load_text, seed):
+    """Attributes and elements exchanged, doubled and dropped: loaded or refused, and if loaded, usable."""
+    rng = random.Random(seed)
+    inside = '<origin xyz="1 2 3" rpy="0 0 0"/><axis xyz="0 0 1"/><limit lower="-1" upper="1"/><dynamics damping="1"/>'
+    good = robot(link("a"), link("b"), link("c"), joint("j", "a", "b", inside=inside), joint("k", "b", "c", inside=inside))
+    outcomes = Counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ds.DelassusWarning)
+        for _ in range(150):
+            text = good
+            for _ in range(rng.randint(1, 3)):
+                attributes = list(re.finditer(r'"[^"]*"', text))
+                elements = list(re.finditer(r"<[a-z]+[^>]*/>", text))
+                old, new = (rng.choice(elements) for _ in range(2))
+                if rng.random() < 0.3:
+                    text = text[: old.start()] + rng.choice([new.group(), "", old.group() * 2]) + text[old.end() :]
+                else:
+                    old = rng.choice(attributes)
+                    text = f'{text[: old.start()]}"{rng.choice(FRAGMENTS)}"{text[old.end() :]}'
+            try:
+                tree = load_text(text, root=rng.choice(["fixed", "floating"]))
+                q = tree.random(0)
+                tree.integrate(q, tree.difference(q, tree.random(1)))
+                assert np.all(np.isfinite(ds.delassus(tree, ds.Weld(list(tree.frames)[-1]), q)))
+                outcomes["loaded"] += 1
+            except ds.DelassusError as error:
+                check_four_parts(error)
+                outcomes["refused"] += 1
+    assert min(outcomes["loaded"], outcomes["refused"]) > 5
+
+
+def test_elements_nested_within_the_limit_are_dropped_unread(load_text):
+    nested = "<visual>" * 900 + "</visual>" * 900
+    text = robot(f'<link name="a">{nested}{INERTIAL}</link>', link("b"), joint("j", "a", "b"), nested)
+    assert load_text(text).nv == 1
+
+
+# -- descriptions built by hand ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
+def test_raw_numbers(bad):
+    def build(link_b, **joint_numbers):
+        links = [RawLink("a", 1.0, np.zeros(3), np.eye(3)), link_b]
+        return build_tree("r", links, [RawJoint("j", JointKind.REVOLUTE, "a", "b", **joint_numbers)])
+
+    good = RawLink("b", 1.0, np.zeros(3), np.eye(3))
+    assert build(good).nv == 1
+    with refused("inertial of link 'b': expected finite numbers"):
+        build(RawLink("b", bad, np.zeros(3), np.eye(3)))
+    with refused("inertial of link 'b': expected finite numbers"):
+        build(RawLink("b", 1.0, np.array([0, bad, 0]), np.eye(3)))
+    with refused("inertial of link 'b': expected finite numbers"):
+        build(RawLink("b", 1.0, np.zeros(3), np.full((3, 3), bad)))
+    with refused("origin of joint 'j': expected finite numbers"):
+        build(good, position=np.array([bad, 0, 0]))
+    with refused("axis of joint 'j': expected finite numbers"):
+        build(good, axis=np.array([0, 0, bad]))
+
+
+# -- mechanisms ----------------------------------------------------------------------------------------------------
+
+NO_COUNT = [0, -1, 2.0, "3", None, True, np.nan, [3], np.array([3]), 1e9]
+
+
+@pytest.mark.parametrize("n", NO_COUNT)
+@pytest.mark.parametrize("make", ["chain", "pendulum", "ladder"])
+def test_counts_of_links(make, n):
+    with refused("n: expected a whole number of at least 1"):
+        getattr(ds.mechanisms, make)(n)
+
+
+@pytest.mark.parametrize("n", NO_COUNT)
+def test_counts_of_branches(n):
+    with refused("branches: expected a whole number of at least 1"):
+        ds.mechanisms.star(n, 3)
+    with refused("length: expected a whole number of at least 1"):
+        ds.mechanisms.star(3, n)
+    with refused("length: expected a whole number of at least 1"):
+        ds.mechanisms.stem(n, 2)
+    with refused("branches: expected a whole number of at least 1"):
+        ds.mechanisms.stem(4, n)
+    with refused("branch_length: expected a whole number of at least 1"):
+        ds.mechanisms.stem(4, 2, n)
+
+
+@pytest.mark.parametrize("option", ["arms", "legs", "arm_dofs", "leg_dofs"])
+@pytest.mark.parametrize("n", NO_COUNT[1:])
+def test_counts_of_limbs(option, n):
+    with refused(f"{option}: expected a whole number of at least 0"):
+        ds.mechanisms.asimo(**{option: n})
+
+
+def test_other_options_of_mechanisms():
+    with refused("hand_dofs: expected 2 or 12, got 5"):
+        ds.mechanisms.asimo(hand_dofs=5)
+    with refused("link or frame name: .*'foot1'.*", UnknownNameError):
+        ds.mechanisms.asimo(legs=0, fixed_foot=True)
+    with refused("root: expected 'fixed' or 'floating', got 'free'"):
+        ds.mechanisms.chain(3, root="free")
+    for bad in (0, -1.0, np.nan, np.inf, "1", None, [1.0], 1e300):
+        with refused("length: expected a positive number"):
+            ds.mechanisms.pendulum(2, length=bad)
+        with refused("mass: expected a positive number"):
+            ds.mechanisms.pendulum(2, mass=bad)
+
+
+# -- configurations and velocities ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def arm():
+    return ds.mechanisms.chain(4)
+
+
+@pytest.fixture(scope="module")
+def humanoid():
+    return ds.mechanisms.humanoid()
+
+
+NOT_NUMBERS = [
+    pytest.param(None, id="None"),
+    pytest.param("0 0 0 0", id="text"),
+    pytest.param(["0", "0", "0", "0"], id="texts"),
+    pytest.param(np.zeros(4, dtype=complex), id="complex array"),
+    pytest.param([1j, 0, 0, 0], id="complex list"),
+    pytest.param(object(), id="object"),
+    pytest.param([object()] * 4, id="objects"),
+    pytest.param({}, id="dict"),
+    pytest.param({1, 2, 3, 4}, id="set"),
+    pytest.param(iter([1, 2, 3, 4]), id="iterator"),
+    pytest.param(b"abcd", id="bytes"),
+    pytest.param(np.zeros(4, dtype=bool), id="bool"),
+    pytest.param([[0, 0], [0]], id="ragged"),
+    pytest.param(np.zeros(4, dtype="M8[s]"), id="dates"),
+    pytest.param(np.zeros(4, dtype="m8[s]"), id="durations"),
+    pytest.param([0.0, 10**400, 0, 0], id="huge integer"),
+    pytest.param(Hostile(), id="hostile"),
+]
+WRONG_SHAPES = [
+    pytest.param(0.0, id="0-d"),
+    pytest.param([], id="empty list"),
+    pytest.param(np.zeros(3), id="short"),
+    pytest.param(np.zeros(5), id="long"),
+    pytest.param(np.zeros((4, 1)), id="column"),
+    pytest.param(np.zeros((4, 3)), id="transposed"),
+    pytest.param(np.zeros((0, 3)), id="empty batch of the wrong size"),
+]
+NOT_FINITE = [[0, np.nan, 0, 0], [0, 0, np.inf, 0], [-np.inf, 0, 0, 0], [[0, 0, 0, 0], [0, 0, 0, np.nan]]]
+
+
+def takers_of_q(tree):
+    row = ds.Rows(tree.link_names[-1], [[0.0, 0, 0, 0, 0, 1]])
+    return {
+        "delassus": lambda q: ds.delassus(tree, row, q),
+        "osim": lambda q: ds.osim(tree, row, q),
+        "consistent_inverse": lambda q: ds.consistent_inverse(tree, row, q),
+        "operator": lambda q: ds.delassus_operator(tree, row, q),
+        "jacobian": lambda q: ds.jacobian(tree, row, q),
+        "mass_matrix": lambda q: ds.mass_matrix(tree, q),
+        "integrate": lambda q: tree.integrate(q, np.zeros(tree.nv)),
+    }
+
+
+@pytest.mark.parametrize("taker", takers_of_q(ds.mechanisms.chain(2)))
+class TestConfigurations:
+    @pytest.mark.parametrize("q", NOT_NUMBERS)
+    def test_not_numbers(self, arm, taker, q):
+        with refused("q: expected an array of real numbers", ConfigurationError):
+            takers_of_q(arm)[taker](q)
+
+    @pytest.mark.parametrize("q", WRONG_SHAPES)
+    def test_wrong_shapes(self, arm, taker, q):
+        with refused("q: expected shape \\(..., 4\\), nq of 'chain4', got shape \\(", ConfigurationError):
+            takers_of_q(arm)[taker](q)
+
+    @pytest.mark.parametrize("q", NOT_FINITE)
+    def test_not_finite(self, arm, taker, q):
+        with refused("q: expected finite numbers, got -?(nan|inf) at index \\(", ConfigurationError):
+            takers_of_q(arm)[taker](q)
+
+    def test_what_is_fine(self, taker):
+        take = takers_of_q(ds.mechanisms.chain(4))[taker]
+        for q in ([1, 2, 3, 4], (0.1, 0.2, 0.3, 0.4), np.arange(4), np.zeros((2, 3, 4)), np.zeros(4, np.float32)):
+            take(q)
+        take(np.zeros((5, 4))[::2])
+        take(np.asfortranarray(np.zeros((5, 4))))
+        take(np.zeros((0, 4)))
+
+
+def test_the_argument_is_not_changed(humanoid):
+    q = humanoid.random(0)
+    q[3:7] *= 1 + 1e-7
+    before = q.copy()
+    humanoid.check_configuration(q)
+    ds.mass_matrix(humanoid, q)
+    assert np.array_equal(q, before)
+    q.setflags(write=False)
+    ds.mass_matrix(humanoid, q)
+
+
+@pytest.mark.parametrize("v", [p for p in NOT_NUMBERS])
+def test_velocities_that_are_no_numbers(arm, v):
+    with refused("v: expected an array of real numbers", ConfigurationError):
+        arm.integrate(arm.neutral(), v)
+
+
+@pytest.mark.parametrize("v", WRONG_SHAPES)
+def test_velocities_of_wrong_shape(arm, v):
+    with refused("v: expected shape \\(..., 4\\), nv of 'chain4'", ConfigurationError):
+        arm.integrate(arm.neutral(), v)
+
+
+@pytest.mark.parametrize("v", NOT_FINITE)
+def test_velocities_that_are_not_finite(arm, v):
+    with refused("v: expected finite numbers", ConfigurationError):
+        arm.integrate(arm.neutral(), v)
+
+
+def test_batches_that_do_not_fit(arm, humanoid):
+    with refused("v: expected leading axes that broadcast with those of q, \\(3,\\), got \\(2,\\)", ConfigurationError):
+        arm.integrate(arm.random(0, 3), np.zeros((2, 4)))
+    with refused("q1: expected leading axes that broadcast with those of q0", ConfigurationError):
+        humanoid.difference(humanoid.random(0, (4, 2)), humanoid.random(0, (4, 3)))
+    assert arm.integrate(arm.random(0, 3), np.zeros((2, 1, 4))).shape == (2, 3, 4)
+    with refused("q0: expected shape", ConfigurationError):
+        arm.difference(np.zeros(3), arm.neutral())
+    with refused("q1: expected finite numbers", ConfigurationError):
+        arm.difference(arm.neutral(), np.full(4, np.nan))
+
+
+def test_quaternions(humanoid):
+    q = humanoid.random(0, batch=3)
+    expected = ds.mass_matrix(humanoid, q)
+    for factor in (1 + 9e-7, 1 - 9e-7):  # normalised
+        near = q.copy()
+        near[1, 3:7] *= factor
+        assert np.allclose(ds.mass_matrix(humanoid, near), expected, rtol=1e-12, atol=1e-12)
+        assert np.allclose(np.linalg.norm(humanoid.check_configuration(near)[:, 3:7], axis=-1), 1.0, rtol=1e-15)
+    assert np.allclose(ds.mass_matrix(humanoid, q.astype(np.float32)), expected, rtol=1e-5, atol=1e-5)
+    for bad in ([0, 0, 0, 0], [0, 0, 0, 1 + 2e-6], [0, 0, 0, 1 - 2e-6], [1, 1, 1, 1], [0, 0, 0, 1e300]):
+        far = q.copy()
+        far[2, 3:7] = bad
+        with refused(
+            "q, the quaternion of joint 'root_joint': expected unit length within 1e-06, got a length that is off",
+            ConfigurationError,
+        ):
+            ds.mass_matrix(humanoid, far)
+
+
+def test_pairs_of_cosine_and_sine(load_text):
+    tree = load_text(with_joint('<axis xyz="0 0 1"/>', "continuous"), continuous="cos-sin")
+    with refused("q, the cos-sin pair of joint 'j': expected unit length", ConfigurationError):
+        ds.mass_matrix(tree, [1.0, 1.0])
+    planar = load_text(with_joint("", "planar"))
+    with refused("q, the cos-sin pair of joint 'j': expected unit length", ConfigurationError):
+        ds.mass_matrix(planar, [0.0, 0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("batch", [-1, (2, -1), 2.5, "3", None, [1.5], {}, np.zeros(2)])
+def test_batches_of_random_configurations(arm, batch):
+    with refused("batch: expected a number of states or a shape", ConfigurationError):
+        arm.random(0, batch=batch)
+
+
+@pytest.mark.parametrize("rng", ["seed", -1, 2.5, object()])
+def test_generators_of_random_configurations(arm, rng):
+    with refused("rng: expected a generator or a seed", ConfigurationError):
+        arm.random(rng)
+
+
+# -- frames and constraints ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "position", [None, 1.0, "123", ["1", "2", "3"], [1, 2], [1, 2, 3, 4], [[1, 2, 3]], [0, 0, np.nan],
+                 [0, np.inf, 0], [1j, 0, 0], np.zeros(3, complex), [True] * 3, {}, object(), Hostile()],
+)  # fmt: skip
+def test_positions_of_frames(position):
+    with refused("position of a frame on 'link4': expected three finite numbers, in m"):
+        ds.Frame("link4", position)
+
+
+@pytest.mark.parametrize(
+    "rotation",
+    [
+        pytest.param(np.zeros((3, 3)), id="zero"),
+        pytest.param(2 * np.eye(3), id="scaled"),
+        pytest.param(np.diag([1.0, 1.0, -1.0]), id="reflection"),
+        pytest.param(-np.eye(3), id="inversion"),
+        pytest.param(np.eye(3) + 1e-5, id="not orthonormal"),
+        pytest.param(np.eye(4), id="homogeneous"),
+        pytest.param(np.eye(3)[None], id="batch"),
+        pytest.param([0, 0, 0, 1], id="quaternion"),
+        pytest.param(np.full((3, 3), np.nan), id="nan"),
+        pytest.param(np.diag([1.0, 1.0, np.inf]), id="inf"),
+        pytest.param(np.diag([1e200, 1, 1]), id="huge"),
+        pytest.param(np.eye(3, dtype=complex), id="complex"),
+        pytest.param(np.eye(3, dtype=bool), id="bool"),
+        pytest.param("identity", id="text"),
+        pytest.param(Hostile(), id="hostile"),
+    ],
+)
+def test_rotations_of_frames(rotation):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with refused("rotation: expected a 3×3 rotation matrix"):
+            ds.Frame("link4", rotation=rotation)
+        with refused("rotation: expected a 3×3 rotation matrix"):
+            ds.mechanisms.chain(2).attach("link2", ds.mechanisms.chain(1), rotation=rotation, prefix="x")
+
+
+def test_frames_copy_what_they_are_given(arm):
+    position, rotation = np.array([1.0, 2.0, 3.0]), np.eye(3)
+    frame = ds.Frame("link4", position, rotation)
+    position[0] = 7.0  # still writeable
+    rotation[0, 0] = 7.0
+    assert frame.position[0] == 1.0 and frame.rotation[0, 0] == 1.0
+    K = np.eye(6)
+    rows = ds.Rows("link4", K)
+    K[0, 0] = 7.0
+    assert rows.rows[0, 0] == 1.0
+    axis = np.array([0.0, 0.0, 2.0])
+    ds.Hinge("link4", axis=axis)
+    axis[0] = 1.0
+    for array in (frame.position, frame.rotation, rows.rows):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0.0
+
+
+@pytest.mark.parametrize("where", [3, None, ["link4"], b"link4", object(), 2.5])
+@pytest.mark.parametrize("kind", [ds.Weld, ds.Point, ds.Hinge])
+def test_places_of_constraints(kind, where):
+    with refused("first frame: expected a link name or a Frame", ConstraintError):
+        kind(where)
+    if where is not None:  # None is the world
+        with refused("second frame: expected a link name or a Frame", ConstraintError):
+            kind("link4", where)
+
+
+def test_links_that_do_not_exist(arm, humanoid):
+    for constraint in (ds.Weld("link_4"), ds.Point(ds.Frame("link_4")), ds.Hinge("link2", "link_4")):
+        with refused("link or frame name: .*got 'link_4'. Did you mean 'link4'\\?", UnknownNameError):
+            ds.delassus(arm, constraint, arm.neutral())
+    with refused("Did you mean 'left_foot'\\?", UnknownNameError):
+        ds.jacobian(humanoid, ds.Rows("LeftFoot", np.eye(6)), humanoid.neutral())
+    for name in (3, None, ["link4"], {}, object()):
+        with refused("link or frame name: expected one of", UnknownNameError):
+            ds.delassus(arm, ds.Weld(ds.Frame(name)), arm.neutral())
+        with refused("link or frame name: expected one of", UnknownNameError):
+            arm.placement(name)
+    with refused("link or frame name", UnknownNameError):
+        arm.placement("x" * 100_000)
+
+
+def test_links_that_are_one_body(arm, humanoid):
+    with refused("Weld\\('link4', 'link4', 6 rows\\): expected two links that can move apart", ConstraintError):
+        ds.delassus(arm, ds.Weld("link4", "link4"), arm.neutral())
+    for kind in (ds.Weld, ds.Point, ds.Hinge):  # the foot is fixed to the last link of the leg
+        with refused("expected two links that can move apart, got two that are one rigid body", ConstraintError):
+            ds.delassus(humanoid, kind("left_foot", ds.Frame("left_leg6", (0, 0, 1))), humanoid.neutral())
+
+
+@pytest.mark.parametrize("axes", ["World", "body", "", None, 3, ["local"], b"world"])
+def test_axes(axes):
+    makers = (ds.Weld, ds.Point, ds.Hinge, lambda link, axes: ds.Rows(link, np.eye(6), axes=axes))
+    for kind in makers:
+        with refused("axes: expected 'local' or 'world'", ConstraintError):
+            kind("link4", axes=axes)
+
+
+@pytest.mark.parametrize("axis", [(0, 0, 0), (1e-12, 0, 0)])
+def test_zero_axes_of_hinges(axis):
+    with refused("axis of a hinge: expected a vector that is not zero", ConstraintError):
+        ds.Hinge("link4", axis=axis)
+
+
+@pytest.mark.parametrize("axis", [None, "z", 2, (0, 0), (0, 0, np.nan), np.eye(3), (1j, 0, 0)])
+def test_axes_of_hinges(axis):
+    with refused("axis of a hinge: expected three finite numbers"):
+        ds.Hinge("link4", axis=axis)
+
+
+@pytest.mark.parametrize(
+    "K",
+    [
+        pytest.param(np.zeros(6), id="one row, flat"),
+        pytest.param(np.zeros((0, 6)), id="no rows"),
+        pytest.param(np.zeros((6, 3)), id="transposed"),
+        pytest.param(np.zeros((3, 5)), id="narrow"),
+        pytest.param(np.zeros((2, 3, 6)), id="batch"),
+        pytest.param(np.zeros((3, 6), dtype=complex), id="complex"),
+        pytest.param(np.zeros((3, 6), dtype=bool), id="bool"),
+        pytest.param(np.full((3, 6), np.nan), id="nan"),
+        pytest.param(np.diag([1, 1, 1, 1, 1, np.inf]), id="inf"),
+        pytest.param(True, id="True"),
+        pytest.param(False, id="False"),
+        pytest.param(3.0, id="3.0"),
+        pytest.param(None, id="None"),
+        pytest.param("3", id="text"),
+        pytest.param([["1"] * 6], id="texts"),
+        pytest.param([[1] * 6, [1] * 5], id="ragged"),
+        pytest.param(Hostile(), id="hostile"),
+    ],
+)
+def test_rows(K):
+    with refused("K of Rows: expected finite numbers of shape \\(m, 6\\), got", ConstraintError):
+        ds.Rows("link4", K)
+
+
+@pytest.mark.parametrize("m", [0, -1, np.int64(0), -(10**30)])
+def test_numbers_of_rows(m):
+    with refused("K of Rows: expected at least one row", ConstraintError):
+        ds.Rows("link4", m)
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [None, 3, "link4", ["link4"], [ds.Weld("link4"), None], [[ds.Weld("link4")]], {"link4": 1}, np.eye(6), Hostile(),
+     [ds.Frame("link4")], ds.Frame("link4"), ds.Weld, [ds.Weld]],
+)  # fmt: skip
+def test_things_that_are_no_constraints(arm, constraints):
+    with refused("constraints: expected Weld, Point, Hinge or Rows objects, got", ConstraintError):
+        ds.delassus(arm, constraints, arm.neutral())
+
+
+def test_iterables_of_constraints(arm):
+    q = arm.random(0)
+    expected = ds.delassus(arm, [ds.Weld("link4"), ds.Point("link2")], q)
+    for constraints in (
+        (ds.Weld("link4"), ds.Point("link2")),
+        (c for c in (ds.Weld("link4"), ds.Point("link2"))),
+        {ds.Weld("link4"): 1, ds.Point("link2"): 2},
+        np.array([ds.Weld("link4"), ds.Point("link2")]),
+    ):
+        assert np.array_equal(ds.delassus(arm, constraints, q), expected)
+    assert ds.delassus(arm, ds.Weld("link4"), q).shape == (6, 6)
+
+
+@pytest.mark.parametrize("tree", [None, "talos", 3, object(), ds.Tree])
+def test_things_that_are_no_tree(tree):
+    for call in (
+        lambda: ds.delassus(tree, [], [0.0]),
+        lambda: ds.osim(tree, [], [0.0]),
+        lambda: ds.jacobian(tree, [], [0.0]),
+        lambda: ds.mass_matrix(tree, [0.0]),
+        lambda: ds.consistent_inverse(tree, [], [0.0]),
+        lambda: ds.delassus_operator(tree, [], [0.0]),
+    ):
+        with refused("tree: expected a delassus.Tree"):
+            call()
+
+
+@pytest.mark.parametrize("method", [None, 3, [], {}, "", "pv", "x" * 100_000, b"dense", object()])
+def test_methods(arm, method):
+    for call in (ds.delassus, ds.osim, ds.consistent_inverse):
+        with refused("method: expected one of \\d+ names \\(.*dense.*ltl-osim", UnknownNameError):
+            call(arm, ds.Point("link4"), arm.neutral(), method=method)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("pv_osimr", "pv-osimr"), ("PV-OSIM", "pv-osim"), ("dens", "dense"), ("EFPA", "efpa")]
+)
+def test_the_nearest_method_is_offered(arm, typed, meant):
+    with refused(f"Did you mean '{meant}'\\?", UnknownNameError):
+        ds.delassus(arm, ds.Point("link4"), arm.neutral(), method=typed)
+
+
+# -- rows that come with the call ----------------------------------------------------------------------------------
+
+LATE = (ds.Rows("link4", 2), ds.Weld("link3"), ds.Rows("link2", 1))
+GIVEN = [np.eye(6)[:2], np.eye(6)[:1]]
+
+
+@pytest.mark.parametrize("rows", [None, [], GIVEN[:1], [*GIVEN, GIVEN[0]], ()])
+def test_counts_of_late_rows(arm, rows):
+    with refused("rows: expected one array for each of 2 Rows\\(link, m\\) constraint\\(s\\)", ConstraintError):
+        ds.delassus(arm, LATE, arm.neutral(), rows=rows)
+    with refused("rows: expected one array for each of 0", ConstraintError):
+        ds.delassus(arm, ds.Weld("link4"), arm.neutral(), rows=GIVEN)
+
+
+@pytest.mark.parametrize("K", [None, "text", np.eye(6), np.eye(6)[0], np.full((2, 6), np.nan), np.eye(6)[:2] * 1j, 2])
+def test_shapes_of_late_rows(arm, K):
+    with refused(
+        "rows of Rows\\('link4', 2 rows\\): expected finite numbers of shape \\(..., 2, 6\\)", ConstraintError
+    ):
+        ds.delassus(arm, LATE, arm.neutral(), rows=[K, GIVEN[1]])
+
+
+@pytest.mark.xfail(reason="make_problem takes its rows by bool() and list()", strict=True)
+@pytest.mark.parametrize("rows", [np.ones((2, 1, 6)), 5, object()], ids=["array", "number", "object"])
+def test_things_that_are_no_list_of_late_rows(arm, rows):
+    with refused("rows", ConstraintError):
+        ds.delassus(arm, LATE, arm.neutral(), rows=rows)
+
+
+@pytest.mark.xfail(reason="make_problem broadcasts unchecked", strict=True)
+def test_batches_of_late_rows_that_do_not_fit(arm):
+    with refused("rows", ConstraintError):
+        ds.delassus(arm, ds.Rows("link4", 1), arm.random(0, 3), rows=[np.ones((2, 1, 6))])
+
+
+# -- redundant rows ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [ds.osim, ds.consistent_inverse])
+def test_redundant_rows(humanoid, function):
+    corners = [ds.Point(ds.Frame("left_foot", (x, y, 0))) for x in (-0.1, 0.1) for y in (-0.05, 0.05)]
+    with refused("constraints: expected 12 independent rows, got 6\\. Drop redundant rows", ds.SingularError):
+        function(humanoid, corners, humanoid.random(0))
+    with refused("expected 12 independent rows, got 6 at state \\[0, 0\\]", ds.SingularError):
+        function(humanoid, corners, humanoid.random(0, (2, 3)))
+
+
+def test_rows_that_are_redundant_at_one_state(arm):
+    q = arm.random(0, batch=3)
+    ds.osim(arm, ds.Rows("link4", np.eye(6)[:2]), q)
+    twice = np.stack([np.eye(6)[[0, 1]], np.eye(6)[[1, 1]], np.eye(6)[[2, 3]]])
+    with refused("expected 2 independent rows, got 1 at state \\[1\\]", ds.SingularError):
+        ds.osim(arm, ds.Rows("link4", 2), q, rows=[twice])
+
+
+def test_more_rows_than_degrees_of_freedom(arm):
+    with refused("expected 6 independent rows, got 4", ds.SingularError):
+        ds.osim(arm, ds.Weld("link4"), arm.random(0))
+
+
+def test_rows_that_nothing_moves(arm):
+    for constraint in (ds.Weld("base"), ds.Weld("world"), ds.Weld("base", "world")):
+        assert not ds.delassus(arm, constraint, arm.random(0)).any()
+        with refused("expected 6 independent rows, got 0", ds.SingularError):
+            ds.osim(arm, constraint, arm.random(0))
+
+
+# -- the operator --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("x", [1.0, np.ones(5), np.ones((6, 1)), [], np.ones((0, 5)), None])
+@pytest.mark.parametrize("call", ["solve", "apply"])
+def test_vectors_of_wrong_shape(arm, call, x):
+    operator = ds.delassus_operator(arm, ds.Weld("link4"), arm.random(0, 3))
+    with refused("x: expected (shape \\(..., 6\\)|.*numbers)", ConfigurationError):
+        getattr(operator, call)(x)
+
+
+@pytest.mark.xfail(reason="DelassusOperator._check converts by np.asarray(x, dtype=float)", strict=True)
+@pytest.mark.parametrize(
+    "x", ["abcdef", ["1"] * 6, [1j] * 6, np.ones(6) * 1j, object(), np.ones(6, dtype=bool), np.full(6, np.nan)]
+)
+@pytest.mark.parametrize("call", ["solve", "apply"])
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+def test_vectors_that_are_no_numbers(arm, call, x):
+    operator = ds.delassus_operator(arm, ds.Weld("link4"), arm.random(0, 3))
+    with refused("x: expected", ConfigurationError):
+        getattr(operator, call)(x)
+
+
+@pytest.mark.xfail(reason="DelassusOperator._check does not look at leading axes", strict=True)
+@pytest.mark.parametrize("call", ["solve", "apply"])
+def test_batches_of_vectors_that_do_not_fit(arm, call):
+    operator = ds.delassus_operator(arm, ds.Weld("link4"), arm.random(0, 3))
+    with refused("x: expected", ConfigurationError):
+        getattr(operator, call)(np.ones((2, 6)))
+
+
+# -- edits of trees ------------------------------------------------------------------------------------------------
+
+
+def test_attach(arm, humanoid):
+    other = ds.mechanisms.chain(2)
+    with refused("tree 'humanoid': expected a tree whose root is fixed, got a floating one"):
+        arm.attach("link4", humanoid)
+    with refused("frame '(base|link1)': expected a name that the tree does not have yet"):
+        arm.attach("link4", other)
+    with refused("joint 'link1_joint': expected a name that the tree does not have yet"):
+        one = build_tree("one", [RawLink("p"), RawLink("q", 1.0, np.zeros(3), np.eye(3))],
+                         [RawJoint("link1_joint", JointKind.REVOLUTE, "p", "q")])  # fmt: skip
+        arm.attach("link4", one)
+    with refused("Did you mean 'link4'\\?", UnknownNameError):
+        arm.attach("link44", other, prefix="x")
+    twice = arm.attach("link4", other, prefix="a_").attach("link4", other, prefix="b_")
+    with refused("frame 'a_(base|link1|world)'"):
+        twice.attach("link1", other, prefix="a_")
+    for thing in (None, "gripper.urdf", 3, ds.Tree):
+        with refused("other: expected a delassus.Tree"):
+            arm.attach("link4", thing)
+    for prefix in (None, 3, b"x"):
+        with refused("prefix: expected text"):
+            arm.attach("link4", other, prefix=prefix)
+    for position in (None, (0, 0), (0, 0, np.nan), "xyz"):
+        with refused("position: expected three finite numbers, in m"):
+            arm.attach("link4", other, position, prefix="x")
+
+
+def test_reroot(arm, humanoid):
+    for call in (lambda: arm.reroot("link4"), lambda: arm.reroot_configuration("link4", arm.neutral())):
+        with refused("tree 'chain4': expected one free joint that carries everything"):
+            call()
+    with refused("expected one free joint that carries everything"):
+        humanoid.reroot("world")
+    with refused("Did you mean 'head'\\?", UnknownNameError):
+        humanoid.reroot("heads")
+    with refused("q: expected shape", ConfigurationError):
+        humanoid.reroot_configuration("head", np.zeros(3))
+    scene = humanoid.attach("world", ds.mechanisms.chain(2), prefix="x_")
+    with refused("expected one free joint that carries everything"):
+        scene.reroot("head")
+
+
+def test_reroot_across_a_joint_that_cannot_be_turned(load_text):
+    for kind in ("planar", "floating"):
+        tree = load_text(with_joint("", kind), root="floating")
+        with refused(f"joint 'j': expected a revolute, prismatic, ball or translation joint .*, got a "
+                     f"{'planar' if kind == 'planar' else 'free'} joint"):  # fmt: skip
+            tree.reroot("b")
+        assert tree.reroot("a").nv == tree.nv
+
+
+@pytest.mark.parametrize("what", ["armature", "damping"])
+def test_reroot_across_a_ball_that_resists_unevenly(what):
+    """A rotor about one axis turns with one of the two links; about every axis alike, it does not tell them apart."""
+    links = [RawLink(n, 1.0, np.zeros(3), np.eye(3)) for n in ("a", "b")]
+    for numbers, fine in (([0.1, 0.1, 0.1], True), ([0.1, 0.1, 0.2], False)):
+        ball = RawJoint("j", JointKind.BALL, "a", "b", **{what: np.array(numbers)})
+        tree = build_tree("r", links, [ball], root="floating")
+        if fine:
+            assert tree.reroot("b").nv == 9
+        else:
+            with refused("joint 'j': .*got a ball joint whose armature or damping varies"):
+                tree.reroot("b")
+
+
+@pytest.mark.parametrize("what", ["armature", "damping"])
+def test_reroot_of_a_free_joint_that_resists(humanoid, what):
+    from dataclasses import replace
+
+    first = replace(humanoid.joints[0], **{what: np.ones(6)})
+    tree = ds.Tree(
+        "resisting", humanoid.link_names, (first, *humanoid.joints[1:]), humanoid.parents, humanoid.inertias,
+        humanoid.frames,
+    )  # fmt: skip
+    with refused("joint 'root_joint': expected a free joint without armature and damping"):
+        tree.reroot("head")
+
+
+def test_errors_are_of_python_s_kinds_too():
+    assert issubclass(ModelError, ValueError)
+    assert issubclass(ConfigurationError, ValueError)
+    assert issubclass(UnknownNameError, LookupError)
+    assert issubclass(MissingDependencyError, ImportError)
+    assert issubclass(ds.SingularError, ArithmeticError)
+    assert issubclass(ds.DelassusWarning, UserWarning)

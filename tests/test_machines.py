@@ -1,0 +1,471 @@
+"""One algorithm text, many machines: NumPy (with batches), CasADi and counting agree; so do their building blocks."""
+
+from __future__ import annotations
+
+import itertools
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.crba import mass_matrix
+from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.osim import METHODS
+from delassus.algorithms.osim.product import delassus_product
+from delassus.algorithms.osim.pv_fast import FastFactor, branches
+from delassus.algorithms.problem import Problem
+from delassus.model.build import RawJoint, build_tree
+from delassus.model.joints import Joint, JointKind, random
+from delassus.model.kinematics import joint_displacement
+from delassus.model.rotations import rotation_from_rpy
+from delassus.spatial.casadi_ops import CasadiOps
+from delassus.spatial.count_ops import CountOps
+from delassus.spatial.factor import CholeskyFactor, Factor
+from delassus.spatial.numpy_ops import NumpyOps
+from delassus.spatial.rigid import DenseRigidInertia, RigidInertia
+from delassus.spatial.transform import DenseTransform, StagedTransform, displacement, elementary_turns
+from random_trees import some_constraints, some_link, some_mechanism, some_rotation
+from tools import ROUND_OFF, error, random_frame, random_rotation
+
+SAME_TEXT = 1e-11
+"""NumPy against CasADi: the same text, but sums and products in another order, times the condition of the tree."""
+
+TURNS = 1e-14
+"""Products of elementary turns against the rotation that they factor: a few units in the last place."""
+
+
+# -- mechanisms and constraints ------------------------------------------------------------------------------------
+
+
+def frames(links, seed=0):
+    rng = np.random.default_rng(seed)
+    return [random_frame(rng, link) for link in links]
+
+
+def chain():
+    return ds.mechanisms.chain(6), [ds.Weld("link6")], []
+
+
+def floating_chain():
+    tip, middle = frames(["link5", "link3"])
+    return ds.mechanisms.chain(5, root="floating"), [ds.Weld(tip, axes="world"), ds.Point(middle), ds.Weld("base")], []
+
+
+def humanoid():
+    left, right, hand = frames(["left_foot", "right_foot", "left_hand"])
+    K = np.random.default_rng(3).normal(size=(8, 6))
+    constraints = [ds.Weld(left), ds.Rows("right_foot", 8), ds.Point(hand, right, axes="world"), ds.Hinge(hand, left)]
+    return ds.mechanisms.humanoid(), constraints, [K]
+
+
+def ladder():
+    rungs = [(f"left{k}", f"right{k}") for k in (2, 4)]
+    (a, b), (c, d) = (frames(pair, k) for k, pair in enumerate(rungs))
+    return ds.mechanisms.ladder(4), [ds.Weld(a, b), ds.Point(c, d), ds.Hinge(d, a, (1, 2, 3), axes="world")], []
+
+
+def stem():
+    tips = [f"{side}{b}_2" for side in ("near", "far") for b in (1, 2)]
+    return ds.mechanisms.stem(3, 2, 2), [ds.Weld(tip) for tip in tips], []
+
+
+def every_joint():
+    """Chain of every kind of joint, with armature on all but the first, and a loop over them."""
+    rng = np.random.default_rng(5)
+    kinds = (*JointKind, *reversed(JointKind))
+    links = [some_link(rng, f"l{k}") for k in range(len(kinds) + 1)]
+    joints = [
+        RawJoint(
+            f"j{k}", kind, f"l{k}", f"l{k + 1}", rng.uniform(-0.3, 0.3, 3), some_rotation(rng), rng.normal(size=3),
+            armature=0.1 * (k > 0),
+        )
+        for k, kind in enumerate(kinds)
+    ]  # fmt: skip
+    tip, middle, low = frames([f"l{len(kinds)}", "l7", "l2"])
+    return build_tree("every joint", links, joints), [ds.Weld(tip, low), ds.Point(middle), ds.Weld(tip)], []
+
+
+def at_random(seed):
+    def make():
+        mechanism = some_mechanism(seed, 9, ("fixed", "floating")[seed % 2])
+        constraints, rows = some_constraints(mechanism, most=5)
+        return mechanism.tree, constraints, rows
+
+    make.__name__ = f"random{seed}"
+    return make
+
+
+CASES = (chain, floating_chain, humanoid, ladder, stem, every_joint, *(at_random(seed) for seed in range(11, 17)))
+every_case = pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+every_method = pytest.mark.parametrize("method", ds.OSIM_METHODS)
+
+
+# -- CasADi --------------------------------------------------------------------------------------------------------
+
+
+def traced(tree, constraints, text):
+    """`casadi.Function` of the configuration and the rows given at call time."""
+    q = ca.SX.sym("q", tree.nq)
+    rows = [ca.SX.sym("K", c.size, 6) for c in constraints if c.rows is None]
+    return ca.Function("f", [q, *rows], [ca.densify(text(Problem(CasadiOps(), tree, constraints, q, rows)))])
+
+
+@every_case
+@every_method
+def test_casadi_gives_the_same_numbers(make, method):
+    tree, constraints, rows = make()
+    function = traced(tree, constraints, METHODS[method])
+    q = tree.random(1, batch=3)
+    expected = ds.delassus(tree, constraints, q, method=method, rows=rows)
+    for state in range(3):
+        assert error(np.array(function(q[state], *rows)), expected[state]) < SAME_TEXT
+
+
+@every_case
+def test_casadi_gives_the_same_mass_matrix_and_jacobian(make):
+    tree, constraints, rows = make()
+    q = tree.random(2)
+    M, J = traced(tree, constraints, mass_matrix), traced(tree, constraints, jacobian)
+    assert error(np.array(M(q, *rows)), ds.mass_matrix(tree, q)) < SAME_TEXT
+    assert error(np.array(J(q, *rows)), ds.jacobian(tree, constraints, q, rows=rows)) < SAME_TEXT
+
+
+@every_case
+def test_casadi_gives_the_same_product(make):
+    tree, constraints, rows = make()
+    q = tree.random(3)
+    G = ds.delassus(tree, constraints, q, rows=rows)
+    x = np.random.default_rng(0).normal(size=(len(G), 2))
+    function = traced(tree, constraints, lambda problem: delassus_product(problem, Articulated(problem), ca.SX(x)))
+    assert error(np.array(function(q, *rows)), G @ x) < SAME_TEXT
+
+
+@pytest.mark.parametrize(
+    "tree, links",
+    [
+        (ds.mechanisms.chain(9), ["link9"]),
+        (ds.mechanisms.chain(9, root="floating"), ["link9"]),
+        (ds.mechanisms.humanoid(), ["left_foot", "right_foot", "right_hand"]),
+        (ds.mechanisms.star(3, 7), ["branch3_7", "branch1_7"]),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_casadi_gives_the_same_solution(tree, links):
+    constraints = [ds.Weld(frame) for frame in frames(links)]
+    q = tree.random(4)
+    operator = ds.delassus_operator(tree, constraints, q)
+    assert operator.factorisation.item().name == "BRANCHES"
+    x = np.random.default_rng(0).normal(size=operator.shape[0])
+
+    def solve(problem):
+        parts = branches(problem)
+        columns = [ca.vertcat(*(x[problem.rows[c]] for c in stack.constraints)) for stack in parts.stacks]
+        solved = FastFactor(problem, parts).solve(problem.ops, columns)
+        rows = np.arange(len(x))
+        order = np.concatenate([rows[problem.rows[c]] for stack in parts.stacks for c in stack.constraints])
+        return ca.vertcat(*solved)[np.argsort(order).tolist()]
+
+    function = traced(tree, constraints, solve)
+    assert error(np.array(function(q))[:, 0], operator.solve(x)) < 1e-8  # condition of G
+
+
+# -- batches -------------------------------------------------------------------------------------------------------
+
+
+@every_case
+@pytest.mark.parametrize("batch", [(), (1,), (3,), (2, 3), (0,), (2, 0, 3)], ids=str)
+def test_batches_are_leading_axes(make, batch):
+    tree, constraints, rows = make()
+    q = tree.random(5, batch=batch)
+    m = sum(c.size for c in constraints)
+    whole = {method: ds.delassus(tree, constraints, q, method=method, rows=rows) for method in ds.OSIM_METHODS}
+    M, J = ds.mass_matrix(tree, q), ds.jacobian(tree, constraints, q, rows=rows)
+    operator = ds.delassus_operator(tree, constraints, q, rows=rows)
+    x = np.ones(m)
+    applied, solved = operator.apply(x), operator.solve(x)
+    assert all(G.shape == (*batch, m, m) for G in whole.values())
+    assert M.shape == (*batch, tree.nv, tree.nv)
+    assert J.shape == (*batch, m, tree.nv)
+    assert operator.shape == operator.dense().shape == (*batch, m, m)
+    assert applied.shape == solved.shape == (*batch, m)
+    assert operator.factorisation.shape == batch
+    for at in np.ndindex(batch):
+        for method, G in whole.items():
+            one = ds.delassus(tree, constraints, q[at], method=method, rows=rows)
+            assert error(G[at], one) < ROUND_OFF * 100
+        assert error(M[at], ds.mass_matrix(tree, q[at])) < ROUND_OFF
+        assert error(J[at], ds.jacobian(tree, constraints, q[at], rows=rows)) < ROUND_OFF
+        assert error(applied[at], whole["dense"][at] @ x) < SAME_TEXT
+
+
+@every_method
+def test_rows_broadcast_against_configurations(method):
+    tree = ds.mechanisms.humanoid()
+    constraints = [ds.Rows("left_foot", 2), ds.Weld("right_foot"), ds.Rows("left_hand", 7, axes="world")]
+    rng = np.random.default_rng(6)
+    q = tree.random(rng, batch=(5, 1))
+    rows = [rng.normal(size=(4, 2, 6)), rng.normal(size=(7, 6))]
+    G = ds.delassus(tree, constraints, q, method=method, rows=rows)
+    J = ds.jacobian(tree, constraints, q, rows=rows)
+    assert G.shape == (5, 4, 15, 15)
+    assert J.shape == (5, 4, 15, tree.nv)
+    for i, j in itertools.product(range(5), range(4)):
+        fixed = [ds.Rows("left_foot", rows[0][j]), constraints[1], ds.Rows("left_hand", rows[1], axes="world")]
+        assert error(G[i, j], ds.delassus(tree, fixed, q[i, 0], method=method)) < SAME_TEXT
+        assert error(J[i, j], ds.jacobian(tree, fixed, q[i, 0])) < SAME_TEXT
+    one_state = ds.delassus(tree, constraints, q[0, 0], method=method, rows=rows)
+    assert error(one_state, G[0]) < SAME_TEXT
+
+
+def test_batched_rows_in_operators_and_inverses():
+    tree = ds.mechanisms.humanoid()
+    constraints = [ds.Rows("left_foot", 2), ds.Weld("right_foot")]
+    rng = np.random.default_rng(7)
+    q, rows = tree.random(rng, batch=(3, 1)), [rng.normal(size=(2, 2, 6))]
+    G = ds.delassus(tree, constraints, q, rows=rows)
+    operator = ds.delassus_operator(tree, constraints, q, rows=rows)
+    x = rng.normal(size=(3, 2, 8))
+    assert operator.shape == (3, 2, 8, 8)
+    assert error(operator.apply(x), (G @ x[..., None])[..., 0]) < SAME_TEXT
+    assert error(operator.apply(operator.solve(x)), x) < 1e-8  # condition of G
+    Lambda = ds.osim(tree, constraints, q, rows=rows)
+    assert error(Lambda @ G, np.broadcast_to(np.eye(8), G.shape)) < 1e-8
+    J, J_bar = ds.jacobian(tree, constraints, q, rows=rows), ds.consistent_inverse(tree, constraints, q, rows=rows)
+    assert error(J @ J_bar, np.broadcast_to(np.eye(8), G.shape)) < 1e-8
+
+
+@every_method
+def test_results_own_their_memory(method):
+    """A constraint that nothing moves gives constant blocks: the batch must still be writable, state by state."""
+    tree = ds.mechanisms.chain(3)
+    constraints = [ds.Weld("base"), ds.Point("link3")]
+    G = ds.delassus(tree, constraints, tree.random(8, batch=4), method=method)
+    assert G.flags.writeable and G.flags.owndata
+    assert not G[:, :6].any() and not G[:, :, :6].any()
+    G[0, 0, 0] = 1.0
+    assert G[1, 0, 0] == 0.0
+
+
+@every_method
+def test_no_constraints(method):
+    tree = ds.mechanisms.chain(3)
+    assert ds.delassus(tree, [], tree.random(9, batch=4), method=method).shape == (4, 0, 0)
+
+
+# -- counting ------------------------------------------------------------------------------------------------------
+
+COUNTED = {"dense": 0.03, "ltl-osim": 0.03, "pv-osim": 0.03, "pv-osimr": 0.03, "efpa": 0.06, "kjr": 0.28}
+"""Excess of the count by pattern over the traced one on chains of 20 or more links, stems and humanoids.
+
+Tracing drops what no result needs; counting sees that of single scalars only. What is left over is constant for each
+branch (the last step to the world needs few of the entries) except for the sweep from the root: EFPA forms the upper
+triangle of each diagonal block, KJR a row and a column of each link's inverse inertia that its joint then removes.
+"""
+
+COUNTED_SMALL = dict.fromkeys(COUNTED, 0.20) | {"kjr": 0.35}
+"""The same on mechanisms of 1600 to 5000 operations, where the constant shows."""
+
+FREE = {ca.OP_INPUT, ca.OP_OUTPUT, ca.OP_CONST, ca.OP_NEG}
+"""Instructions that are no arithmetic; a sign folds into the addition or multiplication that uses it."""
+
+
+def traced_count(tree, constraints, method):
+    q = ca.SX.sym("q", tree.nq)
+    G = METHODS[method](Problem(CasadiOps(), tree, constraints, q))
+    f = ca.Function("G", [q], [ca.tril(G)])
+    return sum(f.instruction_id(k) not in FREE for k in range(f.n_instructions()))
+
+
+def pattern_count(tree, constraints, method):
+    ops = CountOps()
+    METHODS[method](Problem(ops, tree, constraints, ops.state(tree.nq)))
+    return ops.total
+
+
+LARGE = {
+    "chain of 30": (ds.mechanisms.chain(30), ["link30"]),
+    "floating chain of 20": (ds.mechanisms.chain(20, root="floating"), ["link20"]),
+    "stem": (ds.mechanisms.stem(6, 2), ["near1_7", "near2_7", "far1_7", "far2_7"]),
+    "two feet": (ds.mechanisms.humanoid(), ["left_foot", "right_foot"]),
+    "feet and hands": (ds.mechanisms.humanoid(), ["left_foot", "right_foot", "left_hand", "right_hand"]),
+}
+SMALL = {
+    "chain of 7": (ds.mechanisms.chain(7), [ds.Weld("link7")]),
+    "loop": (ds.mechanisms.ladder(5), [ds.Weld("left5", "right5")]),
+    "points": (ds.mechanisms.star(3, 3), [ds.Point("branch1_3"), ds.Point("branch2_3", axes="world")]),
+}
+
+
+@every_method
+@pytest.mark.parametrize("name", LARGE)
+def test_patterns_count_what_tracing_counts(name, method):
+    tree, links = LARGE[name]
+    constraints = [ds.Weld(link) for link in links]
+    traced = traced_count(tree, constraints, method)
+    assert 0 <= pattern_count(tree, constraints, method) / traced - 1 < COUNTED[method]
+
+
+@every_method
+@pytest.mark.parametrize("name", SMALL)
+def test_patterns_count_small_mechanisms_roughly(name, method):
+    tree, constraints = SMALL[name]
+    traced = traced_count(tree, constraints, method)
+    assert 0 <= pattern_count(tree, constraints, method) / traced - 1 < COUNTED_SMALL[method]
+
+
+# -- transforms ----------------------------------------------------------------------------------------------------
+
+
+def some_fixed_rotations():
+    rng = np.random.default_rng(20)
+    yield "identity", np.eye(3)
+    for k, P in enumerate(turns_of_the_cube()):
+        yield f"cube{k}", P
+    for k in range(20):
+        yield f"random{k}", random_rotation(rng)
+    for k in range(6):
+        rpy = np.zeros(3)
+        rpy[k % 3] = rng.uniform(-np.pi, np.pi)
+        yield f"planar{k}", rotation_from_rpy(rpy)
+        rpy[(k + 1) % 3] = rng.uniform(-np.pi, np.pi)
+        yield f"two turns{k}", rotation_from_rpy(rpy)
+        yield f"quarter and two turns{k}", turns_of_the_cube()[3 * k + 1] @ rotation_from_rpy(rpy)
+    for k, rpy in enumerate(itertools.product((0, 1.5708, -3.14159, 0.3), (1.5708, -1.57079, 0.2), (0, 1.57, -0.4))):
+        yield f"rpy{k}", rotation_from_rpy(np.array(rpy))
+    for k in range(3, 17):  # next to the singularity of three turns about z, y and x, and next to fewer turns
+        pitched = rotation_from_rpy(np.array([0.3, np.pi / 2 - 10.0**-k, -0.9]))
+        yield f"pitch{k}", pitched
+        U, _, Vt = np.linalg.svd(pitched + rng.normal(scale=1e-16, size=(3, 3)))
+        yield f"blurred pitch{k}", U @ Vt
+        yield f"tilted{k}", rotation_from_rpy(np.array([10.0**-k, 0.0, 0.7])) @ rotation_from_rpy([0.0, 10.0**-k, 0.0])
+
+
+def turns_of_the_cube():
+    out = []
+    for order in itertools.permutations(range(3)):
+        for signs in itertools.product((1.0, -1.0), repeat=3):
+            P = np.eye(3)[list(order)] * np.array(signs)
+            if np.linalg.det(P) > 0:
+                out.append(P)
+    return out
+
+
+ROTATIONS = dict(some_fixed_rotations())
+
+
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_elementary_turns_multiply_to_the_rotation(name):
+    R = ROTATIONS[name]
+    product = np.eye(3)
+    for turn in elementary_turns(R):
+        step = np.array(turn.rows())
+        assert error(step @ step.T, np.eye(3)) < TURNS
+        assert error(np.array(turn.inverse().rows()), step.T) < TURNS
+        product = product @ step
+    assert error(product, R) < TURNS
+
+
+def test_few_elementary_turns_suffice():
+    def sines(R):
+        return sum(hasattr(turn, "c") for turn in elementary_turns(R))
+
+    assert sines(np.eye(3)) == 0
+    assert all(sines(P) == 0 for P in turns_of_the_cube())
+    for name, most in (("planar", 1), ("two turns", 2), ("quarter and two turns", 2), ("random", 3)):
+        assert all(sines(ROTATIONS[f"{name}{k}"]) <= most for k in range(6)), name
+
+
+@pytest.mark.parametrize("kind", JointKind, ids=lambda kind: kind.value)
+@pytest.mark.parametrize("axis", range(3))
+def test_staged_transforms_equal_composite_ones(kind, axis):
+    rng = np.random.default_rng(30)
+    ops = NumpyOps()
+    none, free = np.zeros(kind.nv), np.full(kind.nv, np.inf)
+    symmetric = rng.normal(size=(4, 6, 6))
+    H = symmetric + np.swapaxes(symmetric, -1, -2)
+    K, V = rng.normal(size=(4, 3, 6)), rng.normal(size=(4, 6, 3))
+    for k, R in enumerate(ROTATIONS.values()):
+        position = rng.normal(size=3) * (rng.random(3) < 0.6) if k else np.zeros(3)
+        joint = Joint("j", kind, axis, R, position, none, -free, free, none)
+        q = random(joint, rng, (4,))
+        d = displacement(ops, joint, q, 0)
+        staged, dense = StagedTransform(ops, d), DenseTransform(ops, d)
+        for operation, operand in (
+            ("rows_to_parent", K), ("motions_to_child", V), ("forces_to_parent", V), ("inertia_to_parent", H),
+            ("inverse_inertia_to_child", H), ("rotate_to_parent", V[:, :3]),
+        ):  # fmt: skip
+            assert error(getattr(staged, operation)(operand), getattr(dense, operation)(operand)) < ROUND_OFF, operation
+        turn, shift = joint_displacement(joint, q)
+        for transform in (staged, dense):
+            assert error(np.broadcast_to(transform.position(), (4, 3, 1))[..., 0], position + shift @ R.T) < ROUND_OFF
+            assert error(np.broadcast_to(transform.rotate_to_parent(np.eye(3)), (4, 3, 3)), R @ turn) < ROUND_OFF
+
+
+@pytest.mark.parametrize("kind", JointKind, ids=lambda kind: kind.value)
+def test_rigid_inertias_are_ten_numbers_of_the_matrix(kind):
+    rng = np.random.default_rng(40)
+    ops = NumpyOps()
+    none, free = np.zeros(kind.nv), np.full(kind.nv, np.inf)
+    for seed, R in enumerate(itertools.islice(ROTATIONS.values(), 40)):
+        tree = some_mechanism(seed, 3, "floating").tree
+        H, other = tree.inertias[0], tree.inertias[-1]
+        joint = Joint("j", kind, seed % 3, R, rng.normal(size=3), none, -free, free, none)
+        d = displacement(ops, joint, random(joint, rng, ()), 0)
+        C = H[3:, 3:].tolist()
+        ten = RigidInertia(ops, H[0, 0], [H[1, 5], H[2, 3], H[0, 4]], C)
+        more = RigidInertia(ops, other[0, 0], [other[1, 5], other[2, 3], other[0, 4]], other[3:, 3:].tolist())
+        full, full_more = DenseRigidInertia(ops, H), DenseRigidInertia(ops, other)
+        assert error(ten.columns(range(6)), H) < ROUND_OFF
+        moved, full_moved = ten.to_parent(StagedTransform(ops, d)), full.to_parent(DenseTransform(ops, d))
+        assert error(moved.columns(range(6)), full_moved.columns(range(6))) < ROUND_OFF
+        assert error((moved + more).columns((5, 0)), (full_moved + full_more).columns((5, 0))) < ROUND_OFF
+
+
+# -- factorisations ------------------------------------------------------------------------------------------------
+
+
+def some_definite_matrices(rng, n, batch=()):
+    A = rng.normal(size=(*batch, n, n + 2))
+    return A @ np.swapaxes(A, -1, -2)
+
+
+@pytest.mark.parametrize("n", range(1, 9))
+@pytest.mark.parametrize("make", [lambda D: Factor(NumpyOps(), D), CholeskyFactor], ids=["LDLᵀ", "Cholesky"])
+def test_factors_solve(make, n):
+    rng = np.random.default_rng(n)
+    D = some_definite_matrices(rng, n, (5,))
+    B, rows = rng.normal(size=(5, n, 3)), rng.normal(size=(5, 2, n))
+    factor = make(D)
+    Z = factor.half_solve(B)
+    assert error(factor.solve(B), np.linalg.solve(D, B)) < SAME_TEXT
+    assert error(factor.inverse(), np.linalg.inv(D)) < SAME_TEXT
+    expected = rows @ np.linalg.solve(D, np.swapaxes(rows, -1, -2))
+    assert error(factor.quadratic(rows), expected) < SAME_TEXT
+    expected = np.swapaxes(B, -1, -2) @ np.linalg.solve(D, B)
+    assert error(np.swapaxes(factor.scale(Z), -1, -2) @ Z, expected) < SAME_TEXT
+
+
+@pytest.mark.parametrize("n", range(1, 9))
+def test_factors_solve_on_casadi(n):
+    rng = np.random.default_rng(n)
+    D, B = some_definite_matrices(rng, n), rng.normal(size=(n, 2))
+    symbols = ca.SX.sym("D", n, n)
+    factor = CasadiOps().factor(symbols)
+    outputs = [factor.solve(ca.SX(B)), factor.inverse(), factor.quadratic(ca.SX(B.T))]
+    solved, inverse, quadratic = ca.Function("f", [symbols], outputs)(D)
+    assert error(np.array(solved), np.linalg.solve(D, B)) < SAME_TEXT
+    assert error(np.array(inverse), np.linalg.inv(D)) < SAME_TEXT
+    assert error(np.array(quadratic), B.T @ np.linalg.solve(D, B)) < SAME_TEXT
+
+
+def test_one_singular_state_spoils_only_itself():
+    rng = np.random.default_rng(0)
+    D, B = some_definite_matrices(rng, 4, (3,)), rng.normal(size=(4, 1))
+    D[1] = 0.0
+    with np.errstate(all="ignore"):
+        solved = NumpyOps().factor(D).solve(B)
+    assert not np.isfinite(solved[1]).any()
+    for good in (0, 2):
+        assert error(solved[good], np.linalg.solve(D[good], B)) < SAME_TEXT

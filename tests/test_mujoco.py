@@ -1,0 +1,623 @@
+"""MuJoCo: every model file that dm_control, gymnasium and gymnasium_robotics ship, and small models that try one thing.
+
+The oracle is MuJoCo's own kinematics, mass matrix and Jacobians at the same configuration. States are random, within
+the joint limits and outside them, never zero.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import sys
+import zlib
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.errors import ConfigurationError, MissingDependencyError, ModelError
+from delassus.interop.mujoco import (
+    configuration_from_mujoco,
+    configuration_to_mujoco,
+    load_mjcf,
+    tree_from_mujoco,
+    velocity_from_mujoco,
+    velocity_map_from_mujoco,
+    velocity_to_mujoco,
+)
+from delassus.model import JointKind
+from delassus.model.kinematics import frame_pose
+from tools import error, leaf_frames, random_frame
+
+mujoco = pytest.importorskip("mujoco")
+
+MASS_MATRIX = 1e-10
+"""Mass matrix, each entry relative to the diagonal of its row and column: rotations of a quarter turn that a file
+writes to eleven digits are read as exact here."""
+
+DELASSUS = 1e-9
+"""Jacobian and Delassus matrix: the same, and the condition of the mass matrix."""
+
+KINEMATICS = 1e-10
+"""Poses (absolute, and relative to the size of the robot): the same."""
+
+STATE = 1e-13
+"""Conversions of states: round-off."""
+
+PACKAGES = ("dm_control", "gymnasium", "gymnasium_robotics")
+FEWEST_MODELS = {"dm_control": 30, "gymnasium": 10, "gymnasium_robotics": 25}
+"""Of each package, at least so many files must compile and move; else this test would pass without testing."""
+
+REFUSED: dict[str, str] = {}
+"""Files that MuJoCo compiles and that we refuse, with the reason: none."""
+
+BEYOND_LINKS_AND_DOFS: dict[str, str] = {}
+"""Files whose mass matrix in MuJoCo has terms besides the links' inertia and the joints' armature, with the reason:
+none (no file gives a tendon armature)."""
+
+
+def _files():
+    out = {}
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        if spec is not None:
+            folder = Path(spec.submodule_search_locations[0])
+            out.update({f"{package}/{p.relative_to(folder)}": p for p in sorted(folder.rglob("*.xml"))})
+    return out
+
+
+FILES = _files()
+every_file = pytest.mark.parametrize("name", FILES)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """MuJoCo writes its warnings to a file in the current directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+@cache
+def compiled(name):
+    """Model of a file; None for fragments, which MuJoCo does not compile."""
+    try:
+        return mujoco.MjModel.from_xml_path(str(FILES[name]))
+    except ValueError:
+        return None
+
+
+@cache
+def loaded(name):
+    return ds.load(FILES[name])
+
+
+def generator(name):
+    return np.random.default_rng(zlib.crc32(name.encode()))
+
+
+# -- the oracle ----------------------------------------------------------------------------------------------------
+
+
+class Peer:
+    """MuJoCo's model at one configuration."""
+
+    def __init__(self, model, qpos):
+        self.model, self.data = model, mujoco.MjData(model)
+        self.data.qpos[:] = qpos
+        mujoco.mj_kinematics(model, self.data)
+        mujoco.mj_comPos(model, self.data)
+        mujoco.mj_tendon(model, self.data)
+        if hasattr(mujoco, "mj_makeM"):
+            mujoco.mj_makeM(model, self.data)
+        else:
+            mujoco.mj_crb(model, self.data)
+        self.M = np.zeros((model.nv, model.nv))
+        try:
+            mujoco.mj_fullM(model, self.data, self.M)
+        except TypeError:  # before MuJoCo 4
+            mujoco.mj_fullM(model, self.M, self.data.qM)
+
+    def body(self, name):
+        return body_names(self.model).index(name)
+
+    def pose(self, name):
+        i = self.body(name)
+        return self.data.xmat[i].reshape(3, 3), self.data.xpos[i]
+
+    def jacobian(self, c):
+        """Rows of a weld or a point between a body and the world."""
+        R, p = self.pose(c.first.link)
+        linear, angular = np.zeros((3, self.model.nv)), np.zeros((3, self.model.nv))
+        point = p + R @ c.first.position
+        mujoco.mj_jac(self.model, self.data, linear, angular, point, self.body(c.first.link))
+        turn = (R @ c.first.rotation).T if c.axes == "local" else np.eye(3)
+        return np.vstack([turn @ linear, turn @ angular])[: c.size]
+
+
+def body_names(model):
+    names = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_BODY, i) for i in range(model.nbody)]
+    return [name or f"body{i}" for i, name in enumerate(names)]
+
+
+def scaled(M):
+    """Mass matrix with a unit diagonal, so that light fingers count as much as heavy arms."""
+    d = np.sqrt(np.diagonal(M))
+    return M / np.outer(d, d)
+
+
+def states(tree, rng):
+    """One configuration within the limits of all joints, one outside."""
+    inside, outside = tree.random(rng, batch=2)
+    for joint, sq in zip(tree.joints, tree.q_slices, strict=True):
+        if joint.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+            sign = rng.choice([-1.0, 1.0])
+            end = (joint.upper if sign > 0 else joint.lower)[0]
+            outside[sq] = (end if np.isfinite(end) else 0.0) + sign * rng.uniform(0.1, 2.0)
+    return np.stack([inside, outside])
+
+
+def constraints_on(tree, model, rng):
+    """A weld and points, in both kinds of axes, on bodies at the ends of branches and in the middle of the tree."""
+    moving = [name for name in body_names(model)[1:] if tree.placement(name).link >= 0]
+    ends = [name for name in leaf_frames(tree, 3) if name in moving]
+    chosen = [*ends, *rng.choice(moving, 2)]
+    rng.shuffle(chosen)
+    out = [ds.Weld(random_frame(rng, chosen[0]))]
+    for k, link in enumerate(chosen[1:]):
+        out.append(ds.Point(random_frame(rng, link), axes="world" if k % 2 else "local"))
+    return [*out, ds.Weld(random_frame(rng, chosen[-1]), axes="world")]
+
+
+def check_against_peer(tree, model, rng):
+    """Layout, poses, mass matrix, Jacobian and Delassus matrix by every method."""
+    assert (tree.nq, tree.nv) == (model.nq, model.nv)
+    assert [sq.start for sq in tree.q_slices] == list(model.jnt_qposadr)
+    assert [sv.start for sv in tree.v_slices] == list(model.jnt_dofadr)
+    q = states(tree, rng)
+    qpos = configuration_to_mujoco(tree, q)
+    M, T = ds.mass_matrix(tree, q), velocity_map_from_mujoco(tree, q)
+    constraints = constraints_on(tree, model, rng) if tree.nv else [ds.Weld("world")]
+    J = ds.jacobian(tree, constraints, q)
+    G = {method: ds.delassus(tree, constraints, q, method=method) for method in ds.OSIM_METHODS}
+    size = max(1.0, float(np.max(np.abs(model.body_pos))))
+    for k in range(len(q)):
+        peer = Peer(model, qpos[k])
+        for name in body_names(model):
+            R, p = frame_pose(tree, name, q[k])
+            expected_R, expected_p = peer.pose(name)
+            assert np.max(np.abs(R - expected_R)) < KINEMATICS
+            assert np.max(np.abs(p - expected_p)) < KINEMATICS * size
+        if not tree.nv:
+            continue
+        assert error(scaled(T[k].T @ M[k] @ T[k]), scaled(peer.M)) < MASS_MATRIX
+        expected_J = np.vstack([peer.jacobian(c) for c in constraints])
+        assert error(J[k] @ T[k], expected_J) < DELASSUS
+        expected = expected_J @ np.linalg.solve(peer.M, expected_J.T)
+        for method, value in G.items():
+            assert error(value[k], expected) < DELASSUS, method
+
+
+# -- every file ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not FILES, reason="no package with model files is installed")
+def test_files_are_there():
+    for package, fewest in FEWEST_MODELS.items():
+        names = [name for name in FILES if name.startswith(f"{package}/")]
+        if names:
+            assert sum(bool(compiled(name) and compiled(name).nv) for name in names) >= fewest
+    assert {*REFUSED, *BEYOND_LINKS_AND_DOFS} <= set(FILES)
+
+
+@every_file
+def test_file(name):
+    model = compiled(name)
+    if model is None:
+        with pytest.raises(ModelError):
+            load_mjcf(FILES[name])
+    elif name in REFUSED:
+        with pytest.raises(ModelError, match=REFUSED[name]):
+            load_mjcf(FILES[name])
+    elif name not in BEYOND_LINKS_AND_DOFS:
+        check_against_peer(loaded(name), model, generator(name))
+
+
+@every_file
+def test_states_of_file(name):
+    model = compiled(name)
+    if model is not None and model.nv and name not in REFUSED:
+        check_states(loaded(name), model, generator(f"{name} states"))
+
+
+def check_states(tree, model, rng):
+    """Round trips, body velocities, integration and difference."""
+    q = states(tree, rng)
+    qvel = rng.normal(size=(2, tree.nv))
+    qpos = configuration_to_mujoco(tree, q)
+    v = velocity_from_mujoco(tree, qpos, qvel)
+    T = velocity_map_from_mujoco(tree, q)
+    assert np.max(np.abs(configuration_from_mujoco(tree, qpos) - q)) < STATE
+    assert error(velocity_to_mujoco(tree, q, v), qvel) < STATE
+    assert error((T @ qvel[..., None])[..., 0], v) < STATE
+    assert error(T @ np.swapaxes(T, -1, -2), np.broadcast_to(np.eye(tree.nv), T.shape)) < STATE
+
+    # the velocity of every body, in its own axes
+    welds = [ds.Weld(name) for name in body_names(model)]
+    twists = (ds.jacobian(tree, welds, q) @ v[..., None]).reshape(2, len(welds), 6)
+    for k in range(2):
+        peer = Peer(model, qpos[k])
+        peer.data.qvel[:] = qvel[k]
+        mujoco.mj_comVel(model, peer.data)
+        expected = np.zeros((len(welds), 6))  # angular first
+        for i in range(model.nbody):
+            mujoco.mj_objectVelocity(model, peer.data, mujoco.mjtObj.mjOBJ_XBODY, i, expected[i], 1)
+        assert error(twists[k], np.roll(expected, 3, axis=-1)) < KINEMATICS
+
+    # integration: alike where no body turns and moves in one free joint at once
+    free = [sv.start for joint, sv in zip(tree.joints, tree.v_slices, strict=True) if joint.kind is JointKind.FREE]
+    for still in (slice(0, 3), slice(3, 6)):
+        part = qvel.copy()
+        for start in free:
+            part[:, start : start + 6][:, still] = 0.0
+        for k in range(2):
+            reached, back = qpos[k].copy(), np.zeros(tree.nv)
+            mujoco.mj_integratePos(model, reached, part[k], 0.1)
+            ours = tree.integrate(q[k], 0.1 * velocity_from_mujoco(tree, qpos[k], part[k]))
+            assert distance(tree, ours, configuration_from_mujoco(tree, reached)) < STATE
+            mujoco.mj_differentiatePos(model, back, 0.1, qpos[k], reached)
+            difference = velocity_to_mujoco(tree, q[k], tree.difference(q[k], ours))
+            assert error(difference / 0.1, back) < 1e3 * STATE  # divided by a short time
+
+    # and to first order in any motion: MuJoCo moves along a straight line, a twist along a screw
+    short = 1e-5
+    reached = qpos[0].copy()
+    mujoco.mj_integratePos(model, reached, qvel[0], short)
+    assert distance(tree, tree.integrate(q[0], short * v[0]), configuration_from_mujoco(tree, reached)) < 100 * short**2
+
+
+def distance(tree, a, b):
+    """Largest difference between two configurations; quaternions may have either sign."""
+    return float(np.max(np.abs(tree.difference(a, b)), initial=0.0))
+
+
+# -- one thing at a time -------------------------------------------------------------------------------------------
+
+LINK = '<inertial pos=".1 -.05 .2" quat=".9 .1 .3 -.2" mass="2" diaginertia=".03 .02 .04"/>'
+MODELS = {
+    "several joints on one body, with anchors": f"""
+        <body name="a" pos=".1 .2 .3" quat=".8 .1 -.5 .2"><joint type="slide" axis="1 2 3" pos="1 1 1"/>
+        <joint axis="0 1 .5" pos=".2 -.1 .4"/><joint axis="1 0 .1" pos="-.3 0 .2" range="-1 1" limited="true"/>{LINK}
+        <body name="b" pos="0 0 .5"><joint name="x" axis="1 0 0"/><joint name="y" axis="0 1 0" pos="0 .1 0"/>
+        <joint name="z" type="slide" axis="0 0 -1"/>{LINK}</body></body>""",
+    "six joints on one body": f"""
+        <body pos="1 0 0" quat=".5 .5 .1 0"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+        <joint type="slide" axis="0 0 1"/><joint axis="1 0 0"/><joint axis="0 1 0"/><joint axis="0 0 1"/>{LINK}
+        </body>""",
+    "three hinges across each other in one plane": f"""
+        <body><joint axis="1 0 0"/><joint axis="1 1 0"/><joint axis="0 1 0"/>{LINK}</body>""",
+    "ball joints": f"""
+        <body name="a" pos="0 0 1" quat=".3 1 .2 .1">{LINK}
+        <joint type="ball" pos=".1 .2 -.3" armature=".02" damping="3"/>
+        <body name="b" pos=".4 0 0"><joint type="slide" axis="1 1 0"/><joint type="ball" pos="0 .1 0" range="0 1"
+        limited="true"/>{LINK}<body name="c"><joint axis="1 0 1" pos=".1 .1 .1"/><joint type="ball"/>{LINK}</body>
+        </body><body name="d"><joint type="ball"/><joint type="slide" axis="0 .3 1" pos="1 0 0"/>{LINK}</body>
+        </body>""",
+    "references": f"""
+        <body name="a" quat=".5 .5 .5 .1"><joint ref="40" axis="1 2 -1" pos=".3 .1 .2"/>{LINK}
+        <body name="b" pos="0 .3 0"><joint type="slide" ref="-.7" axis="3 1 0" pos=".5 0 0"/>
+        <joint ref="-110" axis="0 0 1" pos=".2 .2 0" range="-130 -20" limited="true"/>{LINK}</body></body>""",
+    "free joints with armature": f"""
+        <body name="a" pos="5 6 7" quat=".1 .2 .3 .4"><freejoint/>{LINK}
+        <body name="b" pos=".1 0 0"><joint axis="1 1 0" armature=".3"/>{LINK}</body></body>
+        <body name="c"><joint type="free" armature=".7" damping="2"/>{LINK}</body>
+        <body name="d" pos="1 0 0"><joint axis="0 1 0" ref="10"/>{LINK}</body>""",
+    "nested bodies without joints": f"""
+        <body name="fixed" pos="1 2 3" quat=".7 .1 .1 .7">{LINK}<body name="a" pos=".1 .2 0"><joint axis="0 2 1"/>{LINK}
+        <body name="glued" pos="0 .2 .1" quat=".2 .1 1 0">{LINK}
+        <body pos=".1 0 0"><joint type="slide" axis="1 0 2"/>{LINK}</body>
+        <body name="glued too" pos=".1 .1 .1">{LINK}</body></body></body></body>""",
+    "a mocap body": f"""
+        <body name="hand" mocap="true" pos="1 2 3" quat=".5 .1 .5 .1"><geom size=".1"/></body>
+        <body name="a" pos="0 0 1"><joint axis="1 0 0"/>{LINK}</body>""",
+    "no names": f"""
+        <body><joint/>{LINK}<body pos="1 0 0"><joint axis="0 1 0"/><joint axis="1 0 0"/>{LINK}</body>
+        <body pos="0 1 0"><joint type="slide"/>{LINK}</body></body>""",
+    "motors with armature": f"""
+        <body name="a"><joint name="j" armature=".1"/>{LINK}<body name="b" pos=".3 0 0">
+        <joint name="k" type="ball"/>{LINK}<body name="c" pos=".3 0 0">
+        <joint name="l" type="slide" axis="1 0 0"/>{LINK}</body></body></body></worldbody><actuator>
+        <motor joint="j" gear="3" armature=".2"/><position joint="j" gear="2"/><motor joint="j" armature=".05"/>
+        <motor jointinparent="k" gear="3 1 2" armature=".04"/><motor joint="l" gear="-5"/></actuator><worldbody>""",
+    "inertia from shapes": """
+        <body name="a" euler="10 20 30"><joint axis="1 1 1"/><geom type="capsule" fromto="0 0 0 .3 .1 .2" size=".05"/>
+        <geom type="box" size=".1 .2 .05" pos="0 .3 0" euler="30 0 10"/>
+        <body name="b" pos=".3 .1 .2"><joint axis="0 1 0"/>
+        <geom type="ellipsoid" size=".1 .2 .3" pos=".1 0 0" axisangle="1 2 3 40"/></body></body>""",
+}
+
+
+def mjcf(bodies):
+    return f"<mujoco model='synthetic'><worldbody>{bodies}</worldbody></mujoco>"
+
+
+def from_xml(bodies):
+    return mujoco.MjModel.from_xml_string(mjcf(bodies))
+
+
+def compile_case(case):
+    try:
+        return from_xml(MODELS[case])
+    except ValueError:
+        if case != "motors with armature":
+            raise
+        pytest.skip("actuators have no armature before MuJoCo 4")
+
+
+@pytest.mark.parametrize("case", MODELS)
+@pytest.mark.parametrize("seed", range(3))
+def test_synthetic_model(case, seed):
+    model = compile_case(case)
+    tree = tree_from_mujoco(model)
+    rng = np.random.default_rng(seed)
+    check_against_peer(tree, model, rng)
+    check_states(tree, model, rng)
+
+
+def test_names():
+    tree = tree_from_mujoco(compile_case("no names"))
+    assert tree.link_names == ("body1", "body2:joint1", "body2", "body3")
+    assert tree.joint_names == ("joint0", "joint1", "joint2", "joint3")
+    clash = f"""<body name="body2"><joint name="joint1"/><joint axis="0 1 0"/>{LINK}<body name="body2:joint1">{LINK}
+        <body><joint/>{LINK}</body></body></body><body><joint name="body2:joint1"/>{LINK}</body>"""
+    tree = tree_from_mujoco(from_xml(clash))
+    assert tree.link_names == ("body2:joint1_", "body2", "body3", "body4")
+    assert tree.joint_names == ("joint1", "joint1_", "joint2", "body2:joint1")
+    tree = tree_from_mujoco(compile_case("several joints on one body, with anchors"))
+    assert tree.link_names == ("a:joint0", "a:joint1", "a", "b:x", "b:y", "b")
+    assert tree.name == "synthetic"
+    tree = tree_from_mujoco(compile_case("nested bodies without joints"))
+    assert tree.link_names == ("a", "body4")
+    assert {"world", "fixed", "glued", "glued too"} <= set(tree.frames)
+    assert tree.placement("fixed").link == tree.placement("world").link == -1
+
+
+def test_numbers_of_joints():
+    tree = tree_from_mujoco(compile_case("ball joints"))
+    a, slide = tree.joints[0], tree.joints[1]
+    assert a.kind is JointKind.BALL and np.all(a.armature == 0.02) and np.all(a.damping == 3.0)
+    assert np.all(np.isinf(tree.joints[2].upper)) and np.isinf(slide.lower[0])
+    tree = tree_from_mujoco(compile_case("references"))
+    assert np.degrees([tree.joints[2].lower[0], tree.joints[2].upper[0]]) == pytest.approx([-130, -20])
+    tree = tree_from_mujoco(compile_case("free joints with armature"))
+    assert np.all(tree.joints[2].armature == 0.7) and np.all(tree.joints[0].armature == 0.0)
+
+
+def test_edited_numbers_are_the_ones_used():
+    model = compile_case("free joints with armature")
+    rng = np.random.default_rng(0)
+    model.dof_armature[3:6] = (0.1, 0.2, 0.3)  # directions of the body may differ, those of the world may not
+    model.body_mass[1] = 3.0
+    model.qpos0[-1] = 0.4
+    check_against_peer(tree_from_mujoco(model), model, rng)
+    model.dof_armature[0] = 1.0
+    with pytest.raises(ModelError, match=r"joint 'joint0'.*one armature.*free joint"):
+        tree_from_mujoco(model)
+    model.dof_armature[0] = np.nan
+    with pytest.raises(ModelError, match="joint0"):
+        tree_from_mujoco(model)
+
+
+def test_intermediate_links_are_where_the_body_would_be():
+    model = compile_case("references")
+    tree = tree_from_mujoco(model)
+    q = tree.random(0)
+    q[2] = model.qpos0[2]  # the last joint of body b at its reference
+    R, p = frame_pose(tree, "b", q)
+    R_between, p_between = frame_pose(tree, tree.link_names[1], q)
+    assert error(R_between, R) < STATE and error(p_between, p) < STATE
+
+
+def test_sites_are_frames():
+    rng = np.random.default_rng(0)
+    model = from_xml(f"""<site name="here" pos="1 2 3"/><body name="a"><joint name="a" axis="1 1 0" pos=".1 0 0"/>{LINK}
+        <site name="tip" pos=".3 .1 .2" quat=".1 .4 .3 .2"/><site pos="1 0 0"/><site name="a" pos="9 9 9"/></body>""")
+    tree = tree_from_mujoco(model)
+    assert set(tree.frames) == {"world", "here", "a", "tip"}
+    q = tree.random(rng)
+    peer = Peer(model, configuration_to_mujoco(tree, q))
+    for i, name in ((0, "here"), (1, "tip")):
+        R, p = frame_pose(tree, name, q)
+        assert error(R, peer.data.site_xmat[i].reshape(3, 3)) < KINEMATICS
+        assert error(p, peer.data.site_xpos[i]) < KINEMATICS
+
+
+def test_order_is_the_models_own():
+    rng = np.random.default_rng(5)
+
+    def random_bodies(depth):
+        out = ""
+        for _ in range(rng.integers(1, 4)):
+            joints = "".join(
+                f"<joint type='{rng.choice(['hinge', 'slide'])}' axis='{x} {y} {z}' pos='{z} {x} {y}'/>"
+                for x, y, z in rng.normal(size=(rng.integers(0, 3), 3))
+            )
+            x, y, z = rng.normal(size=3)
+            inner = random_bodies(depth - 1) if depth else ""
+            out += f"<body pos='{x} {y} {z}' euler='{20 * x} {y} 0'>{joints}{LINK}{inner}</body>"
+        return out
+
+    for _ in range(3):
+        model = from_xml(random_bodies(3))
+        check_against_peer(tree_from_mujoco(model), model, rng)
+
+
+def test_tendon_armature_is_refused():
+    xml = f"""<mujoco><worldbody><body><joint name="j"/>{LINK}<body pos="1 0 0"><joint name="k"/>{LINK}</body></body>
+        </worldbody><tendon><fixed name="t" {{}}><joint joint="j" coef="2"/><joint joint="k" coef="1"/></fixed></tendon>
+        {{}}</mujoco>"""
+    plain = mujoco.MjModel.from_xml_string(xml.format("", '<actuator><motor tendon="t"/></actuator>'))
+    check_against_peer(tree_from_mujoco(plain), plain, np.random.default_rng(0))
+    cases = []
+    if hasattr(plain, "tendon_armature"):
+        cases.append(('armature=".1"', ""))
+    if hasattr(plain, "actuator_armature"):
+        cases.append(("", '<actuator><motor tendon="t" armature=".1" gear="2"/></actuator>'))
+    for case in cases:
+        model = mujoco.MjModel.from_xml_string(xml.format(*case))
+        with pytest.raises(ModelError, match=r"tendon 't'.*no armature.*Remove it"):
+            tree_from_mujoco(model)
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        "<body><joint name='twice'/><joint name='again'/>{}</body>",
+        "<body><joint name='twice' type='slide' axis='1 2 3'/><joint type='slide' axis='1 2 3'/>{}</body>",
+        "<body><joint name='twice' pos='0 0 1'/><joint type='ball'/>{}</body>",
+    ],
+)
+def test_singular_mass_matrices_are_refused(bodies):
+    with pytest.raises(ModelError, match=r"joint 'twice'.*inertia about every degree of freedom"):
+        tree_from_mujoco(from_xml(bodies.format(LINK)))
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(ModelError, match=r"model: expected a mujoco\.MjModel, got an object of type mujoco"):
+        ds.load(mujoco.MjSpec())
+    with pytest.raises(ModelError, match=r"expected a mujoco\.MjModel"):
+        tree_from_mujoco("humanoid.xml")
+
+
+def test_unphysical_inertia():
+    model = from_xml(f"<body name='a'><joint/>{LINK}</body>")
+    model.body_inertia[1] = (1.0, 0.1, 0.1)
+    with pytest.warns(ds.DelassusWarning, match=r"a \(breaks the triangle inequality\)"):
+        tree = tree_from_mujoco(model)
+    with pytest.warns(ds.DelassusWarning, match="a "):
+        assert ds.load(model).fingerprint == tree.fingerprint
+    with pytest.raises(ModelError, match="'a'"):
+        ds.load(model, check_inertia="refuse")
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_files_that_are_refused(tmp_path):
+    good = f"<body><joint/>{LINK}</body>"
+    assert ds.load(write(tmp_path / "good.xml", mjcf(good))).nv == 1
+    doctype = "<!DOCTYPE mujoco [<!ENTITY a 'b'>]>"
+    bad = write(tmp_path / "doctype.xml", doctype + mjcf(good))
+    for load in (load_mjcf, ds.load):
+        with pytest.raises(ModelError, match=r"doctype\.xml.*without a document type"):
+            load(bad)
+    write(tmp_path / "part.xml", f"{doctype}<mujocoinclude><body/></mujocoinclude>")
+    inner = write(tmp_path / "inner.xml", "<mujocoinclude><include file='part.xml'/></mujocoinclude>")
+    for part in ("part.xml", "inner.xml", str(inner)):
+        outer = write(tmp_path / "outer.xml", mjcf(f"<include file='{part}'/>"))
+        with pytest.raises(ModelError, match=r"part\.xml.*without a document type"):
+            load_mjcf(outer)
+    with pytest.raises(ModelError, match=r"missing\.xml.*Check the path"):
+        load_mjcf(tmp_path / "missing.xml")
+    cases = {
+        "not closed": ("<mujoco><worldbody></mujoco>", "well-formed XML"),
+        "unknown element": (mjcf("<boddy/>"), r"MuJoCo compiles, got ValueError: .*boddy.*Correct the file"),
+        "includes itself": (mjcf("<include file='case.xml'/>"), "already included"),
+        "missing part": (mjcf("<include file='nowhere.xml'/>"), r"nowhere\.xml"),
+        "body without mass": (mjcf("<body><joint/></body>"), "mass and inertia"),
+        "too much memory": (f"<mujoco><size memory='900000G'/>{mjcf(good)[26:]}", "MuJoCo compiles"),
+        "not a number": (mjcf(f"<body pos='nan 0 0'><joint/>{LINK}</body>"), "joint0"),
+    }
+    for text, message in cases.values():
+        with pytest.raises(ModelError, match=message):
+            load_mjcf(write(tmp_path / "case.xml", text))
+
+
+def test_a_file_that_crashes_mujoco_is_refused(tmp_path):
+    field = "<hfield name='{}' nrow='{}' ncol='{}' size='1 1 1 1'/>"
+    text = "<mujoco><asset>{}</asset><worldbody/></mujoco>"
+    with pytest.raises(ModelError, match=r"height field 'huge'.*at most 1e\+08 samples"):
+        load_mjcf(write(tmp_path / "huge.xml", text.format(field.format("huge", 2_000_000, 2_000_000))))
+    with pytest.raises(ModelError, match="MuJoCo compiles"):
+        load_mjcf(write(tmp_path / "words.xml", text.format(field.format("words", "many", "more"))))
+    assert load_mjcf(write(tmp_path / "small.xml", text.format(field.format("small", 20, 30)))).nv == 0
+
+
+def test_without_mujoco(monkeypatch, tmp_path):
+    path = write(tmp_path / "good.xml", mjcf(""))
+    model = mujoco.MjModel.from_xml_path(str(path))
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    for call in (lambda: load_mjcf(path), lambda: tree_from_mujoco(model)):
+        with pytest.raises(MissingDependencyError, match=r"pip install 'delassus\[mjcf\]'"):
+            call()
+
+
+def test_states_that_are_refused():
+    tree = tree_from_mujoco(compile_case("free joints with armature"))
+    qpos = configuration_to_mujoco(tree, tree.random(0))
+    for bad, message in (
+        (qpos[:-1], r"qpos: expected shape \(\.\.\., 16\)"),
+        (np.where(np.arange(16) == 2, np.nan, qpos), "qpos: expected finite numbers"),
+        (np.where((np.arange(16) > 2) & (np.arange(16) < 7), 0.0, qpos), "qpos, the quaternion of joint 'joint0'"),
+        ("here", "qpos: expected an array of real numbers"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            configuration_from_mujoco(tree, bad)
+    with pytest.raises(ConfigurationError, match=r"qvel: expected shape \(\.\.\., 14\)"):
+        velocity_from_mujoco(tree, qpos, np.zeros(13))
+    with pytest.raises(ConfigurationError, match="the quaternion of joint 'joint0'"):
+        configuration_to_mujoco(tree, 2 * tree.neutral())
+    with pytest.raises(ConfigurationError, match=r"v: expected shape"):
+        velocity_to_mujoco(tree, tree.neutral(), np.zeros(13))
+
+
+def test_quaternions_of_any_length():
+    tree = tree_from_mujoco(compile_case("ball joints"))
+    model, rng = compile_case("ball joints"), np.random.default_rng(0)
+    qpos = rng.normal(size=model.nq)
+    before = qpos.copy()
+    q = configuration_from_mujoco(tree, qpos)
+    assert np.array_equal(qpos, before)  # the caller's array stays as it is
+    peer = Peer(model, qpos)
+    for name in body_names(model):
+        R, p = frame_pose(tree, name, q)
+        expected_R, expected_p = peer.pose(name)
+        assert error(R, expected_R) < KINEMATICS and np.max(np.abs(p - expected_p)) < KINEMATICS
+
+
+def test_joints_that_mujoco_does_not_know():
+    from delassus.model.build import RawJoint, RawLink, build_tree
+
+    for kind in (JointKind.COS_SIN, JointKind.PLANAR, JointKind.TRANSLATION):
+        links = [RawLink("base"), RawLink("a", 1.0, np.ones(3), np.eye(3))]
+        tree = build_tree("odd", links, [RawJoint("j", kind, "base", "a")])
+        q, v = tree.neutral(), np.zeros(tree.nv)
+        for convert in (configuration_from_mujoco, configuration_to_mujoco, velocity_map_from_mujoco):
+            with pytest.raises(ModelError, match=f"joint 'j'.*{kind.value}"):
+                convert(tree, q)
+        for convert in (velocity_from_mujoco, velocity_to_mujoco):
+            with pytest.raises(ModelError, match=f"joint 'j'.*{kind.value}"):
+                convert(tree, q, v)
+
+
+def test_batches():
+    tree, rng = tree_from_mujoco(compile_case("free joints with armature")), np.random.default_rng(0)
+    q, qvel = tree.random(rng, batch=(3, 1)), rng.normal(size=(4, tree.nv))
+    qpos = configuration_to_mujoco(tree, q)
+    v = velocity_from_mujoco(tree, qpos, qvel)
+    T = velocity_map_from_mujoco(tree, q)
+    assert qpos.shape == q.shape and v.shape == (3, 4, tree.nv) and T.shape == (3, 1, tree.nv, tree.nv)
+    for i in range(3):
+        for j in range(4):
+            assert error(velocity_from_mujoco(tree, qpos[i, 0], qvel[j]), v[i, j]) < STATE
+    assert error(velocity_to_mujoco(tree, q, v), np.broadcast_to(qvel, v.shape)) < STATE
+
+
+def test_trees_pickle():
+    tree = tree_from_mujoco(compile_case("references"))
+    assert pickle.loads(pickle.dumps(tree)).fingerprint == tree.fingerprint

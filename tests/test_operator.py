@@ -1,0 +1,368 @@
+"""`DelassusOperator` against the dense Delassus matrix and NumPy's solvers."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.algorithms.operator import REGULAR_CONDITION, Factorisation
+from delassus.model import Tree
+from delassus.model.build import RawJoint, RawLink, build_tree
+from delassus.model.joints import JointKind
+from tools import AGREEMENT, error, random_frame
+
+SOLVE = 1e-6
+"""Residual and solution of a solve: `AGREEMENT` times the condition number that the tests let through."""
+
+CONDITION = 1e9
+"""States whose G, scaled to unit diagonal, is conditioned worse than this are compared by residual only."""
+
+
+@dataclass
+class Case:
+    tree: Tree
+    constraints: list
+    factorisation: Factorisation
+    seed: int = 0
+
+    def q(self, batch=()):
+        return self.tree.random(self.seed, batch)
+
+    @property
+    def m(self):
+        return sum(c.size for c in self.constraints)
+
+
+def feet(*sizes):
+    return [kind(f"{side}_foot") for kind in sizes for side in ("left", "right")]
+
+
+def quadruped():
+    """Go1 in outline: four legs of three joints, the last two parallel; contact points are the feet's centres."""
+    box = np.diag([0.01, 0.02, 0.02])
+    links, joints = [RawLink("trunk", 5.0, np.zeros(3), np.diag([0.02, 0.06, 0.07]))], []
+    for name, x, y in (("FL", 1, 1), ("FR", 1, -1), ("RL", -1, 1), ("RR", -1, -1)):
+        parent, at = "trunk", np.array([0.19 * x, 0.05 * y, 0.0])
+        steps = (
+            ("hip", [1.0, 0, 0], [0, 0.08 * y, 0]), ("thigh", [0, 1.0, 0], [0, 0, -0.213]),
+            ("calf", [0, 1.0, 0], [0, 0, -0.213]),
+        )  # fmt: skip
+        for part, axis, step in steps:
+            links.append(RawLink(f"{name}_{part}", 0.6, np.array([0, 0, -0.05]), 0.05 * box))
+            joints.append(
+                RawJoint(f"{name}_{part}_j", JointKind.REVOLUTE, parent, links[-1].name, at, axis=np.array(axis))
+            )
+            parent, at = links[-1].name, np.array(step, dtype=float)
+        links.append(RawLink(f"{name}_foot"))
+        joints.append(RawJoint(f"{name}_foot_j", None, parent, f"{name}_foot", at))
+    return build_tree("quadruped", links, joints, root="floating")
+
+
+LEGS = ("FL", "FR", "RL", "RR")
+HUMANOID, GO, ARM = ds.mechanisms.humanoid(), quadruped(), ds.mechanisms.chain(7)
+STAR, LADDER = ds.mechanisms.star(3, 7), ds.mechanisms.ladder(6)
+FAST, DENSE, SINGULAR = Factorisation.BRANCHES, Factorisation.DENSE, Factorisation.SINGULAR
+SQUARE = [ds.Frame("left_foot", (x, y, -0.02)) for x in (-0.1, 0.1) for y in (-0.05, 0.05)]
+
+CASES = {
+    # floating bases
+    "feet": Case(HUMANOID, feet(ds.Weld), FAST),
+    "feet, in world axes": Case(HUMANOID, [ds.Weld(f"{s}_foot", axes="world") for s in ("left", "right")], FAST),
+    "feet and hands": Case(
+        HUMANOID, [ds.Weld("left_foot"), ds.Point("right_foot"), ds.Hinge("left_hand"), ds.Weld("right_hand")], FAST
+    ),
+    "two on one limb": Case(HUMANOID, [ds.Point("left_foot"), ds.Rows("left_leg3", np.eye(6)[4:5])], FAST),
+    "quadruped": Case(GO, [ds.Point(f"{leg}_foot") for leg in LEGS], FAST),
+    "star": Case(STAR, [ds.Weld(f"branch{b}_7") for b in (1, 2, 3)], FAST),
+    "one constraint": Case(HUMANOID, [ds.Weld("head")], DENSE),  # two neck joints and two of the torso
+    # loops
+    "loop through the base": Case(HUMANOID, [ds.Weld("left_foot", "right_foot")], FAST),
+    "loop of points through the base": Case(
+        HUMANOID, [ds.Point("left_hand", "right_foot"), ds.Weld("right_hand")], FAST
+    ),
+    "loops that share branches": Case(
+        STAR, [ds.Weld("branch1_7", "branch2_7"), ds.Point("branch2_5", "branch3_7"), ds.Point("branch3_4")], FAST
+    ),
+    "loop within a limb": Case(STAR, [ds.Point("branch1_7", "branch1_3"), ds.Weld("branch2_7")], FAST),
+    "a link and the base": Case(HUMANOID, [ds.Weld("left_hand", "pelvis")], FAST),
+    # on the base
+    "the base": Case(HUMANOID, [ds.Weld("pelvis")], DENSE),
+    "the base and a foot": Case(HUMANOID, [ds.Weld("pelvis"), ds.Weld("left_foot")], DENSE),
+    # singular branches, regular G: the foot's two last axes are parallel, the points lie on axes
+    "points on knee axes": Case(GO, [ds.Point(f"{leg}_calf") for leg in LEGS], DENSE),
+    "points on thigh axes": Case(GO, [ds.Point(f"{leg}_thigh") for leg in LEGS[:2]], DENSE),
+    # fixed bases
+    "arm": Case(ARM, [ds.Weld("link7")], FAST),
+    "arm, two": Case(ARM, [ds.Point(ds.Frame(f"link{k}", (0.2, 0.1, 0.1))) for k in (7, 3)], FAST),
+    "ladder, a rung": Case(LADDER, [ds.Weld("left6", "right6"), ds.Point("left4")], FAST),
+    "ladder, one side": Case(LADDER, [ds.Weld("left6")], FAST),
+    "humanoid on a stand": Case(ds.mechanisms.humanoid(root="fixed"), feet(ds.Weld), FAST),
+    # redundant
+    "four points on one foot": Case(HUMANOID, [ds.Point(f) for f in SQUARE], SINGULAR),
+    "four points on one foot, and a hand": Case(
+        HUMANOID, [*(ds.Point(f) for f in SQUARE), ds.Weld("right_hand")], SINGULAR
+    ),
+    "the same twice": Case(ARM, [ds.Point("link7"), ds.Point("link7")], SINGULAR),
+    "more rows than joints": Case(ds.mechanisms.chain(4), [ds.Weld("link4")], SINGULAR),
+    "the fixed base": Case(ARM, [ds.Weld("base"), ds.Point("link7")], SINGULAR),
+    "the world itself": Case(HUMANOID, [ds.Weld("world"), ds.Weld("left_foot")], SINGULAR),
+    "nothing moves at all": Case(ARM, [ds.Weld("base")], SINGULAR),
+}
+REDUNDANT = {name: c for name, c in CASES.items() if c.factorisation is SINGULAR}
+REGULAR = {name: c for name, c in CASES.items() if c.factorisation is not SINGULAR}
+
+
+def cases(chosen=None):
+    return pytest.mark.parametrize("case", [pytest.param(c, id=name) for name, c in (chosen or CASES).items()])
+
+
+def scaled(G):
+    d = 1 / np.sqrt(np.maximum(np.diagonal(G, axis1=-2, axis2=-1), 1e-30))
+    return d[..., :, None] * G * d[..., None, :]
+
+
+@cases()
+@pytest.mark.parametrize("batch", [(), (5,), (2, 3)])
+class TestAgainstDense:
+    def test_dense(self, case, batch):
+        q = case.q(batch)
+        operator = ds.delassus_operator(case.tree, case.constraints, q)
+        G = ds.delassus(case.tree, case.constraints, q, method="dense")
+        assert operator.shape == G.shape == (*batch, case.m, case.m)
+        assert error(operator.dense(), G) < AGREEMENT
+        assert np.array_equal(operator.dense(), np.swapaxes(operator.dense(), -1, -2))
+
+    def test_factorisation(self, case, batch):
+        operator = ds.delassus_operator(case.tree, case.constraints, case.q(batch))
+        assert operator.factorisation.shape == batch
+        assert set(np.ravel(operator.factorisation)) == {case.factorisation}
+        assert f"{operator.shape}" in repr(operator)
+
+    def test_apply(self, case, batch):
+        q = case.q(batch)
+        operator = ds.delassus_operator(case.tree, case.constraints, q)
+        x = np.random.default_rng(1).normal(size=(*batch, case.m))
+        expected = (ds.delassus(case.tree, case.constraints, q, method="dense") @ x[..., None])[..., 0]
+        assert error(operator.apply(x), expected) < AGREEMENT
+
+
+@cases(REGULAR)
+@pytest.mark.parametrize("batch", [(), (5,)])
+class TestSolve:
+    def test_against_a_dense_solve(self, case, batch):
+        q = case.q(batch)
+        operator = ds.delassus_operator(case.tree, case.constraints, q)
+        G = ds.delassus(case.tree, case.constraints, q, method="dense")
+        assert np.max(np.linalg.cond(scaled(G))) < CONDITION
+        f = np.random.default_rng(2).normal(size=(*batch, case.m))
+        x = (G @ f[..., None])[..., 0]
+        assert error(operator.solve(x), f) < SOLVE
+        assert error(operator.apply(operator.solve(x)), x) < SOLVE
+        assert error(operator.solve(operator.apply(f)), f) < SOLVE
+
+    def test_the_inverse_is_symmetric(self, case, batch):
+        operator = ds.delassus_operator(case.tree, case.constraints, case.q(batch))
+        columns = np.eye(case.m).reshape(case.m, *([1] * len(batch)), case.m)
+        inverse = np.moveaxis(operator.solve(columns), 0, -1)
+        assert inverse.shape == (*batch, case.m, case.m)
+        assert error(inverse, np.swapaxes(inverse, -1, -2)) < SOLVE
+
+
+@cases(REDUNDANT)
+@pytest.mark.parametrize("batch", [(), (4,)])
+class TestRedundantRows:
+    """Constraint forces that do nothing: solve returns the least-squares solution of least norm."""
+
+    def test_solve_is_the_pseudo_inverse(self, case, batch):
+        q = case.q(batch)
+        G = ds.delassus(case.tree, case.constraints, q, method="dense")
+        operator = ds.delassus_operator(case.tree, case.constraints, q)
+        x = np.random.default_rng(3).normal(size=(*batch, case.m))  # inconsistent accelerations too
+        expected = (np.linalg.pinv(G, rcond=REGULAR_CONDITION, hermitian=True) @ x[..., None])[..., 0]
+        assert error(operator.solve(x), expected) < SOLVE
+
+    def test_least_squares_and_least_norm(self, case, batch):
+        q = case.q(batch)
+        G = ds.delassus(case.tree, case.constraints, q, method="dense")
+        operator = ds.delassus_operator(case.tree, case.constraints, q)
+        x = np.random.default_rng(3).normal(size=(*batch, case.m))
+        f = operator.solve(x)
+        residual = operator.apply(f) - x
+        assert error(operator.apply(residual), np.zeros_like(x)) < SOLVE * max(np.max(np.abs(G)), 1)
+        values, vectors = np.linalg.eigh(G)
+        idle = np.where(values[..., None, :] < REGULAR_CONDITION * values[..., None, -1:], vectors, 0.0)
+        assert error((np.swapaxes(idle, -1, -2) @ f[..., None])[..., 0], np.zeros_like(x)) < SOLVE
+
+    def test_accelerations_that_the_rows_can_have_are_met(self, case, batch):
+        operator = ds.delassus_operator(case.tree, case.constraints, case.q(batch))
+        x = operator.apply(np.random.default_rng(4).normal(size=(*batch, case.m)))
+        assert error(operator.apply(operator.solve(x)), np.broadcast_to(x, (*batch, case.m))) < SOLVE
+
+
+# -- batches -------------------------------------------------------------------------------------------------------
+
+
+def test_states_of_a_batch_are_independent():
+    """Only some states are singular, in each way; every state's answer is that of the state alone."""
+    tree = ds.mechanisms.chain(6, root="floating")
+    constraints = [ds.Rows("link6", 3), ds.Point("base")]
+    q = tree.random(0, batch=6)
+    generic, twice = np.random.default_rng(0).normal(size=(2, 3, 6))
+    twice[2] = twice[0] + twice[1]
+    K = np.stack([generic, twice, generic, np.zeros((3, 6)), generic, twice])
+    fixed = [ds.Rows("link6", 3)]
+    operator = ds.delassus_operator(tree, fixed, q, rows=[K])
+    assert list(operator.factorisation) == [FAST, SINGULAR, FAST, SINGULAR, FAST, SINGULAR]
+    for chosen in (fixed, constraints):
+        operator = ds.delassus_operator(tree, chosen, q, rows=[K])
+        x = np.random.default_rng(1).normal(size=(6, operator.shape[-1]))
+        solved, applied, dense = operator.solve(x), operator.apply(x), operator.dense()
+        assert np.all(np.isfinite(solved))
+        for k in range(6):
+            alone = ds.delassus_operator(tree, chosen, q[k], rows=[K[k]])
+            assert alone.factorisation.item() is operator.factorisation[k]
+            assert error(solved[k], alone.solve(x[k])) < AGREEMENT
+            assert error(applied[k], alone.apply(x[k])) < AGREEMENT
+            assert error(dense[k], alone.dense()) < AGREEMENT
+
+
+def test_a_stretched_limb():
+    """Hip, knee and ankle in line: the branch loses a row there, the floating robot does not."""
+    q = GO.random(0, batch=3)
+    q[1, 7:] = 0.0  # all legs straight: the feet cannot move along them relative to the trunk
+    constraints = [ds.Point(f"{leg}_foot") for leg in LEGS]
+    operator = ds.delassus_operator(GO, constraints, q)
+    G = ds.delassus(GO, constraints, q, method="dense")
+    assert list(operator.factorisation) == [FAST, DENSE, FAST]
+    x = np.random.default_rng(0).normal(size=(3, 12))
+    assert error(operator.solve(x), np.linalg.solve(G, x[..., None])[..., 0]) < SOLVE
+
+
+def test_no_warnings_and_no_nan_where_some_states_are_singular():
+    q = GO.random(0, batch=3)
+    K = np.random.default_rng(0).normal(size=(3, 2, 6))
+    K[1, 0] = 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        operator = ds.delassus_operator(GO, [ds.Rows("FL_calf", 2), ds.Point("RR_foot")], q, rows=[K])
+        assert np.all(np.isfinite(operator.solve(np.ones(5))))
+        assert np.all(np.isfinite(operator.apply(np.ones(5))))
+
+
+def test_broadcasting():
+    """Leading axes of x broadcast against the batch of states."""
+    q = HUMANOID.random(0, batch=3)
+    constraints = feet(ds.Weld)
+    operator = ds.delassus_operator(HUMANOID, constraints, q)
+    G = operator.dense()
+    rng = np.random.default_rng(0)
+    for shape in ((12,), (3, 12), (1, 12), (4, 1, 12), (5, 3, 12), (2, 1, 1, 12)):
+        x = rng.normal(size=shape)
+        expected = np.broadcast_shapes(shape, (3, 12))
+        assert operator.solve(x).shape == operator.apply(x).shape == expected
+        whole = np.broadcast_to(x, expected)
+        assert error(operator.apply(x), np.einsum("bij,...bj->...bi", G, whole)) < AGREEMENT
+        assert error(operator.solve(x), np.linalg.solve(G, whole[..., None])[..., 0]) < SOLVE
+    single = ds.delassus_operator(HUMANOID, constraints, q[0])
+    x = rng.normal(size=(7, 12))
+    assert error(single.apply(x), x @ G[0].T) < AGREEMENT
+    assert error(single.solve(x), np.linalg.solve(G[0], x.T).T) < SOLVE
+
+
+def test_what_is_asked_with_is_not_changed():
+    operator = ds.delassus_operator(HUMANOID, feet(ds.Weld), HUMANOID.random(0))
+    x = np.arange(12)
+    first = operator.solve(x)
+    first[...] = 0.0
+    operator.dense()[...] = 0.0
+    operator.apply(x)[...] = 0.0
+    assert np.array_equal(x, np.arange(12))
+    assert operator.solve(x).any() and operator.apply(x).any() and operator.dense().any()
+    x.setflags(write=False)
+    operator.solve(x)
+    assert error(operator.solve(list(range(12))), operator.solve(x)) == 0
+
+
+@pytest.mark.parametrize("tree", [HUMANOID, ARM], ids=["floating", "fixed"])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_no_constraints(tree, batch):
+    operator = ds.delassus_operator(tree, [], tree.random(0, batch))
+    assert operator.shape == operator.dense().shape == (*batch, 0, 0)
+    assert operator.factorisation.shape == batch
+    assert operator.solve(np.zeros(0)).shape == (*batch, 0)
+
+
+@pytest.mark.parametrize(
+    ("tree", "constraints"), [(ARM, []), (HUMANOID, []), (ARM, [ds.Weld("base")]), (HUMANOID, [ds.Weld("world")])]
+)
+def test_apply_has_the_batch_where_nothing_moves(tree, constraints):
+    operator = ds.delassus_operator(tree, constraints, tree.random(0, 3))
+    m = operator.shape[-1]
+    assert operator.apply(np.ones(m)).shape == operator.solve(np.ones(m)).shape == (3, m)
+
+
+@cases({name: CASES[name] for name in ("feet", "arm", "the base", "four points on one foot", "the fixed base")})
+def test_an_empty_batch(case):
+    for batch in ((0,), (0, 3), (3, 0)):
+        operator = ds.delassus_operator(case.tree, case.constraints, case.q(batch))
+        assert operator.shape == operator.dense().shape == (*batch, case.m, case.m)
+        assert operator.factorisation.shape == batch
+        assert operator.solve(np.zeros((*batch, case.m))).shape == (*batch, case.m)
+        assert operator.apply(np.zeros((*batch, case.m))).shape == (*batch, case.m)
+
+
+# -- what the numbers are like -------------------------------------------------------------------------------------
+
+
+def test_units_do_not_decide():
+    """A gram of finger and a tonne of base: badly scaled, not singular."""
+    light, heavy = 1e-9 * np.eye(3), 400.0 * np.eye(3)
+    links = [RawLink("base", 1000.0, np.zeros(3), heavy)]
+    joints = []
+    rng = np.random.default_rng(0)
+    for k in range(6):
+        parent = links[-1].name
+        links.append(RawLink(f"l{k}", 1e-3, rng.normal(size=3) * 1e-3, light))
+        axis = np.eye(3)[k % 3]
+        joints.append(RawJoint(f"j{k}", JointKind.REVOLUTE, parent, f"l{k}", rng.normal(size=3) * 1e-2, axis=axis))
+    tree = build_tree("fly on an elephant", links, joints, root="floating")
+    constraints = [ds.Weld("l5"), ds.Weld("base")]
+    q = tree.random(0)
+    operator = ds.delassus_operator(tree, constraints, q)
+    G = ds.delassus(tree, constraints, q, method="dense")
+    assert np.linalg.cond(G) > 1e10 and np.linalg.cond(scaled(G)) < CONDITION
+    assert operator.factorisation.item() is not SINGULAR
+    f = np.random.default_rng(1).normal(size=12)
+    assert error(operator.solve(G @ f), f) < SOLVE
+
+
+def test_random_frames_on_many_robots():
+    rng = np.random.default_rng(7)
+    for tree in (HUMANOID, GO, STAR, LADDER, ds.mechanisms.asimo(), ds.mechanisms.stem(6, 2, 3)):
+        links = [str(n) for n in rng.choice(tree.link_names[1:], 3, replace=False)]
+        constraints = [
+            ds.Point(random_frame(rng, links[0])), ds.Rows(random_frame(rng, links[1]), rng.normal(size=(2, 6))),
+            ds.Point(random_frame(rng, links[2]), random_frame(rng, links[0]), axes="world"),
+        ]  # fmt: skip
+        q = tree.random(rng, batch=8)
+        operator = ds.delassus_operator(tree, constraints, q)
+        G = ds.delassus(tree, constraints, q, method="dense")
+        assert error(operator.dense(), G) < AGREEMENT
+        f = rng.normal(size=(8, 8))
+        assert error(operator.apply(f), (G @ f[..., None])[..., 0]) < AGREEMENT
+        tame = np.linalg.cond(scaled(G)) < CONDITION
+        solved = operator.solve((G @ f[..., None])[..., 0])
+        assert np.all(tame <= (operator.factorisation != SINGULAR))
+        if tame.any():
+            assert error(solved[tame], f[tame]) < SOLVE
+
+
+def test_what_a_factorisation_means_is_said():
+    for member in Factorisation:
+        assert member.text and len(member.text) < 120
+    operator = ds.delassus_operator(ARM, [ds.Weld("base")], ARM.random(0))
+    assert "redundant" in operator.factorisation.item().text

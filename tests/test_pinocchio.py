@@ -1,0 +1,522 @@
+"""Pinocchio models: every URDF file of example-robot-data, and trees of random joints of every type.
+
+The oracle is Pinocchio itself at the same configuration: kinematics of all frames, mass matrix, integration, and its
+Cholesky route to the Delassus matrix, each constraint brought up to date first (without that its answers are wrong).
+Where the joints of a model are not numbered depth first, its ``crba`` and all that uses it leave out entries, with no
+error; there the mass matrix comes from its inverse dynamics, which is right.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import warnings
+import zlib
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.errors import MissingDependencyError, ModelError
+from delassus.interop.pinocchio import tree_from_pinocchio
+from delassus.model import JointKind
+from delassus.model.kinematics import frame_pose
+from tools import error, random_rotation
+
+pin = pytest.importorskip("pinocchio")
+
+MASS_MATRIX = 1e-10
+"""Mass matrix, each entry relative to the diagonal of its row and column: files write quarter turns to eleven digits;
+they are read as exact here and as written there."""
+
+DELASSUS = 1e-9
+"""Jacobian and Delassus matrix: the same, and the condition of the mass matrix."""
+
+KINEMATICS = 1e-10
+"""Poses, in m and without unit: the same."""
+
+STATE = 1e-12
+"""Integration and its inverse: round-off, which the logarithm of a rotation near a half turn magnifies."""
+
+REGULAR = 1e-8
+"""Rows count as independent if the smallest eigenvalue of G, scaled to unit diagonal, is above this."""
+
+FOLDER = Path(sysconfig.get_path("purelib")) / "cmeel.prefix" / "share" / "example-robot-data" / "robots"
+FILES = {str(path.relative_to(FOLDER)): path for path in sorted(FOLDER.rglob("*.urdf"))}
+REFUSED = {
+    "romeo_description/urdf/romeo.urdf": "RThumb3",  # finger links without mass: M is singular
+    "romeo_description/urdf/romeo_laas_small.urdf": "r_gripper",  # a gripper without mass: M is singular
+}
+NO_ROBOT = {"ur_description/urdf/ur3.urdf"}  # an empty <robot> element, which Pinocchio does not read
+ROBOTS = [name for name in FILES if name not in REFUSED and name not in NO_ROBOT]
+
+
+def convert(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ds.DelassusWarning)  # unphysical inertias of real files
+        return tree_from_pinocchio(model)
+
+
+# -- the oracle ----------------------------------------------------------------------------------------------------
+
+
+def mass_matrix(model, q, convention=None):
+    """By composite inertias; right if the joints are numbered depth first."""
+    data = model.createData()
+    M = pin.crba(model, data, q, *([] if convention is None else [convention]))
+    return np.triu(M) + np.triu(M, 1).T
+
+
+def mass_matrix_by_columns(model, q):
+    """By inverse dynamics, one column at a time; right in any order."""
+    still, data = pin.Model(model), model.createData()
+    still.gravity = pin.Motion.Zero()
+    zero = np.zeros(model.nv)
+    return np.stack([pin.rnea(still, data, q, zero, unit) for unit in np.eye(model.nv)], axis=-1)
+
+
+def is_depth_first(model):
+    """Whether the joints that each joint carries are numbered in a row."""
+    return all(np.array_equal(s, np.arange(s[0], s[0] + len(s))) for s in map(list, model.subtrees))
+
+
+def scaled(M):
+    """Mass matrix with a unit diagonal, so that light fingers count as much as heavy arms."""
+    d = np.sqrt(np.diagonal(M))
+    return M / np.outer(d, d)
+
+
+def anchor(model, frame):
+    """Joint that carries a frame of ours, and where: bodies first, as names of bodies are names of frames here."""
+    bodies = [f for f in model.frames if f.name == frame.link and f.type == pin.FrameType.BODY]
+    own = pin.SE3(frame.rotation, frame.position)
+    if bodies:
+        return bodies[0].parentJoint, bodies[0].placement * own
+    return model.getJointId(frame.link), own
+
+
+def peer_delassus(model, q, constraints):
+    """Constraint Jacobian and Delassus matrix."""
+    models, datas = pin.StdVec_RigidConstraintModel(), pin.StdVec_RigidConstraintData()
+    for c in constraints:
+        kind = pin.ContactType.CONTACT_6D if c.size == 6 else pin.ContactType.CONTACT_3D
+        axes = pin.LOCAL if c.axes == "local" else pin.LOCAL_WORLD_ALIGNED
+        ends = anchor(model, c.first) + (() if c.second is None else anchor(model, c.second))
+        models.append(pin.RigidConstraintModel(kind, model, *ends, axes))
+        datas.append(models[-1].createData())
+    data = model.createData()
+    pin.crba(model, data, q)
+    pin.computeJointJacobians(model, data, q)
+    for c, d in zip(models, datas, strict=True):
+        c.calc(model, data, d)  # without it the answers are wrong, silently
+    cholesky = pin.ConstraintCholeskyDecomposition(model, data, models, datas)
+    cholesky.compute(model, data, models, datas, 0.0)
+    J = pin.getConstraintsJacobian(model, data, models, datas).reshape(-1, model.nv)
+    return J, cholesky.getInverseOperationalSpaceInertiaMatrix(True)
+
+
+def check_layout(tree, model):
+    """Same ``q`` and ``v``, joint by joint."""
+    assert (tree.nq, tree.nv) == (model.nq, model.nv)
+    q_starts = {joint.name: sq.start for joint, sq in zip(tree.joints, tree.q_slices, strict=True)}
+    v_starts = {joint.name: sv.start for joint, sv in zip(tree.joints, tree.v_slices, strict=True)}
+    for i in range(1, model.njoints):
+        name = model.names[i] if model.names[i] in q_starts else f"{model.names[i]}:1"
+        assert (q_starts[name], v_starts[name]) == (model.idx_qs[i], model.idx_vs[i])
+    assert np.array_equal(tree.neutral(), pin.neutral(model))
+
+
+def check_states(tree, model, rng):
+    """Kinematics of all bodies, mass matrix, integration."""
+    q, q1 = tree.random(rng, batch=2)
+    reach = max(1.0, float(np.max(np.abs(q), initial=0.0)))
+    v = rng.normal(size=tree.nv)
+    data = model.createData()
+    pin.framesForwardKinematics(model, data, q)
+    bodies = {f.name for f in model.frames if f.type == pin.FrameType.BODY}
+    for index, frame in enumerate(model.frames):
+        if frame.type == pin.FrameType.BODY or frame.name not in bodies:
+            R, p = frame_pose(tree, frame.name, q)
+            assert np.max(np.abs(R - data.oMf[index].rotation)) < KINEMATICS
+            assert np.max(np.abs(p - data.oMf[index].translation)) < KINEMATICS * reach
+    if not tree.nv:
+        return
+    M = ds.mass_matrix(tree, q)
+    assert error(scaled(M), scaled(mass_matrix_by_columns(model, q))) < MASS_MATRIX
+    if is_depth_first(model):
+        for convention in (pin.Convention.LOCAL, pin.Convention.WORLD):
+            assert error(scaled(M), scaled(mass_matrix(model, q, convention))) < MASS_MATRIX
+    turn = tree.difference(tree.integrate(q, v), pin.integrate(model, q, v))  # quaternions may have either sign
+    assert np.max(np.abs(turn)) < STATE
+    assert error(tree.difference(q, q1), pin.difference(model, q, q1)) < STATE
+
+
+def check_delassus(tree, model, constraints, rng):
+    """Jacobian and Delassus matrix by every method; says whether Pinocchio's own route applied."""
+    q = tree.random(rng)
+    expected_J, own = peer_delassus(model, q, constraints)
+    expected = expected_J @ np.linalg.solve(mass_matrix_by_columns(model, q), expected_J.T)
+    G = {method: ds.delassus(tree, constraints, q, method=method) for method in ds.OSIM_METHODS}
+    assert error(ds.jacobian(tree, constraints, q), expected_J) < DELASSUS
+    for method, value in G.items():
+        assert error(value, expected) < DELASSUS, method
+    diagonal = np.diagonal(expected)
+    scale = np.sqrt(np.outer(diagonal, diagonal))
+    regular = np.all(diagonal > 0) and np.linalg.eigvalsh(expected / scale)[0] > REGULAR
+    if not regular or not is_depth_first(model):  # on redundant rows Pinocchio returns NaN
+        return False
+    for method, value in G.items():
+        assert error(value, own) < DELASSUS, method
+    return True
+
+
+def some_constraints(tree, names, rng):
+    """Constraints on the last links of the tree, with turned frames in both kinds of axes, and a loop."""
+
+    def frame(name):
+        return ds.Frame(name, rng.uniform(-0.3, 0.3, 3), random_rotation(rng))
+
+    last = [n for n in names if not tree.children[tree.placement(n).link]]
+    out = [ds.Weld(frame(last[0]))]
+    if len(last) > 1:
+        out.append(ds.Point(frame(last[1]), axes="world"))
+    if len(last) > 2:
+        out.append(ds.Weld(frame(last[2]), axes="world"))
+    if len(last) > 3:
+        out.append(ds.Point(frame(last[3]), frame(last[0])))
+    return out
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def read(name, root):
+    return pin.buildModelFromUrdf(str(FILES[name]), *([pin.JointModelFreeFlyer()] if root == "floating" else []))
+
+
+@pytest.mark.parametrize("root", ["fixed", "floating"])
+@pytest.mark.parametrize("name", ROBOTS)
+def test_robot(name, root):
+    model = read(name, root)
+    tree = convert(model)
+    rng = np.random.default_rng(zlib.crc32(f"{name} {root}".encode()))
+    check_layout(tree, model)
+    check_states(tree, model, rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ds.DelassusWarning)
+        own = ds.load(FILES[name], root=root, continuous="cos-sin")
+    assert (own.link_names, own.joint_names, own.parents) == (tree.link_names, tree.joint_names, tree.parents)
+    assert set(own.frames) <= set(tree.frames)
+    if tree.nv:
+        check_delassus(tree, model, some_constraints(tree, tree.link_names, rng), rng)
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if name in FILES])
+def test_robots_that_are_refused(name):
+    with pytest.raises(ModelError, match=REFUSED[name]):
+        convert(read(name, "fixed"))
+
+
+# -- every joint type ----------------------------------------------------------------------------------------------
+
+UNALIGNED = """<robot name="r"><link name="a"/><link name="b"><inertial><origin xyz=".1 .2 .3"/><mass value="2"/>
+    <inertia ixx="1" iyy="1.2" izz=".9" ixy=".1" ixz="0" iyz=".05"/></inertial></link>
+    <joint name="j" type="continuous"><parent link="a"/><child link="b"/><axis xyz="1 -2 .5"/></joint></robot>"""
+
+
+def unit(rng):
+    axis = rng.normal(size=3)
+    return axis / np.linalg.norm(axis)
+
+
+SIMPLE = {
+    "RX": lambda rng: pin.JointModelRX(),
+    "RY": lambda rng: pin.JointModelRY(),
+    "RZ": lambda rng: pin.JointModelRZ(),
+    "RUBX": lambda rng: pin.JointModelRUBX(),
+    "RUBY": lambda rng: pin.JointModelRUBY(),
+    "RUBZ": lambda rng: pin.JointModelRUBZ(),
+    "PX": lambda rng: pin.JointModelPX(),
+    "PY": lambda rng: pin.JointModelPY(),
+    "PZ": lambda rng: pin.JointModelPZ(),
+    "RevoluteUnaligned": lambda rng: pin.JointModelRevoluteUnaligned(unit(rng)),
+    "RevoluteUnboundedUnaligned": lambda rng: pin.buildModelFromXML(UNALIGNED).joints[1],
+    "PrismaticUnaligned": lambda rng: pin.JointModelPrismaticUnaligned(unit(rng)),
+    "FreeFlyer": lambda rng: pin.JointModelFreeFlyer(),
+    "Spherical": lambda rng: pin.JointModelSpherical(),
+    "Planar": lambda rng: pin.JointModelPlanar(),
+    "Translation": lambda rng: pin.JointModelTranslation(),
+}
+
+
+RNG = np.random.default_rng(0)
+"""Where the numbers do not matter."""
+
+
+def random_placement(rng):
+    return pin.SE3(random_rotation(rng), rng.uniform(-0.5, 0.5, 3))
+
+
+def random_inertia(rng):
+    A = rng.normal(size=(3, 3))
+    turned = A @ A.T + 0.1 * np.eye(3)
+    return pin.Inertia(rng.uniform(0.5, 3.0), rng.uniform(-0.3, 0.3, 3), np.trace(turned) * np.eye(3) - turned)
+
+
+def composite(rng, kinds):
+    """Composite joint of these kinds; a list among them is a composite in the composite."""
+    joint = pin.JointModelComposite()
+    for kind in kinds:
+        joint.addJoint(composite(rng, kind) if isinstance(kind, list) else SIMPLE[kind](rng), random_placement(rng))
+    return joint
+
+
+def random_model(rng, kinds, depth_first=True, parents_of=None):
+    """Joints of these kinds, each on the world or on an earlier one; some with a body at their frame."""
+    model = pin.Model()
+    model.name = "random"
+    parents = [0]
+    for i, kind in enumerate(kinds, start=1):
+        joint = composite(rng, kind) if isinstance(kind, list) else SIMPLE[kind](rng)
+        parent = int(rng.choice(parents[-3:])) if parents_of is None else parents_of[i - 1]
+        if depth_first:  # only joints on the way from the last one to the world may carry the next
+            while parents[-1] != parent:
+                parents.pop()
+        parents.append(i)
+        assert model.addJoint(parent, joint, random_placement(rng), f"joint{i}") == i
+        model.appendBodyToJoint(i, random_inertia(rng), random_placement(rng))
+        if rng.uniform() < 0.7:
+            model.addBodyFrame(f"body{i}", i, pin.SE3.Identity(), 0)
+        model.addBodyFrame(f"tool{i}", i, random_placement(rng), 0)
+    model.armature = rng.uniform(0.0, 0.5, model.nv)
+    model.damping = rng.uniform(0.0, 0.5, model.nv)
+    model.rotorInertia, model.rotorGearRatio = np.full(model.nv, 2.0), np.full(model.nv, 3.0)  # read by no algorithm
+    assert is_depth_first(model) or not depth_first
+    return model
+
+
+def check(model, rng):
+    tree = tree_from_pinocchio(model)
+    check_layout(tree, model)
+    check_states(tree, model, rng)
+    assert np.array_equal(np.concatenate([j.armature for j in tree.joints]), model.armature)
+    assert np.array_equal(np.concatenate([j.damping for j in tree.joints]), model.damping)
+    tools = [f"tool{i}" for i in range(1, model.njoints)]
+    return check_delassus(tree, model, some_constraints(tree, tools, rng), rng)
+
+
+@pytest.mark.parametrize("kind", SIMPLE)
+def test_joint_type(kind):
+    rng = np.random.default_rng(zlib.crc32(kind.encode()))
+    check(random_model(rng, [kind]), rng)
+    check(random_model(rng, ["RX", kind, "PZ", kind]), rng)
+
+    # two free branches, so that no row is redundant and Pinocchio's own route applies
+    model = random_model(rng, ["FreeFlyer", kind, "RX", kind, "FreeFlyer", "PY"], parents_of=[0, 1, 2, 0, 4, 5])
+    tree = tree_from_pinocchio(model)
+    a, b = (ds.Frame(tool, rng.uniform(-0.3, 0.3, 3), random_rotation(rng)) for tool in ("tool3", "tool6"))
+    for constraints in (
+        [ds.Weld(a), ds.Point(b, a)],
+        [ds.Point(b, axes="world"), ds.Weld(a, b, axes="world")],
+        [ds.Weld(a, axes="world"), ds.Weld(a, b)],
+        [ds.Point(a), ds.Point(a, b, axes="world")],
+    ):
+        assert check_delassus(tree, model, constraints, rng)
+
+
+@pytest.mark.parametrize("depth_first", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_random_trees(seed, depth_first):
+    rng = np.random.default_rng(seed)
+    kinds = ["FreeFlyer", *rng.choice(list(SIMPLE), 12)]
+    rng.shuffle(kinds)
+    check(random_model(rng, [str(kind) for kind in kinds], depth_first), rng)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_composites(seed):
+    rng = np.random.default_rng(seed)
+    few = [str(kind) for kind in rng.choice(list(SIMPLE), 4)]
+    check(random_model(rng, [[few[0]], [few[1], few[2]], few[3], ["RX", ["Planar", "RUBY"], "Spherical"]]), rng)
+    check(random_model(rng, [["FreeFlyer", "RZ"], ["PX", "RevoluteUnboundedUnaligned", "Translation"], "RY"]), rng)
+
+
+def test_what_pinocchio_gets_wrong():
+    """If this fails, Pinocchio has learnt it, and the note at the top of this file can go."""
+    rng = np.random.default_rng(0)
+    model = pin.Model()
+    for i, parent in enumerate((0, 0, 1), start=1):
+        model.addJoint(parent, pin.JointModelRX(), random_placement(rng), f"joint{i}")
+        model.appendBodyToJoint(i, random_inertia(rng), random_placement(rng))
+    q = rng.uniform(-1, 1, 3)
+    assert error(mass_matrix(model, q), mass_matrix_by_columns(model, q)) > 0.01
+    assert error(ds.mass_matrix(tree_from_pinocchio(model), q), mass_matrix_by_columns(model, q)) < MASS_MATRIX
+
+
+def test_names_and_order():
+    model = pin.Model()
+    model.name = "forks"
+    a = model.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "a")
+    b = model.addJoint(0, pin.JointModelRY(), pin.SE3.Identity(), "b")
+    c = model.addJoint(a, pin.JointModelComposite(pin.JointModelRZ()), pin.SE3.Identity(), "c")
+    d = model.addJoint(b, composite(np.random.default_rng(0), ["RZ", "PX"]), pin.SE3.Identity(), "d")
+    for i in (a, b, c, d):
+        model.appendBodyToJoint(i, random_inertia(RNG), pin.SE3.Identity())
+    model.addBodyFrame("second_tool", a, pin.SE3.Random(), 0)
+    model.addBodyFrame("arm", a, pin.SE3.Identity(), 0)
+    model.addBodyFrame("second", a, pin.SE3.Identity(), 0)
+    model.addBodyFrame("b", d, pin.SE3.Random(), 0)  # a body of the name of another joint
+    model.addJointFrame(a)
+    model.addJointFrame(d)
+    for kind, at in ((pin.FrameType.SENSOR, d), (pin.FrameType.OP_FRAME, a)):
+        model.addFrame(pin.Frame("arm", a, 0, pin.SE3.Random(), kind))  # no longer a free name
+        model.addFrame(pin.Frame("imu", at, 0, pin.SE3.Random(), kind))  # the first one counts
+    tree = tree_from_pinocchio(model)
+    assert tree.name == "forks"
+    assert tree.joint_names == ("a", "b", "c", "d:1", "d:2")  # not depth first
+    assert tree.parents == (-1, -1, 0, 1, 3)
+    assert tree.link_names == ("arm", "b_", "c", "d:1", "d")
+    assert set(tree.frames) == {*tree.link_names, "universe", "world", "second_tool", "second", "b", "a", "imu"}
+    assert (tree.placement("b").link, tree.placement("imu").link) == (4, 4)
+    model.names[2] = "a"
+    with pytest.raises(ModelError, match="'a' twice"):
+        tree_from_pinocchio(model)
+
+
+def test_world_and_bodies_on_it():
+    rng = np.random.default_rng(0)
+    model = pin.Model()
+    model.inertias[0] = random_inertia(rng)
+    model.addBodyFrame("pedestal", 0, random_placement(rng), 0)
+    model.addBodyFrame("base", 0, pin.SE3.Identity(), 0)
+    model.addJoint(0, pin.JointModelRX(), random_placement(rng), "j")
+    model.appendBodyToJoint(1, random_inertia(rng), pin.SE3.Identity())
+    tree = tree_from_pinocchio(model)
+    assert set(tree.frames) == {"universe", "world", "base", "pedestal", "j"}
+    assert error(tree.world_inertia, model.inertias[0].matrix()) < STATE
+    assert tree_from_pinocchio(pin.Model()).nv == 0
+
+
+def test_limits():
+    model = pin.Model()
+    for kind, low, high in ((pin.JointModelRX(), -0.5, 0.7), (pin.JointModelPZ(), 0.1, 0.2)):
+        zero, limit = np.zeros(1), np.array([1.0])
+        i = model.addJoint(
+            model.njoints - 1, kind, pin.SE3.Identity(), f"j{low}", limit, limit, np.array([low]), np.array([high])
+        )
+        model.appendBodyToJoint(i, random_inertia(RNG), pin.SE3.Identity())
+        assert np.array_equal(zero, model.damping[-1:])
+    model.addJoint(2, pin.JointModelRY(), pin.SE3.Identity(), "free")
+    model.appendBodyToJoint(3, random_inertia(RNG), pin.SE3.Identity())
+    tree = tree_from_pinocchio(model)
+    assert [(j.lower[0], j.upper[0]) for j in tree.joints] == [(-0.5, 0.7), (0.1, 0.2), (-np.inf, np.inf)]
+    q = tree.random(0, batch=100)
+    assert np.all((q[:, 1] > 0.1) & (q[:, 1] < 0.2)) and np.all(np.abs(q[:, 2]) < np.pi)
+
+
+def test_kinds():
+    rng = np.random.default_rng(0)
+    tree = tree_from_pinocchio(random_model(rng, list(SIMPLE)))
+    expected = [JointKind.REVOLUTE] * 3 + [JointKind.COS_SIN] * 3 + [JointKind.PRISMATIC] * 3
+    expected += [JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC, JointKind.FREE, JointKind.BALL]
+    assert [j.kind for j in tree.joints] == [*expected, JointKind.PLANAR, JointKind.TRANSLATION]
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
+
+OTHERS = {
+    "SphericalZYX": lambda: pin.JointModelSphericalZYX(),
+    "Universal": lambda: pin.JointModelUniversal(np.array([1.0, 0, 0]), np.array([0, 1.0, 0])),
+    "HX": lambda: pin.JointModelHX(0.1),
+    "HY": lambda: pin.JointModelHY(0.1),
+    "HZ": lambda: pin.JointModelHZ(0.1),
+    "HelicalUnaligned": lambda: pin.JointModelHelicalUnaligned(np.array([0, 0.6, 0.8]), 0.1),
+    "Ellipsoid": lambda: pin.JointModelEllipsoid(1.0, 2.0, 3.0),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("inside", [False, True])
+def test_other_joints_are_refused_by_name(kind, inside):
+    if not hasattr(pin, f"JointModel{kind}"):
+        pytest.skip("this Pinocchio has no such joint")
+    joint = OTHERS[kind]()
+    if inside:
+        outer = pin.JointModelComposite(pin.JointModelRX())
+        outer.addJoint(joint)
+        joint = outer
+    model = pin.Model()
+    model.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "first")
+    model.addJoint(1, joint, pin.SE3.Identity(), "culprit")
+    for i in (1, 2):
+        model.appendBodyToJoint(i, random_inertia(RNG), pin.SE3.Identity())
+    with pytest.raises(ModelError, match=rf"joint 'culprit': expected a joint among RX.*, got {kind}\. Replace it"):
+        ds.load(model)
+
+
+def test_mimic_joints_are_refused():
+    link = "<link name='{}'><inertial><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/>"
+    joint = "<joint name='{}' type='revolute'><limit lower='-1' upper='1' effort='1' velocity='1'/><parent link='{}'/>"
+    text = f"""<robot name='r'><link name='base'/>
+        {link.format("a")}</inertial></link>{link.format("b")}</inertial></link>
+        {joint.format("lead", "base")}<child link='a'/></joint>
+        {joint.format("follow", "a")}<child link='b'/><mimic joint='lead' multiplier='2'/></joint></robot>"""
+    model = pin.buildModelFromXML(text, True)
+    with pytest.raises(ModelError, match=r"joint 'follow'.*got Mimic"):
+        tree_from_pinocchio(model)
+    independent = pin.buildModelFromXML(text)
+    check_states(tree_from_pinocchio(independent), independent, np.random.default_rng(0))
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(ModelError, match=r"expected a pinocchio\.Model, got an object of type builtins\.str"):
+        tree_from_pinocchio("talos")
+    with pytest.raises(ModelError, match=r"expected a pinocchio\.Model"):
+        ds.load(pin.RobotWrapper(pin.Model()))
+
+
+def test_axes_and_numbers_that_are_refused():
+    def one(joint):
+        model = pin.Model()
+        model.addJoint(0, joint, pin.SE3.Identity(), "j")
+        model.appendBodyToJoint(1, random_inertia(RNG), pin.SE3.Identity())
+        return model
+
+    for kind in (pin.JointModelRevoluteUnaligned, pin.JointModelPrismaticUnaligned):
+        for axis in ((0.0, 0.0, 2.0), (0.0, 0.0, 0.0), (np.nan, 0.0, 1.0)):
+            with pytest.raises(ModelError, match="axis of joint 'j': expected a vector of unit length"):
+                tree_from_pinocchio(one(kind(np.array(axis))))
+    with pytest.raises(ModelError, match="joint 'j': expected a composite of one joint or more"):
+        tree_from_pinocchio(one(pin.JointModelComposite()))
+    model = one(pin.JointModelRX())
+    model.jointPlacements[1] = pin.SE3(np.eye(3), np.array([np.nan, 0, 0]))
+    with pytest.raises(ModelError, match="j"):
+        tree_from_pinocchio(model)
+    model = one(pin.JointModelRX())
+    model.armature = np.array([np.nan])
+    with pytest.raises(ModelError, match="armature of joint 'j'"):
+        tree_from_pinocchio(model)
+    model = one(pin.JointModelRX())
+    model.inertias[1] = pin.Inertia.Zero()
+    with pytest.raises(ModelError, match=r"joint 'j'.*singular"):
+        tree_from_pinocchio(model)
+
+
+def test_unphysical_inertia():
+    model = pin.Model()
+    model.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "j")
+    model.appendBodyToJoint(1, pin.Inertia(1.0, np.zeros(3), np.diag([1.0, 0.1, 0.1])), pin.SE3.Identity())
+    with pytest.warns(ds.DelassusWarning, match=r"j \(breaks the triangle inequality\)"):
+        tree_from_pinocchio(model)
+    with pytest.raises(ModelError, match="inertia of link 'j'"):
+        tree_from_pinocchio(model, check_inertia="refuse")
+
+
+def test_without_pinocchio(monkeypatch):
+    model = pin.Model()
+    monkeypatch.setitem(sys.modules, "pinocchio", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'delassus\[pinocchio\]'"):
+        tree_from_pinocchio(model)

@@ -1,0 +1,54 @@
+"""What several test files share: tolerances by name, errors relative to the largest entry, random frames."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import delassus as ds
+
+ROUND_OFF = 1e-13
+"""One expression written in two ways: a few units in the last place of the largest entry."""
+
+AGREEMENT = 1e-9
+"""Two algorithms on one well-conditioned problem (condition of M up to about 1e5), relative to the largest entry."""
+
+PEER_MASS_MATRIX = 1e-10
+"""Mass matrix against Pinocchio. URDF files write quarter turns as 1.57079632679; they are read as exact here (their
+entries move by up to 1e-11) and as written there."""
+
+PEER_DELASSUS = 1e-9
+"""Jacobian and Delassus matrix against Pinocchio: the same 1e-11 in every rotation, and the condition of M."""
+
+
+NOTHING = 1e-9
+"""Where the largest entry is below this, it is what round-off left of numbers of order one: errors are absolute."""
+
+
+def error(actual, expected):
+    """Largest difference, relative to the largest entry expected."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape, (actual.shape, expected.shape)
+    if actual.size == 0:
+        return 0.0
+    scale = float(np.max(np.abs(expected)))
+    difference = float(np.max(np.abs(actual - expected)))
+    assert np.isfinite(difference)
+    return difference / scale if scale > NOTHING else difference
+
+
+def random_rotation(rng):
+    """Rotation matrix, uniform."""
+    Q, R = np.linalg.qr(rng.normal(size=(3, 3)))
+    Q = Q * np.sign(np.diag(R))
+    return Q if np.linalg.det(Q) > 0 else -Q
+
+
+def random_frame(rng, link, reach=0.3):
+    """Frame anywhere on a link."""
+    return ds.Frame(link, rng.uniform(-reach, reach, 3), random_rotation(rng))
+
+
+def leaf_frames(tree, limit=4):
+    """One frame on each of the first leaf links: the last one that fixed joints put there (a foot, a tool flange)."""
+    last = {placement.link: name for name, placement in tree.frames.items()}
+    return [last[i] for i in range(tree.n_links) if not tree.children[i]][:limit]

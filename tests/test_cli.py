@@ -91,7 +91,9 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
     from delassus.cli.figures import bar_figure, line_figures
 
     bars = bar_figure(tmp_path / "a" / "bars.png", {"robot": {"efpa": 3.0, "kjr": 4.0}}, "operations")
-    lines = line_figures(tmp_path / "lines.png", {"panel": {"efpa": ((1, 2, 3), (1.0, 4.0, 9.0))}}, "n", "operations", log=True)
+    lines = line_figures(
+        tmp_path / "lines.png", {"panel": {"efpa": ((1, 2, 3), (1.0, 4.0, 9.0))}}, "n", "operations", log=True
+    )
     for path in (bars, lines):
         assert path.read_bytes().startswith(b"\x89PNG")
 

@@ -29,7 +29,7 @@ from delassus.spatial.transform import DenseTransform, StagedTransform, displace
 from random_trees import some_constraints, some_link, some_mechanism, some_rotation
 from tools import ROUND_OFF, error, random_frame, random_rotation
 
-SAME_TEXT = 1e-11
+SAME_TEXT = 1e-12
 """NumPy against CasADi: the same text, but sums and products in another order, times the condition of the tree."""
 
 TURNS = 1e-14

@@ -509,9 +509,9 @@ class TestLimits:
 def family():
     r"""A tree drawn by hand::
 
-        0 (free) ─┬─ 1 ─┬─ 2 ── 3
-                  │     └─ 4
-                  └─ 5 (ball) ── 6 (prismatic)
+    0 (free) ─┬─ 1 ─┬─ 2 ── 3
+              │     └─ 4
+              └─ 5 (ball) ── 6 (prismatic)
     """
     parents = {1: 0, 2: 1, 3: 2, 4: 1, 5: 0, 6: 5}
     kinds = {5: JointKind.BALL, 6: JointKind.PRISMATIC}
@@ -813,9 +813,7 @@ def test_pickling(every_joint):
 
 def test_fingerprints_tell_robots_apart(every_joint):
     def changed(**parts):
-        whole = {
-            f.name: getattr(every_joint, f.name) for f in dataclasses.fields(every_joint) if f.init
-        } | parts
+        whole = {f.name: getattr(every_joint, f.name) for f in dataclasses.fields(every_joint) if f.init} | parts
         return Tree(**whole).fingerprint
 
     first = every_joint.joints[1]

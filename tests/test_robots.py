@@ -38,6 +38,9 @@ BATCH = 2
 REGULAR = 1e-9
 """Rows count as independent if the smallest eigenvalue of G, scaled to unit diagonal, is above this."""
 
+REROOTED = 1e-9
+"""G with another link at the root: rotations next to a quarter turn are made exact (1e-11) at the joints turned round."""
+
 every_robot = pytest.mark.parametrize("name, root", [(name, root) for name in ROBOTS for root in ROOTS])
 
 
@@ -285,7 +288,7 @@ def test_any_link_may_carry_the_free_joint(name):
     for link in leaf_frames(tree, 2):
         other = tree.reroot(link)
         G = ds.delassus(other, constraints, tree.reroot_configuration(link, q))
-        assert error(G, expected) < AGREEMENT
+        assert error(G, expected) < REROOTED
 
 
 @pytest.mark.parametrize("root", ROOTS)

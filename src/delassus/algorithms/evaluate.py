@@ -16,6 +16,7 @@ from delassus.algorithms.osim import METHODS
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint, check_constraints, check_rows
 from delassus.errors import ConstraintError, DelassusError, ModelError, unknown_name
+from delassus.model.check import common_batch
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NumpyOps
@@ -41,6 +42,8 @@ def make_problem(
     checked = check_constraints(tree, constraints)
     array = tree.check_configuration(q)
     open_rows = [c for c in checked if c.rows is None]
+    if rows is not None and not isinstance(rows, list | tuple):
+        raise ConstraintError("rows", "a list of arrays", type(rows).__name__, "Pass rows=[K, …].")
     given = list(rows or [])
     if len(given) != len(open_rows):
         raise ConstraintError(
@@ -49,8 +52,10 @@ def make_problem(
             f"{len(given)}",
             "Pass rows=[K, …], in the order of the constraints.",
         )
-    arrays = [check_rows(K, c.size, f"rows of {c!r}") for K, c in zip(given, open_rows, strict=True)]
-    batch = np.broadcast_shapes(array.shape[:-1], *(K.shape[:-2] for K in arrays))
+    batch, arrays = array.shape[:-1], []
+    for K, c in zip(given, open_rows, strict=True):
+        arrays.append(check_rows(K, c.size, f"rows of {c!r}"))
+        batch = common_batch(f"rows of {c!r}", arrays[-1].shape[:-2], "q", batch)
     return Problem(NumpyOps(), tree, checked, array, arrays), batch
 
 
@@ -215,7 +220,9 @@ def delassus_operator(
 
 
 def mass_matrix(tree: Tree, q: ArrayLike) -> Array:
-    """Joint-space mass matrix ``M`` (..., nv, nv), by the composite-rigid-body algorithm; raises `ConfigurationError`.
+    """Joint-space mass matrix ``M`` (..., nv, nv), by the composite-rigid-body algorithm.
+
+    Takes ``tree`` and ``q`` as `delassus` does, and raises what that raises for them.
 
     Examples
     --------
@@ -228,9 +235,7 @@ def mass_matrix(tree: Tree, q: ArrayLike) -> Array:
     return _whole(crba.mass_matrix(problem), batch)
 
 
-def jacobian(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, rows: Sequence[ArrayLike] | None = None
-) -> Array:
+def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, *, rows: Sequence[ArrayLike] | None = None) -> Array:
     """Constraint Jacobian ``J`` (..., m, nv): ``J v`` are the velocities along the constraint rows (m/s, rad/s).
 
     Takes what `delassus` takes and raises what it raises.

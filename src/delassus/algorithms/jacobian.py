@@ -38,7 +38,8 @@ def jacobian_columns(problem: Problem) -> list[Columns]:
 def _columns_of(problem: Problem, link: int, top: int, K: Matrix) -> Columns:
     ops, tree = problem.ops, problem.tree
     columns: Columns = {}
-    path = [i for i in tree.support(link) if i not in tree.support(top)]
+    above = set(tree.support(top))
+    path = [i for i in tree.support(link) if i not in above]
     for i in reversed(path):
         columns[i] = ops.take(K, None, tree.joints[i].motion_axes)
         if i != path[0]:

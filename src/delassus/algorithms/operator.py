@@ -12,7 +12,8 @@ from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv import in_order
 from delassus.algorithms.osim.pv_fast import Branches, FastFactor, branches
 from delassus.algorithms.problem import Problem
-from delassus.errors import ConfigurationError
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import common_batch, real_array
 from delassus.model.rotations import Array
 
 REGULAR_CONDITION = 1e-10
@@ -64,7 +65,8 @@ class DelassusOperator:
             rows = [r for c in stack.constraints for r in range(m)[problem.rows[c]]]
             regular &= is_regular(stack.L, least[..., rows])
         self._regular = regular
-        self._fast = FastFactor(problem, self._parts) if regular.any() else None
+        with np.errstate(divide="ignore", invalid="ignore"):  # at singular states, whose numbers `solve` leaves out
+            self._fast = FastFactor(problem, self._parts) if regular.any() else None
         self._inverse: Array | None = None
         if not regular.all():
             G = self.dense()
@@ -79,12 +81,14 @@ class DelassusOperator:
         return f"DelassusOperator(shape={self.shape})"
 
     def _check(self, x: ArrayLike) -> Array:
-        array = np.asarray(x, dtype=float)
-        m = self.shape[-1]
+        m, array = self.shape[-1], real_array(x)
+        if array is None or not np.all(np.isfinite(array)):
+            raise ConfigurationError("x", "finite real numbers", shown(x), "Pass a NumPy array or a list of numbers.")
         if array.ndim == 0 or array.shape[-1] != m:
             raise ConfigurationError(
                 "x", f"shape (..., {m}), one number for each constraint row", f"shape {array.shape}", "Stack the rows."
             )
+        common_batch("x", array.shape[:-1], "q", self._batch)
         return array
 
     def apply(self, x: ArrayLike) -> Array:
@@ -103,7 +107,7 @@ class DelassusOperator:
         Raises
         ------
         ConfigurationError
-            The last axis is not m.
+            Not finite numbers, the last axis is not m, or the leading axes do not fit those of ``q``.
         """
         column = self._check(x)[..., None]
         result: Array = delassus_product(self._problem, self._body, column)[..., 0]
@@ -126,7 +130,7 @@ class DelassusOperator:
         Raises
         ------
         ConfigurationError
-            The last axis is not m.
+            Not finite numbers, the last axis is not m, or the leading axes do not fit those of ``q``.
         """
         array = self._check(x)
         shape = np.broadcast_shapes(array.shape, (*self._batch, array.shape[-1]))
@@ -135,7 +139,8 @@ class DelassusOperator:
             rows = self._problem.rows
             parts = [[array[..., rows[c]] for c in s.constraints] for s in self._parts.stacks]
             columns = [np.concatenate(p, axis=-1)[..., None] for p in parts]
-            solved = self._fast.solve(self._problem.ops, columns)
+            with np.errstate(invalid="ignore"):
+                solved = self._fast.solve(self._problem.ops, columns)
             for stack, part in zip(self._parts.stacks, solved, strict=True):
                 start = 0
                 for c in stack.constraints:

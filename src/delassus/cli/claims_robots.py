@@ -205,8 +205,8 @@ def _factorised(robots: Path | None) -> Finding:
         verdict([iiwa_ltl, go1_pv, ltl_most, fastest, 0.4 < sum(half) / len(half) < 0.65]),
         ""
         if iiwa_ltl
-        else "on the iiwa, PV-OSIM is already under LTL: its quarter turns cost nothing when transforms are staged, and "
-        "six rows through seven joints are cheaper than M, its factor and J. The rest holds.",
+        else "on the iiwa, PV-OSIM is already under LTL: its quarter turns cost nothing when transforms are staged, "
+        "and six rows through seven joints are cheaper than M, its factor and J. The rest holds.",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ModelError, shown
+from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.rotations import Array, exact_quarter_turns
 
 
@@ -21,6 +21,21 @@ def real_array(value: Any) -> Array | None:
         return None
     with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite, which callers refuse
         return given.astype(float)
+
+
+def common_batch(
+    argument: str, batch: tuple[int, ...], other_argument: str, other_batch: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Broadcast the leading axes of two arguments, or raise `ConfigurationError`."""
+    try:
+        return np.broadcast_shapes(batch, other_batch)
+    except ValueError:
+        raise ConfigurationError(
+            argument,
+            f"leading axes that broadcast with those of {other_argument}, {other_batch}",
+            f"{batch}",
+            "Give both the same batch, or one of them none.",
+        ) from None
 
 
 def check_vector(value: ArrayLike, argument: str, unit: str = "in m") -> Array:

@@ -16,9 +16,7 @@ from delassus.model.rotations import Array, exact_quarter_turns, matrix_to_quate
 from delassus.model.tree import WORLD, Placement, Tree
 
 
-def attach(
-    tree: Tree, link: str, other: Tree, position: ArrayLike, rotation: ArrayLike | None, prefix: str
-) -> Tree:
+def attach(tree: Tree, link: str, other: Tree, position: ArrayLike, rotation: ArrayLike | None, prefix: str) -> Tree:
     """Mount ``other`` on a frame of ``tree``; see `Tree.attach`."""
     if not isinstance(other, Tree):
         raise ModelError("other", "a delassus.Tree", shown(other), "Load one with delassus.load.")

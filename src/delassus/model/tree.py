@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model import joints as joint_rules
-from delassus.model.check import real_array
+from delassus.model.check import common_batch, real_array
 from delassus.model.joints import QUATERNION_START, UNIT_CIRCLE_START, Joint, JointKind
 from delassus.model.rotations import Array
 
@@ -271,7 +271,7 @@ class Tree:
     def integrate(self, q: ArrayLike, v: ArrayLike) -> Array:
         """Configuration reached from ``q`` (..., nq) by the velocity ``v`` (..., nv) held for one unit of time."""
         qa, va = self.check_configuration(q), self.check_velocity(v)
-        shape = _common_batch("v", va, "q", qa)
+        shape = common_batch("v", va.shape[:-1], "q", qa.shape[:-1])
         qa, va = np.broadcast_to(qa, (*shape, self.nq)), np.broadcast_to(va, (*shape, self.nv))
         parts = [
             joint_rules.integrate(j.kind, qa[..., sq], va[..., sv])
@@ -282,7 +282,7 @@ class Tree:
     def difference(self, q0: ArrayLike, q1: ArrayLike) -> Array:
         """Velocity (..., nv) that takes ``q0`` (..., nq) to ``q1`` (..., nq) in one unit of time."""
         a, b = self.check_configuration(q0, "q0"), self.check_configuration(q1, "q1")
-        shape = _common_batch("q1", b, "q0", a)
+        shape = common_batch("q1", b.shape[:-1], "q0", a.shape[:-1])
         a, b = np.broadcast_to(a, (*shape, self.nq)), np.broadcast_to(b, (*shape, self.nq))
         parts = [
             joint_rules.difference(j.kind, a[..., sq], b[..., sq])
@@ -378,18 +378,6 @@ class Tree:
         from delassus.model.edit import reroot_configuration
 
         return reroot_configuration(self, link, q)
-
-
-def _common_batch(argument: str, array: Array, other_argument: str, other: Array) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(array.shape[:-1], other.shape[:-1])
-    except ValueError:
-        raise ConfigurationError(
-            argument,
-            f"leading axes that broadcast with those of {other_argument}, {other.shape[:-1]}",
-            f"{array.shape[:-1]}",
-            "Give both the same batch, or one of them none.",
-        ) from None
 
 
 def _normalised(array: Array, part: slice, what: str) -> Array:

@@ -39,7 +39,7 @@ REGULAR = 1e-9
 """Rows count as independent if the smallest eigenvalue of G, scaled to unit diagonal, is above this."""
 
 REROOTED = 1e-9
-"""G with another link at the root: rotations next to a quarter turn are made exact (1e-11) at the joints turned round."""
+"""G with another link at the root: rotations next to a quarter turn become exact (1e-11) at joints turned round."""
 
 every_robot = pytest.mark.parametrize("name, root", [(name, root) for name in ROBOTS for root in ROOTS])
 

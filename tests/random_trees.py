@@ -8,7 +8,8 @@ import numpy as np
 
 import delassus as ds
 from delassus.errors import ModelError
-from delassus.model.build import RawJoint, RawLink, build_tree
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
 from tools import random_frame, random_rotation

@@ -26,7 +26,8 @@ from delassus.errors import (
     UnknownNameError,
     missing_dependency,
 )
-from delassus.model.build import RawJoint, RawLink, build_tree
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 
 

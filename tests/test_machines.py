@@ -16,7 +16,8 @@ from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.problem import Problem
-from delassus.model.build import RawJoint, build_tree
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint
 from delassus.model.joints import Joint, JointKind, random
 from delassus.model.kinematics import joint_displacement
 from delassus.model.rotations import rotation_from_rpy
@@ -25,7 +26,8 @@ from delassus.spatial.count_ops import CountOps
 from delassus.spatial.factor import CholeskyFactor, Factor
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.rigid import DenseRigidInertia, RigidInertia
-from delassus.spatial.transform import DenseTransform, StagedTransform, displacement, elementary_turns
+from delassus.spatial.transform import DenseTransform, StagedTransform, displacement
+from delassus.spatial.turns import elementary_turns
 from random_trees import some_constraints, some_link, some_mechanism, some_rotation
 from tools import ROUND_OFF, error, random_frame, random_rotation
 

@@ -14,7 +14,8 @@ import pytest
 
 import delassus as ds
 from delassus.model import kinematics, mechanisms
-from delassus.model.build import RawJoint, RawLink, build_tree
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
 from delassus.model.inertia import move_inertia, spatial_inertia
 from delassus.model.joints import JointKind
 from delassus.model.kinematics import frame_pose

@@ -591,7 +591,8 @@ def test_quaternions_of_any_length():
 
 
 def test_joints_that_mujoco_does_not_know():
-    from delassus.model.build import RawJoint, RawLink, build_tree
+    from delassus.model.build import build_tree
+    from delassus.model.description import RawJoint, RawLink
 
     for kind in (JointKind.COS_SIN, JointKind.PLANAR, JointKind.TRANSLATION):
         links = [RawLink("base"), RawLink("a", 1.0, np.ones(3), np.eye(3))]

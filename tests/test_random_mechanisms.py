@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import delassus as ds
 from delassus.errors import ModelError
-from delassus.model.build import RawJoint, RawLink, build_tree
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.model.tree import WORLD
 from random_trees import REVERSIBLE, Mechanism, some_constraints, some_mechanism

@@ -22,7 +22,8 @@ from delassus.interop.mujoco_state import (
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
-from delassus.model.build import FIXED, Check, RawJoint, RawLink, build_tree, unique_name
+from delassus.model.build import build_tree, unique_name
+from delassus.model.description import FIXED, Check, RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, quaternion_to_matrix, rotation_about
 from delassus.model.tree import Tree

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from delassus.errors import ModelError, missing_dependency
-from delassus.model.build import FIXED, LARGEST, Check, RawJoint, RawLink, build_tree, unique_name
+from delassus.model.build import build_tree, unique_name
+from delassus.model.description import FIXED, LARGEST, Check, RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from delassus.errors import ModelError, shown
-from delassus.model.build import Check, Root
+from delassus.model.description import Check, Root
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
 from delassus.model.urdf import Continuous, Mimic, read_xml, tree_from_urdf

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from delassus.errors import ModelError, shown
-from delassus.model.build import LARGEST, RawJoint, RawLink, Root, build_tree
+from delassus.model.build import build_tree
 from delassus.model.check import real_array
+from delassus.model.description import LARGEST, RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, rotation_about
 from delassus.model.tree import Tree

@@ -11,7 +11,8 @@ from xml.parsers import expat
 import numpy as np
 
 from delassus.errors import ModelError, shown, warn
-from delassus.model.build import Check, RawJoint, RawLink, Root, build_tree
+from delassus.model.build import build_tree
+from delassus.model.description import Check, RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, exact_quarter_turns
 from delassus.model.tree import Tree

@@ -38,7 +38,7 @@ def run(console: Console, plot: Path | None, states: int) -> None:
             numbers = (c.total, c.mul, c.add + c.neg, c.div, c.sqrt, c.trig)
             table.add_row(method, *(f"{x:,}" for x in numbers), f"{seconds[method] * 1e6:.1f}")
         if peer:
-            table.add_row("pin computeDelassusMatrix", *("",) * 6, f"{seconds['pinocchio'] * 1e6:.1f}", style="dim")
+            table.add_row("pinocchio", *("",) * 6, f"{seconds['pinocchio'] * 1e6:.1f}", style="dim")
         console.print(table)
         console.print(_phases(reports))
         totals[case.name] = {m: reports[m].clean.total for m in OSIM_METHODS if m != "dense"}

@@ -1,0 +1,5 @@
+"""``python -m delassus``: the command line."""
+
+from delassus.cli import main
+
+main()

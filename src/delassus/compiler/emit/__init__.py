@@ -1,0 +1,1 @@
+"""Targets: one file each, from a scheduled graph to code."""

@@ -1,0 +1,114 @@
+"""LLVM assembly, instruction by instruction, for scalars or for vectors of lanes.
+
+No fast-math flag but ``contract`` is ever emitted: it lets LLVM fuse multiply-adds and keeps NaN, signed zeros and
+infinities.
+"""
+
+from __future__ import annotations
+
+import struct
+
+
+def hexadecimal(value: float, scalar: str = "double") -> str:
+    """LLVM's exact notation of a floating-point constant (float constants are written as doubles that they equal)."""
+    if scalar == "float":
+        value = struct.unpack("<f", struct.pack("<f", value))[0]
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+class LlvmText:
+    """Instructions of one function under construction.
+
+    Attributes
+    ----------
+    lanes : int
+        1 for scalars.
+    scalar : {"double", "float"}
+        Type of one number.
+    vector : str
+        Type of all lanes.
+    integer : str
+        Integer type of the same width and lanes (for bit patterns).
+    mask : str
+        Type of the result of a comparison.
+    lines : list of str
+        Instructions so far.
+    declarations : set of str
+        Intrinsics that the module must declare.
+    """
+
+    def __init__(self, lanes: int, scalar: str) -> None:
+        self.lanes, self.scalar = lanes, scalar
+        self.bits = 64 if scalar == "double" else 32
+        self.vector, self.integer, self.mask = (self.of(t) for t in (scalar, f"i{self.bits}", "i1"))
+        self.lines: list[str] = []
+        self.declarations: set[str] = set()
+        self._names = 0
+
+    def of(self, scalar_type: str) -> str:
+        """Type of all lanes of a scalar type."""
+        return scalar_type if self.lanes == 1 else f"<{self.lanes} x {scalar_type}>"
+
+    def constant(self, value: float) -> str:
+        """The same number in all lanes, as an operand."""
+        text = hexadecimal(value, self.scalar)
+        return text if self.lanes == 1 else f"splat ({self.scalar} {text})"
+
+    def integer_constant(self, value: int) -> str:
+        """The same integer in all lanes, as an operand (two's complement of the type's width)."""
+        value = (value + (1 << (self.bits - 1))) % (1 << self.bits) - (1 << (self.bits - 1))
+        return str(value) if self.lanes == 1 else f"splat (i{self.bits} {value})"
+
+    def instruction(self, text: str) -> str:
+        """Append ``name = text`` and return the name."""
+        self._names += 1
+        name = f"%v{self._names}"
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def binary(self, operation: str, x: str, y: str, contract: bool = True) -> str:
+        """``fadd``, ``fsub``, ``fmul``, ``fdiv``; ``contract=False`` where fusing would spoil an exact step."""
+        return self.instruction(f"{operation}{' contract' if contract else ''} {self.vector} {x}, {y}")
+
+    def integer_binary(self, operation: str, x: str, y: str) -> str:
+        """``add``, ``and``, ``xor``, ``shl`` … on `integer`."""
+        return self.instruction(f"{operation} {self.integer} {x}, {y}")
+
+    def negate(self, x: str) -> str:
+        """Flip the sign bit."""
+        return self.instruction(f"fneg {self.vector} {x}")
+
+    def intrinsic(self, name: str, *operands: str) -> str:
+        """Call ``llvm.<name>`` whose operands and result are all of type `vector`."""
+        suffix = f"f{self.bits}" if self.lanes == 1 else f"v{self.lanes}f{self.bits}"
+        function = f"@llvm.{name}.{suffix}"
+        self.declarations.add(f"declare {self.vector} {function}({', '.join([self.vector] * len(operands))})")
+        return self.instruction(f"call {self.vector} {function}({', '.join(f'{self.vector} {x}' for x in operands)})")
+
+    def fma(self, x: str, y: str, z: str) -> str:
+        """``x y + z`` rounded once (exact steps of range reductions)."""
+        return self.intrinsic("fma", x, y, z)
+
+    def muladd(self, x: str, y: str, z: str) -> str:
+        """``x y + z``, fused where the machine can do that fast."""
+        return self.intrinsic("fmuladd", x, y, z)
+
+    def compare(self, predicate: str, x: str, y: str) -> str:
+        """``fcmp`` (``olt``, ``ole``, ``oeq``, ``une`` …) → `mask`."""
+        return self.instruction(f"fcmp {predicate} {self.vector} {x}, {y}")
+
+    def integer_compare(self, predicate: str, x: str, y: str) -> str:
+        """``icmp`` → `mask`."""
+        return self.instruction(f"icmp {predicate} {self.integer} {x}, {y}")
+
+    def select(self, mask: str, x: str, y: str) -> str:
+        """``x`` where the mask is set, else ``y``."""
+        return self.instruction(f"select {self.mask} {mask}, {self.vector} {x}, {self.vector} {y}")
+
+    def to_bits(self, x: str) -> str:
+        """Bit pattern."""
+        return self.instruction(f"bitcast {self.vector} {x} to {self.integer}")
+
+    def from_bits(self, x: str) -> str:
+        """Number of a bit pattern."""
+        return self.instruction(f"bitcast {self.integer} {x} to {self.vector}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import casadi as ca
 import numpy as np
@@ -258,7 +259,7 @@ def test_no_constraints(method):
 
 # -- counting ------------------------------------------------------------------------------------------------------
 
-COUNTED = {"dense": 0.03, "ltl-osim": 0.03, "pv-osim": 0.03, "pv-osimr": 0.03, "efpa": 0.06, "kjr": 0.28}
+COUNTED = {"dense": 0.03, "ltl-osim": 0.03, "pv-osim": 0.03, "pv-osimr": 0.03, "efpa": 0.06, "kjr": 0.28, "auto": 0.28}
 """Excess of the count by pattern over the traced one on chains of 20 or more links, stems and humanoids.
 
 Tracing drops what no result needs; counting sees that of single scalars only. What is left over is constant for each
@@ -266,7 +267,7 @@ branch (the last step to the world needs few of the entries) except for the swee
 triangle of each diagonal block, KJR a row and a column of each link's inverse inertia that its joint then removes.
 """
 
-COUNTED_SMALL = dict.fromkeys(COUNTED, 0.20) | {"kjr": 0.35}
+COUNTED_SMALL = dict.fromkeys(COUNTED, 0.20) | {"kjr": 0.35, "auto": 0.35}
 """The same on mechanisms of 1600 to 5000 operations, where the constant shows."""
 
 FREE = {ca.OP_INPUT, ca.OP_OUTPUT, ca.OP_CONST, ca.OP_NEG}
@@ -392,7 +393,7 @@ def test_staged_transforms_equal_composite_ones(kind, axis):
         position = rng.normal(size=3) * (rng.random(3) < 0.6) if k else np.zeros(3)
         joint = Joint("j", kind, axis, R, position, none, -free, free, none)
         q = random(joint, rng, (4,))
-        d = displacement(ops, joint, q, 0)
+        d = displacement(ops, joint, partial(ops.entry, q), 0)
         staged, dense = StagedTransform(ops, d), DenseTransform(ops, d)
         for operation, operand in (
             ("rows_to_parent", K), ("motions_to_child", V), ("forces_to_parent", V), ("inertia_to_parent", H),
@@ -414,7 +415,7 @@ def test_rigid_inertias_are_ten_numbers_of_the_matrix(kind):
         tree = some_mechanism(seed, 3, "floating").tree
         H, other = tree.inertias[0], tree.inertias[-1]
         joint = Joint("j", kind, seed % 3, R, rng.normal(size=3), none, -free, free, none)
-        d = displacement(ops, joint, random(joint, rng, ()), 0)
+        d = displacement(ops, joint, random(joint, rng, ()).__getitem__, 0)
         C = H[3:, 3:].tolist()
         ten = RigidInertia(ops, H[0, 0], [H[1, 5], H[2, 3], H[0, 4]], C)
         more = RigidInertia(ops, other[0, 0], [other[1, 5], other[2, 3], other[0, 4]], other[3:, 3:].tolist())

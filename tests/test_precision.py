@@ -87,7 +87,10 @@ def test_the_operator_on_a_chain_of_200_links(case, reference):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_all_methods_agree_to_40_digits(seed):
-    """Constraints to the world: those of loops skip joints that move both ends, exact only for exact rotations."""
+    """Constraints to the world: those of loops skip joints that move both ends, exact only for exact rotations.
+
+    Not `auto`: body frames are placed in float64, which is another robot in the sixteenth digit.
+    """
     mechanism = some_mechanism(seed, 12, ("fixed", "floating")[seed % 2])
     tree = mechanism.tree
     constraints, rows = some_constraints(mechanism, most=5)
@@ -95,7 +98,7 @@ def test_all_methods_agree_to_40_digits(seed):
     q = tree.random(mechanism.rng)
     with mpmath.workdps(DIGITS):
         problem = Problem(LongOps(), tree, to_world, exactly(q), [exactly(K) for K in rows])
-        G = {method: METHODS[method](problem) for method in ds.OSIM_METHODS}
+        G = {method: METHODS[method](problem) for method in ds.OSIM_METHODS if method != "auto"}
         largest = np.max(np.abs(G["dense"]))
         for method, value in G.items():
             assert np.max(np.abs(value - G["dense"])) <= REFERENCE * largest, method

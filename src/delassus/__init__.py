@@ -25,6 +25,8 @@ from delassus.compiler.trace import OperationReport, count_operations
 from delassus.constraints import Frame, Hinge, Point, Rows, Weld
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.model import Tree, load, mechanisms
+from delassus.runtime.compile import compile
+from delassus.runtime.kernel import Kernel
 
 __version__ = "0.1.0"
 
@@ -34,6 +36,7 @@ __all__ = [
     "DelassusWarning",
     "Frame",
     "Hinge",
+    "Kernel",
     "OperationCount",
     "OperationReport",
     "Point",
@@ -41,6 +44,7 @@ __all__ = [
     "SingularError",
     "Tree",
     "Weld",
+    "compile",
     "consistent_inverse",
     "count_operations",
     "delassus",

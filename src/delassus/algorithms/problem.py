@@ -18,8 +18,11 @@ from delassus.constraints import Constraint, row_slices
 from delassus.model.inertia import motion_transform
 from delassus.model.rotations import skew
 from delassus.model.tree import WORLD, Placement, Tree
-from delassus.spatial.ops import Matrix, Ops
+from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.transform import displacement
+
+Coordinate = tuple[int, float]
+"""An entry of one tree's configuration by that of another: its index there and ±1; or −1 and a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +61,45 @@ class Problem:
         Configuration, in the form that the machine's ``entry`` reads.
     given_rows : sequence of matrices
         ``K`` of each constraint whose rows come at call time, in order.
+    coordinates : sequence of Coordinate, optional
+        Where each entry of the tree's configuration is in ``q``, if ``q`` is that of another tree of the same robot.
     """
 
     def __init__(
-        self, ops: Ops, tree: Tree, constraints: Sequence[Constraint], q: Any, given_rows: Sequence[Matrix] = ()
+        self,
+        ops: Ops,
+        tree: Tree,
+        constraints: Sequence[Constraint],
+        q: Any,
+        given_rows: Sequence[Matrix] = (),
+        coordinates: Sequence[Coordinate] | None = None,
     ) -> None:
         self.ops, self.tree, self.constraints = ops, tree, tuple(constraints)
         self.rows = row_slices(self.constraints)
         self.n_rows = self.rows[-1].stop if self.rows else 0
         self._q = q
         self._given_rows = list(given_rows)
+        self._coordinates = coordinates
+
+    def on(self, tree: Tree, coordinates: Sequence[Coordinate] | None) -> Problem:
+        """The same problem on another tree of the same robot, with the configuration of this one."""
+        return Problem(self.ops, tree, self.constraints, self._q, self._given_rows, coordinates)
 
     @cached_property
     def X(self) -> list[Any]:
         """Motion transform of each link from its parent (built when first asked for)."""
         steps = zip(self.tree.joints, self.tree.q_slices, strict=True)
-        return [self.ops.transform(displacement(self.ops, joint, self._q, sq.start)) for joint, sq in steps]
+        return [self.ops.transform(displacement(self.ops, joint, self._read, sq.start)) for joint, sq in steps]
+
+    def _read(self, index: int) -> Scalar:
+        """Entry of the tree's configuration."""
+        if self._coordinates is None:
+            return self.ops.entry(self._q, index)
+        source, sign = self._coordinates[index]
+        if source < 0:
+            return sign
+        value = self.ops.entry(self._q, source)
+        return -value if sign < 0 else value
 
     @cached_property
     def inertias(self) -> list[Matrix]:

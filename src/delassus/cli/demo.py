@@ -29,6 +29,7 @@ COSTS = {
     "efpa": "n + md + m²",
     "pv-osim": "n + m²d",
     "pv-osimr": "n + m²",
+    "auto": "least of all",
 }
 
 

@@ -59,8 +59,8 @@ class OperationCount:
     Attributes
     ----------
     mul, add, neg, div, sqrt, trig, other : int
-        Multiplications; additions and subtractions; negations; divisions; square roots; sines, cosines and arc tangents;
-        comparisons, selections and the like.
+        Multiplications; additions and subtractions; negations; divisions; square roots; sines, cosines and arc
+        tangents; comparisons, selections and the like.
     """
 
     mul: int = 0
@@ -240,7 +240,7 @@ def graph_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> Graph:
     function = ca.Function("graph", list(inputs), [ca.densify(o) for o in outputs])
     offset = np.concatenate([[0], np.cumsum([i.numel() for i in inputs])])
     raw = _Raw()
-    register: dict[int, int] = {}
+    register: dict[Any, int] = {}
     groups = [np.zeros(o.numel(), dtype=np.int64) for o in outputs]
     for k in range(function.n_instructions()):
         code = function.instruction_id(k)
@@ -248,15 +248,15 @@ def graph_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> Graph:
             target, source = function.instruction_output(k), function.instruction_input(k)
             groups[target[0]][target[1]] = register[source[0]]
             continue
-        target = function.instruction_output(k)[0]
+        slot = function.instruction_output(k)[0]
         if code == ca.OP_INPUT:
             group, entry = function.instruction_input(k)
-            register[target] = raw.node(Op.INPUT, int(offset[group]) + entry)
+            register[slot] = raw.node(Op.INPUT, int(offset[group]) + entry)
         elif code == ca.OP_CONST:
-            register[target] = raw.constant(function.instruction_constant(k))
+            register[slot] = raw.constant(function.instruction_constant(k))
         else:
             operands = [register[s] for s in function.instruction_input(k)]
-            register[target] = _translate(raw, code, operands)
+            register[slot] = _translate(raw, code, operands)
     return raw.graph(groups)
 
 

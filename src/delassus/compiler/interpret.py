@@ -34,11 +34,13 @@ SEMANTICS: dict[int, Callable[..., Any]] = {
     Op.SELECT: lambda condition, a, b: np.where(condition != 0, a, b),
 }
 """What each operation means, on arrays of float64 or float32. A minimum or maximum ignores a NaN; a comparison with
-a NaN is 0.0 (`NOT_EQUAL`: 1.0), and a NaN counts as true."""
+a NaN is 0.0 (`NOT_EQUAL`: 1.0), and a NaN counts as true. Which of two zeros is the minimum or maximum, and what sign
+and payload a NaN has, is left open."""
 
 
 def interpret(graph: Graph, x: NDArray[Any]) -> list[NDArray[Any]]:
-    """Run a graph on inputs (..., n_inputs); returns one array (..., k) for each group of outputs."""
+    """Run a graph on floating-point inputs (..., n_inputs); returns one array (..., k) for each group of outputs."""
+    assert np.issubdtype(x.dtype, np.floating), x.dtype
     op, operands = graph.op.tolist(), (graph.a.tolist(), graph.b.tolist(), graph.c.tolist())
     dtype = x.dtype
     values: list[Any] = []

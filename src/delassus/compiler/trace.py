@@ -26,7 +26,7 @@ class Trace:
     Attributes
     ----------
     inputs : list of SX
-        ``q``, then the rows of each constraint whose rows come at call time.
+        ``q``, then the rows of each constraint whose rows come at call time, row-major.
     result : SX
         What the algorithm returns.
     phases : list of (str, SX)
@@ -40,6 +40,11 @@ class Trace:
     def graph(self) -> Graph:
         """Graph of one triangle of the result; one group of outputs a phase, and the result last."""
         return graph_of(self.inputs, [*(values for _, values in self.phases), _lower_triangle(self.result)])
+
+    def kernel_graph(self, symmetric: bool) -> Graph:
+        """Graph of the result alone: one triangle row by row if it is symmetric, else all of it, row-major."""
+        values = _lower_triangle(self.result) if symmetric else ca.vec(ca.densify(self.result).T)
+        return graph_of(self.inputs, [values])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,9 @@ def trace(
     checked = check_constraints(tree, constraints)
     ops = machine()
     q = ca.SX.sym("q", tree.nq)
-    rows = [ca.SX.sym(f"K{i}", c.size, 6) for i, c in enumerate(checked) if c.rows is None]
-    result = algorithm(Problem(ops, tree, checked, q, rows))
+    rows = [ca.SX.sym(f"K{i}", 6 * c.size) for i, c in enumerate(checked) if c.rows is None]  # row-major
+    given = [ca.reshape(K, 6, K.numel() // 6).T for K in rows]
+    result = algorithm(Problem(ops, tree, checked, q, given))
     phases = [(name, ca.vertcat(*(ca.vec(v) for v in values))) for name, values in ops.phases]
     return Trace([q, *rows], result, phases)
 

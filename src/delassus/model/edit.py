@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ModelError, shown
+from delassus.model import joints as joint_rules
 from delassus.model.check import check_rotation, check_vector
 from delassus.model.inertia import move_inertia
 from delassus.model.joints import Joint, JointKind
@@ -187,3 +188,21 @@ def reroot_configuration(tree: Tree, link: str, q: ArrayLike) -> Array:
             part = -part
         parts.append(part)
     return np.concatenate(parts, axis=-1)
+
+
+def reroot_coordinates(tree: Tree, link: str, other: Tree) -> tuple[tuple[int, float], ...]:
+    """Where the entries of the configuration of ``other``, the tree re-rooted at ``link``, are in that of ``tree``.
+
+    One pair an entry: its index and ±1. The free joint of ``other`` has no counterpart: −1 and the neutral value.
+    """
+    source = {joint.name: sq for joint, sq in zip(tree.joints, tree.q_slices, strict=True)}
+    turned = {tree.joints[i].name for i in tree.support(_require_floating(tree, link))[1:]}
+    out: list[tuple[int, float]] = [(-1, float(x)) for x in joint_rules.neutral(other.joints[0])]
+    for joint in other.joints[1:]:
+        signs = [1.0] * joint.nq
+        if joint.name in turned and joint.kind is JointKind.BALL:
+            signs = [-1.0, -1.0, -1.0, 1.0]
+        if joint.name in turned and joint.kind is JointKind.TRANSLATION:
+            signs = [-1.0] * joint.nq
+        out.extend((source[joint.name].start + k, sign) for k, sign in enumerate(signs))
+    return tuple(out)

@@ -20,6 +20,8 @@ Both offer the same operations, with ``X = X_child_parent``:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -57,19 +59,23 @@ class Displacement:
     turn: Turn | None
 
 
-def displacement(ops: Ops, joint: Joint, q: Any, start: int) -> Displacement:
-    """Displacement of a joint whose coordinates start at index ``start`` of the configuration ``q``."""
+def displacement(ops: Ops, joint: Joint, read: Callable[[int], Scalar], start: int) -> Displacement:
+    """Displacement of a joint whose coordinates ``read`` gives from index ``start`` on."""
     slide: list[Any] | None = None
     turn: Turn | None = None
+    rotation = joint.rotation
 
     def x(k: int) -> Scalar:
-        return ops.entry(q, start + k)
+        return read(start + k)
 
     kind = joint.kind
     if kind is JointKind.REVOLUTE:
-        turn = PlanarTurn(joint.axis, ops.cos(x(0)), ops.sin(x(0)))
+        rotation, offset = before_turn(rotation.tobytes(), joint.axis)
+        angle = x(0) + offset if offset else x(0)
+        turn = PlanarTurn(joint.axis, ops.cos(angle), ops.sin(angle))
     elif kind is JointKind.COS_SIN:
-        turn = PlanarTurn(joint.axis, x(0), x(1))
+        rotation, offset = before_turn(rotation.tobytes(), joint.axis)
+        turn = _turned_further(PlanarTurn(joint.axis, x(0), x(1)), offset)
     elif kind is JointKind.PRISMATIC:
         slide = [x(0) if k == joint.axis else 0.0 for k in range(3)]
     elif kind is JointKind.PLANAR:
@@ -80,7 +86,15 @@ def displacement(ops: Ops, joint: Joint, q: Any, start: int) -> Displacement:
         slide = [x(0), x(1), x(2)]
     elif kind is JointKind.FREE:
         slide, turn = [x(0), x(1), x(2)], GeneralTurn(_quaternion_rows(x(3), x(4), x(5), x(6)))
-    return Displacement(joint.position, joint.rotation, slide, turn)
+    return Displacement(joint.position, rotation, slide, turn)
+
+
+def _turned_further(turn: PlanarTurn, offset: float) -> PlanarTurn:
+    """A turn and a constant one about the same axis."""
+    if not offset:
+        return turn
+    c, s = math.cos(offset), math.sin(offset)
+    return PlanarTurn(turn.axis, c * turn.c - s * turn.s, s * turn.c + c * turn.s)
 
 
 def _quaternion_rows(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Entries:
@@ -229,6 +243,31 @@ def _motion_rows(stage: Stage) -> Entries:
         return [eye[i] + minus_cross[i] for i in range(3)] + [zero + eye[i] for i in range(3)]
     E = stage.inverse().rows()
     return [list(E[i]) + zero for i in range(3)] + [zero + list(E[i]) for i in range(3)]
+
+
+@cache
+def before_turn(rotation: bytes, axis: int) -> tuple[Array, float]:
+    """A constant rotation without what it turns about the joint's own axis at its end, and the angle of that.
+
+    The angle joins the joint's own, which is cheaper than a constant turn; it is zero where no turn is saved.
+    """
+    R = np.frombuffer(rotation).reshape(3, 3)
+    a = R[:, axis]
+    zero = [k for k in range(3) if abs(a[k]) < 1e-15]
+    turns = sum(isinstance(t, PlanarTurn) for t in elementary_turns(R))
+    if turns <= 2 - len(zero):
+        return R, 0.0
+    i, j = (axis + 1) % 3, (axis + 2) % 3
+    first = np.zeros(3)  # where the axis after the joint's goes: a coordinate axis, or one across the joint's
+    if len(zero) == 2:
+        first[(int(np.argmax(np.abs(a))) + 1) % 3] = 1.0
+    elif len(zero) == 1:
+        first[zero[0]] = 1.0
+    else:
+        first = np.array([-a[1], a[0], 0.0]) / np.hypot(a[0], a[1])
+    out = np.zeros((3, 3))
+    out[:, axis], out[:, i], out[:, j] = a, first, np.cross(a, first)
+    return out, float(np.arctan2(out[:, j] @ R[:, i], first @ R[:, i]))
 
 
 @cache

@@ -26,7 +26,7 @@ class Stack:
     Attributes
     ----------
     constraints : tuple of int
-        Their indices.
+        Their indices; a negative number stands for six virtual rows (see `delassus.algorithms.osim.cut`).
     K : (m_i, 6) matrix
         Their rows, propagated to the link.
     L : (m_i, m_i) matrix
@@ -52,8 +52,8 @@ def merge(problem: Problem, stacks: Sequence[Stack]) -> Stack:
 
 def _sum_of_equals(problem: Problem, listed: Sequence[int], together: Sequence[int]) -> object:
     """0/1 matrix that adds the rows of repeated constraints."""
-    sizes = [problem.constraints[c].size for c in listed]
-    starts = np.concatenate([[0], np.cumsum([problem.constraints[c].size for c in together])])
+    sizes = [_size(problem, c) for c in listed]
+    starts = np.concatenate([[0], np.cumsum([_size(problem, c) for c in together])])
     P = np.zeros((starts[-1], sum(sizes)))
     column = 0
     for c, size in zip(listed, sizes, strict=True):
@@ -61,6 +61,11 @@ def _sum_of_equals(problem: Problem, listed: Sequence[int], together: Sequence[i
         P[row : row + size, column : column + size] = np.eye(size)
         column += size
     return P
+
+
+def _size(problem: Problem, label: int) -> int:
+    """Number of rows of a constraint, or of virtual rows."""
+    return problem.constraints[label].size if label >= 0 else 6
 
 
 def own_stacks(problem: Problem, link: int) -> list[Stack]:

@@ -1,0 +1,83 @@
+"""What every target is given: an optimised, scheduled graph and the meaning of its inputs and outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from delassus.compiler.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input array of a program.
+
+    Attributes
+    ----------
+    name : str
+        C identifier.
+    shape : tuple of int
+        Shape of one state.
+    meaning : str
+        Units and layout, for people.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    meaning: str = ""
+
+    @property
+    def size(self) -> int:
+        """Numbers in one state."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An output array of a program.
+
+    Attributes
+    ----------
+    name : str
+        C identifier.
+    shape : tuple of int
+        Shape of one state.
+    entries : tuple of int
+        For each element, row-major, its position among the graph's outputs (all groups one after the other); a
+        symmetric matrix names each output of its triangle twice.
+    meaning : str
+        Units and layout, for people.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    entries: tuple[int, ...]
+    meaning: str = ""
+
+    @property
+    def size(self) -> int:
+        """Numbers in one state."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A kernel before it is code.
+
+    Attributes
+    ----------
+    name : str
+        C identifier, such as ``talos_delassus``.
+    graph : Graph
+        Nodes in evaluation order. Inputs are numbered through all arguments, row-major within each.
+    arguments : tuple of Argument
+    results : tuple of Result
+    comment : tuple of str
+        What it computes, for which robot, by which method and versions.
+    """
+
+    name: str
+    graph: Graph
+    arguments: tuple[Argument, ...]
+    results: tuple[Result, ...]
+    comment: tuple[str, ...] = ()

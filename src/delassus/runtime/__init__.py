@@ -1,0 +1,1 @@
+"""Compiled kernels: machine code, its cache, and calling it with NumPy arrays."""

@@ -1,0 +1,336 @@
+"""The cache of compiled kernels: machine code by key, on disk, one file a key.
+
+What is read here is executed, so a file counts only if nobody else can have written it: it is opened without following
+links, and the descriptor that is read must be a regular file of this user that no other user may write. The directory
+is held to the same. A SHA-256 sum guards against damage, not against people: who can write the file can write the sum.
+Two processes at once are safe because files appear whole, by renaming, and are never changed afterwards.
+
+Trouble with the cache never stops a computation: a file that is unfit is named in a `DelassusWarning`, removed, and
+compiled again; a directory that is unfit is named once a process, and nothing is cached.
+
+``DELASSUS_CACHE`` says where: a path, or ``off`` (also ``0``, ``no``, ``false`` or empty). Without it the directory is
+``delassus`` in ``$XDG_CACHE_HOME`` or ``~/.cache`` (Linux), ``~/Library/Caches`` (macOS), ``%LOCALAPPDATA%`` (Windows).
+On Windows there are no owners and modes to check; the user's own directories are private there by default.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from delassus.errors import ConfigurationError, shown, warn
+
+__all__ = ["cache_key", "directory", "load", "store"]
+
+LIMIT = 512 * 2**20
+"""Bytes that the files of the cache may take together; the least recently used go first."""
+
+STALE = 3600.0
+"""Seconds after which a temporary file was left by a process that died."""
+
+MAGIC = b"delassus kernel\n"
+VERSION = (1).to_bytes(4, "little")
+"""Of the file's layout: magic, version, SHA-256 of the payload, key, payload."""
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+_FILE = re.compile(r"[0-9a-f]{64}\.kernel(?P<temporary>\.[0-9a-f]{16}\.tmp)?")
+_OFF = {"", "0", "off", "no", "false"}
+_READ = os.O_RDONLY
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+for _flag in ("O_NOFOLLOW", "O_BINARY"):  # each is missing somewhere
+    _READ |= getattr(os, _flag, 0)
+    _CREATE |= getattr(os, _flag, 0)
+_READ |= getattr(os, "O_NONBLOCK", 0)  # opening a named pipe would wait for its writer
+
+_unwarned = threading.Lock()
+"""Taken for good by the first warning about the directory."""
+
+
+def cache_key(**parts: str | bytes | int) -> str:
+    """Name what a kernel depends on by one key.
+
+    Parts are hashed in the order of their names, each as name, type and value with their lengths, so that different
+    parts never read the same.
+
+    Parameters
+    ----------
+    **parts : str, bytes or int
+        Everything that the machine code depends on: robot, constraints, method, dtype, host features, versions.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Raises
+    ------
+    ConfigurationError
+        If a part is of another type (the text of a float, say, is the caller's choice).
+
+    Examples
+    --------
+    >>> cache_key(method="pv-osim", lanes=8) == cache_key(lanes=8, method="pv-osim")
+    True
+    >>> cache_key(lanes=8) == cache_key(lanes="8")
+    False
+    """
+    digest = hashlib.sha256()
+    for name, value in sorted(parts.items()):
+        if isinstance(value, bytes):
+            kind, data = b"bytes", bytes(value)
+        elif isinstance(value, str):
+            kind, data = b"str", value.encode("utf-8", "surrogatepass")
+        elif isinstance(value, int):
+            kind, data = b"int", format(int(value), "x").encode()
+        else:
+            raise ConfigurationError(name, "text, bytes or an integer", shown(value), "Convert it to one of them.")
+        for field in (name.encode("utf-8", "surrogatepass"), kind, data):
+            digest.update(len(field).to_bytes(8, "little"))
+            digest.update(field)
+    return digest.hexdigest()
+
+
+def directory() -> Path | None:
+    """Find the directory of the cache, and make it if there is none.
+
+    Returns
+    -------
+    Path or None
+        None if the cache is off or the directory cannot be used; the latter is warned of once a process.
+    """
+    setting = os.environ.get("DELASSUS_CACHE")
+    if setting is not None and setting.strip().lower() in _OFF:
+        return None
+    try:
+        place = (_default_directory() if setting is None else Path(setting).expanduser()).absolute()
+    except (OSError, RuntimeError) as error:  # no home, no current directory
+        _warn_unusable("no directory", _reason(error))
+        return None
+    try:
+        os.makedirs(place, mode=0o700, exist_ok=True)
+        link, status = os.lstat(place), os.stat(place)
+    except FileExistsError:
+        fault: str | None = "it is not a directory"
+    except OSError as error:
+        fault = _reason(error)
+    else:
+        fault = _exposure(status)
+        if stat.S_ISLNK(link.st_mode) and not _is_ours(link) and link.st_uid != 0:
+            fault = f"it is a symbolic link of user {link.st_uid}"
+    if fault is None:
+        return place
+    _warn_unusable(place, fault)
+    return None
+
+
+def load(key: str) -> bytes | None:
+    """Read what was stored under a key.
+
+    Parameters
+    ----------
+    key : str
+        From `cache_key`.
+
+    Returns
+    -------
+    bytes or None
+        None if there is nothing, or nothing that can be trusted; the latter comes with a `DelassusWarning`.
+
+    Raises
+    ------
+    ConfigurationError
+        If the key is not one of `cache_key`.
+    """
+    name = _file_name(key)
+    folder = directory()
+    if folder is None:
+        return None
+    path = folder / name
+    try:
+        descriptor = os.open(path, _READ)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if os.name == "nt" and isinstance(error, PermissionError):
+            return None  # another process is just replacing it
+        is_link = path.is_symlink()
+        fault = "it is a symbolic link" if is_link else _reason(error)
+        _refuse(path, fault, remove=is_link or isinstance(error, PermissionError))
+        return None
+    try:
+        payload = _read_payload(descriptor, key)
+        with suppress(OSError):  # a read-only cache can be read, too
+            os.utime(descriptor if os.utime in os.supports_fd else path)
+        return payload
+    except ValueError as error:
+        fault, unfit = str(error), True
+    except OSError as error:
+        fault, unfit = _reason(error), False
+    finally:
+        os.close(descriptor)
+    _refuse(path, fault, remove=unfit)
+    return None
+
+
+def store(key: str, payload: bytes) -> None:
+    """Keep bytes under a key, in place of what was there.
+
+    If that fails (a full disk, a read-only file system), a `DelassusWarning` says so once a process. What is larger
+    than `LIMIT` is not kept.
+
+    Parameters
+    ----------
+    key : str
+        From `cache_key`.
+    payload : bytes
+        What `load` shall return.
+
+    Raises
+    ------
+    ConfigurationError
+        If the key is not one of `cache_key`.
+    """
+    name = _file_name(key)
+    folder = directory()
+    if folder is None:
+        return
+    header = _header(key, payload)
+    if len(header) + len(payload) > LIMIT:
+        return
+    temporary = folder / f"{name}.{os.urandom(8).hex()}.tmp"
+    try:
+        with open(os.open(temporary, _CREATE, 0o600), "wb") as file:
+            file.write(header)
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / name)
+    except OSError as error:
+        if os.name == "nt" and isinstance(error, PermissionError) and (folder / name).exists():
+            return  # another process is just reading it
+        _warn_unusable(folder, _reason(error))
+        return
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+    _evict(folder, keep=name)
+
+
+# -- directory -----------------------------------------------------------------------------------------------------
+
+
+def _default_directory() -> Path:
+    """Where this platform keeps caches; raises `RuntimeError` if there is no home."""
+    if sys.platform == "win32":
+        parent = os.environ.get("LOCALAPPDATA", "")
+        return (Path(parent) if parent else Path.home() / "AppData" / "Local") / "delassus" / "cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "delassus"
+    parent = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(parent) if os.path.isabs(parent) else Path.home() / ".cache") / "delassus"
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    """Whether a file belongs to the user that this process acts for."""
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+
+
+def _exposure(status: os.stat_result) -> str | None:
+    """Say who else could have written a file or directory, if anybody."""
+    if not _is_ours(status):
+        return f"it belongs to user {status.st_uid}"
+    if hasattr(os, "geteuid") and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"other users may write it (mode {stat.S_IMODE(status.st_mode):04o})"
+    return None
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _warn_unusable(place: Path | str, fault: str) -> None:
+    """Say, once a process, that nothing is cached."""
+    if _unwarned.acquire(blocking=False):
+        warn(
+            f"Compiled kernels are not cached ({place}: {fault}). "
+            "Set the environment variable DELASSUS_CACHE to a directory of your own, or to off."
+        )
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+def _file_name(key: str) -> str:
+    """Check a key, which must not lead out of the directory."""
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise ConfigurationError("key", "64 hexadecimal digits", shown(key), "Make it with cache_key.")
+    return f"{key}.kernel"
+
+
+def _header(key: str, payload: bytes) -> bytes:
+    return MAGIC + VERSION + hashlib.sha256(payload).digest() + key.encode()
+
+
+def _read_payload(descriptor: int, key: str) -> bytes:
+    """Check and read an open file; raises `ValueError` that says what is wrong with it."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("it is not a regular file")
+    exposure = _exposure(status)
+    if exposure is not None:
+        raise ValueError(exposure)
+    if status.st_size > LIMIT:
+        raise ValueError("it is larger than the cache")
+    with open(descriptor, "rb", closefd=False) as file:
+        content = file.read()
+    size = len(_header(key, b""))
+    header, payload = content[:size], content[size:]
+    if not header.startswith(MAGIC):
+        raise ValueError("it is not a compiled kernel")
+    if header[len(MAGIC) :][: len(VERSION)] != VERSION:
+        raise ValueError("it has another version's layout")
+    if len(header) < size or header[-len(key) :] != key.encode():
+        raise ValueError("it is another kernel's")
+    if header != _header(key, payload):
+        raise ValueError("it is damaged: the checksum does not match")
+    return payload
+
+
+def _refuse(path: Path, fault: str, *, remove: bool) -> None:
+    """Warn of a file that is not used, and remove it if it is ours."""
+    if remove:
+        with suppress(OSError):
+            if _is_ours(os.lstat(path)):
+                os.unlink(path)
+    warn(f"The cached kernel {path} is not used: {fault}. It is compiled again.")
+
+
+def _evict(folder: Path, keep: str) -> None:
+    """Remove least recently used kernels above the limit, and temporary files of processes that died."""
+    kernels = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _FILE.fullmatch(entry.name)
+            if match is None:
+                continue
+            with suppress(OSError):  # another process may have removed it
+                status = entry.stat(follow_symlinks=False)
+                if match["temporary"] is None:
+                    kernels.append((status.st_mtime_ns, status.st_size, entry.name))
+                elif time.time() - status.st_mtime > STALE:
+                    os.unlink(entry.path)
+    total = sum(size for _, size, _ in kernels)
+    for _, size, name in sorted(kernels):  # oldest → newest
+        if total <= LIMIT:
+            return
+        if name != keep:
+            with suppress(OSError):
+                os.unlink(folder / name)
+            total -= size

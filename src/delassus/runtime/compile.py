@@ -1,0 +1,123 @@
+"""`compile`: from a robot and constraints to a kernel, through the cache."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from typing import Literal
+
+from delassus.algorithms.evaluate import find_method
+from delassus.compiler.emit.llvm import llvm_module
+from delassus.compiler.graph import OperationCount
+from delassus.compiler.pipeline import find_task
+from delassus.compiler.program import Argument, Program, Result
+from delassus.constraints import Constraint, check_constraints
+from delassus.errors import ConfigurationError, ModelError
+from delassus.model.tree import Tree
+from delassus.runtime import cache
+from delassus.runtime.kernel import Kernel
+from delassus.runtime.machine import host, object_code
+from delassus.runtime.request import Request
+
+DTYPES = ("float64", "float32")
+
+
+def compile(  # the public name; the built-in of that name is not used here
+    tree: Tree,
+    constraints: Iterable[Constraint] | Constraint,
+    what: str = "delassus",
+    *,
+    method: str = "auto",
+    dtype: Literal["float64", "float32"] = "float64",
+    lanes: int | None = None,
+) -> Kernel:
+    """Compile a function of the configuration to machine code for this processor.
+
+    Parameters
+    ----------
+    tree : Tree
+    constraints : Constraint or iterable of Constraint
+        ``Rows(link, m)`` makes its rows ``K`` (m × 6) a further argument of the kernel.
+    what : {"delassus", "osim", "mass_matrix", "jacobian"}
+        What to compute.
+    method : str
+        One of ``OSIM_METHODS``; "auto" plans the one of fewest operations. Not used by "mass_matrix" and "jacobian".
+    dtype : {"float64", "float32"}
+        Type of the numbers.
+    lanes : int, optional
+        States in one vector register (a power of two); the processor's own number if not given.
+
+    Returns
+    -------
+    Kernel
+        Call it with configurations (..., nq). Compiled code is cached on disk: a second process loads it.
+
+    Raises
+    ------
+    ConstraintError, UnknownNameError, ConfigurationError, ModelError
+        An argument makes no sense; the nearest name is offered.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> robot = ds.mechanisms.humanoid()
+    >>> kernel = ds.compile(robot, [ds.Weld("left_foot"), ds.Weld("right_foot")], "delassus")
+    >>> q = robot.random(0, batch=1000)
+    >>> kernel(q).shape
+    (1000, 12, 12)
+    """
+    if not isinstance(tree, Tree):
+        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
+    find_task(what)
+    find_method(method)
+    if dtype not in DTYPES:
+        raise ConfigurationError("dtype", "'float64' or 'float32'", repr(dtype), "Choose one of the two.")
+    if lanes is None:
+        lanes = host().lanes(dtype)
+    elif isinstance(lanes, bool) or lanes not in (1, 2, 4, 8, 16, 32):
+        raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", repr(lanes), "Or leave it out.")
+    return compile_request(Request(tree, check_constraints(tree, constraints), what, method, dtype, lanes))
+
+
+def compile_request(request: Request) -> Kernel:
+    """Load the code of a request from the cache, or make and store it."""
+    key = request.key()
+    stored = cache.load(key)
+    if stored is None:
+        stored = _make(request)
+        cache.store(key, stored)
+    size = int.from_bytes(stored[:8], "little")
+    facts = json.loads(stored[8 : 8 + size])
+    return Kernel(
+        request,
+        tuple(Argument(a["name"], tuple(a["shape"]), a["meaning"]) for a in facts["arguments"]),
+        tuple(Result(r["name"], tuple(r["shape"]), (), r["meaning"]) for r in facts["results"]),
+        OperationCount(*facts["operations"]),
+        request.lanes,
+        stored[8 + size :],
+    )
+
+
+def _make(request: Request) -> bytes:
+    start = time.perf_counter()
+    program = request.program()
+    scalar = "double" if request.dtype == "float64" else "float"
+    total = program.graph.count().total
+    slow = total > 20_000 and sys.stderr.isatty()
+    if slow:
+        print(f"delassus: compiling {request.what} of {request.tree.name}, {total:,} operations …", file=sys.stderr)
+    code = object_code(llvm_module(program, scalar, request.lanes, host().has_fma))
+    if slow:
+        print(f"delassus: compiled in {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    facts = json.dumps(_facts(program)).encode()
+    return len(facts).to_bytes(8, "little") + facts + code
+
+
+def _facts(program: Program) -> dict[str, object]:
+    return {
+        "arguments": [{"name": a.name, "shape": a.shape, "meaning": a.meaning} for a in program.arguments],
+        "results": [{"name": r.name, "shape": r.shape, "meaning": r.meaning} for r in program.results],
+        "operations": program.graph.count().as_tuple(),
+    }

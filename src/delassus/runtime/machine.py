@@ -1,0 +1,91 @@
+"""The processor as LLVM sees it, and machine code for it: assembly → object code → callable addresses."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+LEVEL = 2
+"""Code generator's optimisation level. LLVM's own passes over the assembly are not run: the graph is clean already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Processor that kernels are compiled for.
+
+    Attributes
+    ----------
+    triple, cpu, features : str
+        What LLVM calls it and what it can do.
+    vector_bits : int
+        Width of its vector registers.
+    has_fma : bool
+        Whether it multiplies and adds in one instruction.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bits: int
+    has_fma: bool
+
+    def lanes(self, dtype: str) -> int:
+        """States that one vector register holds."""
+        return max(1, self.vector_bits // (64 if dtype == "float64" else 32))
+
+
+@cache
+def host() -> Host:
+    """The processor of this process."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    available = llvm.get_host_cpu_features()
+    triple = llvm.get_process_triple()
+    arm = triple.startswith(("aarch64", "arm64"))
+    widths = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
+    bits = next((width for name, width in widths if available.get(name)), 128 if arm else 64)
+    return Host(triple, llvm.get_host_cpu_name(), available.flatten(), bits, arm or bool(available.get("fma")))
+
+
+def _target_machine() -> Any:
+    import llvmlite.binding as llvm
+
+    this = host()
+    target = llvm.Target.from_triple(this.triple)
+    return target.create_target_machine(cpu=this.cpu, features=this.features, opt=LEVEL, jit=True)
+
+
+def object_code(assembly: str) -> bytes:
+    """Compile LLVM assembly for this machine."""
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(assembly)
+    module.verify()
+    return bytes(_target_machine().emit_object(module))
+
+
+class Code:
+    """Object code in memory, ready to be called; keep it as long as its addresses are used."""
+
+    def __init__(self, payload: bytes) -> None:
+        import llvmlite.binding as llvm
+
+        host()
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(payload))
+        self._engine.finalize_object()
+
+    def address(self, function: str) -> int:
+        """Address of a function."""
+        return int(self._engine.get_function_address(function))
+
+
+def versions() -> str:
+    """What the code depends on besides its assembly."""
+    import llvmlite
+
+    return f"python {sys.version_info[:2]}, llvmlite {llvmlite.__version__}, level {LEVEL}"

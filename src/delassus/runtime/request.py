@@ -1,0 +1,60 @@
+"""What is asked of the compiler, and the key under which the answer is cached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from delassus.algorithms.osim.plan import plan
+from delassus.compiler.pipeline import describe, make_program
+from delassus.compiler.program import Program
+from delassus.constraints import Constraint
+from delassus.model.tree import Tree
+from delassus.runtime.cache import cache_key
+from delassus.runtime.machine import host, versions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """What to compile: everything that the machine code depends on.
+
+    Attributes
+    ----------
+    tree : Tree
+    constraints : tuple of Constraint
+    what, method : str
+    dtype : {"float64", "float32"}
+    lanes : int
+        States that one vector register is to hold; 1 leaves out the lane code.
+    """
+
+    tree: Tree
+    constraints: tuple[Constraint, ...]
+    what: str
+    method: str
+    dtype: str
+    lanes: int
+
+    def program(self) -> Program:
+        """Trace, optimise and schedule."""
+        return make_program(self.tree, self.constraints, self.what, self.method)
+
+    def plan(self) -> Any:
+        """What ``auto`` chooses, or None."""
+        takes_method = self.what in ("delassus", "osim")
+        return plan(self.tree, self.constraints) if self.method == "auto" and takes_method else None
+
+    def key(self) -> str:
+        """Key of the machine code."""
+        this = host()
+        return cache_key(
+            tree=self.tree.fingerprint,
+            constraints="\n".join(map(describe, self.constraints)),
+            what=self.what,
+            method=self.method,
+            dtype=self.dtype,
+            lanes=self.lanes,
+            processor=f"{this.triple} {this.cpu} {this.features}",
+            versions=f"delassus {version('delassus')}, casadi {version('casadi')}, {versions()}",
+        )

@@ -1,0 +1,33 @@
+/*
+ * Delassus matrix J M^-1 J' of chain3, [Rows('link3', 2 rows), Rows('link1', 1 rows)], by pv-osimr.
+ * 260 operations; robot dae4e025179df5c4d49ff12aaf13dc4a3d2ebda714d0b6b040910e90b6810422
+ * delassus VERSION, casadi VERSION, numpy VERSION
+ *
+ * Arguments, for one state:
+ *   q: float[3], 3; configuration, rad and m
+ *   K0: float[12], 2 x 6; rows [linear; angular] on the link's body frame
+ * Results, for one state:
+ *   G: float[9], 3 x 3; Delassus matrix
+ *
+ * Arrays are row-major and must not overlap. Nothing is allocated, and nothing is kept between calls.
+ */
+#ifndef ARM_ROWS_H
+#define ARM_ROWS_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One state. */
+void arm_rows(const float *q, const float *K0, float *G);
+
+/* n states, one after the other in every array. */
+void arm_rows_batch(size_t n, const float *q, const float *K0, float *G);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * Delassus matrix J M^-1 J' of chain2, [Point('link2', 3 rows)], by pv-osim.
+ * 37 operations; robot cdd538b0fcbadaf4861f548d0d5c711e436a1aeb38c247077be8a3479b48779a
+ * delassus VERSION, casadi VERSION, numpy VERSION
+ *
+ * Arguments, for one state:
+ *   q: double[2], 2; configuration, rad and m
+ * Results, for one state:
+ *   G: double[9], 3 x 3; Delassus matrix
+ *
+ * Arrays are row-major and must not overlap. Nothing is allocated, and nothing is kept between calls.
+ */
+#ifndef PENDULUM_POINT_H
+#define PENDULUM_POINT_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One state. */
+void pendulum_point(const double *q, double *G);
+
+/* n states, one after the other in every array. */
+void pendulum_point_batch(size_t n, const double *q, double *G);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

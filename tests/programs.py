@@ -1,0 +1,97 @@
+"""Programs for the tests of the targets, what the interpreter makes of them, and graphs drawn at random."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from delassus.algorithms.osim import METHODS
+from delassus.compiler.graph import LEAVES, Graph, Op, arity
+from delassus.compiler.interpret import interpret
+from delassus.compiler.passes import optimise
+from delassus.compiler.program import Argument, Program, Result
+from delassus.compiler.schedule import schedule
+from delassus.compiler.trace import trace
+
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.75, -3.5, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e-45, 1e308, -1e308, 1e-308)
+"""Values that operations treat in their own way: zeros, infinities, NaN, denormals, values next to overflow."""
+
+
+def kernel_graph(tree, constraints, method):
+    """Graph of one triangle of the Delassus matrix, as traced."""
+    graph = trace(tree, constraints, METHODS[method]).graph()
+    return replace(graph, outputs=graph.outputs[-1:])  # without the groups of the phases
+
+
+def mirrored(m):
+    """For each entry of a symmetric matrix, its position in the lower triangle, row by row."""
+    return tuple(max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for i in range(m) for j in range(m))
+
+
+def delassus_program(name, tree, constraints, method, comment=()):
+    """The Delassus matrix of a robot, optimised and scheduled."""
+    arguments = [Argument("q", (tree.nq,), "configuration, rad and m")]
+    for i, c in enumerate(constraints):
+        if c.rows is None:
+            arguments.append(Argument(f"K{i}", (c.size, 6), "rows [linear; angular] on the link's body frame"))
+    m = sum(c.size for c in constraints)
+    result = Result("G", (m, m), mirrored(m), "Delassus matrix")
+    return Program(
+        name, schedule(optimise(kernel_graph(tree, constraints, method))), tuple(arguments), (result,), comment
+    )
+
+
+def plain_program(graph, n_inputs, name="plain"):
+    """A graph with one argument ``x`` and one result ``y`` that has all outputs."""
+    n = sum(len(group) for group in graph.outputs)
+    return Program(name, graph, (Argument("x", (n_inputs,)),), (Result("y", (n,), tuple(range(n))),))
+
+
+def reference(program, *arguments):
+    """Results of a program by the interpreter; arguments have leading batch axes."""
+    flat = [x.reshape(*x.shape[: x.ndim - len(a.shape)], -1) for x, a in zip(arguments, program.arguments, strict=True)]
+    outputs = np.concatenate(interpret(program.graph, np.concatenate(flat, axis=-1)), axis=-1)
+    return [outputs[..., list(r.entries)].reshape(*outputs.shape[:-1], *r.shape) for r in program.results]
+
+
+def same(actual, expected):
+    """Equal to the bit; all NaN are one."""
+    assert actual.shape == expected.shape and actual.dtype == expected.dtype
+    nan = np.isnan(expected)
+    assert np.array_equal(np.isnan(actual), nan)
+    differ = ~nan & ((actual != expected) | (np.signbit(actual) != np.signbit(expected)))
+    assert not differ.any(), (np.flatnonzero(differ.ravel()), actual[differ][:5], expected[differ][:5])
+
+
+def table_of_operations():
+    """One node of every kind on three inputs, and all combinations of special values of these."""
+    kinds = [op for op in Op if op not in LEAVES]
+    n = len(kinds)
+    op = np.array([Op.INPUT] * 3 + kinds, dtype=np.int64)
+    operands = [np.array([0, 1, 2] + [0] * n), np.full(n + 3, -1), np.full(n + 3, -1)]
+    for k, kind in enumerate(kinds):
+        for i in range(arity(kind)):
+            operands[i][3 + k] = i
+    graph = Graph(op, *operands, np.zeros(n + 3), (np.arange(3, n + 3),))
+    return kinds, graph, np.array(list(itertools.product(SPECIAL, repeat=3)))
+
+
+ALGEBRA = (Op.ADD, Op.SUBTRACT, Op.MULTIPLY, Op.DIVIDE, Op.NEGATE)
+
+
+@st.composite
+def graphs(draw, kinds=tuple(op for op in Op if op not in LEAVES), constants=(0.0, -0.0, 1.0, -1.0, 2.0, -0.5, 3.0)):
+    """Random graphs with repeated nodes, constants, dead code, and leaves as outputs; inputs are 0, 1, 2, 7."""
+    nodes = [(Op.INPUT, i, -1, -1, 0.0) for i in (7, 0, 1, 2)]
+    nodes += [(Op.CONSTANT, -1, -1, -1, draw(st.sampled_from(constants))) for _ in range(draw(st.integers(0, 4)))]
+    for _ in range(draw(st.integers(1, 25))):
+        kind = draw(st.sampled_from(kinds))
+        operands = [draw(st.integers(0, len(nodes) - 1)) for _ in range(arity(kind))]
+        nodes.append((kind, *[*operands, -1, -1][:3], 0.0))
+    op, a, b, c, value = zip(*nodes, strict=True)
+    groups = draw(st.lists(st.lists(st.integers(0, len(nodes) - 1), max_size=4), min_size=1, max_size=3))
+    arrays = [np.array(x, dtype=np.int64) for x in (op, a, b, c)]
+    return Graph(*arrays, np.array(value, dtype=float), tuple(np.array(g, dtype=np.int64) for g in groups))

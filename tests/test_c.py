@@ -1,0 +1,514 @@
+"""C99 and CasADi: compiled without a warning, and equal to the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import casadi as ca
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import delassus as ds
+from delassus.compiler import interpret as interpreter
+from delassus.compiler.emit import c
+from delassus.compiler.emit.c import c_source, write_c
+from delassus.compiler.emit.c_text import comment, identifier, literal
+from delassus.compiler.emit.casadi import casadi_function
+from delassus.compiler.graph import LEAVES, Builder, Graph, Op
+from delassus.compiler.program import Argument, Program, Result
+from programs import SPECIAL, delassus_program, graphs, plain_program, reference, same, table_of_operations
+from random_trees import some_constraints, some_mechanism
+from tools import ROUND_OFF, error
+
+GCC = shutil.which("gcc")
+needs_gcc = pytest.mark.skipif(GCC is None, reason="gcc is not installed")
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror")
+GOLDEN = Path(__file__).parent / "golden"
+REGENERATE = "DELASSUS_REGENERATE_GOLDEN"
+
+EPSILONS = {"float64": 4 * np.finfo(np.float64).eps, "float32": 4 * np.finfo(np.float32).eps}
+"""Sines, cosines and arc tangents of two libraries, relative."""
+
+SINGLE = 2e-5
+"""float32 against the float32 interpreter, relative to the largest entry: their sines differ in the last place."""
+
+
+class Compiled:
+    """Functions of a generated C file, for arrays with one batch axis or none."""
+
+    def __init__(self, program, folder, dtype="float64", flags=("-O1",)):
+        self.program, self.dtype = program, np.dtype(dtype)
+        header, source = write_c(program, folder, "double" if dtype == "float64" else "float")
+        library = Path(folder) / f"{source.stem}_{dtype}.so"
+        command = [GCC, *STRICT, *flags, "-shared", "-fPIC", str(source), "-o", str(library), "-lm"]
+        outcome = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert outcome.returncode == 0 and not outcome.stderr, outcome.stderr
+        loaded = ctypes.CDLL(str(library))
+        self.one, self.batch = loaded[source.stem], loaded[f"{source.stem}_batch"]
+        self.one.restype = self.batch.restype = None
+        assert header.name == f"{source.stem}.h"
+
+    def __call__(self, *arguments):
+        given = [np.ascontiguousarray(a, self.dtype) for a in arguments]
+        first, shape = given[0], self.program.arguments[0].shape
+        batch = first.shape[: first.ndim - len(shape)]
+        results = [np.full((*batch, *r.shape), 77, self.dtype) for r in self.program.results]
+        pointers = [x.ctypes.data_as(ctypes.c_void_p) for x in (*given, *results)]
+        if batch:
+            self.batch(ctypes.c_size_t(batch[0]), *pointers)
+        else:
+            self.one(*pointers)
+        return results
+
+
+# -- operations ----------------------------------------------------------------------------------------------------
+
+
+@needs_gcc
+@pytest.mark.parametrize("flags", [("-O0",), ("-O2",), ("-O3", "-march=native")], ids=" ".join)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_operations_on_special_values(tmp_path, dtype, flags):
+    kinds, graph, x = table_of_operations()
+    with np.errstate(over="ignore"):
+        x = x.astype(dtype)
+    program = plain_program(graph, 3)
+    (found,), (expected,) = Compiled(program, tmp_path, dtype, flags)(x), reference(program, x)
+    for column, kind in enumerate(kinds):
+        mine, wanted = found[:, column], expected[:, column]
+        if kind in (Op.SIN, Op.COS, Op.ATAN2):
+            assert np.allclose(mine, wanted, rtol=EPSILONS[dtype], atol=0, equal_nan=True), kind
+        elif kind in (Op.MIN, Op.MAX):
+            assert np.array_equal(mine, wanted, equal_nan=True), kind  # which of two zeros is left open
+        else:
+            same(mine, wanted)
+
+
+@needs_gcc
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_constants_are_exact(tmp_path, dtype):
+    """As results, and as operands of either sign."""
+    numbers = [*SPECIAL, 0.1, -1 / 3, np.pi, 1e22, 123456789.0, 2.0**-1060, -1.7e308, 3.4028235677973366e38, 1e-46]
+    build = Builder()
+    x = build.node(Op.INPUT, 0)
+    constants = [build.constant(v) for v in numbers]
+    outputs = [*constants, *(build.node(op, x, k) for op in (Op.SUBTRACT, Op.MULTIPLY) for k in constants)]
+    program = plain_program(build.graph([outputs]), 1)
+    state = np.array([[-1.0], [0.5]], dtype)
+    same(Compiled(program, tmp_path, dtype)(state)[0], reference(program, state)[0])
+
+
+@needs_gcc
+@settings(max_examples=25, deadline=None)
+@given(
+    graph=graphs(kinds=tuple(op for op in Op if op not in LEAVES | {Op.SIN, Op.COS, Op.ATAN2, Op.MIN, Op.MAX})),
+    seed=st.integers(0, 1000),
+    dtype=st.sampled_from(["float64", "float32"]),
+)
+def test_random_graphs(tmp_path_factory, graph, seed, dtype):
+    """Repeated operands, constants anywhere, leaves as results, dead code, no result at all: no warning, equal bits."""
+    x = np.random.default_rng(seed).choice([*SPECIAL, 0.3, -0.7, 2.0], (40, 8))
+    with np.errstate(over="ignore"):
+        x = x.astype(dtype)
+    program = plain_program(graph, 8)
+    (expected,), (found,) = reference(program, x), Compiled(program, tmp_path_factory.mktemp("c"), dtype)(x)
+    if Op.COPYSIGN in graph.op:  # it shows the sign of a NaN, which is left open
+        every = reference(plain_program(replace(graph, outputs=(np.arange(len(graph)),)), 8), x)[0]
+        keep = ~np.isnan(every).any(axis=-1)
+        expected, found = expected[keep], found[keep]
+    same(found, expected)
+
+
+# -- kernels -------------------------------------------------------------------------------------------------------
+
+
+def through_libm(monkeypatch):
+    """Let the interpreter take the sines that C takes."""
+    for op, function in ((Op.SIN, math.sin), (Op.COS, math.cos)):
+        monkeypatch.setitem(interpreter.SEMANTICS, op, np.vectorize(function, otypes=[float]))
+
+
+K = np.random.default_rng(5).normal(size=(4, 6))
+ROBOTS = {
+    "arm, weld": (ds.mechanisms.chain(5), [ds.Weld("link5")]),
+    "arm, point and given rows": (
+        ds.mechanisms.chain(6),
+        [ds.Point("link3"), ds.Rows("link6", 4), ds.Rows("link2", 1)],
+    ),
+    "arm, rows and a loop": (ds.mechanisms.chain(5), [ds.Rows("link5", K), ds.Hinge("link2", "link4")]),
+    "humanoid, feet": (ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Weld("right_foot")]),
+}
+
+
+def draw(program, tree, rng, batch):
+    rows = [rng.normal(size=(*batch, *a.shape)) for a in program.arguments[1:]]
+    return [tree.random(rng, batch=batch), *rows]
+
+
+@needs_gcc
+@pytest.mark.parametrize("method", ds.OSIM_METHODS)
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_kernels_equal_the_interpreter(tmp_path, monkeypatch, robot, method):
+    tree, constraints = ROBOTS[robot]
+    program = delassus_program(f"{robot} {method}", tree, constraints, method)
+    function = Compiled(program, tmp_path, flags=("-O2",) if method.startswith("pv") else ("-O0",))
+    arguments = draw(program, tree, np.random.default_rng(0), (9,))
+    (found,), (expected,) = function(*arguments), reference(program, *arguments)
+    assert error(found, expected) < ROUND_OFF
+    through_libm(monkeypatch)
+    same(found, reference(program, *arguments)[0])
+    same(function(*(a[3] for a in arguments))[0], found[3])
+    assert np.array_equal(found, np.swapaxes(found, -1, -2))
+    assert error(found, ds.delassus(tree, constraints, arguments[0], method=method, rows=arguments[1:])) < 1e-9
+
+
+@needs_gcc
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_float_kernels(tmp_path, robot):
+    tree, constraints = ROBOTS[robot]
+    program = delassus_program(robot, tree, constraints, "pv-osim")
+    arguments = [a.astype(np.float32) for a in draw(program, tree, np.random.default_rng(0), (9,))]
+    (found,), (expected,) = Compiled(program, tmp_path, "float32")(*arguments), reference(program, *arguments)
+    assert found.dtype == np.float32 and error(found, expected) < SINGLE
+
+
+@needs_gcc
+@pytest.mark.parametrize("seed", range(6))
+def test_random_mechanisms(tmp_path, seed):
+    mechanism = some_mechanism(seed, 5, "floating" if seed % 2 else "fixed")
+    constraints, rows = some_constraints(mechanism, most=3)
+    program = delassus_program("random", mechanism.tree, constraints, "pv-osimr")
+    arguments = [mechanism.tree.random(mechanism.rng, batch=3), *(np.stack([r] * 3) for r in rows)]
+    assert error(Compiled(program, tmp_path)(*arguments)[0], reference(program, *arguments)[0]) < ROUND_OFF
+
+
+@needs_gcc
+@pytest.mark.parametrize("n", [0, 1, 7, 1000])
+def test_batches(tmp_path, n):
+    tree = ds.mechanisms.chain(3)
+    program = delassus_program("arm", tree, [ds.Point("link3"), ds.Rows("link2", 2)], "efpa")
+    arguments = draw(program, tree, np.random.default_rng(n), (n,))
+    function = Compiled(program, tmp_path)
+    (found,) = function(*arguments)
+    for k in range(n):
+        same(found[k], function(*(a[k] for a in arguments))[0])
+
+
+@needs_gcc
+def test_nan_spoils_no_neighbour(tmp_path):
+    tree = ds.mechanisms.chain(3)
+    program = delassus_program("arm", tree, [ds.Weld("link3")], "pv-osim")
+    function, q = Compiled(program, tmp_path), tree.random(0, batch=3)
+    (clean,) = function(q)
+    for bad in (np.nan, np.inf, -np.inf):
+        q[1, 1] = bad
+        (found,) = function(q)
+        same(found[[0, 2]], clean[[0, 2]])
+        assert np.isnan(found[1]).any()
+
+
+# -- cutting -------------------------------------------------------------------------------------------------------
+
+
+@needs_gcc
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("part", [1, 7, 100, 5000])
+def test_cut_programs_compute_the_same(tmp_path, monkeypatch, part, dtype):
+    tree = ds.mechanisms.chain(3)
+    constraints = [ds.Weld("link3"), ds.Rows("link2", 1)]
+    program = delassus_program("whole", tree, constraints, "pv-osimr")
+    arguments = draw(program, tree, np.random.default_rng(0), (5,))
+    (whole,) = Compiled(program, tmp_path, dtype)(*arguments)
+    monkeypatch.setattr(c, "UNCUT", 0)
+    monkeypatch.setattr(c, "PART", part)
+    cut = replace(program, name="cut")
+    same(Compiled(cut, tmp_path, dtype)(*arguments)[0], whole)
+    n_parts = -(-program.graph.count().total // part)
+    assert c_source(cut)[1].count("static void") == (n_parts + 1 if n_parts > 1 else 1)
+
+
+def test_workspace_slots_are_used_again(monkeypatch):
+    """A long sum needs two slots, one to read from and one to leave it in, however often it is cut."""
+    build = Builder()
+    total = build.node(Op.INPUT, 0)
+    for i in range(1, 100):
+        total = build.node(Op.ADD, total, build.node(Op.INPUT, i))
+    monkeypatch.setattr(c, "UNCUT", 10)
+    monkeypatch.setattr(c, "PART", 10)
+    source = c_source(plain_program(build.graph([[total]]), 100))[1]
+    assert "double w[2];" in source and source.count("_part9(") == 2 and "_part10(" not in source
+
+
+@needs_gcc
+def test_long_programs_compile_in_reasonable_time(tmp_path):
+    """Some 15 000 operations; whole, gcc -O2 takes three times as long as in parts."""
+    rng = np.random.default_rng(0)
+    build = Builder()
+    nodes = [build.node(Op.INPUT, i) for i in range(20)]
+    while len(nodes) < 15_000:
+        near = rng.integers(max(0, len(nodes) - 60), len(nodes), 2)
+        kind = Op.MULTIPLY if rng.random() < 0.3 else Op.ADD if rng.random() < 0.5 else Op.SUBTRACT
+        nodes.append(build.node(kind, nodes[near[0]], nodes[near[1]]))
+    program = plain_program(build.graph([nodes[-50:]]), 20, "long")
+    x = rng.uniform(-0.5, 0.5, (3, 20))
+    same(Compiled(program, tmp_path, flags=("-O2",))(x)[0], reference(program, x)[0])
+
+
+# -- text ----------------------------------------------------------------------------------------------------------
+
+
+def scaled(name="scaled", x="x", y="y", comment=(), meaning=""):
+    """y = 2 x, for two numbers."""
+    build = Builder()
+    nodes = [build.node(Op.MULTIPLY, build.node(Op.INPUT, i), build.constant(2.0)) for i in range(2)]
+    return Program(name, build.graph([nodes]), (Argument(x, (2,), meaning),), (Result(y, (2,), (0, 1)),), comment)
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    "name, x, y",
+    [
+        ("double", "int", "for"),
+        ("sin", "cos", "fabs"),
+        ("main", "n", "i"),
+        ("t1", "t2", "w"),
+        ("3R arm/left", "q-1", "q 1"),
+        ("same", "same", "same"),
+        ("same", "same_batch", "same_"),
+        ("same", "same_state", "w0"),
+        ("NULL", "NAN", "INFINITY"),
+        ("Größe", "λ", "__"),
+        ("_Bool", "_Complex", "linux"),
+        ("y1", "j0", "gamma"),
+    ],
+)
+def test_names_are_escaped(tmp_path, name, x, y):
+    """As C under both dialects of gcc, and as C++."""
+    program = scaled(name, x, y)
+    assert Compiled(program, tmp_path)(np.array([1.0, 3.0]))[0].tolist() == [2.0, 6.0]
+    (source,) = tmp_path.glob("*.c")
+    commands = [[GCC, "-std=gnu99", "-Wall", "-Wextra", "-Wshadow", "-Werror"]]
+    if shutil.which("g++"):
+        commands.append(["g++", "-Wall", "-Wextra", "-pedantic", "-Werror", "-x", "c++"])
+    for command in commands:
+        outcome = subprocess.run([*command, "-fsyntax-only", str(source)], capture_output=True, text=True, timeout=60)
+        assert outcome.returncode == 0, outcome.stderr
+
+
+@needs_gcc
+def test_functions_of_the_c_library_do_not_take_their_place(tmp_path):
+    """A batch entry that called ``random`` would find the C library's."""
+    x = np.array([[1.0, 3.0], [5.0, 7.0]])
+    assert np.array_equal(Compiled(scaled("random", "read", "write"), tmp_path)(x)[0], 2 * x)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("talos_delassus", "talos_delassus"),
+        ("a  b", "a_b"),
+        ("", "x"),
+        ("___", "x"),
+        ("7dof", "x7dof"),
+        ("while", "while_"),
+        ("atan2f", "atan2f_"),
+        ("t12", "t12_"),
+    ],
+)
+def test_identifiers(text, expected):
+    assert identifier(text) == expected
+
+
+def test_identifiers_avoid_those_taken():
+    names = []
+    for _ in range(5):
+        names.append(identifier("sin", names))
+    assert len(set(names)) == 5 and all(re.fullmatch(r"[A-Za-z]\w*", n) and "__" not in n for n in names)
+
+
+@settings(deadline=None)
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_literals_are_exact(value):
+    assert float.fromhex(literal(value)) == value
+    assert math.copysign(1, float.fromhex(literal(value))) == math.copysign(1, value)
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+    if np.isfinite(single):
+        text = literal(value, "float")
+        assert text.endswith("f") and np.float32(float.fromhex(text[:-1])) == single == float.fromhex(text[:-1])
+    else:
+        assert literal(value, "float") == ("INFINITY" if value > 0 else "-INFINITY")
+
+
+@needs_gcc
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.one_of(st.text(max_size=200), st.sampled_from(["*/", "/*/", "??/", "*\\", "\\", "//", "*" * 300]))))
+def test_comments_stay_comments(tmp_path_factory, lines):
+    folder = tmp_path_factory.mktemp("comment")
+    Compiled(scaled(comment=tuple(lines), meaning=" ".join(lines)), folder)
+
+
+def test_comments_are_wrapped():
+    words = " ".join(f"link{i}" for i in range(60))
+    lines = comment([f"  q: {words}"])
+    assert all(len(line) <= 120 for line in lines)
+    assert " ".join(" ".join(lines).replace("*", "").split()).strip("/ ") == f"q: {words}"
+
+
+@needs_gcc
+def test_arguments_without_use_and_empty_arrays(tmp_path):
+    """Whatever a program leaves unused or empty, compilers stay quiet."""
+    build = Builder()
+    two = build.constant(2.0)
+    build.node(Op.SIN, build.node(Op.INPUT, 1))
+    graph = build.graph([[], [two, build.node(Op.INPUT, 2)]])
+    arguments = (Argument("a", (0,)), Argument("b", (2,)), Argument("c", ()), Argument("d", (2, 2)))
+    results = (Result("r", (0, 0), ()), Result("s", (2, 2), (0, 1, 1, 0)), Result("k", (), (1,)))
+    program = Program("odd", graph, arguments, results)
+    for dtype in ("float64", "float32"):
+        r, s, k = Compiled(program, tmp_path, dtype)(np.zeros(0), np.ones(2), np.array(5.0), np.ones((2, 2)))
+        assert r.shape == (0, 0) and s.tolist() == [[2.0, 5.0], [5.0, 2.0]] and k == 5.0
+    nothing = Program("nothing", Builder().graph([[]]), (), ())
+    write_c(nothing, tmp_path)
+    command = [GCC, *STRICT, "-c", str(tmp_path / "nothing.c"), "-o", str(tmp_path / "nothing.o")]
+    assert subprocess.run(command, timeout=60).returncode == 0
+    function = casadi_function(program)
+    assert function.size_out("r") == (0, 0)
+    found = np.array(function(ca.DM(0, 1), [1, 1], 5.0, np.ones((2, 2)))[1])
+    assert found.tolist() == [[2.0, 5.0], [5.0, 2.0]]
+
+
+def test_headers_say_what_they_compute(tmp_path):
+    program = replace(
+        delassus_program("arm", ds.mechanisms.chain(2), [ds.Weld("link2"), ds.Rows("link1", 2)], "pv-osim"),
+        comment=("Delassus matrix of an arm.", "Robot: fingerprint 1234."),
+    )
+    header, source = (path.read_text() for path in write_c(program, tmp_path / "new" / "folder"))
+    for line in program.comment:
+        assert line in header and line in source
+    assert " *   q: double[2], 2; configuration, rad and m" in header
+    assert " *   K1: double[12], 2 x 6; rows [linear; angular] on the link's body frame" in header
+    assert " *   G: double[64], 8 x 8; Delassus matrix" in header
+    assert "void arm(const double *q, const double *K1, double *G);" in header
+    assert "void arm_batch(size_t n, const double *q, const double *K1, double *G);" in header
+    assert re.findall("#include .*", source) == ['#include "arm.h"', "#include <math.h>"]
+    assert "alloc" not in source
+    assert c_source(program) == (header, source) == c_source(program)
+
+
+# -- golden files --------------------------------------------------------------------------------------------------
+
+GOLDEN_PROGRAMS = {
+    "pendulum_point": (ds.mechanisms.chain(2), [ds.Point("link2")], "pv-osim", "double"),
+    "arm_rows": (ds.mechanisms.chain(3), [ds.Rows("link3", 2), ds.Rows("link1", np.eye(6)[2:3])], "pv-osimr", "float"),
+}
+
+
+def golden_program(name):
+    tree, constraints, method, _ = GOLDEN_PROGRAMS[name]
+    program = delassus_program(name, tree, constraints, method)
+    about = (
+        f"Delassus matrix J M^-1 J' of {tree.name}, {constraints!r}, by {method}.",
+        f"{program.graph.count().total} operations; robot {tree.fingerprint}",
+        f"delassus {ds.__version__}, casadi {ca.__version__}, numpy {np.__version__}",
+    )
+    return replace(program, comment=about)
+
+
+@pytest.mark.parametrize("name", GOLDEN_PROGRAMS)
+def test_golden_files(name):
+    """The generated code as it was; set DELASSUS_REGENERATE_GOLDEN=1 to write it anew, and read the difference."""
+    for suffix, text in zip((".h", ".c"), c_source(golden_program(name), GOLDEN_PROGRAMS[name][3]), strict=True):
+        normalised = re.sub(r"\b(delassus|casadi|numpy) \d[\w.+]*", r"\1 VERSION", text)
+        path = GOLDEN / f"{name}{suffix}"
+        if os.environ.get(REGENERATE):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(normalised, encoding="utf-8")
+        assert path.read_text(encoding="utf-8") == normalised, f"{path.name} differs; if it should, set {REGENERATE}=1"
+
+
+# -- CasADi --------------------------------------------------------------------------------------------------------
+
+
+def test_casadi_operations():
+    """On ordinary values and zeros: CasADi may lose the sign of a zero and the NaN of what it simplifies."""
+    kinds, graph, _ = table_of_operations()
+    program = plain_program(graph, 3)
+    function = casadi_function(program)
+    ordinary = [0.0, 1.0, -1.0, 0.75, -3.5]
+    x = np.array(np.meshgrid(ordinary, ordinary, ordinary)).reshape(3, -1).T
+    (expected,) = reference(program, x)
+    found = np.array(function(x.T)).T
+    for column, kind in enumerate(kinds):
+        assert np.allclose(found[:, column], expected[:, column], rtol=1e-15, atol=0, equal_nan=True), kind
+
+
+@pytest.mark.parametrize("method", ["efpa", "pv-osimr"])
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_casadi_kernels(robot, method):
+    tree, constraints = ROBOTS[robot]
+    program = delassus_program("kernel", tree, constraints, method)
+    function = casadi_function(program)
+    assert function.name_in() == [a.name for a in program.arguments]
+    assert function.name_out() == [r.name for r in program.results]
+    assert [function.size_in(i) for i in range(len(program.arguments))] == [
+        (*a.shape, 1)[:2] for a in program.arguments
+    ]
+    arguments = draw(program, tree, np.random.default_rng(0), ())
+    assert error(np.array(function(*arguments)), reference(program, *arguments)[0]) < ROUND_OFF
+
+
+def test_casadi_derivatives():
+    tree = ds.mechanisms.chain(4)
+    program = delassus_program("arm", tree, [ds.Point("link4")], "pv-osimr")
+    function = casadi_function(program)
+    q = ca.SX.sym("q", tree.nq)
+    gradient = ca.Function("gradient", [q], [ca.gradient(ca.trace(function(q)), q)])
+    at, h = tree.random(0), 1e-6
+    steps = [np.trace(reference(program, at + h * e)[0] - reference(program, at - h * e)[0]) for e in np.eye(4)]
+    assert error(np.array(gradient(at)).ravel(), np.array(steps) / (2 * h)) < 1e-7
+
+
+@pytest.mark.skipif(not ca.has_nlpsol("ipopt"), reason="this CasADi has no IPOPT")
+def test_inverse_kinematics_with_ipopt():
+    """The posture, within joint limits, in which the tip of an arm feels heaviest."""
+    tree = ds.mechanisms.chain(4)
+    program = delassus_program("arm", tree, [ds.Point("link4", axes="world")], "pv-osimr")
+    G = casadi_function(program)
+    q = ca.SX.sym("q", tree.nq)
+    problem = {"x": q, "f": ca.trace(G(q))}
+    options = {"ipopt.print_level": 0, "print_time": False, "ipopt.sb": "yes", "ipopt.tol": 1e-10}
+    solver = ca.nlpsol("posture", "ipopt", problem, options)
+    start, bound = np.array([0.3, -0.2, 0.4, 0.1]), 1.2
+    solution = solver(x0=start, lbx=-bound, ubx=bound)
+    assert solver.stats()["success"]
+    best = np.array(solution["x"]).ravel()
+    value = float(solution["f"])
+
+    def direct(x):
+        return float(np.trace(ds.delassus(tree, [ds.Point("link4", axes="world")], x)))
+
+    assert abs(direct(best) - value) < 1e-9 * value and value < direct(start)
+    inside = np.random.default_rng(0).normal(0, 1e-3, (50, 4)) + best
+    assert min(map(direct, np.clip(inside, -bound, bound))) >= value * (1 - 1e-7)  # a local minimum within the bounds
+
+
+def test_graph_groups_are_counted_through():
+    """Entries of results number the outputs of all groups one after the other."""
+    build = Builder()
+    x, y = build.node(Op.INPUT, 0), build.node(Op.INPUT, 1)
+    graph: Graph = build.graph([[build.node(Op.ADD, x, y)], [], [x, build.node(Op.SUBTRACT, x, y)]])
+    program = Program("groups", graph, (Argument("x", (2,)),), (Result("a", (2,), (2, 0)), Result("b", (), (1,))))
+    _, source = c_source(program)
+    assert re.search(r"t\d = t0 - t1;\n +a\[0\]", source) and re.search(r"t\d = t0 \+ t1;\n +a\[1\]", source)
+    assert "b[0] = x[0];" in source
+    a, b = casadi_function(program)(np.array([5.0, 3.0]))
+    assert np.array(a).ravel().tolist() == [2.0, 8.0] and float(b) == 5.0

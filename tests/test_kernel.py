@@ -1,0 +1,276 @@
+"""Compiled kernels against the NumPy path, and everything around calling them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.runtime import fastcall
+from delassus.runtime.machine import host
+
+DOUBLE = 1e-11
+"""Relative to the largest entry: the same operations in another order, with fused multiply-adds."""
+SINGLE = 1e-4
+"""The same in float32, whose round-off is 6e-8, through some thousand operations."""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path_factory.getbasetemp() / "kernels"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setenv("DELASSUS_CACHE", str(folder))
+
+
+ROBOTS = {
+    "humanoid": (
+        lambda: ds.mechanisms.humanoid(),
+        lambda: [ds.Point(ds.Frame("left_foot", (0.1, 0.05, -0.04))), ds.Weld("right_foot")],
+    ),
+    "loop": (
+        lambda: ds.mechanisms.ladder(4),
+        lambda: [ds.Hinge("left4", "right4", axis=(0, 1, 1)), ds.Point("left2", axes="world")],
+    ),
+    "world": (
+        lambda: ds.mechanisms.star(3, 2),
+        lambda: [ds.Weld("branch1_2", axes="world"), ds.Point("branch2_2", "branch3_2", axes="world")],
+    ),
+}
+
+
+def error(G: np.ndarray, reference: np.ndarray) -> float:
+    if not reference.size:
+        return 0.0
+    scale = np.max(np.abs(reference), axis=(-1, -2), keepdims=True)
+    return float(np.max(np.abs(G - reference) / scale))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_batches_of_every_size(robot: str, lanes: int, dtype: str) -> None:
+    tree, constraints = ROBOTS[robot][0](), ROBOTS[robot][1]()
+    kernel = ds.compile(tree, constraints, lanes=lanes, dtype=dtype)
+    q = tree.random(1, batch=100)
+    reference = ds.delassus(tree, constraints, q, method="dense")
+    for size in (0, 1, 7, 8, 9, 17, 100):
+        G = kernel(q[:size].astype(dtype))
+        assert G.shape == (size, kernel.results[0].shape[0], kernel.results[0].shape[1])
+        assert G.dtype == np.dtype(dtype)
+        assert error(G, reference[:size]) < (DOUBLE if dtype == "float64" else SINGLE)
+
+
+@pytest.mark.parametrize("method", ds.OSIM_METHODS)
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_every_method(robot: str, method: str) -> None:
+    tree, constraints = ROBOTS[robot][0](), ROBOTS[robot][1]()
+    q = tree.random(2, batch=(3, 5))
+    G = ds.compile(tree, constraints, method=method)(q)
+    assert error(G, ds.delassus(tree, constraints, q, method="dense")) < DOUBLE
+    assert np.array_equal(G, np.swapaxes(G, -1, -2))
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("osim", lambda tree, c, q: ds.osim(tree, c, q)),
+        ("mass_matrix", lambda tree, c, q: ds.mass_matrix(tree, q)),
+        ("jacobian", lambda tree, c, q: ds.jacobian(tree, c, q)),
+    ],
+)
+def test_everything_that_can_be_compiled(what: str, expected) -> None:  # type: ignore[no-untyped-def]
+    tree, constraints = ROBOTS["humanoid"][0](), ROBOTS["humanoid"][1]()
+    q = tree.random(3, batch=20)
+    assert error(ds.compile(tree, constraints, what)(q), expected(tree, constraints, q)) < 1e-9
+
+
+def test_rows_at_call_time_broadcast() -> None:
+    tree = ds.mechanisms.chain(5)
+    constraints = [ds.Rows("link5", 2), ds.Point("link2"), ds.Rows("link3", 1)]
+    kernel = ds.compile(tree, constraints)
+    rng = np.random.default_rng(0)
+    K5, K3, q = rng.normal(size=(2, 6)), rng.normal(size=(30, 1, 6)), tree.random(1, batch=30)
+    assert error(kernel(q, K5, K3), ds.delassus(tree, constraints, q, rows=[K5, K3])) < DOUBLE
+    out = np.empty((6, 6))
+    assert kernel(q[0], K5, K3[0], out=out) is out
+    assert error(out, ds.delassus(tree, constraints, q[0], rows=[K5, K3[0]])) < DOUBLE
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[ds.Tree, list[object], np.ndarray, np.ndarray]:
+    tree = ds.mechanisms.chain(4)
+    constraints = [ds.Weld("link4")]
+    q = tree.random(5, batch=64)
+    return tree, constraints, q, ds.delassus(tree, constraints, q, method="dense")
+
+
+def test_any_strides_and_read_only_inputs(small) -> None:  # type: ignore[no-untyped-def]
+    tree, constraints, q, reference = small
+    kernel = ds.compile(tree, constraints)
+    fortran = np.asfortranarray(q)
+    fortran.setflags(write=False)
+    assert error(kernel(fortran), reference) < DOUBLE
+    assert error(kernel(q[::-2]), reference[::-2]) < DOUBLE
+    assert error(kernel(np.repeat(q, 2, axis=1)[:, ::2]), reference) < DOUBLE
+    out = np.empty((64, 6, 6))
+    q.setflags(write=False)
+    assert kernel(q, out=out) is out
+    assert error(out, reference) < DOUBLE
+    assert error(kernel(q[0].tolist()), reference[0]) < DOUBLE
+
+
+def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type: ignore[no-untyped-def]
+    tree, constraints, q, reference = small
+    kernel = ds.compile(tree, constraints)
+    if not fastcall.supported():
+        pytest.skip("this interpreter has no direct entry")
+    out = np.empty((64, 6, 6))
+    one = np.empty((6, 6))
+    assert kernel._direct(q, out) is out
+    assert kernel._direct(q[3], one) is one
+    assert error(one, reference[3]) < DOUBLE
+    for bad in (q[:, ::2], q.astype(np.float32), q[:3], q[None], "text", None, q[:, :3].copy(), np.asfortranarray(q)):
+        assert kernel._direct(bad, out) is bad
+    frozen = np.empty((64, 6, 6))
+    frozen.setflags(write=False)
+    assert kernel._direct(q, frozen) is q
+    assert kernel._direct(np.repeat(q, 2, axis=0), np.empty((128, 6, 6))) is not None  # more than it takes
+
+
+def test_a_nan_spoils_its_own_state_only(small) -> None:  # type: ignore[no-untyped-def]
+    tree, constraints, q, reference = small
+    bad = q.copy()
+    bad[[3, 40, 63], [1, 2, 3]] = np.nan, np.inf, np.nan
+    G = ds.compile(tree, constraints)(bad)
+    spoiled = np.isnan(G).any(axis=(1, 2))
+    assert spoiled.tolist() == [k in (3, 40, 63) for k in range(64)]
+    assert error(G[~spoiled], reference[~spoiled]) < DOUBLE
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_threads_give_the_same_bits(small, threads: int) -> None:  # type: ignore[no-untyped-def]
+    tree, constraints, q, _ = small
+    kernel = ds.compile(tree, constraints)
+    many = np.tile(q, (20, 1))[:1003]
+    assert np.array_equal(kernel(many, threads=threads), kernel(many, threads=1))
+
+
+def test_many_threads_may_call_one_kernel(small) -> None:  # type: ignore[no-untyped-def]
+    tree, constraints, q, reference = small
+    kernel = ds.compile(tree, constraints)
+    errors: list[float] = []
+
+    def work() -> None:
+        out = np.empty((64, 6, 6))
+        errors.append(max(error(kernel(q, out=out), reference) for _ in range(50)))
+
+    workers = [threading.Thread(target=work) for _ in range(6)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert len(errors) == 6 and max(errors) < DOUBLE
+
+
+def _in_another_process(kernel: ds.Kernel, q: np.ndarray) -> np.ndarray:
+    return np.asarray(kernel(q, threads=2))
+
+
+@pytest.mark.parametrize("start", ["spawn", "fork"])
+def test_kernels_pickle_and_run_in_other_processes(small, start: str) -> None:  # type: ignore[no-untyped-def]
+    tree, constraints, q, reference = small
+    kernel = ds.compile(tree, constraints)
+    again = pickle.loads(pickle.dumps(kernel))
+    assert np.array_equal(again(q), kernel(q))
+    with multiprocessing.get_context(start).Pool(1) as pool:
+        assert error(pool.apply(_in_another_process, (kernel, q)), reference) < DOUBLE
+
+
+def test_a_damaged_cache_file_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("DELASSUS_CACHE", str(folder))
+    tree = ds.mechanisms.chain(3)
+    q = tree.random(0, batch=9)
+    first = ds.compile(tree, ds.Point("link3"))(q)
+    (file,) = folder.glob("*.kernel")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(bytes(data))
+    with pytest.warns(ds.DelassusWarning, match=r"\.kernel"):
+        again = ds.compile(tree, ds.Point("link3"))
+    assert np.array_equal(again(q), first)
+
+
+def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    from delassus.runtime.request import Request
+
+    tree, other = ds.mechanisms.chain(3), ds.mechanisms.chain(4)
+    weld, point = (ds.Weld("link3"),), (ds.Point("link3"),)
+    moved = (ds.Point(ds.Frame("link3", (0, 0, 1e-9))),)
+    base = (tree, weld, "delassus", "auto", "float64", 8)
+    variants = [
+        base,
+        (other, *base[1:]),
+        (tree, point, *base[2:]),
+        (tree, moved, *base[2:]),
+        (tree, weld, "osim", *base[3:]),
+    ]
+    variants += [(*base[:3], "efpa", *base[4:]), (*base[:4], "float32", 8), (*base[:5], 4)]
+    keys = [Request(*v).key() for v in variants]  # type: ignore[arg-type]
+    assert len(set(keys)) == len(keys)
+    assert Request(*base).key() == keys[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda k, q: k(q[:, :3]), r"q: expected shape \(\.\.\., 4\)"),
+        (lambda k, q: k(q.astype(np.float32)), "dtype float64"),
+        (lambda k, q: k(q > 0), "dtype float64"),
+        (lambda k, q: k("text"), "dtype float64"),
+        (lambda k, q: k(), r"1 array\(s\): q"),
+        (lambda k, q: k(q, q), r"1 array\(s\): q"),
+        (lambda k, q: k(q, out=np.empty((3, 6, 6))), "out: expected a writeable C-contiguous array"),
+        (lambda k, q: k(q, out=np.empty((64, 6, 6), dtype=np.float32)), "out: expected"),
+        (lambda k, q: k(q, out=np.empty((64, 6, 12))[..., ::2]), "out: expected"),
+        (lambda k, q: k(q, out="text"), "out: expected"),
+        (lambda k, q: k(q, threads=0), "threads: expected"),
+        (lambda k, q: k(q, threads=1.5), "threads: expected"),
+    ],
+)
+def test_bad_calls(small, call, match: str) -> None:  # type: ignore[no-untyped-def]
+    tree, constraints, q, _ = small
+    kernel = ds.compile(tree, constraints)
+    with pytest.raises(ds.DelassusError, match=match):
+        call(kernel, q)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"what": "delasus"}, "Did you mean 'delassus'"),
+        ({"method": "efpo"}, "Did you mean 'efpa'"),
+        ({"dtype": "float16"}, "'float64' or 'float32'"),
+        ({"lanes": 3}, "lanes: expected"),
+    ],
+)
+def test_bad_requests(arguments: dict[str, object], match: str) -> None:
+    with pytest.raises(ds.DelassusError, match=match):
+        ds.compile(ds.mechanisms.chain(2), ds.Weld("link2"), **arguments)  # type: ignore[arg-type]
+
+
+def test_other_targets_agree(small, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    tree, constraints, q, reference = small
+    kernel = ds.compile(tree, constraints)
+    header, source = kernel.export_c(tmp_path)
+    assert header.suffix == ".h" and source.suffix == ".c"
+    assert error(np.array(kernel.casadi()(q[0])), reference[0]) < DOUBLE
+    assert kernel.plan is not None and str(kernel.plan)
+    assert ds.compile(tree, constraints, method="efpa").plan is None
+    assert kernel.operations.total > 0
+    assert host().lanes("float32") >= host().lanes("float64")

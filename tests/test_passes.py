@@ -1,0 +1,503 @@
+"""Passes: before and after on small graphs, properties on random ones, and the interpreter that defines operations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import delassus as ds
+from delassus.algorithms.crba import mass_matrix
+from delassus.compiler import passes
+from delassus.compiler.graph import COMMUTATIVE, LEAVES, Builder, Graph, Op, arity
+from delassus.compiler.interpret import SEMANTICS, interpret
+from delassus.compiler.passes import PASSES, optimise, verify
+from delassus.compiler.schedule import peak_alive, schedule
+from delassus.compiler.trace import trace
+from programs import ALGEBRA, SPECIAL, graphs, kernel_graph, same, table_of_operations
+from random_trees import some_constraints, some_mechanism
+from tools import error
+
+REWRITING = {
+    "common subexpressions": passes.common_subexpressions,
+    "constant folding": passes.fold_constants,
+    "shared reciprocals": passes.share_reciprocals,
+    "sign folding": passes.fold_signs,
+}
+ALL = REWRITING | {
+    "sign absorption": passes.absorb_signs,
+    "dead code": passes.dead_code,
+    "schedule": schedule,
+    "all": optimise,
+}
+
+OPTIMISED = 1e-12
+"""A kernel before and after all passes, relative to the largest entry: shared reciprocals round once more."""
+
+QUOTIENTS = 1e-13
+"""Sums, products, quotients and roots of positive numbers, where nothing cancels, at one more rounding a quotient."""
+
+
+# -- before and after ----------------------------------------------------------------------------------------------
+
+
+class Symbols(Builder):
+    """A builder with inputs x, y, z and shorthands."""
+
+    def __init__(self):
+        super().__init__()
+        self.x, self.y, self.z = (self.node(Op.INPUT, i) for i in range(3))
+
+    def __getattr__(self, name):
+        op = {"add": Op.ADD, "sub": Op.SUBTRACT, "mul": Op.MULTIPLY, "div": Op.DIVIDE, "neg": Op.NEGATE}[name]
+        return lambda *operands: self.node(op, *operands)
+
+
+def text(graph, k):
+    """Expression of a node, inputs by letter."""
+    op = Op(int(graph.op[k]))
+    if op == Op.INPUT:
+        return "xyz"[graph.a[k]]
+    if op == Op.CONSTANT:
+        return f"{graph.value[k]:g}"
+    shown = [text(graph, x[k]) for x in (graph.a, graph.b, graph.c)[: arity(op)]]
+    if op in COMMUTATIVE:
+        shown.sort()
+    sign = {Op.ADD: " + ", Op.SUBTRACT: " - ", Op.MULTIPLY: " * ", Op.DIVIDE: " / "}.get(op)
+    return f"({sign.join(shown)})" if sign else f"{op.name.lower()}({', '.join(shown)})"
+
+
+def after(run, make):
+    """Expressions of the outputs of a graph after a pass; ``make`` returns the nodes that are its outputs."""
+    build = Symbols()
+    graph = run(build.graph([make(build)]))
+    verify(graph)
+    return [text(graph, k) for k in graph.outputs[0]]
+
+
+def nodes_of(graph):
+    return [
+        (Op(int(op)).name, *(int(x) for x in operands if x >= 0))
+        for op, *operands in zip(graph.op, graph.a, graph.b, graph.c, strict=True)
+    ]
+
+
+def test_common_subexpressions_are_made_once():
+    op = np.array([Op.INPUT, Op.INPUT, Op.INPUT, Op.ADD, Op.ADD, Op.MULTIPLY, Op.SUBTRACT, Op.SUBTRACT])
+    a = np.array([0, 1, 0, 0, 1, 3, 0, 1])
+    b = np.array([-1, -1, -1, 1, 2, 4, 1, 0])
+    graph = Graph(op, a, b, np.full(8, -1), np.zeros(8), (np.array([5, 4, 6, 7]),))
+    made = passes.common_subexpressions(graph)
+    x, y = ("INPUT", 0), ("INPUT", 1)
+    assert nodes_of(made) == [x, y, ("ADD", 0, 1), ("MULTIPLY", 2, 2), ("SUBTRACT", 0, 1), ("SUBTRACT", 1, 0)]
+    assert made.outputs[0].tolist() == [3, 2, 4, 5]
+
+
+def test_zeros_of_both_signs_are_two_constants():
+    op = np.array([Op.CONSTANT] * 4)
+    minus = np.full(4, -1)
+    graph = Graph(op, minus, minus, minus, np.array([0.0, -0.0, 0.0, np.nan]), (np.arange(4),))
+    made = passes.common_subexpressions(graph)
+    assert len(made) == 3 and np.signbit(made.value).tolist()[:2] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "make, expected",
+    [
+        (lambda g: g.add(g.x, g.constant(0.0)), "x"),
+        (lambda g: g.add(g.constant(-0.0), g.x), "x"),
+        (lambda g: g.sub(g.x, g.constant(0.0)), "x"),
+        (lambda g: g.sub(g.constant(0.0), g.x), "negate(x)"),
+        (lambda g: g.mul(g.x, g.constant(1.0)), "x"),
+        (lambda g: g.mul(g.constant(-1.0), g.x), "negate(x)"),
+        (lambda g: g.mul(g.constant(0.0), g.x), "0"),
+        (lambda g: g.mul(g.x, g.constant(-0.0)), "0"),
+        (lambda g: g.div(g.x, g.constant(1.0)), "x"),
+        (lambda g: g.div(g.constant(0.0), g.x), "(0 / x)"),
+        (lambda g: g.neg(g.neg(g.x)), "x"),
+        (lambda g: g.sub(g.constant(0.0), g.neg(g.x)), "x"),
+        (lambda g: g.mul(g.neg(g.x), g.constant(-1.0)), "x"),
+        (lambda g: g.add(g.constant(2.0), g.mul(g.constant(3.0), g.constant(0.5))), "3.5"),
+        (lambda g: g.node(Op.SQRT, g.constant(-1.0)), "nan"),
+        (lambda g: g.div(g.constant(1.0), g.constant(-0.0)), "-inf"),
+        (lambda g: g.mul(g.constant(0.0), g.constant(np.inf)), "nan"),
+        (lambda g: g.mul(g.constant(np.nan), g.x), "(nan * x)"),
+        (lambda g: g.node(Op.SELECT, g.constant(2.0), g.x, g.y), "x"),
+        (lambda g: g.node(Op.SELECT, g.constant(-0.0), g.x, g.y), "y"),
+        (lambda g: g.node(Op.SELECT, g.constant(np.nan), g.x, g.y), "x"),
+        (lambda g: g.node(Op.SELECT, g.node(Op.LESS, g.constant(1.0), g.constant(2.0)), g.x, g.y), "x"),
+        (lambda g: g.mul(g.add(g.x, g.mul(g.y, g.constant(0.0))), g.constant(1.0)), "x"),
+    ],
+)
+def test_constants_are_folded(make, expected):
+    assert after(passes.fold_constants, lambda g: [make(g)]) == [expected]
+
+
+def test_folded_constants_keep_the_sign_of_zero():
+    build = Symbols()
+    made = passes.fold_constants(build.graph([[build.neg(build.constant(0.0))]]))
+    value = made.value[made.outputs[0][0]]
+    assert value == 0 and np.signbit(value)
+
+
+def test_quotients_by_one_number_share_its_reciprocal():
+    def make(g):
+        return [g.div(g.x, g.z), g.div(g.y, g.z), g.div(g.constant(1.0), g.z), g.div(g.constant(-1.0), g.z)]
+
+    assert after(passes.share_reciprocals, make) == ["((1 / z) * x)", "((1 / z) * y)", "(1 / z)", "negate((1 / z))"]
+    build = Symbols()
+    assert passes.share_reciprocals(build.graph([make(build)])).count().div == 1
+
+
+@pytest.mark.parametrize(
+    "divisor, expected",
+    [
+        (4.0, "(0.25 * x)"),
+        (-0.5, "(-2 * x)"),
+        (0.0, "(x / 0)"),
+        (-0.0, "(x / -0)"),
+        (np.nan, "(x / nan)"),
+        (np.inf, "(x / inf)"),
+        (5e-324, "(x / 4.94066e-324)"),  # its reciprocal is infinite
+        (1e-40, "(x / 1e-40)"),  # in float32
+        (1.5e308, "(x / 1.5e+308)"),  # its reciprocal has lost digits
+    ],
+)
+def test_division_by_a_constant(divisor, expected):
+    assert after(passes.share_reciprocals, lambda g: [g.div(g.x, g.constant(divisor))]) == [expected]
+
+
+@pytest.mark.parametrize(
+    "make, expected",
+    [
+        (lambda g: g.neg(g.sub(g.x, g.y)), "(y - x)"),
+        (lambda g: g.add(g.x, g.neg(g.y)), "(x - y)"),
+        (lambda g: g.add(g.neg(g.x), g.y), "(y - x)"),
+        (lambda g: g.add(g.neg(g.x), g.neg(g.y)), "negate((x + y))"),
+        (lambda g: g.sub(g.x, g.neg(g.y)), "(x + y)"),
+        (lambda g: g.sub(g.neg(g.x), g.y), "negate((x + y))"),
+        (lambda g: g.sub(g.neg(g.x), g.neg(g.y)), "(y - x)"),
+        (lambda g: g.mul(g.neg(g.x), g.neg(g.y)), "(x * y)"),
+        (lambda g: g.mul(g.neg(g.x), g.y), "negate((x * y))"),
+        (lambda g: g.mul(g.neg(g.x), g.constant(-2.0)), "(2 * x)"),
+        (lambda g: g.div(g.neg(g.x), g.neg(g.y)), "(x / y)"),
+        (lambda g: g.div(g.constant(-1.0), g.x), "negate((1 / x))"),
+        (lambda g: g.add(g.x, g.mul(g.constant(-3.0), g.y)), "(x - (3 * y))"),
+        (lambda g: g.add(g.x, g.mul(g.z, g.mul(g.constant(-3.0), g.y))), "(x - ((3 * y) * z))"),
+        (lambda g: g.mul(g.sub(g.x, g.mul(g.neg(g.y), g.z)), g.neg(g.neg(g.x))), "((x + (y * z)) * x)"),
+        (lambda g: g.neg(g.constant(2.0)), "-2"),
+        (lambda g: g.node(Op.SIN, g.neg(g.x)), "sin(negate(x))"),
+    ],
+)
+def test_signs_are_folded(make, expected):
+    found = after(passes.fold_signs, lambda g: [make(g)])
+    assert sorted(found[0]) == sorted(expected), found  # sums and products in either order
+    assert found[0].count("negate") == expected.count("negate") and found[0].count(" - ") == expected.count(" - ")
+
+
+@pytest.mark.parametrize(
+    "make, expected",
+    [
+        (lambda g: [g.neg(g.mul(g.constant(3.0), g.x))], ["(-3 * x)"]),
+        (lambda g: [g.neg(g.div(g.constant(1.0), g.x))], ["(-1 / x)"]),
+        (lambda g: [g.neg(g.mul(g.x, g.sub(g.y, g.z)))], ["((z - y) * x)"]),
+        (lambda g: [g.neg(g.add(g.y, g.mul(g.constant(2.0), g.x)))], ["((-2 * x) - y)"]),
+        (lambda g: [g.neg(g.mul(g.x, g.y))], ["negate((x * y))"]),
+        (lambda g: (lambda p: [g.neg(p), p])(g.mul(g.constant(3.0), g.x)), ["negate((3 * x))", "(3 * x)"]),
+        (lambda g: (lambda d: [g.neg(g.mul(g.x, d)), d])(g.sub(g.y, g.z)), ["negate(((y - z) * x))", "(y - z)"]),
+    ],
+)
+def test_negations_left_are_absorbed_where_that_is_free(make, expected):
+    assert after(passes.absorb_signs, make) == expected
+
+
+def test_dead_code_is_dropped():
+    build = Symbols()
+    kept = build.mul(build.y, build.constant(2.0))
+    build.add(build.x, kept)
+    made = passes.dead_code(build.graph([[kept], []]))
+    assert nodes_of(made) == [("INPUT", 1), ("CONSTANT",), ("MULTIPLY", 0, 1)]
+    assert [group.tolist() for group in made.outputs] == [[2], []]
+
+
+def test_reordering_knows_an_input_from_a_node():
+    """Numbers of inputs may be larger than the graph is long."""
+    build = Builder()
+    far = build.node(Op.INPUT, 40)
+    made = passes.dead_code(build.graph([[build.node(Op.NEGATE, far)]]))
+    assert nodes_of(made) == [("INPUT", 40), ("NEGATE", 0)]
+
+
+def test_passes_are_named_once_and_in_order():
+    names = [name for name, _ in PASSES]
+    assert len(set(names)) == len(names) and set(names) <= set(ALL)
+    assert names[-1] == "dead code"
+
+
+# -- properties on random graphs -----------------------------------------------------------------------------------
+
+values = st.sampled_from([*SPECIAL, 0.3, -0.7, 2.0])
+states = st.lists(st.lists(values, min_size=8, max_size=8), min_size=1, max_size=4).map(np.array)
+some = settings(max_examples=300, deadline=None)
+
+
+def flat(groups):
+    return np.concatenate(groups, axis=-1)
+
+
+def exposed(graph):
+    """The same graph with all nodes as outputs."""
+    return Graph(graph.op, graph.a, graph.b, graph.c, graph.value, (np.arange(len(graph)),))
+
+
+@some
+@given(graphs(), states, st.sampled_from(["float64", "float32"]))
+@pytest.mark.parametrize("name", ["common subexpressions", "dead code", "schedule"])
+def test_nothing_but_order_changes(name, graph, x, dtype):
+    verify(graph)
+    with np.errstate(all="ignore"):
+        x = x.astype(dtype)
+    made = ALL[name](graph)
+    verify(made)
+    signs = {Op.COPYSIGN, Op.ATAN2} & set(graph.op.tolist())  # they show the sign of a NaN, which is left open
+    before, later = flat(interpret(graph, x)), flat(interpret(made, x))
+    if not (signs and np.isnan(interpret(exposed(graph), x)[0]).any()):
+        same(later, before)
+
+
+@some
+@given(graphs(kinds=(*ALGEBRA, Op.FABS, Op.SQRT, Op.SIN, Op.MIN, Op.MAX, Op.LESS, Op.NOT, Op.OR, Op.SELECT)), states)
+@pytest.mark.parametrize("name", ["constant folding", "sign folding", "sign absorption"])
+def test_folding_keeps_every_rounding(name, graph, x):
+    """Equal numbers wherever everything in the graph is finite; zeros may change their sign."""
+    made = ALL[name](graph)
+    verify(made)
+    finite = np.isfinite(interpret(exposed(graph), x)[0]).all(axis=-1)
+    assert np.array_equal(flat(interpret(made, x))[finite], flat(interpret(graph, x))[finite])
+
+
+@some
+@given(
+    graphs(kinds=(Op.ADD, Op.MULTIPLY, Op.DIVIDE, Op.SQRT, Op.MIN, Op.MAX), constants=(1.0, 2.0, 0.3, 7.0)),
+    st.integers(0, 1000),
+)
+def test_shared_reciprocals_keep_quotients(graph, seed):
+    x = np.random.default_rng(seed).uniform(0.5, 2.0, (3, 8))
+    made = passes.share_reciprocals(graph)
+    verify(made)
+    every = interpret(exposed(graph), x)[0]
+    tame = ((every > 1e-150) & (every < 1e150)).all(axis=-1)
+    before, later = (flat(interpret(g, x))[tame] for g in (graph, made))
+    assert np.allclose(later, before, rtol=QUOTIENTS, atol=0)
+    divisors = [int(made.a[k]) for k in np.flatnonzero(made.op == Op.DIVIDE)]
+    assert all(made.value[k] == 1.0 for k in divisors)
+
+
+@some
+@given(graphs())
+@pytest.mark.parametrize("name", [*REWRITING, "dead code", "schedule"])
+def test_passes_are_idempotent(name, graph):
+    """After what went before it in the list has run, a pass that runs twice does nothing the second time."""
+    once = passes.dead_code(ALL[name](graph))
+    twice = passes.dead_code(ALL[name](once))
+    assert nodes_of(twice) == nodes_of(once)
+    assert [g.tolist() for g in twice.outputs] == [g.tolist() for g in once.outputs]
+    assert np.array_equal(twice.value, once.value, equal_nan=True)
+
+
+@some
+@given(graphs())
+def test_no_pass_adds_operations(graph):
+    """But for sharing reciprocals, which pays a multiplication a quotient."""
+    tidy = passes.clean(graph)
+    for name in ("common subexpressions", "constant folding", "sign absorption", "dead code", "schedule"):
+        assert passes.dead_code(ALL[name](tidy)).count().total <= tidy.count().total, name
+
+
+@some
+@given(graphs())
+def test_passes_do_not_change_what_they_are_given(graph):
+    copies = [x.copy() for x in (graph.op, graph.a, graph.b, graph.c, graph.value, *graph.outputs)]
+    for run in ALL.values():
+        run(graph)
+    for x, copy in zip((graph.op, graph.a, graph.b, graph.c, graph.value, *graph.outputs), copies, strict=True):
+        assert np.array_equal(x, copy, equal_nan=True)
+
+
+# -- real kernels --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ds.OSIM_METHODS)
+@pytest.mark.parametrize("seed", range(4))
+def test_kernels_through_every_pass(method, seed):
+    mechanism = some_mechanism(seed, 6, "floating" if seed % 2 else "fixed")
+    constraints, rows = some_constraints(mechanism, most=4)
+    q = mechanism.tree.random(mechanism.rng, batch=5)
+    x = np.concatenate([q, *(np.broadcast_to(K.ravel(), (5, K.size)) for K in rows)], axis=-1)
+    graph = kernel_graph(mechanism.tree, constraints, method)
+    verify(graph)
+    expected = interpret(graph, x)[0]
+    n_operations = graph.count().total
+    for _, run in (*PASSES, ("schedule", schedule)):
+        graph = run(graph)
+        verify(graph)
+        assert error(interpret(graph, x)[0], expected) < OPTIMISED
+    assert graph.count().total <= n_operations + graph.count().div * 20
+
+
+def test_a_kernel_divides_once_a_pivot():
+    """38 reciprocals instead of hundreds of divisions: one a joint and row that is factorised."""
+    tree = ds.mechanisms.humanoid()
+    feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    before = kernel_graph(tree, feet, "pv-osim")
+    assert before.count().div > 200
+    assert optimise(before).count().div <= tree.nv + 6
+
+
+def test_nan_spoils_what_depends_on_it_and_no_other_state():
+    tree = ds.mechanisms.chain(4)
+    graph = optimise(kernel_graph(tree, [ds.Weld("link4"), ds.Weld("link1")], "pv-osimr"))
+    q = tree.random(0, batch=3)
+    expected = interpret(graph, q)[0]
+    q[1, 3] = np.nan
+    found = interpret(graph, q)[0]
+    same(found[[0, 2]], expected[[0, 2]])
+    assert np.array_equal(np.isnan(found[1]), expected[1] != 0)  # all but structural zeros
+
+
+@pytest.mark.parametrize(
+    "field, k, value, message",
+    [
+        ("a", 3, 3, "node 3 uses"),
+        ("b", 3, 7, "node 3 uses"),
+        ("a", 0, -1, "input node 0"),
+        ("b", 0, 0, "input node 0"),
+        ("c", 3, 0, "node 3 has too many"),
+        ("op", 3, 99, "node 3 has no kind"),
+        ("op", 3, Op.SELECT, "node 3 uses"),
+    ],
+)
+def test_the_verifier_names_the_node(field, k, value, message):
+    build = Symbols()
+    graph = build.graph([[build.add(build.x, build.y)]])
+    verify(graph)
+    getattr(graph, field)[k] = value
+    with pytest.raises(AssertionError, match=message):
+        verify(graph)
+
+
+def test_the_verifier_checks_outputs():
+    build = Symbols()
+    with pytest.raises(AssertionError, match="output"):
+        verify(build.graph([[5]]))
+
+
+def test_schedule_shortens_live_ranges():
+    """A sum of n products, all products first, keeps n values alive; depth first it keeps three at most."""
+    build = Builder()
+    products = [build.node(Op.MULTIPLY, build.node(Op.INPUT, i), build.node(Op.INPUT, i + 1)) for i in range(20)]
+    total = products[0]
+    for p in products[1:]:
+        total = build.node(Op.ADD, total, p)
+    graph = build.graph([[total]])
+    assert peak_alive(graph) == 20 and peak_alive(schedule(graph)) <= 3
+    tree = ds.mechanisms.humanoid()
+    mass = optimise(trace(tree, (), mass_matrix).graph())
+    assert peak_alive(schedule(mass)) <= peak_alive(mass)
+
+
+# -- the interpreter -----------------------------------------------------------------------------------------------
+
+
+def quotient(a, b):
+    if b != 0 or math.isnan(a):
+        return a / b if b != 0 else math.nan
+    return math.nan if a == 0 else math.copysign(math.inf, math.copysign(1, a) * math.copysign(1, b))
+
+
+def of_finite(function):
+    return lambda x: function(x) if math.isfinite(x) else math.nan
+
+
+def smaller(a, b):
+    return b if math.isnan(a) else a if math.isnan(b) else min(a, b)
+
+
+def larger(a, b):
+    return b if math.isnan(a) else a if math.isnan(b) else max(a, b)
+
+
+IEEE = {
+    Op.ADD: lambda a, b: a + b,
+    Op.SUBTRACT: lambda a, b: a - b,
+    Op.MULTIPLY: lambda a, b: a * b,
+    Op.DIVIDE: quotient,
+    Op.NEGATE: lambda a: -a,
+    Op.SQRT: lambda a: math.nan if a < 0 else math.sqrt(a),
+    Op.SIN: of_finite(math.sin),
+    Op.COS: of_finite(math.cos),
+    Op.ATAN2: math.atan2,
+    Op.FABS: math.fabs,
+    Op.COPYSIGN: math.copysign,
+    Op.MIN: smaller,
+    Op.MAX: larger,
+    Op.LESS: lambda a, b: float(a < b),
+    Op.LESS_EQUAL: lambda a, b: float(a <= b),
+    Op.EQUAL: lambda a, b: float(a == b),
+    Op.NOT_EQUAL: lambda a, b: float(a != b),
+    Op.NOT: lambda a: float(not a),
+    Op.AND: lambda a, b: float(bool(a) and bool(b)),
+    Op.OR: lambda a, b: float(bool(a) or bool(b)),
+    Op.SELECT: lambda condition, a, b: a if condition else b,
+}
+"""The same operations on Python's numbers, which are IEEE 754 doubles."""
+
+ROUNDED = {Op.SIN, Op.COS, Op.ATAN2}
+"""Operations whose last bits a mathematical library chooses."""
+
+
+def test_every_operation_has_a_meaning():
+    assert set(SEMANTICS) == set(IEEE) == set(Op) - LEAVES
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_operations_on_special_values(dtype):
+    kinds, graph, x = table_of_operations()
+    with np.errstate(over="ignore"):
+        x = x.astype(dtype)
+    found = interpret(graph, x)[0]
+    assert found.dtype == dtype
+    for column, kind in enumerate(kinds):
+        expected = np.array([IEEE[kind](*map(float, row[: arity(kind)])) for row in x])
+        with np.errstate(all="ignore"):
+            expected = expected.astype(dtype)
+        if kind in ROUNDED:
+            assert np.allclose(found[:, column], expected, rtol=4 * np.finfo(dtype).eps, atol=0, equal_nan=True), kind
+        elif kind in (Op.MIN, Op.MAX):
+            assert np.array_equal(found[:, column], expected, equal_nan=True), kind  # either zero
+        else:
+            same(found[:, column], expected)
+
+
+def test_shapes_and_types_of_the_interpreter():
+    build = Symbols()
+    less = build.node(Op.LESS, build.x, build.constant(0.1))
+    graph = build.graph([[less, build.constant(0.1), build.z], []])
+    for dtype in (np.float64, np.float32):
+        for shape in ((), (0,), (5,), (2, 0, 3), (2, 3)):
+            first, second = interpret(graph, np.zeros((*shape, 3), dtype))
+            assert first.shape == (*shape, 3) and second.shape == (*shape, 0)
+            assert first.dtype == second.dtype == dtype
+    with pytest.raises(AssertionError):
+        interpret(graph, np.zeros(3, dtype=int))
+
+
+@pytest.mark.parametrize("value", [0.1, -0.0, np.inf, np.nan, 1e308])
+def test_constants_in_float32_are_rounded_once(value):
+    build = Builder()
+    graph = build.graph([[build.constant(value)]])
+    with np.errstate(over="ignore"):
+        same(interpret(graph, np.zeros((2, 0), np.float32))[0], np.full((2, 1), np.float32(value)))

@@ -1,0 +1,304 @@
+"""`auto` needs no more operations than any named method, and says the same; so do the steps that it is made of."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import delassus as ds
+from delassus.algorithms.evaluate import make_problem
+from delassus.algorithms.osim import METHODS
+from delassus.algorithms.osim.cut import cut_osim
+from delassus.algorithms.osim.plan import CUT, plan
+from delassus.algorithms.problem import Problem
+from delassus.cli.cases import (
+    G1_ENDS,
+    GO1_FEET,
+    TALOS_FEET,
+    general_rows,
+    points,
+    quiet_load,
+    sole_points,
+    welds,
+)
+from delassus.compiler.trace import count
+from delassus.model.mechanisms import asimo, chain, humanoid, ladder, star, stem
+from delassus.model.names import example_robot_files
+from delassus.model.place import place_frames
+from delassus.model.regroup import regroup_inertias
+from delassus.spatial.exact_ops import ExactOps
+from random_trees import some_constraints, some_mechanism
+from tools import AGREEMENT, error
+
+SAME_ROBOT = 1e-12
+"""G of the same robot with its body frames or inertias elsewhere, relative to the largest entry, by the same method."""
+
+COUNTED = 0.02
+"""What the planner counts against the traced graph: they simplify a few products and signs in another order."""
+
+ROBOTS = {"talos_reduced": TALOS_FEET, "go1": GO1_FEET, "g1_29dof_rev_1_0": G1_ENDS}
+NAMED = tuple(m for m in ds.OSIM_METHODS if m not in ("auto", "dense"))
+mechanisms = st.builds(
+    some_mechanism, st.integers(0, 2**32 - 1), st.integers(2, 9), st.sampled_from(["fixed", "floating"])
+)
+
+
+def tips(branches, length, sides=("near", "far")):
+    """Tip links of a stem."""
+    return [f"{side}{b + 1}_{length}" for side in sides for b in range(branches)]
+
+
+def hands_and_feet(tree):
+    """Frames of the hands and feet of the built-in robots."""
+    if tree.name == "humanoid":
+        return ["left_hand", "right_hand", "left_foot", "right_foot"]
+    return ["hand1", "hand2", "foot1", "foot2"]
+
+
+def rungs(n):
+    """Every third rung of a ladder, welded."""
+    return [ds.Weld(f"left{k}", f"right{k}") for k in range(1, n + 1, 3)]
+
+
+CASES = {
+    "chain 3": lambda: (chain(3), welds("link3")),
+    "chain 20": lambda: (chain(20), welds("link20")),
+    "chain 20, two points": lambda: (chain(20), points("link10", "link20")),
+    "chain 12, floating": lambda: (chain(12, root="floating"), welds("link12")),
+    "chain 6, nine rows": lambda: (chain(6), general_rows(["link6"] * 3, 3)),
+    "star 4x3": lambda: (star(4, 3), points(*(f"branch{b + 1}_3" for b in range(4)))),
+    "star 3x6, fixed": lambda: (star(3, 6, root="fixed"), welds(*(f"branch{b + 1}_6" for b in range(3)))),
+    "humanoid, feet": lambda: (humanoid(), welds("left_foot", "right_foot")),
+    "humanoid, soles": lambda: (humanoid(), sole_points(["left_foot", "right_foot"])),
+    "humanoid, hands and feet": lambda: (humanoid(), welds(*hands_and_feet(humanoid()))),
+    "humanoid, rows": lambda: (humanoid(), general_rows(hands_and_feet(humanoid()), 4)),
+    "humanoid, world axes": lambda: (humanoid(), [ds.Weld("left_foot", axes="world"), ds.Point("right_hand")]),
+    "humanoid, hands joined": lambda: (humanoid(), [ds.Weld("left_hand", "right_hand"), *welds("left_foot")]),
+    "asimo, hands and feet": lambda: (asimo(), welds(*hands_and_feet(asimo()))),
+    "ladder 6": lambda: (ladder(6), rungs(6)),
+    "ladder 12, floating": lambda: (ladder(12, root="floating"), rungs(12)),
+} | {
+    f"stem {n}, {b} branches of {length}": lambda n=n, b=b, length=length: (
+        stem(n, b, length), welds(*tips(b, length))
+    )
+    for n, b, length in [(1, 2, 3), (10, 2, 7), (20, 2, 2), (40, 2, 1), (1, 4, 2), (10, 4, 3), (40, 4, 1), (10, 7, 1)]
+}  # fmt: skip
+for robot, ends in ROBOTS.items():
+    CASES[robot] = lambda robot=robot, ends=ends: (installed(robot), (points if robot == "go1" else welds)(*ends))
+CASES["talos_reduced, soles"] = lambda: (installed("talos_reduced"), sole_points(TALOS_FEET))
+
+FEWER = [
+    "humanoid, hands and feet", "asimo, hands and feet", "stem 10, 2 branches of 7", "stem 10, 4 branches of 3",
+    "talos_reduced", "go1", "g1_29dof_rev_1_0", "humanoid, feet",
+]  # fmt: skip
+"""Where `auto` must need strictly fewer than every named method."""
+
+
+@cache
+def installed(robot):
+    if robot not in example_robot_files():
+        pytest.skip(f"{robot} is not installed")
+    return quiet_load(robot)
+
+
+@cache
+def case(name):
+    tree, constraints = CASES[name]()
+    return tree, tuple(constraints)
+
+
+@cache
+def traced_counts(name):
+    """Clean operations of `auto` and of the named methods that come near it."""
+    tree, constraints = case(name)
+    chosen = plan(tree, constraints)
+    near = [m for m, n in chosen.named.items() if n < 1.1 * min(chosen.named.values())]
+    return {m: count(tree, constraints, METHODS[m]).clean.total for m in ("auto", *near)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_auto_needs_no_more_than_any_named_method(name):
+    counted = dict(traced_counts(name))
+    auto = counted.pop("auto")
+    assert counted and auto <= min(counted.values())
+    if name in FEWER:
+        assert auto < min(counted.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_auto_gives_the_same_matrix(name):
+    tree, constraints = case(name)
+    q = tree.random(np.random.default_rng(3), 4)
+    expected = ds.delassus(tree, constraints, q, method="dense")
+    assert error(ds.delassus(tree, constraints, q, method="auto"), expected) < AGREEMENT
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_count_of_a_plan_is_that_of_the_traced_graph(name):
+    tree, constraints = case(name)
+    chosen, counted = plan(tree, constraints), traced_counts(name)
+    assert abs(chosen.operations / counted["auto"] - 1) < COUNTED
+    for method in counted.keys() & chosen.named.keys():
+        assert abs(chosen.named[method] / counted[method] - 1) < COUNTED
+
+
+@pytest.mark.parametrize("n, branches, length", [(20, 2, 7), (40, 2, 7), (20, 4, 7), (20, 7, 5)])
+def test_long_stems_by_the_planners_count(n, branches, length):
+    tree, constraints = stem(n, branches, length), welds(*tips(branches, length))
+    chosen = plan(tree, constraints)
+    assert chosen.operations < min(chosen.named.values())
+    assert chosen.method == CUT and chosen.cut
+
+
+def atlas():
+    """Atlas with its hands and feet welded, where a folder of robot files is named."""
+    folder = os.environ.get("DELASSUS_ROBOTS")
+    places = [Path(folder)] if folder else [p / "shared" / "robots" for p in Path(__file__).resolve().parents]
+    for place in places:
+        if (place / "atlas_v4.urdf").is_file():
+            return quiet_load(place / "atlas_v4.urdf")
+    pytest.skip("no atlas_v4.urdf here")
+
+
+@pytest.mark.parametrize("ends", [("l_hand", "r_hand"), ("l_hand", "r_hand", "l_foot", "r_foot")], ids=len)
+def test_atlas(ends):
+    tree, constraints = atlas(), welds(*ends)
+    counted = {m: count(tree, constraints, METHODS[m]).clean.total for m in ("auto", "pv-osim", "pv-osimr", "efpa")}
+    assert counted.pop("auto") < min(counted.values())
+    q = tree.random(0, 3)
+    expected = ds.delassus(tree, constraints, q, method="dense")
+    assert error(ds.delassus(tree, constraints, q, method="auto"), expected) < AGREEMENT
+
+
+def test_targets_of_the_benchmark_robots():
+    """Operations that the kernels were planned with."""
+    for robot, most in (("talos_reduced", 6000), ("go1", 3000), ("g1_29dof_rev_1_0", 13_300)):
+        assert traced_counts(robot)["auto"] <= most
+
+
+# -- any mechanism ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(mechanisms)
+def test_auto_on_random_mechanisms(mechanism):
+    tree = mechanism.tree
+    constraints, rows = some_constraints(mechanism)
+    constraints = [c for c in constraints if c.second is None or _apart(tree, c)]
+    rows = rows[: sum(c.rows is None for c in constraints)]
+    q = tree.random(mechanism.rng, 2)
+    expected = ds.delassus(tree, constraints, q, method="dense", rows=rows)
+    assert error(ds.delassus(tree, constraints, q, method="auto", rows=rows), expected) < AGREEMENT
+    chosen = plan(tree, constraints)
+    assert chosen.operations <= min(chosen.named.values())
+    assert str(chosen)
+
+
+def _apart(tree, c):
+    return c.first.on(tree).link != c.second.on(tree).link
+
+
+@settings(max_examples=60, deadline=None)
+@given(mechanisms, st.integers(0, 2**32 - 1))
+def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
+    """Any links at all: branching or not, between the two ends of a loop, with or without constraints above them."""
+    tree, rng = mechanism.tree, np.random.default_rng(seed)
+    constraints, rows = some_constraints(mechanism)
+    q = tree.random(mechanism.rng, 2)
+    expected = ds.delassus(tree, constraints, q, method="dense", rows=rows)
+    for chance in (0.0, 0.3, 1.0):
+        cut = {i for i in range(tree.n_links) if rng.random() < chance}
+        problem, batch = make_problem(tree, constraints, q, rows)
+        G = np.broadcast_to(cut_osim(problem, cut), expected.shape)
+        assert error(np.tril(G), np.tril(expected)) < AGREEMENT and batch == (2,)
+
+
+@settings(max_examples=60, deadline=None)
+@given(mechanisms)
+def test_placed_frames_and_regrouped_inertias_are_the_same_robot(mechanism):
+    tree = mechanism.tree
+    constraints, rows = some_constraints(mechanism)
+    q = tree.random(mechanism.rng, 2)
+    placed = place_frames(tree, [c.first.link for c in constraints])
+    assert placed.link_names == tree.link_names and placed.joint_names == tree.joint_names
+    for method in NAMED:
+        expected = ds.delassus(tree, constraints, q, method=method, rows=rows)
+        tolerance = AGREEMENT if method == "ltl-osim" else 100 * SAME_ROBOT
+        assert error(ds.delassus(placed, constraints, q, method=method, rows=rows), expected) < tolerance
+    M = ds.mass_matrix(tree, q) if tree.nv else np.zeros((2, 0, 0))
+    for other in (placed, regroup_inertias(tree), regroup_inertias(placed)):
+        if tree.nv:
+            assert error(ds.mass_matrix(other, q), M) < SAME_ROBOT
+    twist_frames = [name for name in tree.frames if name != "world"]
+    for name in twist_frames[:3]:
+        for got, want in zip(placed_pose(placed, name, q), placed_pose(tree, name, q), strict=True):
+            assert error(got, want) < SAME_ROBOT
+
+
+def placed_pose(tree, name, q):
+    """Pose of a frame in the world."""
+    from delassus.model.kinematics import frame_pose
+
+    return frame_pose(tree, name, q)
+
+
+# -- placing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_placed_frames_need_fewer_operations(robot):
+    tree = installed(robot)
+    constraints = (points if robot == "go1" else welds)(*ROBOTS[robot])
+    names = [c.first.link for c in constraints]
+    steps = [tree, place_frames(tree, names), place_frames(tree, names, free_base=True)]
+    steps.append(regroup_inertias(steps[-1]))
+    for method in ("pv-osim", "pv-osimr"):
+        counted = [count(step, constraints, METHODS[method]).clean.total for step in steps]
+        assert all(later < earlier for earlier, later in itertools.pairwise(counted)), counted
+
+
+def test_placed_rotations_next_to_quarter_turns_are_exact():
+    for robot in ROBOTS:
+        for joint in place_frames(installed(robot)).joints:
+            near = np.abs(joint.rotation) < 1e-11
+            assert np.all(joint.rotation[near] == 0.0)
+
+
+# -- plans -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_what_was_chosen_and_why():
+    tree, constraints = case("humanoid, hands and feet")
+    chosen = plan(tree, constraints)
+    assert chosen is plan(pickle.loads(pickle.dumps(tree)), constraints)
+    assert f"{chosen.operations:,} operations" in str(chosen) and "pv-osim " in str(chosen)
+    assert set(NAMED) <= set(chosen.named)
+    assert all(link in tree.link_names for link in chosen.cut) and chosen.root in tree.link_names
+
+
+def test_the_base_stays_where_the_world_matters():
+    robot = humanoid()
+    for c in (ds.Weld("left_foot", axes="world"), ds.Point("world", "left_foot"), ds.Weld("world", "left_foot")):
+        chosen = plan(robot, [c])
+        assert chosen.root == "pelvis" and chosen.coordinates is None
+
+
+def test_the_base_pose_is_not_read_where_it_does_not_matter():
+    tree, constraints = case("humanoid, hands and feet")
+    ops = ExactOps()
+    q = ops.state(tree.nq)
+    first, second = (METHODS["auto"](Problem(ops, tree, constraints, [*ops.state(7), *q[7:]])) for _ in range(2))
+    assert first.rows == second.rows
+
+
+def test_nothing_to_constrain():
+    assert ds.delassus(chain(3), [], np.zeros(3), method="auto").shape == (0, 0)
+    assert plan(chain(3), ()).operations == 0

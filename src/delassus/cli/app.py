@@ -133,6 +133,16 @@ def bench_osim(plot: Plot = None, states: Annotated[int, typer.Option(help="Stat
     run(console, plot, states)
 
 
+@bench_app.command("speed")
+def bench_speed(
+    file: Annotated[Path | None, typer.Option("--json", help="Write the raw figures to this file.")] = None,
+) -> None:
+    """Time compiled kernels on the benchmark robots, beside Pinocchio in the same run."""
+    from delassus.cli.bench_speed import run
+
+    run(console, file)
+
+
 @reproduce_app.command("osim")
 def reproduce_osim(
     robots: Annotated[

@@ -69,6 +69,12 @@ def test_compute_prints_the_matrix(arm: Path) -> None:
     assert "rank" in out
 
 
+def test_export_writes_c(arm: Path, tmp_path: Path) -> None:
+    out = run("export", str(arm), "--weld", "l3", "--out", str(tmp_path / "c"))
+    assert "operations" in out
+    assert sorted(p.suffix for p in (tmp_path / "c").iterdir()) == [".c", ".h"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -89,6 +89,21 @@ def test_everything_that_can_be_compiled(what: str, expected) -> None:  # type: 
     assert error(ds.compile(tree, constraints, what)(q), expected(tree, constraints, q)) < 1e-9
 
 
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_long_programs_are_cut(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from delassus.compiler.emit import llvm
+
+    monkeypatch.setenv("DELASSUS_CACHE", "off")
+    monkeypatch.setattr(llvm, "UNCUT", 500)
+    monkeypatch.setattr(llvm, "PART", 300)
+    tree, constraints = ROBOTS["humanoid"][0](), [*ROBOTS["humanoid"][1](), ds.Rows("right_hand", 2)]
+    q, K = tree.random(4, batch=19), np.random.default_rng(0).normal(size=(19, 2, 6))
+    G = ds.compile(tree, constraints, method="pv-osim", lanes=lanes)(q, K)
+    assert error(G, ds.delassus(tree, constraints, q, rows=[K])) < DOUBLE
+    J = ds.compile(tree, constraints, "jacobian", lanes=lanes)(q, K)  # has outputs that are constants or inputs
+    assert error(J, ds.jacobian(tree, constraints, q, rows=[K])) < DOUBLE
+
+
 def test_rows_at_call_time_broadcast() -> None:
     tree = ds.mechanisms.chain(5)
     constraints = [ds.Rows("link5", 2), ds.Point("link2"), ds.Rows("link3", 1)]

@@ -125,6 +125,34 @@ def compute(
         console.print(f"eigenvalues {values[0]:.3e} … {values[-1]:.3e}, rank {rank} of {m}")
 
 
+@app.command()
+def export(
+    robot: Robot,
+    root: RootChoice = RootOption.fixed,
+    weld: Annotated[list[str] | None, typer.Option(help="LINK or LINK,LINK: six rows.")] = None,
+    point: Annotated[list[str] | None, typer.Option(help="LINK, LINK@x,y,z or LINK,LINK: three rows.")] = None,
+    what: Annotated[str, typer.Option(help="delassus, osim, mass_matrix or jacobian.")] = "delassus",
+    method: Annotated[str, typer.Option(help="Algorithm.")] = "auto",
+    single: Annotated[bool, typer.Option("--float", help="float instead of double.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
+) -> None:
+    """Write C99 that computes the Delassus matrix of a robot and needs only math.h."""
+    from delassus.algorithms.evaluate import find_method
+    from delassus.cli.parse import parse_constraints
+    from delassus.compiler.emit.c import write_c
+    from delassus.compiler.pipeline import make_program
+    from delassus.constraints import check_constraints
+    from delassus.model.load import load
+
+    tree = load(robot, root=root.value)
+    find_method(method)
+    constraints = check_constraints(tree, parse_constraints(weld or [], point or []))
+    program = make_program(tree, constraints, what, method)
+    for path in write_c(program, out, "float" if single else "double"):
+        console.print(f"{path}", highlight=False)
+    console.print(f"{program.graph.count().total:,} operations a state")
+
+
 @bench_app.command("osim")
 def bench_osim(plot: Plot = None, states: Annotated[int, typer.Option(help="States in a batch.")] = 512) -> None:
     """Operations and NumPy time per state of every method on the benchmark robots, beside Pinocchio."""

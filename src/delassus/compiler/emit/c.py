@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
+from delassus.compiler.cut import Part, cut, operands_of
 from delassus.compiler.emit.c_text import Scalar, comment, identifier, literal
-from delassus.compiler.graph import Graph, Op, arity
+from delassus.compiler.graph import Op
 from delassus.compiler.program import Argument, Program, Result
 
 UNCUT = 4000
@@ -158,7 +156,7 @@ class _Text:
         """``NAME.c``. Both entry points call a static function, which no symbol of another library can replace."""
         lines = [*comment(self.program.comment), f'#include "{self.name}.h"', "", "#include <math.h>"]
         state, passed = f"{self.name}_state", ", ".join(self.parameters)
-        parts, n_slots = _cut(self.program.graph, self.goals)
+        parts, n_slots = cut(self.program.graph, self.goals, UNCUT, PART)
         if len(parts) == 1:
             lines += self._function(_signature(f"static {state}", self.declared), self.parameters, parts[0], True)
         else:
@@ -176,7 +174,7 @@ class _Text:
         lines += _block(_signature(f"{self.name}_batch", ["size_t n", *self.declared]), loop)
         return "\n".join(lines) + "\n"
 
-    def _function(self, signature: str, parameters: list[str], part: _Part, first: bool) -> list[str]:
+    def _function(self, signature: str, parameters: list[str], part: Part, first: bool) -> list[str]:
         statements = [*(self._leaves() if first else ()), *self._statements(part)]
         named = set(re.findall(r"[A-Za-z_]\w*(?=\[)", "\n".join(statements)))
         unused = (f"(void){name};" for name in parameters if name not in named)  # else compilers warn
@@ -188,11 +186,11 @@ class _Text:
             if self.program.graph.op[k] < Op.ADD:
                 yield from (f"{goal} = {self._leaf(k)};" for goal in goals)
 
-    def _statements(self, part: _Part) -> Iterator[str]:
+    def _statements(self, part: Part) -> Iterator[str]:
         """Each operation where it stands, its operands from elsewhere just before it, results as soon as known."""
         graph, here = self.program.graph, set(part.nodes)
         for k in part.nodes:
-            operands = _operands(graph, k)
+            operands = operands_of(graph, k)
             for x in operands:
                 if x not in here and graph.op[x] != Op.CONSTANT:
                     here.add(x)
@@ -226,48 +224,3 @@ def _signature(name: str, parameters: list[str]) -> str:
 
 def _elements(arrays: Iterable[Argument | Result], names: Iterable[str]) -> list[str]:
     return [f"{name}[{k}]" for array, name in zip(arrays, names, strict=True) for k in range(array.size)]
-
-
-def _operands(graph: Graph, k: int) -> tuple[int, ...]:
-    return tuple(int(x[k]) for x in (graph.a, graph.b, graph.c)[: arity(int(graph.op[k]))])
-
-
-# -- cutting -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Operations of one function; slots of the values that earlier functions left and of those that it leaves."""
-
-    nodes: list[int]
-    loads: dict[int, int]
-    stores: dict[int, int]
-
-
-def _cut(graph: Graph, wanted: Iterable[int]) -> tuple[list[_Part], int]:
-    """Cut what ``wanted`` needs into parts of equal length; returns them and the number of slots they share."""
-    nodes = np.flatnonzero(graph.reachable(wanted) & (graph.op >= Op.ADD))
-    n_parts = 1 if len(nodes) <= UNCUT else -(-len(nodes) // PART)
-    groups = [group.tolist() for group in np.array_split(nodes, n_parts)]
-    last = {k: part for part, group in enumerate(groups) for k in group}  # the last part that reads a value
-    for part, group in enumerate(groups):
-        for x in chain.from_iterable(_operands(graph, k) for k in group):
-            if x in last:
-                last[x] = part
-    parts: list[_Part] = []
-    slot: dict[int, int] = {}
-    free: list[int] = []
-    n_slots = 0
-    for part, group in enumerate(groups):
-        loads = {x: slot[x] for k in group for x in _operands(graph, k) if x in slot}
-        stores = {}
-        for k in group:
-            if last[k] > part:
-                if not free:
-                    free.append(n_slots)
-                    n_slots += 1
-                stores[k] = free.pop()
-        parts.append(_Part(group, loads, stores))
-        slot |= stores
-        free.extend(slot.pop(k) for k in list(slot) if last[k] == part)
-    return parts, n_slots

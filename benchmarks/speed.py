@@ -1,6 +1,6 @@
-"""Time per state of compiled kernels beside Pinocchio's computeDelassusMatrix, at the same random states.
+"""Time per state of compiled kernels beside their peers at the same random states, pinned to one core.
 
-Usage: python benchmarks/speed.py [FILE.json]; also ``delassus bench speed``. Run it pinned: ``taskset -c 0 python …``.
+Usage: python benchmarks/speed.py [FILE.json]; also ``delassus bench speed``.
 """
 
 import sys

@@ -1,4 +1,6 @@
-"""Every method on a chain of 200 links against the same algorithm text on 50-digit numbers.
+"""Precision: every method on a chain of 200 links against 50-digit numbers; float32 kernels against float64.
+
+The reference is the same algorithm text on 50-digit numbers.
 
 Two texts that have little in common (the dense definition and PV-OSIMr) must agree to 40 digits before they count as a
 reference. On 50 digits, round-off hides no slip: all methods must agree on every kind of joint as well.
@@ -13,6 +15,8 @@ import pytest
 import delassus as ds
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.problem import Problem
+from delassus.cli.bench_speed import float32_error
+from delassus.cli.cases import benchmark_cases
 from delassus.spatial.numpy_ops import NumpyOps
 from random_trees import some_constraints, some_mechanism
 from tools import error, random_frame
@@ -24,6 +28,11 @@ REFERENCE = 1e-40
 PRECISION = dict.fromkeys(ds.OSIM_METHODS, 1e-13) | {"dense": 1e-10, "ltl-osim": 1e-10}
 """float64 at 200 links, relative to the largest entry: those that factorise M feel its condition, the others do not.
 All are far within the 1e-8 that the library promises."""
+
+FLOAT32 = 1e-4
+"""float32 kernels relative to float64 ones, largest of 10⁴ random states; seen: 1e-5 or less."""
+
+ROBOTS = ("humanoid", "Talos", "Go1", "G1")
 
 exactly = np.frompyfunc(mpmath.mpf, 1, 1)
 
@@ -102,3 +111,13 @@ def test_all_methods_agree_to_40_digits(seed):
         largest = np.max(np.abs(G["dense"]))
         for method, value in G.items():
             assert np.max(np.abs(value - G["dense"])) <= REFERENCE * largest, method
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_float32_kernels_at_ten_thousand_states(robot):
+    case = next((c for c in benchmark_cases() if c.name.startswith(robot)), None)
+    if case is None:
+        pytest.skip("example-robot-data is not installed")
+    found = float32_error(case, 10_000)
+    assert found["percentile_99_9"] <= found["largest"] < FLOAT32
+    assert found["largest"] > 1e-8  # two types, not one

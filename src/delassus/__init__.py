@@ -10,6 +10,20 @@ Load a robot, state constraints, compute the Delassus matrix ``G = J M⁻¹ Jᵀ
 (100, 12, 12)
 """
 
+from delassus.algorithms.dynamics import DYNAMICS_METHODS
+from delassus.algorithms.dynamics.evaluate import (
+    bias_force,
+    centre_of_mass,
+    forward_dynamics,
+    forward_kinematics,
+    inverse_dynamics,
+    kinetic_energy,
+    momentum,
+    potential_energy,
+)
+from delassus.algorithms.dynamics.options import Baumgarte
+from delassus.algorithms.dynamics.regularity import DynamicsStatus
+from delassus.algorithms.dynamics.result import ForwardDynamics
 from delassus.algorithms.evaluate import (
     SingularError,
     consistent_inverse,
@@ -31,9 +45,13 @@ from delassus.runtime.kernel import Kernel
 __version__ = "0.1.0"
 
 __all__ = [
+    "DYNAMICS_METHODS",
     "OSIM_METHODS",
+    "Baumgarte",
     "DelassusError",
     "DelassusWarning",
+    "DynamicsStatus",
+    "ForwardDynamics",
     "Frame",
     "Hinge",
     "Kernel",
@@ -44,14 +62,22 @@ __all__ = [
     "SingularError",
     "Tree",
     "Weld",
+    "bias_force",
+    "centre_of_mass",
     "compile",
     "consistent_inverse",
     "count_operations",
     "delassus",
     "delassus_operator",
+    "forward_dynamics",
+    "forward_kinematics",
+    "inverse_dynamics",
     "jacobian",
+    "kinetic_energy",
     "load",
     "mass_matrix",
     "mechanisms",
+    "momentum",
     "osim",
+    "potential_energy",
 ]

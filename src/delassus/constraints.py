@@ -3,7 +3,9 @@
 A row of a constraint with first frame *a* and second frame *b* measures a component of ``v_a − X_a_b v_b``, in the axes
 of frame *a* (``axes="local"``) or of the world (``axes="world"``), at the origin of frame *a*; the order is
 ``[linear; angular]``. Welds and hinges carry the twist of *b* over rigidly to the origin of *a*; points subtract the
-velocities of the two points themselves.
+velocities of the two points themselves. So it matters where on its link the second frame is for points only.
+
+A frame's placement on its link, and the rows of `Rows`, are fixed or come with each call.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Placement, Tree
 
 Axes = Literal["local", "world"]
+Given = Literal["position", "placement"]
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -35,34 +38,77 @@ class Frame:
         Origin in that link's frame, in m.
     rotation : (3, 3) array_like, optional
         Orientation in that link's frame; the identity by default.
+    given : {"position", "placement"}, optional
+        What comes with each call instead, in that link's frame: the position (3,), in m, or position and unit
+        quaternion (7,), ``[x y z w]``. "position" is the cheaper one, and leaves ``rotation`` as it is here.
 
     Raises
     ------
     ModelError
         ``position`` is not three finite numbers, or ``rotation`` is not a rotation matrix.
+    ConstraintError
+        ``given`` is something else, or what comes with each call is fixed here as well.
 
     Examples
     --------
     >>> Frame("left_foot", (0.1, 0.05, -0.08)).link
     'left_foot'
+    >>> Frame("left_foot", given="position").given
+    'position'
     """
 
     link: str
     position: Array
     rotation: Array
+    given: Given | None
 
-    def __init__(self, link: str, position: ArrayLike = (0, 0, 0), rotation: ArrayLike | None = None) -> None:
+    def __init__(
+        self,
+        link: str,
+        position: ArrayLike = (0, 0, 0),
+        rotation: ArrayLike | None = None,
+        *,
+        given: Given | None = None,
+    ) -> None:
         p, R = check_vector(position, f"position of a frame on {link!r}"), check_rotation(rotation)
+        _check_given(link, p, R, given)
         p.setflags(write=False)
         R.setflags(write=False)
         object.__setattr__(self, "link", link)
         object.__setattr__(self, "position", p)
         object.__setattr__(self, "rotation", R)
+        object.__setattr__(self, "given", given)
+
+    def carrier(self, tree: Tree) -> int:
+        """Index of the moving link that this frame is on, or `WORLD`; raises `UnknownNameError`."""
+        return tree.placement(self.link).link
 
     def on(self, tree: Tree) -> Placement:
-        """Placement of this frame in the body frame of its link; raises `UnknownNameError`."""
+        """Placement of this frame in the body frame of its link.
+
+        Raises
+        ------
+        UnknownNameError
+            The tree has no such link.
+        ConstraintError
+            The placement is not fixed: it comes with each call.
+        """
         at = tree.placement(self.link)
+        if self.given is not None:
+            raise ConstraintError(
+                f"frame on {self.link!r}", "a fixed placement", f"given={self.given!r}", "Give it a position here."
+            )
         return Placement(at.link, at.rotation @ self.rotation, at.position + at.rotation @ self.position)
+
+
+def _check_given(link: str, position: Array, rotation: Array, given: object) -> None:
+    argument = f"given of a frame on {link!r}"
+    if given is not None and (not isinstance(given, str) or given not in ("position", "placement")):
+        raise ConstraintError(argument, "'position', 'placement' or nothing", shown(given), "Choose one of these.")
+    if (given is not None and position.any()) or (given == "placement" and not np.array_equal(rotation, np.eye(3))):
+        raise ConstraintError(
+            argument, f"no {'position' if position.any() else 'rotation'} beside {given!r}", "one", "Leave out either."
+        )
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -269,10 +315,10 @@ def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint
     for c in checked:
         if not isinstance(c, Constraint):
             raise ConstraintError("constraints", "Weld, Point, Hinge or Rows objects", shown(c), "Make one of these.")
-        first = c.first.on(tree)
+        first = c.first.carrier(tree)
         if c.second is not None:
-            second = c.second.on(tree)
-            if first.link == second.link and first.link != WORLD:
+            second = c.second.carrier(tree)
+            if first == second and first != WORLD:
                 raise ConstraintError(
                     repr(c), "two links that can move apart", "two that are one rigid body", "Drop this constraint."
                 )

@@ -34,27 +34,40 @@ class Articulated:
     """
 
     def __init__(self, problem: Problem) -> None:
-        ops, tree, X = problem.ops, problem.tree, problem.X
-        self._ops, self._X = ops, X
+        self._start(problem)
+        for i in problem.tree.leaves_to_root():
+            self.eliminate(i)
+        problem.ops.mark("articulated inertia", [*self.H, *(W for W in self.W if W is not None)])
+
+    @classmethod
+    def unswept(cls, problem: Problem) -> Articulated:
+        """Before the sweep: the caller may add to ``H[i]`` until it calls `eliminate`, for each link, leaves → root."""
+        body = cls.__new__(cls)
+        body._start(problem)
+        return body
+
+    def _start(self, problem: Problem) -> None:
+        tree = problem.tree
+        self._ops, self._X, self._tree = problem.ops, problem.X, tree
         self._axes = [joint.motion_axes for joint in tree.joints]
         self._kept = [_kept(joint.motion_axes, joint.armature) for joint in tree.joints]
         self.H = list(problem.inertias)
         self.D: list[Matrix] = [None] * tree.n_links
         self.W: list[Matrix] = [None] * tree.n_links
 
-        # leaves → root: articulated inertia
-        for i in tree.leaves_to_root():
-            S, p = self._axes[i], tree.parents[i]
-            U = ops.take(self.H[i], None, S)
-            D = ops.take(U, S, None)
-            if np.any(tree.joints[i].armature):
-                D = ops.sym_add(D, ops.constant(np.diag(tree.joints[i].armature)))
-            self.D[i] = ops.factor(D)
-            if p != WORLD:
-                self.W[i] = self.D[i].solve(ops.transpose(U))
-                Ha = self._without_joint(i, self.H[i], U)
-                self.H[p] = ops.sym_add(self.H[p], X[i].inertia_to_parent(Ha))
-        ops.mark("articulated inertia", [*self.H, *(W for W in self.W if W is not None)])
+    def eliminate(self, i: int) -> None:
+        """Joint i of the sweep leaves → root: ``D_i``, ``W_i``, and what the parent's inertia gets."""
+        ops, tree, S = self._ops, self._tree, self._axes[i]
+        U = ops.take(self.H[i], None, S)
+        D = ops.take(U, S, None)
+        if np.any(tree.joints[i].armature):
+            D = ops.sym_add(D, ops.constant(np.diag(tree.joints[i].armature)))
+        self.D[i] = ops.factor(D)
+        p = tree.parents[i]
+        if p != WORLD:
+            self.W[i] = self.D[i].solve(ops.transpose(U))
+            Ha = self._without_joint(i, self.H[i], U)
+            self.H[p] = ops.sym_add(self.H[p], self._X[i].inertia_to_parent(Ha))
 
     def _without_joint(self, i: int, H: Matrix, U: Matrix) -> Matrix:
         """``Hᵃ = Hᴬ − U D⁻¹ Uᵀ``."""
@@ -72,6 +85,27 @@ class Articulated:
         free = ops.take(K, None, kept) - self.joint_columns(i, K) @ ops.take(self.W[i], None, kept)
         m = ops.shape(K)[0]
         return self._X[i].rows_to_parent(ops.put(free, (m, 6), range(m), kept))
+
+    def bias_to_parent(self, i: int, b: Matrix, u: Matrix, tau: Matrix) -> Matrix:
+        """``X_iᵀ (b + U_i D_i⁻¹ u)``, for ``u = τ − S_iᵀ b``: propagate a bias force (column) to the parent.
+
+        Without armature its part along the joint is ``τ``.
+        """
+        ops, kept = self._ops, self._kept[i]
+        f = ops.take(b, kept, None) + ops.transpose(ops.take(self.W[i], None, kept)) @ u
+        f = ops.put(f, (6, 1), kept, (0,))
+        if len(kept) < 6:
+            f = f + ops.put(tau, (6, 1), self._axes[i], (0,))
+        return self._X[i].forces_to_parent(f)
+
+    def joint_acceleration(self, i: int, u: Matrix, carried: Matrix) -> Matrix:
+        """``D_i⁻¹ (u − U_iᵀ a)``: acceleration of joint i under the force ``u``, its link carried with ``a``."""
+        ops, S = self._ops, self._axes[i]
+        if self.W[i] is not None:
+            return self.D[i].solve(u) - self.W[i] @ carried
+        if not self._kept[i]:  # a free joint on the world makes up for all of it
+            return self.D[i].solve(u) - carried
+        return self.D[i].solve(u - ops.transpose(ops.take(self.H[i], None, S)) @ carried)
 
     def motions_to_child(self, i: int, V: Matrix) -> Matrix:
         """``A_i V = (1 − S_i D_i⁻¹ U_iᵀ) X_i V``: propagate accelerations (columns) from the parent."""

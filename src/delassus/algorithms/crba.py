@@ -16,7 +16,7 @@ from delassus.spatial.ops import Matrix
 def mass_matrix_blocks(problem: Problem) -> dict[tuple[int, int], Matrix]:
     """Blocks (n_i × n_j) of the mass matrix for every link i and every link j on its support, i itself included."""
     ops, tree, X = problem.ops, problem.tree, problem.X
-    composite = [ops.rigid_inertia(H) for H in tree.inertias]
+    composite = [ops.rigid_inertia(H) for H in problem.inertias]
     blocks: dict[tuple[int, int], Matrix] = {}
 
     # leaves → root: composite inertia, and each joint's force carried to the root

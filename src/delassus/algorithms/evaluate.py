@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,19 @@ from numpy.typing import ArrayLike
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.inputs import check_inputs, check_payloads, inputs_of
 from delassus.algorithms.operator import DelassusOperator, mobility_bound
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.problem import Problem
-from delassus.constraints import Constraint, check_constraints, check_rows
-from delassus.errors import ConstraintError, DelassusError, ModelError, unknown_name
-from delassus.model.check import common_batch
+from delassus.constraints import Constraint, check_constraints
+from delassus.errors import DelassusError, ModelError, unknown_name
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NumpyOps
 
 Constraints = Iterable[Constraint] | Constraint
-
+Arrays = Sequence[ArrayLike] | None
+Payloads = Mapping[str, ArrayLike] | None
 
 UNMOVED = 1e-13
 """A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: some methods
@@ -34,29 +35,21 @@ class SingularError(DelassusError, ArithmeticError):
 
 
 def make_problem(
-    tree: Tree, constraints: Constraints, q: ArrayLike, rows: Sequence[ArrayLike] | None
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    rows: Arrays = None,
+    placements: Arrays = None,
+    payloads: Payloads = None,
 ) -> tuple[Problem, tuple[int, ...]]:
     """Check all input; returns the problem on NumPy and the batch shape."""
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
     checked = check_constraints(tree, constraints)
     array = tree.check_configuration(q)
-    open_rows = [c for c in checked if c.rows is None]
-    if rows is not None and not isinstance(rows, list | tuple):
-        raise ConstraintError("rows", "a list of arrays", type(rows).__name__, "Pass rows=[K, …].")
-    given = list(rows or [])
-    if len(given) != len(open_rows):
-        raise ConstraintError(
-            "rows",
-            f"one array for each of {len(open_rows)} Rows(link, m) constraint(s)",
-            f"{len(given)}",
-            "Pass rows=[K, …], in the order of the constraints.",
-        )
-    batch, arrays = array.shape[:-1], []
-    for K, c in zip(given, open_rows, strict=True):
-        arrays.append(check_rows(K, c.size, f"rows of {c!r}"))
-        batch = common_batch(f"rows of {c!r}", arrays[-1].shape[:-2], "q", batch)
-    return Problem(NumpyOps(), tree, checked, array, arrays), batch
+    names = check_payloads(tree, () if payloads is None else payloads)
+    given, batch = check_inputs(inputs_of(checked, names), rows, placements, payloads, array.shape[:-1])
+    return Problem(NumpyOps(), tree, checked, array, given, names), batch
 
 
 def find_method(method: str) -> Any:
@@ -73,7 +66,9 @@ def delassus(
     q: ArrayLike,
     *,
     method: str = "pv-osimr",
-    rows: Sequence[ArrayLike] | None = None,
+    rows: Arrays = None,
+    placements: Arrays = None,
+    payloads: Payloads = None,
 ) -> Array:
     """Delassus matrix ``G = J M⁻¹ Jᵀ``, the inverse operational-space inertia.
 
@@ -88,6 +83,11 @@ def delassus(
         One of ``OSIM_METHODS``.
     rows : sequence of (..., m_i, 6) array_like, optional
         Rows of each ``Rows(link, m_i)`` constraint, in order.
+    placements : sequence of (..., 3) or (..., 7) array_like, optional
+        Placement of each ``Frame(link, given=…)``, in the order of the constraints, a first frame before a second one.
+    payloads : mapping of str to (..., 10) array_like, optional
+        For each link named, what is added to its inertia: ``[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`` (kg, kg·m, kg·m²;
+        inertia about the origin of that link's own frame, in its axes), which are Pinocchio's dynamic parameters.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def delassus(
     Raises
     ------
     ConfigurationError
-        ``q`` has the wrong shape or type, NaN, or a quaternion that is not of unit length.
+        ``q``, a placement or a payload has the wrong shape or type, NaN, or a quaternion that is not of unit length.
     ConstraintError, UnknownNameError
         A constraint or method makes no sense; the nearest name is offered.
 
@@ -116,7 +116,7 @@ def delassus(
     (12, 12)
     """
     algorithm = find_method(method)
-    problem, batch = make_problem(tree, constraints, q, rows)
+    problem, batch = make_problem(tree, constraints, q, rows, placements, payloads)
     return _symmetric(algorithm(problem), batch)
 
 
@@ -126,7 +126,9 @@ def osim(
     q: ArrayLike,
     *,
     method: str = "pv-osimr",
-    rows: Sequence[ArrayLike] | None = None,
+    rows: Arrays = None,
+    placements: Arrays = None,
+    payloads: Payloads = None,
 ) -> Array:
     """Operational-space inertia matrix ``Λ = (J M⁻¹ Jᵀ)⁻¹`` (..., m, m).
 
@@ -145,7 +147,7 @@ def osim(
     (3, 3)
     """
     algorithm = find_method(method)
-    problem, batch = make_problem(tree, constraints, q, rows)
+    problem, batch = make_problem(tree, constraints, q, rows, placements, payloads)
     G = _symmetric(algorithm(problem), batch)
     size = G.shape[-1]
     moved = np.diagonal(G, axis1=-2, axis2=-1) > UNMOVED * mobility_bound(problem, Articulated(problem))
@@ -170,7 +172,9 @@ def consistent_inverse(
     q: ArrayLike,
     *,
     method: str = "pv-osimr",
-    rows: Sequence[ArrayLike] | None = None,
+    rows: Arrays = None,
+    placements: Arrays = None,
+    payloads: Payloads = None,
 ) -> Array:
     """Dynamically consistent inverse ``J̄ = M⁻¹ Jᵀ Λ`` (..., nv, m) of the constraint Jacobian.
 
@@ -189,13 +193,19 @@ def consistent_inverse(
     >>> ds.consistent_inverse(arm, ds.Point("link7"), arm.random(0)).shape
     (7, 3)
     """
-    Lambda = osim(tree, constraints, q, method=method, rows=rows)
-    J = jacobian(tree, constraints, q, rows=rows)
-    return np.asarray(np.linalg.solve(mass_matrix(tree, q), np.swapaxes(J, -1, -2) @ Lambda))
+    Lambda = osim(tree, constraints, q, method=method, rows=rows, placements=placements, payloads=payloads)
+    J = jacobian(tree, constraints, q, rows=rows, placements=placements)
+    return np.asarray(np.linalg.solve(mass_matrix(tree, q, payloads=payloads), np.swapaxes(J, -1, -2) @ Lambda))
 
 
 def delassus_operator(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, rows: Sequence[ArrayLike] | None = None
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    *,
+    rows: Arrays = None,
+    placements: Arrays = None,
+    payloads: Payloads = None,
 ) -> DelassusOperator:
     """Delassus matrix factorised without being formed (PV-OSIM-fast): ``solve``, ``apply``, ``dense``.
 
@@ -215,14 +225,14 @@ def delassus_operator(
     >>> bool(np.allclose(op.apply(op.solve(x)), x))
     True
     """
-    problem, batch = make_problem(tree, constraints, q, rows)
+    problem, batch = make_problem(tree, constraints, q, rows, placements, payloads)
     return DelassusOperator(problem, batch)
 
 
-def mass_matrix(tree: Tree, q: ArrayLike) -> Array:
+def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
     """Joint-space mass matrix ``M`` (..., nv, nv), by the composite-rigid-body algorithm.
 
-    Takes ``tree`` and ``q`` as `delassus` does, and raises what that raises for them.
+    Takes ``tree``, ``q`` and ``payloads`` as `delassus` does, and raises what that raises for them.
 
     Examples
     --------
@@ -231,11 +241,13 @@ def mass_matrix(tree: Tree, q: ArrayLike) -> Array:
     >>> ds.mass_matrix(arm, arm.random(0)).shape
     (7, 7)
     """
-    problem, batch = make_problem(tree, (), q, None)
+    problem, batch = make_problem(tree, (), q, payloads=payloads)
     return _whole(crba.mass_matrix(problem), batch)
 
 
-def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, *, rows: Sequence[ArrayLike] | None = None) -> Array:
+def jacobian(
+    tree: Tree, constraints: Constraints, q: ArrayLike, *, rows: Arrays = None, placements: Arrays = None
+) -> Array:
     """Constraint Jacobian ``J`` (..., m, nv): ``J v`` are the velocities along the constraint rows (m/s, rad/s).
 
     Takes what `delassus` takes and raises what it raises.
@@ -247,7 +259,7 @@ def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, *, rows: Sequen
     >>> ds.jacobian(arm, ds.Weld("link7"), arm.random(0)).shape
     (6, 7)
     """
-    problem, batch = make_problem(tree, constraints, q, rows)
+    problem, batch = make_problem(tree, constraints, q, rows, placements)
     return _whole(jacobian_algorithm.jacobian(problem), batch)
 
 

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from delassus.constraints import Constraint, row_slices
+from delassus.algorithms.inputs import inputs_of, payload_name, placement_name, rows_name
+from delassus.constraints import Constraint, Frame, row_slices
 from delassus.model.inertia import motion_transform
-from delassus.model.rotations import skew
 from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.ops import Matrix, Ops, Scalar
-from delassus.spatial.transform import displacement
+from delassus.spatial.rigid import RigidInertia
+from delassus.spatial.transform import Displacement, StagedTransform, displacement, quaternion_rows
 
 Coordinate = tuple[int, float]
 """An entry of one tree's configuration by that of another: its index there and ±1; or −1 and a constant."""
@@ -59,10 +60,15 @@ class Problem:
     constraints : sequence of Constraint
     q : state vector
         Configuration, in the form that the machine's ``entry`` reads.
-    given_rows : sequence of matrices
-        ``K`` of each constraint whose rows come at call time, in order.
+    given : sequence of matrices and vectors
+        What comes with each call: one for each of `inputs_of`, rows as matrices, placements and payloads as vectors
+        in the form that the machine's ``entry`` reads.
+    payloads : sequence of str
+        Links whose inertia gets an addition with each call.
     coordinates : sequence of Coordinate, optional
         Where each entry of the tree's configuration is in ``q``, if ``q`` is that of another tree of the same robot.
+    active : state vector, optional
+        For each constraint 1 if it acts and 0 if it is off: its rows are multiplied by that (see `relaxed`).
     """
 
     def __init__(
@@ -71,19 +77,29 @@ class Problem:
         tree: Tree,
         constraints: Sequence[Constraint],
         q: Any,
-        given_rows: Sequence[Matrix] = (),
+        given: Sequence[Any] = (),
+        payloads: Sequence[str] = (),
         coordinates: Sequence[Coordinate] | None = None,
+        active: Any = None,
     ) -> None:
         self.ops, self.tree, self.constraints = ops, tree, tuple(constraints)
         self.rows = row_slices(self.constraints)
         self.n_rows = self.rows[-1].stop if self.rows else 0
         self._q = q
-        self._given_rows = list(given_rows)
+        self.payloads = tuple(payloads)
+        self._given = list(given)
         self._coordinates = coordinates
+        self._active = active
 
     def on(self, tree: Tree, coordinates: Sequence[Coordinate] | None) -> Problem:
         """The same problem on another tree of the same robot, with the configuration of this one."""
-        return Problem(self.ops, tree, self.constraints, self._q, self._given_rows, coordinates)
+        return Problem(self.ops, tree, self.constraints, self._q, self._given, self.payloads, coordinates, self._active)
+
+    @cached_property
+    def _inputs(self) -> dict[str, Any]:
+        """What came with the call, by name."""
+        names = [i.name for i in inputs_of(self.constraints, self.payloads)]
+        return dict(zip(names, self._given, strict=True))
 
     @cached_property
     def X(self) -> list[Any]:
@@ -103,50 +119,105 @@ class Problem:
 
     @cached_property
     def inertias(self) -> list[Matrix]:
-        """Spatial inertia of each link."""
-        return [self.ops.constant(H) for H in self.tree.inertias]
+        """Spatial inertia of each link, with what its payloads add."""
+        out = [self.ops.constant(H) for H in self.tree.inertias]
+        for index, name in enumerate(self.payloads):
+            at = self.tree.placement(name)
+            if at.link != WORLD:
+                added = self._payload(at, self._inputs[payload_name(index)])
+                out[at.link] = self.ops.sym_add(out[at.link], added)
+        return out
+
+    def _payload(self, at: Placement, parameters: Any) -> Matrix:
+        """Inertia of a payload, moved from the frame that it is given in to the body frame."""
+        X = StagedTransform(self.ops, Displacement(at.position, at.rotation, None, None))
+        return RigidInertia.of_parameters(self.ops, parameters).to_parent(X).columns(range(6))
 
     @cached_property
     def ends(self) -> tuple[End, ...]:
         """All end-effectors, in the order of their constraints."""
-        given = iter(self._given_rows)
         out: list[End] = []
         for index, c in enumerate(self.constraints):
-            selection = next(given) if c.rows is None else self.ops.constant(c.rows)
-            out.extend(self._ends_of(index, c, selection))
+            selection = self._inputs[rows_name(index)] if c.rows is None else self.ops.constant(c.rows)
+            out.extend(self._switched(end) for end in self._ends_of(index, c, selection))
         return tuple(out)
 
     def ends_on(self, link: int) -> tuple[End, ...]:
         """End-effectors on a link."""
         return tuple(e for e in self.ends if e.link == link)
 
+    def flag(self, constraint: int) -> Scalar | None:
+        """1 if a constraint acts, 0 if it is off; None if constraints cannot be switched."""
+        return None if self._active is None else self.ops.entry(self._active, constraint)
+
+    def _switched(self, end: End) -> End:
+        """An end with its rows multiplied by the constraint's flag."""
+        flag = self.flag(end.constraint)
+        if flag is None:
+            return end
+        K = self.ops.matrix([[flag * x for x in row] for row in self.ops.entries(end.K)])
+        return End(end.link, K, end.constraint, end.top)
+
+    def slack(self, constraint: int) -> Matrix | None:
+        """``(1 − flag) 1`` (m_c × m_c): what makes the block of a constraint that is off regular; None: no switches."""
+        flag = self.flag(constraint)
+        if flag is None:
+            return None
+        size = self.constraints[constraint].size
+        return self.ops.matrix([[1.0 - flag if i == j else 0.0 for j in range(size)] for i in range(size)])
+
+    def relaxed(self, G: Matrix) -> Matrix:
+        """``G`` (m × m) with an identity in place of the zero blocks of constraints that are off.
+
+        Their rows are zero, so that their forces come out as zero, whatever the rank of the whole set.
+        """
+        blocks = [self.slack(index) for index in range(len(self.constraints))]
+        known = [block for block in blocks if block is not None]
+        return self.ops.sym_add(G, self.ops.block_diagonal(known)) if known else G
+
     def _ends_of(self, index: int, c: Constraint, N: Matrix) -> list[End]:
-        a = c.first.on(self.tree)
-        b = None if c.second is None else c.second.on(self.tree)
-        ops = self.ops
+        ops, first, second = self.ops, c.first, c.second
+        a, b = first.carrier(self.tree), WORLD if second is None else second.carrier(self.tree)
+        R_first, p_first = self._pose(first, placement_name(index, "first"))
         if c.axes == "world":
-            N = self._in_frame_axes(c, N, a)
-        K_first = N @ ops.constant(_motion_into(a))
-        top = WORLD if b is None else self.tree.closest_common_ancestor(a.link, b.link)
-        top = top if c.rigid else WORLD
+            N = self._in_frame_axes(c, N, self.pose_between(a, WORLD)[0] @ R_first)
+        if first.given is None:
+            K_first = N @ ops.constant(_motion_into(first.on(self.tree)))
+        else:
+            K_first = self._rows_in(N, R_first, p_first)
+        top = WORLD if second is None or not c.rigid else self.tree.closest_common_ancestor(a, b)
         ends = []
-        if a.link != WORLD:
-            ends.append(End(a.link, K_first, index, top))
-        if b is not None and b.link != WORLD:
-            R, p = self.pose_between(a.link, b.link)  # frame of a's link in b's
+        if a != WORLD:
+            ends.append(End(a, K_first, index, top))
+        if second is not None and b != WORLD:
+            R, p = self.pose_between(a, b)  # frame of a's link in b's
             if c.rigid:
                 K_second = self._rows_in(K_first, R, p)
             else:  # velocity of b's own point, in a's axes
-                linear = ops.take(N, None, (0, 1, 2)) @ ops.constant(a.rotation.T) @ ops.transpose(R)
-                K_second = ops.hstack([linear, linear @ ops.constant(-skew(b.position))])
-            ends.append(End(b.link, -K_second, index, top))
+                linear = ops.take(N, None, (0, 1, 2)) @ ops.transpose(R_first) @ ops.transpose(R)
+                _, p_second = self._pose(second, placement_name(index, "second"))
+                K_second = ops.hstack([linear, linear @ -cross_matrix(ops, p_second)])
+            ends.append(End(b, -K_second, index, top))
         return ends
 
-    def _in_frame_axes(self, c: Constraint, N: Matrix, a: Placement) -> Matrix:
+    def _pose(self, frame: Frame, name: str) -> tuple[Matrix, Matrix]:
+        """Pose of a frame in the body frame of its link; ``name``: of the input that it comes in, if it does."""
+        ops = self.ops
+        if frame.given is None:
+            fixed = frame.on(self.tree)
+            return ops.constant(fixed.rotation), ops.constant(fixed.position[:, None])
+        at, x = self.tree.placement(frame.link), self._inputs[name]
+        R_link, p_link = ops.constant(at.rotation), ops.constant(at.position[:, None])
+        position = ops.matrix([[ops.entry(x, k)] for k in range(3)])
+        if frame.given == "position":
+            turn = ops.constant(frame.rotation)
+        else:
+            turn = ops.matrix(quaternion_rows(*(ops.entry(x, k) for k in range(3, 7))))
+        return R_link @ turn, p_link + R_link @ position
+
+    def _in_frame_axes(self, c: Constraint, N: Matrix, R_world_frame: Matrix) -> Matrix:
         """Rows given in world axes, in the axes of the first frame."""
         ops = self.ops
-        R_world_link, _ = self.pose_between(a.link, WORLD)
-        R_world_frame = R_world_link @ ops.constant(a.rotation)
         linear, angular = ops.take(N, None, (0, 1, 2)), ops.take(N, None, (3, 4, 5))
         if c.axes == "world":
             linear = linear @ R_world_frame

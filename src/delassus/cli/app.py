@@ -36,6 +36,7 @@ class RootOption(StrEnum):
 Robot = Annotated[str, typer.Argument(help="A .urdf or .xml file, or a name such as talos_reduced or go1.")]
 RootChoice = Annotated[RootOption, typer.Option("--root", help="What carries the root link of a URDF file.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Folder to draw figures into, as PNG.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the raw figures to this file.")]
 
 
 def _version(asked: bool) -> None:
@@ -162,11 +163,41 @@ def bench_osim(plot: Plot = None, states: Annotated[int, typer.Option(help="Stat
 
 
 @bench_app.command("speed")
-def bench_speed(
-    file: Annotated[Path | None, typer.Option("--json", help="Write the raw figures to this file.")] = None,
-) -> None:
-    """Time compiled kernels on the benchmark robots, beside Pinocchio in the same run."""
+def bench_speed(file: Json = None) -> None:
+    """Time compiled kernels on the benchmark robots, beside Pinocchio, CasADi's C code and frax in the same run."""
     from delassus.cli.bench_speed import run
+
+    run(console, file)
+
+
+@bench_app.command("scaling")
+def bench_scaling(
+    plot: Plot = None,
+    file: Json = None,
+    largest: Annotated[int | None, typer.Option(min=20, help="No more links, and no more rows, than this.")] = None,
+) -> None:
+    """Operations and time of compiled kernels against the number of links and of rows, with fitted slopes."""
+    from delassus.cli.bench_scaling import run
+
+    run(console, plot, file, largest)
+
+
+@bench_app.command("compile")
+def bench_compile(
+    plot: Plot = None,
+    file: Json = None,
+    largest: Annotated[int | None, typer.Option(min=50, help="No longer chains than this.")] = None,
+) -> None:
+    """Seconds of cold compilations against the length of the program, stage by stage."""
+    from delassus.cli.bench_compile import run
+
+    run(console, plot, file, largest)
+
+
+@bench_app.command("peak")
+def bench_peak(file: Json = None) -> None:
+    """Fraction of this core's measured peak that kernels reach, and what bounds the rest."""
+    from delassus.cli.bench_peak import run
 
     run(console, file)
 

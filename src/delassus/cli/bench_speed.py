@@ -1,15 +1,12 @@
-"""``delassus bench speed``: compiled kernels beside Pinocchio, in the same run, at the same states, on one thread."""
+"""``delassus bench speed``: compiled kernels beside their peers, in the same run, at the same states, on one core."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -17,139 +14,159 @@ from rich.table import Table
 
 from delassus.cli.cases import Case, benchmark_cases
 from delassus.cli.peers import pinocchio_call
+from delassus.cli.peers_compiled import Peer, casadi_c, frax
+from delassus.cli.timing import cores, interleaved, microseconds, nothing_kept, pinned, seconds, setting
+from delassus.model.rotations import Array
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.machine import host
 
 BATCH = 4096
-PEER_STATES = 256
+PEER_STATES = {"pinocchio": 256, "casadi": 1024, "frax": 1024}
+"""The first so many of the same states; enough for the figures per state to settle."""
 SINGLE_CALLS = 2000
 ROUNDS = 15
 REPEATS = 4
-"""Calls one after the other in a sample, on the same arrays, after one that is not timed: a loop, as users run it."""
+ACCURACY_STATES = 10_000
 
 
-def _versions() -> dict[str, str]:
-    out = {}
-    for package in ("delassus", "numpy", "casadi", "llvmlite", "pin"):
-        try:
-            out[package] = version(package)
-        except PackageNotFoundError:
-            out[package] = "not installed"
-    return out
-
-
-def _samples(calls: dict[str, tuple[Callable[[], object], int]]) -> dict[str, list[float]]:
-    """Seconds per state of each call (call, states), taken in turns; the first round warms up."""
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    for round_number in range(ROUNDS + 1):
-        for name, (call, states) in calls.items():
-            call()
-            start = time.perf_counter()
-            for _ in range(REPEATS):
-                call()
-            if round_number:
-                samples[name].append((time.perf_counter() - start) / (REPEATS * states))
-    return samples
-
-
-def _many_single(kernel: Kernel, q: np.ndarray, out: np.ndarray) -> None:
+def _many_single(kernel: Kernel, q: Array, out: Array) -> None:
     for _ in range(SINGLE_CALLS):
         kernel(q, out=out)
 
 
-def _compile_seconds(case: Case, dtype: str) -> float:
-    """Cold compilation, without the cache."""
-    before = os.environ.get("DELASSUS_CACHE")
-    os.environ["DELASSUS_CACHE"] = "off"
-    from delassus.algorithms.osim import plan
-
-    plan._plan.cache_clear()
-    try:
-        start = time.perf_counter()
-        compile(case.tree, case.constraints, dtype="float64" if dtype == "float64" else "float32")
-        return time.perf_counter() - start
-    finally:
-        os.environ.pop("DELASSUS_CACHE")
-        if before is not None:
-            os.environ["DELASSUS_CACHE"] = before
+def float32_error(case: Case, states: int = ACCURACY_STATES) -> dict[str, float]:
+    """Error of the float32 kernel's ``G`` relative to its largest entry, at random states that float32 can hold."""
+    q = case.tree.random(1, states).astype(np.float32)
+    wanted = compile(case.tree, case.constraints)(q.astype(np.float64), threads=1)
+    error = np.abs(compile(case.tree, case.constraints, dtype="float32")(q, threads=1) - wanted).max(axis=(-1, -2))
+    relative = error / np.abs(wanted).max(axis=(-1, -2))
+    return {"largest": float(relative.max()), "percentile_99_9": float(np.percentile(relative, 99.9))}
 
 
-def measure(case: Case) -> dict[str, object]:
+def _cold_seconds(case: Case, dtype: str) -> float:
+    """Seconds of a compilation without anything kept."""
+    with nothing_kept():
+        return seconds(partial(compile, case.tree, case.constraints, dtype=dtype))  # type: ignore[arg-type]
+
+
+def _peers(case: Case, q: Array, kernel: Kernel) -> list[tuple[Peer, int]]:
+    few = {name: q[:states] for name, states in PEER_STATES.items()}
+    call = pinocchio_call(case, few["pinocchio"])
+    peers = [Peer("pinocchio", call, call, reason="pinocchio is not installed (pip install pin)")]
+    peers.append(casadi_c(kernel, few["casadi"]))
+    peers += [frax(case, few["frax"], dtype) for dtype in ("float64", "float32")]
+    return [(peer, PEER_STATES[peer.name.split()[0].lower()]) for peer in peers]
+
+
+def _disagreement(peer: Peer, ours: Array) -> float:
+    """Largest difference from our ``G``, relative to its largest entry."""
+    assert peer.answer is not None
+    theirs = np.asarray(peer.answer(), dtype=np.float64)
+    ours = ours[: len(theirs)]
+    return float(np.max(np.abs(theirs - ours).max(axis=(-1, -2)) / np.abs(ours).max(axis=(-1, -2))))
+
+
+def _two_threads(kernel: Kernel, states: Array, out: Array) -> dict[str, list[float]]:
+    """One thread and two, both free to be where the system puts them; nothing if there is only one core."""
+    if cores() < 2:
+        return {}
+    calls = {f"{n} thread(s)": (partial(kernel, states, out=out, threads=n), BATCH) for n in (1, 2)}
+    return interleaved(calls, ROUNDS, REPEATS)
+
+
+def measure(case: Case) -> dict[str, Any]:
     """All figures of one case."""
     q = case.tree.random(0, BATCH)
+    kernel = compile(case.tree, case.constraints)
+    G = kernel(q, threads=1)
+    threads = _two_threads(kernel, q, G.copy())
     calls: dict[str, tuple[Callable[[], object], int]] = {}
-    for dtype in ("float64", "float32"):
-        kernel = compile(case.tree, case.constraints, dtype="float64" if dtype == "float64" else "float32")
-        states = q.astype(dtype)
-        out = kernel(states, threads=1)
-        calls[f"batch {dtype}"] = (partial(kernel, states, out=out, threads=1), BATCH)
-        if dtype == "float64":
-            operations, plan = kernel.operations.total, str(kernel.plan)
-            calls["one state"] = (partial(_many_single, kernel, states[0].copy(), out[0].copy()), SINGLE_CALLS)
-            calls["batch float64, 2 threads"] = (partial(kernel, states, out=out, threads=2), BATCH)
-    peer = pinocchio_call(case, q[:PEER_STATES])
-    if peer is not None:
-        calls["pinocchio"] = (peer, PEER_STATES)
-    samples = _samples(calls)
+    with pinned():
+        for dtype in ("float64", "float32"):
+            this = kernel if dtype == "float64" else compile(case.tree, case.constraints, dtype="float32")
+            states = q.astype(dtype)
+            calls[f"batch {dtype}"] = (partial(this, states, out=this(states, threads=1), threads=1), BATCH)
+        calls["one state"] = (partial(_many_single, kernel, q[0].copy(), G[0].copy()), SINGLE_CALLS)
+        peers = _peers(case, q, kernel)
+        calls |= {peer.name: (peer.call, states) for peer, states in peers if peer.call}
+        samples = interleaved(calls, ROUNDS, REPEATS)
+        compiled = {dtype: _cold_seconds(case, dtype) for dtype in ("float64", "float32")}
     return {
-        "operations": operations,
-        "plan": plan,
-        "compile_seconds": {d: _compile_seconds(case, d) for d in ("float64", "float32")},
-        "microseconds": {
-            name: {
-                "median": float(np.median(s)) * 1e6,
-                "lowest": min(s) * 1e6,
-                "quartiles": [float(x) * 1e6 for x in np.percentile(s, (25, 75))],
-            }
-            for name, s in samples.items()
-        },
+        "operations": kernel.operations.total,
+        "plan": str(kernel.plan),
+        "compile_seconds": compiled,
+        "float32_error": float32_error(case),
+        "disagreement": {peer.name: _disagreement(peer, G) for peer, _ in peers if peer.call},
+        "absent": {peer.name: peer.reason for peer, _ in peers if not peer.call},
+        "microseconds": {name: microseconds(s) for name, s in (samples | threads).items()},
     }
 
 
-def run(console: Console, file: Path | None) -> dict[str, object]:
-    """Print the table and write the raw figures."""
-    this = host()
-    record: dict[str, object] = {
-        "processor": f"{platform.machine()}, {this.cpu}, {this.vector_bits} bits",
-        "versions": _versions(),
-        "cases": {},
-    }
-    table = Table(title="time per state, one thread, median; ratio to Pinocchio's computeDelassusMatrix")
-    for column in (
-        "",
-        "operations",
-        "compile",
-        "pinocchio",
-        "batch float64",
-        "batch float32",
-        "one state",
-        "2 threads",
-    ):
-        table.add_column(column, justify="left" if not column else "right")
-    for case in benchmark_cases():
-        figures = measure(case)
-        record["cases"][case.name] = figures  # type: ignore[index]
-        times = {name: values["median"] for name, values in figures["microseconds"].items()}  # type: ignore[attr-defined]
-        peer = times.get("pinocchio")
+# -- tables --------------------------------------------------------------------------------------------------------
 
-        def shown(name: str, times: dict[str, float] = times, peer: float | None = peer) -> str:
-            ratio = f" ({peer / times[name]:.1f}×)" if peer else ""
-            return f"{times[name]:.3f} µs{ratio}"
 
-        seconds = figures["compile_seconds"]["float64"]  # type: ignore[index]
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in ("", *columns):
+        table.add_column(column, justify="right" if column else "left")
+    return table
+
+
+def _shown(times: Mapping[str, Any], name: str, over: str = "pinocchio") -> str:
+    """Median, its quartiles' distance, and the ratio of another call's median to it."""
+    if name not in times:
+        return "–"
+    median, (low, high) = times[name]["median"], times[name]["quartiles"]
+    ratio = f" ({times[over]['median'] / median:.1f}×)" if over in times and over != name else ""
+    return f"{median:.3f} ± {(high - low) / 2:.3f} µs{ratio}"
+
+
+def _ours(cases: Mapping[str, Any]) -> Table:
+    columns = ("operations", "compile", "batch float64", "batch float32", "one state", "2 threads", "float32 error")
+    table = _table("delassus, time per state (ratio to Pinocchio's computeDelassusMatrix)", columns)
+    for name, figures in cases.items():
+        times = figures["microseconds"]
+        both = "1 thread(s)" in times
+        gain = times["1 thread(s)"]["median"] / times["2 thread(s)"]["median"] if both else None
         table.add_row(
-            case.name,
+            name,
             f"{figures['operations']:,}",
-            f"{seconds:.2f} s",
-            f"{peer:.1f} µs" if peer else "–",
-            shown("batch float64"),
-            shown("batch float32"),
-            shown("one state"),
-            f"{times['batch float64'] / times['batch float64, 2 threads']:.2f}×",
+            f"{figures['compile_seconds']['float64']:.2f} s",
+            *(_shown(times, call) for call in ("batch float64", "batch float32", "one state")),
+            f"{gain:.2f}×" if gain else "one core",
+            "{largest:.1e} (99.9 %: {percentile_99_9:.1e})".format(**figures["float32_error"]),
         )
-    console.print(f"{record['processor']}; {record['versions']}", highlight=False)
-    console.print(table)
+    return table
+
+
+def _theirs(cases: Mapping[str, Any]) -> Table:
+    names = dict.fromkeys(name for f in cases.values() for name in (*f["disagreement"], *f["absent"]))
+    table = _table("peers, time per state (ratio to our batch of the same type; largest difference of G)", tuple(names))
+    for case, figures in cases.items():
+        row = []
+        for name in names:
+            times = figures["microseconds"]
+            if name not in times:
+                row.append("–")
+                continue
+            ours = times["batch float32" if "float32" in name else "batch float64"]["median"]
+            ratio, error = times[name]["median"] / ours, figures["disagreement"][name]
+            row.append(f"{_shown(times, name, name)} ({ratio:.0f}×; {error:.0e})")
+        table.add_row(case, *row)
+    return table
+
+
+def run(console: Console, file: Path | None, cases: list[Case] | None = None) -> dict[str, Any]:
+    """Print the tables and write the raw figures."""
+    record: dict[str, Any] = {**setting(), "cases": {}}
+    for case in benchmark_cases() if cases is None else cases:
+        record["cases"][case.name] = measure(case)
+    console.print(f"{record['processor']}; {record['versions']}; one core; median ± half the quartiles' distance")
+    console.print(_ours(record["cases"]))
+    console.print(_theirs(record["cases"]))
+    for case_name, figures in record["cases"].items():
+        for peer, reason in figures["absent"].items():
+            console.print(f"{case_name}: no {peer}: {reason}", style="dim", highlight=False)
     if file is not None:
         file.write_text(json.dumps(record, indent=1))
         console.print(f"raw figures: {file}")

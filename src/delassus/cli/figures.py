@@ -49,25 +49,51 @@ def bar_figure(path: Path, totals: Mapping[str, Mapping[str, float]], label: str
     return _save(figure, path)
 
 
+LINES = ("-", "--", "-.", ":")
+"""One style after the other: equal lines stay visible."""
+
+
+def _logarithmic(ax: Any) -> None:
+    """Logarithmic axes whose ticks are plain numbers that do not overlap."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        axis.set_minor_formatter(NullFormatter())
+    ax.tick_params(labelsize=8)
+
+
 def line_figures(
-    path: Path, panels: Mapping[str, Series], x_label: str, y_label: str, log: bool = False, level: float | None = None
+    path: Path,
+    panels: Mapping[str, Series],
+    x_label: str | Sequence[str],
+    y_label: str,
+    log: bool = False,
+    level: float | None = None,
 ) -> Path:
-    """One panel for each title, one line for each series."""
+    """One panel for each title, one line for each series; several labels are of one panel each, which has a legend."""
     plt = _pyplot()
+    own = not isinstance(x_label, str)
+    labels = x_label if own else [x_label] * len(panels)
     figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.3), squeeze=False)
-    for ax, (title, series) in zip(axes[0], panels.items(), strict=True):
-        for name, (x, y) in series.items():
-            ax.plot(x, y, marker="o", markersize=3, label=name)
+    for ax, (title, series), label in zip(axes[0], panels.items(), labels, strict=True):
+        for k, (name, (x, y)) in enumerate(series.items()):
+            ax.plot(x, y, LINES[k % len(LINES)], marker="o", markersize=3, label=name)
         if log:
-            ax.set_xscale("log")
-            ax.set_yscale("log")
+            _logarithmic(ax)
         if level is not None:
             ax.axhline(level, color="0.6", linewidth=0.8)
         ax.set_title(title, fontsize=10)
-        ax.set_xlabel(x_label)
+        ax.set_xlabel(label)
         ax.grid(alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)
+        if own:
+            ax.legend(fontsize=7)
     axes[0][0].set_ylabel(y_label)
-    axes[0][-1].legend(fontsize=8)
+    if not own:
+        axes[0][-1].legend(fontsize=8)
     figure.tight_layout()
     return _save(figure, path)

@@ -19,7 +19,7 @@ class CompositeCasadiOps(CasadiOps):
 
     def rigid_inertia(self, H: Any) -> Any:
         """One 6×6 matrix."""
-        return DenseRigidInertia(self, self.constant(H))
+        return DenseRigidInertia(self, H)
 
 
 class CompositeCountOps(CountOps):
@@ -31,4 +31,4 @@ class CompositeCountOps(CountOps):
 
     def rigid_inertia(self, H: Any) -> Any:
         """One 6×6 matrix."""
-        return DenseRigidInertia(self, self.constant(H))
+        return DenseRigidInertia(self, H)

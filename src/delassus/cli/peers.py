@@ -78,8 +78,8 @@ def pinocchio_delassus(case: Case, q: Array) -> Array | None:
     return np.array(out)
 
 
-def pinocchio_call(case: Case, q: Array) -> Callable[[], object] | None:
-    """Call that runs Pinocchio's ``computeDelassusMatrix`` at every configuration."""
+def pinocchio_call(case: Case, q: Array) -> Callable[[], list[Array]] | None:
+    """Call that runs Pinocchio's ``computeDelassusMatrix`` at every configuration and returns what it gave."""
     pin = _pinocchio()
     if pin is None or not _supported(case):
         return None
@@ -89,8 +89,7 @@ def pinocchio_call(case: Case, q: Array) -> Callable[[], object] | None:
     contact_data = [c.createData() for c in contacts]
     states = [np.array(state) for state in q]
 
-    def call() -> None:
-        for state in states:
-            pin.computeDelassusMatrix(model, data, state, contacts, contact_data)
+    def call() -> list[Array]:
+        return [pin.computeDelassusMatrix(model, data, state, contacts, contact_data) for state in states]
 
     return call

@@ -3,121 +3,74 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import version
-from types import MappingProxyType
 from typing import Any
 
-from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.evaluate import find_method
-from delassus.algorithms.jacobian import jacobian
-from delassus.algorithms.problem import Problem
 from delassus.compiler.passes import optimise
 from delassus.compiler.program import Argument, Program, Result
 from delassus.compiler.schedule import schedule
-from delassus.compiler.trace import trace
+from delassus.compiler.setting import Setting, describe_frame
+from delassus.compiler.setup import Setup, arguments_of
+from delassus.compiler.tasks import AUTO, Task, choose, find_method, find_task
+from delassus.compiler.trace import Output, trace_setup
 from delassus.constraints import Constraint
-from delassus.errors import unknown_name
 from delassus.model.tree import Tree
-from delassus.spatial.ops import Matrix
+from delassus.spatial.casadi_ops import CasadiOps
 
-Algorithm = Callable[[Problem], Matrix]
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Something that can be compiled.
-
-    Attributes
-    ----------
-    algorithm : callable
-        From the method's name to an algorithm.
-    result : str
-        Name of the result.
-    symmetric : bool
-        Whether one triangle is computed and mirrored.
-    meaning : str
-        What the result is, with units.
-    """
-
-    algorithm: Callable[[str], Algorithm]
-    result: str
-    symmetric: bool
-    meaning: str
+trace = trace_setup  # a stage by its name
 
 
-def _inverse(method: str) -> Algorithm:
-    algorithm = find_method(method)
-
-    def run(problem: Problem) -> Matrix:
-        return problem.ops.factor(algorithm(problem)).inverse()
-
-    return run
-
-
-TASKS: Mapping[str, Task] = MappingProxyType(
-    {
-        "delassus": Task(
-            find_method, "G", True, "Delassus matrix J M^-1 J', accelerations per unit of constraint force"
-        ),
-        "osim": Task(_inverse, "Lambda", True, "operational-space inertia matrix (J M^-1 J')^-1"),
-        "mass_matrix": Task(lambda _: mass_matrix, "M", True, "joint-space mass matrix"),
-        "jacobian": Task(lambda _: jacobian, "J", False, "constraint Jacobian, velocities along the rows"),
-    }
-)
-"""What ``compile`` accepts, by name."""
-
-
-def find_task(what: str) -> Task:
-    """Task of that name, or `UnknownNameError` with the nearest match."""
-    try:
-        return TASKS[what]
-    except (KeyError, TypeError):
-        raise unknown_name("what to compile", what, TASKS) from None
-
-
-def make_program(tree: Tree, constraints: Sequence[Constraint], what: str, method: str) -> Program:
+def make_program(
+    tree: Tree,
+    constraints: Sequence[Constraint],
+    what: str,
+    method: str,
+    payloads: Sequence[str] = (),
+    setting: Setting | None = None,
+) -> Program:
     """Trace what is wanted, optimise and schedule its graph."""
-    task = find_task(what)
-    traced = trace(tree, constraints, task.algorithm(method))
-    graph = schedule(optimise(traced.kernel_graph(task.symmetric)))
-    rows, columns = traced.result.shape
-    if task.symmetric:
-        entries = [max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for i in range(rows) for j in range(columns)]
-    else:
-        entries = list(range(rows * columns))
+    task, options = find_task(what), setting or Setting()
+    used = tuple(constraints) if task.constrained else ()
+    taken = find_method(what, method, used)
+    arguments = arguments_of(tree, used, task.states, payloads, options)
+    traced = trace(Setup(CasadiOps(), tree, used, arguments, payloads, options, taken), task.run)
+    graph = schedule(optimise(traced.kernel_graph()))
+    results: list[Result] = []
+    start = 0
+    for output, group in zip(traced.outputs, graph.outputs, strict=True):
+        entries = tuple(start + k for k in output.entries())
+        results.append(Result(output.name, output.shape, entries, output.meaning, output.hidden))
+        start += len(group)
     name = re.sub(r"\W+", "_", f"{tree.name}_{what}").strip("_") or what
-    count = graph.count()
+    count = graph.count().total
     comment = (
-        f"{task.meaning}.",
+        *_meanings(task, traced.outputs),
         f"Robot: {tree.name}, nq = {tree.nq}, nv = {tree.nv}, fingerprint {tree.fingerprint}.",
-        f"Constraints: {', '.join(map(repr, constraints)) or 'none'}.",
-        f"Method: {method}, {count.total} operations.",
+        f"Constraints: {', '.join(map(repr, used)) or 'none'}.",
+        f"{f'Method: {taken}, {count}' if task.methods else count} operations.",
         f"Made by delassus {version('delassus')} with CasADi {version('casadi')}.",
     )
     return Program(
         name=name if not name[0].isdigit() else f"robot_{name}",
         graph=graph,
-        arguments=tuple(_arguments(tree, constraints)),
-        results=(Result(task.result, (rows, columns), tuple(entries), task.meaning),),
+        arguments=arguments,
+        results=tuple(results),
         comment=comment,
+        state_results=task.state_results,
     )
 
 
-def _arguments(tree: Tree, constraints: Sequence[Constraint]) -> list[Argument]:
-    layout = "configuration: angles in rad, lengths in m, quaternions x y z w"
-    out = [Argument("q", (tree.nq,), layout)]
-    for i, c in enumerate(constraints):
-        if c.rows is None:
-            out.append(Argument(f"K{i}", (c.size, 6), f"rows of constraint {i} on {c.first.link}, [linear; angular]"))
-    return out
+def _meanings(task: Task, outputs: Sequence[Output]) -> list[str]:
+    if len(outputs) == 1:
+        return [f"{outputs[0].meaning}."]
+    return [f"{task.meaning}: {'; '.join(f'{x.name}, {x.meaning}' for x in outputs)}."]
 
 
 def describe(value: Any) -> str:
     """Unambiguous text of a constraint, for keys of caches."""
     parts = [type(value).__name__, value.axes, value.angular_axes, value.size, value.rigid]
     for frame in (value.first, value.second):
-        parts.append(None if frame is None else (frame.link, frame.position.tolist(), frame.rotation.tolist()))
+        parts.append(None if frame is None else describe_frame(frame))
     parts.append(None if value.rows is None else value.rows.tolist())
     return repr(parts)

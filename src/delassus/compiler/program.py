@@ -47,12 +47,15 @@ class Result:
         symmetric matrix names each output of its triangle twice.
     meaning : str
         Units and layout, for people.
+    hidden : bool
+        Whether kernels keep it to themselves: it says how well a state was solved.
     """
 
     name: str
     shape: tuple[int, ...]
     entries: tuple[int, ...]
     meaning: str = ""
+    hidden: bool = False
 
     @property
     def size(self) -> int:
@@ -74,6 +77,8 @@ class Program:
     results : tuple of Result
     comment : tuple of str
         What it computes, for which robot, by which method and versions.
+    state_results : int
+        Number of results that are the next values of as many first arguments: 0, or for a time step 2.
     """
 
     name: str
@@ -81,3 +86,4 @@ class Program:
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
     comment: tuple[str, ...] = ()
+    state_results: int = 0

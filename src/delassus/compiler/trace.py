@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,54 @@ import casadi as ca
 import numpy as np
 
 from delassus.algorithms.evaluate import find_method
+from delassus.algorithms.inputs import check_payloads
 from delassus.algorithms.problem import Problem
 from delassus.compiler.graph import Graph, OperationCount, graph_of
 from delassus.compiler.passes import clean
+from delassus.compiler.setting import Setting
+from delassus.compiler.setup import Setup, arguments_of
 from delassus.constraints import Constraint, check_constraints
 from delassus.model.tree import Tree
 from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.ops import Matrix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """Something that an algorithm returns.
+
+    Attributes
+    ----------
+    name : str
+        C identifier.
+    matrix : SX
+        Its numbers, so that row by row they are those of an array of the ``shape``.
+    shape : tuple of int
+    meaning : str
+        Units and layout, for people.
+    symmetric : bool
+        Whether one triangle is computed and mirrored.
+    hidden : bool
+        Whether kernels keep it to themselves.
+    """
+
+    name: str
+    matrix: Any
+    shape: tuple[int, ...]
+    meaning: str = ""
+    symmetric: bool = False
+    hidden: bool = False
+
+    def computed(self) -> Any:
+        """Column of what has to be computed: one triangle if it is symmetric, else all of it, row by row."""
+        return _lower_triangle(self.matrix) if self.symmetric else ca.vec(ca.densify(self.matrix).T)
+
+    def entries(self) -> list[int]:
+        """For each element, row by row, its position in `computed`."""
+        rows, columns = self.matrix.shape
+        if not self.symmetric:
+            return list(range(rows * columns))
+        return [max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for i in range(rows) for j in range(columns)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,25 +67,25 @@ class Trace:
     Attributes
     ----------
     inputs : list of SX
-        ``q``, then the rows of each constraint whose rows come at call time, row-major.
-    result : SX
+        What comes with each call, one column for each argument, row-major.
+    outputs : tuple of Output
         What the algorithm returns.
     phases : list of (str, SX)
         What each phase computes, in order, as column vectors.
     """
 
     inputs: list[Any]
-    result: Any
+    outputs: tuple[Output, ...]
     phases: list[tuple[str, Any]]
 
     def graph(self) -> Graph:
-        """Graph of one triangle of the result; one group of outputs a phase, and the result last."""
-        return graph_of(self.inputs, [*(values for _, values in self.phases), _lower_triangle(self.result)])
+        """Graph of the outputs: one group of outputs a phase, and all that the algorithm returns last."""
+        result = ca.vertcat(*(output.computed() for output in self.outputs))
+        return graph_of(self.inputs, [*(values for _, values in self.phases), result])
 
-    def kernel_graph(self, symmetric: bool) -> Graph:
-        """Graph of the result alone: one triangle row by row if it is symmetric, else all of it, row-major."""
-        values = _lower_triangle(self.result) if symmetric else ca.vec(ca.densify(self.result).T)
-        return graph_of(self.inputs, [values])
+    def kernel_graph(self) -> Graph:
+        """Graph of the outputs alone, one group each."""
+        return graph_of(self.inputs, [output.computed() for output in self.outputs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +112,25 @@ def trace(
     constraints: Iterable[Constraint] | Constraint,
     algorithm: Callable[[Problem], Matrix],
     machine: type[CasadiOps] = CasadiOps,
+    payloads: Sequence[str] = (),
 ) -> Trace:
-    """Run an algorithm on the symbols of a machine."""
+    """Run an algorithm that makes one matrix on the symbols of a machine; of a square one, one triangle counts."""
     checked = check_constraints(tree, constraints)
-    ops = machine()
-    q = ca.SX.sym("q", tree.nq)
-    rows = [ca.SX.sym(f"K{i}", 6 * c.size) for i, c in enumerate(checked) if c.rows is None]  # row-major
-    given = [ca.reshape(K, 6, K.numel() // 6).T for K in rows]
-    result = algorithm(Problem(ops, tree, checked, q, given))
-    phases = [(name, ca.vertcat(*(ca.vec(v) for v in values))) for name, values in ops.phases]
-    return Trace([q, *rows], result, phases)
+    arguments = arguments_of(tree, checked, ("q",), payloads, Setting())
+
+    def run(setup: Setup) -> list[Output]:
+        matrix = algorithm(setup.problem())
+        rows, columns = matrix.shape
+        return [Output("result", matrix, (rows, columns), symmetric=rows == columns)]
+
+    return trace_setup(Setup(machine(), tree, checked, arguments, payloads), run)
+
+
+def trace_setup(setup: Setup, run: Callable[[Setup], Sequence[Output]]) -> Trace:
+    """Run what returns named outputs on the symbols of a setup."""
+    outputs = tuple(run(setup))
+    phases = [(name, ca.vertcat(*(ca.vec(v) for v in values))) for name, values in setup.ops.phases]
+    return Trace(setup.symbols, outputs, phases)
 
 
 def count(
@@ -88,9 +138,10 @@ def count(
     constraints: Iterable[Constraint] | Constraint,
     algorithm: Callable[[Problem], Matrix],
     machine: type[CasadiOps] = CasadiOps,
+    payloads: Sequence[str] = (),
 ) -> OperationReport:
     """Trace an algorithm and count its operations."""
-    traced = trace(tree, constraints, algorithm, machine)
+    traced = trace(tree, constraints, algorithm, machine, payloads)
     raw = traced.graph()
     tidy = clean(raw)
     needed = tidy.reachable(tidy.outputs[-1].tolist())
@@ -106,7 +157,11 @@ def count(
 
 
 def count_operations(
-    tree: Tree, constraints: Iterable[Constraint] | Constraint, *, method: str = "pv-osimr"
+    tree: Tree,
+    constraints: Iterable[Constraint] | Constraint,
+    *,
+    method: str = "pv-osimr",
+    payloads: Iterable[str] = (),
 ) -> OperationReport:
     """Count the operations that a method needs for the Delassus matrix of one state (one triangle of it).
 
@@ -116,6 +171,8 @@ def count_operations(
     constraints : Constraint or iterable of Constraint
     method : str
         One of ``OSIM_METHODS``.
+    payloads : iterable of str
+        Links whose inertia gets an addition with each call; see `compile`.
 
     Returns
     -------
@@ -135,7 +192,7 @@ def count_operations(
     >>> report.clean.total < report.raw.total + 1
     True
     """
-    return count(tree, constraints, find_method(method))
+    return count(tree, constraints, find_method(method), payloads=check_payloads(tree, payloads))
 
 
 def _lower_triangle(a: Any) -> Any:

@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.rotations import Array, exact_quarter_turns
 
+UNIT_LENGTH_TOLERANCE = 1e-6
+"""Quaternions and cos-sin pairs this near to unit length are normalised; others are refused."""
+
 
 def real_array(value: Any) -> Array | None:
     """Copy real numbers (bool, complex, text and objects are none) into a float64 array; None if that is impossible."""
@@ -36,6 +39,36 @@ def common_batch(
             f"{batch}",
             "Give both the same batch, or one of them none.",
         ) from None
+
+
+def normalised(array: Array, part: slice, what: str) -> Array:
+    """Scale a part of the last axis to unit length, in place; or raise `ConfigurationError` where it is far from it."""
+    with np.errstate(over="ignore"):
+        length = np.linalg.norm(array[..., part], axis=-1, keepdims=True)
+    worst = float(np.max(np.abs(length - 1.0), initial=0.0))
+    if worst > UNIT_LENGTH_TOLERANCE:
+        raise ConfigurationError(
+            what,
+            f"unit length within {UNIT_LENGTH_TOLERANCE:g}",
+            f"a length that is off by {worst:.3g}",
+            "Normalise it; quaternions are [x y z w].",
+        )
+    array[..., part] /= length
+    return array
+
+
+def check_vectors(value: ArrayLike, size: int, argument: str, layout: str) -> Array:
+    """Return ``value`` as new, finite vectors (..., size), or raise `ConfigurationError`."""
+    array = real_array(value)
+    if array is None:
+        came = shown(value)
+    elif array.shape[-1:] != (size,):
+        came = f"shape {array.shape}"
+    elif not np.all(np.isfinite(array)):
+        came = "entries that are not finite"
+    else:
+        return array
+    raise ConfigurationError(argument, f"finite numbers of shape (..., {size})", came, f"Pass {layout}.")
 
 
 def check_vector(value: ArrayLike, argument: str, unit: str = "in m") -> Array:

@@ -17,15 +17,12 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model import joints as joint_rules
-from delassus.model.check import common_batch, real_array
+from delassus.model.check import common_batch, normalised, real_array
 from delassus.model.joints import QUATERNION_START, UNIT_CIRCLE_START, Joint, JointKind
 from delassus.model.rotations import Array
 
 WORLD = -1
 """Index of the world where an index of a link is asked for."""
-
-UNIT_LENGTH_TOLERANCE = 1e-6
-"""Quaternions and cos-sin pairs this near to unit length are normalised; others are refused."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,7 +300,7 @@ class Tree:
             for starts, size, what in ((QUATERNION_START, 4, "quaternion"), (UNIT_CIRCLE_START, 2, "cos-sin pair")):
                 if joint.kind in starts:
                     part = slice(sq.start + starts[joint.kind], sq.start + starts[joint.kind] + size)
-                    array = _normalised(array, part, f"{argument}, the {what} of joint {joint.name!r}")
+                    array = normalised(array, part, f"{argument}, the {what} of joint {joint.name!r}")
         return array
 
     def check_velocity(self, v: ArrayLike, argument: str = "v") -> Array:
@@ -378,21 +375,6 @@ class Tree:
         from delassus.model.edit import reroot_configuration
 
         return reroot_configuration(self, link, q)
-
-
-def _normalised(array: Array, part: slice, what: str) -> Array:
-    with np.errstate(over="ignore"):
-        length = np.linalg.norm(array[..., part], axis=-1, keepdims=True)
-    worst = float(np.max(np.abs(length - 1.0), initial=0.0))
-    if worst > UNIT_LENGTH_TOLERANCE:
-        raise ConfigurationError(
-            what,
-            f"unit length within {UNIT_LENGTH_TOLERANCE:g}",
-            f"a length that is off by {worst:.3g}",
-            "Normalise it; quaternions are [x y z w].",
-        )
-    array[..., part] /= length
-    return array
 
 
 def total_mass(tree: Tree) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from delassus.algorithms.evaluate import find_method
+from delassus.algorithms.inputs import check_payloads
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.graph import OperationCount
 from delassus.compiler.pipeline import find_task
@@ -32,6 +33,7 @@ def compile(  # the public name; the built-in of that name is not used here
     method: str = "auto",
     dtype: Literal["float64", "float32"] = "float64",
     lanes: int | None = None,
+    payloads: Iterable[str] = (),
 ) -> Kernel:
     """Compile a function of the configuration to machine code for this processor.
 
@@ -39,7 +41,9 @@ def compile(  # the public name; the built-in of that name is not used here
     ----------
     tree : Tree
     constraints : Constraint or iterable of Constraint
-        ``Rows(link, m)`` makes its rows ``K`` (m × 6) a further argument of the kernel.
+        What comes with each call is a further argument of the kernel, constraint by constraint: the rows ``K{i}``
+        (m, 6) of ``Rows(link, m)``, the ``placement{i}`` (3,) or (7,) of ``Frame(link, given=…)``, and
+        ``placement{i}_second`` of a second frame.
     what : {"delassus", "osim", "mass_matrix", "jacobian"}
         What to compute.
     method : str
@@ -48,11 +52,17 @@ def compile(  # the public name; the built-in of that name is not used here
         Type of the numbers.
     lanes : int, optional
         States in one vector register (a power of two); the processor's own number if not given.
+    payloads : iterable of str
+        Links whose inertia gets an addition with each call: ``payload{i}`` (10,) for the i-th name, after all other
+        arguments. It holds ``[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`` (kg, kg·m, kg·m²; inertia about the origin of
+        that link's own frame, in its axes): Pinocchio's dynamic parameters. All enter linearly, so that a change is a
+        difference.
 
     Returns
     -------
     Kernel
-        Call it with configurations (..., nq). Compiled code is cached on disk: a second process loads it.
+        Call it with configurations (..., nq) and its further arguments. Compiled code is cached on disk: a second
+        process loads it.
 
     Raises
     ------
@@ -78,7 +88,8 @@ def compile(  # the public name; the built-in of that name is not used here
         lanes = host().lanes(dtype)
     elif isinstance(lanes, bool) or lanes not in (1, 2, 4, 8, 16, 32):
         raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", repr(lanes), "Or leave it out.")
-    return compile_request(Request(tree, check_constraints(tree, constraints), what, method, dtype, lanes))
+    checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
+    return compile_request(Request(tree, checked, what, method, dtype, lanes, loads))
 
 
 def compile_request(request: Request) -> Kernel:
@@ -108,7 +119,7 @@ def _make(request: Request) -> bytes:
     slow = total > 20_000 and sys.stderr.isatty()
     if slow:
         print(f"delassus: compiling {request.what} of {request.tree.name}, {total:,} operations …", file=sys.stderr)
-    code = object_code(llvm_module(program, scalar, request.lanes, host().has_fma))
+    code = object_code(llvm_module(program, scalar, request.lanes, host().vector_registers, host().has_fma))
     if slow:
         print(f"delassus: compiled in {time.perf_counter() - start:.1f} s", file=sys.stderr)
     facts = json.dumps(_facts(program)).encode()

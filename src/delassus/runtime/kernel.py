@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,16 @@ from delassus.runtime.request import Request
 
 ENOUGH_FOR_THREADS = 2_000_000
 """Operations of a whole call from which ``threads=None`` uses every core."""
+
+CHUNKS = 4
+"""Chunks of a batch for each thread: a thread that starts late then leaves more to the others."""
+
+
+@cache
+def _cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
 
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
@@ -71,6 +82,8 @@ class Kernel:
         self._code = Code(payload)
         pointers = [ctypes.c_void_p] * (len(arguments) + len(results))
         self._batch = ctypes.CFUNCTYPE(None, ctypes.c_int64, *pointers)(self._code.address("batch"))
+        sizes = [*(a.size for a in arguments), *(r.size for r in results)]
+        self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self._keep: list[object] = []
         self._direct = direct_entry(self._code.address("call"), self.dtype, self._keep)
 
@@ -122,23 +135,30 @@ class Kernel:
             )
         arrays = [self._checked(x, a) for x, a in zip(given, self.arguments, strict=True)]
         leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(arrays, self.arguments, strict=True)]
+        batch = leading[0]
+        if any(shape != batch for shape in leading):
+            batch = self._common(leading)
+            arrays = [np.broadcast_to(x, (*batch, *a.shape)) for x, a in zip(arrays, self.arguments, strict=True)]
+        arrays = [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays]
+        (result,) = self.results
+        shape = (*batch, *result.shape)
+        if out is None:
+            out = np.empty(shape, dtype=self.dtype)
+        else:
+            out = self._checked_out(out, shape)
+            if any(np.may_share_memory(out, x) for x in arrays):
+                raise ConfigurationError("out", "memory of its own", "memory of an argument", "Pass another array.")
+        self._run([*arrays, out], prod(batch), threads)
+        return np.asarray(out)
+
+    def _common(self, leading: list[tuple[int, ...]]) -> tuple[int, ...]:
+        """Batch that leading axes broadcast to."""
         try:
-            batch = np.broadcast_shapes(*leading)
+            return np.broadcast_shapes(*leading)
         except ValueError:
             raise ConfigurationError(
                 "arguments", "leading axes that fit each other", str(leading), "Make the batches of equal shape."
             ) from None
-        arrays = [
-            np.ascontiguousarray(np.broadcast_to(x, (*batch, *a.shape)))
-            for x, a in zip(arrays, self.arguments, strict=True)
-        ]
-        (result,) = self.results
-        shape = (*batch, *result.shape)
-        out = np.empty(shape, dtype=self.dtype) if out is None else self._checked_out(out, shape)
-        if any(np.may_share_memory(out, x) for x in arrays):
-            raise ConfigurationError("out", "memory of its own", "memory of an argument", "Pass another array.")
-        self._run([*arrays, out], prod(batch), threads)
-        return np.asarray(out)
 
     def _checked(self, x: ArrayLike, argument: Argument) -> NDArray[Any]:
         try:
@@ -177,22 +197,26 @@ class Kernel:
 
     def _run(self, arrays: list[NDArray[Any]], n: int, threads: int | None) -> None:
         if threads is None:
-            threads = (os.cpu_count() or 1) if n * self.operations.total >= ENOUGH_FOR_THREADS else 1
+            threads = _cores() if n * self.operations.total >= ENOUGH_FOR_THREADS else 1
         elif isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
             raise ConfigurationError("threads", "a whole number of at least 1", repr(threads), "Or leave it out.")
-        sizes = [s * self.dtype.itemsize for s in (*(a.size for a in self.arguments), *(r.size for r in self.results))]
-        starts = [x.ctypes.data for x in arrays]
-
-        def run(first: int, count: int) -> None:
-            self._batch(count, *(start + first * size for start, size in zip(starts, sizes, strict=True)))
-
-        chunk = -(-n // threads)
-        chunk += -chunk % max(self.lanes, 1)
-        if threads == 1 or n <= chunk:
-            run(0, n)
+        starts = [x.__array_interface__["data"][0] for x in arrays]
+        if threads == 1 or n <= self.lanes:
+            self._batch(n, *starts)
             return
-        pieces = [(first, min(chunk, n - first)) for first in range(0, n, chunk)]
-        list(_pool(threads).map(lambda piece: run(*piece), pieces))
+        chunk = -(-n // (threads * CHUNKS))
+        chunk += -chunk % self.lanes
+        pending = iter(range(0, n, chunk))  # shared: each thread takes the next one when it is ready
+
+        def work() -> None:
+            for first in pending:
+                places = (start + first * size for start, size in zip(starts, self._strides, strict=True))
+                self._batch(min(chunk, n - first), *places)
+
+        others = [_pool(threads).submit(work) for _ in range(threads - 1)]
+        work()
+        for other in others:
+            other.result()
 
     # -- other targets -------------------------------------------------------------------------------------------------
 

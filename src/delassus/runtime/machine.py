@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-LEVEL = 2
+LEVEL = 1
 """Code generator's optimisation level. LLVM's own passes over the assembly are not run: the graph is clean already."""
 
 
@@ -21,6 +21,8 @@ class Host:
         What LLVM calls it and what it can do.
     vector_bits : int
         Width of its vector registers.
+    vector_registers : int
+        Number of its vector registers.
     has_fma : bool
         Whether it multiplies and adds in one instruction.
     """
@@ -29,6 +31,7 @@ class Host:
     cpu: str
     features: str
     vector_bits: int
+    vector_registers: int
     has_fma: bool
 
     def lanes(self, dtype: str) -> int:
@@ -48,7 +51,9 @@ def host() -> Host:
     arm = triple.startswith(("aarch64", "arm64"))
     widths = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
     bits = next((width for name, width in widths if available.get(name)), 128 if arm else 64)
-    return Host(triple, llvm.get_host_cpu_name(), available.flatten(), bits, arm or bool(available.get("fma")))
+    registers = 32 if arm or available.get("avx512vl") else 16
+    has_fma = arm or bool(available.get("fma"))
+    return Host(triple, llvm.get_host_cpu_name(), available.flatten(), bits, registers, has_fma)
 
 
 def _target_machine() -> Any:
@@ -56,7 +61,7 @@ def _target_machine() -> Any:
 
     this = host()
     target = llvm.Target.from_triple(this.triple)
-    return target.create_target_machine(cpu=this.cpu, features=this.features, opt=LEVEL, jit=True)
+    return target.create_target_machine(cpu=this.cpu, features=this.features, opt=LEVEL, reloc="pic", codemodel="small")
 
 
 def object_code(assembly: str) -> bytes:
@@ -69,13 +74,17 @@ def object_code(assembly: str) -> bytes:
 
 
 class Code:
-    """Object code in memory, ready to be called; keep it as long as its addresses are used."""
+    """Object code in memory, ready to be called; keep it as long as its addresses are used.
+
+    The code finds its constants by 32-bit distances, which LLVM's loader does not check. llvmlite's own memory manager
+    puts all sections of an object into one piece of memory, so that they are near.
+    """
 
     def __init__(self, payload: bytes) -> None:
         import llvmlite.binding as llvm
 
         host()
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(), use_lmm=True)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(payload))
         self._engine.finalize_object()
 
@@ -88,4 +97,4 @@ def versions() -> str:
     """What the code depends on besides its assembly."""
     import llvmlite
 
-    return f"python {sys.version_info[:2]}, llvmlite {llvmlite.__version__}, level {LEVEL}"
+    return f"python {sys.version_info[:2]}, llvmlite {llvmlite.__version__}, level {LEVEL}, small code"

@@ -27,6 +27,8 @@ class Request:
     dtype : {"float64", "float32"}
     lanes : int
         States that one vector register is to hold; 1 leaves out the lane code.
+    payloads : tuple of str
+        Links whose inertia gets an addition with each call.
     """
 
     tree: Tree
@@ -35,15 +37,16 @@ class Request:
     method: str
     dtype: str
     lanes: int
+    payloads: tuple[str, ...] = ()
 
     def program(self) -> Program:
         """Trace, optimise and schedule."""
-        return make_program(self.tree, self.constraints, self.what, self.method)
+        return make_program(self.tree, self.constraints, self.what, self.method, self.payloads)
 
     def plan(self) -> Any:
         """What ``auto`` chooses, or None."""
         takes_method = self.what in ("delassus", "osim")
-        return plan(self.tree, self.constraints) if self.method == "auto" and takes_method else None
+        return plan(self.tree, self.constraints, self.payloads) if self.method == "auto" and takes_method else None
 
     def key(self) -> str:
         """Key of the machine code."""
@@ -51,6 +54,7 @@ class Request:
         return cache_key(
             tree=self.tree.fingerprint,
             constraints="\n".join(map(describe, self.constraints)),
+            payloads=repr(self.payloads),
             what=self.what,
             method=self.method,
             dtype=self.dtype,

@@ -112,7 +112,7 @@ def _dot(a: list[Any], b: list[Any]) -> Any:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def rigid_congruence(stage: Stage, m: float, h: list[Any], C: Entries) -> tuple[list[Any], Entries]:
+def rigid_congruence(stage: Stage, m: Any, h: list[Any], C: Entries) -> tuple[list[Any], Entries]:
     """First and second mass moments of a body of mass ``m`` after one stage."""
     if not isinstance(stage, list):
         R = stage.rows()

@@ -346,6 +346,5 @@ class ExactOps(Ops):
     def factor(self, D: Matrix) -> Factor:
         return Factor(self, D)
 
-    def rigid_inertia(self, H: Any) -> RigidInertia:
-        C = [[float(H[3 + i, 3 + j]) for j in range(3)] for i in range(3)]
-        return RigidInertia(self, float(H[0, 0]), [float(H[1, 5]), float(H[2, 3]), float(H[0, 4])], C)
+    def rigid_inertia(self, H: Matrix) -> RigidInertia:
+        return RigidInertia.of_matrix(self, H)

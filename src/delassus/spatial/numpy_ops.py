@@ -106,5 +106,5 @@ class NumpyOps(Ops):
                 pass
         return Factor(self, D)
 
-    def rigid_inertia(self, H: Any) -> DenseRigidInertia:
-        return DenseRigidInertia(self, self.constant(H))
+    def rigid_inertia(self, H: Matrix) -> DenseRigidInertia:
+        return DenseRigidInertia(self, H)

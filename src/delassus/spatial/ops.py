@@ -118,7 +118,7 @@ class Ops(ABC):
         """Motion transform of a `transform.Displacement`, in the form that this machine applies best."""
 
     @abstractmethod
-    def rigid_inertia(self, H: Any) -> Any:
+    def rigid_inertia(self, H: Matrix) -> Any:
         """Inertia (6, 6) of one link, in the form that this machine moves best; see `delassus.spatial.rigid`."""
 
     # -- bookkeeping -----------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from delassus.spatial.ops import Matrix, Ops
+from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.transform import DenseTransform, StagedTransform
 
 
@@ -15,8 +15,20 @@ class RigidInertia:
     Its 6×6 form is ``[[m 1, −h×], [h×, C]]``.
     """
 
-    def __init__(self, ops: Ops, mass: float, h: list[Any], C: list[list[Any]]) -> None:
+    def __init__(self, ops: Ops, mass: Scalar, h: list[Any], C: list[list[Any]]) -> None:
         self._ops, self._mass, self._h, self._C = ops, mass, h, C
+
+    @classmethod
+    def of_matrix(cls, ops: Ops, H: Matrix) -> RigidInertia:
+        """From the 6×6 form."""
+        e = ops.entries(H)
+        return cls(ops, e[0][0], [e[1][5], e[2][3], e[0][4]], [row[3:] for row in e[3:]])
+
+    @classmethod
+    def of_parameters(cls, ops: Ops, x: Any) -> RigidInertia:
+        """From a vector of ten, in Pinocchio's order: m, h, C_xx, C_xy, C_yy, C_xz, C_yz, C_zz."""
+        m, hx, hy, hz, xx, xy, yy, xz, yz, zz = (ops.entry(x, k) for k in range(10))
+        return cls(ops, m, [hx, hy, hz], [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
     def __add__(self, other: RigidInertia) -> RigidInertia:
         h = [a + b for a, b in zip(self._h, other._h, strict=True)]

@@ -81,11 +81,11 @@ def displacement(ops: Ops, joint: Joint, read: Callable[[int], Scalar], start: i
     elif kind is JointKind.PLANAR:
         slide, turn = [x(0), x(1), 0.0], PlanarTurn(2, x(2), x(3))
     elif kind is JointKind.BALL:
-        turn = GeneralTurn(_quaternion_rows(x(0), x(1), x(2), x(3)))
+        turn = GeneralTurn(quaternion_rows(x(0), x(1), x(2), x(3)))
     elif kind is JointKind.TRANSLATION:
         slide = [x(0), x(1), x(2)]
     elif kind is JointKind.FREE:
-        slide, turn = [x(0), x(1), x(2)], GeneralTurn(_quaternion_rows(x(3), x(4), x(5), x(6)))
+        slide, turn = [x(0), x(1), x(2)], GeneralTurn(quaternion_rows(x(3), x(4), x(5), x(6)))
     return Displacement(joint.position, rotation, slide, turn)
 
 
@@ -97,7 +97,7 @@ def _turned_further(turn: PlanarTurn, offset: float) -> PlanarTurn:
     return PlanarTurn(turn.axis, c * turn.c - s * turn.s, s * turn.c + c * turn.s)
 
 
-def _quaternion_rows(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Entries:
+def quaternion_rows(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Entries:
     """Rotation matrix of a unit quaternion."""
     x2, y2, z2 = x + x, y + y, z + z
     xx, yy, zz = x * x2, y * y2, z * z2
@@ -226,7 +226,7 @@ class StagedTransform:
             p = p + step if isinstance(stage, list) else step @ p
         return p
 
-    def rigid_inertia_to_parent(self, m: float, h: list[Any], C: Entries) -> tuple[list[Any], Entries]:
+    def rigid_inertia_to_parent(self, m: Scalar, h: list[Any], C: Entries) -> tuple[list[Any], Entries]:
         """First and second mass moments ``h`` and ``C`` of a body of mass ``m``, moved to the parent frame."""
         for stage in reversed(self._stages):
             h, C = rigid_congruence(stage, m, h, C)

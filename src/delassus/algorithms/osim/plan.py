@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.osim.cut import cut_osim
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.osim.efpa import efpa
@@ -107,10 +108,10 @@ class Plan:
 
 def auto(problem: Problem) -> Matrix:
     """Delassus matrix (m × m) by the plan of the problem's robot and constraints."""
-    return plan(problem.tree, problem.constraints).run(problem)
+    return plan(problem.tree, problem.constraints, problem.payloads).run(problem)
 
 
-def plan(tree: Tree, constraints: Sequence[Constraint]) -> Plan:
+def plan(tree: Tree, constraints: Sequence[Constraint], payloads: Sequence[str] = ()) -> Plan:
     """Choose how to compute the Delassus matrix; plans are kept.
 
     Examples
@@ -121,15 +122,15 @@ def plan(tree: Tree, constraints: Sequence[Constraint]) -> Plan:
     >>> chosen.operations < min(chosen.named.values())
     True
     """
-    return _plan(_Key(tree, tuple(constraints)))
+    return _plan(_Key(tree, tuple(constraints), tuple(payloads)))
 
 
 class _Key:
-    """A robot and constraints, compared by what the plan depends on."""
+    """A robot, constraints and payloads, compared by what the plan depends on."""
 
-    def __init__(self, tree: Tree, constraints: tuple[Constraint, ...]) -> None:
-        self.tree, self.constraints = tree, constraints
-        self._text = (tree.fingerprint, *(_fingerprint(c) for c in constraints))
+    def __init__(self, tree: Tree, constraints: tuple[Constraint, ...], payloads: tuple[str, ...]) -> None:
+        self.tree, self.constraints, self.payloads = tree, constraints, payloads
+        self._text = (tree.fingerprint, payloads, *(_fingerprint(c) for c in constraints))
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -139,13 +140,14 @@ class _Key:
 
 
 def _fingerprint(c: Constraint) -> tuple[object, ...]:
-    ends = [None if f is None else (f.link, f.position.tobytes(), f.rotation.tobytes()) for f in (c.first, c.second)]
+    frames = (c.first, c.second)
+    ends = [None if f is None else (f.link, f.position.tobytes(), f.rotation.tobytes(), f.given) for f in frames]
     return (*ends, None if c.rows is None else c.rows.tobytes(), c.size, c.axes, c.angular_axes, c.rigid)
 
 
 @lru_cache(maxsize=256)
 def _plan(key: _Key) -> Plan:
-    return _Search(key.tree, key.constraints).plan()
+    return _Search(key.tree, key.constraints, key.payloads).plan()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,12 +163,13 @@ class _Stand:
 class _Search:
     """Counts candidates, the promising ones first."""
 
-    def __init__(self, tree: Tree, constraints: tuple[Constraint, ...]) -> None:
-        self._tree, self._constraints = tree, constraints
+    def __init__(self, tree: Tree, constraints: tuple[Constraint, ...], payloads: tuple[str, ...]) -> None:
+        self._tree, self._constraints, self._payloads = tree, constraints, payloads
+        self._inputs = inputs_of(constraints, payloads)
         self._spent = self._considered = 0
         frames = [f for c in constraints for f in (c.first, c.second) if f is not None]
         self._names = [f.link for f in frames]
-        self._ends = [link for link in (f.on(tree).link for f in frames) if link != WORLD]
+        self._ends = [link for link in (f.carrier(tree) for f in frames) if link != WORLD]
         self._movable = (
             tree.is_floating and tree.parents.count(WORLD) == 1 and not any(map(self._needs_pose, constraints))
         )
@@ -175,7 +178,7 @@ class _Search:
 
     def _needs_pose(self, c: Constraint) -> bool:
         """Whether the rows depend on where in the world the robot is."""
-        from_world = c.second is not None and c.first.on(self._tree).link == WORLD
+        from_world = c.second is not None and c.first.carrier(self._tree) == WORLD
         return from_world or c.axes == "world" or c.angular_axes == "world"
 
     def plan(self) -> Plan:
@@ -216,8 +219,9 @@ class _Search:
 
     def _measure(self, tree: Tree, algorithm: Callable[[Problem], Matrix]) -> int:
         ops = ExactOps()
-        rows = [ops.unknown(c.size, 6) for c in self._constraints if c.rows is None]
-        total = ops.total(algorithm(Problem(ops, tree, self._constraints, ops.state(tree.nq), rows)))
+        given = [ops.unknown(*i.shape) if len(i.shape) == 2 else ops.state(*i.shape) for i in self._inputs]
+        problem = Problem(ops, tree, self._constraints, ops.state(tree.nq), given, self._payloads)
+        total = ops.total(algorithm(problem))
         self._spent += total
         self._considered += 1
         return total
@@ -244,7 +248,7 @@ class _Search:
         return _Stand(root, tree, coordinates, tuple(sorted(inner)))
 
     def _rows_on(self, tree: Tree, link: int) -> int:
-        return sum(c.size for c in self._constraints for f in (c.first, c.second) if f and f.on(tree).link == link)
+        return sum(c.size for c in self._constraints for f in (c.first, c.second) if f and f.carrier(tree) == link)
 
     def _count(self, root: int, cut: frozenset[int]) -> int:
         if (root, cut) not in self._counts:

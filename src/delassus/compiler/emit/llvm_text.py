@@ -6,13 +6,17 @@ infinities.
 
 from __future__ import annotations
 
+import math
 import struct
 
 
 def hexadecimal(value: float, scalar: str = "double") -> str:
     """LLVM's exact notation of a floating-point constant (float constants are written as doubles that they equal)."""
     if scalar == "float":
-        value = struct.unpack("<f", struct.pack("<f", value))[0]
+        try:
+            value = struct.unpack("<f", struct.pack("<f", value))[0]
+        except OverflowError:  # rounds to infinity
+            value = math.copysign(math.inf, value)
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 

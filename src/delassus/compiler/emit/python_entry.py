@@ -3,10 +3,12 @@
 The function follows CPython's fast-call convention (``METH_FASTCALL``) and reads the fields of array objects at the
 offsets that NumPy's C interface fixes; `delassus.runtime.fastcall` checks these offsets before it uses the entry. It
 declines, by returning its first argument, whatever is not a C-contiguous, aligned array of the right type and shape,
-and batches above a limit; the caller then takes the general path.
+results that share memory with another array, and batches above a limit; the caller then takes the general path.
 """
 
 from __future__ import annotations
+
+from math import prod
 
 from delassus.compiler.program import Program
 
@@ -23,8 +25,11 @@ LIMIT = 64
 """States above which the general path (which releases the interpreter lock and uses threads) takes over."""
 
 
-def python_entry(program: Program) -> str:
-    """Assembly of ``call(self, args, nargs)``; ``self`` is a bytes object of two pointers: array type, descriptor."""
+def python_entry(program: Program, item_size: int) -> str:
+    """Assembly of ``call(self, args, nargs)``; ``self`` is a bytes object of two pointers: array type, descriptor.
+
+    ``item_size`` is the size of a number in bytes.
+    """
     shapes = [a.shape for a in program.arguments] + [r.shape for r in program.results]
     n_inputs = len(program.arguments)
     lines: list[str] = []
@@ -110,6 +115,23 @@ def python_entry(program: Program) -> str:
         ]
     lines.append("run:")
     data = [f"ptr {field(f'%data{k}', f'%p{k}', DATA, 'ptr')}" for k in range(len(shapes))]
+    for k, shape in enumerate(shapes):
+        lines += [
+            f"  %size{k} = mul i64 %n, {prod(shape) * item_size}",
+            f"  %end{k} = getelementptr i8, ptr %data{k}, i64 %size{k}",
+        ]
+    apart = "true"
+    for k in range(n_inputs, len(shapes)):
+        for other in range(k):
+            name = f"%apart{k}.{other}"
+            lines += [
+                f"  {name}.below = icmp ule ptr %end{k}, %data{other}",
+                f"  {name}.above = icmp ule ptr %end{other}, %data{k}",
+                f"  {name}.either = or i1 {name}.below, {name}.above",
+                f"  {name} = and i1 {apart}, {name}.either",
+            ]
+            apart = name
+    lines += [f"  br i1 {apart}, label %go, label %decline", "go:"]
     result = f"%p{len(shapes) - 1}"
     lines += [
         f"  call void @batch(i64 %n, {', '.join(data)})",

@@ -1,0 +1,81 @@
+"""The dense saddle-point system ``M q̈ − Jᵀ f = τ − c``, ``J q̈ = γ``: the oracle of the other methods.
+
+Solved by its Schur complement ``G = J M⁻¹ Jᵀ``: ``G f = γ − J M⁻¹ (τ − c)``. ``γ = k − Σ K a°``, ``a°`` the
+accelerations of links that velocities and gravity cause while ``q̈ = 0`` ([LQR] eqs. 2–5). Cost O(n³ + m n² + m³).
+Assumes independent rows; what to do about others is in `regularity`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from delassus.algorithms.crba import mass_matrix
+from delassus.algorithms.dynamics.relative import right_hand_sides
+from delassus.algorithms.dynamics.rnea import accelerations, joint_forces
+from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
+from delassus.spatial.ops import Matrix
+
+
+def row_accelerations(motion: DynamicsProblem, a: list[Matrix]) -> Matrix:
+    """``Σ K a`` (m × 1) over the ends of each constraint, for the accelerations ``a`` of the links."""
+    ops, problem = motion.ops, motion.problem
+    rows = [ops.zeros(c.size, 1) for c in problem.constraints]
+    for end in problem.ends:
+        rows[end.constraint] = rows[end.constraint] + end.K @ a[end.link]
+    return motion.stacked(rows)
+
+
+class SaddlePoint:
+    """The system's matrices and their solution.
+
+    Attributes
+    ----------
+    M, J, G : (nv, nv), (m, nv), (m, m) matrices
+        Mass matrix, constraint Jacobian, Delassus matrix.
+    force : (nv, 1) matrix
+        ``τ − c``, damping taken off.
+    gamma : (m, 1) matrix
+        What ``J q̈`` has to be.
+    """
+
+    def __init__(self, motion: DynamicsProblem) -> None:
+        self._motion = motion
+        ops, m, nv = motion.ops, motion.problem.n_rows, motion.tree.nv
+        self.M, self.J = mass_matrix(motion.problem), jacobian(motion.problem)
+        bias = joint_forces(motion)
+        self.force = motion.stacked([t - c for t, c in zip(motion.tau, bias, strict=True)])
+        self.gamma = motion.stacked(right_hand_sides(motion)) - row_accelerations(motion, accelerations(motion))
+        self._factor = ops.factor(self.M) if nv else None
+        self.G = ops.zeros(m, m) if self._factor is None or not m else self._factor.quadratic(self.J)
+        ops.mark("Delassus matrix", [self.G])
+
+    def respond(self, force: Matrix) -> Matrix:
+        """``M⁻¹ force`` (nv × k)."""
+        return force if self._factor is None else self._factor.solve(force)
+
+    @cached_property
+    def free(self) -> Matrix:
+        """Accelerations (nv × 1) without the constraints."""
+        return self.respond(self.force)
+
+    @cached_property
+    def missing(self) -> Matrix:
+        """``γ − J M⁻¹ (τ − c)`` (m × 1): acceleration of the rows that the constraints have to add."""
+        return self.gamma - self.J @ self.free
+
+    def solve(self) -> Solution:
+        """Forces that add it, and the accelerations with them."""
+        ops = self._motion.ops
+        if not ops.shape(self.gamma)[0]:
+            return Solution(self.free, self.gamma, self.G)
+        f = ops.factor(self._motion.problem.relaxed(self.G)).solve(self.missing)
+        qdd = self.free + self.respond(ops.transpose(self.J) @ f)
+        ops.mark("saddle point", [qdd, f])
+        return Solution(qdd, f, self.G)
+
+
+def kkt(motion: DynamicsProblem) -> Solution:
+    """Accelerations and constraint forces."""
+    return SaddlePoint(motion).solve()

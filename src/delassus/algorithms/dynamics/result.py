@@ -1,0 +1,77 @@
+"""What forward dynamics returns to users: accelerations, forces, status, and residuals that check them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.algorithms.dynamics import rnea
+from delassus.algorithms.dynamics.kkt import row_accelerations
+from delassus.algorithms.dynamics.regularity import DynamicsStatus, Settled
+from delassus.algorithms.dynamics.relative import right_hand_sides
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
+from delassus.model.rotations import Array
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ForwardDynamics:
+    """Solution of a batch of states.
+
+    Attributes
+    ----------
+    qdd : (..., nv) array
+        Joint accelerations; those of a free joint in its link's frame, as ``v`` is.
+    forces : tuple of (..., m_c) arrays
+        Force of each constraint on its first link, along its rows (N, N·m): ``M q̈ + c = τ + Jᵀ f``.
+    status : (...) array of DynamicsStatus
+        How each state was solved; the member's ``text`` is the advice.
+    rank : (...) array of int
+        Number of independent constraint rows at each state.
+    method : str
+        Name of the method.
+    """
+
+    qdd: Array
+    forces: tuple[Array, ...]
+    status: NDArray[np.object_]
+    rank: NDArray[np.int_]
+    method: str
+    _motion: DynamicsProblem
+    _batch: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
+        return f"ForwardDynamics(method={self.method!r}, qdd={self.qdd.shape}, status={', '.join(statuses)})"
+
+    def constraint_residual(self) -> Array:
+        """``Σ K a − k`` (..., m): acceleration along each row less what the constraint asks for (m/s², rad/s²)."""
+        motion = self._motion
+        a = rnea.accelerations(motion, motion.per_joint(self.qdd))
+        residual = row_accelerations(motion, a) - motion.stacked(right_hand_sides(motion))
+        return vector(residual, self._batch)
+
+    def dynamics_residual(self) -> Array:
+        """``M q̈ + c − τ − Jᵀ f`` (..., nv): force that is missing or left over at each joint (N, N·m)."""
+        motion = self._motion
+        needed = rnea.joint_forces(motion, motion.per_joint(self.qdd))
+        residual = motion.stacked(needed) - motion.stacked(motion.tau)
+        if self.forces:
+            f = np.concatenate(self.forces, axis=-1)
+            residual = residual - np.swapaxes(jacobian(motion.problem), -1, -2) @ f[..., None]
+        return vector(residual, self._batch)
+
+
+def solved(motion: DynamicsProblem, batch: tuple[int, ...], method: str, settled: Settled) -> ForwardDynamics:
+    """The result of a method, its arrays read-only."""
+    forces = tuple(np.array(settled.forces[..., rows]) for rows in motion.problem.rows)
+    for array in (settled.qdd, settled.status, settled.rank, *forces):
+        array.setflags(write=False)
+    return ForwardDynamics(settled.qdd, forces, settled.status, settled.rank, method, motion, batch)
+
+
+def vector(a: Array, batch: tuple[int, ...]) -> Array:
+    """Column (..., n, 1) → (*batch, n)."""
+    return np.array(np.broadcast_to(a[..., 0], (*batch, a.shape[-2])))

@@ -1,0 +1,55 @@
+"""Recursive Newton-Euler algorithm: joint forces from accelerations.
+
+Root → leaves ``a_i = X_i a_p + c_i + S_i q̈_i``, leaves → root ``f_i = H_i a_i + p_i + Σ Xᵀ f_child`` and
+``τ_i = S_iᵀ f_i``. Cost O(n). Source: Featherstone, Rigid Body Dynamics Algorithms, table 5.1, in link frames.
+Deviations: armature and damping are added to the joint forces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.model.tree import WORLD
+from delassus.spatial.motion import scaled
+from delassus.spatial.ops import Matrix
+
+
+def accelerations(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
+    """Spatial acceleration (6 × 1) of each link less gravity; ``qdd`` holds a column a joint, None is zero."""
+    a: list[Matrix] = []
+    for i in motion.tree.root_to_leaves():
+        carried = motion.to_link(i, a)
+        if motion.tree.parents[i] != WORLD:
+            carried = carried + motion.c[i]
+        a.append(carried if qdd is None else carried + motion.along_joint(i, qdd[i]))
+    return a
+
+
+def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
+    """Forces (n_i × 1) that the joints must exert for these accelerations, damping left out."""
+    ops, tree, X = motion.ops, motion.tree, motion.problem.X
+    a = accelerations(motion, qdd)
+    f = [H @ a[i] + motion.p[i] for i, H in enumerate(motion.problem.inertias)]
+    tau: list[Matrix] = [None] * tree.n_links
+
+    # leaves → root: forces through the joints
+    for i in tree.leaves_to_root():
+        joint, p = tree.joints[i], tree.parents[i]
+        tau[i] = ops.take(f[i], joint.motion_axes, None)
+        if qdd is not None and np.any(joint.armature):
+            tau[i] = tau[i] + scaled(ops, list(joint.armature), qdd[i])
+        if p != WORLD:
+            f[p] = f[p] + X[i].forces_to_parent(f[i])
+    ops.mark("joint forces", tau)
+    return tau
+
+
+def inverse_dynamics(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> Matrix:
+    """``M q̈ + c + d v`` (nv × 1): joint forces, damping overcome; without ``qdd`` the bias force of the joints."""
+    tau = joint_forces(motion, qdd)
+    if motion.resistance is not None:
+        tau = [t + r for t, r in zip(tau, motion.resistance, strict=True)]
+    return motion.stacked(tau)

@@ -1,0 +1,182 @@
+"""What every dynamics algorithm starts from: a problem in motion, with all forces but those of the constraints.
+
+All quantities of link i are columns in its own body frame, ``[linear; angular]``. Velocities and velocity-product
+accelerations come from one sweep root → leaves; gravity is an acceleration of the base, ``a_0 = −g`` ([LQR] section
+III-B2), so that the accelerations of algorithms are true ones less gravity; the right-hand sides of constraints (see
+`relative`) are shifted alike. Each is computed when first asked for, and what is not given (a wrench, a target,
+damping) takes no operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from delassus.algorithms.problem import Problem
+from delassus.model.tree import WORLD
+from delassus.spatial.motion import LINEAR, bias_force, column, from_entries, motion_cross, scaled
+from delassus.spatial.ops import Matrix, Scalar
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Goal:
+    """Acceleration that a constraint asks for along its rows: ``target − β (velocity error) − α (position error)``.
+
+    Attributes
+    ----------
+    target : (m, 1) matrix or None
+        Acceleration of the rows (m/s², rad/s²); None is zero.
+    velocity_gain : scalar or None
+        ``β = 2 ζ ω`` (1/s); None leaves velocity errors alone.
+    position_gain : scalar or None
+        ``α = ω²`` (1/s²); None leaves position errors alone.
+    pose : (3, 3) and (3, 1) matrices or None
+        Where in the world the first frame of a constraint to the world should be; None: it has no position error.
+    compliance : (m, 1) matrix or None
+        Diagonal of ``R`` of a soft constraint ((m/s²)/N, (rad/s²)/(N·m)): its force is ``R⁻¹ (k − Σ K a)``; None is a
+        hard one.
+    """
+
+    target: Matrix | None = None
+    velocity_gain: Scalar | None = None
+    position_gain: Scalar | None = None
+    pose: tuple[Matrix, Matrix] | None = None
+    compliance: Matrix | None = None
+
+
+class DynamicsProblem:
+    """A problem with velocities, torques, wrenches, gravity, damping and what its constraints ask for.
+
+    Parameters
+    ----------
+    problem : Problem
+    v, tau : state vectors or None
+        Velocities and joint forces, in the form that the machine's ``entry`` reads; None is zero.
+    gravity : (3, 1) matrix
+        In world axes.
+    wrenches : mapping of int to (6, 1) matrix, optional
+        External wrench on a link, ``[force; moment]`` in its body frame.
+    damping : state vector, optional
+        Coefficient ``d`` of each degree of freedom: joints resist with ``d v``.
+    goals : sequence of Goal, optional
+        One for each constraint.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        v: Any,
+        tau: Any,
+        *,
+        gravity: Matrix,
+        wrenches: Mapping[int, Matrix] | None = None,
+        damping: Any = None,
+        goals: Sequence[Goal] | None = None,
+    ) -> None:
+        self.problem, self.ops, self.tree = problem, problem.ops, problem.tree
+        self.gravity = gravity
+        self.wrenches = dict(wrenches or {})
+        self.goals = [Goal() for _ in problem.constraints] if goals is None else list(goals)
+        self._v, self._tau, self._damping = v, tau, damping
+
+    def per_joint(self, vector: Any) -> list[Matrix]:
+        """Entries of a state vector, one column (n_i × 1) a joint; zeros for None."""
+        ops, joints = self.ops, self.tree.joints
+        if vector is None:
+            return [ops.zeros(joint.nv, 1) for joint in joints]
+        steps = zip(joints, self.tree.v_slices, strict=True)
+        return [from_entries(ops, [ops.entry(vector, sv.start + k) for k in range(j.nv)]) for j, sv in steps]
+
+    @cached_property
+    def v(self) -> list[Matrix]:
+        """Velocity of each joint (n_i × 1)."""
+        return self.per_joint(self._v)
+
+    @cached_property
+    def resistance(self) -> list[Matrix] | None:
+        """Force ``d v`` (n_i × 1) that damping takes from each joint; None without damping."""
+        if self._damping is None:
+            return None
+        read, slices = self.ops.entry, self.tree.v_slices
+        factors = [[read(self._damping, k) for k in range(sv.start, sv.stop)] for sv in slices]
+        return [scaled(self.ops, d, v) for d, v in zip(factors, self.v, strict=True)]
+
+    @cached_property
+    def tau(self) -> list[Matrix]:
+        """Force on each joint (n_i × 1): that of its motor less damping."""
+        given = self.per_joint(self._tau)
+        if self.resistance is None:
+            return given
+        return [t - r for t, r in zip(given, self.resistance, strict=True)]
+
+    @cached_property
+    def _velocities(self) -> tuple[list[Matrix], list[Matrix]]:
+        ops, tree = self.ops, self.tree
+        V: list[Matrix] = []
+        c: list[Matrix] = []
+
+        # root → leaves: V = X V_p + S v, c = V × S v
+        for i in tree.root_to_leaves():
+            own = self.along_joint(i, self.v[i])
+            if tree.parents[i] == WORLD:
+                V.append(own)
+                c.append(ops.zeros(6, 1))
+            else:
+                carried = self.problem.X[i].motions_to_child(V[tree.parents[i]])
+                V.append(carried + own)
+                c.append(motion_cross(ops, carried, own))  # S v × S v = 0
+        ops.mark("velocities", [*V, *c])
+        return V, c
+
+    @property
+    def V(self) -> list[Matrix]:
+        """Twist ``V_i`` of each link."""
+        return self._velocities[0]
+
+    @property
+    def c(self) -> list[Matrix]:
+        """Velocity-product acceleration ``c_i = V_i × S_i v_i`` of each joint."""
+        return self._velocities[1]
+
+    @cached_property
+    def p(self) -> list[Matrix]:
+        """Bias force ``V_i ×* H_i V_i − f_i`` of each link, ``f_i`` its external wrench."""
+        ops = self.ops
+        p = [bias_force(ops, H, V) for H, V in zip(self.problem.inertias, self.V, strict=True)]
+        for i, wrench in self.wrenches.items():
+            p[i] = p[i] - wrench
+        ops.mark("bias forces", p)
+        return p
+
+    @cached_property
+    def a0(self) -> Matrix:
+        """Acceleration (6 × 1) of the world that stands for gravity, in world axes."""
+        return self.ops.put(-self.gravity, (6, 1), LINEAR, (0,))
+
+    def along_joint(self, i: int, x: Matrix) -> Matrix:
+        """``S_i x`` (6 × 1)."""
+        return self.ops.put(x, (6, 1), self.tree.joints[i].motion_axes, (0,))
+
+    def to_link(self, i: int, a: Sequence[Matrix]) -> Matrix:
+        """``X_i a_p``: acceleration of a link's parent, where ``a`` holds those of links and the world has `a0`."""
+        p = self.tree.parents[i]
+        return self.problem.X[i].motions_to_child(self.a0 if p == WORLD else a[p])
+
+    def compliance(self, constraint: int) -> Matrix:
+        """``R`` (m_c × m_c) of a constraint, diagonal; zero for a hard one."""
+        ops, given = self.ops, self.goals[constraint].compliance
+        size = self.problem.constraints[constraint].size
+        if given is None:
+            return ops.zeros(size, size)
+        return ops.matrix([[x if i == j else 0.0 for j in range(size)] for i, x in enumerate(column(ops, given))])
+
+    @property
+    def softness(self) -> list[bool]:
+        """Whether each constraint is soft."""
+        return [goal.compliance is not None for goal in self.goals]
+
+    def stacked(self, parts: Sequence[Matrix]) -> Matrix:
+        """Columns of joints or of constraints as one; none give a matrix of no rows."""
+        return self.ops.vstack(parts) if parts else self.ops.zeros(0, 1)

@@ -1,0 +1,144 @@
+"""Which values stay in registers and which wait in memory, decided for the whole program in its order.
+
+A value that no register is left for is stored to a slot and loaded again where it is next used; the one to go is the
+one whose next use is farthest away (Belady's rule), preferably one that is in memory already. What LLVM is given then
+fits the registers that there are. Left alone, its allocator stores three times as many values of a program as long as
+these.
+
+The program is also cut into parts, which become functions: at a cut every value that is used later is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import heappop, heappush
+
+import numpy as np
+
+from delassus.compiler.graph import Graph, Op, arity
+
+_CONSTANT = int(Op.CONSTANT)
+DIRTY = 60
+"""How many operations farther away the next use of a value must be that has to be stored before it can go."""
+
+
+class Act(IntEnum):
+    """What a step does."""
+
+    COMPUTE = 0
+    """Make a node from operands that are in registers; an output is written to its place as well."""
+    LOAD = 1
+    """Bring a node back from its slot, or an input or output from its place (slot −1)."""
+    STORE = 2
+    """Leave a node in a slot."""
+
+
+Step = tuple[Act, int, int]
+"""Act, node, slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Parts of a program as steps, and the number of slots that they share."""
+
+    parts: list[list[Step]]
+    n_slots: int
+
+    def count(self, act: Act) -> int:
+        """Number of steps of a kind."""
+        return sum(step[0] == act for part in self.parts for step in part)
+
+
+def allocate(graph: Graph, outputs: Iterable[int], registers: int, length: int) -> Allocation:
+    """Lay out what ``outputs`` need, in the graph's order, for so many registers, in parts of at most ``length``.
+
+    The length of a part counts operations. Constants take no register.
+    """
+    wanted = set(outputs)
+    nodes = np.flatnonzero(graph.reachable(wanted) & (graph.op >= Op.ADD)).tolist()
+    return _Allocator(graph, nodes, wanted, registers).run(_lengths(len(nodes), length))
+
+
+def _lengths(n: int, length: int) -> list[int]:
+    n_parts = max(1, -(-n // length))
+    return [n // n_parts + (part < n % n_parts) for part in range(n_parts)]
+
+
+class _Allocator:
+    """State of the allocation as it goes through the program."""
+
+    def __init__(self, graph: Graph, nodes: list[int], outputs: set[int], registers: int) -> None:
+        self.nodes, self.registers = nodes, registers
+        self.op, columns = graph.op.tolist(), [x.tolist() for x in (graph.a, graph.b, graph.c)]
+        self.operands = [
+            [x for x in dict.fromkeys(c[k] for c in columns[: arity(self.op[k])]) if self.op[x] != _CONSTANT]
+            for k in nodes
+        ]
+        self.has_home = outputs | {k for k, kind in enumerate(self.op) if kind == Op.INPUT}
+        self.steps: list[Step] = []
+        self.slot: dict[int, int] = {}
+        self.free: list[int] = []
+        self.n_slots = 0
+        self.next_use: dict[int, int] = {}  # of the values in registers
+        self.queue: list[tuple[int, int, int]] = []  # (−preference to go, value, next use), out of date ones included
+
+    def run(self, lengths: list[int]) -> Allocation:
+        """Go through the program, part by part."""
+        uses = self._uses()
+        parts: list[list[Step]] = []
+        start = 0
+        for length in lengths:
+            self.steps = []
+            for t in range(start, start + length):
+                k = self.nodes[t]
+                for x in self.operands[t]:
+                    if x not in self.next_use:
+                        self.steps.append((Act.LOAD, x, self.slot.get(x, -1)))
+                    uses[x].pop()
+                    self._keep(x, uses[x])
+                self.steps.append((Act.COMPUTE, k, -1))
+                self._keep(k, uses[k])
+                self._make_room(self.registers + (self.next_use.get(k) == t + 1))
+            start += length
+            for x in self.next_use:
+                self._store(x)
+            self.next_use.clear()
+            parts.append(self.steps)
+        return Allocation(parts, self.n_slots)
+
+    def _uses(self) -> dict[int, list[int]]:
+        """Times at which each value is used, the last first."""
+        uses: dict[int, list[int]] = {k: [] for k in self.nodes}
+        for t in range(len(self.nodes) - 1, -1, -1):
+            for x in self.operands[t]:
+                uses.setdefault(x, []).append(t)
+        return uses
+
+    def _keep(self, x: int, uses: list[int]) -> None:
+        """Hold a value in a register until its next use; if there is none, let go of it and of its slot."""
+        if uses:
+            self.next_use[x] = uses[-1]
+            dirty = x not in self.slot and x not in self.has_home
+            heappush(self.queue, (-(uses[-1] - DIRTY if dirty else uses[-1]), x, uses[-1]))
+            return
+        self.next_use.pop(x, None)
+        if x in self.slot:
+            self.free.append(self.slot.pop(x))
+
+    def _make_room(self, registers: int) -> None:
+        while len(self.next_use) > registers:
+            _, x, when = heappop(self.queue)
+            if self.next_use.get(x) == when:
+                self._store(x)
+                del self.next_use[x]
+
+    def _store(self, x: int) -> None:
+        if x in self.slot or x in self.has_home:
+            return
+        if not self.free:
+            self.free.append(self.n_slots)
+            self.n_slots += 1
+        self.slot[x] = self.free.pop()
+        self.steps.append((Act.STORE, x, self.slot[x]))

@@ -1,0 +1,86 @@
+"""LLVM assembly that turns the rows of as many states as there are lanes into vectors by lanes, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from delassus.compiler.emit.llvm_text import LlvmText
+
+
+def row(text: LlvmText, base: str, offset: int) -> str:
+    """Address of a number behind ``base``."""
+    return text.instruction(f"getelementptr {text.scalar}, ptr {base}, i64 {offset}")
+
+
+def slot(text: LlvmText, base: str, k: int) -> str:
+    """Address of a vector behind ``base``."""
+    return text.instruction(f"getelementptr {text.vector}, ptr {base}, i64 {k}")
+
+
+def load_rows(text: LlvmText, base: str, size: int, wanted: set[int], target: Callable[[int], str]) -> None:
+    """Store the ``wanted`` entries of rows of ``size`` numbers by lanes, at the addresses ``target``."""
+    lanes = text.lanes
+    if size < lanes:
+        for k in sorted(wanted):
+            vector = "poison"
+            for s in range(lanes):
+                number = text.instruction(f"load {text.scalar}, ptr {row(text, base, s * size + k)}")
+                vector = text.instruction(f"insertelement {text.vector} {vector}, {text.scalar} {number}, i64 {s}")
+            text.lines.append(f"store {text.vector} {vector}, ptr {target(k)}")
+        return
+    covered: set[int] = set()
+    for first in _tiles(size, lanes):
+        mine = (set(range(first, first + lanes)) - covered) & wanted
+        if not mine:
+            continue
+        vectors = [
+            text.instruction(f"load {text.vector}, ptr {row(text, base, s * size + first)}, align {text.bits // 8}")
+            for s in range(lanes)
+        ]
+        for k, vector in enumerate(_transposed(text, vectors)):
+            if first + k in mine:
+                text.lines.append(f"store {text.vector} {vector}, ptr {target(first + k)}")
+        covered |= mine
+
+
+def store_rows(text: LlvmText, base: str, sources: Sequence[Callable[[], str]]) -> None:
+    """Store vectors by lanes, each made by its source when its turn comes, as rows."""
+    lanes, size = text.lanes, len(sources)
+    if size < lanes:
+        for k, source in enumerate(sources):
+            vector = source()
+            for s in range(lanes):
+                number = text.instruction(f"extractelement {text.vector} {vector}, i64 {s}")
+                text.lines.append(f"store {text.scalar} {number}, ptr {row(text, base, s * size + k)}")
+        return
+    for first in _tiles(size, lanes):
+        for s, vector in enumerate(_transposed(text, [source() for source in sources[first : first + lanes]])):
+            address = row(text, base, s * size + first)
+            text.lines.append(f"store {text.vector} {vector}, ptr {address}, align {text.bits // 8}")
+
+
+def _tiles(size: int, lanes: int) -> list[int]:
+    """Where squares of ``lanes`` begin that cover a row; the last may overlap the one before it."""
+    return [*range(0, size - lanes + 1, lanes), *([size - lanes] if size % lanes else [])]
+
+
+def _transposed(text: LlvmText, rows: list[str]) -> list[str]:
+    """Transpose a square of as many vectors as there are lanes."""
+    lanes = text.lanes
+    distance = lanes // 2
+    while distance:
+        new = list(rows)
+        low = [i if not i & distance else i - distance + lanes for i in range(lanes)]
+        high = [i + distance if not i & distance else i + lanes for i in range(lanes)]
+        for i in range(lanes):
+            if i & distance:
+                continue
+            first, second = rows[i], rows[i + distance]
+            for position, mask in ((i, low), (i + distance, high)):
+                shown = ", ".join(f"i32 {m}" for m in mask)
+                new[position] = text.instruction(
+                    f"shufflevector {text.vector} {first}, {text.vector} {second}, <{lanes} x i32> <{shown}>"
+                )
+        rows = new
+        distance //= 2
+    return rows

@@ -1,0 +1,76 @@
+"""Configurations that move: ``q ⊕ u``, the exponential of each joint, free of branches.
+
+The same as `delassus.model.joints.integrate`, on any machine. Near zero, ``sin x / x`` is taken at ``√(x² + ε²)``, and
+``(θ − sin θ) / θ³`` only ever multiplies ``θ²``, so that neither needs a series. Quaternions and cos-sin pairs come out
+of unit length: one Newton step, ``x (3 − |x|²) / 2``, undoes round-off before it grows from step to step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from delassus.model.joints import QUATERNION_START, UNIT_CIRCLE_START, Joint, JointKind
+from delassus.spatial.motion import cross_entries
+from delassus.spatial.ops import Ops, Scalar
+from delassus.spatial.transform import quaternion_rows
+
+TINY = 1e-36
+"""``ε²``: a normal number in float32 as well, and nothing beside the square of an angle that matters."""
+
+
+def integrate(ops: Ops, joint: Joint, q: Sequence[Scalar], u: Sequence[Scalar]) -> list[Scalar]:
+    """Configuration (nq) reached from ``q`` by the velocity ``u`` (nv) held for one unit of time."""
+    kind = joint.kind
+    if kind is JointKind.COS_SIN:
+        out = _turned(ops, q, u[0])
+    elif kind is JointKind.PLANAR:
+        dp, _ = _displacement(ops, [u[0], u[1], 0.0], [0.0, 0.0, u[2]])
+        c, s = q[2], q[3]
+        out = [q[0] + c * dp[0] - s * dp[1], q[1] + s * dp[0] + c * dp[1], *_turned(ops, q[2:], u[2])]
+    elif kind is JointKind.BALL:
+        out = _product(q, _displacement(ops, [0.0, 0.0, 0.0], u)[1])
+    elif kind is JointKind.FREE:
+        dp, dq = _displacement(ops, u[:3], u[3:])
+        R = quaternion_rows(q[3], q[4], q[5], q[6])
+        moved = [x + row[0] * dp[0] + row[1] * dp[1] + row[2] * dp[2] for x, row in zip(q[:3], R, strict=True)]
+        out = [*moved, *_product(q[3:], dq)]
+    else:
+        out = [x + y for x, y in zip(q, u, strict=True)]
+    for starts, size in ((QUATERNION_START, 4), (UNIT_CIRCLE_START, 2)):
+        if kind in starts:
+            start = starts[kind]
+            out[start : start + size] = _unit(out[start : start + size])
+    return out
+
+
+def _turned(ops: Ops, cs: Sequence[Scalar], angle: Scalar) -> list[Scalar]:
+    c, s = ops.cos(angle), ops.sin(angle)
+    return [c * cs[0] - s * cs[1], s * cs[0] + c * cs[1]]
+
+
+def _displacement(ops: Ops, v: Sequence[Scalar], w: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+    """Translation and quaternion that the twist ``[v; w]`` reaches in one unit of time."""
+    square = w[0] * w[0] + w[1] * w[1] + w[2] * w[2] + TINY
+    half = 0.5 * ops.sqrt(square)
+    cosine = ops.cos(half)
+    sinc = ops.sin(half) / half
+    wv = cross_entries(w, v)
+    wwv = cross_entries(w, wv)
+    b, c = 0.5 * sinc * sinc, (1.0 - sinc * cosine) / square  # (1 − cos θ)/θ², (θ − sin θ)/θ³
+    translation = [x + b * y + c * z for x, y, z in zip(v, wv, wwv, strict=True)]
+    return translation, [0.5 * sinc * x for x in w] + [cosine]
+
+
+def _product(a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:
+    """Hamilton product of quaternions x y z w."""
+    turned = cross_entries(a[:3], b[:3])
+    vector = [a[3] * y + b[3] * x + z for x, y, z in zip(a[:3], b[:3], turned, strict=True)]
+    return [*vector, a[3] * b[3] - a[0] * b[0] - a[1] * b[1] - a[2] * b[2]]
+
+
+def _unit(x: Sequence[Scalar]) -> list[Scalar]:
+    square = x[0] * x[0]
+    for y in x[1:]:
+        square = square + y * y
+    factor = 1.5 - 0.5 * square
+    return [factor * y for y in x]

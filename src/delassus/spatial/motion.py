@@ -1,0 +1,67 @@
+"""Cross products of motions and forces, and the bias force of a rigid body; columns, ``[linear; angular]``.
+
+Written entry by entry, so that a machine that knows structural zeros pays for none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from delassus.spatial.ops import Matrix, Ops, Scalar
+
+LINEAR, ANGULAR = (0, 1, 2), (3, 4, 5)
+"""Rows of a motion or force column."""
+
+
+def column(ops: Ops, a: Matrix) -> list[Scalar]:
+    """Entries of a matrix of one column."""
+    return [row[0] for row in ops.entries(a)]
+
+
+def from_entries(ops: Ops, a: Sequence[Scalar]) -> Matrix:
+    """Matrix of one column."""
+    return ops.matrix([[x] for x in a])
+
+
+def scaled(ops: Ops, factors: Sequence[Scalar], a: Matrix) -> Matrix:
+    """Column with each entry multiplied by its factor."""
+    return from_entries(ops, [s * x for s, x in zip(factors, column(ops, a), strict=True)])
+
+
+def cross_entries(a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:
+    """Cross product of two 3-vectors."""
+    return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+
+
+def cross(ops: Ops, a: Matrix, b: Matrix) -> Matrix:
+    """Cross product of two 3-vectors (3 × 1)."""
+    return from_entries(ops, cross_entries(column(ops, a), column(ops, b)))
+
+
+def motion_cross(ops: Ops, V: Matrix, W: Matrix) -> Matrix:
+    """``V × W``: rate of the motion ``W`` that is fixed in a frame moving with the twist ``V`` (6 × 1)."""
+    v, w = column(ops, V), column(ops, W)
+    turned, carried = cross_entries(v[3:], w[:3]), cross_entries(v[:3], w[3:])
+    linear = [x + y for x, y in zip(turned, carried, strict=True)]
+    return from_entries(ops, linear + cross_entries(v[3:], w[3:]))
+
+
+def linear_at(ops: Ops, V: Matrix, p: Matrix) -> Matrix:
+    """Linear part (3 × 1) of a motion at the point ``p``: ``v + ω × p``."""
+    return ops.take(V, LINEAR, None) + cross(ops, ops.take(V, ANGULAR, None), p)
+
+
+def bias_force(ops: Ops, H: Matrix, V: Matrix) -> Matrix:
+    """``V ×* H V`` (6 × 1) of a rigid body with the inertia ``H`` and the twist ``V``.
+
+    With mass m, first moment h and second moments I about the origin this is ``[m u + ω × (ω × h); h × u + ω × I ω]``,
+    ``u = ω × v``: the products of ``m v`` with ``v`` vanish and those of ``h`` merge (Jacobi's identity).
+    """
+    inertia, twist = ops.entries(H), column(ops, V)
+    m, h = inertia[0][0], [inertia[5][1], inertia[3][2], inertia[4][0]]
+    v, w = twist[:3], twist[3:]
+    u = cross_entries(w, v)
+    Iw = [inertia[i][3] * w[0] + inertia[i][4] * w[1] + inertia[i][5] * w[2] for i in ANGULAR]
+    force = [m * x + y for x, y in zip(u, cross_entries(w, cross_entries(w, h)), strict=True)]
+    moment = [x + y for x, y in zip(cross_entries(h, u), cross_entries(w, Iw), strict=True)]
+    return from_entries(ops, force + moment)

@@ -1,0 +1,126 @@
+"""What the benchmarks measure with: timing, peers, a look inside compilations and machine code."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import shutil
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.cli.bench_peak import FUNCTIONS
+from delassus.cli.bench_scaling import chain_of, stem_with
+from delassus.cli.cache_counts import count_with_callgrind
+from delassus.cli.cases import Case
+from delassus.cli.machine_code import available, census
+from delassus.cli.peak_loops import clock, instructions_per_second
+from delassus.cli.peers import pinocchio_call
+from delassus.cli.peers_compiled import casadi_c, frax
+from delassus.cli.stages import STAGES, as_on, compile_cold
+from delassus.cli.timing import fitted_slope, interleaved, nothing_kept, pinned
+from delassus.runtime.machine import host
+
+PEERS = 1e-12
+"""Difference of peers from our answer, relative to the largest entry of ``G``: a few hundred roundings."""
+
+
+@pytest.fixture(scope="module")
+def arm() -> Case:
+    return chain_of(5)
+
+
+def test_the_fitted_slope_is_of_the_upper_half():
+    x = [1.0, 2.0, 4.0, 8.0, 16.0]
+    assert fitted_slope(x, [9.0, 9.0, 4.0**1.5, 8.0**1.5, 16.0**1.5]) == pytest.approx(1.5)
+    assert fitted_slope([1.0, 10.0], [3.0, 300.0]) == pytest.approx(2.0)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no say")
+def test_pinning_ends():
+    before = os.sched_getaffinity(0)
+    with pytest.raises(KeyError), pinned() as core:
+        assert os.sched_getaffinity(0) == {core}
+        raise KeyError
+    assert os.sched_getaffinity(0) == before
+
+
+def test_nothing_kept_leaves_the_environment_as_it_was(monkeypatch):
+    monkeypatch.setenv("DELASSUS_CACHE", "somewhere")
+    with nothing_kept():
+        assert os.environ["DELASSUS_CACHE"] == "off"
+    assert os.environ["DELASSUS_CACHE"] == "somewhere"
+
+
+def test_calls_take_turns():
+    seen = []
+    calls = {"a": (lambda: seen.append("a"), 1), "b": (lambda: seen.append("b"), 2)}
+    samples = interleaved(calls, rounds=2)
+    assert seen == ["a", "b"] * 3
+    assert {name: len(values) for name, values in samples.items()} == {"a": 2, "b": 2}
+
+
+def test_stages_add_up(arm):
+    made = compile_cold(arm)
+    assert set(made.stages) == {*STAGES, "other"}
+    assert all(taken >= 0 for taken in made.stages.values())
+    assert sum(made.stages.values()) == pytest.approx(made.seconds)
+    assert compile_cold(arm, "pv-osim").stages.keys() == {*STAGES, "other"} - {"plan"}
+
+
+def test_peers_give_our_answer(arm):
+    q = arm.tree.random(0, 7)
+    G = ds.delassus(arm.tree, arm.constraints, q)
+    answers = []
+    if shutil.which("gcc"):
+        answers.append(casadi_c(ds.compile(arm.tree, arm.constraints), q).answer())
+    if (call := pinocchio_call(arm, q)) is not None:
+        answers.append(call())
+    if not answers:
+        pytest.skip("neither gcc nor pinocchio is installed")
+    for answer in answers:
+        assert np.max(np.abs(np.asarray(answer) - G)) < PEERS * np.max(np.abs(G))
+
+
+def test_an_absent_peer_says_why(arm):
+    peer = frax(arm, arm.tree.random(0, 2), "float64")
+    assert peer.call is None and peer.reason
+
+
+@pytest.mark.skipif(not available() or platform.machine() != "x86_64", reason="objdump of x86 code")
+def test_the_census_counts_the_arithmetic(arm):
+    made = compile_cold(arm)
+    found = census(made.code, FUNCTIONS)
+    count = made.kernel.operations
+    assert found.total == sum(found.kinds.values()) > count.total / 2
+    assert max(count.mul, count.add) <= found.kinds["arithmetic"]  # fused at best
+    assert found.kinds["shuffle"] and found.kinds["store, data"]
+    assert found.size > 4 * found.total
+    with as_on("haswell", "+avx2,+fma,+bmi,+bmi2", 256, 16):
+        narrow = compile_cold(arm)
+    assert narrow.kernel.lanes == 4
+    assert host().lanes("float64") == made.kernel.lanes  # the other processor is forgotten
+
+
+def test_this_core_has_a_clock_and_a_peak():
+    cycles = clock()
+    assert 2e8 < cycles < 1e10
+    rate = instructions_per_second("float64", "multiply-add")
+    assert 0.05 < rate / cycles < 8
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86 code")
+def test_callgrind_counts_or_says_why_not(arm):
+    events, said = count_with_callgrind(arm)
+    if not events:
+        assert said.startswith("not counted: ")
+        return
+    assert events["instructions"] > 100
+    assert all(math.isfinite(x) and x >= 0 for x in events.values())
+
+
+def test_the_scaling_families_keep_the_other_size():
+    assert {c.tree.n_links for c in map(stem_with, (1, 4))} == {stem_with(2).tree.n_links}
+    assert {sum(x.size for x in c.constraints) for c in map(chain_of, (3, 9))} == {6}

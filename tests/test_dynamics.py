@@ -1,0 +1,586 @@
+"""Forward and inverse dynamics: identities that hold for any mechanism, finite differences, redundancy, bad input.
+
+Peers are in `test_dynamics_pinocchio`.
+"""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.algorithms.dynamics import METHODS, energy, rnea
+from delassus.algorithms.dynamics.evaluate import make_motion
+from delassus.algorithms.dynamics.relative import RelativeMotion
+from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
+from delassus.algorithms.problem import Problem
+from delassus.errors import ConfigurationError, ConstraintError, ModelError, UnknownNameError
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
+from delassus.model.joints import JointKind
+from delassus.model.rotations import matrix_to_quaternion
+from delassus.spatial.casadi_ops import CasadiOps
+from random_trees import some_constraints, some_mechanism
+from tools import AGREEMENT, error, random_frame, random_rotation
+
+STEP = 1e-5
+"""Time step of central differences, in s."""
+
+DIFFERENCE = 1e-6
+"""Central differences: 1e-16 / step, and the third derivative times the step squared; motions are of order ten."""
+
+ELIMINATION = 1e-8
+"""One system by two orders of elimination: round-off, and the condition of G."""
+
+SEEDS = range(12)
+CONSTRAINED = [name for name in ds.DYNAMICS_METHODS if name != "aba"]
+
+
+def state(tree, rng, batch=()):
+    q = tree.random(rng, batch)
+    return q, rng.normal(size=(*batch, tree.nv)), 5.0 * rng.normal(size=(*batch, tree.nv))
+
+
+def mechanism(seed, least=1, most=14):
+    rng = np.random.default_rng(seed)
+    return some_mechanism(seed, int(rng.integers(least, most)), ("fixed", "floating")[seed % 2])
+
+
+def some_wrenches(mechanism):
+    names = mechanism.rng.choice(mechanism.names, 3)
+    return {random_frame(mechanism.rng, str(name)): mechanism.rng.normal(size=6) for name in names}
+
+
+def everything(m, batch=()):
+    """A state and all other inputs of the unconstrained functions."""
+    rng = m.rng
+    q, v, tau = state(m.tree, rng, batch)
+    rest = {
+        "gravity": rng.normal(size=3) * 5,
+        "damping": rng.uniform(0, 1, m.tree.nv),
+        "wrenches": some_wrenches(m),
+    }
+    return q, v, tau, rest
+
+
+def moved(tree, q, v, qdd, t):
+    """State after the time t of a motion that starts with these rates."""
+    return tree.integrate(q, v * t + 0.5 * qdd * t * t), v + qdd * t
+
+
+def rate(function, tree, q, v, qdd):
+    """Derivative of a function of q and v along a motion."""
+    after, before = (function(*moved(tree, q, v, qdd, t)) for t in (STEP, -STEP))
+    return (after - before) / (2 * STEP)
+
+
+# -- without constraints -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_forward_and_inverse_dynamics_agree(seed):
+    m = mechanism(seed)
+    tree = m.tree
+    q, v, tau, rest = everything(m, (2,))
+    by_recursion, dense = (ds.forward_dynamics(tree, q, v, tau, method=name, **rest) for name in ("aba", "kkt"))
+    assert error(by_recursion.qdd, dense.qdd) < AGREEMENT
+    assert error(ds.inverse_dynamics(tree, q, v, by_recursion.qdd, **rest), tau) < AGREEMENT
+    M, c = ds.mass_matrix(tree, q), ds.bias_force(tree, q, v, **rest)
+    assert error((M @ dense.qdd[..., None])[..., 0] + c, tau) < AGREEMENT
+    assert np.max(np.abs(by_recursion.dynamics_residual()), initial=0) < AGREEMENT * max(1, np.abs(c).max(initial=0))
+    assert by_recursion.forces == () and np.all(by_recursion.status == ds.DynamicsStatus.SOLVED)
+    still = ds.forward_dynamics(tree, q, v, tau)
+    assert still.method == "aba"
+    none = ds.forward_dynamics(tree, q, v, tau, damping=np.zeros(tree.nv), wrenches={})
+    assert np.array_equal(still.qdd, none.qdd)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_power(seed):
+    """Energy changes by the power of torques, wrenches and damping."""
+    m = mechanism(seed)
+    tree = m.tree
+    q, v, tau, rest = everything(m)
+    qdd = ds.forward_dynamics(tree, q, v, tau, **rest).qdd
+
+    def total(q, v):
+        return ds.kinetic_energy(tree, q, v) + ds.potential_energy(tree, q, gravity=rest["gravity"])
+
+    power = v @ (tau - rest["damping"] * v)
+    for frame, wrench in rest["wrenches"].items():
+        power += wrench @ (ds.jacobian(tree, ds.Rows(frame, np.eye(6)), q) @ v)
+    assert rate(total, tree, q, v, qdd) == pytest.approx(power, abs=DIFFERENCE * (1 + np.abs(qdd).max(initial=0) ** 2))
+    assert ds.kinetic_energy(tree, q, v) == pytest.approx(0.5 * v @ ds.mass_matrix(tree, q) @ v)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_momentum(seed):
+    """Momentum changes by external wrenches and gravity alone if the base is free; its linear part is ``m ṙ``."""
+    m = some_mechanism(seed, 8, "floating")
+    tree = m.tree
+    armature = any(joint.armature.any() for joint in tree.joints)
+    q, v, tau, rest = everything(m)
+    tau[:6] = rest["damping"][:6] = 0
+    qdd = ds.forward_dynamics(tree, q, v, tau, **rest).qdd
+    mass = sum(H[0, 0] for H in tree.inertias)
+    h = ds.momentum(tree, q, v)
+    speed = rate(lambda q, v: ds.centre_of_mass(tree, q), tree, q, v, qdd)
+    assert h[:3] == pytest.approx(mass * speed, abs=DIFFERENCE * (1 + np.abs(qdd).max()))
+    expected = np.concatenate([mass * rest["gravity"], np.zeros(3)])
+    centre = ds.centre_of_mass(tree, q)
+    for frame, wrench in rest["wrenches"].items():
+        if tree.placement(frame.link).link != -1:
+            T = ds.forward_kinematics(tree, q, frame)
+            force, moment = T[:3, :3] @ wrench[:3], T[:3, :3] @ wrench[3:]
+            expected += np.concatenate([force, moment + np.cross(T[:3, 3] - centre, force)])
+    change = rate(lambda q, v: ds.momentum(tree, q, v), tree, q, v, qdd)
+    assert armature or change == pytest.approx(expected, abs=DIFFERENCE * (1 + np.abs(qdd).max() ** 2))
+
+
+def test_free_flight():
+    robot = ds.mechanisms.humanoid()
+    q, v, _ = state(robot, np.random.default_rng(0))
+    solution = ds.forward_dynamics(robot, q, v, np.zeros(robot.nv))
+    r = rate(lambda q, v: ds.momentum(robot, q, v), robot, q, v, solution.qdd)
+    mass = sum(H[0, 0] for H in robot.inertias)
+    assert r == pytest.approx([0, 0, -9.81 * mass, 0, 0, 0], abs=1e-4)
+
+
+def test_poses():
+    m = some_mechanism(3, 8, "floating")
+    q = m.tree.random(0, batch=(2, 3))
+    own = ds.forward_kinematics(m.tree, q)
+    assert own.shape == (2, 3, m.tree.n_links, 4, 4)
+    for k, name in enumerate(m.tree.link_names):
+        assert np.array_equal(ds.forward_kinematics(m.tree, q, name), own[..., k, :, :])
+    frame = random_frame(m.rng, m.tree.link_names[-1])
+    shift = np.eye(4)
+    shift[:3, :3], shift[:3, 3] = frame.rotation, frame.position
+    assert error(ds.forward_kinematics(m.tree, q, [frame])[..., 0, :, :], own[..., -1, :, :] @ shift) < 1e-14
+    assert ds.forward_kinematics(m.tree, q[0, 0], "world").tolist() == np.eye(4).tolist()
+
+
+# -- constraints ---------------------------------------------------------------------------------------------------
+
+
+def independent(m, candidates, q):
+    """As many of the constraints as are independent at q."""
+    kept = []
+    for c in candidates:
+        if c.rows is None:
+            continue
+        solution = ds.forward_dynamics(m.tree, q, np.zeros(m.tree.nv), np.zeros(m.tree.nv), [*kept, c])
+        if np.all(solution.rank == sum(k.size for k in [*kept, c])):
+            kept.append(c)
+    return kept
+
+
+@pytest.mark.parametrize("method", CONSTRAINED)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_constrained(seed, method):
+    m = mechanism(seed, 6, 16)
+    tree = m.tree
+    q, v, tau, rest = everything(m, (2,))
+    kept = independent(m, some_constraints(m)[0], q)
+    if not kept:
+        pytest.skip("this mechanism has none that are independent")
+    targets = [m.rng.normal(size=c.size) for c in kept]
+    solution = ds.forward_dynamics(tree, q, v, tau, kept, method=method, targets=targets, **rest)
+    M, c, J = ds.mass_matrix(tree, q), ds.bias_force(tree, q, v, **rest), ds.jacobian(tree, kept, q)
+    f = np.concatenate(solution.forces, axis=-1)
+    scale = np.abs(f).max() + np.abs(tau).max()
+    assert np.abs(M @ solution.qdd[..., None] + (c - tau)[..., None] - J.mT @ f[..., None]).max() < AGREEMENT * scale
+    assert np.abs(solution.dynamics_residual()).max() < AGREEMENT * scale
+    assert np.abs(solution.constraint_residual()).max() < AGREEMENT * (1 + np.abs(solution.qdd).max())
+    assert np.all(solution.status == ds.DynamicsStatus.SOLVED) and np.all(solution.rank == J.shape[-2])
+    expected = ds.forward_dynamics(tree, q, v, tau, kept, method="kkt", targets=targets, **rest)
+    assert error(solution.qdd, expected.qdd) < ELIMINATION
+
+    # one state of the batch alone; torques that do what the constraints did
+    alone = ds.forward_dynamics(tree, q[1], v[1], tau[1], kept, method=method, targets=targets, **rest)
+    assert error(alone.qdd, solution.qdd[1]) < AGREEMENT
+    instead = tau + (J.mT @ f[..., None])[..., 0]
+    assert error(ds.forward_dynamics(tree, q, v, instead, **rest).qdd, solution.qdd) < ELIMINATION
+
+
+def pairs(tree, names, rng):
+    """Constraints of every type, axes and pair of ends on a tree with these links."""
+    a, b = (random_frame(rng, name) for name in names)
+    ground = random_frame(rng, "world")
+    K = rng.normal(size=(4, 6))
+    out = []
+    for axes in ("local", "world"):
+        for ends in ((a, None), (a, b), (a, ground), (ground, b)):
+            out.append(ds.Weld(*ends, axes=axes))
+            out.append(ds.Point(*ends, axes=axes))
+            out.append(ds.Hinge(*ends, rng.normal(size=3), axes=axes))
+        out.append(ds.Rows(a, K, axes=axes))
+    return out
+
+
+def two_branches(seed=0):
+    """Floating tree with two branches, of every type of joint."""
+    m = some_mechanism(seed, 14, "floating")
+    leaves = [i for i in range(m.tree.n_links) if not m.tree.children[i] and i]
+    return m, [m.tree.link_names[i] for i in (leaves[0], leaves[-1])]
+
+
+CASES = range(len(pairs(None, ("a", "b"), np.random.default_rng(0))))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", [1, 5])
+def test_rows_keep_their_velocity(case, seed):
+    """Derivative of the rows' velocity along the motion, at velocities that violate the constraint: the target.
+
+    Points in their own frame's axes: the derivative of their components in axes that stand still.
+    """
+    m, names = two_branches(seed)
+    tree, rng = m.tree, m.rng
+    c = pairs(tree, names, rng)[case]
+    q, v, tau = state(tree, rng)
+    target = rng.normal(size=c.size)
+    solution = ds.forward_dynamics(tree, q, v, tau, c, targets=[target])
+    assert solution.status == ds.DynamicsStatus.SOLVED
+    turn = np.eye(c.size)
+    if isinstance(c, ds.Point) and c.axes == "local":
+        turn = ds.forward_kinematics(tree, q, c.first)[:3, :3].T
+        c = ds.Point(c.first, c.second, axes="world")
+    change = rate(lambda q, v: ds.jacobian(tree, c, q) @ v, tree, q, v, solution.qdd)
+    assert turn @ change == pytest.approx(target, abs=DIFFERENCE * (1 + np.abs(solution.qdd).max() ** 2))
+
+
+def vee(A):
+    return np.array([A[2, 1], A[0, 2], A[1, 0]])
+
+
+def position_error(tree, c, q, pose):
+    """By the definition in `relative`, from poses: in the axes of the first frame, then along the rows."""
+    A = ds.forward_kinematics(tree, q, c.first)
+    B = pose if c.second is None else ds.forward_kinematics(tree, q, c.second)
+    R = A[:3, :3].T @ B[:3, :3]
+    e = np.concatenate([A[:3, :3].T @ (A[:3, 3] - B[:3, 3]), 0.5 * vee(R.T - R)])
+    if c.axes == "world":
+        e[:3] = A[:3, :3] @ e[:3]
+    if c.angular_axes == "world":
+        e[3:] = A[:3, :3] @ e[3:]
+    return c.rows @ e
+
+
+def as_pose(T):
+    return np.concatenate([T[:3, 3], matrix_to_quaternion(T[:3, :3])])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_stabilisation(case):
+    m, names = two_branches(1)
+    tree, rng = m.tree, m.rng
+    c = pairs(tree, names, rng)[case]
+    q, v, tau = state(tree, rng)
+    stable = ds.Baumgarte(3.0, 0.7)
+    target = rng.normal(size=c.size)
+    solution = ds.forward_dynamics(tree, q, v, tau, c, targets=[target], baumgarte=stable)
+    error_rate = 2 * 0.7 * 3.0 * (ds.jacobian(tree, c, q) @ v)
+    asked = target - error_rate
+    if c.second is not None:
+        asked = asked - 9.0 * position_error(tree, c, q, None)
+    assert error(solution.qdd, ds.forward_dynamics(tree, q, v, tau, c, targets=[asked]).qdd) < AGREEMENT
+
+    # to the world, with a pose; and where the frames coincide, the error's rate is the velocity along the rows
+    T = np.eye(4)
+    T[:3, :3], T[:3, 3] = random_rotation(rng), rng.normal(size=3)
+    there = ds.forward_kinematics(tree, q, c.first)
+    if isinstance(c, ds.Rows):
+        return
+    if c.second is None:
+        solution = ds.forward_dynamics(tree, q, v, tau, c, baumgarte=[stable], poses=[as_pose(T)])
+        asked = -error_rate - 9.0 * position_error(tree, c, q, T)
+        assert error(solution.qdd, ds.forward_dynamics(tree, q, v, tau, c, targets=[asked]).qdd) < AGREEMENT
+        here = there
+    else:
+        at = np.linalg.inv(ds.forward_kinematics(tree, q, c.second.link)) @ there
+        c = type(c)(c.first, ds.Frame(c.second.link, at[:3, 3], at[:3, :3]), axes=c.axes)
+        here = None
+
+    def own(q, v):
+        motion, _ = make_motion(tree, q, v, None, c)
+        pose = None if here is None else (here[:3, :3], here[:3, 3:])
+        return RelativeMotion(motion, 0).position(pose)[:, 0]
+
+    assert np.abs(own(q, v)).max() < 1e-14
+    change = rate(own, tree, q, v, np.zeros(tree.nv))
+    assert change == pytest.approx(ds.jacobian(tree, c, q) @ v, abs=DIFFERENCE * 10)
+
+
+def test_stabilised_pendulum():
+    """An arm whose tip is pulled to a place in the world goes there."""
+    arm = ds.mechanisms.chain(6)
+    goal = ds.forward_kinematics(arm, arm.random(1), "link6")
+    q, v = arm.random(0), np.zeros(6)
+    for _ in range(200):
+        solution = ds.forward_dynamics(arm, q, v, -v, ds.Point("link6"), baumgarte=10.0, poses=[goal[:3, 3]])
+        v = v + 0.02 * solution.qdd
+        q = arm.integrate(q, 0.02 * v)
+    assert ds.forward_kinematics(arm, q, "link6")[:3, 3] == pytest.approx(goal[:3, 3], abs=1e-6)
+
+
+def test_what_comes_with_each_call():
+    m, (first, second) = two_branches(1)
+    tree, rng = m.tree, m.rng
+    q, v, tau = state(tree, rng, (3,))
+    K, p, x = rng.normal(size=(2, 6)), rng.normal(size=(3, 3)), np.array([2.0, 0.1, 0.2, 0.3, 2, 0, 2, 0, 0, 2])
+    R = random_rotation(rng)
+    later = [ds.Point(ds.Frame(first, given="position"), ds.Frame(second, given="placement")), ds.Rows(second, 2)]
+    placements = [p, np.concatenate([p[0], matrix_to_quaternion(R)])]
+    more = {"baumgarte": 2.0, "payloads": {first: x}}
+    solution = ds.forward_dynamics(tree, q, v, tau, later, rows=[K], placements=placements, **more)
+    for k in range(3):
+        now = [ds.Point(ds.Frame(first, p[k]), ds.Frame(second, p[0], R)), ds.Rows(second, K)]
+        alone = ds.forward_dynamics(tree, q[k], v[k], tau[k], now, **more)
+        assert error(solution.qdd[k], alone.qdd) < AGREEMENT
+    assert np.abs(solution.dynamics_residual()).max() < 1e-9
+    heavy = ds.kinetic_energy(tree, q, v, payloads={first: x})
+    M = ds.mass_matrix(tree, q, payloads={first: x})
+    assert heavy == pytest.approx(0.5 * np.einsum("ki,kij,kj->k", v, M, v))
+    assert np.all(ds.potential_energy(tree, q, gravity=(0, 0, -1), payloads={"world": x}) == ds.potential_energy(
+        tree, q, gravity=(0, 0, -1)
+    ))  # fmt: skip
+
+
+# -- dependent rows ------------------------------------------------------------------------------------------------
+
+
+def least_squares(tree, constraints, q, v, tau, asked):
+    """Reference: pseudo-inverse of G; ``asked`` is γ."""
+    M, J = ds.mass_matrix(tree, q), ds.jacobian(tree, constraints, q)
+    free = np.linalg.solve(M, tau - ds.bias_force(tree, q, v))
+    f = np.linalg.pinv(J @ np.linalg.solve(M, J.T), rcond=1e-10, hermitian=True) @ (asked - J @ free)
+    return free + np.linalg.solve(M, J.T @ f), f
+
+
+FOOT = [(x, y, 0.0) for x in (-0.1, 0.1) for y in (-0.05, 0.05)]
+
+
+@pytest.mark.parametrize("method", CONSTRAINED)
+def test_redundant_rows(method):
+    robot = ds.mechanisms.humanoid()
+    rng = np.random.default_rng(0)
+    q, v, tau = state(robot, rng, (2,))
+    four = [ds.Point(ds.Frame("left_foot", p)) for p in FOOT]
+    for constraints, rank in (
+        (four, 6),
+        ([ds.Weld("left_foot"), ds.Rows("left_foot", rng.normal(size=(8, 6)))], 6),
+        (
+            [ds.Hinge("left_foot", "right_foot"), ds.Hinge(ds.Frame("left_foot", (0, 0, 0.2)), ds.Frame("right_foot"))],
+            8,
+        ),
+        ([ds.Weld("world"), ds.Point("right_foot")], 3),
+    ):
+        still = ds.forward_dynamics(robot, q, 0 * v, tau, constraints, method=method)
+        assert np.all(still.status == ds.DynamicsStatus.REDUNDANT) or rank == 8
+        assert np.all(still.rank == rank) or rank == 8
+        assert np.abs(still.dynamics_residual()).max() < 1e-8
+        m = sum(c.size for c in constraints)
+        for k in range(2):
+            qdd, f = least_squares(robot, constraints, q[k], 0 * v[k], tau[k], np.zeros(m))
+            assert error(still.qdd[k], qdd) < ELIMINATION
+            assert error(np.concatenate([part[k] for part in still.forces]), f) < ELIMINATION
+
+
+def test_conflicting_rows():
+    robot = ds.mechanisms.humanoid()
+    q, v, tau = state(robot, np.random.default_rng(0))
+    twice = [ds.Weld("left_foot"), ds.Weld("left_foot")]
+    solution = ds.forward_dynamics(robot, q, 0 * v, tau, twice, targets=[np.ones(6), -np.ones(6)])
+    assert solution.status == ds.DynamicsStatus.CONFLICTING and "contradict" in solution.status[()].text
+    assert solution.constraint_residual() == pytest.approx([-1] * 6 + [1] * 6)
+    qdd, _ = least_squares(robot, twice, q, 0 * v, tau, np.repeat([1.0, -1.0], 6))
+    assert error(solution.qdd, qdd) < ELIMINATION
+    nailed = ds.forward_dynamics(robot, q, v, tau, ds.Weld("world"), targets=[np.ones(6)])
+    assert nailed.status == ds.DynamicsStatus.CONFLICTING and nailed.rank == 0
+    assert np.array_equal(nailed.forces[0], np.zeros(6))
+    assert "CONFLICTING" in repr(nailed)
+
+
+def test_status_of_each_state():
+    """A stretched planar arm cannot move its tip along itself: the row for that holds only while the arm rests."""
+    links = [RawLink(name, 1.0, np.array([0.5, 0, 0]), 0.1 * np.eye(3)) for name in ("base", "upper", "lower")]
+    joints = [
+        RawJoint("shoulder", JointKind.REVOLUTE, "base", "upper"),
+        RawJoint("elbow", JointKind.REVOLUTE, "upper", "lower", position=np.array([1.0, 0, 0])),
+    ]
+    arm = build_tree("arm", links, joints)
+    tip = ds.Rows(ds.Frame("lower", (1.0, 0, 0)), np.eye(6)[:2], axes="world")
+    q = np.array([[0.3, 0.0], [0.3, 0.5], [0.1, 0.0]])
+    v = np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0]])
+    solution = ds.forward_dynamics(arm, q, v, np.ones(2), tip, gravity=(1.0, -9.81, 0))
+    assert [s.name for s in solution.status] == ["REDUNDANT", "SOLVED", "CONFLICTING"]
+    assert solution.rank.tolist() == [1, 2, 1]
+    held = np.abs(solution.constraint_residual()).max(axis=-1)
+    assert held[0] < 1e-12 and held[1] < 1e-12 and held[2] > 0.1
+    assert np.abs(solution.dynamics_residual()).max() < 1e-12
+    for k in (0, 2):
+        asked = -rate(lambda q, v: ds.jacobian(arm, tip, q) @ v, arm, q[k], v[k], np.zeros(2))
+        free = np.linalg.solve(ds.mass_matrix(arm, q[k]), 1.0 - ds.bias_force(arm, q[k], v[k], gravity=(1.0, -9.81, 0)))
+        J = ds.jacobian(arm, tip, q[k])
+        best = np.linalg.lstsq(J, asked - J @ free, rcond=1e-8)[0]
+        assert J @ (solution.qdd[k] - free) == pytest.approx(J @ best, abs=1e-6)
+
+
+def test_overflow_is_reported():
+    arm = ds.mechanisms.chain(6)
+    v = np.zeros((2, 6))
+    v[1] = 1e200
+    for constraints in ((), ds.Point("link6")):
+        solution = ds.forward_dynamics(arm, arm.random(0), v, np.zeros(6), constraints)
+        assert [s.name for s in solution.status] == ["SOLVED", "FAILED"]
+        assert np.all(np.isfinite(solution.qdd[0]))
+
+
+# -- on symbols ----------------------------------------------------------------------------------------------------
+
+
+def on_symbols(m, constraints, values, compute):
+    """A result of an algorithm, traced and evaluated: all inputs are symbols."""
+    tree, ops = m.tree, CasadiOps()
+    symbols = {name: ca.SX.sym(name, *np.shape(value)) for name, value in values.items()}
+    problem = Problem(ops, tree, constraints, symbols["q"])
+    goals = [Goal(symbols["target"][rows], symbols["gains"][0], symbols["gains"][1]) for rows in problem.rows]
+    motion = DynamicsProblem(
+        problem, symbols["v"], symbols["tau"], gravity=symbols["gravity"], wrenches={0: symbols["wrench"]},
+        damping=symbols["damping"], goals=goals,
+    )  # fmt: skip
+    result = compute(motion, motion.per_joint(symbols["tau"]))
+    return np.array(ca.Function("f", [*symbols.values()], [*result])(*values.values()))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_symbols(seed):
+    m = mechanism(seed, 6, 12)
+    tree, rng = m.tree, m.rng
+    if not tree.nv:
+        pytest.skip("nothing moves")
+    q, v, tau = state(tree, rng)
+    constraints = independent(m, some_constraints(m, most=3)[0], q)
+    size = sum(c.size for c in constraints)
+    values = {
+        "q": q, "v": v, "tau": tau, "gravity": rng.normal(size=3), "wrench": rng.normal(size=6),
+        "damping": rng.uniform(0, 1, tree.nv), "target": rng.normal(size=size), "gains": rng.uniform(1, 5, 2),
+    }  # fmt: skip
+    at = tree.placement(tree.link_names[0])
+    body = ds.Frame(tree.link_names[0], -at.rotation.T @ at.position, at.rotation.T)
+    given = {"gravity": values["gravity"], "damping": values["damping"], "wrenches": {body: values["wrench"]}}
+    alpha, beta = values["gains"][1], values["gains"][0]
+    stable = ds.Baumgarte(np.sqrt(alpha), beta / (2 * np.sqrt(alpha)))
+    split = np.split(values["target"], np.cumsum([c.size for c in constraints]))[:-1]
+    for name, method in METHODS.items():
+        used = [] if name == "aba" else constraints
+        more = {} if name == "aba" else {"targets": split, "baumgarte": stable}
+        direct = ds.forward_dynamics(tree, q, v, tau, used, method=name, **given, **more)
+        traced = on_symbols(m, used, values, lambda motion, _, method=method: [method(motion).qdd])
+        assert error(traced[0][:, 0] if traced.ndim == 3 else traced[:, 0], direct.qdd) < ELIMINATION, name
+    for compute, expected in (
+        (lambda motion, a: [rnea.inverse_dynamics(motion, a)], ds.inverse_dynamics(tree, q, v, tau, **given)),
+        (lambda motion, a: [rnea.inverse_dynamics(motion)], ds.bias_force(tree, q, v, **given)),
+        (lambda motion, a: [energy.kinetic_energy(motion)], ds.kinetic_energy(tree, q, v)),
+        (lambda motion, a: [energy.momentum(motion)], ds.momentum(tree, q, v)),
+    ):
+        assert error(on_symbols(m, [], values, compute).ravel(), np.ravel(expected)) < AGREEMENT
+
+
+def operations(motion, method="aba"):
+    qdd = METHODS[method](motion).qdd
+    return ca.Function("f", ca.symvar(qdd), [ca.cse(qdd)]).n_instructions()
+
+
+def test_what_is_absent_costs_nothing():
+    tree = ds.mechanisms.humanoid()
+    q, v, tau = (ca.SX.sym(name, n) for name, n in (("q", tree.nq), ("v", tree.nv), ("tau", tree.nv)))
+
+    def motion(v=v, tau=tau, gravity=(0, 0, -9.81), **more):
+        ops = CasadiOps()
+        return DynamicsProblem(Problem(ops, tree, (), q), v, tau, gravity=ops.constant(np.c_[gravity]), **more)
+
+    still = motion(v=None)
+    assert all(p.nnz() == 0 for p in [*still.p, *still.c, *still.V])
+    assert motion().c[0].nnz() == 0  # no velocity product at the base
+    usual = operations(motion())
+    assert operations(motion(gravity=(0, 0, 0))) < usual
+    assert (
+        operations(still) < operations(motion(tau=None)) < usual < operations(motion(damping=ca.SX.sym("d", tree.nv)))
+    )
+    assert operations(motion(damping=np.zeros(tree.nv))) == usual
+
+
+# -- bad input -----------------------------------------------------------------------------------------------------
+
+NAN = np.array([0.0, np.nan, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"q": NAN}, ConfigurationError, "q: expected finite numbers, got nan"),
+        ({"v": NAN}, ConfigurationError, "v: expected finite numbers, got nan"),
+        ({"tau": NAN}, ConfigurationError, "tau: expected finite numbers, got nan"),
+        ({"v": np.zeros(4)}, ConfigurationError, r"v: expected shape \(\.\.\., 3\)"),
+        ({"tau": np.zeros((2, 3)), "v": np.zeros((3, 3))}, ConfigurationError, "tau: expected leading axes"),
+        ({"tau": "none"}, ConfigurationError, "tau: expected an array of real numbers"),
+        ({"gravity": -9.81}, ConfigurationError, r"gravity: expected finite numbers of shape \(\.\.\., 3\)"),
+        ({"gravity": (0, 0, np.inf)}, ConfigurationError, "gravity: .* not finite"),
+        ({"damping": [-1, 0, 0]}, ConfigurationError, "damping: expected coefficients that are not negative"),
+        ({"damping": "some"}, ConfigurationError, "damping: expected numbers, 'model' or None"),
+        ({"damping": [1, 2]}, ConfigurationError, "damping: expected shape"),
+        ({"wrenches": np.zeros(6)}, ConfigurationError, "wrenches: expected a mapping"),
+        ({"wrenches": {"link9": np.zeros(6)}}, UnknownNameError, "Did you mean"),
+        ({"wrenches": {"link3": np.zeros(3)}}, ConfigurationError, "wrench on 'link3': .*shape"),
+        ({"method": "abba"}, UnknownNameError, "method.*Did you mean 'aba'"),
+        ({"method": "pv-earliest"}, UnknownNameError, "method"),
+        ({"method": 3}, UnknownNameError, "method"),
+        ({"method": "aba", "constraints": ds.Point("link3")}, ConstraintError, "none with the method 'aba'.*Use 'kkt'"),
+        ({"constraints": ds.Point("link3"), "targets": [NAN]}, ConstraintError, "target of Point.*not finite"),
+        ({"constraints": ds.Point("link3"), "targets": [np.zeros(6)]}, ConstraintError, r"shape \(\.\.\., 3\)"),
+        ({"constraints": ds.Point("link3"), "targets": np.zeros(3)}, ConstraintError, "targets: expected a list"),
+        ({"constraints": ds.Point("link3"), "targets": []}, ConstraintError, "targets: .*each of 1 .*got 0"),
+        ({"constraints": ds.Point("link3"), "baumgarte": -1.0}, ConfigurationError, "frequency of Baumgarte"),
+        ({"constraints": ds.Point("link3"), "baumgarte": [1, 2]}, ConstraintError, "baumgarte: .*each of 1"),
+        ({"constraints": ds.Weld("link3"), "poses": [np.zeros(3)]}, ConstraintError, "pose of Weld.*, 7"),
+        ({"constraints": ds.Weld("link3"), "poses": [np.zeros(7)]}, ConfigurationError, "quaternion of the pose"),
+        ({"constraints": ds.Point("link3", "link1"), "poses": [np.zeros(3)]}, ConstraintError, "between two links"),
+        ({"constraints": ds.Rows("link3", np.eye(6)), "poses": [np.zeros(7)]}, ConstraintError, "None for Rows"),
+    ],
+)
+def test_bad_input(change, kind, message):
+    arm = ds.mechanisms.chain(3)
+    given = {"q": np.zeros(3), "v": np.zeros(3), "tau": np.zeros(3), **change}
+    with pytest.raises(kind, match=message):
+        ds.forward_dynamics(arm, **given)
+
+
+def test_bad_input_elsewhere():
+    arm = ds.mechanisms.chain(3)
+    zero = np.zeros(3)
+    with pytest.raises(ConfigurationError, match="qdd: expected finite"):
+        ds.inverse_dynamics(arm, zero, zero, NAN)
+    with pytest.raises(ConfigurationError, match="v: expected finite"):
+        ds.kinetic_energy(arm, zero, NAN)
+    with pytest.raises(ModelError, match=r"delassus\.Tree"):
+        ds.centre_of_mass("talos", zero)
+    with pytest.raises(UnknownNameError, match="Did you mean"):
+        ds.forward_kinematics(arm, zero, "link33")
+    with pytest.raises(ConstraintError, match="names or Frames"):
+        ds.forward_kinematics(arm, zero, 3)
+    with pytest.raises(ConfigurationError, match="damping of Baumgarte"):
+        ds.Baumgarte(10.0, np.nan)
+    solution = ds.forward_dynamics(arm, zero, zero, zero)
+    with pytest.raises(ValueError, match="read-only"):
+        solution.qdd[0] = 1
+
+
+def test_damping_of_the_model():
+    arm = ds.mechanisms.chain(3)
+    q, v, tau = state(arm, np.random.default_rng(0))
+    assert not any(joint.damping.any() for joint in arm.joints)
+    same = ds.forward_dynamics(arm, q, v, tau, damping="model")
+    assert np.array_equal(same.qdd, ds.forward_dynamics(arm, q, v, tau).qdd)

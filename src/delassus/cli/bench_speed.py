@@ -51,11 +51,13 @@ def _cold_seconds(case: Case, dtype: str) -> float:
 
 def _peers(case: Case, q: Array, kernel: Kernel) -> list[tuple[Peer, int]]:
     few = {name: q[:states] for name, states in PEER_STATES.items()}
-    call = pinocchio_call(case, few["pinocchio"])
-    peers = [Peer("pinocchio", call, call, reason="pinocchio is not installed (pip install pin)")]
+    peers = []
+    for name, lists in (("pinocchio", False), ("pinocchio, lists", True)):
+        call = pinocchio_call(case, few["pinocchio"], lists)
+        peers.append(Peer(name, call, call, reason="pinocchio is not installed (pip install pin)"))
     peers.append(casadi_c(kernel, few["casadi"]))
     peers += [frax(case, few["frax"], dtype) for dtype in ("float64", "float32")]
-    return [(peer, PEER_STATES[peer.name.split()[0].lower()]) for peer in peers]
+    return [(peer, PEER_STATES[peer.name.split()[0].lower().strip(",")]) for peer in peers]
 
 
 def _disagreement(peer: Peer, ours: Array) -> float:

@@ -53,6 +53,15 @@ def _contact(pin: Any, model: Any, tree: Tree, c: Constraint) -> Any:
     return pin.RigidConstraintModel(kind, model, joint, placement, pin.ReferenceFrame.LOCAL)
 
 
+def pinocchio_contacts(pin: Any, model: Any, case: Case) -> tuple[Any, Any]:
+    """Constraints of a case as Pinocchio's, with their data, in its own vectors (lists are copied at every call)."""
+    contacts, data = pin.StdVec_RigidConstraintModel(), pin.StdVec_RigidConstraintData()
+    for c in case.constraints:
+        contacts.append(_contact(pin, model, case.tree, c))
+        data.append(contacts[-1].createData())
+    return contacts, data
+
+
 def _supported(case: Case) -> bool:
     return all(isinstance(c, (Weld, Point)) and c.second is None and c.axes == "local" for c in case.constraints)
 
@@ -64,8 +73,7 @@ def pinocchio_delassus(case: Case, q: Array) -> Array | None:
         return None
     model = pinocchio_model(pin, case.tree)
     data = model.createData()
-    contacts = [_contact(pin, model, case.tree, c) for c in case.constraints]
-    contact_data = [c.createData() for c in contacts]
+    contacts, contact_data = pinocchio_contacts(pin, model, case)
     out = []
     for state in q:
         pin.crba(model, data, state)
@@ -78,15 +86,19 @@ def pinocchio_delassus(case: Case, q: Array) -> Array | None:
     return np.array(out)
 
 
-def pinocchio_call(case: Case, q: Array) -> Callable[[], list[Array]] | None:
-    """Call that runs Pinocchio's ``computeDelassusMatrix`` at every configuration and returns what it gave."""
+def pinocchio_call(case: Case, q: Array, lists: bool = False) -> Callable[[], list[Array]] | None:
+    """Call that runs Pinocchio's ``computeDelassusMatrix`` at every configuration and returns what it gave.
+
+    ``lists``: pass the constraints as Python lists, as most code does; Pinocchio then copies them at every call.
+    """
     pin = _pinocchio()
     if pin is None or not _supported(case):
         return None
     model = pinocchio_model(pin, case.tree)
     data = model.createData()
-    contacts = [_contact(pin, model, case.tree, c) for c in case.constraints]
-    contact_data = [c.createData() for c in contacts]
+    contacts, contact_data = pinocchio_contacts(pin, model, case)
+    if lists:
+        contacts, contact_data = list(contacts), list(contact_data)
     states = [np.array(state) for state in q]
 
     def call() -> list[Array]:

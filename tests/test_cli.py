@@ -105,8 +105,8 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
 
 
 def test_reproduce_measures_without_robot_files_and_says_what_is_missing() -> None:
-    from delassus.cli.claims import NOT_MEASURED
-    from delassus.cli.claims_robots import ROBOT_CLAIMS, measured_or_not
+    from delassus.cli.claims import NOT_MEASURED, measured_or_not
+    from delassus.cli.claims_robots import ROBOT_CLAIMS
 
     atlas = next(claim for claim in ROBOT_CLAIMS if claim.source == "[r1] IV-E")
     finding = measured_or_not(atlas, None)

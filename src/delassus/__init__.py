@@ -41,6 +41,7 @@ from delassus.errors import DelassusError, DelassusWarning
 from delassus.model import Tree, load, mechanisms
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
+from delassus.runtime.rollout import rollout
 
 __version__ = "0.1.0"
 
@@ -80,4 +81,5 @@ __all__ = [
     "momentum",
     "osim",
     "potential_energy",
+    "rollout",
 ]

@@ -31,6 +31,8 @@ class Articulated:
         Factorised ``D_i``.
     W : list of (n_i, 6) matrices
         ``D_i⁻¹ U_iᵀ``; None for links whose parent is the world, where nothing is propagated.
+    Ha : list of (6, 6) matrices
+        ``Hᵃ_i``; None where ``W_i`` is.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -54,6 +56,7 @@ class Articulated:
         self.H = list(problem.inertias)
         self.D: list[Matrix] = [None] * tree.n_links
         self.W: list[Matrix] = [None] * tree.n_links
+        self.Ha: list[Matrix] = [None] * tree.n_links
 
     def eliminate(self, i: int) -> None:
         """Joint i of the sweep leaves → root: ``D_i``, ``W_i``, and what the parent's inertia gets."""
@@ -66,8 +69,8 @@ class Articulated:
         p = tree.parents[i]
         if p != WORLD:
             self.W[i] = self.D[i].solve(ops.transpose(U))
-            Ha = self._without_joint(i, self.H[i], U)
-            self.H[p] = ops.sym_add(self.H[p], self._X[i].inertia_to_parent(Ha))
+            self.Ha[i] = self._without_joint(i, self.H[i], U)
+            self.H[p] = ops.sym_add(self.H[p], self._X[i].inertia_to_parent(self.Ha[i]))
 
     def _without_joint(self, i: int, H: Matrix, U: Matrix) -> Matrix:
         """``Hᵃ = Hᴬ − U D⁻¹ Uᵀ``."""
@@ -81,10 +84,14 @@ class Articulated:
 
     def rows_to_parent(self, i: int, K: Matrix) -> Matrix:
         """``K A_i = (K − K S_i D_i⁻¹ U_iᵀ) X_i``: propagate constraint rows, or forces as rows, to the parent."""
+        return self._X[i].rows_to_parent(self.rows_before_joint(i, K))
+
+    def rows_before_joint(self, i: int, K: Matrix) -> Matrix:
+        """``K − K S_i D_i⁻¹ U_iᵀ``: rows on what joint i carries its link with."""
         ops, kept = self._ops, self._kept[i]
         free = ops.take(K, None, kept) - self.joint_columns(i, K) @ ops.take(self.W[i], None, kept)
         m = ops.shape(K)[0]
-        return self._X[i].rows_to_parent(ops.put(free, (m, 6), range(m), kept))
+        return ops.put(free, (m, 6), range(m), kept)
 
     def bias_to_parent(self, i: int, b: Matrix, u: Matrix, tau: Matrix) -> Matrix:
         """``X_iᵀ (b + U_i D_i⁻¹ u)``, for ``u = τ − S_iᵀ b``: propagate a bias force (column) to the parent.
@@ -106,6 +113,25 @@ class Articulated:
         if not self._kept[i]:  # a free joint on the world makes up for all of it
             return self.D[i].solve(u) - carried
         return self.D[i].solve(u - ops.transpose(ops.take(self.H[i], None, S)) @ carried)
+
+    def through_joint(self, i: int, u: Matrix, carried: Matrix) -> tuple[Matrix, Matrix]:
+        """Acceleration of joint i under the force ``u``, and that of its link, which is carried with ``carried``.
+
+        Without armature, the link's acceleration along the joint does not depend on ``carried`` along the joint.
+        """
+        ops, S, kept = self._ops, self._axes[i], self._kept[i]
+        along = ops.take(carried, S, None)
+        if len(kept) == 6:
+            qdd = self.joint_acceleration(i, u, carried)
+            return qdd, carried + ops.put(qdd, (6, 1), S, (0,))
+        across = ops.take(carried, kept, None)
+        if not kept:
+            total = self.D[i].solve(u)
+        elif self.W[i] is not None:
+            total = self.D[i].solve(u) - ops.take(self.W[i], None, kept) @ across
+        else:
+            total = self.D[i].solve(u - ops.transpose(ops.take(self.H[i], kept, S)) @ across)
+        return total - along, ops.put(across, (6, 1), kept, (0,)) + ops.put(total, (6, 1), S, (0,))
 
     def motions_to_child(self, i: int, V: Matrix) -> Matrix:
         """``A_i V = (1 − S_i D_i⁻¹ U_iᵀ) X_i V``: propagate accelerations (columns) from the parent."""

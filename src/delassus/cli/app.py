@@ -170,6 +170,14 @@ def bench_speed(file: Json = None) -> None:
     run(console, file)
 
 
+@bench_app.command("dynamics")
+def bench_dynamics(file: Json = None) -> None:
+    """Time compiled constrained dynamics and its derivatives, beside Pinocchio and MuJoCo in the same run."""
+    from delassus.cli.bench_dynamics import run
+
+    run(console, file)
+
+
 @bench_app.command("scaling")
 def bench_scaling(
     plot: Plot = None,
@@ -210,6 +218,19 @@ def reproduce_osim(
     plot: Plot = None,
 ) -> None:
     """Measure each claim that the papers make of the Delassus algorithms."""
-    from delassus.cli.reproduce_osim import run
+    from delassus.cli.reproduce import run
+    from delassus.cli.reproduce_osim import OSIM_CLAIMS
 
-    run(console, robots, plot)
+    run(console, OSIM_CLAIMS, robots, plot)
+
+
+@reproduce_app.command("dynamics")
+def reproduce_dynamics(
+    robots: Annotated[Path | None, typer.Option(help="Folder with atlas_v4.urdf and iiwa.urdf.")] = None,
+    plot: Plot = None,
+) -> None:
+    """Measure each claim that [LQR] makes of constrained forward dynamics."""
+    from delassus.cli.reproduce import run
+    from delassus.cli.reproduce_dynamics import DYNAMICS_CLAIMS
+
+    run(console, DYNAMICS_CLAIMS, robots, plot)

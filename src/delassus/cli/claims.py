@@ -49,6 +49,10 @@ class Claim:
         Name of its figure; empty for none.
     log : bool
         Whether the figure has logarithmic axes.
+    x, y : str
+        What its axes show.
+    level : float or None
+        Where to draw a line across it.
     """
 
     source: str
@@ -56,6 +60,21 @@ class Claim:
     measure: Callable[[Path | None], Finding]
     figure: str = ""
     log: bool = False
+    x: str = ""
+    y: str = "operations"
+    level: float | None = None
+
+
+class NotHere(Exception):
+    """Something that a claim needs is missing, such as the file of a robot; the text says what."""
+
+
+def measured_or_not(claim: Claim, robots: Path | None) -> Finding:
+    """Measure a claim, or say what is missing."""
+    try:
+        return claim.measure(robots)
+    except NotHere as missing:
+        return Finding("", NOT_MEASURED, str(missing))
 
 
 def verdict(parts: Sequence[bool]) -> str:

@@ -191,6 +191,7 @@ FAMILY_CLAIMS = (
         "than both on nearly all",
         _stems,
         "r2_fig3_stems",
+        x="stem length",
     ),
     Claim(
         "[LQR] Fig. 2f",
@@ -199,6 +200,9 @@ FAMILY_CLAIMS = (
         "about 7",
         _crossings,
         "lqr_fig2f_crossings",
+        x="stem length",
+        y="PV-OSIM / EFPA",
+        level=1.0,
     ),
     Claim(
         "[r2] Fig. 4a",
@@ -206,6 +210,7 @@ FAMILY_CLAIMS = (
         _some_links,
         "r2_fig4a_some_links",
         log=True,
+        x="links n",
     ),
     Claim(
         "[r2] Fig. 4b",
@@ -213,5 +218,6 @@ FAMILY_CLAIMS = (
         _all_links,
         "r2_fig4b_every_link",
         log=True,
+        x="links n",
     ),
 )

@@ -22,7 +22,7 @@ from delassus.cli.cases import (
     sole_points,
     welds,
 )
-from delassus.cli.claims import NO, NOT_MEASURED, Claim, Finding, verdict
+from delassus.cli.claims import NO, Claim, Finding, NotHere, verdict
 from delassus.cli.machines import CompositeCasadiOps
 from delassus.compiler.trace import OperationReport, count
 from delassus.constraints import Constraint
@@ -35,10 +35,6 @@ from delassus.spatial.ops import Matrix
 FEET, HANDS = ("l_foot", "r_foot"), ("l_hand", "r_hand")
 FINGERTIPS = ("ffdistal", "mfdistal", "rfdistal", "lfdistal", "thdistal")
 SMALL = ("ltl-osim", "efpa", "pv-osim", "pv-osimr")
-
-
-class NotHere(Exception):
-    """A robot file that a claim needs is missing; the text says which."""
 
 
 def _file(robots: Path | None, name: str) -> Path:
@@ -59,7 +55,8 @@ def _hand(robots: Path | None) -> Tree:
     return quiet_load(_file(robots, "shadow_hand.xml"), "fixed")
 
 
-def _installed(name: str) -> Tree:
+def installed(name: str) -> Tree:
+    """A robot of the package example-robot-data; raises `NotHere`."""
     if name not in example_robot_files():
         raise NotHere("needs the extra [robots]")
     return quiet_load(name)
@@ -184,7 +181,7 @@ def factored(tree: Tree, constraints: Sequence[Constraint]) -> dict[str, int]:
 def _factorised(robots: Path | None) -> Finding:
     atlas = _atlas(robots)
     iiwa = quiet_load(_file(robots, "iiwa.urdf"), "fixed")
-    talos, go1 = _installed("talos_full_v2"), _installed("go1")
+    talos, go1 = installed("talos_full_v2"), installed("go1")
     found = {
         "iiwa H": factored(iiwa, general_rows(["lbr_iiwa_link_7"], 6)),
         "Go1 4F₃": factored(go1, general_rows(GO1_FEET, 3)),
@@ -299,11 +296,3 @@ ROBOT_CLAIMS = (
         _asimo,
     ),
 )
-
-
-def measured_or_not(claim: Claim, robots: Path | None) -> Finding:
-    """Measure a claim, or say which file is missing."""
-    try:
-        return claim.measure(robots)
-    except NotHere as missing:
-        return Finding("", NOT_MEASURED, str(missing))

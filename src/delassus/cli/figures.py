@@ -53,6 +53,10 @@ LINES = ("-", "--", "-.", ":")
 """One style after the other: equal lines stay visible."""
 
 
+MANY_DECADES = 1e5
+"""From this ratio on, logarithmic axes have ticks at powers of ten only."""
+
+
 def _logarithmic(ax: Any) -> None:
     """Logarithmic axes whose ticks are plain numbers that do not overlap."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -60,7 +64,8 @@ def _logarithmic(ax: Any) -> None:
     ax.set_xscale("log")
     ax.set_yscale("log")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(LogLocator(10, subs=(1, 2, 5) if high < MANY_DECADES * low else (1,), numticks=8))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
         axis.set_minor_formatter(NullFormatter())
     ax.tick_params(labelsize=8)

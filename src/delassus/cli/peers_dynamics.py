@@ -43,7 +43,7 @@ def random_states(case: Case, n: int, seed: int = 0) -> States:
 
 
 def pinocchio_calls(case: Case, states: States) -> dict[str, Callable[[], list[Array]]]:
-    """Calls that return the accelerations of every state: ``lcaba``, ``constraintDynamics``, the same and derivatives."""
+    """Calls that return the accelerations of every state: ``lcaba``, ``constraintDynamics``, with derivatives too."""
     if not importlib.util.find_spec("pinocchio"):
         return {}
     pin: Any = importlib.import_module("pinocchio")

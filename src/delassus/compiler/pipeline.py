@@ -8,11 +8,11 @@ from importlib.metadata import version
 from typing import Any
 
 from delassus.compiler.passes import optimise
-from delassus.compiler.program import Argument, Program, Result
+from delassus.compiler.program import Program, Result
 from delassus.compiler.schedule import schedule
 from delassus.compiler.setting import Setting, describe_frame
 from delassus.compiler.setup import Setup, arguments_of
-from delassus.compiler.tasks import AUTO, Task, choose, find_method, find_task
+from delassus.compiler.tasks import Task, find_method, find_task
 from delassus.compiler.trace import Output, trace_setup
 from delassus.constraints import Constraint
 from delassus.model.tree import Tree
@@ -32,7 +32,7 @@ def make_program(
     """Trace what is wanted, optimise and schedule its graph."""
     task, options = find_task(what), setting or Setting()
     used = tuple(constraints) if task.constrained else ()
-    taken = find_method(what, method, used)
+    taken = find_method(what, method, options.soft(used), options.active)
     arguments = arguments_of(tree, used, task.states, payloads, options)
     traced = trace(Setup(CasadiOps(), tree, used, arguments, payloads, options, taken), task.run)
     graph = schedule(optimise(traced.kernel_graph()))
@@ -58,6 +58,7 @@ def make_program(
         results=tuple(results),
         comment=comment,
         state_results=task.state_results,
+        moving=frozenset({"tau"}) if task.state_results else frozenset(),
     )
 
 

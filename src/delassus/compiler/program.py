@@ -79,6 +79,8 @@ class Program:
         What it computes, for which robot, by which method and versions.
     state_results : int
         Number of results that are the next values of as many first arguments: 0, or for a time step 2.
+    moving : frozenset of str
+        Arguments of a time step that a rollout takes anew at each step.
     """
 
     name: str
@@ -87,3 +89,4 @@ class Program:
     results: tuple[Result, ...]
     comment: tuple[str, ...] = ()
     state_results: int = 0
+    moving: frozenset[str] = frozenset()

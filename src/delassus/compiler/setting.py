@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict
 from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics.evaluate import GRAVITY
-from delassus.algorithms.dynamics.options import Stabilisation, check_damping, check_goals, check_gravity
+from delassus.algorithms.dynamics.options import Compliance, Stabilisation, check_damping, check_goals, check_gravity
 from delassus.algorithms.inputs import PLACEMENT, POSITION
 from delassus.compiler.program import Argument
 from delassus.constraints import Constraint, Frame, Rows
@@ -43,6 +43,8 @@ class Options(TypedDict, total=False):
     poses : bool or sequence of bool
         Whether the place in the world that position errors are relative to is an argument: ``pose{i}`` (7,) or, of a
         point, (3,). ``True`` asks for those of all stabilised constraints to the world.
+    compliance : float or sequence of float, (m_i,) array_like or None
+        Makes all constraints soft, or each, as in `delassus.forward_dynamics`.
     active : bool
         Whether constraints can be switched off state by state: the argument ``active`` (n_constraints,) holds 1 for a
         constraint that acts and 0 for one that leaves no trace in the result and has no force.
@@ -58,6 +60,7 @@ class Options(TypedDict, total=False):
     targets: Flags
     baumgarte: Stabilisation
     poses: Flags
+    compliance: Compliance
     active: bool
     frames: str | Frame | Sequence[str | Frame] | None
     integrator: Literal["semi-implicit", "rk4"]
@@ -66,7 +69,7 @@ class Options(TypedDict, total=False):
 MOTION: frozenset[str] = frozenset({"gravity", "damping", "wrenches"})
 """Options of everything that knows velocities."""
 
-CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "active"}
+CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "compliance", "active"}
 """Options of constrained dynamics."""
 
 
@@ -84,6 +87,8 @@ class Setting:
         For each constraint, whether it has that argument.
     gains : tuple of (float, float) or None
         For each constraint, those of velocity and position errors.
+    compliance : tuple of tuple of float or None
+        For each constraint, its rows' if it is soft.
     active : bool
     frames : tuple of Frame, or None
         None: all links.
@@ -98,6 +103,7 @@ class Setting:
     targets: tuple[bool, ...] = ()
     poses: tuple[bool, ...] = ()
     gains: tuple[tuple[float, float] | None, ...] = ()
+    compliance: tuple[tuple[float, ...] | None, ...] = ()
     active: bool = False
     frames: tuple[Frame, ...] | None = None
     single_frame: bool = False
@@ -116,7 +122,9 @@ class Setting:
         for i, c in enumerate(constraints):
             if _flag(self.targets, i):
                 out.append(
-                    Argument(target_name(i), (c.size,), f"acceleration of constraint {i} along its rows, m/s^2, rad/s^2")
+                    Argument(
+                        target_name(i), (c.size,), f"acceleration of constraint {i} along its rows, m/s^2, rad/s^2"
+                    )
                 )
         for i, c in enumerate(constraints):
             if _flag(self.poses, i):
@@ -126,6 +134,10 @@ class Setting:
             meaning = "1 for each constraint that acts, 0 for one that is off"
             out.append(Argument("active", (len(constraints),), meaning))
         return out
+
+    def soft(self, constraints: Sequence[Constraint]) -> list[bool]:
+        """Whether each constraint is soft."""
+        return [i < len(self.compliance) and self.compliance[i] is not None for i in range(len(constraints))]
 
     def has(self, what: Literal["targets", "poses"], constraint: int) -> bool:
         """Whether a constraint has that argument."""
@@ -180,7 +192,7 @@ def check_options(
     else:
         coefficients = check_damping(tree, damped)
         damping = None if coefficients is None else _numbers(coefficients, "damping")
-    goals = check_goals(constraints, None, asked.get("baumgarte"), None)
+    goals = check_goals(constraints, None, asked.get("baumgarte"), None, asked.get("compliance"))
     gains = tuple(
         None if g.velocity_gain is None else (float(g.velocity_gain), float(g.position_gain or 0.0)) for g in goals
     )
@@ -199,6 +211,7 @@ def check_options(
         targets=_flags("targets", asked.get("targets", False), [True] * len(constraints)),
         poses=poses,
         gains=gains,
+        compliance=tuple(None if g.compliance is None else _numbers(g.compliance[..., 0], "compliance") for g in goals),
         active=_boolean("active", asked.get("active", False)),
         frames=None if frames is None else _frames(tree, "frames", (frames,) if single else frames),
         single_frame=single,
@@ -224,7 +237,10 @@ def _flags(argument: str, value: Any, possible: Sequence[bool]) -> tuple[bool, .
         return tuple(value and p for p in possible)
     if not isinstance(value, list | tuple) or len(value) != len(possible):
         raise ConfigurationError(
-            argument, f"True, False or one of these for each of {len(possible)} constraint(s)", shown(value), "Pass True."
+            argument,
+            f"True, False or one of these for each of {len(possible)} constraint(s)",
+            shown(value),
+            "Pass True.",
         )
     flags = tuple(_boolean(f"{argument}[{i}]", x) for i, x in enumerate(value))
     for i, (flag, fits) in enumerate(zip(flags, possible, strict=True)):

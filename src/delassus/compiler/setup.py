@@ -97,7 +97,9 @@ class Setup:
             problem,
             self.given("v") if v is None else v,
             self.given("tau"),
-            gravity=self._column("gravity") if setting.gravity is None else ops.constant([[g] for g in setting.gravity]),
+            gravity=self._column("gravity")
+            if setting.gravity is None
+            else ops.constant([[g] for g in setting.gravity]),
             wrenches=self._wrenches(),
             damping=damping,
             goals=[self._goal(problem, index) for index in range(len(self.constraints))],
@@ -130,7 +132,9 @@ class Setup:
             target = target if flag is None else scaled(ops, [flag] * self.constraints[index].size, target)
         gains = setting.gains[index] if index < len(setting.gains) else None
         velocity_gain, position_gain = gains or (None, None)
-        return Goal(target, velocity_gain, position_gain or None, self._pose(index))
+        soft = setting.compliance[index] if index < len(setting.compliance) else None
+        compliance = None if soft is None else ops.constant([[r] for r in soft])
+        return Goal(target, velocity_gain, position_gain or None, self._pose(index), compliance)
 
     def _pose(self, index: int) -> tuple[Matrix, Matrix] | None:
         if not self.setting.has("poses", index):

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from types import MappingProxyType
 
 from delassus.algorithms.crba import mass_matrix
+from delassus.algorithms.dynamics import ITERATIVE, SOFT, kinematics, rnea
 from delassus.algorithms.dynamics import METHODS as FORWARD
-from delassus.algorithms.dynamics import UNCONSTRAINED, kinematics, rnea
+from delassus.algorithms.dynamics.choose import UNSWITCHED, check_method, default_method
 from delassus.algorithms.dynamics.integrate import INTEGRATE
+from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim import METHODS as OSIM
+from delassus.algorithms.problem import Problem
 from delassus.compiler.setting import CONSTRAINED, MOTION
 from delassus.compiler.setup import Setup
 from delassus.compiler.trace import Output
-from delassus.constraints import Constraint
-from delassus.errors import ConstraintError, unknown_name
+from delassus.errors import unknown_name
 from delassus.spatial.motion import from_entries
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
 
 AUTO = "auto"
+HARD = ("pv-early", "pv", "ltl", "kkt")
+"""Methods that "auto" takes for hard constraints, the first that there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,29 +99,62 @@ def _bias_force(setup: Setup) -> list[Output]:
 
 
 def _dynamics(setup: Setup) -> list[Output]:
-    solution = FORWARD[setup.method](setup.motion())
+    motion = setup.motion()
+    solution = FORWARD[setup.method](motion)
     return [
         _vector("qdd", solution.qdd, "joint accelerations in rad/s^2 and m/s^2"),
         _vector("forces", solution.forces, "forces on the first links, along the rows of all constraints in N, N m"),
+        *_judgement(setup, [_smallest_pivot(setup, motion.problem, solution)]),
     ]
 
 
 def _step(setup: Setup) -> list[Output]:
-    def accelerate(q: Sequence[Matrix], v: Sequence[Matrix]) -> Matrix:
-        return FORWARD[setup.method](setup.motion(q, v)).qdd
+    pivots: list[Scalar | None] = []
+
+    def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> Matrix:
+        motion = setup.motion(q, v)
+        solution = FORWARD[setup.method](motion)
+        pivots.append(_smallest_pivot(setup, motion.problem, solution))
+        return solution.qdd
 
     read = setup.entries
     integrate = INTEGRATE[setup.setting.integrator]
     q, v = integrate(setup.ops, setup.tree, read("q"), read("v"), read("dt")[0], accelerate)
     return [
-        _vector("q_next", from_entries(setup.ops, q), "configuration after the step"),
-        _vector("v_next", from_entries(setup.ops, v), "velocity after the step"),
+        _vector("q_next", _column(setup, q), "configuration after the step"),
+        _vector("v_next", _column(setup, v), "velocity after the step"),
+        *_judgement(setup, pivots),
     ]
+
+
+def _smallest_pivot(setup: Setup, problem: Problem, solution: Solution) -> Scalar | None:
+    """Pivot that says whether a method solved its state: its own, or the smallest one of ``G`` by its diagonal."""
+    if solution.pivot is not None or solution.delassus is None or not problem.n_rows:
+        return solution.pivot
+    if setup.method in SOFT | ITERATIVE:
+        return None
+    G = problem.relaxed(solution.delassus)  # factorised by the method already: the same nodes of the graph
+    diagonal = [row[i] for i, row in enumerate(setup.ops.entries(G))]
+    pivots = setup.ops.factor(G).pivots()
+    return reduce(setup.ops.minimum, [d / g for d, g in zip(pivots, diagonal, strict=True)])
+
+
+def _judgement(setup: Setup, pivots: Sequence[Scalar | None]) -> list[Output]:
+    """The smallest pivot of all solutions, if the method has pivots to judge by."""
+    known = [pivot for pivot in pivots if pivot is not None]
+    if not known:
+        return []
+    smallest = setup.ops.matrix([[reduce(setup.ops.minimum, known)]])
+    return [Output("pivot", smallest, (), "smallest relative pivot: near zero, rows are dependent", hidden=True)]
 
 
 def _square(name: str, matrix: Matrix, meaning: str) -> Output:
     rows, columns = matrix.shape
     return Output(name, matrix, (rows, columns), meaning, symmetric=True)
+
+
+def _column(setup: Setup, entries: Sequence[Scalar]) -> Matrix:
+    return from_entries(setup.ops, entries) if entries else setup.ops.zeros(0, 1)
 
 
 def _vector(name: str, matrix: Matrix, meaning: str) -> Output:
@@ -166,36 +204,29 @@ class Choice:
         return f"{self.method}: {self.reason}"
 
 
-def choose(constraints: Sequence[Constraint]) -> Choice:
-    """What "auto" takes for forward dynamics."""
-    if not constraints:
-        return Choice("aba", "there are no constraints")
-    for method, reason in (("pv-early", "O(n + m), for hard constraints"), ("pv", "O(n + m^2)")):
-        if method in FORWARD:
-            return Choice(method, reason)
-    return Choice("kkt", "the dense method, O(n^3 + m n^2 + m^3)")
+def choose(soft: Sequence[bool], switched: bool = False) -> Choice:
+    """What "auto" takes for forward dynamics; ``soft``: which constraints are, ``switched``: whether any can be off."""
+    method = default_method(soft, [name for name in HARD if not (switched and name in UNSWITCHED)])
+    if not soft:
+        return Choice(method, "there are no constraints")
+    if any(soft):
+        return Choice(method, "all constraints are soft" if all(soft) else "some constraints are soft, others hard")
+    return Choice(method, "constraints are hard")
 
 
-def find_method(what: str, method: str, constraints: Sequence[Constraint]) -> str:
-    """Check a method of a task; returns the one that runs.
+def find_method(what: str, method: str, soft: Sequence[bool], switched: bool = False) -> str:
+    """Check a method of a task for such constraints (see `choose`); returns the one that runs.
 
     Raises
     ------
     UnknownNameError
         The task has no such method.
     ConstraintError
-        Constraints with a method that takes none.
+        It does not take these constraints.
     """
     task = find_task(what)
     if not isinstance(method, str) or method not in (AUTO, *task.methods):
-        raise unknown_name(f"method of {what!r}", method, (AUTO, *task.methods))
+        raise unknown_name("method", method, (AUTO, *task.methods))
     if task.methods != _FORWARD:
         return method
-    if method == AUTO:
-        return choose(constraints).method
-    if constraints and method in UNCONSTRAINED:
-        others = ", ".join(repr(name) for name in task.methods if name not in UNCONSTRAINED)
-        raise ConstraintError(
-            "constraints", f"none with the method {method!r}", f"{len(constraints)}", f"Use {others}."
-        )
-    return method
+    return choose(soft, switched).method if method == AUTO else check_method(method, soft, switched)

@@ -38,6 +38,15 @@ def move_inertia(H: Array, rotation: Array, position: Array) -> Array:
     return np.where(np.abs(moved) < 1e-14 * np.max(np.abs(moved), initial=0.0), 0.0, moved)
 
 
+def about_centre(H: Array) -> tuple[float, Array, Array]:
+    """Mass (kg, not zero), centre of mass (3,) (m) and inertia about it (3, 3) (kg·m²) of a 6×6 inertia."""
+    mass = float(H[0, 0])
+    com = np.array([H[5, 1], H[3, 2], H[4, 0]]) / mass
+    inertia = H[3:, 3:] + mass * skew(com) @ skew(com)
+    size = np.max(np.abs(H[3:, 3:]), initial=0.0)
+    return mass, com, np.where(np.abs(inertia) < 1e-15 * size, 0.0, inertia)
+
+
 def inertia_defects(inertia: Array) -> str:
     """Say why no rigid body can have this rotational inertia (3, 3) about its centre of mass, or ''."""
     principal = np.linalg.eigvalsh(0.5 * (inertia + np.transpose(inertia)))

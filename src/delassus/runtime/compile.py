@@ -6,14 +6,14 @@ import json
 import sys
 import time
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Unpack
 
-from delassus.algorithms.evaluate import find_method
 from delassus.algorithms.inputs import check_payloads
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.graph import OperationCount
-from delassus.compiler.pipeline import find_task
 from delassus.compiler.program import Argument, Program, Result
+from delassus.compiler.setting import Options, check_options
+from delassus.compiler.tasks import find_method, find_task
 from delassus.constraints import Constraint, check_constraints
 from delassus.errors import ConfigurationError, ModelError
 from delassus.model.tree import Tree
@@ -34,8 +34,27 @@ def compile(  # the public name; the built-in of that name is not used here
     dtype: Literal["float64", "float32"] = "float64",
     lanes: int | None = None,
     payloads: Iterable[str] = (),
+    **options: Unpack[Options],
 ) -> Kernel:
-    """Compile a function of the configuration to machine code for this processor.
+    """Compile a function of a robot's state to machine code for this processor.
+
+    =====================  ================  =================  ====================================================
+    what                   arguments         results            options
+    =====================  ================  =================  ====================================================
+    ``delassus``           q                 G
+    ``osim``               q                 Lambda
+    ``mass_matrix``        q                 M
+    ``jacobian``           q                 J
+    ``kinematics``         q                 poses              frames
+    ``inverse_dynamics``   q, v, qdd         tau                gravity, damping, wrenches
+    ``bias_force``         q, v              c                  gravity, damping, wrenches
+    ``dynamics``           q, v, tau         qdd, forces        gravity, damping, wrenches, targets, baumgarte,
+                                                                poses, compliance, active
+    ``step``               q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
+    =====================  ================  =================  ====================================================
+
+    They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the
+    other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`).
 
     Parameters
     ----------
@@ -43,26 +62,31 @@ def compile(  # the public name; the built-in of that name is not used here
     constraints : Constraint or iterable of Constraint
         What comes with each call is a further argument of the kernel, constraint by constraint: the rows ``K{i}``
         (m, 6) of ``Rows(link, m)``, the ``placement{i}`` (3,) or (7,) of ``Frame(link, given=…)``, and
-        ``placement{i}_second`` of a second frame.
-    what : {"delassus", "osim", "mass_matrix", "jacobian"}
-        What to compute.
+        ``placement{i}_second`` of a second frame. Where the result does not depend on constraints (mass matrix,
+        kinematics, inverse dynamics, bias force) they are left out.
+    what : str
+        What to compute: one of the table's.
     method : str
-        One of ``OSIM_METHODS``; "auto" plans the one of fewest operations. Not used by "mass_matrix" and "jacobian".
+        For the Delassus matrix and its inverse one of ``OSIM_METHODS``; "auto" plans the one of fewest operations. For
+        dynamics and time steps one of ``DYNAMICS_METHODS``; what "auto" takes is in the kernel's ``plan``.
     dtype : {"float64", "float32"}
         Type of the numbers.
     lanes : int, optional
         States in one vector register (a power of two); the processor's own number if not given.
     payloads : iterable of str
-        Links whose inertia gets an addition with each call: ``payload{i}`` (10,) for the i-th name, after all other
-        arguments. It holds ``[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`` (kg, kg·m, kg·m²; inertia about the origin of
-        that link's own frame, in its axes): Pinocchio's dynamic parameters. All enter linearly, so that a change is a
-        difference.
+        Links whose inertia gets an addition with each call: ``payload{i}`` (10,) for the i-th name, after what the
+        constraints bring. It holds ``[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`` (kg, kg·m, kg·m²; inertia about the
+        origin of that link's own frame, in its axes): Pinocchio's dynamic parameters. All enter linearly, so that a
+        change is a difference.
+    **options
+        Those of the table, explained in `delassus.compiler.setting.Options`: numbers that are built in, and further
+        arguments, after all others. What is not asked for costs nothing.
 
     Returns
     -------
     Kernel
-        Call it with configurations (..., nq) and its further arguments. Compiled code is cached on disk: a second
-        process loads it.
+        Call it with configurations (..., nq) and its further arguments; several results come as a tuple. Compiled
+        code is cached on disk: a second process loads it.
 
     Raises
     ------
@@ -71,25 +95,31 @@ def compile(  # the public name; the built-in of that name is not used here
 
     Examples
     --------
-    >>> import delassus as ds
+    >>> import delassus as ds, numpy as np
     >>> robot = ds.mechanisms.humanoid()
     >>> kernel = ds.compile(robot, [ds.Weld("left_foot"), ds.Weld("right_foot")], "delassus")
     >>> q = robot.random(0, batch=1000)
     >>> kernel(q).shape
     (1000, 12, 12)
+    >>> forward = ds.compile(robot, [ds.Weld("left_foot"), ds.Weld("right_foot")], "dynamics", gravity=(0, 0, -1.62))
+    >>> qdd, forces = forward(q, np.zeros(robot.nv), np.zeros(robot.nv))
+    >>> qdd.shape, forces.shape
+    ((1000, 26), (1000, 12))
     """
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
-    find_task(what)
-    find_method(method)
+    task = find_task(what)
+    checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
+    checked = checked if task.constrained else ()
+    setting = check_options(tree, checked, what, task.options, options)
+    find_method(what, method, setting.soft(checked), setting.active)
     if dtype not in DTYPES:
         raise ConfigurationError("dtype", "'float64' or 'float32'", repr(dtype), "Choose one of the two.")
     if lanes is None:
         lanes = host().lanes(dtype)
     elif isinstance(lanes, bool) or lanes not in (1, 2, 4, 8, 16, 32):
         raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", repr(lanes), "Or leave it out.")
-    checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
-    return compile_request(Request(tree, checked, what, method, dtype, lanes, loads))
+    return compile_request(Request(tree, checked, what, method, dtype, lanes, loads, setting))
 
 
 def compile_request(request: Request) -> Kernel:
@@ -104,7 +134,7 @@ def compile_request(request: Request) -> Kernel:
     return Kernel(
         request,
         tuple(Argument(a["name"], tuple(a["shape"]), a["meaning"]) for a in facts["arguments"]),
-        tuple(Result(r["name"], tuple(r["shape"]), (), r["meaning"]) for r in facts["results"]),
+        tuple(Result(r["name"], tuple(r["shape"]), (), r["meaning"], r["hidden"]) for r in facts["results"]),
         OperationCount(*facts["operations"]),
         request.lanes,
         stored[8 + size :],
@@ -129,6 +159,8 @@ def _make(request: Request) -> bytes:
 def _facts(program: Program) -> dict[str, object]:
     return {
         "arguments": [{"name": a.name, "shape": a.shape, "meaning": a.meaning} for a in program.arguments],
-        "results": [{"name": r.name, "shape": r.shape, "meaning": r.meaning} for r in program.results],
+        "results": [
+            {"name": r.name, "shape": r.shape, "meaning": r.meaning, "hidden": r.hidden} for r in program.results
+        ],
         "operations": program.graph.count().as_tuple(),
     }

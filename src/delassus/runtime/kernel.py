@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,35 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.algorithms.dynamics.choose import pivot_limit, solve_again
+from delassus.algorithms.dynamics.result import ForwardDynamics
 from delassus.compiler.graph import OperationCount
 from delassus.compiler.program import Argument, Program, Result
+from delassus.compiler.tasks import find_task
 from delassus.errors import ConfigurationError
+from delassus.runtime.arrays import gathered, in_order, result_arrays
 from delassus.runtime.fastcall import direct_entry
-from delassus.runtime.machine import Code
+from delassus.runtime.machine import Code, host
 from delassus.runtime.request import Request
-
-ENOUGH_FOR_THREADS = 2_000_000
-"""Operations of a whole call from which ``threads=None`` uses every core."""
-
-CHUNKS = 4
-"""Chunks of a batch for each thread: a thread that starts late then leaves more to the others."""
-
-
-@cache
-def _cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
-
-
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """Pool of this process (a forked child must not use its parent's)."""
-    key = (os.getpid(), threads)
-    if key not in _pools:
-        _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="delassus")
-    return _pools[key]
+from delassus.runtime.solve import with_status
+from delassus.runtime.threads import number_of, over_states
 
 
 class Kernel:
@@ -51,6 +34,8 @@ class Kernel:
     ----------
     arguments, results : tuple
         Names, shapes (of one state) and meanings of what goes in and comes out.
+    method : str
+        Algorithm that runs.
     operations : OperationCount
         Arithmetic instructions of one state's program.
     dtype : numpy.dtype
@@ -76,8 +61,11 @@ class Kernel:
         lanes: int,
         payload: bytes,
     ) -> None:
-        self._request = request
-        self.arguments, self.results, self.operations, self.lanes = arguments, results, operations, lanes
+        self._request, self.method = request, request.taken
+        self.arguments, self.operations, self.lanes = arguments, operations, lanes
+        self.results = tuple(r for r in results if not r.hidden)
+        self._single, self._is_judged = len(self.results) == 1, len(self.results) < len(results)
+        self._least_pivot = pivot_limit(self.method, request.dtype)
         self.dtype = np.dtype(request.dtype)
         self._code = Code(payload)
         pointers = [ctypes.c_void_p] * (len(arguments) + len(results))
@@ -89,7 +77,8 @@ class Kernel:
 
     def __repr__(self) -> str:
         r, total = self._request, self.operations.total
-        return f"Kernel({r.what!r} of {r.tree.name!r}, method={r.method!r}, {self.dtype}, {total} operations)"
+        method = f"method={self.method!r}, " if find_task(r.what).methods else ""
+        return f"Kernel({r.what!r} of {r.tree.name!r}, {method}{self.dtype}, {total} operations)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side."""
@@ -97,7 +86,7 @@ class Kernel:
 
         return compile_request, (self._request,)
 
-    def __call__(self, *arguments: ArrayLike, out: Any = None, threads: int | None = None) -> Any:
+    def __call__(self, *arguments: ArrayLike, out: Any = None, threads: int | None = None, **named: ArrayLike) -> Any:
         """Run the kernel.
 
         Parameters
@@ -106,15 +95,18 @@ class Kernel:
             One array for each of `arguments`, each (..., shape of one state); leading axes are batches and broadcast.
             Contiguous arrays of the kernel's dtype are read in place; nothing is validated beyond shape and dtype:
             NaN and quaternions that are not of unit length give results to match, in their own state only.
-        out : array, optional
-            C-contiguous array of the result's shape and the kernel's dtype to write to.
+        out : array or tuple of arrays, optional
+            C-contiguous arrays of the results' shapes and the kernel's dtype to write to: one array if there is one
+            result, else a tuple.
         threads : int, optional
             1 stays on this thread; None decides by the size of the batch.
+        **named : array_like
+            The last arguments, by their names.
 
         Returns
         -------
-        array
-            Result (..., shape of one state); ``out`` if it was given.
+        array or tuple of arrays
+            Results (..., shape of one state), a tuple if there are several; ``out`` if it was given.
 
         Raises
         ------
@@ -122,107 +114,148 @@ class Kernel:
             Wrong number, shape or dtype of arrays.
         """
         if out is not None and threads is None and self._direct is not None and len(arguments) == len(self.arguments):
-            done = self._direct(*arguments, out)
-            if done is out:
+            if not self._single or self._is_judged:
+                if self._directly(arguments, (out,) if self._single else out):
+                    return out
+            elif self._direct(*arguments, out) is out and out is not arguments[0]:
                 return out
-        return self._general(arguments, out, threads)
+        return self._general(in_order(self.arguments, arguments, named), out, threads)
 
-    def _general(self, given: tuple[ArrayLike, ...], out: Any, threads: int | None) -> NDArray[Any]:
-        if len(given) != len(self.arguments):
-            names = ", ".join(a.name for a in self.arguments)
-            raise ConfigurationError(
-                "arguments", f"{len(self.arguments)} array(s): {names}", f"{len(given)}", "Pass one array for each."
-            )
-        arrays = [self._checked(x, a) for x, a in zip(given, self.arguments, strict=True)]
-        leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(arrays, self.arguments, strict=True)]
-        batch = leading[0]
-        if any(shape != batch for shape in leading):
-            batch = self._common(leading)
-            arrays = [np.broadcast_to(x, (*batch, *a.shape)) for x, a in zip(arrays, self.arguments, strict=True)]
-        arrays = [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays]
-        (result,) = self.results
-        shape = (*batch, *result.shape)
-        if out is None:
-            out = np.empty(shape, dtype=self.dtype)
-        else:
-            out = self._checked_out(out, shape)
-            if any(np.may_share_memory(out, x) for x in arrays):
-                raise ConfigurationError("out", "memory of its own", "memory of an argument", "Pass another array.")
-        self._run([*arrays, out], prod(batch), threads)
-        return np.asarray(out)
+    def _directly(self, arguments: tuple[Any, ...], results: Any) -> bool:
+        """Try the direct entry of a kernel of several results; says whether it took the call."""
+        if self._direct is None or type(results) is not tuple or len(results) != len(self.results):
+            return False
+        if not self._is_judged:
+            return self._direct(*arguments, *results) is results[-1] and results[-1] is not arguments[0]
+        if type(arguments[0]) is not np.ndarray:
+            return False
+        pivot = np.empty(arguments[0].shape[:-1], dtype=self.dtype)
+        if self._direct(*arguments, *results, pivot) is not pivot:
+            return False
+        self._settle(arguments, results, pivot)
+        return True
 
-    def _common(self, leading: list[tuple[int, ...]]) -> tuple[int, ...]:
-        """Batch that leading axes broadcast to."""
-        try:
-            return np.broadcast_shapes(*leading)
-        except ValueError:
-            raise ConfigurationError(
-                "arguments", "leading axes that fit each other", str(leading), "Make the batches of equal shape."
-            ) from None
+    def _general(self, given: tuple[ArrayLike, ...], out: Any, threads: int | None) -> Any:
+        arrays, batch = gathered(self.arguments, given, self.dtype)
+        results = result_arrays(out, self.results, batch, self.dtype, arrays)
+        for pivot in self._run(arrays, results, batch, threads):
+            self._settle(arrays, results, pivot)
+        if out is not None:
+            return out
+        return results[0] if self._single else tuple(results)
 
-    def _checked(self, x: ArrayLike, argument: Argument) -> NDArray[Any]:
-        try:
-            array = np.asarray(x)
-        except ValueError:
-            array = np.asarray(None)
-        if array.dtype != self.dtype and (array.dtype.kind not in "iu" or array.dtype.kind == "b"):
-            raise ConfigurationError(
-                argument.name,
-                f"dtype {self.dtype}",
-                f"dtype {array.dtype}",
-                f"Convert it with astype({str(self.dtype)!r}).",
-            )
-        d = len(argument.shape)
-        if array.ndim < d or array.shape[array.ndim - d :] != argument.shape:
-            wanted = ", ".join(["...", *map(str, argument.shape)])
-            raise ConfigurationError(
-                argument.name,
-                f"shape ({wanted})",
-                f"shape {array.shape}",
-                "The last axes hold one state; batches lead.",
-            )
-        return array.astype(self.dtype, copy=False)
+    def _run(
+        self,
+        arrays: Sequence[NDArray[Any]],
+        results: Sequence[NDArray[Any]],
+        batch: tuple[int, ...],
+        threads: int | None,
+    ) -> list[NDArray[Any]]:
+        """Run the machine code; returns the smallest pivots, if it makes any."""
+        pivots = [np.empty(batch, dtype=self.dtype)] if self._is_judged else []
+        n = prod(batch)
+        number = number_of(threads, n * self.operations.total)
+        over_states(self._batch, [*arrays, *results, *pivots], self._strides, n, number, self.lanes)
+        return pivots
 
-    def _checked_out(self, out: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        good = isinstance(out, np.ndarray) and out.dtype == self.dtype and out.shape == shape
-        if not good or not out.flags.c_contiguous or not out.flags.writeable:
-            got = f"shape {out.shape}, dtype {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
-            raise ConfigurationError(
-                "out",
-                f"a writeable C-contiguous array of shape {shape}, dtype {self.dtype}",
-                got,
-                "Make one with np.empty.",
-            )
-        return np.asarray(out)
+    def solve(self, *arguments: ArrayLike, threads: int | None = None, **named: ArrayLike) -> ForwardDynamics:
+        """Run compiled "dynamics", and say how each state was solved.
 
-    def _run(self, arrays: list[NDArray[Any]], n: int, threads: int | None) -> None:
-        if threads is None:
-            threads = _cores() if n * self.operations.total >= ENOUGH_FOR_THREADS else 1
-        elif isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
-            raise ConfigurationError("threads", "a whole number of at least 1", repr(threads), "Or leave it out.")
-        starts = [x.__array_interface__["data"][0] for x in arrays]
-        if threads == 1 or n <= self.lanes:
-            self._batch(n, *starts)
-            return
-        chunk = -(-n // (threads * CHUNKS))
-        chunk += -chunk % self.lanes
-        pending = iter(range(0, n, chunk))  # shared: each thread takes the next one when it is ready
+        Takes the arguments of a call, and checks them as `delassus.forward_dynamics` does. States whose rows are
+        dependent, or nearly so, are solved by that function, with its status and rank.
 
-        def work() -> None:
-            for first in pending:
-                places = (start + first * size for start, size in zip(starts, self._strides, strict=True))
-                self._batch(min(chunk, n - first), *places)
+        Returns
+        -------
+        ForwardDynamics
+            As `delassus.forward_dynamics` returns it: ``qdd``, ``forces`` (one array for each constraint), ``status``,
+            ``rank`` and residuals, in float64.
 
-        others = [_pool(threads).submit(work) for _ in range(threads - 1)]
-        work()
-        for other in others:
-            other.result()
+        Raises
+        ------
+        ConfigurationError
+            The kernel computes something else, or has the argument ``active``; or an argument makes no sense.
+        """
+        if self.what != "dynamics" or self._request.setting.active:
+            raise ConfigurationError("kernel", "compiled 'dynamics' without `active`", repr(self), "Call it instead.")
+        arrays, batch = gathered(self.arguments, in_order(self.arguments, arguments, named), self.dtype)
+        qdd, forces = results = result_arrays(None, self.results, batch, self.dtype, arrays)
+        pivots = self._run(arrays, results, batch, threads)
+        doubtful = ~np.isfinite(qdd.sum(axis=-1))
+        for pivot in pivots:
+            doubtful |= self._is_doubtful(results, pivot)
+        by_name = {a.name: x for a, x in zip(self.arguments, arrays, strict=True)}
+        return with_status(self._request, self.method, by_name, qdd, forces, np.asarray(doubtful))
+
+    def _is_doubtful(self, results: Sequence[NDArray[Any]], pivot: NDArray[Any]) -> NDArray[np.bool_]:
+        """States whose pivots are too small or whose results are no numbers."""
+        good: NDArray[np.bool_] = (pivot >= self._least_pivot) & np.isfinite(results[-1].sum(axis=-1))
+        return np.asarray(~good)
+
+    def _settle(self, arrays: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]], pivot: NDArray[Any]) -> None:
+        """Solve doubtful states again, by another method."""
+        again = self._is_doubtful(results, pivot)
+        if again.any() and self._other is not None:
+            better = self._other(*(x[again].astype(self._other.dtype, copy=False) for x in arrays))
+            for result, values in zip(results, better, strict=True):
+                result[again] = values
+
+    @cached_property
+    def _other(self) -> Kernel | None:
+        """The same in float64 by the method for the states that this one cannot solve; compiled when first needed."""
+        from delassus.runtime.compile import compile_request
+
+        method = solve_again(self.method)
+        if method is None:
+            return None
+        return compile_request(replace(self._request, method=method, dtype="float64", lanes=host().lanes("float64")))
+
+    def roll(self, arrays: Sequence[NDArray[Any]], batch: tuple[int, ...], steps: int, threads: int | None) -> None:
+        """Run the rollout of a time step in place; see `delassus.rollout`, which makes the arrays.
+
+        Parameters
+        ----------
+        arrays : sequence of arrays
+            One for each argument: trajectories (steps + 1, *batch, …), their first rows set, for the state; (steps,
+            *batch, …) for what moves; (*batch, …) for the others. C-contiguous, of the kernel's dtype.
+        batch : tuple of int
+        steps : int
+        threads : int or None
+        """
+        n, trajectories = prod(batch), arrays[: len(self.results)]
+        operations = n * steps * self.operations.total
+        judged = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
+
+        def run(states: int, *addresses: int) -> None:
+            self._roll(states, n, steps, *addresses)
+
+        everything = [*arrays, *(trajectory[1:] for trajectory in trajectories), *judged]
+        over_states(run, everything, self._strides, n, number_of(threads, operations), self.lanes)
+        for pivot in judged:
+            again = ~(np.all(pivot >= self._least_pivot, axis=0) & np.isfinite(trajectories[-1][-1].sum(axis=-1)))
+            if again.any() and self._other is not None:
+                leading = [x.ndim - len(a.shape) - len(batch) for x, a in zip(arrays, self.arguments, strict=True)]
+                some = [x[(slice(None),) * k + (again,)] for x, k in zip(arrays, leading, strict=True)]
+                some = [np.ascontiguousarray(x, dtype=self._other.dtype) for x in some]
+                self._other.roll(some, (int(again.sum()),), steps, threads)
+                for trajectory, better in zip(trajectories, some, strict=False):
+                    trajectory[:, again] = better
+
+    @cached_property
+    def _roll(self) -> Any:
+        """Machine code of a rollout: number of states, states side by side, steps, pointers."""
+        counts, pointers = [ctypes.c_int64] * 3, [ctypes.c_void_p] * len(self._strides)
+        return ctypes.CFUNCTYPE(None, *counts, *pointers)(self._code.address("roll"))
 
     # -- other targets -------------------------------------------------------------------------------------------------
 
     @property
+    def what(self) -> str:
+        """What it computes, as `compile` was asked."""
+        return self._request.what
+
+    @property
     def plan(self) -> Any:
-        """What ``method="auto"`` chose and why; None for a named method."""
+        """What ``method="auto"`` chose and why; None for a named method, and where there is no choice."""
         return self._request.plan()
 
     def program(self) -> Program:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
 from delassus.algorithms.osim.plan import plan
 from delassus.compiler.pipeline import describe, make_program
 from delassus.compiler.program import Program
+from delassus.compiler.setting import Setting
+from delassus.compiler.tasks import AUTO, choose, find_method, find_task
 from delassus.constraints import Constraint
 from delassus.model.tree import Tree
 from delassus.runtime.cache import cache_key
@@ -29,6 +31,8 @@ class Request:
         States that one vector register is to hold; 1 leaves out the lane code.
     payloads : tuple of str
         Links whose inertia gets an addition with each call.
+    setting : Setting
+        Options.
     """
 
     tree: Tree
@@ -38,15 +42,24 @@ class Request:
     dtype: str
     lanes: int
     payloads: tuple[str, ...] = ()
+    setting: Setting = field(default_factory=Setting)
+
+    @property
+    def taken(self) -> str:
+        """Name of the algorithm that runs."""
+        return find_method(self.what, self.method, self.setting.soft(self.constraints), self.setting.active)
 
     def program(self) -> Program:
         """Trace, optimise and schedule."""
-        return make_program(self.tree, self.constraints, self.what, self.method, self.payloads)
+        return make_program(self.tree, self.constraints, self.what, self.method, self.payloads, self.setting)
 
     def plan(self) -> Any:
-        """What ``auto`` chooses, or None."""
-        takes_method = self.what in ("delassus", "osim")
-        return plan(self.tree, self.constraints, self.payloads) if self.method == "auto" and takes_method else None
+        """What ``auto`` chooses, and why; None for a named method and where there is no choice."""
+        if self.method != AUTO or not find_task(self.what).methods:
+            return None
+        if self.taken == AUTO:
+            return plan(self.tree, self.constraints, self.payloads)
+        return choose(self.setting.soft(self.constraints), self.setting.active)
 
     def key(self) -> str:
         """Key of the machine code."""
@@ -56,7 +69,8 @@ class Request:
             constraints="\n".join(map(describe, self.constraints)),
             payloads=repr(self.payloads),
             what=self.what,
-            method=self.method,
+            method=self.taken,
+            setting=self.setting.describe(),
             dtype=self.dtype,
             lanes=self.lanes,
             processor=f"{this.triple} {this.cpu} {this.features}",

@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 
 from delassus.spatial.factor import Factor
+from delassus.spatial.numpy_ops import rank_of
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
@@ -48,6 +49,14 @@ class CasadiOps(Ops):
     def shape(self, a: Matrix) -> tuple[int, int]:
         return int(a.shape[0]), int(a.shape[1])
 
+    def nonzero(self, a: Matrix) -> Any:
+        return np.array(ca.DM(ca.sparsify(a).sparsity(), 1)) != 0
+
+    def rank(self, a: Matrix) -> int:
+        symbols = ca.vertcat(*ca.symvar(a))
+        state = np.random.default_rng(0).uniform(0.3, 1.0, symbols.numel())
+        return rank_of(np.array(ca.Function("at", [symbols], [ca.densify(a)])(state)))
+
     def transpose(self, a: Matrix) -> Matrix:
         return a.T
 
@@ -65,6 +74,12 @@ class CasadiOps(Ops):
 
     def sqrt(self, x: Scalar) -> Scalar:
         return ca.sqrt(x)
+
+    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+        return ca.copysign(x, y)
+
+    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
+        return ca.fmin(x, y)
 
     def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
         return ca.tril2symm(_lower(a) + _lower(b))

@@ -143,6 +143,9 @@ class CountOps(Ops):
     def shape(self, a: Matrix) -> tuple[int, int]:
         return int(a.codes.shape[0]), int(a.codes.shape[1])
 
+    def nonzero(self, a: Matrix) -> Any:
+        return a.codes != ZERO
+
     def transpose(self, a: Matrix) -> Matrix:
         return Pattern(self, a.codes.T)
 
@@ -167,6 +170,11 @@ class CountOps(Ops):
         return Entry(self, KNOWN)
 
     cos = sin = sqrt = _function
+
+    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+        return Entry(self, STATE, 1, (x, y))
+
+    minimum = copysign
 
     def plus(self, a: Pattern, b: Pattern, symmetric: bool) -> Pattern:
         """Sum of two patterns."""

@@ -18,7 +18,7 @@ from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
 
-ADD, SUBTRACT, MULTIPLY, DIVIDE, NEGATE, COS, SIN, SQRT, LEAF = range(9)
+ADD, SUBTRACT, MULTIPLY, DIVIDE, NEGATE, COS, SIN, SQRT, COPYSIGN, MINIMUM, LEAF = range(11)
 
 
 class Expression:
@@ -294,6 +294,9 @@ class ExactOps(Ops):
     def shape(self, a: Matrix) -> tuple[int, int]:
         return len(a.rows), a.columns
 
+    def nonzero(self, a: Matrix) -> Any:
+        return np.array(a.rows, dtype=int).reshape(len(a.rows), a.columns) != 0
+
     def transpose(self, a: Matrix) -> Matrix:
         rows = [list(column) for column in zip(*a.rows, strict=True)] if a.rows else [[] for _ in range(a.columns)]
         return Table(self, rows, len(a.rows))
@@ -318,6 +321,12 @@ class ExactOps(Ops):
 
     def sqrt(self, x: Scalar) -> Scalar:
         return self._function(SQRT, math.sqrt, x)
+
+    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+        return Expression(self, self._node(COPYSIGN, self.number(x), self.number(y)))
+
+    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
+        return Expression(self, self._node(MINIMUM, self.number(x), self.number(y)))
 
     def _function(self, kind: int, of_numbers: Callable[[float], float], x: Scalar) -> Expression:
         a = self.number(x)

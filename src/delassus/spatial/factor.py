@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.spatial.ops import Matrix, Ops
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
 class Factor:
@@ -25,12 +25,14 @@ class Factor:
         a = ops.entries(D)
         L: list[list[Any]] = [[0.0] * n for _ in range(n)]
         self._reciprocals: list[Any] = []
+        self._pivots: list[Any] = []
         for j in range(n):
             scaled = [L[j][k] for k in range(j)]  # L_jk d_k, from the column updates below
             pivot = a[j][j]
             for k in range(j):
                 L[j][k] = scaled[k] * self._reciprocals[k]
                 pivot = pivot - L[j][k] * scaled[k]
+            self._pivots.append(pivot)
             self._reciprocals.append(1.0 / pivot)
             for i in range(j + 1, n):
                 value = a[i][j]
@@ -38,6 +40,10 @@ class Factor:
                     value = value - L[i][k] * L[j][k]
                 L[i][j] = value
         self._L = L
+
+    def pivots(self) -> list[Scalar]:
+        """``d``; one that is not positive, or tiny beside its diagonal entry of ``D``, means that ``D`` is singular."""
+        return list(self._pivots)
 
     def half_solve(self, B: Matrix) -> Matrix:
         """``L⁻¹ B`` (n × k)."""
@@ -98,6 +104,10 @@ class CholeskyFactor:
 
     def __init__(self, D: Matrix) -> None:
         self._C = np.linalg.cholesky(D)
+
+    def pivots(self) -> list[Scalar]:
+        """``d`` of the other factorisation."""
+        return [self._C[..., j, j] ** 2 for j in range(self._C.shape[-1])]
 
     def half_solve(self, B: Matrix) -> Matrix:
         """``C⁻¹ B``."""

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from delassus.model.rotations import Array
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 LINEAR, ANGULAR = (0, 1, 2), (3, 4, 5)
@@ -64,4 +67,18 @@ def bias_force(ops: Ops, H: Matrix, V: Matrix) -> Matrix:
     Iw = [inertia[i][3] * w[0] + inertia[i][4] * w[1] + inertia[i][5] * w[2] for i in ANGULAR]
     force = [m * x + y for x, y in zip(u, cross_entries(w, cross_entries(w, h)), strict=True)]
     moment = [x + y for x, y in zip(cross_entries(h, u), cross_entries(w, Iw), strict=True)]
+    return from_entries(ops, force + moment)
+
+
+def bias_force_about_centre(ops: Ops, mass: float, centre: Array, inertia: Array, V: Matrix) -> Matrix:
+    """The same of a body whose centre of mass, and moments of inertia (3 × 3) about it, are known numbers.
+
+    ``[f; c × f + ω × I_c ω]`` with ``f = m ω × (v + ω × c)``.
+    """
+    twist, c = column(ops, V), [float(x) for x in centre]
+    v, w = twist[:3], twist[3:]
+    v_centre = [x + y for x, y in zip(v, cross_entries(w, c), strict=True)]
+    force = [mass * x for x in cross_entries(w, v_centre)]
+    Iw = [row[0] * w[0] + row[1] * w[1] + row[2] * w[2] for row in np.asarray(inertia, dtype=float).tolist()]
+    moment = [x + y for x, y in zip(cross_entries(c, force), cross_entries(w, Iw), strict=True)]
     return from_entries(ops, force + moment)

@@ -12,6 +12,9 @@ from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rigid import DenseRigidInertia
 from delassus.spatial.transform import DenseTransform, Displacement
 
+RANK_TOLERANCE = 1e-9
+"""Singular values of matrices of unit rows and columns that count: far above round-off, also where that is squared."""
+
 
 class NumpyOps(Ops):
     """The NumPy machine.
@@ -56,6 +59,12 @@ class NumpyOps(Ops):
     def shape(self, a: Matrix) -> tuple[int, int]:
         return int(a.shape[-2]), int(a.shape[-1])
 
+    def nonzero(self, a: Matrix) -> Any:
+        return np.any(a != 0, axis=tuple(range(a.ndim - 2)))
+
+    def rank(self, a: Matrix) -> int:
+        return rank_of(np.asarray(a, dtype=float))
+
     def transpose(self, a: Matrix) -> Matrix:
         return np.swapaxes(a, -1, -2)
 
@@ -86,6 +95,12 @@ class NumpyOps(Ops):
     def sqrt(self, x: Scalar) -> Scalar:
         return np.sqrt(x)
 
+    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+        return np.where(np.asarray(y) < 0, -abs(x), abs(x))  # any number type; not a number where x is not
+
+    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
+        return np.minimum(x, y)
+
     def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
         return a + b
 
@@ -108,3 +123,12 @@ class NumpyOps(Ops):
 
     def rigid_inertia(self, H: Matrix) -> DenseRigidInertia:
         return DenseRigidInertia(self, H)
+
+
+def rank_of(a: Any) -> int:
+    """Largest rank among matrices (..., m, n), whose rows and columns may have different units."""
+    a = np.where(np.isfinite(a), a, 0.0)
+    for axis in (-1, -2):
+        size = np.linalg.norm(a, axis=axis, keepdims=True)
+        a = a / np.where(size > 0, size, 1.0)
+    return int(np.max(np.linalg.matrix_rank(a, tol=RANK_TOLERANCE), initial=0)) if a.size else 0

@@ -56,6 +56,26 @@ class Ops(ABC):
         """Rows and columns."""
 
     @abstractmethod
+    def nonzero(self, a: Matrix) -> Any:
+        """Array (rows, columns) of bool: False at structural zeros, that is where no state has anything else."""
+
+    def rank(self, a: Matrix) -> int:
+        """Rank at almost all states; machines that know no numbers take the largest that structural zeros allow."""
+        columns_of = [np.flatnonzero(row).tolist() for row in self.nonzero(a)]
+        row_of: dict[int, int] = {}  # of each matched column
+
+        def matched(row: int, tried: set[int]) -> bool:
+            for column in columns_of[row]:
+                if column not in tried:
+                    tried.add(column)
+                    if column not in row_of or matched(row_of[column], tried):
+                        row_of[column] = row
+                        return True
+            return False
+
+        return sum(matched(row, set()) for row in range(len(columns_of)))
+
+    @abstractmethod
     def transpose(self, a: Matrix) -> Matrix:
         """Transpose."""
 
@@ -92,6 +112,14 @@ class Ops(ABC):
     @abstractmethod
     def sqrt(self, x: Scalar) -> Scalar:
         """Square root."""
+
+    @abstractmethod
+    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+        """``|x|`` with the sign of ``y``."""
+
+    @abstractmethod
+    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
+        """The smaller of the two; numbers that are not, as the machine likes."""
 
     # -- results that are symmetric --------------------------------------------------------------------------------
 

@@ -5,6 +5,12 @@ method            file                 cost                            source
 ================  ===================  ==============================  =======================================
 ``aba``           `aba`                O(n), no constraints            Featherstone 1983
 ``kkt``           `kkt`                O(n³ + m n² + m³)               the definition
+``ltl``           `ltl`                O(n d² + m² d + m³)             [LQR] eqs. 2-8, Featherstone 2005
+``ltl-soft``      `ltl_soft`           O(n d² + m² d + m³), soft       [LQR] VI-A, MuJoCo
+``pv``            `pv`                 O(n + m² d + m³)                [LQR] V, algorithm 1
+``pv-early``      `pv_early`           O(n + m)                        [LQR] VIII
+``pv-soft``       `pv_soft`            O(n + m), soft                  [LQR] VI
+``proximal``      `proximal`           as ``ltl``, and iterations      Carpentier et al. 2021
 ================  ===================  ==============================  =======================================
 
 `state` holds what they start from, `relative` the right-hand sides of constraints, `regularity` what happens where rows
@@ -18,12 +24,27 @@ from types import MappingProxyType
 
 from delassus.algorithms.dynamics.aba import aba
 from delassus.algorithms.dynamics.kkt import kkt
+from delassus.algorithms.dynamics.ltl import ltl
+from delassus.algorithms.dynamics.ltl_soft import ltl_soft
+from delassus.algorithms.dynamics.proximal import proximal
+from delassus.algorithms.dynamics.pv import pv
+from delassus.algorithms.dynamics.pv_early import pv_early
+from delassus.algorithms.dynamics.pv_soft import pv_soft
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 
 Method = Callable[[DynamicsProblem], Solution]
 
-METHODS: Mapping[str, Method] = MappingProxyType({"aba": aba, "kkt": kkt})
+METHODS: Mapping[str, Method] = MappingProxyType({
+    "aba": aba,
+    "kkt": kkt,
+    "ltl": ltl,
+    "ltl-soft": ltl_soft,
+    "pv": pv,
+    "pv-early": pv_early,
+    "pv-soft": pv_soft,
+    "proximal": proximal,
+})  # fmt: skip
 """Every method by its name."""
 
 DYNAMICS_METHODS: tuple[str, ...] = tuple(METHODS)
@@ -31,3 +52,9 @@ DYNAMICS_METHODS: tuple[str, ...] = tuple(METHODS)
 
 UNCONSTRAINED: frozenset[str] = frozenset({"aba"})
 """Methods that take no constraints."""
+
+SOFT: frozenset[str] = frozenset({"ltl-soft", "pv-soft"})
+"""Methods that take soft constraints only; ``"proximal"`` takes soft and hard ones, all others hard ones only."""
+
+ITERATIVE: frozenset[str] = frozenset({"proximal"})
+"""Methods that run until each state has converged."""

@@ -1,12 +1,12 @@
 """Articulated-body algorithm: forward dynamics without constraints.
 
-Leaves → root ``b_i = pᴬ_i + Hᴬ_i c_i``, ``u_i = τ_i − S_iᵀ b_i``, ``pᴬ_p += X_iᵀ (b_i + U_i D_i⁻¹ u_i)``; root → leaves
-``q̈_i = D_i⁻¹ (u_i − U_iᵀ X_i a_p)``, ``a_i = X_i a_p + c_i + S_i q̈_i``. Cost O(n). Source: Featherstone, Rigid Body
-Dynamics Algorithms, table 7.1; [LQR] eqs. 42a, 42b, 44.
+Leaves → root ``u_i = τ_i − S_iᵀ pᴬ_i``, ``pᴬ_p += X_iᵀ (pᴬ_i + Hᵃ_i c_i + U_i D_i⁻¹ u_i)``; root → leaves
+``a'_i = X_i a_p + c_i``, ``q̈_i = D_i⁻¹ (u_i − U_iᵀ a'_i)``, ``a_i = a'_i + S_i q̈_i``. Cost O(n). Source: Featherstone,
+Rigid Body Dynamics Algorithms, table 7.1; [LQR] eqs. 42a, 42b, 44.
 
-Deviations: ``c_i`` is taken into ``u_i``, so that ``Hᵃ_i`` is not needed, and without armature the force that passes a
-joint along its own axes is ``τ_i``, not computed. The two sweeps are functions of their own: with constraint forces
-added to ``u``, the second one is the roll-out of the constrained algorithms.
+Deviations: without armature the force that passes a joint along its own axes is ``τ_i``, not computed. The two sweeps
+are functions of their own: with constraint forces added to ``u``, the second one is the roll-out of the constrained
+algorithms.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def driving_forces(motion: DynamicsProblem, body: Articulated) -> list[Matrix]:
     # leaves → root: articulated bias forces
     for i in tree.leaves_to_root():
         parent = tree.parents[i]
-        b = p[i] if parent == WORLD else p[i] + body.H[i] @ motion.c[i]
-        u[i] = motion.tau[i] - ops.take(b, tree.joints[i].motion_axes, None)
+        u[i] = motion.tau[i] - ops.take(p[i], tree.joints[i].motion_axes, None)
         if parent != WORLD:
+            b = p[i] + body.Ha[i] @ motion.c[i]
             p[parent] = p[parent] + body.bias_to_parent(i, b, u[i], motion.tau[i])
     ops.mark("articulated bias forces", [*u, *p])
     return u
@@ -45,10 +45,11 @@ def roll_out(motion: DynamicsProblem, body: Articulated, u: Sequence[Matrix]) ->
     # root → leaves: accelerations
     for i in motion.tree.root_to_leaves():
         carried = motion.to_link(i, a)
-        qdd.append(body.joint_acceleration(i, u[i], carried))
         if motion.tree.parents[i] != WORLD:
             carried = carried + motion.c[i]
-        a.append(carried + motion.along_joint(i, qdd[i]))
+        own, reached = body.through_joint(i, u[i], carried)
+        qdd.append(own)
+        a.append(reached)
     motion.ops.mark("accelerations", qdd)
     return qdd
 

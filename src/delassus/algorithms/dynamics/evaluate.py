@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.algorithms.dynamics import DYNAMICS_METHODS, METHODS, UNCONSTRAINED, energy, kinematics, options, rnea
-from delassus.algorithms.dynamics.options import Damping, Poses, Stabilisation, Targets, Wrenches
+from delassus.algorithms.dynamics import ITERATIVE, METHODS, energy, kinematics, options, rnea
+from delassus.algorithms.dynamics.choose import check_method, default_method
+from delassus.algorithms.dynamics.iterate import iterate
+from delassus.algorithms.dynamics.options import Compliance, Damping, Poses, Stabilisation, Targets, Wrenches
 from delassus.algorithms.dynamics.regularity import settle
 from delassus.algorithms.dynamics.result import ForwardDynamics, solved, vector
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.evaluate import Arrays, Constraints, Payloads, make_problem
 from delassus.constraints import Frame
-from delassus.errors import ConstraintError, ModelError, shown, unknown_name
+from delassus.errors import ConstraintError, ModelError, shown
 from delassus.model.check import common_batch
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree, total_mass
@@ -38,6 +40,9 @@ def forward_dynamics(
     targets: Targets = None,
     baumgarte: Stabilisation = None,
     poses: Poses = None,
+    compliance: Compliance = None,
+    tolerance: float | None = None,
+    max_iterations: int | None = None,
     rows: Arrays = None,
     placements: Arrays = None,
     payloads: Payloads = None,
@@ -58,7 +63,8 @@ def forward_dynamics(
     constraints : Constraint or iterable of Constraint
         Stacked in this order; m rows in all.
     method : str, optional
-        One of ``DYNAMICS_METHODS``. By default ``"aba"`` without constraints, else ``"kkt"``.
+        One of ``DYNAMICS_METHODS``. By default ``"aba"`` without constraints, ``"pv-soft"`` if all of them are soft,
+        ``"proximal"`` if some are, else ``"pv-early"``.
     wrenches : mapping of str or Frame to (..., 6) array_like, optional
         External wrench ``[force; moment]`` (N, N·m) on a link, at the origin and in the axes of that frame.
     gravity : (..., 3) array_like
@@ -74,13 +80,24 @@ def forward_dynamics(
         Where in the world the first frame of each constraint to the world should be, for stabilisation: position in m
         and unit quaternion x y z w; of a point, its position (..., 3) will do. With None, only velocities are
         stabilised. Constraints between two links need none, and ``Rows`` can have none.
+    compliance : float or list of float, (..., m_c) array_like or None, optional
+        Makes all constraints soft, or each: ``R`` by row, in (m/s²)/N or (rad/s²)/(N·m); its reciprocal is the weight
+        of the penalty. The force is ``R⁻¹`` times the acceleration that the row falls short of what it asks for, as
+        in MuJoCo (``efc_R``; its ``efc_aref`` is a target). None is hard. Methods ``"ltl-soft"`` and ``"pv-soft"``
+        take soft constraints, ``"proximal"`` both, all others hard ones.
+    tolerance : float, optional
+        ``"proximal"`` ends where an iteration changes the accelerations of the rows by less, relative to those asked
+        for; 1e-12 by default.
+    max_iterations : int, optional
+        ``"proximal"`` ends after so many; 1000 by default.
     rows, placements, payloads
         What comes with each call, as in `delassus.delassus`.
 
     Returns
     -------
     ForwardDynamics
-        ``qdd``, ``forces``, ``status``, ``rank``, ``constraint_residual()``, ``dynamics_residual()``. Where rows are
+        ``qdd``, ``forces``, ``status``, ``rank``, ``constraint_residual()``, ``dynamics_residual()``, and of
+        ``"proximal"`` ``iterations`` and ``residual``. Where rows are
         redundant or contradict one another, the status says so and the solution is the least-squares one.
 
     Raises
@@ -88,7 +105,8 @@ def forward_dynamics(
     ConfigurationError
         An argument has the wrong shape or type, NaN, a quaternion that is not of unit length, or negative damping.
     ConstraintError, UnknownNameError
-        A constraint, what it is asked for, or the method makes no sense; ``"aba"`` with constraints.
+        A constraint, what it is asked for, or the method makes no sense; ``"aba"`` with constraints; a method that
+        takes no soft, or no hard constraints.
 
     References
     ----------
@@ -108,21 +126,19 @@ def forward_dynamics(
     """
     motion, batch = make_motion(
         tree, q, v, tau, constraints, wrenches=wrenches, gravity=gravity, damping=damping, targets=targets,
-        baumgarte=baumgarte, poses=poses, rows=rows, placements=placements, payloads=payloads,
+        baumgarte=baumgarte, poses=poses, compliance=compliance, rows=rows, placements=placements, payloads=payloads,
     )  # fmt: skip
-    constrained = bool(motion.problem.constraints)
-    if method is None:
-        method = "kkt" if constrained else "aba"
-    if not isinstance(method, str) or method not in METHODS:
-        raise unknown_name("method", method, DYNAMICS_METHODS)
-    if constrained and method in UNCONSTRAINED:
-        others = ", ".join(repr(name) for name in DYNAMICS_METHODS if name not in UNCONSTRAINED)
-        raise ConstraintError(
-            "constraints", f"none with the method {method!r}", f"{len(motion.problem.constraints)}", f"Use {others}."
-        )
+    soft = motion.softness
+    name = default_method(soft, ("pv-early",)) if method is None else check_method(method, soft)
+    finest, most = options.check_iterations(name, tolerance, max_iterations)
+    iterated = None
     with np.errstate(all="ignore"):  # states whose rows are dependent, or whose numbers overflow, are settled after it
-        settled = settle(motion, METHODS[method](motion), batch)
-    return solved(motion, batch, method, settled)
+        if name in ITERATIVE:
+            solution, iterated = iterate(motion, batch, finest, most)
+        else:
+            solution = METHODS[name](motion)
+        settled = settle(motion, solution, batch, iterated)
+    return solved(motion, batch, name, settled, iterated)
 
 
 def make_motion(
@@ -138,6 +154,7 @@ def make_motion(
     targets: Targets = None,
     baumgarte: Stabilisation = None,
     poses: Poses = None,
+    compliance: Compliance = None,
     rows: Arrays = None,
     placements: Arrays = None,
     payloads: Payloads = None,
@@ -148,7 +165,7 @@ def make_motion(
     force = None if tau is None else tree.check_velocity(tau, "tau")
     g, d = options.check_gravity(gravity), options.check_damping(tree, damping)
     f = options.check_wrenches(tree, wrenches)
-    goals = options.check_goals(problem.constraints, targets, baumgarte, poses)
+    goals = options.check_goals(problem.constraints, targets, baumgarte, poses, compliance)
     batches = [(name, a.shape[:-1]) for name, a in (("v", velocity), ("tau", force), ("damping", d)) if a is not None]
     batches.append(("gravity", g.shape[:-2]))
     batches.extend((f"wrench on {tree.link_names[i]!r}", a.shape[:-2]) for i, a in f.items())

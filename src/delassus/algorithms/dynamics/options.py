@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.algorithms.dynamics import ITERATIVE
+from delassus.algorithms.dynamics.iterate import MAX_ITERATIONS, TOLERANCE
 from delassus.algorithms.dynamics.state import Goal
 from delassus.constraints import Constraint, Frame, Rows
 from delassus.errors import ConfigurationError, ConstraintError, DelassusError, shown
@@ -21,6 +23,7 @@ Damping = ArrayLike | Literal["model"] | None
 Wrenches = Mapping[str | Frame, ArrayLike] | None
 Targets = Sequence[ArrayLike | None] | None
 Poses = Sequence[ArrayLike | None] | None
+Compliance = float | Sequence[ArrayLike | None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +130,60 @@ def check_wrenches(tree: Tree, wrenches: Wrenches) -> dict[int, Array]:
 
 
 def check_goals(
-    constraints: Sequence[Constraint], targets: Targets, baumgarte: Stabilisation, poses: Poses
+    constraints: Sequence[Constraint],
+    targets: Targets,
+    baumgarte: Stabilisation,
+    poses: Poses,
+    compliance: Compliance = None,
 ) -> list[Goal]:
     """Return what each constraint asks for, as columns."""
     n = len(constraints)
     wanted = _one_each("targets", targets, n)
     places = _one_each("poses", poses, n)
     stable = _one_each("baumgarte", baumgarte, n) if isinstance(baumgarte, list | tuple) else [baumgarte] * n
+    softness = _one_each("compliance", compliance, n) if isinstance(compliance, list | tuple) else [compliance] * n
     goals = []
-    for c, target, stabilised, pose in zip(constraints, wanted, stable, places, strict=True):
+    for c, target, stabilised, pose, soft in zip(constraints, wanted, stable, places, softness, strict=True):
         column = None if target is None else check_array(
             target, c.size, f"target of {c!r}", "accelerations in m/s² and rad/s²", ConstraintError
         )[..., None]  # fmt: skip
         b = stabilised if stabilised is None or isinstance(stabilised, Baumgarte) else Baumgarte(stabilised)
         velocity_gain, position_gain = (None, None) if b is None else b.gains
-        goals.append(Goal(column, velocity_gain, position_gain, None if pose is None else _pose(c, pose)))
-        if isinstance(c, Rows):
-            goals[-1] = Goal(column, velocity_gain)
+        diagonal = None if soft is None else _compliance(c, soft)
+        place = None if pose is None else _pose(c, pose)
+        goals.append(Goal(column, velocity_gain, None if isinstance(c, Rows) else position_gain, place, diagonal))
     return goals
+
+
+def _compliance(c: Constraint, given: Any) -> Array:
+    """Check the compliance of a constraint; returns one entry a row, (..., m, 1)."""
+    name = f"compliance of {c!r}"
+    number = real_array(given)
+    if number is not None and number.shape == ():
+        given = np.full(c.size, number)
+    array = check_array(given, c.size, name, "or a number, in (m/s²)/N", ConstraintError)
+    if np.any(array <= 0):
+        raise ConstraintError(
+            name, "positive numbers, in (m/s²)/N", f"{np.min(array):g}", "A hard constraint has the compliance None."
+        )
+    return array[..., None]
+
+
+def check_iterations(method: str, tolerance: float | None, most: int | None) -> tuple[float, int]:
+    """Return the tolerance and the greatest number of iterations."""
+    for name, value in (("tolerance", tolerance), ("max_iterations", most)):
+        if value is None:
+            continue
+        if method not in ITERATIVE:
+            raise ConfigurationError(
+                name, f"None with the method {method!r}", shown(value), "Only 'proximal' iterates."
+            )
+        number = real_array(value)
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if number is None or number.shape != () or not 0 < number < np.inf or (name == "max_iterations" and not whole):
+            kind = "a positive number" if name == "tolerance" else "a positive whole number"
+            raise ConfigurationError(name, kind, shown(value), "Leave it out for the default.")
+    return TOLERANCE if tolerance is None else float(tolerance), MAX_ITERATIONS if most is None else int(most)
 
 
 def goal_batches(goals: Sequence[Goal]) -> list[tuple[str, tuple[int, ...]]]:
@@ -153,6 +192,8 @@ def goal_batches(goals: Sequence[Goal]) -> list[tuple[str, tuple[int, ...]]]:
     for goal in goals:
         if goal.target is not None:
             out.append(("targets", goal.target.shape[:-2]))
+        if goal.compliance is not None:
+            out.append(("compliance", goal.compliance.shape[:-2]))
         if goal.pose is not None:
             out.extend(("poses", part.shape[:-2]) for part in goal.pose)
     return out

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.dynamics.iterate import Iterated
 from delassus.algorithms.dynamics.kkt import SaddlePoint
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import Solution, least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.operator import REGULAR_CONDITION, UNMOVED, mobility_bound
 from delassus.model.rotations import Array
@@ -33,6 +34,10 @@ class DynamicsStatus(Enum):
     CONFLICTING = (
         "rows contradict one another here: accelerations and forces are the least-squares ones; "
         "drop rows, or ask for accelerations that go together"
+    )
+    UNFINISHED = (
+        "proximal iterations stopped before they converged; allow more of them (max_iterations), "
+        "or scale rows so that they are of one size"
     )
     FAILED = "numbers overflowed here: nothing is known; make positions, velocities and forces smaller"
 
@@ -52,7 +57,7 @@ class Settled:
     forces : (..., m) array
     status : (...) array of DynamicsStatus
     rank : (...) array of int
-        Number of independent rows.
+        Number of independent rows; soft ones always are.
     """
 
     qdd: Array
@@ -61,18 +66,35 @@ class Settled:
     rank: NDArray[np.int_]
 
 
-def settle(motion: DynamicsProblem, solution: Solution, batch: tuple[int, ...]) -> Settled:
-    """Check the rank of the rows at each state, and solve again where it is deficient."""
+def settle(
+    motion: DynamicsProblem, solution: Solution, batch: tuple[int, ...], iterated: Iterated | None = None
+) -> Settled:
+    """Check the rank of the rows at each state, and solve again where it is deficient.
+
+    Problems whose constraints are all soft are regular, and iterations have gone to the least-squares solution.
+    """
     problem = motion.problem
     m, nv = problem.n_rows, motion.tree.nv
     qdd = np.array(np.broadcast_to(solution.qdd[..., 0], (*batch, nv)))
     forces = np.array(np.broadcast_to(solution.forces[..., 0], (*batch, m)))
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
     rank = np.full(batch, m)
-    if m:
+    if m and iterated is not None:
+        G = np.broadcast_to(np.asarray(solution.delassus), (*batch, m, m))
+        rank = _rank(G, np.broadcast_to(_least(motion), (*batch, m)))
+        status[rank < m] = DynamicsStatus.REDUNDANT
+        status[(rank < m) & (iterated.residual > CONFLICT * iterated.size)] = DynamicsStatus.CONFLICTING
+        status[~iterated.converged] = DynamicsStatus.UNFINISHED
+    elif m and not all(motion.softness):
         saddle = None if solution.delassus is not None else SaddlePoint(motion)
         G = np.broadcast_to(np.asarray(solution.delassus if saddle is None else saddle.G), (*batch, m, m))
         rank = _rank(G, np.broadcast_to(_least(motion), (*batch, m)))
+        if saddle is not None and solution.pivot is not None:
+            unfit = ~(np.broadcast_to(solution.pivot, batch) > least_pivot("float64"))
+            if unfit.any():
+                other = saddle.solve()
+                qdd[unfit] = np.broadcast_to(other.qdd[..., 0], qdd.shape)[unfit]
+                forces[unfit] = np.broadcast_to(other.forces[..., 0], forces.shape)[unfit]
         deficient = rank < m
         if deficient.any():
             again = _least_squares(saddle or SaddlePoint(motion), rank, batch)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.dynamics import rnea
+from delassus.algorithms.dynamics.iterate import Iterated
 from delassus.algorithms.dynamics.kkt import row_accelerations
 from delassus.algorithms.dynamics.regularity import DynamicsStatus, Settled
 from delassus.algorithms.dynamics.relative import right_hand_sides
@@ -32,6 +33,10 @@ class ForwardDynamics:
         Number of independent constraint rows at each state.
     method : str
         Name of the method.
+    iterations : (...) array of int or None
+        Number of proximal iterations at each state; None for other methods.
+    residual : (...) array or None
+        Norm of what they left of ``compliance_residual()``, by their own account.
     """
 
     qdd: Array
@@ -41,17 +46,30 @@ class ForwardDynamics:
     method: str
     _motion: DynamicsProblem
     _batch: tuple[int, ...]
+    iterations: NDArray[np.int_] | None = None
+    residual: Array | None = None
 
     def __repr__(self) -> str:
         statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
         return f"ForwardDynamics(method={self.method!r}, qdd={self.qdd.shape}, status={', '.join(statuses)})"
 
     def constraint_residual(self) -> Array:
-        """``Σ K a − k`` (..., m): acceleration along each row less what the constraint asks for (m/s², rad/s²)."""
+        """``Σ K a − k`` (..., m): acceleration along each row less what the constraint asks for (m/s², rad/s²).
+
+        Soft constraints give way by ``R f``; see `compliance_residual`.
+        """
         motion = self._motion
         a = rnea.accelerations(motion, motion.per_joint(self.qdd))
         residual = row_accelerations(motion, a) - motion.stacked(right_hand_sides(motion))
         return vector(residual, self._batch)
+
+    def compliance_residual(self) -> Array:
+        """``Σ K a − k + R f`` (..., m): what is left where soft constraints have given way as they should."""
+        left = self.constraint_residual()
+        for c, (rows, goal) in enumerate(zip(self._motion.problem.rows, self._motion.goals, strict=True)):
+            if goal.compliance is not None:
+                left[..., rows] += goal.compliance[..., 0] * self.forces[c]
+        return left
 
     def dynamics_residual(self) -> Array:
         """``M q̈ + c − τ − Jᵀ f`` (..., nv): force that is missing or left over at each joint (N, N·m)."""
@@ -64,12 +82,15 @@ class ForwardDynamics:
         return vector(residual, self._batch)
 
 
-def solved(motion: DynamicsProblem, batch: tuple[int, ...], method: str, settled: Settled) -> ForwardDynamics:
+def solved(
+    motion: DynamicsProblem, batch: tuple[int, ...], method: str, settled: Settled, iterated: Iterated | None = None
+) -> ForwardDynamics:
     """The result of a method, its arrays read-only."""
     forces = tuple(np.array(settled.forces[..., rows]) for rows in motion.problem.rows)
-    for array in (settled.qdd, settled.status, settled.rank, *forces):
+    reported = () if iterated is None else (iterated.iterations, iterated.residual)
+    for array in (settled.qdd, settled.status, settled.rank, *forces, *reported):
         array.setflags(write=False)
-    return ForwardDynamics(settled.qdd, forces, settled.status, settled.rank, method, motion, batch)
+    return ForwardDynamics(settled.qdd, forces, settled.status, settled.rank, method, motion, batch, *reported)
 
 
 def vector(a: Array, batch: tuple[int, ...]) -> Array:

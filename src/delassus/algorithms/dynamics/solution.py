@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delassus.spatial.ops import Matrix
+import numpy as np
+
+from delassus.spatial.ops import Matrix, Scalar
+
+
+def least_pivot(dtype: str) -> float:
+    """What `Solution.pivot` has to exceed: errors are round-off over the pivot, and half of the digits are to count."""
+    return float(np.sqrt(np.finfo(dtype).eps))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,8 +26,12 @@ class Solution:
         Constraint forces ``f``, all rows stacked: ``M q̈ + c = τ + Jᵀ f``.
     delassus : (m, m) matrix or None
         ``G = J M⁻¹ Jᵀ`` if the method has it: its rank says whether the solution is unique.
+    pivot : scalar or None
+        Smallest pivot, relative to what it is to be compared with, of a method that has no ``G``: where it is small,
+        another method has to solve.
     """
 
     qdd: Matrix
     forces: Matrix
     delassus: Matrix | None = None
+    pivot: Scalar | None = None

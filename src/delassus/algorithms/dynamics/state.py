@@ -15,8 +15,17 @@ from functools import cached_property
 from typing import Any
 
 from delassus.algorithms.problem import Problem
+from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import LINEAR, bias_force, column, from_entries, motion_cross, scaled
+from delassus.spatial.motion import (
+    LINEAR,
+    bias_force,
+    bias_force_about_centre,
+    column,
+    from_entries,
+    motion_cross,
+    scaled,
+)
 from delassus.spatial.ops import Matrix, Scalar
 
 
@@ -144,11 +153,17 @@ class DynamicsProblem:
     def p(self) -> list[Matrix]:
         """Bias force ``V_i ×* H_i V_i − f_i`` of each link, ``f_i`` its external wrench."""
         ops = self.ops
-        p = [bias_force(ops, H, V) for H, V in zip(self.problem.inertias, self.V, strict=True)]
+        p = [self._bias_force(i, V) for i, V in enumerate(self.V)]
         for i, wrench in self.wrenches.items():
             p[i] = p[i] - wrench
         ops.mark("bias forces", p)
         return p
+
+    def _bias_force(self, i: int, V: Matrix) -> Matrix:
+        H = self.tree.inertias[i]
+        if not H[0, 0] or any(self.tree.placement(name).link == i for name in self.problem.payloads):
+            return bias_force(self.ops, self.problem.inertias[i], V)
+        return bias_force_about_centre(self.ops, *about_centre(H), V)
 
     @cached_property
     def a0(self) -> Matrix:

@@ -56,15 +56,13 @@ class SparseFactor:
         ops.mark("factorisation of M", [*self.rows, *self.reciprocal])
 
 
-def ltl_osim(problem: Problem) -> Matrix:
-    """Delassus matrix (m × m)."""
+def rows_over_factor(problem: Problem, L: SparseFactor) -> list[dict[int, Matrix]]:
+    """``Y = J L⁻¹`` of each constraint: its columns (m_c × 1) at the degrees of freedom of the constraint's support."""
     ops, tree = problem.ops, problem.tree
-    L = SparseFactor(problem)
-    J = jacobian_columns(problem)
 
-    # leaves → root for each constraint: Y = J L⁻¹ on the constraint's support
+    # leaves → root for each constraint
     Y: list[dict[int, Matrix]] = []
-    for columns in J:
+    for columns in jacobian_columns(problem):
         pending: dict[int, Matrix] = {}
         for i, block in columns.items():
             for a in range(tree.joints[i].nv):
@@ -78,8 +76,12 @@ def ltl_osim(problem: Problem) -> Matrix:
                 pending[i] = pending[i] - step if i in pending else -step
         Y.append(done)
     ops.mark("Y = J L⁻¹", [y for done in Y for y in done.values()])
+    return Y
 
-    # G = Y Yᵀ over common supports
+
+def squared(problem: Problem, Y: list[dict[int, Matrix]]) -> Matrix:
+    """``G = Y Yᵀ`` over common supports."""
+    ops = problem.ops
     blocks: dict[tuple[int, int], Matrix] = {}
     for c in range(len(Y)):
         for d in range(c + 1):
@@ -92,3 +94,8 @@ def ltl_osim(problem: Problem) -> Matrix:
     G = symmetric_from_blocks(problem, blocks)
     ops.mark("Delassus matrix", [G])
     return G
+
+
+def ltl_osim(problem: Problem) -> Matrix:
+    """Delassus matrix (m × m)."""
+    return squared(problem, rows_over_factor(problem, SparseFactor(problem)))

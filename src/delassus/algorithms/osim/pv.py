@@ -28,7 +28,7 @@ class Stack:
     constraints : tuple of int
         Their indices; a negative number stands for six virtual rows (see `delassus.algorithms.osim.cut`).
     K : (m_i, 6) matrix
-        Their rows, propagated to the link.
+        Their rows, propagated to the link; dynamics algorithms append a column of what the rows are to accelerate with.
     L : (m_i, m_i) matrix
         Their inverse inertia when the link is grounded.
     """
@@ -111,10 +111,17 @@ def in_order(problem: Problem, stacks: Sequence[Stack]) -> Matrix:
     ]
     if not problem.constraints:
         return ops.zeros(0, 0)
-    whole = merge(problem, [*stacks, *unmoved])
+    return ordered(problem, [*stacks, *unmoved]).L
+
+
+def ordered(problem: Problem, stacks: Sequence[Stack]) -> Stack:
+    """Stacks that hold every constraint, merged in the order of the constraints."""
+    ops = problem.ops
+    whole = merge(problem, stacks)
     start = dict(zip(whole.constraints, _starts(problem, whole.constraints), strict=True))
     order = [start[c] + k for c in range(len(problem.constraints)) for k in range(problem.constraints[c].size)]
-    return ops.take(whole.L, order, order)
+    every = tuple(range(len(problem.constraints)))
+    return Stack(every, ops.take(whole.K, order, None), ops.take(whole.L, order, order))
 
 
 def _starts(problem: Problem, constraints: Sequence[int]) -> list[int]:

@@ -7,6 +7,7 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 ``block(a0, …, r0, …)``                as many states as there are lanes; rows are transposed to lanes inside
 ``batch(n, a0, …, r0, …)``             n states: whole blocks, the last one overlapping the one before it
 ``call(self, args, nargs)``            one or a few states, straight from Python; see `delassus.runtime.fastcall`
+``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see `delassus.compiler.emit.llvm_roll`
 =====================================  ==========================================================================
 
 The operations are in functions ``one_part0``, … and ``block_part0``, … that ``one`` and ``block`` call one by one.
@@ -20,6 +21,7 @@ from functools import partial
 
 from delassus.compiler.allocate import Act, Step, allocate
 from delassus.compiler.emit.llvm_operations import Operations
+from delassus.compiler.emit.llvm_roll import roll
 from delassus.compiler.emit.llvm_rows import load_rows, row, slot, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
 from delassus.compiler.emit.python_entry import python_entry
@@ -43,6 +45,8 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     if lanes > 1:
         functions += _Block(program, scalar, lanes, registers, has_fma, declarations).assembly()
     functions += [_batch(program, scalar, lanes), python_entry(program, 8 if scalar == "double" else 4)]
+    if program.state_results:
+        functions.append(roll(program, scalar, lanes, ATTRIBUTES))
     return "\n\n".join([*sorted(declarations), *functions]) + "\n"
 
 

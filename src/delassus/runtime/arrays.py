@@ -1,0 +1,106 @@
+"""Arrays that users hand over to kernels: in order, of the right dtype and shape, batches broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from delassus.compiler.program import Argument, Result
+from delassus.errors import ConfigurationError, unknown_name
+
+Batch = tuple[int, ...]
+
+
+def in_order(
+    arguments: Sequence[Argument], given: Sequence[ArrayLike], named: Mapping[str, ArrayLike]
+) -> tuple[ArrayLike, ...]:
+    """All arguments in their order: those by position, and the rest by name."""
+    names = [a.name for a in arguments]
+    for name in named:
+        if name not in names:
+            raise unknown_name("argument", name, names)
+        if name in names[: len(given)]:
+            raise ConfigurationError(name, "each argument once", "it twice", "Drop one of the two.")
+    complete = (*given, *(named[name] for name in names[len(given) :] if name in named))
+    if len(complete) != len(names):
+        wanted = f"{len(names)} array(s): {', '.join(names)}"
+        raise ConfigurationError("arguments", wanted, f"{len(complete)}", "Pass one array for each.")
+    return complete
+
+
+def gathered(
+    arguments: Sequence[Argument], given: Sequence[ArrayLike], dtype: np.dtype[Any]
+) -> tuple[list[NDArray[Any]], Batch]:
+    """Check all arguments; returns them C-contiguous and with one batch, and that batch."""
+    arrays = [checked(x, a, dtype) for x, a in zip(given, arguments, strict=True)]
+    leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(arrays, arguments, strict=True)]
+    batch = leading[0]
+    if any(shape != batch for shape in leading):
+        batch = _common(leading)
+        arrays = [np.broadcast_to(x, (*batch, *a.shape)) for x, a in zip(arrays, arguments, strict=True)]
+    return [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays], batch
+
+
+def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Array (..., shape of one state) of the kernel's dtype; whole numbers and Python's own are converted."""
+    try:
+        array = np.asarray(x, dtype=dtype if type(x) in (float, int) else None)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype != dtype and array.dtype.kind not in "iu":
+        raise ConfigurationError(
+            argument.name, f"dtype {dtype}", f"dtype {array.dtype}", f"Convert it with astype({str(dtype)!r})."
+        )
+    d = len(argument.shape)
+    if array.ndim < d or array.shape[array.ndim - d :] != argument.shape:
+        wanted = ", ".join(["...", *map(str, argument.shape)])
+        raise ConfigurationError(
+            argument.name, f"shape ({wanted})", f"shape {array.shape}", "The last axes hold one state; batches lead."
+        )
+    return array.astype(dtype, copy=False)
+
+
+def result_arrays(
+    out: Any, results: Sequence[Result], batch: Batch, dtype: np.dtype[Any], arrays: Sequence[NDArray[Any]]
+) -> list[NDArray[Any]]:
+    """Arrays for the results: new ones, or those given, which must share no memory with one another or ``arrays``."""
+    shapes = [(*batch, *r.shape) for r in results]
+    if out is None:
+        return [np.empty(shape, dtype=dtype) for shape in shapes]
+    given = (out,) if len(shapes) == 1 else out
+    if not isinstance(given, tuple) or len(given) != len(shapes):
+        names = ", ".join(r.name for r in results)
+        came = f"a tuple of {len(given)}" if isinstance(given, tuple) else type(given).__name__
+        raise ConfigurationError("out", f"a tuple of {len(shapes)} arrays: {names}", came, "Pass one for each.")
+    outs = [_checked_out(x, shape, dtype) for x, shape in zip(given, shapes, strict=True)]
+    for k, result in enumerate(outs):
+        if any(np.may_share_memory(result, x) for x in (*arrays, *outs[:k])):
+            owner = "an argument" if any(np.may_share_memory(result, x) for x in arrays) else "another result"
+            raise ConfigurationError("out", "memory of its own", f"memory of {owner}", "Pass another array.")
+    return outs
+
+
+def _common(leading: Sequence[Batch]) -> Batch:
+    """Batch that leading axes broadcast to."""
+    try:
+        return np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ConfigurationError(
+            "arguments", "leading axes that fit each other", str(leading), "Make the batches of equal shape."
+        ) from None
+
+
+def _checked_out(out: Any, shape: Batch, dtype: np.dtype[Any]) -> NDArray[Any]:
+    good = isinstance(out, np.ndarray) and out.dtype == dtype and out.shape == shape
+    if not good or not out.flags.c_contiguous or not out.flags.writeable:
+        got = f"shape {out.shape}, dtype {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise ConfigurationError(
+            "out",
+            f"a writeable C-contiguous array of shape {shape}, dtype {dtype}",
+            got,
+            "Make one with np.empty.",
+        )
+    return np.asarray(out)

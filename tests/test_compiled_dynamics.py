@@ -1,0 +1,550 @@
+"""Compiled dynamics against the direct functions: every task, option and target, constraints switched off, rollouts."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.algorithms import dynamics
+from delassus.algorithms.dynamics import SOFT, UNCONSTRAINED, choose
+from delassus.algorithms.dynamics.solution import Solution
+from delassus.compiler import tasks
+from delassus.compiler.setting import check_options
+from delassus.runtime import fastcall
+from delassus.runtime.request import Request
+from random_trees import some_mechanism
+from test_c import Compiled
+from tools import AGREEMENT, error
+
+DOUBLE = 1e-9
+"""One algorithm by two machines, through the condition of M and of G."""
+SINGLE = 2e-3
+"""The same in float32, whose round-off is 6e-8."""
+
+HARD = [name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED]
+SWITCHED = [name for name in HARD if name not in choose.UNSWITCHED]
+SIZES = (0, 1, 7, 8, 9, 17)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.getbasetemp() / "kernels"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setenv("DELASSUS_CACHE", str(folder))
+
+
+ROBOTS = {
+    "arm": (lambda: ds.mechanisms.chain(6), lambda: [ds.Point(ds.Frame("link6", (0.1, 0.0, 0.05)))]),
+    "floating": (
+        lambda: ds.mechanisms.star(2, 3),
+        lambda: [ds.Point("branch1_3", axes="world"), ds.Point("branch2_3", "branch1_1")],
+    ),
+    "loop": (
+        lambda: ds.mechanisms.star(2, 5, root="fixed"),
+        lambda: [ds.Point("branch1_5", "branch2_5"), ds.Point(ds.Frame("branch1_3", (0.1, 0.2, 0.1)))],
+    ),
+}
+
+
+@cache
+def case(robot):
+    tree, constraints = ROBOTS[robot][0](), ROBOTS[robot][1]()
+    rng = np.random.default_rng(7)
+    q, v, tau = tree.random(rng, 17), rng.normal(size=(17, tree.nv)), rng.normal(size=(17, tree.nv))
+    return tree, constraints, q, v, tau
+
+
+def stacked(solution):
+    return solution.qdd, np.concatenate([np.zeros((*solution.qdd.shape[:-1], 0)), *solution.forces], axis=-1)
+
+
+# -- every task --------------------------------------------------------------------------------------------------------
+
+TASKS = {
+    "inverse_dynamics": lambda tree, q, v, x: (ds.inverse_dynamics(tree, q, v, x),),
+    "bias_force": lambda tree, q, v, x: (ds.bias_force(tree, q, v),),
+    "mass_matrix": lambda tree, q, v, x: (ds.mass_matrix(tree, q),),
+    "kinematics": lambda tree, q, v, x: (ds.forward_kinematics(tree, q),),
+    "dynamics": lambda tree, q, v, x: stacked(ds.forward_dynamics(tree, q, v, x)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("what", TASKS)
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_tasks(robot, what, lanes, dtype):
+    tree, _, *state = case(robot)
+    kernel = ds.compile(tree, [], what, lanes=lanes, dtype=dtype)
+    given = state[: len(kernel.arguments)]
+    expected = TASKS[what](tree, *state)
+    for size in SIZES:
+        results = kernel(*(x[:size].astype(dtype) for x in given))
+        results = results if isinstance(results, tuple) else (results,)
+        for result, known in zip(results, expected, strict=True):
+            assert result.dtype == np.dtype(dtype) and result.shape == known[:size].shape
+            assert error(result, known[:size]) < (DOUBLE if dtype == "float64" else SINGLE)
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("method", HARD)
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_constrained_dynamics(robot, method, lanes):
+    tree, constraints, q, v, tau = case(robot)
+    forward = ds.compile(tree, constraints, "dynamics", method=method, lanes=lanes)
+    expected = stacked(ds.forward_dynamics(tree, q, v, tau, constraints))
+    for size in SIZES:
+        for result, known in zip(forward(q[:size], v[:size], tau[:size]), expected, strict=True):
+            assert error(result, known[:size]) < 1e3 * DOUBLE
+
+
+@pytest.mark.parametrize("method", [*SOFT, "proximal"])
+def test_soft_constraints(method):
+    tree, constraints, q, v, tau = case("loop")
+    softness = {"compliance": [1e-3, [1e-2, 1e-3, 1e-4]]}
+    forward = ds.compile(tree, constraints, "dynamics", method=method, **softness)
+    expected = stacked(ds.forward_dynamics(tree, q, v, tau, constraints, **softness))
+    for result, known in zip(forward(q, v, tau), expected, strict=True):
+        assert error(result, known) < 1e3 * DOUBLE
+
+
+def test_what_auto_takes():
+    tree, constraints, *_ = case("arm")
+    free, hard, soft = (
+        ds.compile(tree, c, "dynamics", **options)
+        for c, options in (([], {}), (constraints, {}), (constraints, {"compliance": 1e-3}))
+    )
+    assert (free.method, soft.method) == ("aba", "pv-soft")
+    assert hard.method == next(name for name in tasks.HARD if name in ds.DYNAMICS_METHODS)
+    for kernel in (free, hard, soft):
+        assert (
+            kernel.plan.method == kernel.method and kernel.method in repr(kernel) and kernel.method in str(kernel.plan)
+        )
+    assert ds.compile(tree, [], "mass_matrix").plan is None
+    assert "method" not in repr(ds.compile(tree, [], "mass_matrix"))
+    assert not any("Method" in line for line in ds.compile(tree, [], "mass_matrix").program().comment)
+    assert ds.compile(tree, constraints, "dynamics", method="kkt").plan is None
+
+
+def test_frames():
+    tree, _, q, *_ = case("floating")
+    tool = ds.Frame("branch1_3", (0.1, 0.2, 0.3))
+    assert error(ds.compile(tree, [], "kinematics", frames=tool)(q), ds.forward_kinematics(tree, q, tool)) < AGREEMENT
+    both = [tool, "hub"]
+    assert error(ds.compile(tree, [], "kinematics", frames=both)(q), ds.forward_kinematics(tree, q, both)) < AGREEMENT
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_mechanisms(seed):
+    """All kinds of joints."""
+    m = some_mechanism(seed, 7, ("fixed", "floating")[seed % 2])
+    q, v, x = m.tree.random(m.rng, 9), m.rng.normal(size=(9, m.tree.nv)), m.rng.normal(size=(9, m.tree.nv))
+    for what in ("inverse_dynamics", "bias_force", "kinematics"):
+        kernel = ds.compile(m.tree, [], what)
+        assert error(kernel(*(q, v, x)[: len(kernel.arguments)]), TASKS[what](m.tree, q, v, x)[0]) < AGREEMENT
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_input():
+    """Gravity, damping, wrenches, targets, poses, payloads and rows that come with each call, with stabilisation."""
+    tree = ds.mechanisms.star(2, 3)
+    constraints = [
+        ds.Point("branch1_3"), ds.Point(ds.Frame("branch2_3", (0.1, 0.2, 0.1)), "hub"), ds.Rows("branch1_1", 1),
+    ]  # fmt: skip
+    hand = ds.Frame("branch2_3", (0.1, 0.0, 0.2))
+    baumgarte = [ds.Baumgarte(10.0, 0.7), 5.0, None]
+    forward = ds.compile(
+        tree, constraints, "dynamics", method="kkt", gravity="input", damping="input", wrenches=["hub", hand],
+        targets=[True, False, True], poses=True, baumgarte=baumgarte, payloads=["branch1_2"], lanes=4,
+    )  # fmt: skip
+    names = [a.name for a in forward.arguments]
+    assert names == [
+        "q", "v", "tau", "K2", "payload0", "gravity", "damping", "wrench0", "wrench1", "target0", "target2", "pose0",
+    ]  # fmt: skip
+    rng = np.random.default_rng(3)
+    given = {a.name: rng.uniform(0.1, 1.0, (6, *a.shape)) for a in forward.arguments}
+    given["q"] = tree.random(rng, 6)
+    given["payload0"][:] = np.r_[1.0, np.zeros(3), 1, 0, 1, 0, 0, 1]
+    expected = stacked(
+        ds.forward_dynamics(
+            tree, given["q"], given["v"], given["tau"], constraints, gravity=given["gravity"],
+            damping=given["damping"], wrenches={"hub": given["wrench0"], hand: given["wrench1"]},
+            targets=[given["target0"], None, given["target2"]], poses=[given["pose0"], None, None],
+            baumgarte=baumgarte, rows=[given["K2"]], payloads={"branch1_2": given["payload0"]},
+        )
+    )  # fmt: skip
+    by_name = forward(given["q"], **{name: given[name] for name in names[1:]})
+    by_place = forward(*given.values())
+    for one, other, known in zip(by_name, by_place, expected, strict=True):
+        assert np.array_equal(one, other) and error(one, known) < DOUBLE
+
+
+def test_what_is_built_in():
+    tree, _, q, v, tau = case("arm")
+    options = {"gravity": (1.0, 2.0, 3.0), "damping": np.linspace(0, 1, 6)}
+    found = ds.compile(tree, [], "inverse_dynamics", **options)(q, v, tau)
+    assert error(found, ds.inverse_dynamics(tree, q, v, tau, **options)) < AGREEMENT
+    plain, model = (ds.compile(tree, [], "bias_force", damping=d) for d in (None, "model"))
+    assert plain.operations == model.operations  # this robot has no damping
+
+
+def test_the_key_tells_options_apart():
+    tree, constraints, *_ = case("loop")
+    options = [
+        {}, {"gravity": (0, 0, -1)}, {"gravity": "input"}, {"damping": "input"}, {"damping": np.ones(tree.nv)},
+        {"wrenches": ["branch1_1"]}, {"wrenches": [ds.Frame("branch1_1", (0, 0, 1e-9))]}, {"targets": True},
+        {"targets": [True, False]}, {"baumgarte": 1.0}, {"baumgarte": 2.0}, {"baumgarte": [None, 1.0]},
+        {"baumgarte": [None, 1.0], "poses": True}, {"compliance": 1e-3}, {"active": True},
+        {"integrator": "rk4"},
+    ]  # fmt: skip
+    task = tasks.find_task("step")
+    keys = [
+        Request(
+            tree, tuple(constraints), "step", "auto", "float64", 8, (),
+            check_options(tree, constraints, "step", task.options, choice),
+        ).key()
+        for choice in options
+    ]  # fmt: skip
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "match"),
+    [
+        ("dynamics", {"gravty": 1}, "Did you mean 'gravity'"),
+        ("dynamics", {"gravity": "down"}, "gravity: expected"),
+        ("dynamics", {"gravity": np.zeros((4, 3))}, "gravity='input'"),
+        ("dynamics", {"damping": -np.ones(6)}, "not negative"),
+        ("dynamics", {"wrenches": "link6"}, "wrenches=\\['hand'\\]"),
+        ("dynamics", {"wrenches": ["link66"]}, "Did you mean 'link6'"),
+        ("dynamics", {"targets": 1}, "targets: expected"),
+        ("dynamics", {"poses": [True]}, r"poses\[0\]"),
+        ("dynamics", {"active": "yes"}, "active: expected True or False"),
+        ("dynamics", {"method": "pv-osim"}, "method: expected one of"),
+        ("dynamics", {"method": "aba"}, "none with the method 'aba'"),
+        ("dynamics", {"method": "pv-soft"}, "positive numbers for all constraints"),
+        ("dynamics", {"compliance": -1.0}, "positive numbers"),
+        ("mass_matrix", {"gravity": (0, 0, 1)}, "no options with 'mass_matrix'"),
+        ("mass_matrix", {"method": "kkt"}, "method: expected"),
+        ("jacobian", {"active": True}, "no options with 'jacobian'"),
+        ("step", {"integrator": "rk5"}, "Did you mean 'rk4'"),
+        ("dynamics", {"integrator": "rk4"}, "integrator: expected"),
+    ],
+)
+def test_bad_requests(what, options, match):
+    tree, constraints, *_ = case("arm")
+    with pytest.raises(ds.DelassusError, match=match):
+        ds.compile(tree, constraints, what, **options)
+
+
+# -- constraints that are off ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", SWITCHED)
+@pytest.mark.parametrize("robot", ["floating", "loop"])
+def test_a_constraint_that_is_off_leaves_no_trace(robot, method):
+    tree, constraints, q, v, tau = case(robot)
+    rng = np.random.default_rng(0)
+    flags, target = rng.integers(0, 2, (17, 2)).astype(float), rng.normal(size=(17, constraints[0].size))
+    options = {"baumgarte": 3.0, "targets": [True, False]}
+    switched = ds.compile(tree, constraints, "dynamics", method=method, active=True, **options)
+    plain = ds.compile(tree, constraints, "dynamics", method=method, **options)
+    qdd, forces = switched(q, v, tau, target, active=flags)
+    assert switched.operations.total < 1.1 * plain.operations.total
+    splits = np.cumsum([0, *(c.size for c in constraints)])
+    for k in range(17):
+        on = [i for i in (0, 1) if flags[k, i]]
+        expected = ds.forward_dynamics(
+            tree, q[k], v[k], tau[k], [constraints[i] for i in on], baumgarte=[3.0] * len(on),
+            targets=[target[k] if i == 0 else None for i in on],
+        )  # fmt: skip
+        assert error(qdd[k], expected.qdd) < 1e3 * DOUBLE
+        for i in (0, 1):
+            force = forces[k, splits[i] : splits[i + 1]]
+            if i in on:
+                assert error(force, expected.forces[on.index(i)]) < 1e3 * DOUBLE
+            else:
+                assert not force.any()
+
+
+@pytest.mark.parametrize("method", [name for name in SWITCHED if name != "proximal"])
+def test_a_redundant_set_with_regular_modes(method):
+    """Two welds on one link: regular as long as one is off."""
+    tree = ds.mechanisms.chain(7)
+    welds = [ds.Weld("link7"), ds.Weld(ds.Frame("link7", (0.1, 0, 0)))]
+    forward = ds.compile(tree, welds, "dynamics", method=method, active=True)
+    rng = np.random.default_rng(1)
+    q, v, tau = tree.random(rng, 20), rng.normal(size=(20, 7)), rng.normal(size=(20, 7))
+    for on, flags in ((0, (1.0, 0.0)), (1, (0.0, 1.0))):
+        qdd, forces = forward(q, v, tau, np.array(flags))
+        expected = ds.forward_dynamics(tree, q, v, tau, [welds[on]])
+        assert error(qdd, expected.qdd) < 1e-6 and error(forces[:, 6 * on : 6 * on + 6], expected.forces[0]) < 1e-6
+        assert not forces[:, 6 - 6 * on : 12 - 6 * on].any()
+    qdd, forces = forward(q, v, tau, np.zeros(2))
+    assert error(qdd, ds.forward_dynamics(tree, q, v, tau).qdd) < DOUBLE and not forces.any()
+
+
+def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
+    """A method that is wrong but where it says so: the kernel solves these states again, within the call."""
+
+    def fragile(motion):
+        good, x = dynamics.METHODS["kkt"](motion), motion.ops.entry(motion.problem._q, 0)
+        return Solution(good.qdd - good.qdd, good.forces, pivot=x * x)
+
+    methods = MappingProxyType({**dynamics.METHODS, "fragile": fragile})
+    for module, name in ((tasks, "FORWARD"), (choose, "METHODS")):
+        monkeypatch.setattr(module, name, methods)
+    monkeypatch.setattr(choose, "DYNAMICS_METHODS", tuple(methods))
+    known = tasks._FORWARD
+    monkeypatch.setattr(tasks, "_FORWARD", tuple(methods))
+    changed = {name: replace(t, methods=tuple(methods)) if t.methods == known else t for name, t in tasks.TASKS.items()}
+    monkeypatch.setattr(tasks, "TASKS", MappingProxyType(changed))
+    monkeypatch.setenv("DELASSUS_CACHE", "off")
+    tree, constraints, q, v, tau = case("arm")
+    q = q.copy()
+    q[[2, 5, 16], 0] = 0.0
+    forward = ds.compile(tree, constraints, "dynamics", method="fragile")
+    assert [r.name for r in forward.results] == ["qdd", "forces"]
+    expected = stacked(ds.forward_dynamics(tree, q, v, tau, constraints))
+    out = np.empty((17, 6)), np.empty((17, 3))
+    for qdd, forces in (forward(q, v, tau), forward(q, v, tau, out=out)):
+        assert [k for k in range(17) if qdd[k].any()] == [2, 5, 16]
+        assert error(qdd[[2, 5, 16]], expected[0][[2, 5, 16]]) < DOUBLE and error(forces, expected[1]) < DOUBLE
+    one = np.empty(6), np.empty(3)
+    for k in (1, 2):
+        assert forward(q[k], v[k], tau[k], out=one) is one
+        assert one[0].any() == (k == 2) and forward(q[k], v[k], tau[k])[0].any() == (k == 2)
+    step = ds.compile(tree, constraints, "step", method="fragile")
+    still = np.zeros((3, 17, 6))
+    qs, vs = ds.rollout(step, q, np.zeros((17, 6)), still, 1e-3)
+    assert [k for k in range(17) if vs[-1, k].any()] == [2, 5, 16]
+    good = ds.rollout(ds.compile(tree, constraints, "step", method="kkt"), q, np.zeros((17, 6)), still, 1e-3)
+    assert error(qs[:, [2, 5, 16]], good[0][:, [2, 5, 16]]) < DOUBLE
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("method", HARD)
+def test_dependent_rows(method, dtype):
+    """Where rows are redundant or contradict one another, a call gives the least-squares solution; `solve` says so."""
+    tree = ds.mechanisms.chain(7)
+    constraints = [ds.Point("link7"), ds.Point(ds.Frame("link7", (0.1, 0, 0))), ds.Rows("link6", 1)]
+    forward = ds.compile(tree, constraints, "dynamics", method=method, dtype=dtype)
+    rng = np.random.default_rng(4)
+    q, v, tau, K = tree.random(rng, 9), rng.normal(size=(9, 7)), rng.normal(size=(9, 7)), rng.normal(size=(9, 1, 6))
+    expected = ds.forward_dynamics(tree, q, v, tau, constraints, rows=[K])
+    qdd, forces = forward(*(x.astype(dtype) for x in (q, v, tau, K)))
+    if dtype == "float64":
+        assert error(qdd, expected.qdd) < 1e-5 and error(forces, stacked(expected)[1]) < 1e-5
+    assert np.isfinite(qdd).all()
+    solution = forward.solve(*(x.astype(dtype) for x in (q, v, tau, K)))
+    if method != "proximal":
+        assert np.array_equal(solution.status, expected.status) and np.array_equal(solution.rank, expected.rank)
+    if dtype == "float64":
+        assert error(solution.dynamics_residual(), 0 * qdd) < 1e-6
+        assert error(solution.constraint_residual(), expected.constraint_residual()) < 1e-6
+
+
+def test_solve():
+    tree, constraints, q, v, tau = case("loop")
+    expected = ds.forward_dynamics(tree, q, v, tau, constraints, gravity=(0, 0, -2), baumgarte=[3.0, None])
+    forward = ds.compile(tree, constraints, "dynamics", gravity="input", baumgarte=[3.0, None])
+    solution = forward.solve(q, v, tau, np.array([0, 0, -2.0]))
+    assert np.all(solution.status == ds.DynamicsStatus.SOLVED) and solution.method == forward.method
+    assert error(solution.qdd, expected.qdd) < 1e-6 and len(solution.forces) == 2
+    assert np.max(np.abs(solution.constraint_residual())) < 1e-6
+    with pytest.raises(ds.DelassusError, match="compiled 'dynamics'"):
+        ds.compile(tree, [], "bias_force").solve(q, v)
+
+
+# -- several results ---------------------------------------------------------------------------------------------------
+
+
+def test_several_results():
+    tree, constraints, q, v, tau = case("loop")
+    forward = ds.compile(tree, constraints, "dynamics", method="kkt")
+    qdd, forces = forward(q, v, tau)
+    out = np.empty((17, tree.nv)), np.empty((17, 6))
+    if fastcall.supported():
+        pivot = np.empty(17)
+        assert forward._direct(q, v, tau, *out, pivot) is pivot and pivot.min() > 1e-6
+        assert np.array_equal(out[0], qdd) and np.array_equal(out[1], forces)
+    for x in out:
+        x[:] = 0
+    assert forward(q, v, tau, out=out) is out
+    assert np.array_equal(out[0], qdd) and np.array_equal(out[1], forces)
+    still = forward(q, v[0], tau[:1])
+    assert np.array_equal(still[0][3], forward(q[3], v[0], tau[0])[0])
+    many = [np.tile(x, (60, 1)) for x in (q, v, tau)]
+    for one, other in zip(forward(*many, threads=3), forward(*many, threads=1), strict=True):
+        assert np.array_equal(one, other)
+    again = pickle.loads(pickle.dumps(forward))
+    assert again.method == "kkt" and np.array_equal(again(q, v, tau)[1], forces)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda k, q, v, o: k(q, v), r"3 array\(s\): q, v, tau"),
+        (lambda k, q, v, o: k(q, v, taus=v), "Did you mean 'tau'"),
+        (lambda k, q, v, o: k(q, v, v, v=v), "each argument once"),
+        (lambda k, q, v, o: k(q, v, v, out=o[0]), "a tuple of 2 arrays: qdd, forces"),
+        (lambda k, q, v, o: k(q, v, v, out=o[:1]), "a tuple of 1"),
+        (lambda k, q, v, o: k(q, v, v, out=(o[0], o[0])), "out: expected a writeable"),
+        (lambda k, q, v, o: k(v, v, v, out=(v, o[1])), "memory of an argument"),
+        (lambda k, q, v, o: k(q, o[0], v, out=(o[0], o[1])), "memory of an argument"),
+        (lambda k, q, v, o: ds.rollout(k, q, v, v[None], 0.1), "a compiled time step"),
+    ],
+)
+def test_bad_calls(call, match):
+    tree, constraints, q, v, _ = case("arm")
+    kernel = ds.compile(tree, constraints, "dynamics", method="kkt")
+    with pytest.raises(ds.DelassusError, match=match):
+        call(kernel, q, v, (np.empty((17, 6)), np.empty((17, 3))))
+
+
+def test_an_array_is_not_read_and_written():
+    """Where an argument is also the result, the direct entry declines and nothing is taken for done."""
+    tree, _, q, v, _ = case("arm")
+    kernel = ds.compile(tree, [], "bias_force")
+    with pytest.raises(ds.DelassusError, match="memory of an argument"):
+        kernel(v, q, out=v)
+
+
+def test_casadi():
+    tree, constraints, q, v, tau = case("loop")
+    forward = ds.compile(tree, constraints, "dynamics", method="kkt", active=True)
+    function = forward.casadi()
+    assert function.name_in() == ["q", "v", "tau", "active"] and function.name_out()[:2] == ["qdd", "forces"]
+    flags = np.array([1.0, 0.0])
+    for symbolic, known in zip(function(q[0], v[0], tau[0], flags), forward(q[0], v[0], tau[0], flags), strict=False):
+        assert error(np.array(symbolic)[:, 0], known) < DOUBLE
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.parametrize("what", ["dynamics", "step", "kinematics"])
+def test_c(tmp_path, what):
+    tree, _, q, v, tau = case("floating")
+    kernel = ds.compile(tree, [], what)
+    given = (q, v, tau, np.full(17, 0.01))[: len(kernel.arguments)]
+    results = Compiled(kernel.program(), tmp_path)(*given)
+    expected = kernel(*given)
+    for result, known in zip(results, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        assert error(result, known) < AGREEMENT
+
+
+# -- time steps --------------------------------------------------------------------------------------------------------
+
+
+def rolled(tree, q, v, tau, dt, steps, **options):
+    step = ds.compile(tree, [], "step", **options)
+    return ds.rollout(step, q, v, np.broadcast_to(tau, (steps, *np.shape(tau))), dt)
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("seed", range(3))
+def test_semi_implicit_steps(seed, lanes):
+    """The same as the manifold's own rule, for all kinds of joints and for batches of any size."""
+    m = some_mechanism(seed, 5, ("floating", "fixed")[seed % 2])
+    tree, rng = m.tree, m.rng
+    step = ds.compile(tree, [], "step", lanes=lanes)
+    q, v, tau = tree.random(rng, 13), rng.normal(size=(13, tree.nv)), rng.normal(size=(4, 13, tree.nv))
+    qs, vs = ds.rollout(step, q, v, tau, 0.01)
+    assert qs.shape == (5, 13, tree.nq) and np.array_equal(qs[0], q) and np.array_equal(vs[0], v)
+    at_q, at_v = q, v
+    for k in range(4):
+        at_v = at_v + 0.01 * ds.forward_dynamics(tree, at_q, at_v, tau[k]).qdd
+        at_q = tree.integrate(at_q, 0.01 * at_v)
+        assert error(vs[k + 1], at_v) < AGREEMENT and error(qs[k + 1], at_q) < AGREEMENT
+        one = step(qs[k], vs[k], tau[k], 0.01)
+        assert error(one[0], qs[k + 1]) < 1e-14 and error(one[1], vs[k + 1]) < 1e-14
+    for size in (0, 1, 7, 9):
+        some = ds.rollout(step, q[:size], v[:size], tau[:, :size], 0.01, threads=2)
+        assert error(some[0], qs[:, :size]) < 1e-14 and error(some[1], vs[:, :size]) < 1e-14
+
+
+def test_rollouts_broadcast():
+    tree, _, q, v, tau = case("arm")
+    step = ds.compile(tree, [], "step", gravity="input")
+    dt = np.linspace(0.001, 0.002, 17)
+    qs, vs = ds.rollout(step, q, v[0], tau[:5], dt, gravity=np.array([0, 0, -1.0]))
+    assert qs.shape == (6, 17, 6)
+    one = ds.rollout(step, q[3], v[0], tau[:5], float(dt[3]), gravity=np.array([0, 0, -1.0]))
+    assert error(one[0], qs[:, 3]) < 1e-14 and error(one[1], vs[:, 3]) < 1e-14
+    none = ds.rollout(step, q, v, tau[:0], 0.1, gravity=np.zeros(3))
+    assert none[0].shape == (1, 17, 6) and np.array_equal(none[0][0], q)
+    with pytest.raises(ds.DelassusError, match="controls"):
+        ds.rollout(step, q, v, tau[0], 0.1, gravity=np.zeros(3))
+
+
+def test_a_step_of_nothing_and_of_very_little():
+    m = some_mechanism(5, 6, "floating")
+    q, v = m.tree.random(m.rng, 9), m.rng.normal(size=(9, m.tree.nv))
+    for dtype, allowed in (("float64", 1e-13), ("float32", 1e-5)):
+        step = ds.compile(m.tree, [], "step", integrator="rk4", dtype=dtype)
+        for dt in (0.0, 1e-30, 1e-12):
+            after_q, after_v = step(q.astype(dtype), v.astype(dtype), np.zeros(m.tree.nv, dtype), dt)
+            assert error(after_q, q) < allowed + 10 * dt and error(after_v, v) < allowed + 1e4 * dt
+
+
+def test_the_order_of_rk4():
+    """Halving the step divides the error by sixteen, with every kind of joint."""
+    m = some_mechanism(2, 5, "floating")
+    q, v, still = m.tree.random(m.rng, 8), m.rng.normal(size=(8, m.tree.nv)), np.zeros((8, m.tree.nv))
+    ends = [rolled(m.tree, q, v, still, 0.08 / n, n, integrator="rk4") for n in (16, 32, 64)]
+    coarse, fine = (np.linalg.norm(m.tree.difference(a[0][-1], b[0][-1])) for a, b in pairwise(ends))
+    assert 13 < coarse / fine < 19
+
+
+def test_energy_of_a_pendulum_drifts_with_the_fourth_power_of_the_step():
+    tree = ds.mechanisms.pendulum(2)
+    q, v = np.array([1.0, 0.5]), np.zeros(2)
+
+    def drift(n):
+        qs, vs = rolled(tree, q, v, np.zeros(2), 1.0 / n, n, integrator="rk4")
+        energy = ds.kinetic_energy(tree, qs, vs) + ds.potential_energy(tree, qs)
+        return np.max(np.abs(energy - energy[0]))
+
+    drifts = np.array([drift(n) for n in (200, 400, 800)])
+    slopes = np.log2(drifts[:-1] / drifts[1:])
+    assert np.all(slopes > 3.8) and drifts[-1] < 1e-7
+
+
+def test_free_flight_keeps_momentum():
+    tree = ds.mechanisms.star(2, 2)
+    rng = np.random.default_rng(0)
+    q, v = tree.random(rng, 4), rng.normal(size=(4, tree.nv))
+    qs, vs = rolled(tree, q, v, np.zeros((4, tree.nv)), 2e-4, 500, integrator="rk4", gravity=(0, 0, 0))
+    before, after = ds.momentum(tree, q, v), ds.momentum(tree, qs[-1], vs[-1])
+    assert error(after, before) < 1e-12
+    assert error(qs[-1], q) > 1e-2
+
+
+def test_stabilised_constraints_hold():
+    """A point, and a loop that starts a little open, of a mechanism that moves for a second."""
+    tree = ds.mechanisms.star(2, 5, root="fixed")
+    elbow = ds.Frame("branch1_3", (0.1, 0.2, 0.1))
+    constraints = [ds.Point("branch1_5", "branch2_5"), ds.Point(elbow)]
+    q, steps = tree.random(3), 1000
+    tips = ds.forward_kinematics(tree, q, ["branch1_5", "branch2_5"])
+    apart = tips[1, :3, :3].T @ (tips[0, :3, 3] - tips[1, :3, 3])  # the loop closes here, almost
+    constraints[0] = ds.Point("branch1_5", ds.Frame("branch2_5", apart + 1e-3))
+    step = ds.compile(
+        tree, constraints, "step", integrator="rk4", method="kkt", baumgarte=30.0, poses=True, lanes=1
+    )  # fmt: skip
+    place = ds.forward_kinematics(tree, q, elbow)[:3, 3]
+    qs, vs = ds.rollout(step, q, np.zeros(tree.nv), np.zeros((steps, tree.nv)), 1e-3, pose1=place)
+    found = ds.forward_kinematics(tree, qs, [elbow, "branch1_5", constraints[0].second])[..., :3, 3]
+    assert np.max(np.abs(found[:, 0] - place)) < 1e-5 and np.max(np.abs(found[-1, 0] - place)) < 1e-7
+    gap = np.linalg.norm(found[:, 1] - found[:, 2], axis=-1)
+    assert gap[0] > 1e-4 and gap[-1] < 1e-6
+    assert np.max(np.abs(vs)) > 1e-2

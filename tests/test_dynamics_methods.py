@@ -1,0 +1,300 @@
+"""Hard constraints by every algorithm: all equal the dense saddle point; singular blocks, stretched limbs, loops.
+
+Where rows are dependent, and bad input, see `test_dynamics`.
+"""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.evaluate import make_motion
+from delassus.algorithms.dynamics.pv import pv
+from delassus.algorithms.dynamics.pv_early import pv_early
+from delassus.algorithms.dynamics.solution import least_pivot
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.problem import Problem
+from delassus.cli.cases import Case, benchmark_cases, general_rows, general_welds, welds
+from delassus.compiler.graph import graph_of
+from delassus.compiler.passes import clean
+from delassus.constraints import check_constraints
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
+from delassus.model.joints import JointKind
+from delassus.spatial.casadi_ops import CasadiOps
+from delassus.spatial.count_ops import CountOps
+from delassus.spatial.numpy_ops import NumpyOps
+from random_trees import some_constraints, some_mechanism
+from test_dynamics import everything, independent, state
+from tools import error, random_frame
+
+HARD = ("ltl", "pv", "pv-early")
+
+SAME = 1e-9
+"""One system by two orders of elimination: round-off (1e-16) over the smallest pivot (1.5e-8), or the condition of G
+(random constraints: up to 1e6)."""
+
+WELL_CONDITIONED = 1e6
+
+
+def both(motion, name):
+    """Result of a method and of the dense saddle point, unsettled."""
+    with np.errstate(all="ignore"):
+        return METHODS[name](motion), METHODS["kkt"](motion)
+
+
+def assert_same(motion, name):
+    """Both agree at all states at which G is well conditioned and the pivots, if there are any, are large enough."""
+    got, expected = both(motion, name)
+    fit = np.ravel(np.linalg.cond(expected.delassus) < WELL_CONDITIONED)
+    if got.pivot is not None:
+        fit &= np.broadcast_to(np.ravel(got.pivot), fit.shape) > 1e-6
+    for a, b in ((got.qdd, expected.qdd), (got.forces, expected.forces)):
+        a, b = (np.reshape(x, (-1, x.shape[-2])) for x in (a, b))
+        for k in np.flatnonzero(fit):
+            assert error(a[k], b[k]) < SAME, (name, k)
+    return fit
+
+
+def random_problem(seed, batch=(2,)):
+    m = some_mechanism(seed, int(np.random.default_rng(seed).integers(6, 16)), ("fixed", "floating")[seed % 2])
+    q, v, tau, rest = everything(m, batch)
+    kept = independent(m, some_constraints(m)[0], q)
+    targets = [m.rng.normal(size=c.size) for c in kept]
+    return m, kept, (q, v, tau), {**rest, "targets": targets}
+
+
+def test_random_mechanisms():
+    """Fixed and floating bases, every joint and constraint, several on one link, loops, all inputs."""
+    checked = solved = 0
+    for seed in range(60):
+        m, kept, given, rest = random_problem(seed)
+        if not kept:
+            continue
+        motion, _ = make_motion(m.tree, *given, kept, **rest)
+        for name in HARD:
+            fit = assert_same(motion, name)
+            solved, checked = solved + fit.sum(), checked + fit.size
+    assert checked > 200 and solved > 0.9 * checked
+
+
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_symbols(seed):
+    """The traced program, straight-line, is the algorithm."""
+    m, kept, (q, v, tau), rest = random_problem(seed, ())
+    if not kept:
+        pytest.skip("no independent constraints")
+    motion, _ = make_motion(m.tree, q, v, tau, kept, gravity=rest["gravity"])
+    expected = METHODS["kkt"](motion)
+    ops = CasadiOps()
+    symbols = [ca.SX.sym(name, size) for name, size in (("q", m.tree.nq), ("v", m.tree.nv), ("tau", m.tree.nv))]
+    for name in HARD:
+        problem = Problem(ops, m.tree, check_constraints(m.tree, kept), symbols[0])
+        traced = METHODS[name](DynamicsProblem(problem, *symbols[1:], gravity=ops.constant(rest["gravity"][:, None])))
+        pivot = ca.SX(1) if traced.pivot is None else ca.SX(traced.pivot)
+        outputs = ca.Function("f", symbols, [traced.qdd, traced.forces, pivot])(motion.problem._q, v, tau)
+        qdd, forces, least = (np.array(x) for x in outputs)
+        if least.item() > 1e-6 and np.linalg.cond(expected.delassus) < WELL_CONDITIONED:
+            assert error(qdd, expected.qdd) < SAME and error(forces, expected.forces) < SAME, name
+
+
+# -- where blocks or rows vanish -----------------------------------------------------------------------------------
+
+
+def quadruped(turned=False):
+    """A base with four legs of hip, thigh and calf; feet 0.2 below the calf joints. ``turned``: about odd axes."""
+    rng = np.random.default_rng(0)
+    links, joints = [RawLink("base", 5.0, np.zeros(3), 0.1 * np.eye(3))], []
+    for leg, (x, y) in {"fl": (1, 1), "fr": (1, -1), "rl": (-1, 1), "rr": (-1, -1)}.items():
+        parent = "base"
+        places = {"hip": (0.2 * x, 0.05 * y, 0), "thigh": (0, 0.08 * y, 0), "calf": (0, 0, -0.2)}
+        for part, place in places.items():
+            name = f"{leg}_{part}"
+            axis = np.eye(3)[0 if part == "hip" else 1]
+            axis = axis + 0.3 * rng.normal(size=3) if turned else axis
+            links.append(RawLink(name, 0.5, np.array([0, 0, -0.1]), 0.01 * np.eye(3)))
+            at = np.array(place, dtype=float)
+            joints.append(RawJoint(f"{name}_joint", JointKind.REVOLUTE, parent, name, position=at, axis=axis))
+            parent = name
+    return build_tree("quadruped", links, joints, root="floating")
+
+
+LEGS = ("fl", "fr", "rl", "rr")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_singular_branch_blocks(turned):
+    """Points at the calf joints: two joints move each, so that every branch block is singular, but not G."""
+    robot = quadruped(turned)
+    q, v, tau = state(robot, np.random.default_rng(0), (4,))
+    knees = [ds.Point(f"{leg}_calf") for leg in LEGS]
+    for constraints in (knees[:1], knees):
+        motion, _ = make_motion(robot, q, v, tau, constraints)
+        for name in ("ltl", "pv"):
+            assert assert_same(motion, name).all()
+        expected = ds.forward_dynamics(robot, q, v, tau, constraints, method="kkt")
+        early = ds.forward_dynamics(robot, q, v, tau, constraints, method="pv-early")
+        assert error(early.qdd, expected.qdd) < SAME and np.all(early.status == ds.DynamicsStatus.SOLVED)
+        if not turned:  # rows that structure says no calf moves: they go on to the base
+            assert assert_same(motion, "pv-early").all()
+
+
+def test_stretched_knees():
+    """A leg that is stretched cannot move its foot along itself: the state is flagged, and solved all the same."""
+    robot = quadruped()
+    rng = np.random.default_rng(0)
+    q, v, tau = state(robot, rng, (6,))
+    bends = np.array([0.5, 1e-2, 1e-4, 1e-6, 1e-9, 0.0])
+    knee = robot.v_slices[robot.link_names.index("rl_calf")].start + 1
+    q[:, knee] = bends
+    q[:, [k + 1 for k in (8, 11, 17)]] = 1.0
+    feet = [ds.Point(ds.Frame(f"{leg}_calf", (0, 0, -0.2))) for leg in LEGS]
+    motion, _ = make_motion(robot, q, v, tau, feet)
+    early, expected = both(motion, "pv-early")
+    pivot = np.ravel(early.pivot)
+    assert np.all(np.diff(pivot[:4]) < 0)
+    assert (pivot > least_pivot("float64")).tolist() == [True, True, False, False, False, False]
+    for k in (0, 1):
+        assert error(early.qdd[k], expected.qdd[k]) < SAME
+    solution = ds.forward_dynamics(robot, q, v, tau, feet, method="pv-early")
+    assert np.all(solution.status == ds.DynamicsStatus.SOLVED)
+    for name in ("pv", "ltl", "kkt"):
+        same = ds.forward_dynamics(robot, q, v, tau, feet, method=name)
+        assert error(same.qdd, solution.qdd) < SAME
+        assert error(np.concatenate(same.forces), np.concatenate(solution.forces)) < SAME
+
+
+def test_reflections_need_no_first_entry():
+    """Rows of which the first ones do not meet the joint at this state."""
+    arm = ds.mechanisms.chain(7)
+    q, v, tau = state(arm, np.random.default_rng(0))
+    K = np.random.default_rng(1).normal(size=(3, 6))
+    K[0] = 0
+    K[0, 0] = 1.0  # a force through the origin of the last joint
+    motion, _ = make_motion(arm, q, v, tau, ds.Rows("link7", K))
+    assert assert_same(motion, "pv-early").all()
+
+
+@pytest.mark.parametrize("kind", [JointKind.BALL, JointKind.TRANSLATION, JointKind.PLANAR, JointKind.FREE])
+@pytest.mark.parametrize("armature", [0.0, 0.2])
+def test_joints_of_several_degrees_of_freedom(kind, armature):
+    """With fewer rows than degrees of freedom, as many, more; of lower rank than both (a point on a ball joint)."""
+    rng = np.random.default_rng(3)
+    links = [RawLink(f"l{k}", 1.0, rng.uniform(-0.2, 0.2, 3), 0.1 * np.eye(3)) for k in range(4)]
+    joints = [RawJoint(f"j{k}", JointKind.REVOLUTE, f"l{k - 1}", f"l{k}", position=rng.normal(size=3)) for k in (1, 3)]
+    joints.insert(1, RawJoint("j2", kind, "l1", "l2", position=rng.normal(size=3), armature=armature))
+    for root in ("fixed", "floating"):
+        tree = build_tree("arm", links, joints, root=root)
+        q, v, tau = state(tree, rng, (3,))
+        for c in (
+            ds.Point(random_frame(rng, "l3")),
+            ds.Rows("l3", rng.normal(size=(1, 6))),
+            ds.Rows("l2", rng.normal(size=(2, 6))),
+            ds.Point(random_frame(rng, "l3"), random_frame(rng, "l0")),
+            ds.Weld("l3") if tree.nv > 7 else ds.Point("l3"),
+        ):
+            motion, _ = make_motion(tree, q, v, tau, c)
+            if ds.forward_dynamics(tree, q, v, tau, c).rank.min() == c.size:
+                assert_same(motion, "pv-early")
+
+
+def test_loops():
+    """Inside one another, across the base, through the world, beside rows that are eliminated on the way."""
+    robot = ds.mechanisms.humanoid()
+    rng = np.random.default_rng(0)
+    q, v, tau = state(robot, rng, (3,))
+    feet, hands = ("left_foot", "right_foot"), ("left_hand", "right_hand")
+    a, b, c, d = (random_frame(rng, name) for name in (*feet, *hands))
+    loop = ds.Point(c, d)
+    for constraints in (
+        [loop, ds.Hinge(a, b)],
+        [ds.Weld(feet[0]), loop],
+        [ds.Weld(feet[0]), ds.Weld(feet[1]), ds.Weld(c, d)],
+        [ds.Point(feet[0]), ds.Point(b, c), loop],
+        [ds.Weld(c, d, axes="world"), ds.Point(a, c), ds.Rows(feet[1], rng.normal(size=(2, 6)), axes="world")],
+    ):
+        motion, _ = make_motion(robot, q, v, tau, constraints)
+        for name in HARD:
+            assert assert_same(motion, name).all(), (name, constraints)
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_more_rows_than_motions(name):
+    """Eight rows on a link, rows that are left at the world, a constraint that nothing moves: the status says so."""
+    robot = ds.mechanisms.humanoid()
+    q, v, tau = state(robot, np.random.default_rng(0), (2,))
+    for constraints, rank in (
+        ([ds.Rows("left_foot", np.random.default_rng(1).normal(size=(8, 6)))], 6),
+        ([ds.Weld("left_foot"), ds.Point("right_foot"), ds.Weld("left_foot")], 9),
+        ([ds.Weld("world")], 0),
+        ([ds.Weld("left_foot"), ds.Weld("left_foot", "right_foot"), ds.Weld("right_foot")], 12),
+    ):
+        solution = ds.forward_dynamics(robot, q, 0 * v, tau, constraints, method=name)
+        assert np.all(solution.rank == rank) and not np.any(solution.status == ds.DynamicsStatus.SOLVED)
+        assert np.all(np.isfinite(solution.qdd)) and np.abs(solution.dynamics_residual()).max() < 1e-8
+        motion, _ = make_motion(robot, q, 0 * v, tau, constraints)
+        with np.errstate(all="ignore"):
+            pivot = pv_early(motion).pivot
+        assert not np.any(pivot > least_pivot("float64"))
+
+
+# -- what it costs -------------------------------------------------------------------------------------------------
+
+
+def operations(case, name):
+    """Operations of one state, common subexpressions once."""
+    ops, tree = CasadiOps(), case.tree
+    q, v, tau = (ca.SX.sym(n, k) for n, k in (("q", tree.nq), ("v", tree.nv), ("tau", tree.nv)))
+    constraints = () if name == "aba" else check_constraints(tree, case.constraints)
+    motion = DynamicsProblem(Problem(ops, tree, constraints, q), v, tau, gravity=ops.constant(np.c_[(0, 0, -9.81)]))
+    solution = METHODS[name](motion)
+    results = [solution.qdd, solution.forces, *([] if solution.pivot is None else [solution.pivot])]
+    graph = clean(graph_of([q, v, tau], [ca.vertcat(*(ca.vec(ca.densify(x)) for x in results))]))
+    return graph.count(graph.reachable(graph.outputs[-1].tolist())).total
+
+
+@pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
+def test_operation_counts(case):
+    count = {name: operations(case, name) for name in ("aba", "pv-early", "pv", "ltl", "kkt")}
+    print(case.name, count)
+    assert count["aba"] < count["pv-early"] < count["pv"] < count["ltl"] < count["kkt"]
+    assert count["pv-early"] < 1.35 * count["aba"]
+
+
+def test_early_elimination_is_linear():
+    """Each further joint of a chain that is welded at its end costs the same, and so does each constraint."""
+    chains = [Case("", tree, welds(f"link{tree.n_links}")) for tree in map(ds.mechanisms.chain, (20, 30, 40))]
+    counts = [operations(case, "pv-early") for case in chains]
+    assert counts[2] - counts[1] == pytest.approx(counts[1] - counts[0], rel=0.01)
+    robot = ds.mechanisms.humanoid()
+    ends = ("left_foot", "right_foot", "left_hand", "right_hand")
+    counts = [operations(Case("", robot, general_welds(ends[:k])), "pv-early") for k in range(5)]
+    assert max(np.diff(counts)) < 1.3 * min(np.diff(counts))
+    general = operations(Case("", robot, general_rows(ends, 6)), "pv-early")
+    assert general < 0.6 * operations(Case("", robot, general_rows(ends, 6)), "pv")
+
+
+def test_what_is_zero_by_structure():
+    """`Ops.nonzero` and `Ops.rank` on every machine."""
+    pattern = np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0], [2.0, 0.0, 4.0]])
+    x = ca.SX.sym("x", 3)
+    symbols = CasadiOps().matrix([[x[0] * p if p else 0.0 for p in row] for row in pattern])
+    for ops, a, rank in (
+        (NumpyOps(), pattern * np.array([0.0, 1.0])[:, None, None], 1),
+        (CasadiOps(), symbols, 1),
+        (CountOps(), CountOps().constant(pattern), 2),
+    ):
+        assert np.array_equal(ops.nonzero(a), pattern != 0) and ops.rank(a) == rank
+
+
+def test_every_method_is_here():
+    """A hard method that is added is tested with the others."""
+    others = {"aba", "kkt", "ltl-soft", "pv-soft", "proximal"}
+    assert set(ds.DYNAMICS_METHODS) - others == set(HARD)
+    assert METHODS["pv"] is pv and METHODS["pv-early"] is pv_early
+    robot = ds.mechanisms.humanoid()
+    zero = np.zeros(robot.nv)
+    assert ds.forward_dynamics(robot, robot.neutral(), zero, zero, ds.Point("left_foot")).method == "pv-early"

@@ -1,0 +1,423 @@
+"""Soft constraints and proximal iterations: dense formulas, limits, MuJoCo, dependent rows, bad input."""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.algorithms.dynamics import ITERATIVE, METHODS, SOFT
+from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
+from delassus.algorithms.problem import Problem
+from delassus.errors import ConfigurationError, ConstraintError
+from delassus.spatial.casadi_ops import CasadiOps
+from random_trees import some_constraints, some_mechanism
+from tools import AGREEMENT, error, random_frame
+
+CONDITION = 1e-8
+"""Two orders of elimination: round-off, and the condition of ``M + Jᵀ R⁻¹ J`` for compliances down to 1e-4."""
+
+LEAST_SQUARES = 1e-9
+"""Proximal iterations against the pseudo-inverse, of well-conditioned sets."""
+
+PEER = 1e-8
+"""MuJoCo's accelerations: its file formats' digits, through the condition of M."""
+
+ANY = sorted(SOFT | ITERATIVE)
+SEEDS = range(14)
+
+
+def some_problem(seed, batch=(2,)):
+    """Any mechanism, any constraints (loops, redundant rows, rows that come with the call), a state and the rest."""
+    rng = np.random.default_rng(seed)
+    m = some_mechanism(seed, int(rng.integers(6, 16)), ("fixed", "floating")[seed % 2])
+    constraints, rows = some_constraints(m)
+    tree, rng = m.tree, m.rng
+    state = tree.random(rng, batch), rng.normal(size=(*batch, tree.nv)), 5 * rng.normal(size=(*batch, tree.nv))
+    frame = random_frame(rng, m.names[-1])
+    more = {
+        "targets": [rng.normal(size=c.size) if k % 3 else None for k, c in enumerate(constraints)],
+        "rows": rows or None,
+        "wrenches": {frame: rng.normal(size=6)},
+        "gravity": 5 * rng.normal(size=3),
+        "damping": rng.uniform(0, 1, tree.nv),
+        "baumgarte": 2.0,
+    }
+    compliance = [10 ** rng.uniform(-4, -1, c.size) if k % 3 else 0.01 for k, c in enumerate(constraints)]
+    return tree, state, constraints, compliance, more
+
+
+def system(tree, state, constraints, more):
+    """``M``, ``τ − c``, ``J``, ``γ`` of ``M q̈ = τ − c + Jᵀ f`` and ``J q̈ = γ``, by other functions of the library."""
+    q, v, tau = state
+    own = {name: more[name] for name in ("wrenches", "gravity", "damping") if name in more}
+    M, force = ds.mass_matrix(tree, q), tau - ds.bias_force(tree, q, v, **own)
+    J = ds.jacobian(tree, constraints, q, rows=more.get("rows"))
+    any_solution = ds.forward_dynamics(tree, *state, constraints, method="ltl-soft", compliance=1.0, **more)
+    gamma = (J @ any_solution.qdd[..., None])[..., 0] - any_solution.constraint_residual()
+    return M, force[..., None], J, gamma[..., None]
+
+
+def saddle_point(M, force, J, gamma, R):
+    """``q̈`` and ``f`` for the diagonal ``R``, whose entries may be zero."""
+    nv, m = J.shape[-1], J.shape[-2]
+    A = np.zeros((*J.shape[:-2], nv + m, nv + m))
+    A[..., :nv, :nv], A[..., :nv, nv:], A[..., nv:, :nv] = M, -J.mT, J
+    A[..., range(nv, nv + m), range(nv, nv + m)] = R
+    x = np.linalg.solve(A, np.concatenate([force, gamma], axis=-2))[..., 0]
+    return x[..., :nv], x[..., nv:]
+
+
+def diagonal(constraints, compliance):
+    return np.concatenate([np.broadcast_to(r, c.size) for c, r in zip(constraints, compliance, strict=True)])
+
+
+def stacked(solution):
+    return np.concatenate(solution.forces, axis=-1)
+
+
+@pytest.mark.parametrize("method", ANY)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_soft_constraints(seed, method):
+    tree, state, constraints, compliance, more = some_problem(seed)
+    solution = ds.forward_dynamics(tree, *state, constraints, method=method, compliance=compliance, **more)
+    M, force, J, gamma = system(tree, state, constraints, more)
+    R = diagonal(constraints, compliance)
+    qdd = np.linalg.solve(M + J.mT @ (J / R[:, None]), force + J.mT @ (gamma / R[:, None]))[..., 0]
+    assert error(solution.qdd, qdd) < CONDITION
+    assert error(stacked(solution), ((gamma - J @ qdd[..., None])[..., 0] / R)) < 1e2 * CONDITION
+    assert np.all(solution.status == ds.DynamicsStatus.SOLVED)
+    assert np.all(solution.rank == len(R))
+    scale = 1 + np.abs(solution.qdd).max()
+    assert np.abs(solution.compliance_residual()).max() < 1e2 * AGREEMENT * scale
+    assert np.abs(solution.dynamics_residual()).max() < 1e2 * AGREEMENT * (scale + np.abs(stacked(solution)).max())
+
+
+def test_what_there_is_to_absorb():
+    """Nothing, a constraint of the world alone, loops through the world, through one link, and inside one another."""
+    fixed, floating = ds.mechanisms.ladder(3), ds.mechanisms.star(3, 3)
+    loops = [
+        ds.Weld("branch1_3", "branch2_3"),
+        ds.Point("branch1_2", "branch2_1", axes="world"),
+        ds.Hinge("branch1_3", "hub", axis=(0, 1, 1)),
+        ds.Weld("branch1_1", "branch1_3"),
+        ds.Point(ds.Frame("branch3_3", (0.1, 0.2, 0.3)), "branch3_1"),
+        ds.Weld("hub"),
+        ds.Weld("world"),
+        ds.Rows("hub", np.eye(6)[[0, 0, 1, 1, 2, 3, 4, 5]]),
+    ]
+    rungs = [ds.Weld(f"left{k}", f"right{k}") for k in (1, 2, 3)]
+    for tree, constraints in ((fixed, rungs), (floating, loops), (fixed, [ds.Weld("world")]), (fixed, [])):
+        rng = np.random.default_rng(0)
+        state = tree.random(rng, (3,)), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+        found = [ds.forward_dynamics(tree, *state, constraints, method=name, compliance=1e-3) for name in ANY]
+        for solution in found:
+            assert error(solution.qdd, found[0].qdd) < CONDITION
+            for f, expected in zip(solution.forces, found[0].forces, strict=True):
+                assert error(f, expected) < CONDITION
+
+
+def test_compliance_of_each_state():
+    tree, state, constraints, _, more = some_problem(3, (4,))
+    R = [10 ** np.random.default_rng(0).uniform(-3, 0, (4, c.size)) for c in constraints]
+    for method in ANY:
+        together = ds.forward_dynamics(tree, *state, constraints, method=method, compliance=R, **more)
+        for k in range(4):
+            alone = ds.forward_dynamics(
+                tree, *(x[k] for x in state), constraints, method=method, compliance=[r[k] for r in R], **more
+            )
+            assert error(together.qdd[k], alone.qdd) < AGREEMENT
+
+
+@pytest.mark.parametrize("method", sorted(SOFT))
+def test_the_stiffer_the_closer_to_hard_constraints(method):
+    robot = ds.mechanisms.humanoid()
+    rng = np.random.default_rng(0)
+    state = robot.random(rng), rng.normal(size=robot.nv), rng.normal(size=robot.nv)
+    feet = [ds.Weld("left_foot"), ds.Point("right_foot", "left_hand")]
+    hard = ds.forward_dynamics(robot, *state, feet, method="kkt")
+    distances = []
+    for compliance in (1e-5, 1e-6, 1e-7):
+        soft = ds.forward_dynamics(robot, *state, feet, method=method, compliance=compliance)
+        distances.append(error(soft.qdd, hard.qdd))
+        assert np.abs(soft.constraint_residual()).max() < 1.1 * compliance * np.abs(stacked(hard)).max()
+    assert distances[0] < 1e-2
+    assert distances[1] / distances[0] == pytest.approx(0.1, rel=0.02)
+    assert distances[2] / distances[1] == pytest.approx(0.1, rel=0.02)
+
+
+@pytest.mark.parametrize("method", ANY)
+@pytest.mark.parametrize("seed", SEEDS[::2])
+def test_symbols(seed, method):
+    tree, state, constraints, compliance, more = some_problem(seed, ())
+    expected = ds.forward_dynamics(tree, *state, constraints, method=method, compliance=compliance, **more)
+    R, k = diagonal(constraints, compliance), system(tree, state, constraints, {**more, "rows": more["rows"]})[3]
+    still = {**more, "targets": None, "baumgarte": None}
+    own = system(tree, state, constraints, still)[3]
+    ops = CasadiOps()
+    given = [] if more["rows"] is None else more["rows"]
+    values = [*state, R, (k - own)[:, 0], more["damping"], *given]
+    symbols = [ca.SX.sym(f"x{i}", *np.shape(x)) for i, x in enumerate(values)]
+    q, v, tau, r, target, damping = symbols[:6]
+    at, wrench = next(iter(more["wrenches"].items()))
+    problem = Problem(ops, tree, constraints, q, symbols[6:])
+    goals = [Goal(target[rows], compliance=r[rows]) for rows in problem.rows]
+    body = tree.placement(at.link).link
+    K = ds.jacobian(tree, ds.Rows(at, np.eye(6)), state[0])
+    motion = DynamicsProblem(
+        problem, v, tau + K.T @ wrench if body >= 0 else tau, gravity=ops.constant(more["gravity"][:, None]),
+        damping=damping, goals=goals,
+    )  # fmt: skip
+    solution = METHODS[method](motion)
+    qdd, f = ca.Function("f", symbols, [solution.qdd, solution.forces])(*values)
+    assert error(np.array(qdd)[:, 0], expected.qdd) < CONDITION
+    assert error(np.array(f)[:, 0], stacked(expected)) < 1e2 * CONDITION
+
+
+# -- MuJoCo --------------------------------------------------------------------------------------------------------
+
+LINK = '<inertial pos=".1 -.05 .2" quat=".9 .1 .3 -.2" mass="2" diaginertia=".03 .02 .04"/>'
+CLOSED = f"""
+<mujoco><option jacobian="dense" tolerance="0"><flag contact="disable" limit="disable"/></option><worldbody>
+  <body name="torso" pos="0 0 1"><freejoint/>{LINK}
+    <body name="a1" pos=".3 0 0"><joint type="ball" armature=".02" damping=".3"/>{LINK}
+      <body name="a2" pos=".3 0 .1"><joint axis="0 1 0" damping=".4" armature=".1"/>{LINK}</body></body>
+    <body name="b1" pos="-.3 0 0"><joint axis="1 0 .2"/>{LINK}
+      <body name="b2" pos="0 .3 0"><joint axis="0 0 1" stiffness="3"/><joint type="slide" axis="1 1 0"/>{LINK}
+        <body name="b3" pos="0 .2 0"><joint axis="0 1 1"/>{LINK}</body></body></body></body>
+</worldbody><equality>
+  <connect body1="a2" body2="b3" anchor=".1 .2 .3" solref=".05 .8" solimp=".8 .95 .01"/>
+  <connect body1="b2" anchor=".2 0 .1"/>
+  <weld body1="a1" relpose=".1 .2 .3 .9 .1 .2 .3" torquescale=".7" solref=".04 1.2"/>
+  <connect body1="torso" body2="b3" anchor="0 .1 0"/>
+</equality><actuator><motor joint="slider" gear="2"/></actuator></mujoco>"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mujoco(seed, tmp_path, monkeypatch):
+    """``qacc`` for MuJoCo's own rows, ``efc_R`` and ``efc_aref``; it leaves out ``J̇ v``."""
+    mujoco = pytest.importorskip("mujoco")
+    from delassus.interop.mujoco import (
+        configuration_from_mujoco,
+        configuration_to_mujoco,
+        tree_from_mujoco,
+        velocity_map_from_mujoco,
+    )
+
+    monkeypatch.chdir(tmp_path)
+    model = mujoco.MjModel.from_xml_string(CLOSED.replace('type="slide"', 'name="slider" type="slide"'))
+    data, rng = mujoco.MjData(model), np.random.default_rng(seed)
+    tree = tree_from_mujoco(model)
+    q = tree.random(rng)
+    data.qpos[:], data.qvel[:] = configuration_to_mujoco(tree, q), rng.normal(size=model.nv)
+    data.qfrc_applied[:], data.ctrl[:] = rng.normal(size=model.nv), rng.normal(size=1)
+    mujoco.mj_forward(model, data)
+    assert data.nefc == 15 and set(data.efc_type) == {int(mujoco.mjtConstraint.mjCNSTR_EQUALITY)}
+    rows = data.efc_J.reshape(15, model.nv)
+
+    # constraints with these rows; those of the weld turn with its error
+    q = configuration_from_mujoco(tree, data.qpos)
+    T = velocity_map_from_mujoco(tree, q)
+    places = model.eq_data[:, :6].reshape(-1, 2, 3)
+    frame = ds.Frame("a1", model.eq_data[2, 3:6])
+    turn = rows[6:12] @ np.linalg.pinv(ds.jacobian(tree, ds.Weld(frame, axes="world"), q) @ T)
+    constraints = [
+        ds.Point(ds.Frame("a2", places[0, 0]), ds.Frame("b3", places[0, 1]), axes="world"),
+        ds.Point(ds.Frame("b2", places[1, 0]), axes="world"),
+        ds.Rows(frame, turn, axes="world"),
+        ds.Point(ds.Frame("torso", places[3, 0]), ds.Frame("b3", places[3, 1]), axes="world"),
+    ]
+    J = ds.jacobian(tree, constraints, q)
+    assert error(J @ T, rows) < PEER
+
+    # MuJoCo's linear velocity of a free joint is in the world's axes: v̇ = T qacc + shift
+    v = T @ data.qvel
+    shift = np.zeros(tree.nv)
+    shift[:3] = -np.cross(v[3:6], v[:3])
+    tau = T @ (data.qfrc_passive + data.qfrc_applied + data.qfrc_actuator)
+    free = ds.forward_dynamics(tree, q, v, tau, constraints, method="ltl-soft", compliance=1.0)
+    drift = free.constraint_residual() - J @ free.qdd
+    split = np.cumsum([c.size for c in constraints])[:-1]
+    asked = np.split(data.efc_aref + drift + J @ shift, split)
+    for method in ANY:
+        solution = ds.forward_dynamics(
+            tree, q, v, tau, constraints, method=method, targets=asked, compliance=np.split(data.efc_R, split)
+        )
+        assert error(T.T @ (solution.qdd - shift), data.qacc) < PEER
+        assert error(stacked(solution), data.efc_force) < PEER
+
+
+# -- proximal iterations -------------------------------------------------------------------------------------------
+
+
+def pseudo_inverse(M, force, J, gamma):
+    free = np.linalg.solve(M, force)
+    MJ = np.linalg.solve(M, J.mT)
+    f = np.linalg.pinv(J @ MJ, rcond=1e-10, hermitian=True) @ (gamma - J @ free)
+    return (free + MJ @ f)[..., 0], f[..., 0]
+
+
+CORNERS = [ds.Frame("left_foot", (x, y, -0.05)) for x in (-0.1, 0.1) for y in (-0.05, 0.05)]
+DOOR = [ds.Hinge(ds.Frame("branch1_2", (0.0, 0.0, z)), ds.Frame("branch2_2"), axis=(0, 0, 1)) for z in (0.0, 0.5)]
+DEPENDENT = {
+    "four points on one foot": (ds.mechanisms.humanoid, [ds.Point(frame) for frame in CORNERS]),
+    "a door with two hinges": (lambda: ds.mechanisms.star(2, 6), DOOR),
+    "eight rows on one link": (
+        ds.mechanisms.humanoid,
+        [ds.Rows("right_foot", np.random.default_rng(1).normal(size=(8, 6)))],
+    ),
+    "nothing moves them": (ds.mechanisms.humanoid, [ds.Weld("world"), ds.Point("left_hand")]),
+    "more rows than joints": (lambda: ds.mechanisms.chain(4), [ds.Weld("link4")]),
+}
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+@pytest.mark.parametrize("conflict", [False, True])
+def test_dependent_rows(name, conflict):
+    robot, constraints = DEPENDENT[name][0](), DEPENDENT[name][1]
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(3, robot.nv)) * conflict
+    state = robot.random(rng, (3,)), v, rng.normal(size=(3, robot.nv))
+    more = {"targets": [rng.normal(size=c.size) for c in constraints]} if conflict else {"gravity": (0, 0, 0)}
+    solution = ds.forward_dynamics(robot, *state, constraints, method="proximal", **more)
+    M, force, J, gamma = system(robot, state, constraints, more)
+    qdd, f = pseudo_inverse(M, force, J, gamma)
+    assert error(solution.qdd, qdd) < LEAST_SQUARES
+    assert error(stacked(solution), f) < LEAST_SQUARES
+    left = J @ qdd[..., None] - gamma
+    assert error(solution.residual, np.linalg.norm(left[..., 0], axis=-1)) < LEAST_SQUARES
+    assert error(solution.constraint_residual(), left[..., 0]) < LEAST_SQUARES
+    kkt = ds.forward_dynamics(robot, *state, constraints, method="kkt", **more)
+    assert solution.status.tolist() == kkt.status.tolist() and np.array_equal(solution.rank, kkt.rank)
+    assert np.all(solution.rank < J.shape[-2])
+    kind = ds.DynamicsStatus.CONFLICTING if conflict else ds.DynamicsStatus.REDUNDANT
+    assert conflict or np.all(solution.status == kind) or name == "more rows than joints"
+    assert solution.iterations.shape == (3,) and 0 < solution.iterations.max() < 30
+
+
+def test_conflicting_welds():
+    robot = ds.mechanisms.humanoid()
+    rng = np.random.default_rng(0)
+    state = robot.random(rng), np.zeros(robot.nv), rng.normal(size=robot.nv)
+    twice = [ds.Weld("left_foot"), ds.Weld("left_foot")]
+    solution = ds.forward_dynamics(robot, *state, twice, method="proximal", targets=[np.full(6, 1e3), np.full(6, -1e3)])
+    assert solution.status == ds.DynamicsStatus.CONFLICTING and solution.rank == 6
+    assert solution.residual == pytest.approx(1e3 * np.sqrt(12))
+    assert np.abs(solution.forces[0] - solution.forces[1]).max() < 1e-6
+    one = ds.forward_dynamics(robot, *state, ds.Weld("left_foot"), method="kkt")
+    assert error(solution.qdd, one.qdd) < LEAST_SQUARES
+
+
+@pytest.mark.parametrize("seed", SEEDS[:6])
+def test_soft_and_hard_together(seed):
+    """Hard rows between soft ones; the hard ones independent."""
+    robot = (ds.mechanisms.humanoid, lambda: ds.mechanisms.ladder(6))[seed % 2]()
+    ends = ("left_foot", "right_foot", "left_hand") if seed % 2 == 0 else ("left4", "right6", "left6")
+    constraints = [ds.Weld(ends[0]), ds.Point(ends[1], axes="world"), ds.Hinge(ends[2], ends[1]), ds.Weld(ends[0])]
+    compliance = [0.01, None, np.geomspace(1e-5, 1, 5), 0.1]
+    rng = np.random.default_rng(seed)
+    state = robot.random(rng, (2,)), rng.normal(size=robot.nv), rng.normal(size=(2, robot.nv))
+    solution = ds.forward_dynamics(robot, *state, constraints, compliance=compliance)
+    assert solution.method == "proximal" and np.all(solution.status == ds.DynamicsStatus.SOLVED)
+    R = diagonal(constraints, [0.0 if r is None else r for r in compliance])
+    qdd, f = saddle_point(*system(robot, state, constraints, {}), R)
+    assert error(solution.qdd, qdd) < CONDITION and error(stacked(solution), f) < CONDITION
+    assert np.abs(solution.compliance_residual()).max() < 1e-9 * (1 + np.abs(f).max())
+    assert np.abs(solution.constraint_residual()[..., 6:9]).max() < 1e-9 * (1 + np.abs(f).max())
+
+
+def test_iterations_that_end_early():
+    robot = ds.mechanisms.humanoid()
+    state = robot.random(0), np.ones(robot.nv), np.ones(robot.nv)
+    feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    short = ds.forward_dynamics(robot, *state, feet, method="proximal", max_iterations=1)
+    assert short.status == ds.DynamicsStatus.UNFINISHED and short.iterations == 1
+    assert "max_iterations" in short.status[()].text and "UNFINISHED" in repr(short)
+    long = ds.forward_dynamics(robot, *state, feet, method="proximal")
+    loose = ds.forward_dynamics(robot, *state, feet, method="proximal", tolerance=1e-3)
+    assert long.status == loose.status == ds.DynamicsStatus.SOLVED
+    assert loose.iterations <= long.iterations and long.residual < 1e-10
+    assert ds.forward_dynamics(robot, *state, feet, method="kkt").iterations is None
+    assert ds.forward_dynamics(robot, *state, method="proximal").iterations is None
+    with pytest.raises(ValueError, match="read-only"):
+        long.iterations[...] = 1
+
+
+def test_overflow_is_reported():
+    arm = ds.mechanisms.chain(6)
+    v = np.zeros((2, 6))
+    v[1] = 1e200
+    for method in ANY:
+        solution = ds.forward_dynamics(
+            arm, arm.random(0), v, np.zeros(6), ds.Point("link6"), method=method, compliance=0.1
+        )
+        assert [s.name for s in solution.status] == ["SOLVED", "FAILED"]
+
+
+# -- bad input -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"compliance": -1.0}, ConstraintError, "compliance of Point.*positive numbers.*got -1"),
+        ({"compliance": 0.0}, ConstraintError, "positive numbers.*hard constraint has the compliance None"),
+        ({"compliance": [[1, 1, 0]]}, ConstraintError, "positive numbers"),
+        ({"compliance": [np.ones(4)]}, ConstraintError, r"compliance of Point.*shape \(\.\.\., 3\).*got shape \(4,\)"),
+        ({"compliance": [1.0, 1.0]}, ConstraintError, "compliance: .*each of 1 constraint"),
+        ({"compliance": np.nan}, ConstraintError, "not finite"),
+        ({"compliance": "soft"}, ConstraintError, "compliance of Point"),
+        ({"compliance": [np.ones((2, 3))], "tau": np.zeros((3, 3))}, ConfigurationError, "compliance: .*leading axes"),
+        ({"method": "pv-soft"}, ConstraintError, "compliance: .*for all constraints.*'pv-soft'.*None for 1 of 1"),
+        ({"method": "ltl-soft", "compliance": [None]}, ConstraintError, "Pass compliance=1e-6, or use 'proximal'"),
+        ({"method": "kkt", "compliance": 1.0}, ConstraintError, "None with the method 'kkt'.*Use 'ltl-soft'"),
+        ({"method": "kkt", "tolerance": 1e-3}, ConfigurationError, "tolerance: expected None with the method 'kkt'"),
+        ({"method": "proximal", "tolerance": 0.0}, ConfigurationError, "tolerance: expected a positive number"),
+        ({"method": "proximal", "max_iterations": 2.5}, ConfigurationError, "max_iterations: .*whole number"),
+        ({"method": "proximal", "max_iterations": 0}, ConfigurationError, "max_iterations: .*whole number"),
+    ],
+)
+def test_bad_input(change, kind, message):
+    arm = ds.mechanisms.chain(3)
+    given = {"q": np.zeros(3), "v": np.zeros(3), "tau": np.zeros(3), "constraints": ds.Point("link3"), **change}
+    with pytest.raises(kind, match=message):
+        ds.forward_dynamics(arm, **given)
+
+
+def test_defaults():
+    arm = ds.mechanisms.chain(6)
+    state = arm.random(0), np.zeros(6), np.zeros(6)
+    two = [ds.Point("link6"), ds.Point("link3")]
+    for compliance, method in ((1.0, "pv-soft"), ([1.0, None], "proximal"), ([1.0, [1, 2, 3]], "pv-soft")):
+        assert ds.forward_dynamics(arm, *state, two, compliance=compliance).method == method
+    assert ds.forward_dynamics(arm, *state, compliance=1.0).method == "aba"
+
+
+# -- delassus reproduce dynamics -----------------------------------------------------------------------------------
+
+
+def test_claims_of_accuracy():
+    from delassus.cli.claims_dynamics import MODIFIED, accuracy, judge_accuracy
+
+    weights = (1e2, 1e5, 1e8, 1e12)
+    feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    found = accuracy(ds.mechanisms.humanoid(), feet, 5, weights)
+    for name in SOFT:
+        assert found.residual[name].shape == (4, 5)
+        assert np.all(np.diff(np.median(found.residual[name], axis=-1)) < 0)
+    assert np.median(found.distance[MODIFIED][3]) > np.median(found.distance["ltl-soft"][3])
+    finding = judge_accuracy(found, weights)
+    assert finding.verdict in ("holds", "in part") and len(finding.panels) == 2
+    assert MODIFIED in finding.measured
+
+
+def test_claims_of_scaling():
+    from delassus.cli.claims_dynamics import pattern_count, rungs_to_the_world
+
+    tree, constraints = rungs_to_the_world(2)
+    assert tree.nv == 20 and len(constraints) == 2
+    for method in SOFT | {"aba"}:
+        assert pattern_count(tree, () if method == "aba" else constraints, method) > 1000
+    soft, free = pattern_count(tree, constraints, "pv-soft"), pattern_count(tree, (), "aba")
+    assert free < soft < 1.2 * free  # nearly independent of the constraints

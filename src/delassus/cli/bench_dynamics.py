@@ -43,16 +43,17 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
 def _kernel(case: Case, method: str) -> Kernel:
     if method == DERIVATIVES:
         return compile(case.tree, case.constraints, "dynamics_derivatives")
-    soft = {"compliance": COMPLIANCE} if method in SOFT else {}
-    return compile(case.tree, case.constraints, "dynamics", method=method, **soft)  # type: ignore[arg-type]
+    compliance = COMPLIANCE if method in SOFT else None
+    return compile(case.tree, case.constraints, "dynamics", method=method, compliance=compliance)
 
 
 def _error(case: Case, method: str, states: States, qdd: Any) -> float:
     """Largest difference of accelerations from the dense solution, relative to the largest of a state."""
     few = states.first(CHECKED)
-    soft = {"compliance": COMPLIANCE} if method in SOFT else {}
-    dense = "ltl-soft" if method in SOFT else "kkt"
-    wanted = forward_dynamics(case.tree, few.q, few.v, few.tau, case.constraints, method=dense, **soft).qdd
+    dense, compliance = ("ltl-soft", COMPLIANCE) if method in SOFT else ("kkt", None)
+    wanted = forward_dynamics(
+        case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=compliance
+    ).qdd
     return float(np.max(np.abs(qdd[:CHECKED] - wanted).max(axis=-1) / np.abs(wanted).max(axis=-1)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,9 +81,8 @@ def mujoco_calls(case: Case, states: States) -> dict[str, Callable[[], list[Arra
             out.append(np.array(data.qacc_smooth))
         return out
 
-    calls = {}
+    calls: dict[str, Callable[[], list[Array]]] = {}
     for solver in SOLVERS:
         model = mujoco_model(case, solver)
-        data = mujoco.MjData(model)
-        calls[f"mj_forward, {solver}"] = lambda model=model, data=data: call(model, data)
+        calls[f"mj_forward, {solver}"] = partial(call, model, mujoco.MjData(model))
     return calls

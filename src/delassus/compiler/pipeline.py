@@ -31,7 +31,7 @@ def make_program(
 ) -> Program:
     """Trace what is wanted, optimise and schedule its graph."""
     task, options = find_task(what), setting or Setting()
-    used = tuple(constraints) if task.constrained else ()
+    used = tuple(constraints)
     taken = find_method(what, method, options.soft(used), options.active)
     arguments = arguments_of(tree, used, task.states, payloads, options)
     traced = trace(Setup(CasadiOps(), tree, used, arguments, payloads, options, taken), task.run)

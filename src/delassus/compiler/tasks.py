@@ -44,8 +44,6 @@ class Task:
         Names of the algorithms that there are to choose from, "auto" apart; none if there is no choice.
     options : frozenset of str
         Options that it takes, of `delassus.compiler.setting.Options`.
-    constrained : bool
-        Whether it depends on the constraints; if not, they bring no arguments.
     state_results : int
         Number of results that are the next values of as many first arguments: 0, or for a time step 2.
     """
@@ -55,7 +53,6 @@ class Task:
     states: tuple[str, ...] = ("q",)
     methods: tuple[str, ...] = ()
     options: frozenset[str] = field(default_factory=frozenset)
-    constrained: bool = True
     state_results: int = 0
 
 
@@ -167,21 +164,17 @@ TASKS: Mapping[str, Task] = MappingProxyType(
     {
         "delassus": Task(_delassus, "Delassus matrix", methods=_OSIM),
         "osim": Task(_osim, "Operational-space inertia matrix", methods=_OSIM),
-        "mass_matrix": Task(_mass_matrix, "Joint-space mass matrix", constrained=False),
+        "mass_matrix": Task(_mass_matrix, "Joint-space mass matrix"),
         "jacobian": Task(_jacobian, "Constraint Jacobian"),
-        "kinematics": Task(
-            _kinematics, "Forward kinematics", options=frozenset({"frames"}), constrained=False
-        ),
-        "inverse_dynamics": Task(
-            _inverse_dynamics, "Inverse dynamics", ("q", "v", "qdd"), options=MOTION, constrained=False
-        ),
-        "bias_force": Task(_bias_force, "Bias force of the joints", ("q", "v"), options=MOTION, constrained=False),
+        "kinematics": Task(_kinematics, "Forward kinematics", options=frozenset({"frames"})),
+        "inverse_dynamics": Task(_inverse_dynamics, "Inverse dynamics", ("q", "v", "qdd"), options=MOTION),
+        "bias_force": Task(_bias_force, "Bias force of the joints", ("q", "v"), options=MOTION),
         "dynamics": Task(_dynamics, "Forward dynamics", ("q", "v", "tau"), _FORWARD, CONSTRAINED),
         "step": Task(
             _step, "Time step", ("q", "v", "tau", "dt"), _FORWARD, CONSTRAINED | {"integrator"}, state_results=2
         ),
     }
-)  # fmt: skip
+)
 """What ``compile`` accepts, by name."""
 
 

@@ -54,7 +54,8 @@ def compile(  # the public name; the built-in of that name is not used here
     =====================  ================  =================  ====================================================
 
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the
-    other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`).
+    other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`). With hard
+    constraints, both have a further result ``pivot`` as C and as a CasADi function: near zero, rows are dependent.
 
     Parameters
     ----------
@@ -62,8 +63,8 @@ def compile(  # the public name; the built-in of that name is not used here
     constraints : Constraint or iterable of Constraint
         What comes with each call is a further argument of the kernel, constraint by constraint: the rows ``K{i}``
         (m, 6) of ``Rows(link, m)``, the ``placement{i}`` (3,) or (7,) of ``Frame(link, given=…)``, and
-        ``placement{i}_second`` of a second frame. Where the result does not depend on constraints (mass matrix,
-        kinematics, inverse dynamics, bias force) they are left out.
+        ``placement{i}_second`` of a second frame; also where the result does not depend on constraints (mass matrix,
+        kinematics, inverse dynamics, bias force).
     what : str
         What to compute: one of the table's.
     method : str
@@ -101,16 +102,16 @@ def compile(  # the public name; the built-in of that name is not used here
     >>> q = robot.random(0, batch=1000)
     >>> kernel(q).shape
     (1000, 12, 12)
-    >>> forward = ds.compile(robot, [ds.Weld("left_foot"), ds.Weld("right_foot")], "dynamics", gravity=(0, 0, -1.62))
-    >>> qdd, forces = forward(q, np.zeros(robot.nv), np.zeros(robot.nv))
+    >>> arm, tip = ds.mechanisms.chain(7), ds.Point("link7")
+    >>> forward = ds.compile(arm, tip, "dynamics", gravity=(0, 0, -1.62))
+    >>> qdd, forces = forward(arm.random(0, batch=1000), np.zeros(7), np.zeros(7))
     >>> qdd.shape, forces.shape
-    ((1000, 26), (1000, 12))
+    ((1000, 7), (1000, 3))
     """
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
     task = find_task(what)
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
-    checked = checked if task.constrained else ()
     setting = check_options(tree, checked, what, task.options, options)
     find_method(what, method, setting.soft(checked), setting.active)
     if dtype not in DTYPES:
@@ -146,7 +147,7 @@ def _make(request: Request) -> bytes:
     program = request.program()
     scalar = "double" if request.dtype == "float64" else "float"
     total = program.graph.count().total
-    slow = total > 20_000 and sys.stderr.isatty()
+    slow = total > 5_000 and sys.stderr.isatty()
     if slow:
         print(f"delassus: compiling {request.what} of {request.tree.name}, {total:,} operations …", file=sys.stderr)
     code = object_code(llvm_module(program, scalar, request.lanes, host().vector_registers, host().has_fma))

@@ -106,7 +106,9 @@ class Kernel:
         Returns
         -------
         array or tuple of arrays
-            Results (..., shape of one state), a tuple if there are several; ``out`` if it was given.
+            Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. States at which
+            the rows of hard constraints are dependent, or do not fit the method's order of elimination, are solved by
+            another method within the call; `solve` says which are dependent.
 
         Raises
         ------

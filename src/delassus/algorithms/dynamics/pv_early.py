@@ -47,7 +47,7 @@ class Sweep:
     passages : dict of int to Passage
         One for each link, with the steps that were taken there, and one for the world.
     hard : dict of int to list of (Label, int)
-        Whose hard rows a link starts with, in order, and how many: of a constraint, or of child ``i`` as ``−1 − i``.
+        Whose hard rows a link starts with, in order, and how many: of a constraint, or handed on by a child.
     """
 
     def __init__(self, motion: DynamicsProblem) -> None:
@@ -130,7 +130,7 @@ class Sweep:
             KS = ops.take(link.R, None, joint.motion_axes)
             meets = ops.nonzero(KS)
             if meets.any() and ops.rank(KS) < np.count_nonzero(meets.any(axis=0)):
-                label = -1 - i - self._motion.tree.n_links
+                label = _handed_on(i) - self._motion.tree.n_links  # one of its own
                 link.open_rows(np.flatnonzero(meets.any(axis=1)).tolist(), label)
                 self._ends[label] = 1
         for k in reversed(range(joint.nv)):
@@ -145,7 +145,7 @@ class Sweep:
             self._H[p] = ops.sym_add(self._H[p], X.inertia_to_parent(link.H))
             self._p[p] = self._p[p] + X.forces_to_parent(link.p + link.H @ c)
         if ops.shape(link.R)[0]:
-            self._rows[p].append((-1 - i, self._rows_to_parent(i, link.R)))
+            self._rows[p].append((_handed_on(i), self._rows_to_parent(i, link.R)))
         if link.open is not None:
             o = link.open
             R = self._rows_to_parent(i, o.R)
@@ -187,12 +187,17 @@ def pv_early(motion: DynamicsProblem) -> Solution:
         carried = motion.to_link(i, a)
         if tree.parents[i] != WORLD:
             carried = carried + motion.c[i]
-        a.append(back(i, carried, forces.pop(-1 - i, ops.zeros(0, 1))))
+        a.append(back(i, carried, forces.pop(_handed_on(i), ops.zeros(0, 1))))
         axes = tree.joints[i].motion_axes
         qdd.append(ops.take(a[i], axes, None) - ops.take(carried, axes, None))
     f = motion.stacked([forces[c] for c in range(len(problem.constraints))])
     ops.mark("accelerations", [*qdd, f])
     return Solution(motion.stacked(qdd), f, pivot=sweep.pivot)
+
+
+def _handed_on(i: int) -> Label:
+    """Label of the hard rows that link i hands on."""
+    return -1 - i
 
 
 def _scales(problem: Problem) -> list[tuple[Scalar, Scalar]]:

@@ -8,11 +8,13 @@ from functools import reduce
 from types import MappingProxyType
 
 from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.dynamics import ITERATIVE, SOFT, kinematics, rnea
+from delassus.algorithms.dynamics import FALLBACKS, ITERATIVE, SOFT, kinematics, rnea
 from delassus.algorithms.dynamics import METHODS as FORWARD
-from delassus.algorithms.dynamics.choose import UNSWITCHED, check_method, default_method
+from delassus.algorithms.dynamics.choose import check_method, default_method
+from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim import METHODS as OSIM
 from delassus.algorithms.problem import Problem
@@ -95,9 +97,13 @@ def _bias_force(setup: Setup) -> list[Output]:
     return [_vector("c", rnea.inverse_dynamics(setup.motion()), "joint forces in N m and N that keep qdd = 0")]
 
 
+def _forward(setup: Setup, motion: DynamicsProblem) -> Solution:
+    return (FALLBACKS.get(setup.method) or FORWARD[setup.method])(motion)
+
+
 def _dynamics(setup: Setup) -> list[Output]:
     motion = setup.motion()
-    solution = FORWARD[setup.method](motion)
+    solution = _forward(setup, motion)
     return [
         _vector("qdd", solution.qdd, "joint accelerations in rad/s^2 and m/s^2"),
         _vector("forces", solution.forces, "forces on the first links, along the rows of all constraints in N, N m"),
@@ -110,7 +116,7 @@ def _step(setup: Setup) -> list[Output]:
 
     def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> Matrix:
         motion = setup.motion(q, v)
-        solution = FORWARD[setup.method](motion)
+        solution = _forward(setup, motion)
         pivots.append(_smallest_pivot(setup, motion.problem, solution))
         return solution.qdd
 
@@ -122,6 +128,20 @@ def _step(setup: Setup) -> list[Output]:
         _vector("v_next", _column(setup, v), "velocity after the step"),
         *_judgement(setup, pivots),
     ]
+
+
+def _derivatives(setup: Setup) -> list[Output]:
+    motion = setup.motion()
+    found = derivatives(motion)
+    nv, m = setup.tree.nv, motion.problem.n_rows
+    shapes = {"qdd": (nv,), "forces": (m,)}
+    out = []
+    for name in ("qdd", "forces", *DERIVATIVES):
+        value = getattr(found, name)
+        shape = shapes.get(name, (m if name.startswith("df") else nv, nv))
+        out.append(Output(name, value, shape, DERIVATIVES.get(name, "solution of forward dynamics")))
+    solution = Solution(found.qdd, found.forces, found.delassus)
+    return [*out, *_judgement(setup, [_smallest_pivot(setup, motion.problem, solution)])]
 
 
 def _smallest_pivot(setup: Setup, problem: Problem, solution: Solution) -> Scalar | None:
@@ -170,6 +190,12 @@ TASKS: Mapping[str, Task] = MappingProxyType(
         "inverse_dynamics": Task(_inverse_dynamics, "Inverse dynamics", ("q", "v", "qdd"), options=MOTION),
         "bias_force": Task(_bias_force, "Bias force of the joints", ("q", "v"), options=MOTION),
         "dynamics": Task(_dynamics, "Forward dynamics", ("q", "v", "tau"), _FORWARD, CONSTRAINED),
+        "dynamics_derivatives": Task(
+            _derivatives,
+            "Forward dynamics and its derivatives",
+            ("q", "v", "tau"),
+            options=CONSTRAINED - {"compliance", "active"},
+        ),
         "step": Task(
             _step, "Time step", ("q", "v", "tau", "dt"), _FORWARD, CONSTRAINED | {"integrator"}, state_results=2
         ),
@@ -197,9 +223,9 @@ class Choice:
         return f"{self.method}: {self.reason}"
 
 
-def choose(soft: Sequence[bool], switched: bool = False) -> Choice:
-    """What "auto" takes for forward dynamics; ``soft``: which constraints are, ``switched``: whether any can be off."""
-    method = default_method(soft, [name for name in HARD if not (switched and name in UNSWITCHED)])
+def choose(soft: Sequence[bool]) -> Choice:
+    """What "auto" takes for forward dynamics; ``soft``: which constraints are."""
+    method = default_method(soft, HARD)
     if not soft:
         return Choice(method, "there are no constraints")
     if any(soft):
@@ -207,7 +233,7 @@ def choose(soft: Sequence[bool], switched: bool = False) -> Choice:
     return Choice(method, "constraints are hard")
 
 
-def find_method(what: str, method: str, soft: Sequence[bool], switched: bool = False) -> str:
+def find_method(what: str, method: str, soft: Sequence[bool]) -> str:
     """Check a method of a task for such constraints (see `choose`); returns the one that runs.
 
     Raises
@@ -222,4 +248,9 @@ def find_method(what: str, method: str, soft: Sequence[bool], switched: bool = F
         raise unknown_name("method", method, (AUTO, *task.methods))
     if task.methods != _FORWARD:
         return method
-    return choose(soft, switched).method if method == AUTO else check_method(method, soft, switched)
+    return choose(soft).method if method == AUTO else check_method(method, soft)
+
+
+def method_that_runs(what: str, method: str, soft: Sequence[bool]) -> str:
+    """The same for what kernels ask for themselves, fallbacks among it."""
+    return method if method in FALLBACKS else find_method(what, method, soft)

@@ -190,13 +190,17 @@ class Kernel:
 
     def _is_doubtful(self, results: Sequence[NDArray[Any]], pivot: NDArray[Any]) -> NDArray[np.bool_]:
         """States whose pivots are too small or whose results are no numbers."""
-        good: NDArray[np.bool_] = (pivot >= self._least_pivot) & np.isfinite(results[-1].sum(axis=-1))
+        watched = results[min(1, len(results) - 1)]  # forces, or velocities after a step
+        good: NDArray[np.bool_] = (pivot >= self._least_pivot) & np.isfinite(watched.sum(axis=-1))
         return np.asarray(~good)
 
     def _settle(self, arrays: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]], pivot: NDArray[Any]) -> None:
         """Solve doubtful states again, by another method."""
         again = self._is_doubtful(results, pivot)
-        if again.any() and self._other is not None:
+        if self.what == "dynamics_derivatives":  # there are none where rows are dependent
+            for result in results:
+                result[again] = np.nan
+        elif again.any() and self._other is not None:
             better = self._other(*(x[again].astype(self._other.dtype, copy=False) for x in arrays))
             for result, values in zip(results, better, strict=True):
                 result[again] = values

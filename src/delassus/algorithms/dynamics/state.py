@@ -112,6 +112,11 @@ class DynamicsProblem:
         factors = [[read(self._damping, k) for k in range(sv.start, sv.stop)] for sv in slices]
         return [scaled(self.ops, d, v) for d, v in zip(factors, self.v, strict=True)]
 
+    @property
+    def damping(self) -> list[Scalar] | None:
+        """Coefficient of each degree of freedom; None without damping."""
+        return None if self._damping is None else [self.ops.entry(self._damping, k) for k in range(self.tree.nv)]
+
     @cached_property
     def tau(self) -> list[Matrix]:
         """Force on each joint (n_i × 1): that of its motor less damping."""

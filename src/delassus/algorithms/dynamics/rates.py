@@ -1,0 +1,194 @@
+"""How velocities, accelerations and forces of links change with positions and velocities of joints.
+
+All quantities are in one inertial frame that coincides, at this instant, with the root link of a floating robot (else
+with the world), so that nothing is propagated: with the joint axes ``s_j`` there, ``p`` the parent of joint j, and i
+any link beyond it,
+
+===============================  ============================================================
+∂V_i/∂q_j = s_j × V_i + ψ_j      ψ_j = V_p × s_j
+∂a_i/∂q_j = s_j × a_i + ψ_j × V_i + ξ_j      ξ_j = a_p × s_j + V_p × ψ_j
+∂V_i/∂v_j = s_j
+∂a_i/∂v_j = s_j × V_i + φ_j      φ_j = (V_p + V_j) × s_j
+∂f_i/∂q_j = s_j ×* f_i + I_i ξ_j + B_i ψ_j      f_i = I_i a_i + V_i ×* I_i V_i − w_i
+∂f_i/∂v_j = B_i s_j + I_i φ_j
+===============================  ============================================================
+
+for wrenches ``w_i`` fixed in their link. Positions change along the tangent of `Tree.integrate`: the body of joint j,
+and all beyond it, move by the twist ``s_j``. ``B ψ = I (ψ × V) + ψ ×* I V + V ×* I ψ``; for a rigid body it is ``[[0,
+−2 h×], [0, B_r]]`` with ``h`` the linear momentum. Source: Carpentier, Mansard, "Analytical derivatives of rigid body
+dynamics algorithms", RSS 2018; the formulas here are derived anew, for joints of several degrees of freedom too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from delassus.algorithms.dynamics.kinematics import Pose
+from delassus.algorithms.dynamics.relative import gravity_in
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.problem import cross_matrix
+from delassus.model.joints import JointKind
+from delassus.model.tree import WORLD
+from delassus.spatial.motion import ANGULAR, LINEAR
+from delassus.spatial.ops import Matrix, Ops
+
+
+def motion_matrix(ops: Ops, V: Matrix) -> Matrix:
+    """``V ×`` (6 × 6) on motions; ``V ×* = −(V ×)ᵀ`` on forces."""
+    v, w = cross_matrix(ops, ops.take(V, LINEAR, None)), cross_matrix(ops, ops.take(V, ANGULAR, None))
+    return ops.vstack([ops.hstack([w, v]), ops.hstack([ops.zeros(3, 3), w])])
+
+
+def force_matrix(ops: Ops, F: Matrix) -> Matrix:
+    """Matrix (6 × 6) of ``s ↦ s ×* F``."""
+    f, m = cross_matrix(ops, ops.take(F, LINEAR, None)), cross_matrix(ops, ops.take(F, ANGULAR, None))
+    return -ops.vstack([ops.hstack([ops.zeros(3, 3), f]), ops.hstack([f, m])])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """Mass, first moment (3 × 1), second moments (3 × 3), and ``h`` (3 × 1) and ``B_r`` (3 × 3), of links together."""
+
+    m: Matrix
+    h: Matrix
+    C: Matrix
+    momentum: Matrix
+    rate: Matrix
+
+    def plus(self, ops: Ops, other: Body) -> Body:
+        """Both."""
+        return Body(
+            self.m + other.m,
+            self.h + other.h,
+            ops.sym_add(self.C, other.C),
+            self.momentum + other.momentum,
+            self.rate + other.rate,
+        )
+
+    def times(self, ops: Ops, s: Matrix) -> Matrix:
+        """``I s`` of motions as columns."""
+        v, w, h = ops.take(s, LINEAR, None), ops.take(s, ANGULAR, None), cross_matrix(ops, self.h)
+        mass = ops.entries(self.m)[0][0]
+        scaled = ops.matrix([[mass * x for x in row] for row in ops.entries(v)])
+        return ops.vstack([scaled - h @ w, h @ v + self.C @ w])
+
+    def rate_times(self, ops: Ops, s: Matrix) -> Matrix:
+        """``B s``."""
+        w, p = ops.take(s, ANGULAR, None), cross_matrix(ops, self.momentum)
+        return ops.vstack([-(p + p) @ w, self.rate @ w])
+
+    def rate_transposed_times(self, ops: Ops, s: Matrix) -> Matrix:
+        """Angular part (3 × k) of ``Bᵀ s``; the linear part is zero."""
+        v, w, p = ops.take(s, LINEAR, None), ops.take(s, ANGULAR, None), cross_matrix(ops, self.momentum)
+        return (p + p) @ v + ops.transpose(self.rate) @ w
+
+
+class Rates:
+    """Links and joints of a problem in motion with the accelerations ``qdd`` (n_i × 1 a joint), in the common frame.
+
+    Attributes
+    ----------
+    root : int
+        Link that the frame coincides with, or `WORLD`.
+    poses : list of Pose
+        Of each link.
+    S, psi, xi, phi : lists of (6, n_i) matrices
+        ``s``, ``ψ``, ``ξ``, ``φ`` of each joint; ``ξ`` of the accelerations less gravity.
+    V, a : lists of (6, 1) matrices
+        Twists and accelerations less gravity.
+    """
+
+    def __init__(self, motion: DynamicsProblem, qdd: list[Matrix]) -> None:
+        ops, tree = motion.ops, motion.tree
+        self.motion, self._ops, self._tree = motion, ops, tree
+        self.root = 0 if tree.joints[0].kind is JointKind.FREE and tree.parents.count(WORLD) == 1 else WORLD
+        self.gravity = motion.gravity if self.root == WORLD else gravity_in(motion, self.root)
+        a0 = ops.put(-self.gravity, (6, 1), LINEAR, (0,))
+        self.poses: list[Pose] = []
+        self.S: list[Matrix] = []
+        self.psi: list[Matrix] = []
+        self.xi: list[Matrix] = []
+        self.phi: list[Matrix] = []
+        self.V: list[Matrix] = []
+        self.a: list[Matrix] = []
+
+        # root → leaves
+        for i in tree.root_to_leaves():
+            p = tree.parents[i]
+            self.poses.append(self._pose(i))
+            S = self._axes(i)
+            V_p, a_p = (ops.zeros(6, 1), a0) if p == WORLD else (self.V[p], self.a[p])
+            own = S @ motion.v[i]
+            V = V_p + own
+            at_parent = motion_matrix(ops, V_p)
+            psi = at_parent @ S
+            self.S.append(S)
+            self.V.append(V)
+            self.psi.append(psi)
+            self.xi.append(motion_matrix(ops, a_p) @ S + at_parent @ psi)
+            self.phi.append(motion_matrix(ops, V_p + V) @ S)
+            self.a.append(a_p + S @ qdd[i] + at_parent @ own)
+        ops.mark("links", [*self.V, *self.a, *self.psi, *self.xi, *self.phi])
+
+    def _pose(self, i: int) -> Pose:
+        ops, X, p = self._ops, self.motion.problem.X[i], self._tree.parents[i]
+        if i == self.root:
+            return ops.eye(3), ops.zeros(3, 1)
+        R, position = X.rotate_to_parent(ops.eye(3)), X.position()
+        if p in (WORLD, self.root):
+            return R, position
+        R_p, p_p = self.poses[p]
+        return R_p @ R, p_p + R_p @ position
+
+    def _axes(self, i: int) -> Matrix:
+        """``s`` of joint i: the axes of its body frame, carried to the common frame."""
+        ops, (R, p) = self._ops, self.poses[i]
+        columns = []
+        for axis in self._tree.joints[i].motion_axes:
+            direction = ops.take(R, None, (axis % 3,))
+            if axis < 3:
+                columns.append(ops.vstack([direction, ops.zeros(3, 1)]))
+            else:
+                columns.append(ops.vstack([cross_matrix(ops, p) @ direction, direction]))
+        return ops.hstack(columns) if columns else ops.zeros(6, 0)
+
+    @cached_property
+    def bodies(self) -> list[Body]:
+        """Each link alone."""
+        return [self._body(i) for i in range(self._tree.n_links)]
+
+    def _body(self, i: int) -> Body:
+        ops, (R, p), H = self._ops, self.poses[i], self.motion.problem.inertias[i]
+        e = ops.entries(H)
+        m, local = ops.matrix([[e[0][0]]]), ops.matrix([[e[1][5]], [e[2][3]], [e[0][4]]])
+        turned = R @ local
+        P, Q = cross_matrix(ops, p), cross_matrix(ops, turned)
+        C = ops.sym_product(R @ ops.take(H, ANGULAR, ANGULAR), ops.transpose(R))
+        between = P @ Q
+        h = turned + p @ m
+        mass = e[0][0]
+        far = ops.matrix([[mass * x for x in row] for row in ops.entries(ops.sym_product(P, P))])
+        C = ops.sym_subtract(ops.sym_subtract(C, far), between + ops.transpose(between))
+        v, w = ops.take(self.V[i], LINEAR, None), ops.take(self.V[i], ANGULAR, None)
+        hx, vx, wx = cross_matrix(ops, h), cross_matrix(ops, v), cross_matrix(ops, w)
+        momentum = v @ m - hx @ w
+        turning = wx @ C
+        vh = vx @ hx
+        spin = hx @ v + C @ w
+        rate = turning + ops.transpose(turning) - (vh + ops.transpose(vh)) - cross_matrix(ops, spin)
+        return Body(m, h, C, momentum, rate)
+
+    def force(self, i: int) -> Matrix:
+        """``I a + V ×* I V`` of a link, less its external wrench."""
+        ops, body, V = self._ops, self.bodies[i], self.V[i]
+        momentum = body.times(ops, V)
+        F = body.times(ops, self.a[i]) - ops.transpose(motion_matrix(ops, V)) @ momentum
+        wrench = self.motion.wrenches.get(i)
+        return F if wrench is None else F - self.wrench_from(i, wrench)
+
+    def wrench_from(self, i: int, wrench: Matrix) -> Matrix:
+        """A wrench in a link's body frame, in the common frame."""
+        ops, (R, p) = self._ops, self.poses[i]
+        f = R @ ops.take(wrench, LINEAR, None)
+        return ops.vstack([f, R @ ops.take(wrench, ANGULAR, None) + cross_matrix(ops, p) @ f])

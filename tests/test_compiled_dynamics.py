@@ -30,7 +30,6 @@ SINGLE = 2e-3
 """The same in float32, whose round-off is 6e-8."""
 
 HARD = [name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED]
-SWITCHED = [name for name in HARD if name not in choose.UNSWITCHED]
 SIZES = (0, 1, 7, 8, 9, 17)
 
 
@@ -250,7 +249,7 @@ def test_bad_requests(what, options, match):
 # -- constraints that are off ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", SWITCHED)
+@pytest.mark.parametrize("method", HARD)
 @pytest.mark.parametrize("robot", ["floating", "loop"])
 def test_a_constraint_that_is_off_leaves_no_trace(robot, method):
     tree, constraints, q, v, tau = case(robot)
@@ -277,7 +276,7 @@ def test_a_constraint_that_is_off_leaves_no_trace(robot, method):
                 assert not force.any()
 
 
-@pytest.mark.parametrize("method", [name for name in SWITCHED if name != "proximal"])
+@pytest.mark.parametrize("method", [name for name in HARD if name != "proximal"])
 def test_a_redundant_set_with_regular_modes(method):
     """Two welds on one link: regular as long as one is off."""
     tree = ds.mechanisms.chain(7)

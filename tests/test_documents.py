@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import delassus
@@ -20,16 +21,18 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def test_readme_python_blocks_run(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README, re.S)
-    assert blocks
-    for block in blocks:
-        scope: dict[str, object] = {}
+    scopes: list[dict[str, object]] = [{} for _ in blocks]
+    for block, scope in zip(blocks, scopes, strict=True):
         exec(compile(block, "README.md", "exec"), scope)
-        assert scope["G"].shape == (100, 15, 15)  # type: ignore[attr-defined]
+    matrices, dynamics = scopes
+    assert matrices["G"].shape == (100, 15, 15)  # type: ignore[attr-defined]
+    assert dynamics["qs"].shape[:2] == (51, 100)  # type: ignore[attr-defined]
+    assert np.allclose(dynamics["qdd"], dynamics["solution"].qdd)  # type: ignore[attr-defined, arg-type]
     assert "OperationCount" in capsys.readouterr().out
 
 
 def test_readme_names_every_method() -> None:
-    for method in delassus.OSIM_METHODS:
+    for method in (*delassus.OSIM_METHODS, *delassus.DYNAMICS_METHODS):
         assert f"`{method}`" in README
 
 

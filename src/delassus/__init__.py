@@ -14,6 +14,7 @@ from delassus.algorithms.dynamics import DYNAMICS_METHODS
 from delassus.algorithms.dynamics.evaluate import (
     bias_force,
     centre_of_mass,
+    dynamics_derivatives,
     forward_dynamics,
     forward_kinematics,
     inverse_dynamics,
@@ -23,7 +24,7 @@ from delassus.algorithms.dynamics.evaluate import (
 )
 from delassus.algorithms.dynamics.options import Baumgarte
 from delassus.algorithms.dynamics.regularity import DynamicsStatus
-from delassus.algorithms.dynamics.result import ForwardDynamics
+from delassus.algorithms.dynamics.result import DynamicsDerivatives, ForwardDynamics
 from delassus.algorithms.evaluate import (
     SingularError,
     consistent_inverse,
@@ -51,6 +52,7 @@ __all__ = [
     "Baumgarte",
     "DelassusError",
     "DelassusWarning",
+    "DynamicsDerivatives",
     "DynamicsStatus",
     "ForwardDynamics",
     "Frame",
@@ -70,6 +72,7 @@ __all__ = [
     "count_operations",
     "delassus",
     "delassus_operator",
+    "dynamics_derivatives",
     "forward_dynamics",
     "forward_kinematics",
     "inverse_dynamics",

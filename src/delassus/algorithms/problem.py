@@ -136,11 +136,20 @@ class Problem:
     @cached_property
     def ends(self) -> tuple[End, ...]:
         """All end-effectors, in the order of their constraints."""
+        return tuple(self._switched(end) for end in self.unswitched_ends)
+
+    @cached_property
+    def unswitched_ends(self) -> tuple[End, ...]:
+        """All end-effectors as they are where no constraint is off."""
         out: list[End] = []
         for index, c in enumerate(self.constraints):
-            selection = self._inputs[rows_name(index)] if c.rows is None else self.ops.constant(c.rows)
-            out.extend(self._switched(end) for end in self._ends_of(index, c, selection))
+            out.extend(self._ends_of(index, c, self.selection(index)))
         return tuple(out)
+
+    def selection(self, constraint: int) -> Matrix:
+        """Rows (m_c × 6) of a constraint as they are given: in its axes, on the relative twist at its first frame."""
+        rows = self.constraints[constraint].rows
+        return self._inputs[rows_name(constraint)] if rows is None else self.ops.constant(rows)
 
     def ends_on(self, link: int) -> tuple[End, ...]:
         """End-effectors on a link."""
@@ -148,7 +157,7 @@ class Problem:
 
     def flag(self, constraint: int) -> Scalar | None:
         """1 if a constraint acts, 0 if it is off; None if constraints cannot be switched."""
-        return None if self._active is None else self.ops.entry(self._active, constraint)
+        return None if self._active is None else self.ops.flag(self._active, constraint)
 
     def _switched(self, end: End) -> End:
         """An end with its rows multiplied by the constraint's flag."""

@@ -12,7 +12,7 @@ from delassus.compiler.program import Program, Result
 from delassus.compiler.schedule import schedule
 from delassus.compiler.setting import Setting, describe_frame
 from delassus.compiler.setup import Setup, arguments_of
-from delassus.compiler.tasks import Task, find_method, find_task
+from delassus.compiler.tasks import Task, find_task, method_that_runs
 from delassus.compiler.trace import Output, trace_setup
 from delassus.constraints import Constraint
 from delassus.model.tree import Tree
@@ -32,7 +32,7 @@ def make_program(
     """Trace what is wanted, optimise and schedule its graph."""
     task, options = find_task(what), setting or Setting()
     used = tuple(constraints)
-    taken = find_method(what, method, options.soft(used), options.active)
+    taken = method_that_runs(what, method, options.soft(used))
     arguments = arguments_of(tree, used, task.states, payloads, options)
     traced = trace(Setup(CasadiOps(), tree, used, arguments, payloads, options, taken), task.run)
     graph = schedule(optimise(traced.kernel_graph()))

@@ -16,7 +16,7 @@ from delassus.constraints import Constraint
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.casadi_ops import CasadiOps
-from delassus.spatial.motion import from_entries, scaled
+from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.transform import quaternion_rows
 
@@ -102,7 +102,7 @@ class Setup:
             else ops.constant([[g] for g in setting.gravity]),
             wrenches=self._wrenches(),
             damping=damping,
-            goals=[self._goal(problem, index) for index in range(len(self.constraints))],
+            goals=[self._goal(index) for index in range(len(self.constraints))],
         )
 
     def entries(self, name: str) -> list[Scalar]:
@@ -124,12 +124,11 @@ class Setup:
                 out[at.link] = out[at.link] + turned if at.link in out else turned
         return out
 
-    def _goal(self, problem: Problem, index: int) -> Goal:
+    def _goal(self, index: int) -> Goal:
         ops, setting = self.ops, self.setting
         target: Matrix | None = None
         if setting.has("targets", index):
-            target, flag = self._column(target_name(index)), problem.flag(index)
-            target = target if flag is None else scaled(ops, [flag] * self.constraints[index].size, target)
+            target = self._column(target_name(index))
         gains = setting.gains[index] if index < len(setting.gains) else None
         velocity_gain, position_gain = gains or (None, None)
         soft = setting.compliance[index] if index < len(setting.compliance) else None

@@ -38,24 +38,29 @@ def compile(  # the public name; the built-in of that name is not used here
 ) -> Kernel:
     """Compile a function of a robot's state to machine code for this processor.
 
-    =====================  ================  =================  ====================================================
-    what                   arguments         results            options
-    =====================  ================  =================  ====================================================
-    ``delassus``           q                 G
-    ``osim``               q                 Lambda
-    ``mass_matrix``        q                 M
-    ``jacobian``           q                 J
-    ``kinematics``         q                 poses              frames
-    ``inverse_dynamics``   q, v, qdd         tau                gravity, damping, wrenches
-    ``bias_force``         q, v              c                  gravity, damping, wrenches
-    ``dynamics``           q, v, tau         qdd, forces        gravity, damping, wrenches, targets, baumgarte,
-                                                                poses, compliance, active
-    ``step``               q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
-    =====================  ================  =================  ====================================================
+    ========================  ================  =================  ====================================================
+    what                      arguments         results            options
+    ========================  ================  =================  ====================================================
+    ``delassus``              q                 G
+    ``osim``                  q                 Lambda
+    ``mass_matrix``           q                 M
+    ``jacobian``              q                 J
+    ``kinematics``            q                 poses              frames
+    ``inverse_dynamics``      q, v, qdd         tau                gravity, damping, wrenches
+    ``bias_force``            q, v              c                  gravity, damping, wrenches
+    ``dynamics``              q, v, tau         qdd, forces        gravity, damping, wrenches, targets, baumgarte,
+                                                                   poses, compliance, active
+    ``dynamics_derivatives``  q, v, tau         qdd, forces,       those of ``dynamics`` but compliance and active
+                                                dqdd_dq, dqdd_dv,
+                                                dqdd_dtau, df_dq,
+                                                df_dv, df_dtau
+    ``step``                  q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
+    ========================  ================  =================  ====================================================
 
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the
     other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`). With hard
-    constraints, both have a further result ``pivot`` as C and as a CasADi function: near zero, rows are dependent.
+    constraints, these three have a further result ``pivot`` as C and as a CasADi function: near zero, rows are
+    dependent. There, all results of ``dynamics_derivatives`` are NaN.
 
     Parameters
     ----------
@@ -113,7 +118,7 @@ def compile(  # the public name; the built-in of that name is not used here
     task = find_task(what)
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
     setting = check_options(tree, checked, what, task.options, options)
-    find_method(what, method, setting.soft(checked), setting.active)
+    find_method(what, method, setting.soft(checked))
     if dtype not in DTYPES:
         raise ConfigurationError("dtype", "'float64' or 'float32'", repr(dtype), "Choose one of the two.")
     if lanes is None:

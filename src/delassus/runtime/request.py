@@ -10,7 +10,7 @@ from delassus.algorithms.osim.plan import plan
 from delassus.compiler.pipeline import describe, make_program
 from delassus.compiler.program import Program
 from delassus.compiler.setting import Setting
-from delassus.compiler.tasks import AUTO, choose, find_method, find_task
+from delassus.compiler.tasks import AUTO, choose, find_task, method_that_runs
 from delassus.constraints import Constraint
 from delassus.model.tree import Tree
 from delassus.runtime.cache import cache_key
@@ -47,7 +47,7 @@ class Request:
     @property
     def taken(self) -> str:
         """Name of the algorithm that runs."""
-        return find_method(self.what, self.method, self.setting.soft(self.constraints), self.setting.active)
+        return method_that_runs(self.what, self.method, self.setting.soft(self.constraints))
 
     def program(self) -> Program:
         """Trace, optimise and schedule."""
@@ -59,7 +59,7 @@ class Request:
             return None
         if self.taken == AUTO:
             return plan(self.tree, self.constraints, self.payloads)
-        return choose(self.setting.soft(self.constraints), self.setting.active)
+        return choose(self.setting.soft(self.constraints))
 
     def key(self) -> str:
         """Key of the machine code."""

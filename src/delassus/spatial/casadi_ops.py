@@ -20,12 +20,18 @@ class CasadiOps(Ops):
 
     def __init__(self) -> None:
         self.phases: list[tuple[str, list[Any]]] = []
+        self._flags: dict[int, Any] = {}
 
     def constant(self, value: Any) -> Matrix:
         return ca.sparsify(ca.SX(np.asarray(value, dtype=float)))
 
     def entry(self, vector: Any, index: int) -> Scalar:
         return vector[index]
+
+    def flag(self, vector: Any, index: int) -> Scalar:
+        flag = vector[index]
+        self._flags[flag.element_hash()] = flag
+        return flag
 
     def entries(self, a: Matrix) -> list[list[Scalar]]:
         flat = ca.densify(a).elements()
@@ -53,9 +59,10 @@ class CasadiOps(Ops):
         return np.array(ca.DM(ca.sparsify(a).sparsity(), 1)) != 0
 
     def rank(self, a: Matrix) -> int:
-        symbols = ca.vertcat(*ca.symvar(a))
-        state = np.random.default_rng(0).uniform(0.3, 1.0, symbols.numel())
-        return rank_of(np.array(ca.Function("at", [symbols], [ca.densify(a)])(state)))
+        symbols = ca.symvar(a)
+        state = np.random.default_rng(0).uniform(0.3, 1.0, len(symbols))
+        state[np.array([x.element_hash() in self._flags for x in symbols], dtype=bool)] = 1.0
+        return rank_of(np.array(ca.Function("at", [ca.vertcat(*symbols)], [ca.densify(a)])(state)))
 
     def transpose(self, a: Matrix) -> Matrix:
         return a.T

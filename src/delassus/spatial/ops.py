@@ -35,6 +35,10 @@ class Ops(ABC):
     def entry(self, vector: Any, index: int) -> Scalar:
         """Entry of a state vector (such as a configuration) as a scalar."""
 
+    def flag(self, vector: Any, index: int) -> Scalar:
+        """Entry of a vector of flags, each 1 or 0, as a scalar; what structure there is, is that where all are 1."""
+        return self.entry(vector, index)
+
     @abstractmethod
     def entries(self, a: Matrix) -> list[list[Scalar]]:
         """All entries of a matrix as scalars, row by row."""

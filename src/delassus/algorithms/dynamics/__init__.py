@@ -7,7 +7,7 @@ method            file                 cost                            source
 ``kkt``           `kkt`                O(n³ + m n² + m³)               the definition
 ``ltl``           `ltl`                O(n d² + m² d + m³)             [LQR] eqs. 2-8, Featherstone 2005
 ``ltl-soft``      `ltl_soft`           O(n d² + m² d + m³), soft       [LQR] VI-A, MuJoCo
-``pv``            `pv`                 O(n + m² d + m³)                [LQR] V, algorithm 1
+``pv``            `pv`, `pv_dense`     O(n + m² d + m³)                [LQR] V, algorithm 1
 ``pv-early``      `pv_early`           O(n + m)                        [LQR] VIII
 ``pv-soft``       `pv_soft`            O(n + m), soft                  [LQR] VI
 ``proximal``      `proximal`           as ``ltl``, and iterations      Carpentier et al. 2021
@@ -28,6 +28,7 @@ from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.ltl_soft import ltl_soft
 from delassus.algorithms.dynamics.proximal import proximal
 from delassus.algorithms.dynamics.pv import pv
+from delassus.algorithms.dynamics.pv_dense import pv_dense
 from delassus.algorithms.dynamics.pv_early import pv_early
 from delassus.algorithms.dynamics.pv_soft import pv_soft
 from delassus.algorithms.dynamics.solution import Solution
@@ -47,6 +48,9 @@ METHODS: Mapping[str, Method] = MappingProxyType({
 })  # fmt: skip
 """Every method by its name."""
 
+FALLBACKS: Mapping[str, Method] = MappingProxyType({"pv-dense": pv_dense})
+"""Methods that solve what others cannot; they have no advantage of their own, and are not offered by name."""
+
 DYNAMICS_METHODS: tuple[str, ...] = tuple(METHODS)
 """Names that ``method=`` accepts."""
 
@@ -55,6 +59,9 @@ UNCONSTRAINED: frozenset[str] = frozenset({"aba"})
 
 SOFT: frozenset[str] = frozenset({"ltl-soft", "pv-soft"})
 """Methods that take soft constraints only; ``"proximal"`` takes soft and hard ones, all others hard ones only."""
+
+EARLY: frozenset[str] = frozenset({"pv", "pv-early"})
+"""Methods that divide by blocks that can be singular where ``G`` is not; their pivots say at which states."""
 
 ITERATIVE: frozenset[str] = frozenset({"proximal"})
 """Methods that run until each state has converged."""

@@ -37,8 +37,13 @@ def driving_forces(motion: DynamicsProblem, body: Articulated) -> list[Matrix]:
     return u
 
 
-def roll_out(motion: DynamicsProblem, body: Articulated, u: Sequence[Matrix]) -> list[Matrix]:
-    """Accelerations ``q̈_i`` (n_i × 1) of the joints under the driving forces ``u``."""
+def roll_out(
+    motion: DynamicsProblem, body: Articulated, u: Sequence[Matrix], base: Matrix | None = None
+) -> list[Matrix]:
+    """Accelerations ``q̈_i`` (n_i × 1) of the joints under the driving forces ``u``.
+
+    ``base`` (6 × 1) is the acceleration of link 0, where that is known already and its joint is free.
+    """
     a: list[Matrix] = []
     qdd: list[Matrix] = []
 
@@ -47,7 +52,10 @@ def roll_out(motion: DynamicsProblem, body: Articulated, u: Sequence[Matrix]) ->
         carried = motion.to_link(i, a)
         if motion.tree.parents[i] != WORLD:
             carried = carried + motion.c[i]
-        own, reached = body.through_joint(i, u[i], carried)
+        if i == 0 and base is not None:
+            own, reached = base - carried, base
+        else:
+            own, reached = body.through_joint(i, u[i], carried)
         qdd.append(own)
         a.append(reached)
     motion.ops.mark("accelerations", qdd)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.dynamics import DYNAMICS_METHODS, ITERATIVE, METHODS, SOFT, UNCONSTRAINED
+from delassus.algorithms.dynamics import DYNAMICS_METHODS, EARLY, ITERATIVE, METHODS, SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics.solution import least_pivot
 from delassus.algorithms.operator import REGULAR_CONDITION
 from delassus.errors import ConstraintError, unknown_name
-
-UNSWITCHED: frozenset[str] = frozenset({"pv-early"})
-"""Methods that divide by the rows of a constraint, and so cannot have it switched off."""
 
 SINGLE_DIGITS = 7 / 16
 """Digits of float32 by those of float64."""
@@ -20,15 +17,16 @@ def solve_again(method: str) -> str | None:
     """Method for the states whose pivots are too small for this one; None if nothing else does better."""
     if method in SOFT | ITERATIVE | UNCONSTRAINED:
         return None
-    return first_of(("pv", "ltl", "kkt")) if method == "pv-early" else "proximal"
+    return "pv-dense" if method in EARLY else "proximal"
 
 
 def pivot_limit(method: str, dtype: str) -> float:
     """What the smallest pivot of a method has to exceed in this number type, else `solve_again`.
 
-    That of early elimination is `least_pivot`; those of ``G``, by its diagonal, say where rows count as dependent.
+    Where ``G`` may be regular all the same, that is `least_pivot`; pivots of ``G``, by its diagonal, say where rows
+    count as dependent.
     """
-    if method == "pv-early":
+    if method in EARLY:
         return least_pivot(dtype)
     return REGULAR_CONDITION if dtype == "float64" else float(REGULAR_CONDITION**SINGLE_DIGITS)
 
@@ -47,8 +45,8 @@ def first_of(methods: Sequence[str]) -> str:
     return next(method for method in methods if method in METHODS)
 
 
-def check_method(method: str, soft: Sequence[bool], switched: bool = False) -> str:
-    """Return the method; ``soft`` says of each constraint whether it is, ``switched`` whether they can be off.
+def check_method(method: str, soft: Sequence[bool]) -> str:
+    """Return the method; ``soft`` says of each constraint whether it is.
 
     Raises
     ------
@@ -63,8 +61,6 @@ def check_method(method: str, soft: Sequence[bool], switched: bool = False) -> s
     if n and method in UNCONSTRAINED:
         others = ", ".join(repr(name) for name in DYNAMICS_METHODS if name not in UNCONSTRAINED)
         raise ConstraintError("constraints", f"none with the method {method!r}", f"{n}", f"Use {others}.")
-    if switched and method in UNSWITCHED:
-        raise ConstraintError("active", f"nothing with the method {method!r}", "flags", "Use 'pv' or 'auto'.")
     if method in SOFT and not all(soft):
         raise ConstraintError(
             "compliance",

@@ -1,26 +1,26 @@
 """Derivatives of constrained forward dynamics, by differentiating the system that its solution fulfils.
 
 The residuals ``r = ID(q, v, q̈) − Jᵀ f − τ`` and ``g = J q̈ − γ`` are differentiated with q̈ and f held (`rates`,
-`row_rates`); then, with ``B = M⁻¹ Jᵀ G⁻¹`` and ``A = M⁻¹ − B J M⁻¹``,
+`row_rates`); then, with ``M = Lᵀ L`` and ``Y = J L⁻¹`` (`joint_space`), ``W = L⁻ᵀ ∂r``,
 
-``∂q̈ = A ∂τ − A ∂r − B ∂g``,   ``∂f = Bᵀ (∂r − ∂τ) − G⁻¹ ∂g``.
+``∂f = G⁻¹ (Y W − ∂g)``,   ``∂q̈ = L⁻¹ (Yᵀ ∂f − W)``,
 
-Positions change along the tangent of `Tree.integrate`. Cost O(n d + m d) for the residuals, and one product of ``A``
-with matrices as sparse as ``M`` (n² d) each. Source: Carpentier, Mansard, RSS 2018; Budhiraja et al., "Differential
-dynamic programming for multi-phase rigid contact dynamics", Humanoids 2018.
+and with joint forces ``∂f/∂τ = −G⁻¹ J M⁻¹``, ``∂q̈/∂τ = M⁻¹ − M⁻¹ Jᵀ G⁻¹ J M⁻¹``, one triangle of it. Positions change
+along the tangent of `Tree.integrate`. Cost O(n d + m d) for the residuals; ``W`` is as sparse as ``M``, so that the
+rest, O(n² d + n m d + n m²), is mostly ``L⁻¹`` applied to full matrices. Source: Carpentier, Mansard, RSS 2018;
+Budhiraja et al., "Differential dynamic programming for multi-phase rigid contact dynamics", Humanoids 2018.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from delassus.algorithms.dynamics.joint_space import JointSpace
 from delassus.algorithms.dynamics.rates import Body, Rates, force_matrix
-from delassus.algorithms.dynamics.row_rates import RowRates
+from delassus.algorithms.dynamics.row_rates import Columns, RowRates
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.osim.ltl import SparseFactor
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR
 from delassus.spatial.ops import Matrix
@@ -77,75 +77,54 @@ class _Blocks:
 
     def matrix(self) -> Matrix:
         """All of it."""
-        ops = self._ops
-        rows = [
-            ops.hstack([self._blocks.get((r, c), ops.zeros(h, w)) for c, w in enumerate(self._widths)])
-            for r, h in enumerate(self._heights)
-            if h
-        ]
-        return ops.vstack(rows) if rows else ops.zeros(0, sum(self._widths))
+        ops, heights, widths = self._ops, self._heights, self._widths
+        if not heights or not widths:
+            return ops.zeros(sum(heights), sum(widths))
+        return ops.vstack([
+            ops.hstack([self._blocks.get((r, c), ops.zeros(h, w)) for c, w in enumerate(widths)])
+            for r, h in enumerate(heights)
+        ])  # fmt: skip
 
 
 def derivatives(motion: DynamicsProblem) -> Derivatives:
     """Solution of a problem whose constraints are hard, with its derivatives."""
-    ops, problem = motion.ops, motion.problem
+    ops, nv = motion.ops, motion.tree.nv
     system = JointSpace(motion)
-    m, nv = problem.n_rows, motion.tree.nv
-    G = system.G
-    factor = ops.factor(G) if m else None
-    forces = ops.zeros(0, 1) if factor is None else factor.solve(system.missing)
+    factor = ops.factor(system.G) if motion.problem.n_rows else None
+
+    def solved(x: Matrix) -> Matrix:
+        return x if factor is None else factor.solve(x)
+
+    forces = solved(system.missing)
     qdd = system.accelerations(forces)
     rates = Rates(motion, [ops.take(qdd, range(s.start, s.stop), None) for s in motion.tree.v_slices])
-    rows = [RowRates(rates, c, ops.take(forces, range(r.start, r.stop), None)) for c, r in enumerate(problem.rows)]
-    r_q, r_v = _residuals(rates, rows)
-    if motion.damping is not None:
-        r_v = r_v + ops.matrix([[d if i == j else 0.0 for j in range(nv)] for i, d in enumerate(motion.damping)])
-    inverse = _inverse(motion, system.L)
-    A = ops.sym_product(inverse, ops.transpose(inverse))
-    if factor is None:
-        none = ops.zeros(0, nv)
-        return Derivatives(qdd, forces, G, -(A @ r_q), -(A @ r_v), A, none, none, none)
-    Y = inverse @ ops.transpose(_dense(motion, system))
-    Bt = factor.solve(ops.transpose(Y))
-    A = ops.sym_subtract(A, ops.sym_product(Y, Bt))
-    B = ops.transpose(Bt)
+    parts = [ops.take(forces, range(s.start, s.stop), None) for s in motion.problem.rows]
+    rows = [RowRates(rates, index, part) for index, part in enumerate(parts)]
+
+    # L⁻ᵀ, J M⁻¹ and the derivatives with joint forces
+    root = system.over_transpose(ops.eye(nv))
+    response = system.along_rows(root)
+    df_dtau = -solved(response)
+    dqdd_dtau = ops.sym_add(
+        ops.sym_product(ops.transpose(root), root), ops.sym_product(ops.transpose(response), df_dtau)
+    )
+
+    # those with positions and velocities
+    by_position = [{j: row.columns(j, True) for j in row.joints()} for row in rows]
+    by_velocity = [{j: row.columns(j, False) for j in row.joints()} for row in rows]
+    r_q, r_v = _residuals(rates, rows, by_position)
     out = []
-    for r, positions in ((r_q, True), (r_v, False)):
-        g = _row_changes(motion, rows, positions)
-        out.append((-(A @ r) - B @ g, Bt @ r - factor.solve(g)))
-    ops.mark("derivatives", [A, *out[0], *out[1]])
-    return Derivatives(qdd, forces, G, out[0][0], out[1][0], A, out[0][1], out[1][1], -Bt)
+    for r, changes in ((r_q, by_position), (r_v, by_velocity)):
+        W = system.over_transpose(r)
+        df = solved(system.along_rows(W) - _row_changes(motion, changes))
+        out.append((system.back(-W, df), df))
+    ops.mark("derivatives", [dqdd_dtau, df_dtau, *out[0], *out[1]])
+    return Derivatives(qdd, forces, system.G, out[0][0], out[1][0], dqdd_dtau, out[0][1], out[1][1], df_dtau)
 
 
-def _inverse(motion: DynamicsProblem, L: SparseFactor) -> Matrix:
-    """``L⁻¹`` (nv × nv), as sparse as ``L``."""
-    ops, nv = motion.ops, motion.tree.nv
-    rows: list[list[object]] = []
-    for k, above in enumerate(L.ancestors):
-        entries, reciprocal = ops.entries(L.rows[k])[0] if above else [], ops.entries(L.reciprocal[k])[0][0]
-        row: list[object] = [0.0] * nv
-        row[k] = reciprocal
-        for c in above:
-            total = None
-            for position, i in enumerate(above):
-                if i >= c:
-                    term = entries[position] * rows[i][c]
-                    total = term if total is None else total + term
-            row[c] = -(reciprocal * total)
-        rows.append(row)
-    return ops.matrix(rows) if rows else ops.zeros(0, 0)
-
-
-def _dense(motion: DynamicsProblem, system: JointSpace) -> Matrix:
-    """``Y = J L⁻¹`` (m × nv)."""
-    ops, nv = motion.ops, motion.tree.nv
-    parts = []
-    for c, columns in zip(motion.problem.constraints, system.Y, strict=True):
-        parts.append(ops.hstack([columns.get(k, ops.zeros(c.size, 1)) for k in range(nv)]))
-    return ops.vstack(parts)
-
-
-def _residuals(rates: Rates, rows: list[RowRates]) -> tuple[Matrix, Matrix]:
+def _residuals(
+    rates: Rates, rows: Sequence[RowRates], by_position: Sequence[Mapping[int, Columns]]
+) -> tuple[Matrix, Matrix]:
     """``∂r/∂q`` and ``∂r/∂v`` (nv × nv)."""
     motion = rates.motion
     ops, tree = motion.ops, motion.tree
@@ -164,6 +143,7 @@ def _residuals(rates: Rates, rows: list[RowRates]) -> tuple[Matrix, Matrix]:
             beyond[p] = beyond[p].plus(ops, beyond[i])
             F[p] = F[p] + F[i]
 
+    # changes of each joint's force with the joints above it, and of theirs with it
     for j in range(tree.n_links):
         S, psi, xi, phi, body = rates.S[j], rates.psi[j], rates.xi[j], rates.phi[j], beyond[j]
         alone = body.times(ops, xi) + body.rate_times(ops, psi)
@@ -181,18 +161,22 @@ def _residuals(rates: Rates, rows: list[RowRates]) -> tuple[Matrix, Matrix]:
             r_v.add(j, k, g @ rates.phi[k] + b @ ops.take(rates.S[k], ANGULAR, None))
 
     # wrenches that do not move with their links
-    for row in rows:
-        for j in row.joints():
-            for link, change in row.columns(j, True).wrenches.items():
+    for changes in by_position:
+        for j, columns in changes.items():
+            for link, change in columns.wrenches.items():
                 for k in tree.support(link):
                     r_q.add(k, j, -(ops.transpose(rates.S[k]) @ change))
+    for j, slots in enumerate(tree.v_slices):
+        if motion.damping is not None:
+            d = motion.damping[slots]
+            r_v.add(j, j, ops.matrix([[x if a == b else 0.0 for b in range(len(d))] for a, x in enumerate(d)]))
     return r_q.matrix(), r_v.matrix()
 
 
-def _row_changes(motion: DynamicsProblem, rows: list[RowRates], positions: bool) -> Matrix:
-    """``∂g/∂q`` or ``∂g/∂v`` (m × nv)."""
+def _row_changes(motion: DynamicsProblem, changes: Sequence[Mapping[int, Columns]]) -> Matrix:
+    """``∂g`` (m × nv)."""
     out = _Blocks(motion, [c.size for c in motion.problem.constraints])
-    for index, row in enumerate(rows):
-        for j in row.joints():
-            out.add(index, j, row.columns(j, positions).rows)
+    for index, of_joints in enumerate(changes):
+        for j, columns in of_joints.items():
+            out.add(index, j, columns.rows)
     return out.matrix()

@@ -13,11 +13,14 @@ along a coordinate axis ``s`` and with an armature ``r``. The steps, and what th
     A Householder reflection leaves one hard row that meets the axis, ``[ρ 1] a = α`` with the 1 there: it says how
     the degree of freedom moves, ``a_s = α − ρ a``. With ``T = 1 − S [ρ 1]``: ``H ← Tᵀ H T + r [ρ 1]ᵀ [ρ 1]`` and
     ``p ← p + H_s α + ρᵀ (u − D α)``. Open rows lose ``x [ρ 1 | α]``.
+    Rows that can be off (see `switches`) are not multiplied by their flags; where the one that meets the axis is off,
+    what `Free` does is done in its stead: ``[ρ α]`` is ``[W u/D]`` there. All is written as a sum of which one part is
+    zero, and divisors that belong to the other part are one.
 `Opened`
-    Hard rows become open ones, ``L = 0``.
+    Hard rows become open ones, ``L = 0``; they are multiplied by their flags.
 `Closed`
     Open rows whose forces act on nothing beyond this link: ``f = L⁻¹ (l − K a)``, ``H ← H + Kᵀ L⁻¹ K``,
-    ``p ← p − Kᵀ L⁻¹ l``.
+    ``p ← p − Kᵀ L⁻¹ l``. Rows that are off are zero, and have a one on the diagonal of ``L``.
 
 Without armature, a coordinate along which a degree of freedom was eliminated matters no more: the force that passes it
 is ``τ``. The way back is in `way_back`.
@@ -28,66 +31,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from delassus.algorithms.dynamics.way_back import BIAS, Closed, Free, Held, Label, Opened, Reflected, Step
+from delassus.algorithms.dynamics.open_rows import Open, merged
+from delassus.algorithms.dynamics.row_sizes import Sizes, size_along
+from delassus.algorithms.dynamics.switches import ALWAYS, Condition, Switches
+from delassus.algorithms.dynamics.way_back import BIAS, Closed, Free, Held, Label, Opened, Reflected, Step, Turned
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
-
-@dataclass(slots=True)
-class Open:
-    """Open rows.
-
-    Attributes
-    ----------
-    labels : tuple of Label
-        Whose rows they are, in order.
-    sizes : mapping of Label to int
-    R : (m, 7) matrix
-        ``[K l]``.
-    L : (m, m) matrix
-        Their inverse inertia when the link is grounded.
-    moved : mapping of Label to set of int
-        Degrees of freedom that have moved the rows.
-    ends : mapping of Label to int
-        How many ends of the constraint are here.
-    mobility : scalar
-        What an entry of ``L`` is to be compared with.
-    """
-
-    labels: tuple[Label, ...]
-    sizes: dict[Label, int]
-    R: Matrix
-    L: Matrix
-    moved: dict[Label, frozenset[int]]
-    ends: dict[Label, int]
-    mobility: Scalar = 0.0
-
-    def indices(self, labels: Sequence[Label]) -> list[int]:
-        """Rows of some of the labels."""
-        out: list[int] = []
-        start = 0
-        for label in self.labels:
-            stop = start + self.sizes[label]
-            out.extend(range(start, stop) if label in labels else ())
-            start = stop
-        return out
-
-
-def merged(ops: Ops, arriving: Sequence[Open]) -> Open | None:
-    """Open rows on top of each other; those of one label add."""
-    if not arriving:
-        return None
-    sizes = {c: o.sizes[c] for o in arriving for c in o.labels}
-    labels, total = tuple(sizes), sum(sizes.values())
-    out = Open(labels, sizes, ops.zeros(total, 7), ops.zeros(total, total), dict.fromkeys(labels, frozenset()), {})
-    for o in arriving:
-        at = [k for c in o.labels for k in out.indices([c])]
-        out.R = out.R + ops.put(o.R, (total, 7), at, range(7))
-        out.L = ops.sym_add(out.L, ops.put(o.L, (total, total), at, at))
-        out.mobility = out.mobility + o.mobility
-        for c in o.labels:
-            out.moved[c] |= o.moved[c]
-            out.ends[c] = out.ends.get(c, 0) + o.ends[c]
-    return out
+FEW = 2
+"""Entries of a row up to which what it does takes fewer operations apart from what is done where it is off."""
 
 
 @dataclass(slots=True)
@@ -99,9 +50,11 @@ class Passage:
     H, p : (6, 6), (6, 1) matrices
     R : (m, 7) matrix
         Hard rows ``[K l]``.
+    acts : list of Condition
+        When each hard row acts; where it does not, it is nothing to go by.
     open : Open or None
-    scale : pair of scalars
-        Squares that entries of the rows' columns are to be compared with: of linear and of angular columns.
+    scale : Sizes
+        Of all rows, or of more.
     steps : list of Step
         Done so far.
     pivot : scalar
@@ -109,11 +62,13 @@ class Passage:
     """
 
     ops: Ops
+    switches: Switches
     H: Matrix
     p: Matrix
     R: Matrix
+    acts: list[Condition]
     open: Open | None
-    scale: tuple[Scalar, Scalar]
+    scale: Sizes
     steps: list[Step] = field(default_factory=list)
     pivot: Scalar = 1.0
     alive: list[int] = field(default_factory=lambda: list(range(6)))
@@ -126,7 +81,7 @@ class Passage:
         """Eliminate the degree of freedom along the axis ``s``."""
         meets = self.ops.nonzero(self.ops.take(self.R, None, (s,)))[:, 0]
         if meets.any():
-            self._hold(s, armature, tau, [k for k, x in enumerate(meets) if x])
+            self._hold(s, dof, armature, tau, [k for k, x in enumerate(meets) if x])
         else:
             self._free(s, dof, armature, tau)
 
@@ -144,47 +99,61 @@ class Passage:
         step = Free(s, to, W, d @ u, None, (), tau)
         if x is not None and self.open is not None:
             y = x @ d
-            rows = self.open
-            rows.R = self._less(rows.R, x, W, d @ u, to)
-            rows.L = ops.sym_add(rows.L, ops.sym_product(y, ops.transpose(x)))
-            meets = ops.nonzero(x)[:, 0]
-            for label in rows.labels:
-                if meets[rows.indices([label])].any():
-                    rows.moved[label] |= {dof}
-            rows.mobility = rows.mobility + self._scale_of(s) * ops.entries(d)[0][0]
-            step = Free(s, to, W, d @ u, y, rows.labels, tau)
+            self.open.R = self._less(self.open.R, x, W, d @ u, to)
+            self._let_move(s, dof, x, y, d)
+            step = Free(s, to, W, d @ u, y, self.open.labels, tau)
         self.steps.append(step)
         self.alive = to
 
-    def _hold(self, s: int, armature: float, tau: Matrix, at: list[int]) -> None:
+    def _hold(self, s: int, dof: int, armature: float, tau: Matrix, at: list[int]) -> None:
         ops = self.ops
-        row, size, pivot = self._reflect(s, at)
-        self.judge(pivot * (1.0 / self._scale_of(s)))
-        x = ops.matrix([[1.0 / size]])
+        row, size, square, act = self._single_out(s, at)
+        on, off = self.switches.on(act), self.switches.off(act)
+        self.judge(square * (1.0 / size_along(self.scale, s)) + off)
         rest = [k for k in self.alive if k != s]
+        x = ops.matrix([[on * (1.0 / size)]])
         rho, alpha = x @ ops.take(row, None, rest), x @ ops.take(row, None, BIAS)
         U, h = ops.take(self.H, rest, (s,)), ops.take(self.H, (s,), (s,))
         D = ops.matrix([[ops.entries(h)[0][0] + armature]]) if armature else h
-        half = ops.constant([[0.5]]) @ h
-        w = (U - ops.transpose(rho) @ half) @ rho
-        u = tau - ops.take(self.p, (s,), None)
-        H = _spread(ops, ops.sym_subtract(ops.take(self.H, rest, rest), w + ops.transpose(w)), rest)
-        through = tau
+        u, r = tau - ops.take(self.p, (s,), None), ops.constant([[armature]])
+        e = None if act == ALWAYS else ops.matrix([[off * (1.0 / ops.entries(D)[0][0])]])
+        W, move = (rho, alpha) if e is None else (rho + e @ ops.transpose(U), alpha + e @ u)
+
+        # H ← Tᵀ H T; of rows that have few entries, what they do apart from what `Free` does
+        H, T = ops.take(self.H, rest, rest), W
+        if e is not None and ops.nonzero(rho).sum() <= FEW:
+            H, T = ops.sym_subtract(H, ops.sym_product(U @ e, ops.transpose(U))), rho
+        w = (U - ops.transpose(T) @ (ops.constant([[0.5]]) @ D)) @ T
+        self.H = _spread(ops, ops.sym_subtract(H, w + ops.transpose(w)), rest)
+        push = ops.take(self.p, rest, None) + U @ move + ops.transpose(rho) @ (u - D @ alpha)
+        self._push(s, rest, push, tau - r @ move if armature else tau)
         if armature:
-            full = ops.put(rho, (1, 6), (0,), rest) + ops.constant([[float(k == s) for k in range(6)]])
-            r = ops.constant([[armature]])
-            H = ops.sym_add(H, ops.sym_product(ops.transpose(full) @ r, full))
-            through = tau - r @ alpha
-        push = ops.take(self.p, rest, None) + U @ alpha + ops.transpose(rho) @ (u - D @ alpha)
-        self._push(s, rest, push, through)
-        self.H = H
+            across, along = ops.put(r @ W, (6, 6), (s,), rest), r if e is None else r - r @ r @ e
+            self.H = ops.sym_add(self.H, across + ops.transpose(across) + ops.put(along, (6, 6), (s,), (s,)))
+
         others = self._open_column(s)
         labels: tuple[Label, ...] = ()
         if others is not None and self.open is not None:
-            labels = self.open.labels
-            self.open.R = self._less(self.open.R, others, rho, alpha, rest)
-        self.steps.append(Held(s, rest, rho, alpha, x, U, h, armature, u, others, labels))
+            labels, m = self.open.labels, ops.shape(others)[0]
+            self.open.R = self._less(self.open.R, others, W, move, rest)
+            if e is not None:
+                y = others @ e
+                self._let_move(s, dof, others, y, e)
+                if armature:
+                    self.open.R = self.open.R + ops.put(y @ r, (m, 7), range(m), (s,))
+        self.steps.append(Held(s, rest, rho, alpha, x, e, U, D, armature, u, others, labels))
         self.alive = self.alive if armature else rest
+
+    def _let_move(self, s: int, dof: int, x: Matrix, y: Matrix, e: Matrix) -> None:
+        """Add to ``L`` of the open rows what the degree of freedom lets them move: ``x e xᵀ``, ``y = x e``."""
+        ops, rows = self.ops, self.open
+        assert rows is not None
+        rows.L = ops.sym_add(rows.L, ops.sym_product(y, ops.transpose(x)))
+        meets = ops.nonzero(x)[:, 0]
+        for label in rows.labels:
+            if meets[rows.indices([label])].any():
+                rows.moved[label] |= {dof}
+        rows.mobility = rows.mobility + size_along(self.scale, s) * ops.entries(e)[0][0]
 
     def _push(self, s: int, to: Sequence[int], p: Matrix, tau: Matrix) -> None:
         """New bias force: ``p`` along the coordinates ``to``, ``tau`` along a coordinate s that is not one of them."""
@@ -206,23 +175,60 @@ class Passage:
         x = self.ops.take(self.open.R, None, (s,))
         return x if self.ops.nonzero(x).any() else None
 
-    def _scale_of(self, s: int) -> Scalar:
-        return self.scale[0] if s < 3 else self.scale[1]
+    def _single_out(self, s: int, at: list[int]) -> tuple[Matrix, Scalar, Scalar, Condition]:
+        """Make all hard rows but one zero along the axis ``s``, and take that one off.
 
-    def _reflect(self, s: int, at: list[int]) -> tuple[Matrix, Scalar, Scalar]:
-        """Make all hard rows but one zero along the axis ``s``; returns that one, its entry there, and the pivot."""
-        ops, m = self.ops, self.ops.shape(self.R)[0]
-        rest = [k for k in range(m) if k not in at]
+        Returns that row, its entry there (a one where the row is off), the square of that entry, and when it acts.
+        """
+        ops, switches = self.ops, self.switches
+        pivots: list[tuple[int, Scalar, Scalar]] = []
+        groups = [[k for k in at if self.acts[k] == act] for act in dict.fromkeys(self.acts[k] for k in at)]
+        for g, group in enumerate(groups):
+            order, size, square = self._reflect(s, group)
+            pivots = [(order.index(k), *numbers) for k, *numbers in pivots]
+            groups[g + 1 :] = [[order.index(k) for k in other] for other in groups[g + 1 :]]
+            pivots.append((len(order), size, square))
+        _, size, square = pivots.pop()
+        for k, other_size, _ in reversed(pivots):
+            own, other = self.acts[-1], self.acts[k]
+            a, b = switches.on(own) * size, switches.on(other) * other_size
+            either = switches.either(own, other)
+            square = a * a + b * b
+            size = ops.sqrt(square + switches.off(either))
+            self._turn(s, k, a * (1.0 / size), b * (1.0 / size))
+            self.acts[k], self.acts[-1] = switches.both(own, other), either
+        last = len(self.acts) - 1
+        row, self.R = ops.take(self.R, (last,), None), ops.take(self.R, range(last), None)
+        return row, size, square, self.acts.pop()
+
+    def _turn(self, s: int, k: int, cos: Scalar, sin: Scalar) -> None:
+        """Turn the last row and row k so that row k does not meet the axis ``s``."""
+        ops, m, others = self.ops, self.ops.shape(self.R)[0], [c for c in range(7) if c != s]
+        both = ops.matrix([[-sin, cos], [cos, sin]]) @ ops.take(self.R, (m - 1, k), others)
+        rest = [i for i in range(m - 1) if i != k]
+        R = ops.put(ops.take(self.R, rest, None), (m, 7), rest, range(7))
+        self.R = R + ops.put(both, (m, 7), (k, m - 1), others)
+        self.steps.append(Turned(k, cos, sin))
+
+    def _reflect(self, s: int, at: list[int]) -> tuple[list[int], Scalar, Scalar]:
+        """Make all of some hard rows but one, which becomes the last row, zero along the axis ``s``.
+
+        They act all or none. Returns the order in which the other rows are now, that row's entry (a one where it is
+        off), and the square of the entry.
+        """
+        ops, act = self.ops, self.acts[at[0]]
+        rest = [k for k in range(len(self.acts)) if k not in at]
+        order, off = [*rest, *at[1:]], self.switches.off(act)
         x = [ops.entries(ops.take(self.R, (k,), (s,)))[0][0] for k in at]
+        self.acts = [self.acts[k] for k in [*order, at[0]]]
         if len(at) == 1:
-            row = ops.take(self.R, at, None)
-            self.R = ops.take(self.R, rest, None)
+            self.R = ops.take(self.R, [*rest, *at], None)
             self.steps.append(Reflected(at, rest, [1.0], []))
-            return row, x[0], x[0] * x[0]
+            return order, x[0] + off, x[0] * x[0]
         square = x[0] * x[0]
         for entry in x[1:]:
             square = square + entry * entry
-        size = ops.copysign(ops.sqrt(square), x[0])
+        size = ops.copysign(ops.sqrt(square + off), x[0])
         unit = [entry * (1.0 / size) for entry in x]
         beta = 1.0 / (1.0 + unit[0])
         w = [entry * beta for entry in unit[1:]]
@@ -230,27 +236,20 @@ class Passage:
         A = ops.take(self.R, at, others)
         y = ops.matrix([unit]) @ A
         left = ops.take(A, range(1, len(at)), None) - ops.matrix([[e] for e in w]) @ (y + ops.take(A, (0,), None))
-        left = ops.put(left, (len(at) - 1, 7), range(len(at) - 1), others)
-        self.R = ops.vstack([ops.take(self.R, rest, None), left])
+        turned = ops.put(ops.vstack([left, y]), (len(at), 7), range(len(at)), others)
+        self.R = ops.vstack([ops.take(self.R, rest, None), turned])
         self.steps.append(Reflected(at, rest, unit, w))
-        return ops.put(y, (1, 7), (0,), others), size, square
+        return order, size, square
 
     def open_rows(self, rows: Sequence[int], label: Label) -> None:
         """Turn hard rows into open ones (``L = 0``)."""
         ops, m = self.ops, self.ops.shape(self.R)[0]
         rest = [k for k in range(m) if k not in rows]
-        own = ops.take(self.R, rows, None)
-        k = len(rows)
-        if self.open is None:
-            self.open = Open((label,), {label: k}, own, ops.zeros(k, k), {label: frozenset()}, {label: 1})
-        else:
-            o = self.open
-            L = ops.block_diagonal([o.L, ops.zeros(k, k)])
-            self.open = Open(
-                (*o.labels, label), {**o.sizes, label: k}, ops.vstack([o.R, own]), L, {**o.moved, label: frozenset()},
-                {**o.ends, label: 1}, o.mobility,
-            )  # fmt: skip
-        self.R = ops.take(self.R, rest, None)
+        k, acts = len(rows), [self.acts[row] for row in rows]
+        own = self.switches.zero_where_off(ops, acts, ops.take(self.R, rows, None))
+        opened = Open((label,), {label: k}, own, ops.zeros(k, k), {label: frozenset()}, {label: 1}, {label: acts})
+        self.open = merged(ops, [opened] if self.open is None else [self.open, opened])
+        self.R, self.acts = ops.take(self.R, rest, None), [self.acts[k] for k in rest]
         self.steps.append(Opened(list(rows), rest, label))
 
     def close(self, labels: Sequence[Label]) -> None:
@@ -259,10 +258,11 @@ class Passage:
         assert rows is not None
         rest = tuple(c for c in rows.labels if c not in labels)
         at, on = rows.indices(labels), rows.indices(rest)
-        factor = ops.factor(ops.take(rows.L, at, at))
+        acts = [act for c in rows.labels if c in labels for act in rows.acts[c]]
+        factor = ops.factor(ops.sym_add(ops.take(rows.L, at, at), self.switches.slack(ops, acts)))
         moved = any(rows.moved.values())
-        for pivot in factor.pivots():
-            self.judge(pivot / rows.mobility if moved else 0.0)
+        for pivot, act in zip(factor.pivots(), acts, strict=True):
+            self.judge((pivot / rows.mobility if moved else 0.0) + self.switches.off(act))
         R, coupling = ops.take(rows.R, at, None), ops.take(rows.L, at, on)
         Z = factor.half_solve(ops.hstack([R, coupling]) if on else R)
         Q = ops.sym_product(ops.transpose(factor.scale(Z)), Z)

@@ -10,10 +10,12 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, energy, kinematics, options, rnea
 from delassus.algorithms.dynamics.choose import check_method, default_method
+from delassus.algorithms.dynamics.derivatives import derivatives
 from delassus.algorithms.dynamics.iterate import iterate
 from delassus.algorithms.dynamics.options import Compliance, Damping, Poses, Stabilisation, Targets, Wrenches
 from delassus.algorithms.dynamics.regularity import settle
-from delassus.algorithms.dynamics.result import ForwardDynamics, solved, vector
+from delassus.algorithms.dynamics.result import DynamicsDerivatives, ForwardDynamics, differentiated, solved, vector
+from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.evaluate import Arrays, Constraints, Payloads, make_problem
 from delassus.constraints import Frame
@@ -139,6 +141,69 @@ def forward_dynamics(
             solution = METHODS[name](motion)
         settled = settle(motion, solution, batch, iterated)
     return solved(motion, batch, name, settled, iterated)
+
+
+def dynamics_derivatives(
+    tree: Tree,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    constraints: Constraints = (),
+    *,
+    wrenches: Wrenches = None,
+    gravity: ArrayLike = GRAVITY,
+    damping: Damping = None,
+    targets: Targets = None,
+    baumgarte: Stabilisation = None,
+    poses: Poses = None,
+    rows: Arrays = None,
+    placements: Arrays = None,
+    payloads: Payloads = None,
+) -> DynamicsDerivatives:
+    """Forward dynamics, and the derivatives of accelerations and forces with positions, velocities and joint forces.
+
+    Takes what `forward_dynamics` takes for hard constraints: neither ``compliance`` nor a method, as all have the same
+    derivatives. Analytic: the system that the solution fulfils is differentiated. Positions change along the tangent
+    of the configuration, in the sense of ``tree.integrate(q, δ)``: for free and ball joints ``δ`` is in the frame of
+    their link, as ``v`` is, which is Pinocchio's convention. Wrenches stay fixed in their frames, targets along their
+    rows, poses in the world.
+
+    Returns
+    -------
+    DynamicsDerivatives
+        ``qdd``, ``forces``, ``status`` and ``rank`` as `forward_dynamics` returns them, ``dqdd_dq``, ``dqdd_dv``,
+        ``dqdd_dtau`` (..., nv, nv) and ``df_dq``, ``df_dv``, ``df_dtau`` (..., m, nv), in SI units. Where the status is
+        not ``SOLVED``, there are no derivatives, and they are NaN.
+
+    Raises
+    ------
+    ConfigurationError, ConstraintError, UnknownNameError
+        As `forward_dynamics` raises them.
+
+    References
+    ----------
+    Carpentier, Mansard, "Analytical derivatives of rigid body dynamics algorithms", RSS 2018; Budhiraja et al.,
+    "Differential dynamic programming for multi-phase rigid contact dynamics", Humanoids 2018.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> robot = ds.mechanisms.humanoid()
+    >>> feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    >>> found = ds.dynamics_derivatives(robot, robot.random(0), np.ones(robot.nv), np.zeros(robot.nv), feet)
+    >>> found.dqdd_dq.shape == (robot.nv, robot.nv), found.df_dq.shape == (12, robot.nv)
+    (True, True)
+    >>> bool(abs(ds.jacobian(robot, feet, robot.random(0)) @ found.dqdd_dtau).max() < 1e-8)
+    True
+    """
+    motion, batch = make_motion(
+        tree, q, v, tau, constraints, wrenches=wrenches, gravity=gravity, damping=damping, targets=targets,
+        baumgarte=baumgarte, poses=poses, rows=rows, placements=placements, payloads=payloads,
+    )  # fmt: skip
+    with np.errstate(all="ignore"):  # as in `forward_dynamics`
+        found = derivatives(motion)
+        settled = settle(motion, Solution(found.qdd, found.forces, found.delassus), batch)
+    return differentiated(motion, batch, found, settled)
 
 
 def make_motion(

@@ -25,7 +25,7 @@ class JointSpace:
         ``M = Lᵀ L``.
     Y : list of dict of int to (m_c, 1) matrix
         ``J L⁻¹``: columns of each constraint, by degree of freedom.
-    z : list of (1, 1) matrices
+    z : (nv, 1) matrix
         ``L⁻ᵀ (τ − c)``.
     gamma : (m, 1) matrix
         What ``J q̈`` has to be.
@@ -38,7 +38,7 @@ class JointSpace:
         self.Y = rows_over_factor(problem, self.L)
         bias = joint_forces(motion)
         force = motion.stacked([t - c for t, c in zip(motion.tau, bias, strict=True)])
-        self.z = self._over_transpose(force)
+        self.z = self.over_transpose(force)
         self.gamma = motion.stacked(right_hand_sides(motion)) - row_accelerations(motion, accelerations(motion))
 
     @cached_property
@@ -49,41 +49,35 @@ class JointSpace:
     @cached_property
     def missing(self) -> Matrix:
         """``γ − Y z`` (m × 1): acceleration of the rows that the constraints have to add."""
-        ops = self._ops
-        free = []
-        for c, columns in zip(self._motion.problem.constraints, self.Y, strict=True):
-            row = ops.zeros(c.size, 1)
-            if columns:
-                row = ops.hstack([*columns.values()]) @ ops.vstack([self.z[k] for k in columns])
-            free.append(row)
-        return self.gamma - self._motion.stacked(free)
+        return self.gamma - self.along_rows(self.z)
 
     def accelerations(self, f: Matrix) -> Matrix:
         """``L⁻¹ (z + Yᵀ f)`` (nv × 1) under the constraint forces ``f``."""
+        qdd = self.back(self.z, f)
+        self._ops.mark("accelerations", [qdd])
+        return qdd
+
+    def over_transpose(self, B: Matrix) -> Matrix:
+        """``L⁻ᵀ B`` (nv × k); as sparse as ``B`` where that is as sparse as ``M``."""
+        return self._motion.stacked(self.L.over_transpose(B)) if self._motion.tree.nv else B
+
+    def along_rows(self, x: Matrix) -> Matrix:
+        """``Y x`` (m × k)."""
+        ops, width = self._ops, self._ops.shape(x)[1]
+        out = []
+        for c, columns in zip(self._motion.problem.constraints, self.Y, strict=True):
+            rows = ops.zeros(c.size, width)
+            if columns:
+                rows = ops.hstack([*columns.values()]) @ ops.take(x, list(columns), None)
+            out.append(rows)
+        return ops.vstack(out) if out else ops.zeros(0, width)
+
+    def back(self, x: Matrix, f: Matrix) -> Matrix:
+        """``L⁻¹ (x + Yᵀ f)`` (nv × k) under the constraint forces ``f`` (m × k)."""
         ops = self._ops
-        x = list(self.z)
+        left = [ops.take(x, (k,), None) for k in range(self._motion.tree.nv)]
         for rows, columns in zip(self._motion.problem.rows, self.Y, strict=True):
             own = ops.take(f, range(rows.start, rows.stop), None)
             for k, column in columns.items():
-                x[k] = x[k] + ops.transpose(column) @ own
-
-        # root → leaves: L q̈ = x
-        qdd: list[Matrix] = []
-        for k, above in enumerate(self.L.ancestors):
-            if above:
-                x[k] = x[k] - self.L.rows[k] @ ops.vstack([qdd[i] for i in above])
-            qdd.append(self.L.reciprocal[k] @ x[k])
-        ops.mark("accelerations", qdd)
-        return self._motion.stacked(qdd)
-
-    def _over_transpose(self, force: Matrix) -> list[Matrix]:
-        """``L⁻ᵀ force``, by degree of freedom."""
-        ops = self._ops
-        x = [ops.take(force, (k,), None) for k in range(self._motion.tree.nv)]
-
-        # leaves → root
-        for k in reversed(range(len(x))):
-            x[k] = self.L.reciprocal[k] @ x[k]
-            for position, i in enumerate(self.L.ancestors[k]):
-                x[i] = x[i] - ops.take(self.L.rows[k], None, (position,)) @ x[k]
-        return x
+                left[k] = left[k] + ops.transpose(column) @ own
+        return ops.vstack(self.L.over(left)) if left else x

@@ -27,6 +27,17 @@ def row_accelerations(motion: DynamicsProblem, a: list[Matrix]) -> Matrix:
     return motion.stacked(rows)
 
 
+def applied_forces(motion: DynamicsProblem) -> Matrix:
+    """``τ − c`` (nv × 1), damping taken off."""
+    bias = joint_forces(motion)
+    return motion.stacked([t - c for t, c in zip(motion.tau, bias, strict=True)])
+
+
+def wanted_accelerations(motion: DynamicsProblem) -> Matrix:
+    """``γ`` (m × 1): what ``J q̈`` has to be."""
+    return motion.stacked(right_hand_sides(motion)) - row_accelerations(motion, accelerations(motion))
+
+
 class SaddlePoint:
     """The system's matrices and their solution.
 
@@ -44,9 +55,7 @@ class SaddlePoint:
         self._motion = motion
         ops, m, nv = motion.ops, motion.problem.n_rows, motion.tree.nv
         self.M, self.J = mass_matrix(motion.problem), jacobian(motion.problem)
-        bias = joint_forces(motion)
-        self.force = motion.stacked([t - c for t, c in zip(motion.tau, bias, strict=True)])
-        self.gamma = motion.stacked(right_hand_sides(motion)) - row_accelerations(motion, accelerations(motion))
+        self.force, self.gamma = applied_forces(motion), wanted_accelerations(motion)
         self._factor = ops.factor(self.M) if nv else None
         self.G = ops.zeros(m, m) if self._factor is None or not m else self._factor.quadratic(self.J)
         ops.mark("Delassus matrix", [self.G])

@@ -16,7 +16,6 @@ sparsely, see `joint_space`.
 from __future__ import annotations
 
 from delassus.algorithms.dynamics.joint_space import JointSpace
-from delassus.algorithms.dynamics.ltl_soft import softened
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.spatial.motion import scaled
@@ -49,7 +48,8 @@ class ProximalPoint:
     def __init__(self, motion: DynamicsProblem) -> None:
         self._ops = ops = motion.ops
         self.space = JointSpace(motion)
-        self.G = softened(motion, self.space.G)
+        compliances = [motion.compliance(c) for c in range(len(motion.problem.constraints))]
+        self.G = ops.sym_add(self.space.G, ops.block_diagonal(compliances))
         size = motion.problem.n_rows
         diagonal = [row[i] for i, row in enumerate(ops.entries(self.G))]
         self._mu = sum(diagonal) * (WEIGHT / size) + LEAST_WEIGHT

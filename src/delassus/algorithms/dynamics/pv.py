@@ -1,88 +1,103 @@
 """PV: the solver of Popov and Vereshchagin, an articulated-body algorithm that takes the constraint rows along.
 
-Leaves → root: stacks ``[K l]`` and ``L`` with ``L f + K a = l``, ``f`` the constraint forces and ``a`` the acceleration
-of the link: ``L ← L + K S D⁻¹ Sᵀ Kᵀ``, ``l ← l − K S D⁻¹ u − K' c``, ``K ← K' X`` with ``K' = K − K S D⁻¹ Uᵀ``. At the
-world ``K`` has met the known acceleration there and ``G f = l`` is left. Root → leaves: the roll-out of `aba`, joints
-being driven by ``u + (K S)ᵀ f``. Cost O(n + m² d + m³). Source: [LQR] algorithm 1, eqs. 42, 43, 47.
+Leaves → root as in `pv_dense`, down to the floating base *b*. There ``L`` is block diagonal over the branches, whose
+multipliers are eliminated one branch after the other: ``(Hᴬ + Kᵀ L⁻¹ K) a_b = u + Kᵀ L⁻¹ l``, then
+``f = L⁻¹ (l − K a_b)``. Root → leaves: the roll-out of `aba`. Cost O(n + m d + m) if each branch has one end-effector,
+else O(n + m² d + m³). Source: [LQR] algorithm 1, eqs. 42, 46, 49.
 
-Deviations: ``l`` is minus the paper's and ``f`` minus its ``λ``. The two ends of a loop are two ends, as in `osim.pv`:
-their rows add where they meet. A floating base is eliminated before the multipliers (eq. 47), as every joint is: its
-free joint is one more step of the recursion. The paper's algorithm 1 takes the base last (eq. 49), which needs the
-blocks of ``L`` of the branches to be invertible: at a stretched limb, or with points at the calf joints of a quadruped,
-they are not while ``G`` is. Structure does not tell where, so this order is taken everywhere. `pv_early` does what eq.
-49 is for, with fewer operations than that, and tells at which states it cannot.
+Deviations: as in `pv_dense`. Branches that a loop connects are one block. Blocks of ``L`` may be singular while ``G``
+is regular: of constraints on the base itself, of points at the calf joints of a quadruped, which two joints move. Where
+that is so at almost all states (`Ops.rank`), where no floating base holds all links, and where there is only one block,
+so that there is nothing to save, `pv_dense` takes over. Where it is so at some states (a stretched limb),
+``Solution.pivot`` is small: the smallest pivot of the blocks over what it is to be compared with (see `row_sizes`).
 """
 
 from __future__ import annotations
 
-from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.dynamics.aba import driving_forces, roll_out
-from delassus.algorithms.dynamics.relative import right_hand_sides
+from dataclasses import dataclass
+from typing import Any
+
+from delassus.algorithms.dynamics.pv_dense import BIAS, SPATIAL, RowSweep, forces_at_world
+from delassus.algorithms.dynamics.row_sizes import row_sizes, size_along
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.osim.pv import Stack, merge, ordered
+from delassus.algorithms.dynamics.switches import Switches
+from delassus.algorithms.osim.pv import Stack, merge
+from delassus.algorithms.osim.pv_fast import connected, has_base
 from delassus.model.tree import WORLD
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
 
-SPATIAL, BIAS = range(6), (6,)
-"""Columns of a stack ``[K l]``."""
-
-
-def starting_stacks(motion: DynamicsProblem) -> dict[int, list[Stack]]:
-    """Stacks ``[K l]`` of all ends, by link; ``k`` goes with the first end of a constraint."""
-    ops, problem = motion.ops, motion.problem
-    k = right_hand_sides(motion)
-    out: dict[int, list[Stack]] = {i: [] for i in (WORLD, *range(motion.tree.n_links))}
-    started = set()
-    for end in problem.ends:
-        c, m = end.constraint, ops.shape(end.K)[0]
-        l = ops.zeros(m, 1) if c in started else k[c]
-        started.add(c)
-        out[end.link].append(Stack((c,), ops.hstack([end.K, l]), ops.zeros(m, m)))
-    for c, l in enumerate(k):
-        if c not in started:  # both frames on the world
-            m = ops.shape(l)[0]
-            out[WORLD].append(Stack((c,), ops.hstack([ops.zeros(m, 6), l]), ops.zeros(m, m)))
-    return out
+BASE = 0
 
 
 def pv(motion: DynamicsProblem) -> Solution:
-    """Accelerations and constraint forces."""
-    ops, tree, problem = motion.ops, motion.tree, motion.problem
-    body = Articulated(problem)
-    u = driving_forces(motion, body)
-    arriving = starting_stacks(motion)
-    at: dict[int, Stack] = {}
+    """Accelerations and constraint forces, and the smallest pivot if branches were eliminated."""
+    problem, tree, sweep = motion.problem, motion.tree, RowSweep(motion)
 
     # leaves → root: constraint rows
+    root = BASE if has_base(tree) else WORLD
     for i in tree.leaves_to_root():
-        if arriving[i]:
-            at[i] = merge(problem, arriving[i])
-            arriving[tree.parents[i]].append(_through_joint(motion, body, i, at[i], u[i]))
-    ops.mark("constraint rows", [part for s in at.values() for part in (s.K, s.L)])
+        if i != root:
+            sweep.through_joint(i)
+    if root == BASE:
+        stacks = [merge(problem, group) for group in connected(sweep.arriving[BASE])]
+        if _by_branches(motion, stacks) and not sweep.arriving[WORLD]:
+            return _solve_by_branches(motion, sweep, stacks)
+        sweep.through_joint(BASE)
+    return forces_at_world(motion, sweep)
 
-    # at the world: constraint forces
-    f, G = ops.zeros(0, 1), ops.zeros(0, 0)
-    if problem.constraints:
-        whole = ordered(problem, arriving[WORLD])
-        G = whole.L
-        f = ops.factor(problem.relaxed(G)).solve(ops.take(whole.K, None, BIAS))
+
+def _by_branches(motion: DynamicsProblem, stacks: list[Stack]) -> bool:
+    """Whether there are several branches, and each has a regular block at almost all states."""
+    ops = motion.ops
+    return len(stacks) > 1 and all(ops.rank(s.L) == ops.shape(s.L)[0] for s in stacks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """Rows ``[K l]`` of a branch at the base, and its factorised block of ``L``."""
+
+    rows: list[int]
+    R: Matrix
+    factor: Any
+
+
+def _solve_by_branches(motion: DynamicsProblem, sweep: RowSweep, stacks: list[Stack]) -> Solution:
+    ops, problem = motion.ops, motion.problem
+    switches, pivot = Switches(problem), 1.0
+    H, u = sweep.body.H[BASE], sweep.u[BASE]
+    branches = []
+
+    # at the base: multipliers, branch by branch
+    ops.mark("constraint rows", [part for s in stacks for part in (s.K, s.L)])
+    for s in stacks:
+        acts = [switches.of(c) for c in s.constraints for _ in range(problem.constraints[c].size)]
+        factor = ops.factor(ops.sym_add(s.L, switches.slack(ops, acts)))
+        mobility = _mobility(motion, sweep, s)
+        for d, act in zip(factor.pivots(), acts, strict=True):
+            pivot = ops.minimum(pivot, d / mobility + switches.off(act))
+        Z = factor.half_solve(s.K)
+        Q = ops.sym_product(ops.transpose(factor.scale(Z)), Z)
+        H, u = ops.sym_add(H, ops.take(Q, SPATIAL, SPATIAL)), u + ops.take(Q, SPATIAL, BIAS)
+        rows = [r for c in s.constraints for r in range(problem.n_rows)[problem.rows[c]]]
+        branches.append(_Branch(rows, s.K, factor))
+    a = ops.factor(H).solve(u)
+    ops.mark("base acceleration", [a])
+
+    f = ops.zeros(problem.n_rows, 1)
+    for b in branches:
+        left = ops.take(b.R, None, BIAS) - ops.take(b.R, None, SPATIAL) @ a
+        f = f + ops.put(b.factor.solve(left), (problem.n_rows, 1), b.rows, (0,))
     ops.mark("constraint forces", [f])
-
-    # root → leaves: accelerations
-    for i, stack in at.items():
-        rows = [r for c in stack.constraints for r in range(problem.n_rows)[problem.rows[c]]]
-        KS = body.joint_columns(i, stack.K)
-        u[i] = u[i] + ops.transpose(KS) @ ops.take(f, rows, None)
-    return Solution(motion.stacked(roll_out(motion, body, u)), f, G)
+    return Solution(sweep.accelerations(f, a), f, pivot=pivot)
 
 
-def _through_joint(motion: DynamicsProblem, body: Articulated, i: int, stack: Stack, u: Matrix) -> Stack:
-    ops, K, l = motion.ops, motion.ops.take(stack.K, None, SPATIAL), motion.ops.take(stack.K, None, BIAS)
-    L = ops.sym_add(stack.L, body.joint_quadratic(i, K))
-    if motion.tree.parents[i] == WORLD:
-        _, reached = body.through_joint(i, u, motion.to_link(i, []))
-        return Stack(stack.constraints, ops.hstack([ops.zeros(*ops.shape(K)), l - K @ reached]), L)
-    before = body.rows_before_joint(i, K)
-    l = l - (body.joint_columns(i, K) @ body.D[i].solve(u) + before @ motion.c[i])
-    return Stack(stack.constraints, ops.hstack([motion.problem.X[i].rows_to_parent(before), l]), L)
+def _mobility(motion: DynamicsProblem, sweep: RowSweep, block: Stack) -> Scalar:
+    """What the pivots of a block are to be compared with: ``Σ |K|² / D`` over the joints that move its rows."""
+    ops, sizes, mobility = motion.ops, row_sizes(motion.problem), 0.0
+    for i, stack in sweep.at.items():
+        if set(stack.constraints) <= set(block.constraints):
+            D = ops.entries(sweep.body.D[i].inverse())
+            for k, s in enumerate(motion.tree.joints[i].motion_axes):
+                mobility = mobility + sum((size_along(sizes[c], s) for c in stack.constraints), 0.0) * D[k][k]
+    return mobility

@@ -17,10 +17,13 @@ Deviations:
   base. The rank is that at almost all states (`Ops.rank`), so that the program stays straight-line.
 * Loops (not in the source): a loop's rows are open from the start and are closed where their ends have met and ``L`` is
   regular at almost all states, at the latest at the world. Hard rows that are eliminated below leave their ``L`` alone.
+* Constraints that can be switched off (not in the source) leave the structure as it is: a degree of freedom is
+  eliminated with the row that meets it where one acts, and without rows elsewhere (see `elimination`). Rows of several
+  constraints that meet a joint of several degrees of freedom are opened.
 * Structure decides how many rows a joint eliminates. ``Solution.pivot`` is the smallest ``‖K S‖²`` of all of them over
   the square of what its entries are to be compared with, and of the pivots of closed rows: errors are round-off over
-  that, and states below `least_pivot` (a stretched knee) need a method that eliminates nothing early, such as `pv`.
-  Rows that are left at the world are redundant; the pivot is zero.
+  that, and states below `least_pivot` (a stretched knee) need a method that eliminates nothing early: `pv_dense`. Rows
+  that are left at the world are redundant; the pivot is zero.
 """
 
 from __future__ import annotations
@@ -29,12 +32,15 @@ from collections import Counter
 
 import numpy as np
 
-from delassus.algorithms.dynamics.elimination import Open, Passage, merged
-from delassus.algorithms.dynamics.pv import starting_stacks
+from delassus.algorithms.dynamics.elimination import Passage
+from delassus.algorithms.dynamics.open_rows import Open, merged
+from delassus.algorithms.dynamics.pv_dense import starting_stacks
+from delassus.algorithms.dynamics.relative import unswitched_right_hand_sides
+from delassus.algorithms.dynamics.row_sizes import Sizes, row_sizes, sum_of_sizes
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.dynamics.switches import Condition, Switches
 from delassus.algorithms.dynamics.way_back import BIAS, Label, State
-from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix, Scalar
 
@@ -53,12 +59,14 @@ class Sweep:
     def __init__(self, motion: DynamicsProblem) -> None:
         self._motion, self._ops = motion, motion.ops
         ops, tree, problem = motion.ops, motion.tree, motion.problem
-        self._ends = Counter(end.constraint for end in problem.ends)
-        self._scales = _scales(problem)
+        self._ends = Counter(end.constraint for end in problem.unswitched_ends)
+        self._switches = Switches(problem)
+        self._scales = row_sizes(problem)
         self._H, self._p = [*problem.inertias, ops.zeros(6, 6)], [*motion.p, ops.zeros(6, 1)]  # the last: the world's
-        self._rows: dict[int, list[tuple[Label, Matrix]]] = {i: [] for i in (WORLD, *range(tree.n_links))}
-        self._open: dict[int, list[Open]] = {i: [] for i in (WORLD, *range(tree.n_links))}
-        self._scale: dict[int, tuple[Scalar, Scalar]] = dict.fromkeys((WORLD, *range(tree.n_links)), (0.0, 0.0))
+        everywhere = (WORLD, *range(tree.n_links))
+        self._rows: dict[int, list[tuple[Label, Matrix, list[Condition]]]] = {i: [] for i in everywhere}
+        self._open: dict[int, list[Open]] = {i: [] for i in everywhere}
+        self._scale: dict[int, Sizes] = dict.fromkeys(everywhere, (0.0, 0.0))
         self.passages: dict[int, Passage] = {}
         self.hard: dict[int, list[tuple[Label, int]]] = {}
         self._start()
@@ -80,30 +88,37 @@ class Sweep:
 
     @property
     def pivot(self) -> Scalar:
-        """Smallest pivot; zero if hard rows are left at the world."""
-        worst: Scalar = 0.0 if self.hard[WORLD] else 1.0
+        """Smallest pivot; zero where hard rows that act are left at the world."""
+        worst: Scalar = 1.0
+        for act in self.passages[WORLD].acts:
+            worst = self._ops.minimum(worst, self._switches.off(act))
         for link in self.passages.values():
             worst = self._ops.minimum(worst, link.pivot)
         return worst
 
     def _start(self) -> None:
         """Put the rows of constraints on their links: hard ones if they have one end, else open ones."""
-        ops = self._ops
-        for i, stacks in starting_stacks(self._motion).items():
+        ops, motion = self._ops, self._motion
+        k = unswitched_right_hand_sides(motion)
+        for i, stacks in starting_stacks(motion, motion.problem.unswitched_ends, k).items():
             for stack in stacks:
                 (c,), m = stack.constraints, ops.shape(stack.K)[0]
+                acts = [self._switches.of(c)] * m
                 if self._ends[c] == 1:
-                    self._rows[i].append((c, stack.K))
+                    self._rows[i].append((c, stack.K, acts))
                 else:
-                    self._open[i].append(Open((c,), {c: m}, stack.K, stack.L, {c: frozenset()}, {c: 1}))
-                self._scale[i] = _sum(self._scale[i], self._scales[c])
+                    R = self._switches.zero_where_off(ops, acts, stack.K)
+                    self._open[i].append(Open((c,), {c: m}, R, stack.L, {c: frozenset()}, {c: 1}, {c: acts}))
+                self._scale[i] = sum_of_sizes(self._scale[i], self._scales[c])
 
     def _meet(self, i: int) -> Passage:
         """All rows that arrive at a link."""
         ops = self._ops
-        self.hard[i] = [(label, ops.shape(R)[0]) for label, R in self._rows[i]]
-        R = ops.vstack([ops.zeros(0, 7), *(R for _, R in self._rows[i])])
-        link = Passage(ops, self._H[i], self._p[i], R, merged(ops, self._open[i]), self._scale[i])
+        self.hard[i] = [(label, len(acts)) for label, _, acts in self._rows[i]]
+        R = ops.vstack([ops.zeros(0, 7), *(R for _, R, _ in self._rows[i])])
+        acts = [act for _, _, acts in self._rows[i] for act in acts]
+        rows = merged(ops, self._open[i])
+        link = Passage(ops, self._switches, self._H[i], self._p[i], R, acts, rows, self._scale[i])
         self.passages[i] = link
         return link
 
@@ -129,7 +144,8 @@ class Sweep:
         if joint.nv > 1:
             KS = ops.take(link.R, None, joint.motion_axes)
             meets = ops.nonzero(KS)
-            if meets.any() and ops.rank(KS) < np.count_nonzero(meets.any(axis=0)):
+            conditions = {act for act, row in zip(link.acts, meets, strict=True) if row.any()}
+            if len(conditions) > 1 or (conditions and ops.rank(KS) < np.count_nonzero(meets.any(axis=0))):
                 label = _handed_on(i) - self._motion.tree.n_links  # one of its own
                 link.open_rows(np.flatnonzero(meets.any(axis=1)).tolist(), label)
                 self._ends[label] = 1
@@ -145,13 +161,13 @@ class Sweep:
             self._H[p] = ops.sym_add(self._H[p], X.inertia_to_parent(link.H))
             self._p[p] = self._p[p] + X.forces_to_parent(link.p + link.H @ c)
         if ops.shape(link.R)[0]:
-            self._rows[p].append((_handed_on(i), self._rows_to_parent(i, link.R)))
+            self._rows[p].append((_handed_on(i), self._rows_to_parent(i, link.R), link.acts))
         if link.open is not None:
             o = link.open
             R = self._rows_to_parent(i, o.R)
-            self._open[p].append(Open(o.labels, o.sizes, R, o.L, o.moved, o.ends, o.mobility))
+            self._open[p].append(Open(o.labels, o.sizes, R, o.L, o.moved, o.ends, o.acts, o.mobility))
         if ops.shape(link.R)[0] or link.open is not None:
-            self._scale[p] = _sum(self._scale[p], link.scale)
+            self._scale[p] = sum_of_sizes(self._scale[p], link.scale)
 
     def _rows_to_parent(self, i: int, R: Matrix) -> Matrix:
         """``[K X, l − K c]``; at the world, whose acceleration is known, ``[0, l − K X a_0]``."""
@@ -198,28 +214,3 @@ def pv_early(motion: DynamicsProblem) -> Solution:
 def _handed_on(i: int) -> Label:
     """Label of the hard rows that link i hands on."""
     return -1 - i
-
-
-def _scales(problem: Problem) -> list[tuple[Scalar, Scalar]]:
-    """For each constraint, the squares of what linear and angular entries of its rows are to be compared with.
-
-    Linear entries keep the size that they are given with; those of forces become moments with levers as long as joints
-    are apart.
-    """
-    ops = problem.ops
-    apart = [float(joint.position @ joint.position) for joint in problem.tree.joints]
-    lever = float(np.mean([x for x in apart if x] or [1.0]))
-    out: list[tuple[Scalar, Scalar]] = []
-    for index, c in enumerate(problem.constraints):
-        if c.rows is not None:
-            linear, angular = (float(np.max(np.sum(part**2, axis=1))) for part in (c.rows[:, :3], c.rows[:, 3:]))
-        else:
-            squares = [[x * x for row in ops.entries(end.K) for x in row] for end in problem.ends]
-            own = [s for s, end in zip(squares, problem.ends, strict=True) if end.constraint == index]
-            linear = angular = sum((x for s in own for x in s), 0.0)
-        out.append((linear, angular + lever * linear))
-    return out
-
-
-def _sum(a: tuple[Scalar, Scalar], b: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
-    return a[0] + b[0], a[1] + b[1]

@@ -28,7 +28,6 @@ from delassus.algorithms.dynamics.kinematics import Pose
 from delassus.algorithms.dynamics.relative import gravity_in
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import cross_matrix
-from delassus.model.joints import JointKind
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR
 from delassus.spatial.ops import Matrix, Ops
@@ -102,7 +101,7 @@ class Rates:
     def __init__(self, motion: DynamicsProblem, qdd: list[Matrix]) -> None:
         ops, tree = motion.ops, motion.tree
         self.motion, self._ops, self._tree = motion, ops, tree
-        self.root = 0 if tree.joints[0].kind is JointKind.FREE and tree.parents.count(WORLD) == 1 else WORLD
+        self.root = 0 if tree.is_floating and tree.parents.count(WORLD) == 1 else WORLD
         self.gravity = motion.gravity if self.root == WORLD else gravity_in(motion, self.root)
         a0 = ops.put(-self.gravity, (6, 1), LINEAR, (0,))
         self.poses: list[Pose] = []

@@ -40,7 +40,16 @@ Side = tuple[End | None, Frame | None, inputs.End]
 
 
 def right_hand_sides(motion: DynamicsProblem) -> list[Matrix]:
-    """``k`` (m × 1) of each constraint, shifted by gravity as the accelerations are."""
+    """``k`` (m × 1) of each constraint, shifted by gravity as the accelerations are; zero if it is off."""
+    flags = [motion.problem.flag(index) for index in range(len(motion.problem.constraints))]
+    return [
+        k if flag is None else scaled(motion.ops, [flag] * motion.ops.shape(k)[0], k)
+        for k, flag in zip(unswitched_right_hand_sides(motion), flags, strict=True)
+    ]
+
+
+def unswitched_right_hand_sides(motion: DynamicsProblem) -> list[Matrix]:
+    """The same as they are where no constraint is off."""
     k = [_right_hand_side(motion, index) for index in range(len(motion.problem.constraints))]
     motion.ops.mark("constraint accelerations", k)
     return k
@@ -74,7 +83,7 @@ class RelativeMotion:
         self._motion, self._ops = motion, motion.ops
         self._index = index
         self._c = c = motion.problem.constraints[index]
-        ends = [end for end in motion.problem.ends if end.constraint == index]
+        ends = [end for end in motion.problem.unswitched_ends if end.constraint == index]
         self._first: End | None = ends.pop(0) if c.first.carrier(motion.tree) != WORLD else None
         self._second: End | None = ends.pop(0) if ends else None
         self._carrier = WORLD

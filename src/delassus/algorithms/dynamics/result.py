@@ -1,4 +1,4 @@
-"""What forward dynamics returns to users: accelerations, forces, status, and residuals that check them."""
+"""What forward dynamics returns to users: accelerations, forces, status, and residuals that check them; derivatives."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.dynamics import rnea
+from delassus.algorithms.dynamics.derivatives import DERIVATIVES, Derivatives
 from delassus.algorithms.dynamics.iterate import Iterated
 from delassus.algorithms.dynamics.kkt import row_accelerations
 from delassus.algorithms.dynamics.regularity import DynamicsStatus, Settled
@@ -91,6 +92,62 @@ def solved(
     for array in (settled.qdd, settled.status, settled.rank, *forces, *reported):
         array.setflags(write=False)
     return ForwardDynamics(settled.qdd, forces, settled.status, settled.rank, method, motion, batch, *reported)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DynamicsDerivatives:
+    """Solution of a batch of states, and how it changes.
+
+    Entry (i, k) of a derivative is the change of entry i per unit of entry k, in SI units. Positions change along the
+    tangent that `Tree.integrate` moves on. Where rows are dependent there are no derivatives: they are NaN, and the
+    status says so.
+
+    Attributes
+    ----------
+    qdd : (..., nv) array
+        Joint accelerations; those of a free joint in its link's frame, as ``v`` is.
+    forces : tuple of (..., m_c) arrays
+        Force of each constraint on its first link, along its rows (N, N·m): ``M q̈ + c = τ + Jᵀ f``.
+    status : (...) array of DynamicsStatus
+        How each state was solved; the member's ``text`` is the advice.
+    rank : (...) array of int
+        Number of independent constraint rows at each state.
+    dqdd_dq, dqdd_dv, dqdd_dtau : (..., nv, nv) arrays
+        Changes of accelerations with positions, velocities and joint forces; the last is symmetric.
+    df_dq, df_dv, df_dtau : (..., m, nv) arrays
+        The same of the forces of all constraints, one after the other.
+    """
+
+    qdd: Array
+    forces: tuple[Array, ...]
+    status: NDArray[np.object_]
+    rank: NDArray[np.int_]
+    dqdd_dq: Array
+    dqdd_dv: Array
+    dqdd_dtau: Array
+    df_dq: Array
+    df_dv: Array
+    df_dtau: Array
+
+    def __repr__(self) -> str:
+        statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
+        return f"DynamicsDerivatives(qdd={self.qdd.shape}, status={', '.join(statuses)})"
+
+
+def differentiated(
+    motion: DynamicsProblem, batch: tuple[int, ...], found: Derivatives, settled: Settled
+) -> DynamicsDerivatives:
+    """The result with derivatives, its arrays read-only; NaN where there are none."""
+    forces = tuple(np.array(settled.forces[..., rows]) for rows in motion.problem.rows)
+    without = settled.status != DynamicsStatus.SOLVED
+    arrays = {}
+    for name in DERIVATIVES:
+        value = getattr(found, name)
+        arrays[name] = np.array(np.broadcast_to(value, (*batch, *value.shape[-2:])))
+        arrays[name][without] = np.nan
+    for array in (settled.qdd, settled.status, settled.rank, *forces, *arrays.values()):
+        array.setflags(write=False)
+    return DynamicsDerivatives(settled.qdd, forces, settled.status, settled.rank, **arrays)
 
 
 def vector(a: Array, batch: tuple[int, ...]) -> Array:

@@ -67,7 +67,7 @@ class RowRates:
         self._index, self._c = index, motion.problem.constraints[index]
         self._goal = motion.goals[index]
         c, ops = self._c, self._ops
-        N = motion.problem._inputs[inputs.rows_name(index)] if c.rows is None else ops.constant(c.rows)
+        N = motion.problem.selection(index)
         self._linear, self._angular = ops.take(N, None, LINEAR), ops.take(N, None, ANGULAR)
         self._local = c.axes == "local"
         self._local_angular = self._local or c.angular_axes == "local"
@@ -120,8 +120,8 @@ class RowRates:
             return Moving(none, none, none, none, none)
         V, at_V = rates.V[link], motion_matrix(ops, rates.V[link])
         if positions:
-            true = rates.a[link] + ops.put(rates.gravity, (6, 1), LINEAR, (0,))
-            xi = rates.xi[j] + motion_matrix(ops, ops.put(rates.gravity, (6, 1), LINEAR, (0,))) @ S
+            gravity = ops.put(rates.gravity, (6, 1), LINEAR, (0,))
+            true, xi = rates.a[link] + gravity, rates.xi[j] + motion_matrix(ops, gravity) @ S
             dV = rates.psi[j] - at_V @ S
             da = xi - motion_matrix(ops, true) @ S - at_V @ rates.psi[j]
             dp = ops.take(S, LINEAR, None) - cross_matrix(ops, side.p) @ ops.take(S, ANGULAR, None)
@@ -162,15 +162,15 @@ class RowRates:
         return _times(ops, 0.5, turned[0] + turned[1] + turned[2])
 
     def _exerted(self) -> dict[int, Matrix]:
-        ops = self._ops
-        out = {}
-        if self.links[0] != WORLD:
-            out[self.links[0]] = ops.vstack([self._F, _x(ops, self._first.p, self._F) + self._T])
-        if self.links[1] != WORLD:
-            at = self._first.p if self._c.rigid else self._second.p
-            other = -ops.vstack([self._F, _x(ops, at, self._F) + self._T])
-            out[self.links[1]] = out[self.links[1]] + other if self.links[1] in out else other
-        return out
+        on_both = zip(self.links, (self._at(0), self._at(1)), (1.0, -1.0), strict=True)
+        return {link: _times(self._ops, sign, self._wrench_at(p)) for link, p, sign in on_both if link != WORLD}
+
+    def _at(self, which: int) -> Matrix:
+        """Where the force acts on a link: rigid constraints at the first origin, points at their own."""
+        return self._second.p if which and not self._c.rigid else self._first.p
+
+    def _wrench_at(self, p: Matrix) -> Matrix:
+        return self._ops.vstack([self._F, _x(self._ops, p, self._F) + self._T])
 
     # -- rates ---------------------------------------------------------------------------------------------------------
 
@@ -236,21 +236,18 @@ class RowRates:
 
     def _exerted_changes(self, j: int, c1: Moving, c2: Moving, turn: Matrix | None) -> dict[int, Matrix]:
         """Changes of the wrenches beyond ``s_j ×* W`` of links that joint j moves."""
-        ops, (first, second) = self._ops, self.links
-        none = ops.zeros(3, ops.shape(self._rates.S[j])[1])
+        ops, S = self._ops, self._rates.S[j]
+        none = ops.zeros(3, ops.shape(S)[1])
         dF = -cross_matrix(ops, self._F) @ turn if turn is not None and self._local else none
         dT = -cross_matrix(ops, self._T) @ turn if turn is not None and self._local_angular else none
         out: dict[int, Matrix] = {}
-        for link, c, side, sign in ((first, c1, self._first, 1.0), (second, c2, self._second, -1.0)):
-            if link == WORLD:
-                continue
-            at, change = (self._first, c1) if self._c.rigid else (side, c)
-            moment = _dx(ops, at.p, change.p, self._F, dF) + dT
-            whole = _times(ops, sign, ops.vstack([dF, moment]))
-            if j in self._tree.support(link):
-                W = _times(ops, sign, ops.vstack([self._F, _x(ops, at.p, self._F) + self._T]))
-                whole = whole - force_matrix(ops, W) @ self._rates.S[j]
-            out[link] = out[link] + whole if link in out else whole
+        for which, (link, own, sign) in enumerate(zip(self.links, (c1, c2), (1.0, -1.0), strict=True)):
+            if link != WORLD:
+                dp = own.p if which and not self._c.rigid else c1.p
+                moment = _dx(ops, self._at(which), dp, self._F, dF) + dT
+                out[link] = _times(ops, sign, ops.vstack([dF, moment]))
+                if j in self._tree.support(link):
+                    out[link] = out[link] - force_matrix(ops, self.wrenches[link]) @ S
         return out
 
 

@@ -77,31 +77,38 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A degree of freedom that a hard row moves; ``x`` is the reciprocal of the row's entry there."""
+    """A degree of freedom that a hard row moves; ``x`` is the reciprocal of the row's entry there.
+
+    Where the row is off, ``ρ``, ``α`` and ``x`` are zero and ``e`` is ``1 / D``, else ``e`` is zero; it is None if the
+    row is never off.
+    """
 
     s: int
     rest: list[int]
     rho: Matrix
     alpha: Matrix
     x: Matrix
+    e: Matrix | None
     U: Matrix
-    h: Matrix
+    D: Matrix
     armature: float
     u: Matrix
     others: Matrix | None
     labels: tuple[Label, ...]
 
     def back(self, ops: Ops, state: State) -> None:
-        """``a_s = α − ρ a``; the row's force balances what is left along the axis."""
+        """``a_s = α − ρ a``, or as `Free`; the row's force balances what is left along the axis."""
         across = ops.take(state.a, self.rest, None)
-        along = self.alpha - self.rho @ across
-        left = ops.transpose(self.U) @ across + self.h @ along - self.u
+        force = self.u - ops.transpose(self.U) @ across
         if self.armature:
-            left = left + ops.constant([[self.armature]]) @ (along - ops.take(state.a, (self.s,), None))
+            force = force + ops.constant([[self.armature]]) @ ops.take(state.a, (self.s,), None)
         if self.others is not None:
-            left = left - ops.transpose(self.others) @ gathered(ops, state.forces, self.labels)
+            force = force + ops.transpose(self.others) @ gathered(ops, state.forces, self.labels)
+        along = self.alpha - self.rho @ across
+        if self.e is not None:
+            along = along + self.e @ force
         state.a = _with_axis(ops, state.a, self.s, along)
-        state.hard = ops.vstack([state.hard, self.x @ left])
+        state.hard = ops.vstack([state.hard, self.x @ (self.D @ along - force)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +132,22 @@ class Reflected:
         for k, unit, x in zip(self.at[1:], self.unit[1:], left, strict=True):
             out[k] = x + unit * turned
         state.hard = ops.matrix([[out[k]] for k in range(len(out))])
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """Hard row ``row`` and the last one were turned by the angle of this cosine and sine."""
+
+    row: int
+    cos: Scalar
+    sin: Scalar
+
+    def back(self, ops: Ops, state: State) -> None:
+        """Forces of the two rows as they were."""
+        f = [x for (x,) in ops.entries(state.hard)]
+        own, other = f[-1], f[self.row]
+        f[-1], f[self.row] = self.cos * own - self.sin * other, self.sin * own + self.cos * other
+        state.hard = ops.matrix([[x] for x in f])
 
 
 @dataclass(frozen=True, slots=True)

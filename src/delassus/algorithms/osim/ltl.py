@@ -9,38 +9,56 @@ ancestor of a closed loop).
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+
 from delassus.algorithms.crba import mass_matrix_blocks
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.osim.assemble import symmetric_from_blocks
 from delassus.algorithms.problem import Problem
+from delassus.model.tree import Tree
 from delassus.spatial.ops import Matrix
 
 
 class SparseFactor:
-    """``M = Lᵀ L`` for a kinematic tree: row k of ``L`` has entries at the ancestors of degree of freedom k only.
+    """``M + E = Lᵀ L`` for a kinematic tree, ``E`` nothing or some blocks that are added to ``M``.
+
+    Without ``E``, row k of ``L`` has entries at the ancestors of degree of freedom k only. Blocks between links of
+    which neither is above the other add to that, and so does what they fill in.
+
+    Parameters
+    ----------
+    problem : Problem
+    added : mapping of (int, int) to matrices, optional
+        Blocks (n_i × n_j) of ``E`` at links i ≥ j.
 
     Attributes
     ----------
     ancestors : list of list of int
-        Degrees of freedom above each one, root first.
+        Degrees of freedom at which each row has off-diagonal entries, in order.
     rows : list of (1, len(ancestors)) matrices
         Off-diagonal entries of each row of ``L``.
     reciprocal : list of (1, 1) matrices
         Reciprocals of the diagonal of ``L``.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        ops, tree = problem.ops, problem.tree
-        blocks = mass_matrix_blocks(problem)
+    def __init__(self, problem: Problem, added: Mapping[tuple[int, int], Matrix] | None = None) -> None:
+        self._ops = ops = problem.ops
+        tree, blocks = problem.tree, mass_matrix_blocks(problem)
+        for (i, j), block in (added or {}).items():
+            add = ops.sym_add if i == j else operator.add
+            blocks[i, j] = add(blocks[i, j], block) if (i, j) in blocks else block
         self.ancestors: list[list[int]] = []
-        for parent in tree.dof_parents:
-            self.ancestors.append([*self.ancestors[parent], parent] if parent >= 0 else [])
         self.rows: list[Matrix] = []
         diagonal: list[Matrix] = []
-        for i in range(tree.n_links):
+        for i, above in enumerate(_filled(tree, blocks)):
+            first = tree.v_slices[i].start
+            outside = [k for j in above for k in range(tree.v_slices[j].start, tree.v_slices[j].stop)]
+            none = {j: ops.zeros(1, tree.joints[j].nv) for j in above if (i, j) not in blocks}
             for a in range(tree.joints[i].nv):
-                parts = [ops.take(blocks[i, j], (a,), None) for j in tree.support(i)[:-1]]
+                parts = [none[j] if j in none else ops.take(blocks[i, j], (a,), None) for j in above]
                 parts.append(ops.take(blocks[i, i], (a,), range(a)))
+                self.ancestors.append([*outside, *range(first, first + a)])
                 self.rows.append(ops.hstack(parts))
                 diagonal.append(ops.take(blocks[i, i], (a,), (a,)))
         self.reciprocal: list[Matrix] = [None] * tree.nv
@@ -51,9 +69,53 @@ class SparseFactor:
             row = self.rows[k] = self.reciprocal[k] @ self.rows[k]
             for position, i in enumerate(self.ancestors[k]):
                 factor = ops.take(row, None, (position,))
-                self.rows[i] = self.rows[i] - factor @ ops.take(row, None, range(position))
+                change = factor @ ops.take(row, None, range(position))
+                self.rows[i] = self.rows[i] - self._spread(change, self.ancestors[k][:position], self.ancestors[i])
                 diagonal[i] = diagonal[i] - factor @ factor
-        ops.mark("factorisation of M", [*self.rows, *self.reciprocal])
+        ops.mark("factorisation of M" if added is None else "factorisation", [*self.rows, *self.reciprocal])
+
+    def _spread(self, row: Matrix, columns: list[int], wanted: list[int]) -> Matrix:
+        """Row with entries at some columns as one with entries at all that are wanted."""
+        if columns == wanted:
+            return row
+        return self._ops.put(row, (1, len(wanted)), (0,), [wanted.index(k) for k in columns])
+
+    def over_transpose(self, B: Matrix) -> list[Matrix]:
+        """``L⁻ᵀ B``, row by row; as sparse as ``B`` where that is as sparse as ``L``."""
+        x = [self._ops.take(B, (k,), None) for k in range(len(self.rows))]
+
+        # leaves → root
+        for k in reversed(range(len(x))):
+            x[k] = self.reciprocal[k] @ x[k]
+            for position, i in enumerate(self.ancestors[k]):
+                x[i] = x[i] - self._ops.take(self.rows[k], None, (position,)) @ x[k]
+        return x
+
+    def over(self, B: Sequence[Matrix]) -> list[Matrix]:
+        """``L⁻¹ B`` for a matrix that is given row by row, and so is the result."""
+        x: list[Matrix] = []
+
+        # root → leaves
+        for k, above in enumerate(self.ancestors):
+            left = B[k] - self.rows[k] @ self._ops.vstack([x[i] for i in above]) if above else B[k]
+            x.append(self.reciprocal[k] @ left)
+        return x
+
+
+def _filled(tree: Tree, blocks: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Links j < i at which block row i of ``L`` has entries: where the matrix has some, and where elimination puts some.
+
+    Eliminating link i leaves a product of its entries; the last one of them carries that on, as a parent would.
+    """
+    above: list[set[int]] = [set() for _ in range(tree.n_links)]
+    for i, j in blocks:
+        if i != j:
+            above[i].add(j)
+    for i in tree.leaves_to_root():
+        if above[i]:
+            last = max(above[i])
+            above[last] |= above[i] - {last}
+    return [sorted(links) for links in above]
 
 
 def rows_over_factor(problem: Problem, L: SparseFactor) -> list[dict[int, Matrix]]:

@@ -13,13 +13,14 @@ world.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.osim.pv import Stack, merge, stacks_at
 from delassus.algorithms.problem import Problem
-from delassus.model.tree import WORLD
+from delassus.model.tree import WORLD, Tree
 from delassus.spatial.ops import Matrix, Ops
 
 
@@ -43,13 +44,18 @@ def branches(problem: Problem) -> Branches:
     """Sweep leaves → root down to the base."""
     tree = problem.tree
     body = Articulated(problem)
-    base = 0 if tree.is_floating and tree.parents.count(WORLD) == 1 and not tree.joints[0].armature.any() else WORLD
-    arriving = [merge(problem, group) for group in _connected(stacks_at(problem, body, base))]
+    base = 0 if has_base(tree) else WORLD
+    arriving = [merge(problem, group) for group in connected(stacks_at(problem, body, base))]
     problem.ops.mark("branch blocks", [part for s in arriving for part in (s.K, s.L)])
     return Branches(tuple(arriving), body.H[0] if base != WORLD else None)
 
 
-def _connected(stacks: list[Stack]) -> list[list[Stack]]:
+def has_base(tree: Tree) -> bool:
+    """Whether all links hang on one that moves freely."""
+    return tree.is_floating and tree.parents.count(WORLD) == 1 and not tree.joints[0].armature.any()
+
+
+def connected(stacks: Sequence[Stack]) -> list[list[Stack]]:
     """Group the stacks that share a constraint: the two ends of a loop through the base."""
     groups: list[list[Stack]] = []
     for stack in stacks:

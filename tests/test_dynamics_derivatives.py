@@ -1,0 +1,546 @@
+"""Derivatives of dynamics: central differences on the manifold, Pinocchio, identities, dependent rows, kernels."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import fields
+from functools import cache
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
+from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
+from delassus.algorithms.problem import Problem
+from delassus.cli.cases import benchmark_cases
+from delassus.cli.peers import pinocchio_contacts, pinocchio_model
+from delassus.constraints import check_constraints
+from delassus.errors import ConfigurationError, UnknownNameError
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
+from delassus.model.joints import JointKind
+from delassus.model.rotations import matrix_to_quaternion
+from delassus.runtime.request import Request
+from delassus.spatial.casadi_ops import CasadiOps
+from random_trees import some_constraints, some_mechanism
+from test_dynamics import as_pose, everything, pairs, state, two_branches
+from tools import AGREEMENT, error, random_frame, random_rotation
+
+STEP = 1e-4
+"""Step of differences of fourth order, in rad or m: the fifth derivative times its fourth power, and 1e-16 over it."""
+
+DIFFERENCE = 1e-6
+"""Differences, relative to the largest entry."""
+
+WELL_CONDITIONED = 1e4
+"""Condition of G at unit diagonal: its round-off is in the differences, its rates in their truncation."""
+
+SOLVED = ds.DynamicsStatus.SOLVED
+PAYLOAD = np.array([2.0, 0.1, 0.2, 0.3, 2, 0, 2, 0, 0, 2])
+
+
+def stacked(solution):
+    """Accelerations and forces in one vector."""
+    return np.concatenate([solution.qdd, *solution.forces], axis=-1)
+
+
+def differences(tree, q, v, tau, constraints, options):
+    """Derivatives of accelerations and forces with q, v and tau, each ((nv + m) × nv), by differences."""
+    steps = STEP * np.eye(tree.nv)
+
+    def along(change):
+        near, far = (stacked(change(s * steps)) - stacked(change(-s * steps)) for s in (1, 2))
+        return ((8 * near - far) / (12 * STEP)).T
+
+    def solve(q, v, tau):
+        return ds.forward_dynamics(tree, q, v, tau, constraints, method="kkt", **options)
+
+    def at(x):
+        return np.broadcast_to(x, (tree.nv, x.shape[-1]))
+
+    return (
+        along(lambda d: solve(tree.integrate(at(q), d), v, tau)),
+        along(lambda d: solve(q, v + d, tau)),
+        along(lambda d: solve(q, v, tau + d)),
+    )
+
+
+def is_regular(tree, constraints, q, given):
+    if not constraints:
+        return True
+    G = ds.delassus(tree, constraints, q, **given)
+    d = np.sqrt(np.maximum(np.diagonal(G), 0.0))
+    return d.min() > 1e-6 and np.linalg.cond(G / np.outer(d, d)) < WELL_CONDITIONED
+
+
+def check(tree, q, v, tau, constraints, **options):
+    """Compare with differences, and with the solution; returns whether the rows are well conditioned here."""
+    given = {name: options[name] for name in ("rows", "placements", "payloads") if name in options}
+    if not is_regular(tree, constraints, q, given):
+        return False
+    found = ds.dynamics_derivatives(tree, q, v, tau, constraints, **options)
+    assert found.status == SOLVED
+    solution = ds.forward_dynamics(tree, q, v, tau, constraints, method="kkt", **options)
+    assert error(stacked(found), stacked(solution)) < AGREEMENT
+    for with_what, expected in zip(
+        ("dq", "dv", "dtau"), differences(tree, q, v, tau, constraints, options), strict=True
+    ):
+        for name, part in ((f"dqdd_{with_what}", expected[: tree.nv]), (f"df_{with_what}", expected[tree.nv :])):
+            assert error(getattr(found, name), part) < DIFFERENCE, (name, constraints)
+    return True
+
+
+# -- differences ---------------------------------------------------------------------------------------------------
+
+
+def as_regular(m, candidates, q):
+    """As many of the constraints as stay well conditioned together, each with its rows if they come with the call."""
+    kept, rows = [], []
+    for c, K in candidates:
+        more = [] if K is None else [K]
+        if is_regular(m.tree, [*kept, c], q, {"rows": [*rows, *more]}):
+            kept.append(c)
+            rows.extend(more)
+    return kept, rows
+
+
+def goals(m, constraints):
+    """Targets, stabilisation and poses of constraints, where they can have them."""
+    rng, n = m.rng, len(constraints)
+    targets = [None if rng.random() < 0.3 else rng.normal(size=c.size) for c in constraints]
+    stable = [(None, 2.0, ds.Baumgarte(3.0, 0.7))[rng.integers(3)] for _ in range(n)]
+    poses = [None] * n
+    for k, c in enumerate(constraints):
+        if c.second is None and not isinstance(c, ds.Rows) and rng.random() < 0.7:
+            pose = np.concatenate([rng.normal(size=3), matrix_to_quaternion(random_rotation(rng))])
+            poses[k] = pose if c.rigid or rng.random() < 0.5 else pose[:3]
+    return {"targets": targets, "baumgarte": stable, "poses": poses}
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_random_mechanisms(seed):
+    """Every kind of joint and constraint, all inputs, velocities that violate the constraints."""
+    rng = np.random.default_rng(seed)
+    m = some_mechanism(seed, int(rng.integers(4, 13)), ("fixed", "floating")[seed % 2])
+    q, v, tau, rest = everything(m)
+    made, rows = some_constraints(m)
+    rest_of = iter(rows)
+    kept, rows = as_regular(m, [(c, next(rest_of) if c.rows is None else None) for c in made], q)
+    payloads = {str(m.rng.choice(m.names)): PAYLOAD}
+    assert check(m.tree, q, v, tau, kept, rows=rows, payloads=payloads, **rest, **goals(m, kept))
+
+
+def test_random_mechanisms_have_constraints():
+    """The sample above is of some worth."""
+    kept = 0
+    for seed in range(14):
+        rng = np.random.default_rng(seed)
+        m = some_mechanism(seed, int(rng.integers(4, 13)), ("fixed", "floating")[seed % 2])
+        q, *_ = everything(m)
+        kept += len(as_regular(m, [(c, None) for c in some_constraints(m)[0] if c.rows is not None], q)[0])
+    assert kept >= 14
+
+
+@pytest.mark.parametrize("root", ["fixed", "floating"])
+@pytest.mark.parametrize("kind", list(JointKind), ids=lambda kind: kind.value)
+def test_joint_kinds(kind, root):
+    """A tree of one kind of joint and revolute ones: alone, held at one end, and closed to a loop."""
+    rng = np.random.default_rng(zlib.crc32(f"{kind.value} {root}".encode()))
+    links = [RawLink(f"l{k}", 1.0 + k, rng.uniform(-0.2, 0.2, 3), 0.1 * np.diag([1.0, 1.2, 1.5])) for k in range(8)]
+    kinds = [kind, JointKind.REVOLUTE, JointKind.REVOLUTE, kind, JointKind.REVOLUTE, kind, JointKind.REVOLUTE]
+    parents = [0, 1, 2, 0, 4, 5, 6]
+    joints = [
+        RawJoint(
+            f"j{k}", one, f"l{p}", f"l{k}", position=rng.normal(size=3) * 0.3, rotation=random_rotation(rng),
+            axis=rng.normal(size=3), armature=0.2 * (k % 3),
+        )
+        for k, (one, p) in enumerate(zip(kinds, parents, strict=True), start=1)
+    ]  # fmt: skip
+    tree = build_tree("tree", links, joints, root=root)
+    q, v, tau = state(tree, rng)
+    a, b = random_frame(rng, "l3"), random_frame(rng, "l7")
+    done = [
+        check(tree, q, v, tau, constraints, damping=rng.uniform(0, 1, tree.nv))
+        for constraints in ([], [ds.Point(a)], [ds.Rows(a, rng.normal(size=(2, 6)))], [ds.Point(a, b)], [ds.Weld(a, b)])
+    ]
+    assert done[0] and sum(done) >= 2
+
+
+@cache
+def places(where):
+    """A mechanism and two of its links."""
+    if where == "fixed":
+        tree = ds.mechanisms.star(2, 7, root="fixed")
+        return tree, ("branch1_7", "branch2_7"), np.random.default_rng(0)
+    m, leaves = two_branches(5)
+    if where == "two branches":
+        return m.tree, leaves, m.rng
+    tree = m.tree if where == "above one another" else ds.mechanisms.chain(9, root="floating")
+    last = tree.link_names[-1]
+    above = tree.link_names[tree.support(tree.n_links - 1)[0 if where == "base and tip" else 1]]
+    return tree, ((last, above) if where == "above one another" else (above, last)), m.rng
+
+
+@pytest.mark.parametrize("axes", ["local", "world"])
+@pytest.mark.parametrize("where", ["fixed", "two branches", "above one another", "base and tip"])
+def test_every_constraint(where, axes):
+    """To the world, from the world, across the base, both frames on one branch; frames turned; with stabilisation."""
+    tree, names, rng = places(where)
+    q, v, tau = state(tree, rng)
+    T = np.eye(4)
+    T[:3, :3], T[:3, 3] = random_rotation(rng), rng.normal(size=3)
+    done = 0
+    for c in (c for c in pairs(tree, names, rng) if c.axes == axes):
+        options = {"baumgarte": ds.Baumgarte(3.0, 0.7), "targets": [rng.normal(size=c.size)]}
+        if c.second is None and not isinstance(c, ds.Rows):
+            options["poses"] = [as_pose(T)]
+        done += check(tree, q, v, tau, c, **options)
+        if c.second is None:
+            done += check(tree, q, v, tau, [c, ds.Point(random_frame(rng, names[1]), axes=axes)])
+    assert done >= 12
+
+
+def test_what_comes_with_each_call():
+    """Placements of both frames and rows; each state of a batch alone; what is given for all states."""
+    m, (first, second) = two_branches(1)
+    tree, rng = m.tree, m.rng
+    q, v, tau = state(tree, rng, (3,))
+    K, p = rng.normal(size=(2, 6)), rng.normal(size=(3, 3))
+    pose = np.concatenate([rng.normal(size=3), matrix_to_quaternion(random_rotation(rng))])
+    for kind, axes in ((ds.Weld, "local"), (ds.Point, "world"), (ds.Hinge, "world")):
+        later = [
+            kind(ds.Frame(first, given="placement"), ds.Frame(second, given="position"), axes=axes), ds.Rows(second, 2),
+        ]  # fmt: skip
+        more = {"baumgarte": 2.0, "payloads": {first: PAYLOAD}, "rows": [K]}
+        found = ds.dynamics_derivatives(tree, q, v, tau, later, placements=[pose, p], **more)
+        for k in range(3):
+            alone = ds.dynamics_derivatives(tree, q[k], v[k], tau[k], later, placements=[pose, p[k]], **more)
+            for name in DERIVATIVES:
+                assert error(getattr(found, name)[k], getattr(alone, name)) < AGREEMENT
+        assert check(tree, q[0], v[0], tau[0], later, placements=[pose, p[0]], **more)
+
+
+def test_nothing_moves():
+    """A robot without degrees of freedom has derivatives of no columns; constraints on it are dependent."""
+    tree = build_tree("stone", [RawLink("stone", 1.0, np.zeros(3), np.eye(3))], [])
+    none = np.zeros(0)
+    found = ds.dynamics_derivatives(tree, none, none, none)
+    assert found.dqdd_dq.shape == (0, 0) and found.df_dv.shape == (0, 0) and found.status == SOLVED
+    held = ds.dynamics_derivatives(tree, none, none, none, ds.Weld("stone"))
+    assert held.df_dq.shape == (6, 0) and held.status != SOLVED and held.rank == 0
+
+
+# -- identities ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_identities(seed):
+    """Constraints hold whatever changes; joint forces respond symmetrically and do not act along the rows."""
+    m, names = two_branches(seed)
+    tree, rng = m.tree, m.rng
+    q, v, tau = state(tree, rng, (2,))
+    constraints = [
+        ds.Point(random_frame(rng, names[0])),
+        ds.Point(random_frame(rng, names[0]), random_frame(rng, names[1])),
+    ]
+    if not all(is_regular(tree, constraints, x, {}) for x in q):
+        pytest.skip("dependent rows")
+    found = ds.dynamics_derivatives(tree, q, v, tau, constraints)
+    M, J = ds.mass_matrix(tree, q), ds.jacobian(tree, constraints, q)
+    A = found.dqdd_dtau
+    scale = np.abs(J).max() * np.abs(A).max()
+    assert np.abs(J @ A).max() < AGREEMENT * scale
+    assert error(A, A.mT) < AGREEMENT
+    assert np.linalg.eigvalsh(A).min() > -AGREEMENT * np.abs(A).max()
+    assert (
+        error(M @ A - J.mT @ found.df_dtau, np.broadcast_to(np.eye(tree.nv), A.shape))
+        < AGREEMENT * np.linalg.cond(M).max()
+    )
+    assert error(A @ M @ A, A) < AGREEMENT * np.linalg.cond(M).max()  # projection
+
+    # the solution is homogeneous in τ, g and the products of velocities
+    still = ds.dynamics_derivatives(tree, q, 0 * v, tau, constraints)
+    assert np.abs(still.dqdd_dv).max() == 0 and np.abs(still.df_dv).max() == 0
+    parts = (found.qdd - still.qdd)[..., None]
+    assert error((found.dqdd_dv @ v[..., None]), 2 * parts) < 1e-8
+    fallen = ds.dynamics_derivatives(tree, q, 0 * v, tau, constraints, gravity=np.zeros(3))
+    assert error((A @ tau[..., None])[..., 0], fallen.qdd) < 1e-8
+
+
+def test_unconstrained_dynamics():
+    """``∂q̈/∂τ`` is the inverse mass matrix; moving all of a floating robot changes nothing."""
+    robot = ds.mechanisms.humanoid()
+    q, v, tau = state(robot, np.random.default_rng(0), (3,))
+    found = ds.dynamics_derivatives(robot, q, v, tau)
+    assert error(found.dqdd_dtau, np.linalg.inv(ds.mass_matrix(robot, q))) < AGREEMENT
+    assert found.df_dq.shape == (3, 0, robot.nv) and found.forces == ()
+    assert np.abs(found.dqdd_dq[..., :3]).max() == 0 and np.all(found.rank == 0)
+    weightless = ds.dynamics_derivatives(robot, q, v, tau, gravity=np.zeros(3))
+    assert np.abs(weightless.dqdd_dq[..., :6]).max() < 1e-9 * np.abs(weightless.dqdd_dq).max()
+
+
+# -- dependent rows ------------------------------------------------------------------------------------------------
+
+
+def test_dependent_rows():
+    """No derivatives there, and the status says so; the solution is that of forward dynamics."""
+    robot = ds.mechanisms.humanoid()
+    q, v, tau = state(robot, np.random.default_rng(0), (2,))
+    for constraints in ([ds.Weld("left_foot"), ds.Weld("left_foot")], [ds.Weld("world"), ds.Point("right_foot")]):
+        found = ds.dynamics_derivatives(robot, q, 0 * v, tau, constraints)
+        expected = ds.forward_dynamics(robot, q, 0 * v, tau, constraints, method="kkt")
+        assert np.array_equal(found.status, expected.status) and np.array_equal(found.rank, expected.rank)
+        assert not np.any(found.status == SOLVED)
+        assert error(stacked(found), stacked(expected)) < 1e-8
+        for name in DERIVATIVES:
+            assert np.all(np.isnan(getattr(found, name)))
+    twice = ds.dynamics_derivatives(robot, q, v, tau, constraints, targets=[np.ones(6), None])
+    assert np.all(twice.status == ds.DynamicsStatus.CONFLICTING) and "CONFLICTING" in repr(twice)
+    far = ds.dynamics_derivatives(robot, q, 1e200 * v, tau, ds.Point("left_foot"))
+    assert np.all(far.status == ds.DynamicsStatus.FAILED) and np.all(np.isnan(far.dqdd_dtau))
+
+
+def planar_arm():
+    """An arm whose tip cannot be moved along itself where it is stretched; states of which the second one is bent."""
+    links = [RawLink(name, 1.0, np.array([0.5, 0, 0]), 0.1 * np.eye(3)) for name in ("base", "upper", "lower")]
+    joints = [
+        RawJoint("shoulder", JointKind.REVOLUTE, "base", "upper"),
+        RawJoint("elbow", JointKind.REVOLUTE, "upper", "lower", position=np.array([1.0, 0, 0])),
+    ]
+    tip = ds.Rows(ds.Frame("lower", (1.0, 0, 0)), np.eye(6)[:2], axes="world")
+    q = np.array([[0.3, 0.0], [0.3, 0.5], [0.1, 0.0]])
+    return build_tree("arm", links, joints), [tip], q, np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), np.ones((3, 2))
+
+
+def test_status_of_each_state():
+    arm, tip, q, v, tau = planar_arm()
+    found = ds.dynamics_derivatives(arm, q, v, tau, tip, gravity=(1.0, -9.81, 0))
+    assert [s.name for s in found.status] == ["REDUNDANT", "SOLVED", "CONFLICTING"]
+    alone = ds.dynamics_derivatives(arm, q[1], v[1], tau[1], tip, gravity=(1.0, -9.81, 0))
+    for name in DERIVATIVES:
+        value = getattr(found, name)
+        assert np.all(np.isnan(value[[0, 2]])) and error(value[1], getattr(alone, name)) < AGREEMENT
+    assert np.all(np.isfinite(found.qdd))
+
+
+def test_results_are_read_only():
+    arm, tip, q, v, tau = planar_arm()
+    found = ds.dynamics_derivatives(arm, q, v, tau, tip)
+    for field in fields(found):
+        value = getattr(found, field.name)
+        for array in value if isinstance(value, tuple) else (value,):
+            assert not array.flags.writeable
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
+
+
+def test_refusals():
+    arm, tip, q, v, tau = planar_arm()
+    for name in ("compliance", "method"):
+        with pytest.raises(TypeError, match=name):
+            ds.dynamics_derivatives(arm, q, v, tau, tip, **{name: 1e-3})
+    with pytest.raises(ConfigurationError, match="tau"):
+        ds.dynamics_derivatives(arm, q, v, tau[..., :1], tip)
+    for name, value in (("compliance", 1e-3), ("active", True), ("integrator", "rk4")):
+        with pytest.raises(ConfigurationError, match=name):
+            ds.compile(arm, tip, "dynamics_derivatives", **{name: value})
+    with pytest.raises(UnknownNameError, match="pv"):
+        ds.compile(arm, tip, "dynamics_derivatives", method="pv")
+
+
+# -- Pinocchio -----------------------------------------------------------------------------------------------------
+
+PEER = 1e-8
+"""Derivatives by other formulas: round-off, and the condition of M and of G."""
+
+
+def peer_model(pin, kind, rng):
+    from test_pinocchio import random_model
+
+    kinds = ["FreeFlyer", kind, "RX", kind, "FreeFlyer", "PY", kind, "RevoluteUnaligned"]
+    return random_model(rng, kinds, parents_of=[0, 1, 2, 3, 0, 5, 6, 7])
+
+
+@pytest.mark.parametrize(
+    "kind", ["RX", "RUBY", "PZ", "RevoluteUnaligned", "FreeFlyer", "Spherical", "Planar", "Translation"]
+)
+def test_pinocchio(kind):
+    """`computeABADerivatives` with wrenches, and `computeConstraintDynamicsDerivatives` with contacts."""
+    pin = pytest.importorskip("pinocchio")
+    from test_pinocchio import anchor
+
+    rng = np.random.default_rng(zlib.crc32(kind.encode()))
+    model = peer_model(pin, kind, rng)
+    tree = ds.load(model)
+    q, v, tau = state(tree, rng)
+    data = model.createData()
+    frame, wrench = ds.Frame("tool4", rng.normal(size=3), random_rotation(rng)), rng.normal(size=6)
+    outside = pin.StdVec_Force([pin.Force.Zero() for _ in range(model.njoints)])
+    joint, place = anchor(model, frame)
+    outside[joint] = place.act(pin.Force(wrench))
+    pin.computeABADerivatives(model, data, q, v, tau, outside)
+    found = ds.dynamics_derivatives(tree, q, v, tau, wrenches={frame: wrench})
+    Minv = np.triu(data.Minv) + np.triu(data.Minv, 1).T
+    for name, expected in (("dqdd_dq", data.ddq_dq), ("dqdd_dv", data.ddq_dv), ("dqdd_dtau", Minv)):
+        assert error(getattr(found, name), expected) < PEER, name
+
+    a, b = (ds.Frame(t, rng.uniform(-0.3, 0.3, 3), random_rotation(rng)) for t in ("tool4", "tool8"))
+    for constraints in ([ds.Weld(a)], [ds.Point(b)], [ds.Weld(a), ds.Point(b)]):
+        contacts, contact_data = pin.StdVec_RigidConstraintModel(), pin.StdVec_RigidConstraintData()
+        for c in constraints:
+            of = pin.ContactType.CONTACT_6D if c.size == 6 else pin.ContactType.CONTACT_3D
+            contacts.append(pin.RigidConstraintModel(of, model, *anchor(model, c.first), pin.LOCAL))
+            contact_data.append(contacts[-1].createData())
+        check_contacts(pin, model, tree, constraints, (contacts, contact_data), (q, v, tau))
+
+
+def check_contacts(pin, model, tree, constraints, contacts, given):
+    settings = pin.ProximalSettings(1e-12, 0.0, 1)
+    pin.initConstraintDynamics(model, data := model.createData(), *contacts)
+    qdd = pin.constraintDynamics(model, data, *given, *contacts, settings)
+    pin.computeConstraintDynamicsDerivatives(model, data, *contacts, settings)
+    found = ds.dynamics_derivatives(tree, *given, constraints)
+    assert found.status == SOLVED and error(found.qdd, qdd) < PEER
+    for name, expected in (
+        ("dqdd_dq", data.ddq_dq), ("dqdd_dv", data.ddq_dv), ("dqdd_dtau", data.ddq_dtau),
+        ("df_dq", data.dlambda_dq), ("df_dv", data.dlambda_dv), ("df_dtau", data.dlambda_dtau),
+    ):  # fmt: skip
+        assert error(getattr(found, name), expected) < PEER, (name, constraints)
+
+
+@pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
+def test_pinocchio_on_robots(case):
+    pin = pytest.importorskip("pinocchio")
+    model = pinocchio_model(pin, case.tree)
+    given = state(case.tree, np.random.default_rng(0))
+    check_contacts(pin, model, case.tree, case.constraints, pinocchio_contacts(pin, model, case), given)
+
+
+# -- compiled ------------------------------------------------------------------------------------------------------
+
+DOUBLE = 1e-9
+"""One algorithm by two machines, through the condition of M and of G."""
+
+NAMES = ["qdd", "forces", *DERIVATIVES]
+
+
+@pytest.fixture
+def own_cache(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.getbasetemp() / "kernels"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setenv("DELASSUS_CACHE", str(folder))
+
+
+ROBOTS = {
+    "free": lambda: (ds.mechanisms.chain(4), []),
+    "arm": lambda: (ds.mechanisms.chain(6), [ds.Point(ds.Frame("link6", (0.1, 0.0, 0.05)))]),
+    "floating": lambda: (
+        ds.mechanisms.star(2, 3),
+        [ds.Point("branch1_3", axes="world"), ds.Point("branch2_3", "branch1_1")],
+    ),
+    "loop": lambda: (ds.mechanisms.star(2, 4, root="fixed"), [ds.Hinge("branch1_4", "branch2_4", (0, 1, 1))]),
+}
+
+
+def results(found, batch):
+    """What a kernel returns, from what the direct function does."""
+    forces = np.concatenate([np.zeros((*batch, 0)), *found.forces], axis=-1)
+    return [found.qdd, forces, *(getattr(found, name) for name in DERIVATIVES)]
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_kernels(own_cache, robot, lanes):
+    tree, constraints = ROBOTS[robot]()
+    q, v, tau = state(tree, np.random.default_rng(7), (9,))
+    kernel = ds.compile(tree, constraints, "dynamics_derivatives", lanes=lanes)
+    assert [r.name for r in kernel.results] == NAMES
+    expected = results(ds.dynamics_derivatives(tree, q, v, tau, constraints), (9,))
+    found = kernel(q, v, tau)
+    out = tuple(np.empty_like(x) for x in found)
+    assert kernel(q, v, tau, out=out) is out
+    for one, same, known, name in zip(found, out, expected, NAMES, strict=True):
+        assert error(one, known) < DOUBLE and np.array_equal(one, same), name
+    for one, known in zip(kernel(q[2], v[2], tau[2]), expected, strict=True):
+        assert error(one, known[2]) < DOUBLE
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_kernels_where_rows_are_dependent(own_cache, lanes):
+    arm, tip, q, v, tau = planar_arm()
+    kernel = ds.compile(arm, tip, "dynamics_derivatives", lanes=lanes)
+    expected = results(ds.dynamics_derivatives(arm, q, v, tau, tip), (3,))
+    out = tuple(np.empty_like(x) for x in expected)
+    for found in (kernel(q, v, tau), kernel(q, v, tau, out=out)):
+        for one, known in zip(found, expected, strict=True):
+            assert np.all(np.isnan(one[[0, 2]])) and error(one[1], known[1]) < DOUBLE
+
+
+def test_kernels_with_every_option(own_cache):
+    tree = ds.mechanisms.star(2, 3)
+    constraints = [
+        ds.Point("branch1_3"),
+        ds.Point(ds.Frame("branch2_3", given="position"), "hub"),
+        ds.Rows("branch1_1", 1),
+    ]
+    hand = ds.Frame("branch2_3", (0.1, 0.0, 0.2))
+    baumgarte = [ds.Baumgarte(10.0, 0.7), 5.0, None]
+    kernel = ds.compile(
+        tree, constraints, "dynamics_derivatives", gravity="input", damping="input", wrenches=["hub", hand],
+        targets=[True, False, True], poses=True, baumgarte=baumgarte, payloads=["branch1_2"],
+    )  # fmt: skip
+    rng = np.random.default_rng(3)
+    given = {a.name: rng.uniform(0.1, 1.0, (6, *a.shape)) for a in kernel.arguments}
+    given["q"], given["payload0"] = tree.random(rng, 6), np.tile(PAYLOAD, (6, 1))
+    expected = ds.dynamics_derivatives(
+        tree, given["q"], given["v"], given["tau"], constraints, gravity=given["gravity"], damping=given["damping"],
+        wrenches={"hub": given["wrench0"], hand: given["wrench1"]}, baumgarte=baumgarte, rows=[given["K2"]],
+        targets=[given["target0"], None, given["target2"]], poses=[given["pose0"], None, None],
+        placements=[given["placement1"]], payloads={"branch1_2": given["payload0"]},
+    )  # fmt: skip
+    for one, known in zip(kernel(*given.values()), results(expected, (6,)), strict=True):
+        assert error(one, known) < DOUBLE
+    alone = {name: x[0] for name, x in given.items()}
+    assert check(
+        tree, alone["q"], alone["v"], alone["tau"], constraints, gravity=alone["gravity"], damping=alone["damping"],
+        wrenches={"hub": alone["wrench0"], hand: alone["wrench1"]}, baumgarte=baumgarte, rows=[alone["K2"]],
+        targets=[alone["target0"], None, alone["target2"]], poses=[alone["pose0"], None, None],
+        placements=[alone["placement1"]], payloads={"branch1_2": alone["payload0"]},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_symbols(seed):
+    """The traced program, straight-line, is the algorithm; every kind of joint."""
+    m, names = two_branches(seed)
+    tree, rng = m.tree, m.rng
+    q, v, tau = state(tree, rng)
+    c = [ds.Weld(random_frame(rng, names[0]), random_frame(rng, names[1]), axes=("local", "world")[seed % 2])]
+    if not is_regular(tree, c, q, {}):
+        c = [ds.Point(random_frame(rng, names[0]))]
+    ops = CasadiOps()
+    symbols = [ca.SX.sym(name, size) for name, size in (("q", tree.nq), ("v", tree.nv), ("tau", tree.nv))]
+    gains = {"velocity_gain": 6.0, "position_gain": 9.0}
+    motion = DynamicsProblem(
+        Problem(ops, tree, check_constraints(tree, c), symbols[0]), *symbols[1:],
+        gravity=ops.constant(np.c_[(0, 0, -9.81)]), goals=[Goal(**gains)],
+    )  # fmt: skip
+    traced = derivatives(motion)
+    outputs = ca.Function("f", symbols, [ca.densify(getattr(traced, name)) for name in DERIVATIVES])(q, v, tau)
+    found = ds.dynamics_derivatives(tree, q, v, tau, c, baumgarte=ds.Baumgarte(3.0))
+    for name, value in zip(DERIVATIVES, outputs, strict=True):
+        assert error(np.array(value), getattr(found, name)) < DOUBLE, name
+
+
+def test_operation_counts():
+    """About forty operations an entry, all else included."""
+    robot = ds.mechanisms.humanoid()
+    feet = tuple(ds.Weld(name) for name in ("left_foot", "right_foot"))
+    program = Request(robot, feet, "dynamics_derivatives", "auto", "float64", 8, ()).program()
+    entries = sum(np.prod(result.shape, dtype=int) for result in program.results)
+    total = program.graph.count().total
+    print(total, entries)
+    assert total < 40 * entries

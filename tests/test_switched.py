@@ -1,0 +1,225 @@
+"""Constraints that are off, by every hard method: the same as without them, whatever else is on."""
+
+from __future__ import annotations
+
+import itertools
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.evaluate import make_motion
+from delassus.algorithms.dynamics.solution import least_pivot
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.dynamics.switches import ALWAYS, Switches
+from delassus.algorithms.problem import Problem
+from delassus.cli.cases import benchmark_cases
+from delassus.constraints import check_constraints
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
+from delassus.model.joints import JointKind
+from delassus.spatial.casadi_ops import CasadiOps
+from delassus.spatial.numpy_ops import NumpyOps
+from random_trees import some_constraints, some_mechanism
+from test_dynamics import state
+from test_dynamics_methods import SAME, WELL_CONDITIONED
+from tools import error, random_frame
+
+JUDGED = ("pv", "pv-early")
+SLOWER = {"Go1, 4 points": 1.15}
+"""Operations with flags by those without, where 1.1 is not met. Inertias of legs that stand on points take 692
+operations, of legs that hang free (`aba`) 1124, with flags 1128: those 436 more are 11 % of the whole."""
+
+
+class Switched:
+    """A method traced with flags, as a function of numbers."""
+
+    def __init__(self, tree, constraints, method):
+        ops = CasadiOps()
+        self.tree, self.constraints = tree, check_constraints(tree, constraints)
+        sizes = {"q": tree.nq, "v": tree.nv, "tau": tree.nv, "active": len(self.constraints)}
+        x = [ca.SX.sym(name, size) for name, size in sizes.items()]
+        problem = Problem(ops, tree, self.constraints, x[0], active=x[3])
+        found = METHODS[method](DynamicsProblem(problem, *x[1:3], gravity=ops.constant(np.c_[(0, 0, -9.81)])))
+        pivot, self.is_judged = found.pivot, found.pivot is not None
+        if not self.is_judged:  # pivots of G by its diagonal, which says nothing about rows that nothing moves
+            G = problem.relaxed(found.delassus)
+            pivot = ca.mmin(ca.vertcat(*ops.factor(G).pivots()) / ca.diag(G))
+        self._run = ca.Function("f", x, [found.qdd, found.forces, ca.SX(pivot)])
+
+    def __call__(self, q, v, tau, flags):
+        return (np.array(x)[:, 0] for x in self._run(q, v, tau, flags))
+
+    def check(self, q, v, tau, flags):
+        """Compare with the dense solution of the constraints that are on; says whether the pivots are large enough."""
+        qdd, forces, (pivot,) = self(q, v, tau, flags)
+        on = [c for c, flag in zip(self.constraints, flags, strict=True) if flag]
+        splits = np.cumsum([c.size for c in self.constraints])[:-1]
+        own = [f for f, flag in zip(np.split(forces, splits), flags, strict=True) if flag]
+        if not (pivot > 1e-6 and np.isfinite(forces).all()):
+            return False
+        assert all(flag or not f.any() for f, flag in zip(np.split(forces, splits), flags, strict=True))
+        with np.errstate(all="ignore"):
+            expected = METHODS["kkt"](make_motion(self.tree, q, v, tau, on)[0])
+        if on and np.linalg.cond(expected.delassus) > WELL_CONDITIONED:
+            return True
+        assert error(qdd, expected.qdd[:, 0]) < SAME
+        assert error(np.concatenate([np.zeros(0), *own]), expected.forces[:, 0]) < SAME
+        return True
+
+
+def subsets(n, rng, most=32):
+    every = list(itertools.product((0.0, 1.0), repeat=n))
+    return every if len(every) <= most else [every[0], every[-1], *(every[k] for k in rng.choice(len(every), most))]
+
+
+def fit(tree, constraints, method, seed=0, most=32):
+    """Part of all subsets with independent rows that the method solves itself, all of them compared."""
+    rng = np.random.default_rng(seed)
+    program = Switched(tree, constraints, method)
+    solved = []
+    for flags in subsets(len(program.constraints), rng, most):
+        q, v, tau = state(tree, rng)
+        good = program.check(q, v, tau, flags)
+        on = [c for c, flag in zip(program.constraints, flags, strict=True) if flag]
+        if ds.forward_dynamics(tree, q, v, tau, on).rank == sum(c.size for c in on):
+            solved.append(good)
+        else:
+            assert not (good and program.is_judged)
+    return np.mean(solved)
+
+
+@pytest.mark.parametrize("method", ["kkt", "ltl", "pv", "pv-early"])
+@pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
+def test_robots(case, method):
+    assert fit(case.tree, case.constraints, method) == 1.0
+
+
+def rows(link, m, seed):
+    return ds.Rows(link, np.random.default_rng(seed).normal(size=(m, 6)))
+
+
+MIXED = {
+    "one after the other": [rows("link7", 2, 0), rows("link6", 2, 1), ds.Point(ds.Frame("link5", (0.1, 0.2, 0.3)))],
+    "on one link": [rows("link7", 1, 0), rows("link7", 2, 1), rows("link7", 1, 2), rows("link7", 2, 3)],
+    "two welds": [ds.Weld("link7"), ds.Weld(ds.Frame("link7", (0.1, 0, 0)))],
+    "four corners": [ds.Point(ds.Frame("link7", (x, y, 0.0))) for x in (-0.1, 0.1) for y in (-0.05, 0.05)],
+    "weld and points": [ds.Weld("link7"), ds.Point("link7"), ds.Point(ds.Frame("link3", (0.1, 0.2, 0.1)))],
+    "twice the same": [ds.Point("link4"), ds.Weld("link7"), ds.Point("link4"), ds.Rows("link2", np.eye(6)[:1])],
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_constraints_whose_rows_meet(name):
+    """On a fixed chain of seven joints: sets that are redundant as a whole too, every subset."""
+    assert fit(ds.mechanisms.chain(7), MIXED[name], "pv-early") == 1.0
+
+
+@pytest.mark.parametrize("method", JUDGED)
+def test_constraints_that_meet_at_a_floating_base(method):
+    """More rows than a branch has joints, on the base itself, loops within and across branches."""
+    star = ds.mechanisms.star(3, 3)
+    rng = np.random.default_rng(0)
+    tips = [random_frame(rng, f"branch{k}_3") for k in (1, 2, 3)]
+    for constraints in (
+        [ds.Weld(tips[0]), ds.Point(tips[1]), ds.Point("hub")],
+        [ds.Point(tips[0]), ds.Point(tips[1], tips[2]), rows("hub", 2, 0)],
+        [ds.Hinge(tips[0], tips[1]), ds.Point(tips[2]), ds.Point(tips[1])],
+        [ds.Point(tips[0]), rows("branch1_3", 1, 1), ds.Weld(tips[1]), ds.Point(tips[2])],
+    ):
+        assert fit(star, constraints, method) == 1.0, constraints
+
+
+@pytest.mark.parametrize("kind", [JointKind.BALL, JointKind.PLANAR, JointKind.FREE])
+@pytest.mark.parametrize("armature", [0.0, 0.2])
+def test_joints_of_several_degrees_of_freedom(kind, armature):
+    rng = np.random.default_rng(3)
+    links = [RawLink(f"l{k}", 1.0, rng.uniform(-0.2, 0.2, 3), 0.1 * np.eye(3)) for k in range(4)]
+    joints = [
+        RawJoint(f"j{k}", some_kind, f"l{k - 1}", f"l{k}", position=rng.normal(size=3), armature=armature)
+        for k, some_kind in ((1, JointKind.REVOLUTE), (2, kind), (3, JointKind.REVOLUTE))
+    ]
+    tree = build_tree("arm", links, joints, root="floating")
+    point, other = ds.Point(random_frame(rng, "l3")), ds.Point(random_frame(rng, "l2"))
+    for constraints in (
+        [point, rows("l2", 1, 0)],
+        [rows("l3", 2, 0), other],
+        [ds.Point(random_frame(rng, "l3"), random_frame(rng, "l0")), rows("l3", 1, 0)],
+    ):
+        assert fit(tree, constraints, "pv-early") == 1.0, constraints
+
+
+@pytest.mark.parametrize("method", JUDGED)
+def test_random_mechanisms(method):
+    """Every joint and constraint, armatures, sets that are redundant as a whole."""
+    solved = []
+    for seed in range(30):
+        m = some_mechanism(seed, int(np.random.default_rng(seed).integers(4, 10)), ("fixed", "floating")[seed % 2])
+        constraints = [c for c in some_constraints(m)[0] if c.rows is not None]
+        if constraints:
+            solved.append(fit(m.tree, constraints, method, seed, most=6))
+    assert len(solved) > 20 and np.nanmean(solved) > 0.9
+
+
+def test_a_stretched_leg_counts_only_if_its_foot_stands():
+    """Pivots are those of the constraints that are on."""
+    arm = ds.mechanisms.star(2, 3)
+    feet = [ds.Point("branch1_3"), ds.Point("branch2_3")]
+    programs = [Switched(arm, feet, name) for name in JUDGED]
+    q, v, tau = state(arm, np.random.default_rng(0))
+    q[arm.q_slices[arm.link_names.index("branch1_2")]] = 0.0
+    q[arm.q_slices[arm.link_names.index("branch1_3")]] = 0.0
+    stretched = Switched(arm, [ds.Rows("branch1_3", np.zeros((1, 6))), feet[1]], "pv")
+    *_, (nothing,) = stretched(q, v, tau, np.array([0.0, 1.0]))
+    assert nothing > least_pivot("float64")
+    for program in programs:
+        assert program.check(q, v, tau, np.array([0.0, 1.0])) and program.check(q, v, tau, np.array([0.0, 0.0]))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_kernels(dtype, monkeypatch, tmp_path):
+    """A redundant set with regular modes, compiled: each state has its own flags; no NaN anywhere."""
+    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
+    tree, corners = ds.mechanisms.star(2, 4), MIXED["four corners"]
+    feet = [ds.Point(ds.Frame(f"branch{k}_4", c.first.position)) for k in (1, 2) for c in corners[:2]]
+    forward = ds.compile(tree, feet, "dynamics", active=True, dtype=dtype)
+    assert forward.method == "pv-early"
+    flags = np.array(subsets(4, None))
+    q, v, tau = state(tree, np.random.default_rng(1), (len(flags),))
+    qdd, forces = forward(*(x.astype(dtype) for x in (q, v, tau, flags)))
+    assert np.isfinite(qdd).all() and np.isfinite(forces).all()
+    for k, on in enumerate(flags):
+        expected = ds.forward_dynamics(tree, q[k], v[k], tau[k], [c for c, flag in zip(feet, on, strict=True) if flag])
+        if expected.status[()] == ds.DynamicsStatus.SOLVED:
+            assert error(qdd[k], expected.qdd) < (1e-9 if dtype == "float64" else 2e-2)
+        off = np.repeat(on == 0, 3)
+        assert not forces[k, off].any()
+
+
+@pytest.mark.parametrize("method", ["pv", "pv-early"])
+@pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
+def test_operations(case, method):
+    plain, switched = (
+        ds.compile(case.tree, case.constraints, "dynamics", method=method, active=active, lanes=1).operations.total
+        for active in (False, True)
+    )
+    print(case.name, method, plain, switched)
+    assert switched < (SLOWER.get(case.name, 1.1) if method == "pv-early" else 1.02) * plain
+
+
+def test_conditions():
+    ops, tree = NumpyOps(), ds.mechanisms.chain(3)
+    constraints = check_constraints(tree, [ds.Point("link3"), ds.Point("link2"), ds.Point("link1")])
+    values = np.array(list(itertools.product((0.0, 1.0), repeat=3)))
+    switches = Switches(Problem(ops, tree, constraints, np.zeros(3), active=values))
+    a, b, c = (switches.of(k) for k in range(3))
+    both, either = switches.both(a, b), switches.either(a, b)
+    assert switches.either(both, a) == a and switches.both(either, a) == a and switches.both(a, ALWAYS) == a
+    assert np.array_equal(switches.on(both), values[:, 0] * values[:, 1])
+    assert np.array_equal(
+        switches.off(switches.both(either, c)), 1 - np.maximum(values[:, 0], values[:, 1]) * values[:, 2]
+    )
+    plain = Switches(Problem(ops, tree, constraints, np.zeros(3)))
+    assert plain.of(0) == plain.either(plain.of(1), ALWAYS) == ALWAYS and plain.off(ALWAYS) == 0.0

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from delassus.algorithms.osim.plan import plan
@@ -74,5 +77,13 @@ class Request:
             dtype=self.dtype,
             lanes=self.lanes,
             processor=f"{this.triple} {this.cpu} {this.features}",
-            versions=f"delassus {version('delassus')}, casadi {version('casadi')}, {versions()}",
+            versions=f"delassus {version('delassus')} {_sources()}, casadi {version('casadi')}, {versions()}",
         )
+
+
+@cache
+def _sources() -> str:
+    """Sizes and times of this package's files, as a hash: code that was edited in place makes other programs."""
+    package = Path(__file__).parent.parent
+    state = sorted((str(p.relative_to(package)), p.stat().st_size, p.stat().st_mtime_ns) for p in package.rglob("*.py"))
+    return sha256(repr(state).encode()).hexdigest()[:16]

@@ -103,7 +103,7 @@ class SparseFactor:
 
 
 def _filled(tree: Tree, blocks: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Links j < i at which block row i of ``L`` has entries: where the matrix has some, and where elimination puts some.
+    """Links j < i at which block row i of ``L`` has entries: the matrix's own, and those that elimination puts there.
 
     Eliminating link i leaves a product of its entries; the last one of them carries that on, as a parent would.
     """

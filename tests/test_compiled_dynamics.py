@@ -105,7 +105,7 @@ def test_constrained_dynamics(robot, method, lanes):
             assert error(result, known[:size]) < 1e3 * DOUBLE
 
 
-@pytest.mark.parametrize("method", [*SOFT, "proximal"])
+@pytest.mark.parametrize("method", [*sorted(SOFT), "proximal"])
 def test_soft_constraints(method):
     tree, constraints, q, v, tau = case("loop")
     softness = {"compliance": [1e-3, [1e-2, 1e-3, 1e-4]]}

@@ -15,10 +15,16 @@ from delassus.cli.bench_peak import FUNCTIONS
 from delassus.cli.bench_scaling import chain_of, stem_with
 from delassus.cli.cache_counts import count_with_callgrind
 from delassus.cli.cases import Case
+from delassus.cli.claims import HOLDS, IN_PART, NO, NOT_MEASURED, measured_or_not
+from delassus.cli.claims_dynamics_times import MOST, TIME_CLAIMS, judge_early, judge_hard, judge_joint_space, judge_soft
 from delassus.cli.machine_code import available, census
 from delassus.cli.peak_loops import clock, instructions_per_second
 from delassus.cli.peers import pinocchio_call
 from delassus.cli.peers_compiled import casadi_c, frax
+from delassus.cli.peers_dynamics import random_states
+from delassus.cli.phases_dynamics import dynamics_trace, phases
+from delassus.cli.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
+from delassus.cli.solver_times import measure as measure_solvers
 from delassus.cli.stages import STAGES, as_on, compile_cold
 from delassus.cli.timing import fitted_slope, interleaved, nothing_kept, pinned
 from delassus.runtime.machine import host
@@ -124,3 +130,94 @@ def test_callgrind_counts_or_says_why_not(arm):
 def test_the_scaling_families_keep_the_other_size():
     assert {c.tree.n_links for c in map(stem_with, (1, 4))} == {stem_with(2).tree.n_links}
     assert {sum(x.size for x in c.constraints) for c in map(chain_of, (3, 9))} == {6}
+
+
+# -- [LQR] Table II ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pointing() -> Case:
+    """Fewer rows than joints."""
+    tree = ds.mechanisms.chain(7)
+    return Case("chain of 7, tip held", tree, (ds.Point("link7"),))
+
+
+def test_solvers_are_timed_and_counted(pointing):
+    found = measure_solvers(pointing, rounds=1)
+    assert set(SOLVERS) <= set(found.times) and set(SOLVERS) == set(found.operations)
+    assert all(0 < time < 1e5 for time in found.times.values())
+    assert all(
+        found.times[name] * 40_000 > count for name, count in found.operations.items()
+    )  # 40 a ns: no call at all
+    assert found.apart < 1e-9
+
+
+@pytest.mark.parametrize("method", ["pv-early", "pv-soft"])
+def test_what_is_timed_runs(pointing, method):
+    compliance = 1e-6 if method == "pv-soft" else None
+    kernel = ds.compile(pointing.tree, pointing.constraints, "dynamics", method=method, lanes=1, compliance=compliance)
+    states = random_states(pointing, STATES)
+    wanted = kernel(states.q, states.v, states.tau)
+    out = tuple(np.full_like(x, np.nan) for x in wanted)
+    call = machine_code(kernel, states, out)
+    for x in out:
+        x.fill(np.nan)
+    call()
+    for x, y in zip(out, wanted, strict=True):
+        assert np.array_equal(x, y)
+
+
+def as_in_the_paper(**changed: float) -> Measured:
+    """A measurement that gives the paper's own times, some of them at the last row changed."""
+    figures = {}
+    for row in ROWS:
+        times = {name: row.paper(name) for name in SOLVERS} | {"mj_forward": row.paper("Mu")}
+        figures[row.name] = Timing(times | (changed if row.name == MOST else {}), dict.fromkeys(SOLVERS, 1000), 0.0)
+    return Measured(ROWS, figures)
+
+
+def test_the_papers_own_times_are_judged():
+    assert len(ROWS) == 18 and ROWS[-1].name == MOST
+    paper = as_in_the_paper()
+    for judge in (judge_hard, judge_soft, judge_joint_space):
+        assert judge(paper).verdict == HOLDS, judge
+    assert judge_early(paper).verdict == HOLDS
+    times, counts = judge_hard(paper).listings
+    assert len(times.rows) == len(counts.rows) == 18
+    assert times.rows[-1][1] == "0.68 (0.68)"
+    assert all(len(row) == len(table.columns) for table in (times, counts) for row in table.rows)
+
+
+def test_slower_solvers_are_named():
+    hard = judge_hard(as_in_the_paper(PV=20.0))
+    assert hard.verdict == IN_PART and f"{MOST} +33% than LTL (operations +0%)" in hard.reason
+    early = judge_early(as_in_the_paper(**{"PV-e": 11.0}))
+    assert early.verdict == NO and "than PV (" in early.reason
+    assert judge_early(as_in_the_paper(**{"PV-e": 8.0})).verdict == IN_PART
+    soft = judge_soft(as_in_the_paper(**{"PV-s": 9.0}))
+    assert soft.verdict == NO and "than PV-e" in soft.reason
+    assert judge_joint_space(as_in_the_paper(**{"LTL-s": 14.0})).verdict == IN_PART
+    assert judge_joint_space(as_in_the_paper(**{"LTL-s": 16.0})).verdict == NO
+
+
+def test_absent_robots_are_named(monkeypatch):
+    for module in ("claims_robots", "cases"):
+        monkeypatch.setattr(f"delassus.cli.{module}.example_robot_files", dict)
+    table.cache_clear()
+    monkeypatch.setattr("delassus.cli.solver_times.ROWS", [row for row in ROWS if row.robot == "iiwa"])
+    found = measured_or_not(TIME_CLAIMS[0], None)
+    assert found.verdict == NOT_MEASURED
+    assert found.reason == "iiwa left out: give --robots FOLDER with iiwa.urdf"
+    table.cache_clear()
+
+
+def test_phases_add_up(arm):
+    for method in ("pv", "ltl-soft"):
+        traced = dynamics_trace(arm, method)
+        compiled = ds.compile(
+            arm.tree, arm.constraints, "dynamics", method=method, compliance=1e-6 if method == "ltl-soft" else None
+        )
+        found = phases(traced)
+        total = sum(count.total for count in found.values())
+        assert total == pytest.approx(compiled.operations.total, rel=0.1)  # further passes are the compiler's
+        assert found["velocities"].total and found["accelerations"].total

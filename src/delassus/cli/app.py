@@ -171,11 +171,17 @@ def bench_speed(file: Json = None) -> None:
 
 
 @bench_app.command("dynamics")
-def bench_dynamics(file: Json = None) -> None:
+def bench_dynamics(
+    file: Json = None,
+    phases: Annotated[bool, typer.Option("--phases", help="Count operations by phase instead.")] = False,
+) -> None:
     """Time compiled constrained dynamics and its derivatives, beside Pinocchio and MuJoCo in the same run."""
-    from delassus.cli.bench_dynamics import run
+    from delassus.cli import bench_dynamics, phases_dynamics
 
-    run(console, file)
+    if phases:
+        phases_dynamics.run(console)
+    else:
+        bench_dynamics.run(console, file)
 
 
 @bench_app.command("scaling")

@@ -12,6 +12,15 @@ HOLDS, IN_PART, NO, NOT_MEASURED = "holds", "in part", "no", "not measured"
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """A table of what was measured, printed below the claims."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What a measurement says of a claim.
 
@@ -25,12 +34,15 @@ class Finding:
         Why, where it does not hold.
     panels : mapping of str to Series
         What to draw, by panel.
+    listings : tuple of Listing
+        What to print in full.
     """
 
     measured: str
     verdict: str
     reason: str = ""
     panels: Mapping[str, Series] = field(default_factory=dict)
+    listings: tuple[Listing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

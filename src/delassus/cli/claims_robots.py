@@ -37,7 +37,8 @@ FINGERTIPS = ("ffdistal", "mfdistal", "rfdistal", "lfdistal", "thdistal")
 SMALL = ("ltl-osim", "efpa", "pv-osim", "pv-osimr")
 
 
-def _file(robots: Path | None, name: str) -> Path:
+def robot_file(robots: Path | None, name: str) -> Path:
+    """A file of the folder of robots; raises `NotHere`."""
     if robots is None:
         raise NotHere(f"give --robots FOLDER with {name}")
     if not (robots / name).is_file():
@@ -47,12 +48,12 @@ def _file(robots: Path | None, name: str) -> Path:
 
 @cache
 def _atlas(robots: Path | None) -> Tree:
-    return quiet_load(_file(robots, "atlas_v4.urdf"))
+    return quiet_load(robot_file(robots, "atlas_v4.urdf"))
 
 
 @cache
 def _hand(robots: Path | None) -> Tree:
-    return quiet_load(_file(robots, "shadow_hand.xml"), "fixed")
+    return quiet_load(robot_file(robots, "shadow_hand.xml"), "fixed")
 
 
 def installed(name: str) -> Tree:
@@ -180,7 +181,7 @@ def factored(tree: Tree, constraints: Sequence[Constraint]) -> dict[str, int]:
 
 def _factorised(robots: Path | None) -> Finding:
     atlas = _atlas(robots)
-    iiwa = quiet_load(_file(robots, "iiwa.urdf"), "fixed")
+    iiwa = quiet_load(robot_file(robots, "iiwa.urdf"), "fixed")
     talos, go1 = installed("talos_full_v2"), installed("go1")
     found = {
         "iiwa H": factored(iiwa, general_rows(["lbr_iiwa_link_7"], 6)),

@@ -45,6 +45,13 @@ def run(console: Console, claims: Sequence[Claim], robots: Path | None, plot: Pa
                 line_figures(path, finding.panels, claim.x, claim.y, log=claim.log, level=claim.level)
             progress.advance(task)
     console.print(table)
+    for listing in (listing for finding in findings for listing in finding.listings):
+        full = Table(title=escape(listing.title), title_justify="left")
+        for number, column in enumerate(listing.columns):
+            full.add_column(column, justify="right" if number else "left", no_wrap=not number)
+        for row in listing.rows:
+            full.add_row(*row)
+        console.print(full)
     if plot is not None:
         console.print(f"figures: {plot}")
     return findings

@@ -6,7 +6,7 @@ method            file                 cost                            source
 ``aba``           `aba`                O(n), no constraints            Featherstone 1983
 ``kkt``           `kkt`                O(n³ + m n² + m³)               the definition
 ``ltl``           `ltl`                O(n d² + m² d + m³)             [LQR] eqs. 2-8, Featherstone 2005
-``ltl-soft``      `ltl_soft`           O(n d² + m² d + m³), soft       [LQR] VI-A, MuJoCo
+``ltl-soft``      `ltl_soft`           O(n d² + m d²), soft            [LQR] VI and IX-C, MuJoCo
 ``pv``            `pv`, `pv_dense`     O(n + m² d + m³)                [LQR] V, algorithm 1
 ``pv-early``      `pv_early`           O(n + m)                        [LQR] VIII
 ``pv-soft``       `pv_soft`            O(n + m), soft                  [LQR] VI

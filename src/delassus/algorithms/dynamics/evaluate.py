@@ -86,7 +86,8 @@ def forward_dynamics(
         Makes all constraints soft, or each: ``R`` by row, in (m/s²)/N or (rad/s²)/(N·m); its reciprocal is the weight
         of the penalty. The force is ``R⁻¹`` times the acceleration that the row falls short of what it asks for, as
         in MuJoCo (``efc_R``; its ``efc_aref`` is a target). None is hard. Methods ``"ltl-soft"`` and ``"pv-soft"``
-        take soft constraints, ``"proximal"`` both, all others hard ones.
+        take soft constraints, ``"proximal"`` both, all others hard ones. Below about 1e-8, round-off of the first two
+        grows as ``1 / R``, and accelerations leave those of hard constraints again; those of ``"proximal"`` do not.
     tolerance : float, optional
         ``"proximal"`` ends where an iteration changes the accelerations of the rows by less, relative to those asked
         for; 1e-12 by default.

@@ -1,0 +1,35 @@
+"""Contact and collision dynamics by complementarity: problems, and solvers that do not call wrong answers solved.
+
+- Problems: `LCP`, `MLCP`, `ConeProblem` (exact Coulomb friction) and its `PolyhedralLCP`.
+- Solvers: `lemke`, `pgs`, `solve_mixed`, `nsgs`, `admm`, `convex`; each returns a result with ``status``,
+  ``iterations`` and residuals.
+
+Components of a contact are tangent, tangent, normal, everywhere.
+"""
+
+from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP
+from delassus.contact.results import ConeResult, LCPResult, MLCPResult, SolverStatus
+from delassus.contact.solvers.admm import admm
+from delassus.contact.solvers.convex import ConvexResult, convex
+from delassus.contact.solvers.lemke import lemke
+from delassus.contact.solvers.mixed import solve_mixed
+from delassus.contact.solvers.nsgs import nsgs
+from delassus.contact.solvers.pgs import pgs
+
+__all__ = [
+    "LCP",
+    "MLCP",
+    "ConeProblem",
+    "ConeResult",
+    "ConvexResult",
+    "LCPResult",
+    "MLCPResult",
+    "PolyhedralLCP",
+    "SolverStatus",
+    "admm",
+    "convex",
+    "lemke",
+    "nsgs",
+    "pgs",
+    "solve_mixed",
+]

@@ -1,0 +1,310 @@
+"""Complementarity problems, as arrays: linear, mixed, and on the exact Coulomb cone; and the way from cone to linear.
+
+Everywhere, the three components of a contact are **tangent, tangent, normal**: those of a `Point` whose frame has its z
+axis along the normal, and Pinocchio's order. Impulses ``r`` (N s) act on the first body along these axes, velocities
+``u`` (m/s) are those of the first body relative to the second, so that a positive normal velocity separates.
+
+Source: [OS] section 2 for the polyhedral model; De Saxcé and Feng 1998 for the exact cone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import real_array
+from delassus.model.rotations import Array
+
+ASYMMETRY = 1e-8
+"""Largest asymmetry of a Delassus matrix, relative to its largest entry; half of it goes to each side."""
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class LCP:
+    """Find ``z ≥ 0`` with ``w = M z + q ≥ 0`` and ``wᵀ z = 0``.
+
+    Parameters
+    ----------
+    M : (n, n) array_like
+    q : (n,) array_like
+    blocks : sequence of int arrays, optional
+        Which unknowns belong together, each in one block; `pgs` solves for a block at a time. By default each is alone.
+
+    Raises
+    ------
+    ConfigurationError
+        Not finite, wrong shapes, or blocks that do not hold each unknown once.
+
+    Examples
+    --------
+    >>> LCP([[2, 1], [1, 2]], [-5, -6]).size
+    2
+    """
+
+    M: Array
+    q: Array
+    blocks: tuple[NDArray[np.int64], ...]
+
+    def __init__(self, M: ArrayLike, q: ArrayLike, blocks: Any = None) -> None:
+        vector = _finite(q, (-1,), "q of an LCP")
+        n = vector.size
+        matrix = _finite(M, (n, n), "M of an LCP")
+        parts = [[i] for i in range(n)] if blocks is None else blocks
+        groups = tuple(np.array(part, dtype=np.int64) for part in parts)
+        if blocks is not None and not np.array_equal(np.sort(np.concatenate([*groups, [0][:0]])), np.arange(n)):
+            raise ConfigurationError(
+                "blocks of an LCP", f"each of 0 … {n - 1} once", shown(blocks), "List every unknown in one block."
+            )
+        _freeze(self, M=matrix, q=vector, blocks=groups)
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns."""
+        return self.q.size
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class MLCP:
+    """Find ``x`` and ``z ≥ 0`` with ``M (x, z) + q = (0, w)``, ``w ≥ 0`` and ``wᵀ z = 0``.
+
+    Parameters
+    ----------
+    M : (k + n, k + n) array_like
+    q : (k + n,) array_like
+    n_free : int
+        ``k``: how many of the unknowns, the first ones, have any sign, and how many of the rows are equalities.
+
+    Raises
+    ------
+    ConfigurationError
+        Not finite, wrong shapes, or ``n_free`` out of range.
+
+    Examples
+    --------
+    >>> problem = MLCP([[1, 2], [-2, 0]], [1, 3], n_free=1)
+    >>> problem.size, problem.n_free
+    (2, 1)
+    """
+
+    M: Array
+    q: Array
+    n_free: int
+
+    def __init__(self, M: ArrayLike, q: ArrayLike, n_free: int) -> None:
+        vector = _finite(q, (-1,), "q of an MLCP")
+        matrix = _finite(M, (vector.size, vector.size), "M of an MLCP")
+        if isinstance(n_free, bool) or not isinstance(n_free, int | np.integer) or not 0 <= n_free <= vector.size:
+            raise ConfigurationError(
+                "n_free", f"a number from 0 to {vector.size}", shown(n_free), "Say how many rows are equalities."
+            )
+        _freeze(self, M=matrix, q=vector, n_free=int(n_free))
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns, free ones included."""
+        return self.q.size
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class ConeProblem:
+    """Contact with Coulomb friction: find impulses ``r`` in the cones so that ``u = W r + b`` obeys Coulomb's law.
+
+    At each contact ``K_μ ∋ r ⊥ u + (0, 0, μ |u_t|) ∈ K_μ*`` with ``K_μ = {|r_t| ≤ μ r_n}``: it lets go (``r = 0``,
+    ``u_n ≥ 0``), sticks (``u = 0``) or slips (``u_n = 0``, ``r_t = −μ r_n u_t / |u_t|``).
+
+    Parameters
+    ----------
+    W : (3n, 3n) array_like
+        Delassus matrix, symmetric and positive semidefinite, components in the order tangent, tangent, normal (1/kg).
+    b : (3n,) array_like
+        Velocities without contact impulses (m/s).
+    mu : (n,) array_like or float
+        Coefficients of friction.
+
+    Raises
+    ------
+    ConfigurationError
+        Not finite, wrong shapes, not symmetric, a negative diagonal, or negative friction.
+
+    Examples
+    --------
+    >>> problem = ConeProblem([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [0.1, 0, -1], mu=0.5)
+    >>> problem.n_contacts
+    1
+    >>> problem.penetration_velocity([0, 0, 0])
+    1.0
+    >>> problem.residual([-0.1, 0, 1])
+    0.0
+    """
+
+    W: Array
+    b: Array
+    mu: Array
+
+    def __init__(self, W: ArrayLike, b: ArrayLike, mu: ArrayLike) -> None:
+        vector = _finite(b, (-1,), "b of contacts")
+        if vector.size % 3:
+            raise ConfigurationError(
+                "b of contacts",
+                "three components a contact",
+                f"{vector.size} numbers",
+                "Order: tangent, tangent, normal.",
+            )
+        n = vector.size // 3
+        matrix = _finite(W, (3 * n, 3 * n), "W of contacts")
+        size = np.abs(matrix).max(initial=0.0)
+        asymmetry = np.abs(matrix - matrix.T).max(initial=0.0)
+        if asymmetry > ASYMMETRY * size or (n and matrix.diagonal().min() < 0):
+            raise ConfigurationError(
+                "W of contacts",
+                "a symmetric positive semidefinite matrix",
+                f"asymmetry {asymmetry:.1e}, least diagonal entry {matrix.diagonal().min():.1e}",
+                "Pass J M⁻¹ Jᵀ, with rows and columns in the same order.",
+            )
+        friction = real_array(mu)
+        if friction is None or friction.shape not in ((), (n,)) or not np.all((friction >= 0) & np.isfinite(friction)):
+            raise ConfigurationError("mu", f"a number ≥ 0, or {n} of them", shown(mu), "Give one for each contact.")
+        matrix = 0.5 * (matrix + matrix.T)
+        friction = np.array(np.broadcast_to(friction, (n,)))
+        for array in (matrix, friction):
+            array.setflags(write=False)
+        _freeze(self, W=matrix, b=vector, mu=friction)
+
+    @property
+    def n_contacts(self) -> int:
+        """Number of contacts."""
+        return self.mu.size
+
+    def velocities(self, r: ArrayLike) -> Array:
+        """``u = W r + b`` (n, 3): velocities that go with impulses (m/s)."""
+        return (self.W @ self._impulses(r).ravel() + self.b).reshape(-1, 3)
+
+    def residual(self, r: ArrayLike) -> float:
+        """How far impulses are from solving the problem, as a velocity (m/s).
+
+        ``max_i |ω r − P_K(ω r − u − s)|`` with ``s = (0, 0, μ |u_t|)`` and ``ω`` the mean mobility of the contact, a
+        third of the trace of its block of ``W`` (the mean of all where that vanishes).
+        """
+        r, u = self._impulses(r), self.velocities(r)
+        if not len(r):
+            return 0.0
+        omega = self.W.diagonal().reshape(-1, 3).mean(axis=1)
+        mean = float(omega.mean()) or 1.0
+        x = np.where(omega < 1e-12 * mean, mean, omega)[:, None] * r
+        shifted = x - u
+        shifted[:, 2] -= self.mu * np.linalg.norm(u[:, :2], axis=1)
+        return float(np.linalg.norm(x - project(shifted, self.mu), axis=1).max())
+
+    def complementarity(self, r: ArrayLike) -> float:
+        """``max_i |rᵀ (u + s)|`` (J): zero where impulses and shifted velocities are complementary."""
+        r, u = self._impulses(r), self.velocities(r)
+        slip = np.linalg.norm(u[:, :2], axis=1)
+        return float(np.abs((r * u).sum(axis=1) + self.mu * slip * r[:, 2]).max(initial=0.0))
+
+    def cone_violation(self, r: ArrayLike) -> float:
+        """``max_i max(0, |r_t| − μ r_n, −r_n)`` (N s)."""
+        r = self._impulses(r)
+        beyond = np.linalg.norm(r[:, :2], axis=1) - self.mu * r[:, 2]
+        return float(np.maximum(beyond, -r[:, 2]).max(initial=0.0))
+
+    def penetration_velocity(self, r: ArrayLike) -> float:
+        """``max_i max(0, −u_n)`` (m/s): how fast bodies still approach."""
+        return float(np.maximum(-self.velocities(r)[:, 2], 0.0).max(initial=0.0))
+
+    def dissipation(self, r: ArrayLike) -> Array:
+        """``−r_tᵀ u_t`` (n,): energy that friction takes at each contact (J); never negative at a solution."""
+        return np.asarray(-(self._impulses(r)[:, :2] * self.velocities(r)[:, :2]).sum(axis=1))
+
+    def polyhedral(self, n_directions: int = 4) -> PolyhedralLCP:
+        """The linear problem of [OS] eq. 12, its friction cones approximated by pyramids of ``n_directions`` sides."""
+        return PolyhedralLCP(self, n_directions)
+
+    def _impulses(self, r: ArrayLike) -> Array:
+        return _finite(np.ravel(np.asarray(r)), self.b.shape, "impulses").reshape(-1, 3)
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class PolyhedralLCP(LCP):
+    """``M = [D̲ᵀ W D̲, Ê; Ē, 0]``, ``q = (D̲ᵀ b, 0)``: a `ConeProblem` with pyramids for cones; of size ``n (n_f + 2)``.
+
+    Unknowns are ``β̲ = (F_n, β_1 … β_nf)`` of each contact (N s), then ``σ`` of each contact (m/s). Direction ``j`` of a
+    contact is at the angle ``2π j / n_f`` in its tangent plane. The blocks are those of one contact.
+
+    Attributes
+    ----------
+    cone : ConeProblem
+    n_directions : int
+    D : (3n, n (n_f + 1)) array
+        Impulses are ``D̲ β̲``.
+    """
+
+    cone: ConeProblem
+    n_directions: int
+    D: Array
+
+    def __init__(self, cone: ConeProblem, n_directions: int = 4) -> None:
+        n_f, n = n_directions, cone.n_contacts
+        if isinstance(n_f, bool) or not isinstance(n_f, int | np.integer) or n_f < 2 or n_f % 2:
+            raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_f), "Four is usual.")
+        angles = 2 * np.pi * np.arange(n_f) / n_f
+        d = np.zeros((3, n_f + 1))
+        d[2, 0] = 1.0
+        d[0, 1:], d[1, 1:] = np.cos(angles), np.sin(angles)
+        d[np.abs(d) < 1e-15] = 0.0
+        D = np.kron(np.eye(n), d)
+        size = n * (n_f + 1)
+        M, q = np.zeros((size + n, size + n)), np.zeros(size + n)
+        M[:size, :size] = D.T @ cone.W @ D
+        q[:size] = D.T @ cone.b
+        blocks = []
+        for i in range(n):
+            first, sigma = i * (n_f + 1), size + i
+            M[first + 1 : first + 1 + n_f, sigma] = 1.0  # Ê
+            M[sigma, first] = cone.mu[i]  # Ē
+            M[sigma, first + 1 : first + 1 + n_f] = -1.0
+            blocks.append([*range(first, first + n_f + 1), sigma])
+        LCP.__init__(self, M, q, blocks)
+        D.setflags(write=False)
+        _freeze(self, cone=cone, n_directions=int(n_f), D=D)
+
+    def impulses(self, z: ArrayLike) -> Array:
+        """``r = D̲ β̲`` (n, 3) of a solution (N s)."""
+        beta = _finite(z, (self.size,), "z")[: self.D.shape[1]]
+        return (self.D @ beta).reshape(-1, 3)
+
+
+def project(x: Array, mu: Array) -> Array:
+    """The points of the cones ``|x_t| ≤ μ x_n`` nearest to each row of ``x`` (n, 3)."""
+    t, n = np.linalg.norm(x[:, :2], axis=1), x[:, 2]
+    height = (n + mu * t) / (1 + mu**2)
+    inside, below = t <= mu * n, mu * t <= -n
+    stretch = np.where(inside, 1.0, mu * height / np.where(t > 0, t, 1.0))
+    projected = np.column_stack([stretch[:, None] * x[:, :2], np.where(inside, n, height)])
+    projected[below & ~inside] = 0.0
+    return projected
+
+
+def _finite(value: ArrayLike, shape: tuple[int, ...], argument: str) -> Array:
+    """Read-only copy of finite numbers of a shape, of which −1 stands for any number."""
+    array = real_array(value)
+    wanted = "(n,)" if shape == (-1,) else str(shape)
+    if array is None:
+        came = shown(value)
+    elif array.shape != shape and not (shape == (-1,) and array.ndim == 1):
+        came = f"shape {array.shape}"
+    elif not np.all(np.isfinite(array)):
+        came = "entries that are not finite"
+    else:
+        array = np.ascontiguousarray(array)
+        array.setflags(write=False)
+        return array
+    raise ConfigurationError(argument, f"finite numbers of shape {wanted}", came, "Check how it was assembled.")
+
+
+def _freeze(problem: Any, **fields: Any) -> None:
+    for name, value in fields.items():
+        object.__setattr__(problem, name, value)

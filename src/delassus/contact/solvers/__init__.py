@@ -1,0 +1,16 @@
+"""Solvers of complementarity problems, one file each; they take arrays and know nothing of robots.
+
+===========  ================================  ============================  =======================================
+solver       problem                           cost                          source
+===========  ================================  ============================  =======================================
+`lemke`      `LCP`                             O(n²) a pivot                 Lemke 1965, lexicographic
+`pgs`        `LCP`, by blocks                  O(n²) a sweep                 Cottle, Pang, Stone, section 5.2
+`mixed`      `MLCP`, by elimination            O(k³), then as the others     Cottle, Pang, Stone, section 1.5
+`nsgs`       `ConeProblem`                     O(n²) a sweep                 Jean 1999, Moreau 1999
+`admm`       `ConeProblem`                     O(n²) an iteration            Carpentier et al. 2024
+`convex`     relaxation of a `ConeProblem`     interior points               clarabel
+===========  ================================  ============================  =======================================
+
+`pivoting`, `coulomb` and `modes` are what they share: Lemke's tableau, the exact problem of one contact, and Newton's
+method on given contact modes. `compiled` turns loops into machine code at their first call.
+"""

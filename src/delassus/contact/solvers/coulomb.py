@@ -1,0 +1,198 @@
+"""The exact Coulomb cone, for numba: projection, residual, and the problem of a single contact.
+
+Components of a contact are tangent, tangent, normal. The problem of one contact: an impulse ``r`` in the cone
+``|r_t| ≤ μ r_n``, with velocity ``u = A r + c``, such that
+
+- it lets go: ``r = 0`` and ``u_n ≥ 0``; or
+- it sticks: ``u = 0``; or
+- it slips: ``u_n = 0``, ``|r_t| = μ r_n`` and ``u_t = −α r_t`` with ``α > 0``.
+
+Eliminating ``r_n`` by ``u_n = 0`` leaves ``r_t(α) = −(Ã + α)⁻¹ c̃``, two numbers in the eigenvectors of the Schur
+complement ``Ã``, and one equation ``|r_t(α)| = μ r_n(α)``. Its left side is larger at ``α = 0`` (or it would stick)
+and smaller far out, so that a root is between, found by Newton's method on the difference of the reciprocals, which is
+nearly straight, with bisection where that leaves the bracket. (Bonnefon and Daviet 2011 find the same roots from a
+quartic.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.contact.solvers.compiled import compiled
+from delassus.model.rotations import Array
+
+OPEN, STICK, SLIP = 0, 1, 2
+PROXIMAL = 1e-9
+"""Weight, relative to the largest mobility, of staying where the impulse was: some contacts cannot move every way."""
+SOLVED, LIMIT, TROUBLE, ROUND_OFF = 0, 2, 3, 4
+ROUNDING = 16 * 2.0**-53
+"""What sums of products may be off by, relative to the sum of the sizes."""
+
+
+@compiled
+def mobilities(W: Array, omega: Array) -> float:
+    """Mean mobility of each contact, that of all where it has none; returns the largest diagonal entry."""
+    total, most = 0.0, 0.0
+    for i in range(omega.size):
+        omega[i] = (W[3 * i, 3 * i] + W[3 * i + 1, 3 * i + 1] + W[3 * i + 2, 3 * i + 2]) / 3.0
+        total += omega[i]
+        for k in range(3):
+            most = max(most, W[3 * i + k, 3 * i + k])
+    mean = total / omega.size if total > 0.0 else 1.0
+    for i in range(omega.size):
+        if omega[i] < 1e-12 * mean:
+            omega[i] = mean
+    return most
+
+
+@compiled
+def projected(x: float, y: float, z: float, mu: float) -> tuple[float, float, float]:
+    """The nearest point of the cone."""
+    t = np.sqrt(x * x + y * y)
+    if t <= mu * z:
+        return x, y, z
+    if mu * t <= -z:
+        return 0.0, 0.0, 0.0
+    n = (z + mu * t) / (1.0 + mu * mu)
+    f = mu * n / t
+    return f * x, f * y, n
+
+
+@compiled
+def natural_residual(u: Array, r: Array, mu: Array, omega: Array) -> float:
+    """Largest ``|ω r − P(ω r − u − s)|`` of a contact, with ``s = (0, 0, μ |u_t|)`` of De Saxcé; NaN is infinite."""
+    worst = 0.0
+    for i in range(mu.size):
+        k = 3 * i
+        x, y, z = omega[i] * r[k], omega[i] * r[k + 1], omega[i] * r[k + 2]
+        shift = mu[i] * np.sqrt(u[k] * u[k] + u[k + 1] * u[k + 1])
+        px, py, pz = projected(x - u[k], y - u[k + 1], z - u[k + 2] - shift, mu[i])
+        error = np.sqrt((x - px) ** 2 + (y - py) ** 2 + (z - pz) ** 2)
+        if not error <= worst:
+            worst = error
+        if not worst < np.inf:
+            return np.inf
+    return worst
+
+
+@compiled
+def rounding(W: Array, r: Array, b: Array) -> float:
+    """What round-off may make of ``W r + b``: the largest of a row."""
+    worst = 0.0
+    for i in range(b.size):
+        total = abs(b[i])
+        for j in range(b.size):
+            total += abs(W[i, j] * r[j])
+        worst = max(worst, total)
+    return ROUNDING * worst
+
+
+@compiled
+def prepare(W: Array, most: float, prepared: Array) -> None:
+    """What `single` needs of each contact's own block."""
+    for i in range(prepared.shape[0]):
+        k = 3 * i
+        here = max(W[k, k], W[k + 1, k + 1], W[k + 2, k + 2])
+        epsilon = PROXIMAL * (here if here > 1e-12 * most else (most if most > 0.0 else 1.0))
+        nn = W[k + 2, k + 2] + epsilon
+        h1, h2 = W[k, k + 2] / nn, W[k + 1, k + 2] / nn
+        a = W[k, k] + epsilon - h1 * h1 * nn
+        d = W[k + 1, k + 1] + epsilon - h2 * h2 * nn
+        b = W[k, k + 1] - h1 * h2 * nn
+        half, mean = 0.5 * (a - d), 0.5 * (a + d)
+        radius = np.sqrt(half * half + b * b)
+        c, s = 1.0, 0.0
+        if radius > 0.0:
+            c = np.sqrt(0.5 * (1.0 + abs(half) / radius))
+            s = 0.5 * b / (radius * c)
+            if half < 0.0:
+                c, s = (s, c) if b >= 0.0 else (-s, -c)
+                if c < 0.0:
+                    c, s = -c, -s
+        p = prepared[i]
+        p[0], p[1], p[2] = epsilon, nn, mean + radius
+        p[3] = max(mean - radius, 0.5 * epsilon)
+        p[4], p[5] = c, s
+        p[6], p[7] = c * h1 + s * h2, c * h2 - s * h1
+
+
+@compiled
+def single(
+    p: Array, mu: float, c1: float, c2: float, c3: float, guess: float
+) -> tuple[float, float, float, int, float]:
+    """Impulse of one contact, its mode, and ``α`` where it slips."""
+    if c3 >= 0.0:
+        return 0.0, 0.0, 0.0, OPEN, 0.0
+    alone = -c3 / p[1]
+    c, s = p[4], p[5]
+    x0, y0 = c * c1 + s * c2 + p[6] * -c3, c * c2 - s * c1 + p[7] * -c3
+    x, y = -x0 / p[2], -y0 / p[3]
+    n = alone - p[6] * x - p[7] * y
+    if x * x + y * y <= (mu * n) ** 2 and n >= 0.0:
+        return c * x - s * y, s * x + c * y, n, STICK, 0.0
+    if mu == 0.0:
+        return 0.0, 0.0, alone, SLIP, 0.0
+    size = np.sqrt(x0 * x0 + y0 * y0)
+    low, high = 0.0, size * (1.0 + mu * np.sqrt(p[6] ** 2 + p[7] ** 2)) / (mu * alone)
+    alpha = guess if low < guess < high else min(size / (mu * alone), 0.5 * high)
+    tangential, limit = 1.0, 1.0
+    for _ in range(60):
+        e1, e2 = 1.0 / (p[2] + alpha), 1.0 / (p[3] + alpha)
+        x, y = -x0 * e1, -y0 * e2
+        tangential = np.sqrt(x * x + y * y)
+        limit = mu * (alone - p[6] * x - p[7] * y)
+        if abs(tangential - limit) <= 4e-16 * tangential:
+            break
+        if tangential > limit:
+            low = alpha
+        else:
+            high = alpha
+        step = np.inf
+        if limit > 0.0:
+            slope = (x * x * e1 + y * y * e2) / tangential**3 + mu * (p[6] * x * e1 + p[7] * y * e2) / limit**2
+            step = (1.0 / limit - 1.0 / tangential) / slope if slope > 0.0 else np.inf
+        following = alpha + step
+        if not low < following < high:
+            following = 0.5 * (low + high)
+        if abs(following - alpha) <= 1e-16 * alpha:
+            break
+        alpha = following
+    n = limit / mu
+    if n < 0.0:
+        n = tangential / mu
+    f = mu * n / tangential
+    x, y = f * x, f * y
+    return c * x - s * y, s * x + c * y, n, SLIP, alpha
+
+
+@compiled
+def sweep(
+    W: Array, mu: Array, omega: Array, prepared: Array, r: Array, u: Array, modes: NDArray[Any], alphas: Array
+) -> tuple[float, int]:
+    """Solve every contact once, in order, each with the newest velocities ``u = W r + b``.
+
+    Returns the largest change, as a velocity, and the number of contacts whose mode changed.
+    """
+    moved, changed = 0.0, 0
+    size = r.size
+    for i in range(mu.size):
+        k = 3 * i
+        p = prepared[i]
+        r1, r2, r3 = r[k], r[k + 1], r[k + 2]
+        A, B, C = W[k], W[k + 1], W[k + 2]
+        c1 = u[k] - A[k] * r1 - A[k + 1] * r2 - A[k + 2] * r3 - p[0] * r1
+        c2 = u[k + 1] - B[k] * r1 - B[k + 1] * r2 - B[k + 2] * r3 - p[0] * r2
+        c3 = u[k + 2] - C[k] * r1 - C[k + 1] * r2 - C[k + 2] * r3 - p[0] * r3
+        x, y, z, mode, alphas[i] = single(p, mu[i], c1, c2, c3, alphas[i])
+        changed += mode != modes[i]
+        modes[i] = mode
+        d1, d2, d3 = x - r1, y - r2, z - r3
+        if d1 != 0.0 or d2 != 0.0 or d3 != 0.0:
+            moved = max(moved, omega[i] * max(abs(d1), abs(d2), abs(d3)))
+            for j in range(size):
+                u[j] += A[j] * d1 + B[j] * d2 + C[j] * d3
+            r[k], r[k + 1], r[k + 2] = x, y, z
+    return moved, changed

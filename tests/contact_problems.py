@@ -1,0 +1,41 @@
+"""Random contact problems: those of PEERS.md, and those of several bodies with everything that makes them hard."""
+
+import numpy as np
+
+from delassus.contact import ConeProblem
+
+
+def of_low_rank(rng, n_contacts, rank=18, mu=0.5):
+    """The problems measured in PEERS.md: from seven contacts on, ``b`` is not in the range of ``W`` without 1e-9."""
+    a = rng.standard_normal((3 * n_contacts, rank))
+    b = rng.standard_normal(3 * n_contacts)
+    b[2::3] -= 1.0
+    return ConeProblem(a @ a.T / rank + 1e-9 * np.eye(3 * n_contacts), b, mu)
+
+
+def of_bodies(rng, most=12):
+    """1 to ``most`` contacts of 1 to 6 free bodies: masses over four decades, repeated contacts, friction 0 to 1.5."""
+    n, bodies = int(rng.integers(1, most + 1)), int(rng.integers(1, 7))
+    mu = rng.uniform(0, 1.5, n)
+    if rng.random() < 0.15:
+        mu[rng.random(n) < 0.3] = 0.0
+    mass = 10 ** rng.uniform(-2, 2, bodies)
+    J = np.zeros((3 * n, 6 * bodies))
+    for i in range(n):
+        rows = slice(3 * i, 3 * i + 3)
+        if i and rng.random() < 0.2:
+            J[rows] = J[3 * i - 3 : 3 * i]
+            continue
+        first = rng.integers(bodies)
+        axes, _ = np.linalg.qr(rng.standard_normal((3, 3)))
+        J[rows, 6 * first : 6 * first + 6] = axes @ _point(rng)
+        if bodies > 1 and rng.random() < 0.5:
+            second = (first + 1 + rng.integers(bodies - 1)) % bodies
+            J[rows, 6 * second : 6 * second + 6] = -axes @ _point(rng)
+    inverse = np.repeat(1 / mass, 6) * np.tile([1, 1, 1, 10, 10, 10], bodies)
+    return ConeProblem((J * inverse) @ J.T, J @ rng.standard_normal(6 * bodies), mu)
+
+
+def _point(rng):
+    x, y, z = rng.uniform(-0.5, 0.5, 3)
+    return np.hstack([np.eye(3), [[0, z, -y], [-z, 0, x], [y, -x, 0]]])

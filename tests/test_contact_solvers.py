@@ -1,0 +1,435 @@
+"""Complementarity solvers: against enumeration, known answers, Pinocchio and clarabel; never a false "solved"."""
+
+import itertools
+import os
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+from contact_problems import of_bodies, of_low_rank
+from delassus.contact import LCP, MLCP, ConeProblem, SolverStatus, admm, convex, lemke, nsgs, pgs, solve_mixed
+from delassus.contact.solvers.convex import relaxed_residual
+from delassus.contact.solvers.coulomb import prepare, single
+from delassus.errors import ConfigurationError, MissingDependencyError
+
+pytest.importorskip("numba")
+
+TOLERANCE = 1e-8
+"""What solvers are asked for."""
+ROUND_OFF = 1e-9
+"""Two sums of the same numbers, in other orders, differ by less."""
+CONE_SOLVERS = [nsgs, admm]
+
+
+def agrees(result):
+    """Whether the status says what the residual, computed here, says."""
+    solved = result.status is SolverStatus.CONVERGED
+    return result.residual() <= TOLERANCE * (1 + 1e-3) if solved else result.residual() > TOLERANCE * (1 - 1e-3)
+
+
+# -- linear problems -------------------------------------------------------------------------------------------------
+
+
+def enumerated(M, q):
+    """All solutions at regular bases."""
+    n, solutions = len(q), []
+    for basis in itertools.product([False, True], repeat=n):
+        active = np.flatnonzero(basis)
+        z = np.zeros(n)
+        try:
+            z[active] = np.linalg.solve(M[np.ix_(active, active)], -q[active])
+        except np.linalg.LinAlgError:
+            continue
+        if z.min(initial=0) >= -1e-10 and (M @ z + q).min(initial=0) >= -1e-9:
+            solutions.append(z)
+    return solutions
+
+
+@pytest.mark.parametrize("n", range(1, 9))
+def test_lemke_finds_a_solution_that_enumeration_finds(n):
+    rng = np.random.default_rng(n)
+    for _ in range(12):
+        a, skew = rng.standard_normal((2, n, n))
+        M, q = a @ a.T + skew - skew.T, rng.standard_normal(n)  # positive definite: one solution
+        result = lemke(LCP(M, q))
+        assert result.status is SolverStatus.CONVERGED
+        np.testing.assert_allclose(result.z, enumerated(M, q)[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("n", [2, 4, 6, 8])
+def test_lemke_on_degenerate_problems(n):
+    """Repeated rows, zeros in q, ties everywhere: as contacts of a block on the floor."""
+    rng = np.random.default_rng(n)
+    for _ in range(25):
+        a = rng.integers(-1, 2, (n, max(1, n // 2))).astype(float)
+        a[n // 2 :] = a[: n - n // 2]
+        M = a @ a.T
+        q = a @ rng.integers(-1, 2, a.shape[1]) + 1.0 * (rng.random(n) < 0.3)  # feasible, by construction
+        result = lemke(LCP(M, q))
+        assert result.status is SolverStatus.CONVERGED
+        assert result.residual() <= TOLERANCE and result.complementarity() <= TOLERANCE
+
+
+def test_lemke_on_any_matrix():
+    """It may end on a ray where there is a solution, but never says that a wrong one is right."""
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(300):
+        n = int(rng.integers(1, 7))
+        M, q = rng.standard_normal((n, n)), rng.standard_normal(n)
+        result = lemke(LCP(M, q))
+        assert agrees(result)
+        assert result.status in (SolverStatus.CONVERGED, SolverStatus.RAY_TERMINATION)
+        if result.status is SolverStatus.CONVERGED:
+            assert any(np.allclose(result.z, z, atol=1e-6) for z in enumerated(M, q))
+            found += 1
+    assert found > 100
+
+
+@pytest.mark.parametrize(
+    ("M", "q", "z"),
+    [
+        ([[1, 2, 0], [0, 1, 2], [2, 0, 1]], [-1, -1, -1], [1 / 3, 1 / 3, 1 / 3]),  # Kostreva 1979
+        ([[1, 0, 0], [2, 1, 0], [2, 2, 1]], [-8, -12, -14], [8, 0, 0]),  # Murty's exponential path, n = 3
+        ([[0, 1], [1, 0]], [0, 0], [0, 0]),
+        ([[2, 1], [1, 2]], [1, 0], [0, 0]),
+    ],
+)
+def test_lemke_does_not_cycle(M, q, z):
+    result = lemke(LCP(M, q))
+    assert result.status is SolverStatus.CONVERGED
+    np.testing.assert_allclose(result.z, z, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("M", "q"), [([[-1.0]], [-1.0]), ([[0.0]], [-1.0]), ([[1, -1], [-1, 1]], [-1, -1]), ([[0, 1], [-1, 0]], [0, -1])]
+)
+def test_problems_without_solution_end_on_a_ray(M, q):
+    result = lemke(LCP(M, q))
+    assert result.status is SolverStatus.RAY_TERMINATION
+    assert result.residual() > TOLERANCE and "no solution" in result.status.text
+
+
+def test_lemke_stops_at_its_limit():
+    problem = of_low_rank(np.random.default_rng(0), 4).polyhedral()
+    result = lemke(problem, max_pivots=3)
+    assert (result.status, result.iterations) == (SolverStatus.ITERATION_LIMIT, 3)
+
+
+def test_lemke_on_four_contacts():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        assert lemke(of_low_rank(rng, 4).polyhedral()).residual() < 1e-10
+
+
+@pytest.mark.parametrize("n_directions", [2, 4, 6, 8])
+def test_polyhedral_problems(n_directions):
+    """Sizes and blocks of [OS], and the physics of the solution; PGS by blocks solves the same problems."""
+    rng = np.random.default_rng(n_directions)
+    for _ in range(10):
+        cone = of_bodies(rng, most=4)
+        n = cone.n_contacts
+        problem = cone.polyhedral(n_directions)
+        assert problem.size == n * (n_directions + 2)
+        for result in (lemke(problem), pgs(problem)):
+            assert result.status is SolverStatus.CONVERGED and agrees(result)
+            r = problem.impulses(result.z)
+            assert cone.penetration_velocity(r) < 1e-7
+            assert cone.dissipation(r).sum() > -1e-7
+            assert cone.cone_violation(r) < 1e-7  # pyramids with corners on the cone
+    np.testing.assert_array_equal(problem.M[-n:, -n:], 0)
+    np.testing.assert_array_equal(problem.M[:-n, -n:].sum(axis=0), n_directions)
+
+
+def test_many_directions_come_near_the_cone():
+    cone = of_low_rank(np.random.default_rng(3), 3)
+    problem = cone.polyhedral(64)
+    np.testing.assert_allclose(problem.impulses(lemke(problem).z), nsgs(cone).impulses, atol=0.05)
+
+
+def test_pgs_needs_a_diagonal_or_blocks():
+    problem = of_low_rank(np.random.default_rng(0), 2).polyhedral()
+    with pytest.raises(ConfigurationError, match="row 10 of an LCP: expected a positive number on the diagonal"):
+        pgs(LCP(problem.M, problem.q))
+    again = pgs(problem, pgs(problem).z)
+    assert again.iterations == 0
+
+
+# -- mixed problems --------------------------------------------------------------------------------------------------
+
+
+def mixed_problem(rng, redundant, conflicting=False):
+    """Loops and normal contacts of one mechanism."""
+    G_b, G_u = rng.standard_normal((4, 12)), rng.standard_normal((5, 12))
+    if redundant:
+        G_b[2:] = rng.standard_normal((2, 2)) @ G_b[:2]
+    G, v = np.vstack([G_b, G_u]), rng.standard_normal(12)
+    q = G @ v
+    q[3] += conflicting
+    return MLCP(G @ G.T, q, n_free=4)
+
+
+@pytest.mark.parametrize("redundant", [False, True])
+def test_mixed_problems(redundant):
+    rng = np.random.default_rng(0)
+    for solver in (lemke, partial(pgs, max_sweeps=5000)):
+        for _ in range(20):
+            result = solve_mixed(mixed_problem(rng, redundant), solver)
+            assert result.status is SolverStatus.CONVERGED and agrees(result)
+            assert result.rank == (2 if redundant else 4)
+            assert result.equality_residual() < 1e-10 and result.complementarity() < 1e-8
+
+
+def test_mixed_problems_that_contradict_themselves():
+    result = solve_mixed(mixed_problem(np.random.default_rng(0), redundant=True, conflicting=True))
+    assert result.status is SolverStatus.CONFLICTING and result.equality_residual() > 1e-3
+
+
+def test_mixed_problems_without_one_of_the_kinds():
+    only_free = solve_mixed(MLCP([[2.0]], [4.0], n_free=1))
+    assert only_free.x == -2 and only_free.status is SolverStatus.CONVERGED
+    no_free = solve_mixed(MLCP([[2.0]], [-4.0], n_free=0))
+    assert no_free.z == 2 and no_free.status is SolverStatus.CONVERGED
+
+
+# -- contacts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", CONE_SOLVERS)
+@pytest.mark.parametrize(
+    ("b", "mu", "r"),
+    [
+        ([3, 4, 0.5], 0.5, [0, 0, 0]),  # lets go
+        ([0.3, 0.4, 0], 0.5, [0, 0, 0]),  # touches
+        ([0.3, 0, -1], 0.5, [-0.3, 0, 1]),  # sticks
+        ([3, 4, -1], 0.5, [-0.3, -0.4, 1]),  # slips
+        ([3, 4, -1], 0, [0, 0, 1]),  # no friction
+        ([0.3, 0.4, -1], 0.5, [-0.3, -0.4, 1]),  # between sticking and slipping
+        ([0, 0, -1], 0.5, [0, 0, 1]),
+    ],
+)
+def test_a_ball(solver, b, mu, r):
+    result = solver(ConeProblem(np.eye(3), b, mu))
+    assert result.status is SolverStatus.CONVERGED
+    np.testing.assert_allclose(result.impulses, [r], atol=1e-7)
+    assert result.penetration_velocity() < TOLERANCE and result.cone_violation() < 1e-12
+    assert result.complementarity() < TOLERANCE and result.dissipation().min() > -1e-12
+
+
+def test_one_contact_is_solved_exactly():
+    """Every mode, any coupling of its components; what the local solver returns obeys Coulomb's law to round-off."""
+    rng = np.random.default_rng(0)
+    modes = np.zeros(3, int)
+    for _ in range(2000):
+        a = rng.standard_normal((3, 3)) * 10 ** rng.uniform(-2, 2, (3, 1))
+        W, c, mu = a @ a.T, rng.standard_normal(3), float(rng.uniform(0, 1.5))
+        prepared = np.empty((1, 8))
+        prepare(W, W.max(), prepared)
+        W = W + prepared[0, 0] * np.eye(3)  # its proximal term, from r = 0
+        *r, mode, _ = single(prepared[0], mu, *c, 0.0)
+        modes[mode] += 1
+        scale = np.abs(W).sum() * np.abs(r).max() + 1
+        assert ConeProblem(W, c, mu).residual(r) < 1e-10 * scale
+    assert modes.min() > 100
+
+
+def test_a_block_that_slides_on_a_slope_of_contacts():
+    """Four contacts, one body, redundant: impulses are not unique, its motion is."""
+    corners = [(x, y, -0.1) for x in (-1, 1) for y in (-1, 1)]
+    J = np.vstack([np.hstack([np.eye(3), [[0, z, -y], [-z, 0, x], [y, -x, 0]]]) for x, y, z in corners])
+    W = J @ np.diag([1, 1, 1, 2, 2, 2]) @ J.T
+    for mu, after in ((0.2, 0.8), (0.5, 0.5), (2.0, 0.0)):
+        problem = ConeProblem(W, J @ [1, 0, -1, 0, 0, 0], mu)
+        for solver in CONE_SOLVERS:
+            result = solver(problem)
+            assert result.status is SolverStatus.CONVERGED
+            np.testing.assert_allclose(result.velocities, [[after, 0, 0]] * 4, atol=1e-7)
+            np.testing.assert_allclose(result.impulses[:, 2].sum(), 1, atol=1e-7)
+
+
+def test_no_contacts_and_contacts_that_cannot_move():
+    nothing = ConeProblem(np.zeros((0, 0)), [], 0.5)
+    planar = ConeProblem(np.diag([1.0, 0, 1]), [3, 0, -1], 0.5)  # no motion across the plane
+    stuck = ConeProblem(np.zeros((3, 3)), [0, 0, -1], 0.5)
+    for solver in CONE_SOLVERS:
+        assert solver(nothing).status is SolverStatus.CONVERGED and solver(nothing).impulses.shape == (0, 3)
+        np.testing.assert_allclose(solver(planar).impulses, [[-0.5, 0, 1]], atol=1e-7)
+        assert solver(stuck).status not in (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
+    assert lemke(LCP(np.zeros((0, 0)), [])).status is SolverStatus.CONVERGED
+
+
+@pytest.mark.parametrize("solver", [nsgs, admm])
+def test_random_contacts_end_solved_or_say_why_not(solver):
+    rng = np.random.default_rng(1)
+    missed = 0
+    for _ in range(500):
+        problem = of_bodies(rng)
+        result = solver(problem)
+        assert agrees(result), result.status
+        missed += result.status is not SolverStatus.CONVERGED
+        if result.status is SolverStatus.CONVERGED:
+            assert result.cone_violation() <= 1e-12 * (1 + np.abs(result.impulses).max())
+            assert result.penetration_velocity() <= 2 * TOLERANCE
+            assert result.dissipation().min() > -1e-7
+            assert (result.impulses * (result.velocities + problem.b.reshape(-1, 3))).sum() < 1e-7  # no energy gained
+    assert missed <= (0 if solver is nsgs else 5)
+
+
+def test_random_linear_problems_end_solved_or_say_why_not():
+    rng = np.random.default_rng(2)
+    missed = 0
+    for _ in range(300):
+        result = lemke(of_bodies(rng).polyhedral(4))
+        assert agrees(result)
+        missed += result.status is not SolverStatus.CONVERGED
+    assert missed <= 15
+
+
+def test_sixteen_contacts():
+    """Problems of PEERS.md: solved, or solved to round-off by impulses of 1e8, where contacts jam; few are missed."""
+    rng = np.random.default_rng(0)
+    statuses = []
+    for _ in range(60):
+        result = nsgs(of_low_rank(rng, 16))
+        assert agrees(result)
+        if result.status is SolverStatus.ROUND_OFF:
+            assert np.abs(result.impulses).max() > 1e7 and result.residual() < 1e-3
+        statuses.append(result.status)
+    assert statuses.count(SolverStatus.CONVERGED) >= 40
+    assert statuses.count(SolverStatus.ITERATION_LIMIT) <= 4
+
+
+@pytest.mark.parametrize("solver", CONE_SOLVERS)
+def test_warm_starts(solver):
+    problem = of_low_rank(np.random.default_rng(5), 8)
+    first = solver(problem)
+    assert solver(problem, first.impulses).iterations == 0
+    nearby = ConeProblem(problem.W, problem.b + 1e-4, problem.mu)
+    assert solver(nearby, first.impulses).iterations <= max(first.iterations, 16)
+
+
+def test_limits_are_reported():
+    problem = of_low_rank(np.random.default_rng(5), 16)
+    for result in (nsgs(problem, max_sweeps=1), admm(problem, max_iterations=1)):
+        assert (result.status, result.iterations) == (SolverStatus.ITERATION_LIMIT, 1)
+        assert result.residual() > TOLERANCE
+
+
+def test_solvers_against_pinocchio():
+    pin = pytest.importorskip("pinocchio")
+    if not hasattr(pin, "ADMMConstraintSolver"):
+        pytest.skip("this Pinocchio has no ADMMConstraintSolver")
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        problem = of_low_rank(rng, 4)
+        theirs = pinocchio_admm(pin, problem)
+        assert problem.residual(theirs) < 1e-9  # our residual of their solution
+        for solver in CONE_SOLVERS:
+            np.testing.assert_allclose(solver(problem).impulses.ravel(), theirs, atol=1e-6)
+
+
+def pinocchio_admm(pin, problem):
+    model = pin.Model()
+    model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "body")
+    data = model.createData()
+    pin.forwardKinematics(model, data, pin.neutral(model))
+    models, datas = pin.StdVec_ConstraintModel(), pin.StdVec_ConstraintData()
+    for mu in problem.mu:
+        contact = pin.PointContactConstraintModel(model, 1, pin.SE3.Identity())
+        contact.set = pin.CoulombFrictionCone(float(mu))
+        models.append(pin.ConstraintModel(contact))
+        datas.append(models[len(models) - 1].createData())
+    for c, d in zip(models, datas, strict=True):
+        c.calc(model, data, d)
+    settings, result = pin.ADMMSolverSettings(), pin.ADMMSolverResult()
+    settings.max_iterations, settings.solve_ncp = 5000, True
+    settings.absolute_feasibility_tol = settings.absolute_complementarity_tol = 1e-11
+    settings.relative_feasibility_tol = settings.relative_complementarity_tol = 1e-12
+    solver, matrix = pin.ADMMConstraintSolver(problem.b.size), pin.DelassusOperatorDense(np.array(problem.W))
+    assert solver.solve(matrix, np.array(problem.b), models, datas, settings, result)
+    return np.array(result.retrieveConstraintImpulses())
+
+
+def test_solvers_against_clarabel():
+    """With the shift of the exact solution fixed, the exact problem is the convex one."""
+    pytest.importorskip("clarabel")
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        problem = of_bodies(rng, most=6)
+        exact = nsgs(problem)
+        shift = np.zeros((problem.n_contacts, 3))
+        shift[:, 2] = problem.mu * np.linalg.norm(exact.velocities[:, :2], axis=1)
+        shifted = ConeProblem(problem.W, problem.b + shift.ravel(), problem.mu)
+        assert relaxed_residual(shifted, exact.impulses) < 2 * TOLERANCE
+        result = convex(shifted)
+        assert result.status is SolverStatus.CONVERGED or result.residual() > result.tolerance
+        if result.status is SolverStatus.CONVERGED:  # velocities are unique in the metric of W
+            np.testing.assert_allclose(result.velocities, problem.velocities(exact.impulses) + shift, atol=1e-3)
+
+
+def test_the_relaxation_without_friction_is_exact():
+    pytest.importorskip("clarabel")
+    problem = ConeProblem(of_low_rank(np.random.default_rng(1), 4).W, -np.ones(12), 0.0)
+    result = convex(problem)
+    assert result.status is SolverStatus.CONVERGED
+    assert problem.residual(result.impulses) < 1e-6 and result.cone_violation() == 0
+    np.testing.assert_allclose(result.impulses, nsgs(problem).impulses, atol=1e-5)
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LCP([[1, 2]], [1]), r"M of an LCP: expected finite numbers of shape \(1, 1\), got shape \(1, 2\)"),
+        (lambda: LCP([[np.nan]], [1]), "entries that are not finite"),
+        (lambda: LCP(np.eye(2), [1, 1], blocks=[[0], [0]]), "each of 0 … 1 once"),
+        (lambda: MLCP(np.eye(2), [1, 1], n_free=3), "n_free: expected a number from 0 to 2, got 3"),
+        (lambda: ConeProblem(np.eye(2), [1, 1], 0.5), "three components a contact"),
+        (lambda: ConeProblem(np.eye(3), [1, 1, np.inf], 0.5), "not finite"),
+        (lambda: ConeProblem(np.eye(3), [1, 1, 1], -0.5), "mu: expected a number ≥ 0"),
+        (lambda: ConeProblem(np.eye(3), [1, 1, 1], [0.5, 0.5]), "or 1 of them"),
+        (lambda: ConeProblem(-np.eye(3), [1, 1, 1], 0.5), "positive semidefinite"),
+        (lambda: ConeProblem(np.triu(np.ones((3, 3))), [1, 1, 1], 0.5), "asymmetry 1.0e"),
+        (lambda: ConeProblem(np.eye(3), [1, 1, 1], 0.5).polyhedral(0), "an even number from 2 on, got 0"),
+        (lambda: ConeProblem(np.eye(3), [1, 1, 1], 0.5).polyhedral(3), "an even number from 2 on, got 3"),
+        (lambda: nsgs(ConeProblem(np.eye(3), [1, 1, 1], 0.5), [1, 2]), "start: expected 3 finite numbers"),
+        (lambda: admm(ConeProblem(np.eye(3), [1, 1, 1], 0.5), tolerance=0), "tolerance: expected a positive number"),
+        (lambda: lemke(LCP(np.eye(1), [1]), max_pivots=0), "max_pivots: expected a positive whole number"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, message):
+    with pytest.raises(ConfigurationError, match=message):
+        make()
+
+
+def test_statuses_carry_advice_and_arrays_are_read_only():
+    assert all(len(status.text) > 30 for status in SolverStatus)
+    problem = ConeProblem(np.eye(3), [1, 1, 1], 0.5)
+    for array in (problem.W, problem.b, problem.mu, problem.polyhedral().M):
+        assert not array.flags.writeable
+
+
+def test_without_numba_or_clarabel_the_error_names_the_command(monkeypatch):
+    script = (
+        "import sys; sys.modules['numba'] = None\n"
+        "from delassus.contact import LCP, lemke\n"
+        "try: lemke(LCP([[1]], [-1]))\n"
+        "except ImportError as error: print(error)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert "pip install 'delassus[contact]'" in run.stdout
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'delassus\[contact\]'"):
+        convex(ConeProblem(np.eye(3), [1, 1, 1], 0.5))
+
+
+def test_compiled_code_works_without_a_cache():
+    script = "from delassus.contact import LCP, lemke; print(lemke(LCP([[2]], [-1])).z[0])"
+    setting = os.environ | {"DELASSUS_CACHE": "off"}
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=setting, timeout=120)
+    assert run.stdout.strip() == "0.5", run.stderr

@@ -13,6 +13,7 @@ from delassus.algorithms.dynamics import METHODS as FORWARD
 from delassus.algorithms.dynamics.choose import check_method, default_method
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.integrate import INTEGRATE
+from delassus.algorithms.dynamics.nodes import nodes
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
@@ -21,7 +22,9 @@ from delassus.algorithms.problem import Problem
 from delassus.compiler.setting import CONSTRAINED, MOTION
 from delassus.compiler.setup import Setup
 from delassus.compiler.trace import Output
+from delassus.constraints import Constraint
 from delassus.errors import unknown_name
+from delassus.model.tree import WORLD
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Scalar
 
@@ -130,6 +133,27 @@ def _step(setup: Setup) -> list[Output]:
     ]
 
 
+def _nodes(setup: Setup) -> list[Output]:
+    tree, found, m = setup.tree, nodes(setup.motion()), setup.problem().n_rows
+    n, nv = tree.n_links, tree.nv
+    rows = sum(c.size * ((c.first.carrier(tree) >= 0) + _moves(setup, c)) for c in setup.constraints)
+    return [
+        Output("poses", found.poses, (n, 3, 4), "poses [R p] of body frames in the world, positions in m"),
+        Output("twists", found.twists, (n, 6), "twists [linear; angular] in body frames, m/s and rad/s"),
+        Output("propagators", found.propagators, (n, 6, 6), "what a change of the parent's twist does to a link's"),
+        Output("compliances", found.compliances, (n, 6, 6), "inverse inertia that each link shows, in its body frame"),
+        Output("gains", found.gains, (nv, 6), "impulse on a link to the velocity of its joint"),
+        Output("carried", found.carried, (nv, 6), "change of the parent's twist to what it takes from the joint"),
+        _vector("qdd", found.qdd, "joint accelerations without constraints in rad/s^2 and m/s^2"),
+        Output("rows", found.rows, (rows, 6), "rows of the ends of constraints, on twists in body frames"),
+        Output("errors", found.errors, (m,), "position errors of constraints along their rows in m and rad"),
+    ]
+
+
+def _moves(setup: Setup, c: Constraint) -> bool:
+    return c.second is not None and c.second.carrier(setup.tree) != WORLD
+
+
 def _derivatives(setup: Setup) -> list[Output]:
     motion = setup.motion()
     found = derivatives(motion)
@@ -189,6 +213,7 @@ TASKS: Mapping[str, Task] = MappingProxyType(
         "kinematics": Task(_kinematics, "Forward kinematics", options=frozenset({"frames"})),
         "inverse_dynamics": Task(_inverse_dynamics, "Inverse dynamics", ("q", "v", "qdd"), options=MOTION),
         "bias_force": Task(_bias_force, "Bias force of the joints", ("q", "v"), options=MOTION),
+        "nodes": Task(_nodes, "Free motion and compliance of all links", ("q", "v", "tau"), options=MOTION),
         "dynamics": Task(_dynamics, "Forward dynamics", ("q", "v", "tau"), _FORWARD, CONSTRAINED),
         "dynamics_derivatives": Task(
             _derivatives,

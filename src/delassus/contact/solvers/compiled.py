@@ -84,6 +84,6 @@ def _dispatcher(function: FunctionType) -> Callable[..., Any]:
 def _texts() -> str:
     """Digest of all files that hold functions for numba."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

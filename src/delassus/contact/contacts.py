@@ -1,0 +1,131 @@
+"""The contact set: where bodies touch, as arrays.
+
+Contact *i* is between links A = ``links[i, 0]`` and B = ``links[i, 1]`` (−1 is the world). Its normal points from B to A,
+so that A separates by moving along it ([OS] section 2). Components along a contact's axes are tangent, tangent, normal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import real_array
+from delassus.model.rotations import Array
+
+UNIT = 1e-6
+"""By how much a contact frame may miss being a rotation."""
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class ContactSet:
+    """Contacts of one state.
+
+    Parameters
+    ----------
+    links : (n, 2) array_like of int
+        Links A and B in the order of the scene's tree; −1 is the world.
+    points : (n, 3) array_like
+        Where they touch, in the world (m).
+    frames : (n, 3, 3) array_like
+        Rotations whose columns are two tangents and the normal, in the world.
+    depths : (n,) array_like
+        How deep bodies overlap (m); negative: the distance between them.
+    friction, restitution : (n,) array_like or float
+        ``μ ≥ 0``; ``ε`` from 0 to 1.
+    colliders : (n, 2) array_like of int, optional
+        Indices of the two colliders in the scene; −1 if there are none.
+
+    Raises
+    ------
+    ConfigurationError
+        Wrong shapes, entries that are not finite, frames that are no rotations, friction < 0, restitution outside
+        [0, 1], or both links the same.
+    """
+
+    links: NDArray[np.int64]
+    points: Array
+    frames: Array
+    depths: Array
+    friction: Array
+    restitution: Array
+    colliders: NDArray[np.int64]
+
+    def __init__(
+        self,
+        links: ArrayLike,
+        points: ArrayLike,
+        frames: ArrayLike,
+        depths: ArrayLike = 0.0,
+        friction: ArrayLike = 0.5,
+        restitution: ArrayLike = 0.0,
+        colliders: ArrayLike = -1,
+    ) -> None:
+        pairs = np.array(links, dtype=np.int64).reshape(-1, 2)
+        n = len(pairs)
+        places = _numbers(points, "points", (n, 3))
+        axes = _numbers(frames, "frames", (n, 3, 3))
+        depth = _numbers(depths, "depths", (n,))
+        mu = _numbers(friction, "friction", (n,))
+        e = _numbers(restitution, "restitution", (n,))
+        if n and (np.abs(axes.mT @ axes - np.eye(3)).max() > UNIT or np.linalg.det(axes).min() < 0):
+            raise ConfigurationError(
+                "frames of contacts", "rotations", "other matrices", "Columns: two tangents, and the normal."
+            )
+        if mu.min(initial=0.0) < 0:
+            raise ConfigurationError("friction of contacts", "numbers that are not negative", f"{mu.min()}", "Check.")
+        if e.min(initial=0.0) < 0 or e.max(initial=0.0) > 1:
+            raise ConfigurationError("restitution of contacts", "numbers from 0 to 1", shown(restitution), "Check.")
+        if np.any(pairs < -1) or np.any(pairs[:, 0] == pairs[:, 1]):
+            raise ConfigurationError("links of contacts", "two links that differ", shown(links), "−1 is the world.")
+        bodies = np.array(np.broadcast_to(np.array(colliders, dtype=np.int64), (n, 2)))
+        self._set(pairs, places, axes, depth, mu, e, bodies)
+
+    def _set(self, *arrays: NDArray[np.generic]) -> None:
+        names = ("links", "points", "frames", "depths", "friction", "restitution", "colliders")
+        for name, array in zip(names, arrays, strict=True):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def trusted(cls, *arrays: NDArray[np.generic]) -> ContactSet:
+        """From arrays that are known to be right, in the order of the attributes; nothing is checked or copied."""
+        contacts = cls.__new__(cls)
+        contacts._set(*arrays)
+        return contacts
+
+    @classmethod
+    def empty(cls) -> ContactSet:
+        """No contacts."""
+        return cls(np.zeros((0, 2)), np.zeros((0, 3)), np.zeros((0, 3, 3)))
+
+    def __len__(self) -> int:
+        return len(self.links)
+
+    @property
+    def normals(self) -> Array:
+        """(n, 3), in the world, from B to A."""
+        return np.asarray(self.frames[:, :, 2])
+
+
+def frames_of(normals: ArrayLike) -> Array:
+    """Contact frames (n, 3, 3) with given unit normals (n, 3) and tangents of our choice."""
+    n = np.asarray(normals, dtype=float).reshape(-1, 3)
+    smallest = np.argmin(np.abs(n), axis=1)
+    first = np.cross(n, np.eye(3)[smallest])
+    first /= np.linalg.norm(first, axis=1, keepdims=True)
+    return np.stack([first, np.cross(n, first), n], axis=-1)
+
+
+def _numbers(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Array:
+    array = real_array(value)
+    if array is not None and array.shape == ():
+        array = np.broadcast_to(array, shape)
+    if array is None or array.shape != shape or not np.all(np.isfinite(array)):
+        came = shown(value) if array is None else f"shape {array.shape}, or entries that are not finite"
+        raise ConfigurationError(
+            f"{name} of contacts", f"finite numbers of shape {shape}", came, "One for each contact."
+        )
+    return np.ascontiguousarray(np.array(array, dtype=float))

@@ -1,0 +1,215 @@
+"""Shapes that collide, and where on which link they sit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import check_rotation, check_vector, real_array
+from delassus.model.rotations import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Sphere:
+    """Ball about the origin of its frame; ``radius`` in m."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "radius")
+
+
+@dataclass(frozen=True, slots=True)
+class Capsule:
+    """All points within ``radius`` of a segment of ``length`` along z, centred on the origin; in m."""
+
+    radius: float
+    length: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "radius", "length")
+
+
+@dataclass(frozen=True, slots=True)
+class Cylinder:
+    """Cylinder of ``length`` along z, centred on the origin; in m."""
+
+    radius: float
+    length: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "radius", "length")
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Box centred on the origin, its edges of lengths ``x``, ``y``, ``z`` along the axes; in m."""
+
+    x: float
+    y: float
+    z: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "x", "y", "z")
+
+
+@dataclass(frozen=True, slots=True)
+class HalfSpace:
+    """Everything below the plane z = 0 of its frame: floors and walls. Only on the world."""
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class Mesh:
+    """Convex hull of points, or, with ``convex=False``, the surface of triangles as it is.
+
+    Parameters
+    ----------
+    vertices : (n, 3) array_like
+        In m.
+    triangles : (m, 3) array_like of int, optional
+        Corners of each triangle, counterclockwise seen from outside; not needed for a convex hull.
+    convex : bool
+
+    Raises
+    ------
+    ConfigurationError
+        Fewer than four points, entries that are not finite, indices out of range, or no triangles where they are
+        needed.
+    """
+
+    vertices: Array
+    triangles: Array | None
+    convex: bool
+
+    def __init__(self, vertices: ArrayLike, triangles: ArrayLike | None = None, *, convex: bool = True) -> None:
+        points = real_array(vertices)
+        if (
+            points is None
+            or points.ndim != 2
+            or points.shape[1] != 3
+            or len(points) < 4
+            or not np.isfinite(points).all()
+        ):
+            came = shown(vertices) if points is None else f"shape {points.shape}"
+            raise ConfigurationError(
+                "vertices of a mesh", "at least four finite points (n, 3)", came, "Check the file."
+            )
+        corners = None if triangles is None else np.array(triangles, dtype=np.int64)
+        if corners is None and not convex:
+            raise ConfigurationError("triangles of a mesh", "corners (m, 3)", "none", "Pass them, or convex=True.")
+        if corners is not None and (
+            corners.ndim != 2 or corners.shape[1] != 3 or corners.min(initial=0) < 0 or corners.max() >= len(points)
+        ):
+            raise ConfigurationError(
+                "triangles of a mesh", f"indices (m, 3) below {len(points)}", shown(triangles), "Check the file."
+            )
+        points = np.array(points)
+        points.setflags(write=False)
+        for name, value in (("vertices", points), ("triangles", corners), ("convex", bool(convex))):
+            object.__setattr__(self, name, value)
+
+
+Shape = Sphere | Capsule | Cylinder | Box | HalfSpace | Mesh
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class Collider:
+    """A shape on a link, with its material.
+
+    Parameters
+    ----------
+    link : str
+        Name of a link or frame; ``"world"`` for fixed geometry.
+    shape : Sphere, Capsule, Cylinder, Box, HalfSpace or Mesh
+    position : (3,) array_like
+        Origin of the shape in the link's frame, in m.
+    rotation : (3, 3) array_like, optional
+        Orientation of the shape in the link's frame.
+    friction : float
+        Coefficient μ; a contact has the geometric mean of its two colliders'.
+    restitution : float
+        Coefficient ε from 0 to 1; a contact has the geometric mean of its two colliders'.
+    name : str
+        For messages and logs; the link's name by default.
+
+    Raises
+    ------
+    ConfigurationError
+        Not a shape, friction < 0, restitution outside [0, 1], or a half space on a link.
+
+    Examples
+    --------
+    >>> Collider("world", HalfSpace(), friction=0.8).name
+    'world'
+    """
+
+    link: str
+    shape: Shape
+    position: Array
+    rotation: Array
+    friction: float
+    restitution: float
+    name: str
+
+    def __init__(
+        self,
+        link: str,
+        shape: Shape,
+        position: ArrayLike = (0, 0, 0),
+        rotation: ArrayLike | None = None,
+        *,
+        friction: float = 0.5,
+        restitution: float = 0.0,
+        name: str = "",
+    ) -> None:
+        label = name or str(link)
+        if not isinstance(link, str):
+            raise ConfigurationError("link of a collider", "a name, or 'world'", shown(link), "Pass such as 'foot'.")
+        if not isinstance(shape, Shape):
+            raise ConfigurationError(
+                f"shape of collider {label!r}", "a shape", shown(shape), "Pass such as Sphere(0.1)."
+            )
+        if isinstance(shape, HalfSpace) and link != "world":
+            raise ConfigurationError(
+                f"collider {label!r}", "a half space on the world", f"one on {link!r}", "Use a Box."
+            )
+        _within(f"friction of collider {label!r}", friction, np.inf, "Coulomb's coefficient, such as 0.5.")
+        _within(f"restitution of collider {label!r}", restitution, 1.0, "0 does not bounce, 1 loses no energy.")
+        p, R = check_vector(position, f"position of collider {label!r}"), check_rotation(rotation)
+        p.setflags(write=False)
+        R.setflags(write=False)
+        for attribute, value in (
+            ("link", link),
+            ("shape", shape),
+            ("position", p),
+            ("rotation", R),
+            ("friction", float(friction)),
+            ("restitution", float(restitution)),
+            ("name", label),
+        ):
+            object.__setattr__(self, attribute, value)
+
+    def __repr__(self) -> str:
+        return f"Collider({self.link!r}, {self.shape!r}, friction={self.friction}, restitution={self.restitution})"
+
+
+def _positive(shape: object, *names: str) -> None:
+    for name in names:
+        value = real_array(getattr(shape, name))
+        if value is None or value.shape != () or not 0 < value < np.inf:
+            raise ConfigurationError(
+                f"{name} of a {type(shape).__name__}",
+                "a positive number of metres",
+                shown(getattr(shape, name)),
+                "Check.",
+            )
+
+
+def _within(argument: str, number: float, most: float, advice: str) -> None:
+    value = real_array(number)
+    if value is None or value.shape != () or not 0 <= value <= most or not np.isfinite(value):
+        wanted = "a number that is not negative" if most == np.inf else f"a number from 0 to {most:g}"
+        raise ConfigurationError(argument, wanted, shown(number), advice)

@@ -10,6 +10,7 @@ Load a robot, state constraints, compute the Delassus matrix ``G = J M⁻¹ Jᵀ
 (100, 12, 12)
 """
 
+from delassus import contact
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
 from delassus.algorithms.dynamics.evaluate import (
     bias_force,
@@ -38,11 +39,13 @@ from delassus.algorithms.osim import OSIM_METHODS
 from delassus.compiler.graph import OperationCount
 from delassus.compiler.trace import OperationReport, count_operations
 from delassus.constraints import Frame, Hinge, Point, Rows, Weld
+from delassus.contact.scene import Scene
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.model import Tree, load, mechanisms
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollout import rollout
+from delassus.simulate import Simulator
 
 __version__ = "0.1.0"
 
@@ -62,6 +65,8 @@ __all__ = [
     "OperationReport",
     "Point",
     "Rows",
+    "Scene",
+    "Simulator",
     "SingularError",
     "Tree",
     "Weld",
@@ -69,6 +74,7 @@ __all__ = [
     "centre_of_mass",
     "compile",
     "consistent_inverse",
+    "contact",
     "count_operations",
     "delassus",
     "delassus_operator",

@@ -12,7 +12,8 @@ from delassus.algorithms.dynamics import FALLBACKS, ITERATIVE, SOFT, kinematics,
 from delassus.algorithms.dynamics import METHODS as FORWARD
 from delassus.algorithms.dynamics.choose import check_method, default_method
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
-from delassus.algorithms.dynamics.integrate import INTEGRATE
+from delassus.algorithms.dynamics.energy import kinetic_energy, potential_energy
+from delassus.algorithms.dynamics.integrate import INTEGRATE, moved
 from delassus.algorithms.dynamics.nodes import nodes
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -150,6 +151,22 @@ def _nodes(setup: Setup) -> list[Output]:
     ]
 
 
+def _integrate(setup: Setup) -> list[Output]:
+    read = setup.entries
+    dt = read("dt")[0]
+    q = moved(setup.ops, setup.tree, read("q"), [dt * x for x in read("v")])
+    return [_vector("q_next", _column(setup, q), "configuration after the time dt at this velocity")]
+
+
+def _energies(setup: Setup) -> list[Output]:
+    motion = setup.motion()
+    kinetic, potential = kinetic_energy(motion), potential_energy(motion.problem, motion.gravity)
+    return [
+        Output("kinetic", kinetic, (), "kinetic energy in J, motors included"),
+        Output("potential", potential, (), "potential energy in J, zero at the origin of the world"),
+    ]
+
+
 def _moves(setup: Setup, c: Constraint) -> bool:
     return c.second is not None and c.second.carrier(setup.tree) != WORLD
 
@@ -213,6 +230,8 @@ TASKS: Mapping[str, Task] = MappingProxyType(
         "kinematics": Task(_kinematics, "Forward kinematics", options=frozenset({"frames"})),
         "inverse_dynamics": Task(_inverse_dynamics, "Inverse dynamics", ("q", "v", "qdd"), options=MOTION),
         "bias_force": Task(_bias_force, "Bias force of the joints", ("q", "v"), options=MOTION),
+        "integrate": Task(_integrate, "Configuration after a time", ("q", "v", "dt")),
+        "energies": Task(_energies, "Kinetic and potential energy", ("q", "v"), options=frozenset({"gravity"})),
         "nodes": Task(_nodes, "Free motion and compliance of all links", ("q", "v", "tau"), options=MOTION),
         "dynamics": Task(_dynamics, "Forward dynamics", ("q", "v", "tau"), _FORWARD, CONSTRAINED),
         "dynamics_derivatives": Task(

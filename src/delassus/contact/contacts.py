@@ -1,7 +1,7 @@
 """The contact set: where bodies touch, as arrays.
 
-Contact *i* is between links A = ``links[i, 0]`` and B = ``links[i, 1]`` (−1 is the world). Its normal points from B to A,
-so that A separates by moving along it ([OS] section 2). Components along a contact's axes are tangent, tangent, normal.
+Contact *i* is between links A = ``links[i, 0]`` and B = ``links[i, 1]`` (−1 is the world). Its normal points from B to
+A, so that A separates by moving along it ([OS] section 2). Components along a contact's axes are tangent, tangent, normal.
 """
 
 from __future__ import annotations

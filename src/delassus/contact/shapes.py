@@ -21,6 +21,10 @@ class Sphere:
     def __post_init__(self) -> None:
         _positive(self, "radius")
 
+    def inertia(self, mass: float) -> Array:
+        """Moments of inertia (3,) of a solid ball of that mass, about its centre (kg·m²)."""
+        return np.full(3, 0.4 * mass * self.radius**2)
+
 
 @dataclass(frozen=True, slots=True)
 class Capsule:
@@ -43,6 +47,11 @@ class Cylinder:
     def __post_init__(self) -> None:
         _positive(self, "radius", "length")
 
+    def inertia(self, mass: float) -> Array:
+        """Moments of inertia (3,) of a solid cylinder of that mass, about its centre (kg·m²)."""
+        across = mass * (self.radius**2 / 4.0 + self.length**2 / 12.0)
+        return np.array([across, across, mass * self.radius**2 / 2.0])
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -54,6 +63,11 @@ class Box:
 
     def __post_init__(self) -> None:
         _positive(self, "x", "y", "z")
+
+    def inertia(self, mass: float) -> Array:
+        """Moments of inertia (3,) of a solid box of that mass, about its centre (kg·m²)."""
+        squares = np.array([self.x, self.y, self.z]) ** 2
+        return np.asarray(mass / 12.0 * (squares.sum() - squares))
 
 
 @dataclass(frozen=True, slots=True)

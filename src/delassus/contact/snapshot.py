@@ -1,7 +1,8 @@
 """A scene at one state: everything that contact problems are built from, computed by one compiled kernel.
 
-`ContactDynamics` compiles the kernel of a scene; `Snapshot` holds its results. `Snapshot.ends` turns contacts into rows on
-links; with these, `delassus`, `velocities` and `response` are ``J M⁻¹ Jᵀ``, ``J v`` and ``M⁻¹ Jᵀ p`` without ``J`` or ``M``.
+`ContactDynamics` compiles the kernel of a scene; `Snapshot` holds its results. `Snapshot.ends` turns contacts into rows
+on links; with these, `delassus`, `velocities` and `response` are ``J M⁻¹ Jᵀ``, ``J v`` and ``M⁻¹ Jᵀ p``, without ``J``
+or ``M``.
 """
 
 from __future__ import annotations

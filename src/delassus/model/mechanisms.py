@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from delassus.errors import ModelError, shown
 from delassus.model.build import build_tree
@@ -105,6 +106,36 @@ def pendulum(n: int, *, length: float = 0.5, mass: float = 1.0) -> Tree:
         sketch.joint(parent, rod, "y", (0, 0, -length if k else 0.0))
         parent = rod
     return sketch.build("fixed")
+
+
+def free_body(mass: float, inertia: ArrayLike, *, name: str = "body") -> Tree:
+    """One rigid body on a free joint; its link is called ``name``.
+
+    Parameters
+    ----------
+    mass : float
+        In kg.
+    inertia : (3,) or (3, 3) array_like
+        Moments of inertia about its centre of mass, along the axes, or the matrix (kg·m²).
+    name : str
+
+    Raises
+    ------
+    ModelError
+        A mass that is not positive, or an inertia that no body has.
+
+    Examples
+    --------
+    >>> free_body(2.0, [0.1, 0.1, 0.1]).nv
+    6
+    """
+    sketch = _Sketch(name)
+    matrix = real_array(inertia)
+    if matrix is None or matrix.shape not in ((3,), (3, 3)) or not np.isfinite(matrix).all():
+        raise ModelError("inertia", "three moments, or a 3×3 matrix", shown(inertia), "Pass numbers in kg·m².")
+    matrix = np.diag(matrix) if matrix.ndim == 1 else matrix
+    sketch.links.append(RawLink(name, _positive(mass, "mass"), np.zeros(3), matrix))
+    return build_tree(name, sketch.links, sketch.joints, root="floating", check_inertia="refuse")
 
 
 def star(branches: int, length: int, *, root: Root = "floating") -> Tree:

@@ -1,0 +1,317 @@
+"""`Simulator`: a scene in time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.contact.contacts import ContactSet
+from delassus.contact.impulses import ImpulseSolver
+from delassus.contact.results import SolverStatus
+from delassus.contact.scene import Scene
+from delassus.contact.snapshot import ContactDynamics
+from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
+from delassus.model.check import real_array
+from delassus.model.rotations import Array
+from delassus.runtime.compile import compile as compile_kernel
+from delassus.simulate.step import StepOptions, StepResult, step
+
+if TYPE_CHECKING:
+    from delassus.simulate.recorder import Recorder
+    from delassus.simulate.recording import Recording
+
+FORMULATIONS = ("os", "nmc-os", "rmc", "mc", "nmc")
+SOUND = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
+"""Statuses that leave nothing to warn of."""
+
+Controller = Callable[["Simulator"], ArrayLike]
+"""From the simulator to joint forces ``tau`` (nv,) for the next step."""
+
+
+class Simulator:
+    """A scene that moves in time steps.
+
+    Parameters
+    ----------
+    scene : Scene
+    formulation : {"os", "nmc-os", "rmc", "mc", "nmc"}
+        How contact problems are built. All give the same motion; "os" is the fast one.
+    solver : str
+        "lemke" for pyramids of ``n_directions`` sides, "nsgs" or "admm" for exact friction cones.
+    dt : float
+        Time step (s).
+    q0 : (nq,) array_like, optional
+        Configuration at the start; neutral by default.
+    v0 : (nv,) array_like, optional
+        Velocity at the start; at rest by default.
+    n_directions : int
+        Sides of the pyramids that stand for friction cones, an even number.
+    seed : int
+        Of ``rng``, for controllers and noise: the same seed gives the same run.
+    resting : float, optional
+        Approach velocity (m/s) up to which a contact rests and does not bounce; by default what gravity brings in two
+        steps.
+    penetration : float
+        Overlap (m) that is left alone.
+    correction : float
+        Part of the rest of it, and of loop errors, that each step takes back: from 0 to 1.
+    max_overlap : float
+        Largest overlap at the start (m).
+    tolerance : float
+        Residual of contact problems (m/s).
+
+    Attributes
+    ----------
+    q, v : (nq,) and (nv,) arrays
+        State, in the order of ``scene.tree``.
+    time, steps : float and int
+        Since the start.
+    contacts : ContactSet
+        At the start of the last step.
+    impulses : (n, 3) array
+        At these contacts over the last step: tangent, tangent, normal, on the first link (N s).
+    status : SolverStatus
+        Worst one of the last step.
+    statuses : Counter of SolverStatus
+        Of all problems so far.
+    rng : numpy.random.Generator
+
+    Raises
+    ------
+    ConfigurationError
+        Options, or a start, that make no sense: NaN, bodies that overlap, a time step that is not positive, …
+    ModelError
+        A body without mass that nothing carries.
+    UnknownNameError
+        No such formulation or solver.
+    MissingDependencyError
+        The extra ``contact`` is not installed.
+
+    References
+    ----------
+    [OS] sections 6 and 7.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> from delassus.contact.shapes import Collider, HalfSpace, Sphere
+    >>> ball = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
+    >>> floor = Collider("world", HalfSpace(), restitution=0.5)
+    >>> scene = ds.Scene(ball, [Collider("body", Sphere(0.1), restitution=0.5), floor])
+    >>> sim = ds.Simulator(scene, q0=[0, 0, 1.1, 0, 0, 0, 1], dt=1e-3)
+    >>> sim.run(0.44)
+    >>> bool(sim.v[2] < -4), len(sim.contacts)
+    (True, 0)
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        *,
+        formulation: str = "os",
+        solver: str = "lemke",
+        dt: float = 1e-3,
+        q0: ArrayLike | None = None,
+        v0: ArrayLike | None = None,
+        n_directions: int = 4,
+        seed: int = 0,
+        resting: float | None = None,
+        penetration: float = 1e-4,
+        correction: float = 0.2,
+        max_overlap: float = 1e-3,
+        tolerance: float = 1e-8,
+    ) -> None:
+        if formulation not in FORMULATIONS:
+            raise unknown_name("formulation", formulation, FORMULATIONS)
+        if isinstance(n_directions, bool) or not isinstance(n_directions, int) or n_directions < 2 or n_directions % 2:
+            raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_directions), "Four is usual.")
+        self.dynamics = ContactDynamics(scene)
+        self.scene, self.formulation, self.dt = scene, formulation, _number("dt", dt)
+        fall = 2.0 * float(np.linalg.norm(scene.gravity)) * self.dt
+        self._options = StepOptions(
+            self.dt,
+            _number("resting", max(fall, 1e-9) if resting is None else resting),
+            _number("penetration", penetration, zero=True),
+            _number("correction", correction, zero=True, most=1.0),
+        )
+        self._solver = ImpulseSolver(solver, n_directions, _number("tolerance", tolerance))
+        tree = scene.tree
+        self._integrate = compile_kernel(tree, (), "integrate")
+        self._energies = compile_kernel(tree, (), "energies", gravity=scene.gravity)
+        self._no_torque = np.zeros(tree.nv)
+        self._h = np.array(self.dt)
+        self.q = np.array(tree.neutral() if q0 is None else tree.check_configuration(q0, "q0"))
+        self.v = np.array(np.zeros(tree.nv) if v0 is None else tree.check_velocity(v0, "v0"))
+        for name, array, size in (("q0", self.q, tree.nq), ("v0", self.v, tree.nv)):
+            if array.shape != (size,):
+                raise ConfigurationError(
+                    name, f"one state of shape ({size},)", f"shape {array.shape}", "Drop the batch."
+                )
+        self.time, self.steps = 0.0, 0
+        self.rng, self.seed = np.random.default_rng(seed), seed
+        self.statuses: Counter[SolverStatus] = Counter()
+        self.status = SolverStatus.CONVERGED
+        self.impulses = np.zeros((0, 3))
+        from delassus.contact.collision import CollisionDetector
+
+        self._detector = CollisionDetector(scene)
+        self.contacts = self._start(_number("max_overlap", max_overlap, zero=True))
+
+    @property
+    def solver(self) -> str:
+        """Name of the solver."""
+        return self._solver.name
+
+    def _start(self, max_overlap: float) -> ContactSet:
+        """Contacts at the start, after a look at whether it makes sense."""
+        snapshot = self.dynamics.at(self.q, self.v, self._no_torque)
+        tree = self.scene.tree
+        bad = ~np.isfinite(snapshot.compliances).all(axis=(1, 2))
+        if bad.any():
+            link = tree.link_names[int(np.argmax(bad))]
+            raise ModelError(f"link {link!r}", "a body that has inertia along its joint", "none", "Give it mass.")
+        contacts = self._detector.contacts(snapshot.poses)
+        if len(contacts) and contacts.depths.max() > max_overlap:
+            i = int(np.argmax(contacts.depths))
+            a, b = (self.scene.colliders[c].name for c in contacts.colliders[i])
+            raise ConfigurationError(
+                "q0",
+                f"bodies that overlap by at most {max_overlap:g} m",
+                f"colliders {a!r} and {b!r} that overlap by {contacts.depths[i]:.3g} m",
+                "Move them apart, list the pair in the scene's `ignore`, or raise max_overlap.",
+            )
+        return contacts
+
+    def step(self, tau: ArrayLike | None = None) -> None:
+        """Advance by one time step under joint forces ``tau`` (nv,), in N and N m; none by default.
+
+        Raises
+        ------
+        ConfigurationError
+            ``tau`` has the wrong shape or is not finite.
+        """
+        self._advance(self._no_torque if tau is None else self._checked(tau))
+
+    def _checked(self, tau: ArrayLike) -> Array:
+        array = np.ascontiguousarray(tau, dtype=float)
+        if array.shape != self._no_torque.shape or not np.isfinite(array.sum()):
+            return self.scene.tree.check_velocity(tau, "tau")
+        return array
+
+    def _advance(self, tau: Array) -> None:
+        snapshot = self.dynamics.at(self.q, self.v, tau)
+        contacts = self._detector.contacts(snapshot.poses)
+        if self.formulation == "os":
+            done = step(self.dynamics, snapshot, contacts, self.q, self.v, tau, self._solver, self._options)
+        else:
+            from delassus.simulate.formulated import step_by_formulation
+
+            done = step_by_formulation(
+                self.formulation, self.dynamics, snapshot, contacts, self.q, self.v, tau, self._solver, self._options
+            )
+        moving = done.v if done.drift is None else done.v + done.drift / self.dt
+        self.q, self.v = self._integrate(self.q, moving, self._h), done.v
+        self.contacts, self.impulses = contacts, done.impulses
+        self._count(done)
+        self.steps += 1
+        self.time = self.steps * self.dt
+
+    def _count(self, done: StepResult) -> None:
+        self.status = SolverStatus.CONVERGED
+        for status in done.statuses:
+            self.statuses[status] += 1
+            if status not in SOUND:
+                self.status = status
+
+    def run(
+        self,
+        duration: float,
+        controller: Controller | None = None,
+        *,
+        record: Recorder | None = None,
+        progress: bool = False,
+    ) -> Recording | None:
+        """Run for a time (s), in whole steps.
+
+        Parameters
+        ----------
+        duration : float
+        controller : callable, optional
+            From this simulator to the joint forces of the next step.
+        record : Recorder, optional
+            What to keep; without it, only the state at the end is.
+        progress : bool
+            Whether to show a progress bar in the terminal.
+
+        Returns
+        -------
+        Recording or None
+            What was recorded.
+
+        Raises
+        ------
+        ConfigurationError
+            A negative duration, or forces that make no sense.
+        """
+        n = round(_number("duration", duration, zero=True) / self.dt)
+        before = sum(count for status, count in self.statuses.items() if status not in SOUND)
+        if record is not None:
+            record.start(self)
+        for _ in _shown_progress(n) if progress else range(n):
+            self.step(None if controller is None else controller(self))
+            if record is not None:
+                record.add(self)
+        failed = sum(count for status, count in self.statuses.items() if status not in SOUND) - before
+        if failed:
+            commonest = max((status for status in self.statuses if status not in SOUND), key=lambda s: self.statuses[s])
+            warn(f"{failed} contact problems in {n} steps were not solved to the tolerance: {commonest.text}")
+        return None if record is None else record.finish(self)
+
+    def energy(self) -> tuple[float, float]:
+        """Kinetic and potential energy (J); the potential one is zero at the origin of the world."""
+        kinetic, potential = self._energies(self.q, self.v)
+        return float(kinetic), float(potential)
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on, as arrays and numbers."""
+        return {
+            "q": self.q.copy(),
+            "v": self.v.copy(),
+            "steps": self.steps,
+            "rng": self.rng.bit_generator.state,
+            "statuses": {status.name: count for status, count in self.statuses.items()},
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from what `get_state` returned: the run is the same to the last bit."""
+        tree = self.scene.tree
+        self.q = np.array(state["q"], dtype=float).reshape(tree.nq)
+        self.v = np.array(state["v"], dtype=float).reshape(tree.nv)
+        self.steps = int(state["steps"])
+        self.time = self.steps * self.dt
+        self.rng.bit_generator.state = state["rng"]
+        self.statuses = Counter({SolverStatus[name]: int(count) for name, count in state["statuses"].items()})
+
+
+def _number(name: str, value: float, *, zero: bool = False, most: float = np.inf) -> float:
+    number = real_array(value)
+    if (
+        number is None
+        or number.shape != ()
+        or not np.isfinite(number)
+        or number > most
+        or not (number > 0 or (zero and number == 0))
+    ):
+        wanted = f"a number {'≥' if zero else '>'} 0" + ("" if most == np.inf else f" and ≤ {most:g}")
+        raise ConfigurationError(name, wanted, shown(value), "Check its unit.")
+    return float(number)
+
+
+def _shown_progress(n: int) -> Any:
+    from rich.progress import track
+
+    return track(range(n), description="Simulating")

@@ -1,0 +1,139 @@
+"""One time step in operational space, every part by compiled code: impact, contact, drift.
+
+1. *Impact* ([OS] section 7), where a contact with restitution closes faster than gravity would close it in two steps:
+   a compression phase that stops all approach, and a decompression phase that returns ``ε`` of each normal impulse.
+2. *Contact* ([OS] section 6): smooth forces and contact impulses over the step, ``u⁺ = J v⁺``, without restitution.
+3. *Drift*: what bodies overlap beyond a tolerance, and loops gape, is taken back by a displacement of its own, without
+   friction and without any change of velocity, so that it brings no kinetic energy.
+
+Deviation from [OS]: contacts and loops hold for the velocities at the end of the step in the geometry at its start, so
+that no ``J̇ v`` appears and loop velocities do not drift (Stewart and Trinkle 1996; Anitescu and Potra 1997).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from delassus.contact.contacts import ContactSet
+from delassus.contact.impulses import ImpulseSolver
+from delassus.contact.results import SolverStatus
+from delassus.contact.snapshot import ContactDynamics, Ends, Snapshot
+from delassus.model.rotations import Array
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """What one step needs to know beside the state.
+
+    Attributes
+    ----------
+    dt : float
+        Time step (s).
+    resting : float
+        Approach velocity (m/s) up to which a contact rests and does not bounce.
+    penetration : float
+        Overlap (m) that is left alone, so that resting contacts stay contacts.
+    correction : float
+        Part of the overlap beyond that, and of loop errors, that each step takes back.
+    """
+
+    dt: float
+    resting: float
+    penetration: float
+    correction: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepResult:
+    """What a step did.
+
+    Attributes
+    ----------
+    v : (nv,) array
+        Velocity at the end of the step.
+    drift : (nv,) array or None
+        Displacement that takes back overlaps and loop errors; None if there are none.
+    impulses : (n, 3) array
+        Of all phases at each contact: tangent, tangent, normal, on its first link (N s).
+    statuses : tuple of SolverStatus
+        Of every problem that was solved.
+    bounced : bool
+        Whether there was an impact.
+    """
+
+    v: Array
+    drift: Array | None
+    impulses: Array
+    statuses: tuple[SolverStatus, ...]
+    bounced: bool
+
+
+def step(
+    dynamics: ContactDynamics,
+    snapshot: Snapshot,
+    contacts: ContactSet,
+    q: Array,
+    v: Array,
+    tau: Array,
+    solver: ImpulseSolver,
+    options: StepOptions,
+) -> StepResult:
+    """Advance velocities by one step."""
+    n, k, dt = len(contacts), dynamics.n_loops, options.dt
+    if not n and not k:
+        return StepResult(v + dt * snapshot.qdd, None, np.zeros((0, 3)), (), False)
+    ends = snapshot.ends(contacts)
+    G = snapshot.delassus(ends)
+    statuses: list[SolverStatus] = []
+    total = np.zeros(ends.n_rows)
+    bounced = False
+
+    if n and contacts.restitution.any():
+        u = snapshot.velocities(ends, v)
+        if np.any((u[k + 2 :: 3] < -options.resting) & (contacts.restitution > 0.0)):
+            p = impact(G, u, k, contacts, solver, statuses)
+            v = v + snapshot.response(ends, p)
+            total += p
+            bounced = True
+            snapshot = dynamics.at(q, v, tau)  # forces that depend on velocities are others now
+
+    free = v + dt * snapshot.qdd
+    found = solver(G, snapshot.velocities(ends, free), k, contacts.friction)
+    statuses.append(found.status)
+    total += found.p
+    v = free + snapshot.response(ends, found.p)
+    return StepResult(
+        v, drift(snapshot, ends, G, contacts, solver, options), total[k:].reshape(-1, 3), tuple(statuses), bounced
+    )
+
+
+def impact(
+    G: Array, u: Array, n_loops: int, contacts: ContactSet, solver: ImpulseSolver, statuses: list[SolverStatus]
+) -> Array:
+    """Impulses of compression and decompression together, from the velocities ``u`` before ([OS] eqs. 54–58)."""
+    compression = solver(G, u, n_loops, contacts.friction)
+    statuses.append(compression.status)
+    returned = np.zeros(u.size)
+    returned[n_loops + 2 :: 3] = contacts.restitution * compression.p[n_loops + 2 :: 3]  # [OS] eq. 56
+    p = compression.p + returned
+    decompression = solver(G, u + G @ p, n_loops, contacts.friction)
+    statuses.append(decompression.status)
+    return np.asarray(p + decompression.p)
+
+
+def drift(
+    snapshot: Snapshot, ends: Ends, G: Array, contacts: ContactSet, solver: ImpulseSolver, options: StepOptions
+) -> Array | None:
+    """Displacement of joints that reduces overlaps and loop errors; None where there is nothing to do."""
+    k = ends.n_loops
+    overlap = contacts.depths - options.penetration
+    if not k and not np.any(overlap > 0.0):
+        return None
+    rows = np.concatenate([np.arange(k), np.arange(k + 2, ends.n_rows, 3)])
+    wanted = np.concatenate([snapshot.loop_errors, -np.maximum(overlap, 0.0)])
+    found = solver.frictionless(np.ascontiguousarray(G[np.ix_(rows, rows)]), options.correction * wanted, k)
+    p = np.zeros(ends.n_rows)
+    p[rows] = found.p
+    return snapshot.response(ends, p)

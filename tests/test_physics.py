@@ -1,0 +1,236 @@
+"""Simulated physics with answers known on paper; steps are small enough that what remains is their own error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Box, Collider, HalfSpace, Sphere
+from delassus.contact.results import SolverStatus
+from delassus.simulate.simulator import SOUND
+
+pytest.importorskip("numba")
+pytest.importorskip("coal")
+
+G = 9.81
+SOLVERS = ("lemke", "nsgs")
+IDENTITY = (0.0, 0.0, 0.0, 1.0)
+
+
+def floor(*, friction: float = 0.5, restitution: float = 1.0, angle: float = 0.0) -> Collider:
+    """Half space whose normal leans by ``angle`` (rad) towards −x. A contact's ε is the mean with that of the body."""
+    c, s = np.cos(angle), np.sin(angle)
+    return Collider(
+        "world", HalfSpace(), rotation=[[c, 0, -s], [0, 1, 0], [s, 0, c]], friction=friction, restitution=restitution
+    )
+
+
+def ball(radius: float = 0.1, mass: float = 2.0) -> ds.Tree:
+    return ds.mechanisms.free_body(mass, Sphere(radius).inertia(mass))
+
+
+def block(shape: Box, mass: float = 2.0) -> ds.Tree:
+    return ds.mechanisms.free_body(mass, shape.inertia(mass))
+
+
+@pytest.mark.parametrize("restitution", [0.0, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_ball_rebounds_to_restitution_squared_of_its_height(restitution: float, solver: str) -> None:
+    scene = ds.Scene(ball(), [Collider("body", Sphere(0.1), restitution=restitution**2), floor()])
+    dt, h = 2e-4, 0.5
+    sim = ds.Simulator(scene, solver=solver, q0=[0, 0, 0.1 + h, *IDENTITY], dt=dt)
+    fall = np.sqrt(2 * h / G)
+    heights = []
+
+    def watch(s: ds.Simulator) -> np.ndarray:
+        heights.append(s.q[2] - 0.1)
+        return np.zeros(6)
+
+    sim.run(fall * (1 + restitution) + 2 * dt, watch)
+    after = heights[round(fall / dt) + 3 :]
+    speed = np.sqrt(2 * G * h)
+    assert max(after) == pytest.approx(restitution**2 * h, abs=4 * speed * dt)
+    assert set(sim.statuses) <= set(SOUND)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("speed", "friction"), [(1.0, 0.5), (2.0, 0.3), (0.7, 1.1)])
+def test_a_sliding_block_stops_where_friction_says(speed: float, friction: float, solver: str) -> None:
+    shape = Box(0.4, 0.4, 0.05)
+    scene = ds.Scene(block(shape), [Collider("body", shape, friction=friction), floor(friction=friction)])
+    dt = 5e-4
+    sim = ds.Simulator(scene, solver=solver, q0=[0, 0, 0.025, *IDENTITY], v0=[speed, 0, 0, 0, 0, 0], dt=dt)
+    stops = speed / (friction * G)
+    sim.run(1.3 * stops + 0.05)
+    assert sim.q[0] == pytest.approx(speed**2 / (2 * friction * G), abs=speed * dt)
+    assert np.abs(sim.v).max() < 1e-8
+    assert np.abs(sim.q[3:6]).max() < 1e-6  # upright, and not turned
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("sticks", [True, False])
+def test_a_block_on_a_slope_sticks_below_the_angle_of_friction(sticks: bool, solver: str) -> None:
+    friction = 0.4
+    angle = np.arctan(friction) + (-0.01 if sticks else 0.01)
+    shape = Box(0.4, 0.4, 0.05)
+    scene = ds.Scene(block(shape), [Collider("body", shape, friction=friction), floor(friction=friction, angle=angle)])
+    normal = np.array([-np.sin(angle), 0, np.cos(angle)])
+    half = -angle / 2
+    sim = ds.Simulator(scene, solver=solver, q0=[*(0.025 * normal), 0, np.sin(half), 0, np.cos(half)], dt=1e-3)
+    assert len(sim.contacts) == 4
+    sim.run(0.5)
+    expected = 0.0 if sticks else 0.5 * G * (np.sin(angle) - friction * np.cos(angle))
+    assert np.linalg.norm(sim.v[:3]) == pytest.approx(expected, abs=1e-7)
+    assert np.abs(sim.v[3:]).max() < 1e-7
+
+
+@pytest.mark.parametrize("grip", [True, False])
+def test_a_spinning_ball_bounces_off_sideways(grip: bool) -> None:
+    radius, mass, restitution, spin, drop = 0.1, 2.0, 0.6, -30.0, 3.0
+    slip = spin * radius  # velocity of the lowest point, along −x for a positive spin about y
+    friction = 1.2 if grip else 0.1
+    scene = ds.Scene(
+        ball(radius, mass),
+        [
+            Collider("body", Sphere(radius), friction=friction, restitution=restitution),
+            floor(friction=friction, restitution=restitution),
+        ],
+        gravity=(0, 0, 0),
+    )
+    v0 = [0, 0, -drop, 0, spin, 0]
+    sim = ds.Simulator(scene, q0=[0, 0, radius + 1e-3, *IDENTITY], v0=v0, dt=1e-4)
+    sim.run(0.01)
+    normal_impulse = mass * drop * (1 + restitution)
+    most = 2.0 / 7.0 * mass * abs(slip)  # what stops the lowest point of a solid ball
+    tangential = min(most, friction * normal_impulse)
+    assert (tangential == most) is grip
+    assert sim.v[2] == pytest.approx(restitution * drop, rel=1e-9) or abs(sim.v[0]) > 0
+    world = np.array(sim.scene.tree.integrate(sim.q, np.zeros(6)))  # rotated by now: speeds in the world
+    x, y, z, w = world[3:]
+    R = np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+    linear, angular = R @ sim.v[:3], R @ sim.v[3:]
+    assert linear[2] == pytest.approx(restitution * drop, rel=1e-9)
+    assert linear[0] == pytest.approx(np.sign(slip) * tangential / mass, rel=1e-9)
+    assert abs(angular[1]) == pytest.approx(abs(spin) - tangential * radius / (0.4 * mass * radius**2), rel=1e-9)
+
+
+def test_newtons_cradle_passes_the_blow_on() -> None:
+    radius, n, gap = 0.05, 5, 1e-4
+    sphere = Sphere(radius)
+    balls = {f"ball{k}": ball(radius, 1.0) for k in range(n)}
+    scene = ds.Scene(
+        balls,
+        [Collider(f"ball{k}/body", sphere, friction=0.0, restitution=1.0) for k in range(n)],
+        gravity=(0, 0, 0),
+    )
+    places = [-1.0 if k == 0 else k * (2 * radius + gap) for k in range(n)]
+    q0 = scene.configuration(**{f"ball{k}": [x, 0, 0, *IDENTITY] for k, x in enumerate(places)})
+    sim = ds.Simulator(scene, q0=q0, v0=scene.velocity(ball0=[2.0, 0, 0, 0, 0, 0]), dt=2e-4)
+    sim.run(0.7)
+    speeds = sim.v.reshape(n, 6)[:, 0]
+    assert speeds == pytest.approx([0, 0, 0, 0, 2.0], abs=1e-9)
+
+
+def test_two_blows_at_once_stay_symmetric() -> None:
+    radius = 0.05
+    sphere = Sphere(radius)
+    scene = ds.Scene(
+        {name: ball(radius, 1.0) for name in ("left", "middle", "right")},
+        [Collider(f"{name}/body", sphere, friction=0.3, restitution=0.8) for name in ("left", "middle", "right")],
+        gravity=(0, 0, 0),
+    )
+    q0 = scene.configuration(left=[-0.2, 0, 0, *IDENTITY], right=[0.2, 0, 0, *IDENTITY])
+    v0 = scene.velocity(left=[1, 0, 0, 0, 0, 0], right=[-1, 0, 0, 0, 0, 0])
+    sim = ds.Simulator(scene, q0=q0, v0=v0, dt=1e-3)
+    sim.run(0.2)
+    speeds = sim.v.reshape(3, 6)[:, 0]
+    assert speeds == pytest.approx([-0.8, 0.0, 0.8], abs=1e-9)
+
+
+def test_a_resting_box_does_not_move() -> None:
+    shape = Box(0.3, 0.2, 0.1)
+    scene = ds.Scene(block(shape), [Collider("body", shape, restitution=0.5), floor()])
+    sim = ds.Simulator(scene, q0=[0, 0, 0.05, *IDENTITY], dt=1e-3)
+    sim.run(0.1)
+    settled = sim.q.copy()
+    sim.run(0.5)
+    assert np.abs(sim.q - settled).max() < 1e-10
+    assert np.abs(sim.v).max() < 1e-10
+    assert sim.impulses[:, 2].sum() == pytest.approx(2.0 * G * 1e-3, rel=1e-9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_energy_does_not_grow_and_momentum_balances(solver: str) -> None:
+    shape, mass, dt = Box(0.3, 0.2, 0.1), 2.0, 5e-4
+    rng = np.random.default_rng(3)
+    scene = ds.Scene(
+        {name: block(shape, mass) for name in ("a", "b")},
+        [Collider("a/body", shape, friction=0.4), Collider("b/body", shape, friction=0.8), floor()],
+    )
+    turn = rng.normal(size=(2, 4))
+    turn /= np.linalg.norm(turn, axis=1, keepdims=True)
+    q0 = scene.configuration(a=[0, 0, 0.5, *turn[0]], b=[0.05, 0.02, 0.9, *turn[1]])
+    sim = ds.Simulator(scene, solver=solver, q0=q0, v0=0.5 * rng.normal(size=12), dt=dt)
+    touched = 0
+    for _ in range(1600):
+        before, start = sum(sim.energy()), momentum(sim)
+        sim.step()
+        # in free flight, semi-implicit Euler changes m g h + ½ m v² by m g² h²/2 a step, and tumbling by O(h²)
+        drift = sim.contacts.depths.clip(0).sum() * G * mass  # the potential that pushing out may bring
+        assert sum(sim.energy()) <= before + 2 * mass * (G * dt) ** 2 + 0.01 * dt + drift
+        pushed = np.zeros(3)
+        for (a, b), frame, p in zip(sim.contacts.links, sim.contacts.frames, sim.impulses, strict=True):
+            if b < 0 or a < 0:
+                pushed += (1 if b < 0 else -1) * (frame @ p)
+        touched += len(sim.contacts) > 0
+        np.testing.assert_allclose(momentum(sim) - start, [*pushed[:2], pushed[2] - 2 * mass * G * dt], atol=2e-3 * dt + 1e-10)
+    assert touched > 100
+    assert set(sim.statuses) <= set(SOUND)
+
+
+def momentum(sim: ds.Simulator) -> np.ndarray:
+    """Linear momentum of all bodies."""
+    return np.asarray(ds.momentum(sim.scene.tree, sim.q, sim.v))[:3]
+
+
+def test_painleve_is_reported() -> None:
+    """A slender rod that slides on its tip under high friction: the rigid problem has no finite force."""
+    length, mass = 1.0, 1.0
+    rod = ds.mechanisms.free_body(mass, [mass * length**2 / 12, mass * length**2 / 12, 1e-6 * mass])
+    tip = Sphere(1e-3)
+    scene = ds.Scene(rod, [Collider("body", tip, (0, 0, -length / 2), friction=2.5), floor(friction=2.5)])
+    angle = 0.9
+    q0 = [0, 0, 0.5 * length * np.cos(angle) + 1e-3, 0, np.sin(angle / 2), 0, np.cos(angle / 2)]
+    for solver in SOLVERS:
+        sim = ds.Simulator(scene, solver=solver, q0=q0, v0=rod_slides(angle), dt=1e-4)
+        for _ in range(200):
+            sim.step()
+        assert np.isfinite(sim.q).all()
+        assert np.isfinite(sim.v).all()
+        assert set(sim.statuses) <= set(SolverStatus)
+        assert sim.contacts.depths.max(initial=0.0) < 1e-2
+
+
+def rod_slides(angle: float) -> np.ndarray:
+    """Velocity of 3 m/s along x in the axes of a body turned about y."""
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([3.0 * c, 0, 3.0 * s, 0, 0, 0])
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def run() -> tuple[np.ndarray, np.ndarray]:
+        scene = ds.Scene(ball(), [Collider("body", Sphere(0.1), restitution=0.6), floor()])
+        sim = ds.Simulator(scene, q0=[0, 0, 0.15, *IDENTITY], dt=1e-3, seed=7)
+        sim.run(0.3, lambda s: s.rng.normal(size=6))
+        return sim.q, sim.v
+
+    first, second = run(), run()
+    assert np.array_equal(first[0], second[0])
+    assert np.array_equal(first[1], second[1])

@@ -8,6 +8,7 @@ import pytest
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.contact.results import SolverStatus
+from delassus.model.rotations import quaternion_to_matrix
 from delassus.simulate.simulator import SOUND
 
 pytest.importorskip("numba")
@@ -47,7 +48,7 @@ def test_a_ball_rebounds_to_restitution_squared_of_its_height(restitution: float
         heights.append(s.q[2] - 0.1)
         return np.zeros(6)
 
-    sim.run(fall * (1 + restitution) + 2 * dt, watch)
+    sim.run(fall * (1 + restitution) + 20 * dt, watch)
     after = heights[round(fall / dt) + 3 :]
     speed = np.sqrt(2 * G * h)
     assert max(after) == pytest.approx(restitution**2 * h, abs=4 * speed * dt)
@@ -105,20 +106,12 @@ def test_a_spinning_ball_bounces_off_sideways(grip: bool) -> None:
     most = 2.0 / 7.0 * mass * abs(slip)  # what stops the lowest point of a solid ball
     tangential = min(most, friction * normal_impulse)
     assert (tangential == most) is grip
-    assert sim.v[2] == pytest.approx(restitution * drop, rel=1e-9) or abs(sim.v[0]) > 0
-    world = np.array(sim.scene.tree.integrate(sim.q, np.zeros(6)))  # rotated by now: speeds in the world
-    x, y, z, w = world[3:]
-    R = np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
+    R = quaternion_to_matrix(sim.q[3:])
     linear, angular = R @ sim.v[:3], R @ sim.v[3:]
+    sunk = drop * 1e-4 / radius  # the lever is shorter by up to half of how deep the ball is when it is found to touch
     assert linear[2] == pytest.approx(restitution * drop, rel=1e-9)
-    assert linear[0] == pytest.approx(np.sign(slip) * tangential / mass, rel=1e-9)
-    assert abs(angular[1]) == pytest.approx(abs(spin) - tangential * radius / (0.4 * mass * radius**2), rel=1e-9)
+    assert linear[0] == pytest.approx(np.sign(slip) * tangential / mass, rel=sunk)
+    assert abs(angular[1]) == pytest.approx(abs(spin) - tangential * radius / (0.4 * mass * radius**2), rel=sunk)
 
 
 def test_newtons_cradle_passes_the_blow_on() -> None:
@@ -190,7 +183,7 @@ def test_energy_does_not_grow_and_momentum_balances(solver: str) -> None:
             if b < 0 or a < 0:
                 pushed += (1 if b < 0 else -1) * (frame @ p)
         touched += len(sim.contacts) > 0
-        np.testing.assert_allclose(momentum(sim) - start, [*pushed[:2], pushed[2] - 2 * mass * G * dt], atol=2e-3 * dt + 1e-10)
+        np.testing.assert_allclose(momentum(sim) - start, [*pushed[:2], pushed[2] - 2 * mass * G * dt], atol=1e-10)
     assert touched > 100
     assert set(sim.statuses) <= set(SOUND)
 

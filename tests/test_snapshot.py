@@ -7,7 +7,8 @@ import pytest
 
 import delassus as ds
 from delassus.contact import ContactDynamics, ContactSet, Scene, frames_of
-from delassus.model.rotations import skew
+from delassus.model.joints import JointKind
+from delassus.model.rotations import quaternion_to_matrix, skew
 from random_trees import some_mechanism
 
 pytest.importorskip("numba")
@@ -86,7 +87,14 @@ def test_matrices_of_a_snapshot_equal_dense_ones(name):
         close(snapshot.velocities(ends, v), J @ v)
         p = rng.normal(size=len(J))
         close(snapshot.response(ends, p), np.linalg.solve(M, J.T @ p))
-        close(snapshot.qdd, ds.forward_dynamics(tree, q, v, tau, [], gravity=scene.gravity).qdd)
+        qdd = np.array(ds.forward_dynamics(tree, q, v, tau, [], gravity=scene.gravity).qdd)
+        for joint, at in zip(tree.joints, tree.v_slices, strict=True):  # in axes that do not turn with the joint
+            spread = np.zeros(6)
+            spread[list(joint.motion_axes)] = v[at]
+            linear, angular = spread[:3], spread[3:]
+            if joint.kind in (JointKind.FREE, JointKind.PLANAR):
+                qdd[at] += np.concatenate([np.cross(angular, linear), np.zeros(3)])[list(joint.motion_axes)]
+        close(snapshot.qdd, qdd)
 
 
 def close(result, wanted):
@@ -142,3 +150,24 @@ def test_scenes_refuse_what_makes_no_sense():
         ContactSet([[0, -1]], [[0, 0, 0]], [np.diag([1, 1, -1.0])])
     with pytest.raises(ds.DelassusError, match="two links"):
         ContactSet([[1, 1]], [[0, 0, 0]], [np.eye(3)])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_carrying_keeps_velocities_in_the_world(seed):
+    tree, h = some_mechanism(seed, 6, "floating").tree, 0.3
+    rng = np.random.default_rng(seed)
+    q, v, shift = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+    q_next, v_next = ds.compile(tree, (), "carry")(q, v, h, shift)
+    step = h * v + shift
+    wanted_q, wanted_v = tree.integrate(q, step), v.copy()
+    for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
+        if joint.kind is JointKind.FREE:
+            before, after = (quaternion_to_matrix(x[sq][3:]) for x in (q, wanted_q))
+            wanted_q[sq][:3] = q[sq][:3] + before @ step[sv][:3]
+            wanted_v[sv][:3] = after.T @ before @ v[sv][:3]
+        elif joint.kind is JointKind.PLANAR:
+            before, after = (np.array([[x[sq][2], -x[sq][3]], [x[sq][3], x[sq][2]]]) for x in (q, wanted_q))
+            wanted_q[sq][:2] = q[sq][:2] + before @ step[sv][:2]
+            wanted_v[sv][:2] = after.T @ before @ v[sv][:2]
+    close(q_next, wanted_q)
+    close(v_next, wanted_v)

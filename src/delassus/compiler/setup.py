@@ -26,6 +26,7 @@ _STATES = {
     "tau": "joint forces in N m and N",
     "qdd": "joint accelerations in rad/s^2 and m/s^2",
     "dt": "time step in s",
+    "shift": "displacement in rad and m, that of a free joint in its link's frame",
 }
 
 

@@ -10,10 +10,11 @@ from types import MappingProxyType
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics import FALLBACKS, ITERATIVE, SOFT, kinematics, rnea
 from delassus.algorithms.dynamics import METHODS as FORWARD
+from delassus.algorithms.dynamics.carry import carry
 from delassus.algorithms.dynamics.choose import check_method, default_method
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.energy import kinetic_energy, potential_energy
-from delassus.algorithms.dynamics.integrate import INTEGRATE, moved
+from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.dynamics.nodes import nodes
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -151,11 +152,13 @@ def _nodes(setup: Setup) -> list[Output]:
     ]
 
 
-def _integrate(setup: Setup) -> list[Output]:
+def _carry(setup: Setup) -> list[Output]:
     read = setup.entries
-    dt = read("dt")[0]
-    q = moved(setup.ops, setup.tree, read("q"), [dt * x for x in read("v")])
-    return [_vector("q_next", _column(setup, q), "configuration after the time dt at this velocity")]
+    q, v = carry(setup.ops, setup.tree, read("q"), read("v"), read("dt")[0], read("shift"))
+    return [
+        _vector("q_next", _column(setup, q), "configuration displaced by dt v + shift, straight in the world"),
+        _vector("v_next", _column(setup, v), "the velocity, that of free and planar joints in the axes of that time"),
+    ]
 
 
 def _energies(setup: Setup) -> list[Output]:
@@ -230,7 +233,7 @@ TASKS: Mapping[str, Task] = MappingProxyType(
         "kinematics": Task(_kinematics, "Forward kinematics", options=frozenset({"frames"})),
         "inverse_dynamics": Task(_inverse_dynamics, "Inverse dynamics", ("q", "v", "qdd"), options=MOTION),
         "bias_force": Task(_bias_force, "Bias force of the joints", ("q", "v"), options=MOTION),
-        "integrate": Task(_integrate, "Configuration after a time", ("q", "v", "dt")),
+        "carry": Task(_carry, "Configuration after a time", ("q", "v", "dt", "shift")),
         "energies": Task(_energies, "Kinetic and potential energy", ("q", "v"), options=frozenset({"gravity"})),
         "nodes": Task(_nodes, "Free motion and compliance of all links", ("q", "v", "tau"), options=MOTION),
         "dynamics": Task(_dynamics, "Forward dynamics", ("q", "v", "tau"), _FORWARD, CONSTRAINED),

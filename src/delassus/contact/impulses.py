@@ -57,12 +57,17 @@ def polyhedral(W: Array, b: Array, mu: Array, directions: Array, M: Array, q: Ar
 
 @compiled
 def lemke_impulses(
-    W: Array, b: Array, mu: Array, directions: Array, tolerance: float, limit: int
+    W: Array, b: Array, mu: Array, more: Array, directions: Array, tolerance: float, limit: int
 ) -> tuple[Array, int, int]:
-    """Contact impulses (3 n,) by Lemke's method, outcome and pivots."""
+    """Contact impulses (3 n,) by Lemke's method, outcome and pivots.
+
+    Friction may reach ``μ`` times the normal impulse, and ``more`` (n,) beyond that.
+    """
     n, f = mu.size, directions.shape[0]
     M, q = np.empty((n * (f + 2), n * (f + 2))), np.empty(n * (f + 2))
     polyhedral(W, b, mu, directions, M, q)
+    for i in range(n):
+        q[n * (f + 1) + i] = more[i]
     z, outcome, pivots = lemke_kernel(M, q, tolerance, limit)
     r = np.zeros(3 * n)
     for i in range(n):
@@ -92,7 +97,7 @@ class Impulses:
 
 
 def _lemke(tolerance: float, W: Array, b: Array, mu: Array, directions: Array) -> tuple[Array, SolverStatus, int]:
-    r, outcome, pivots = lemke_impulses(W, b, mu, directions, tolerance, MAX_PIVOTS)
+    r, outcome, pivots = lemke_impulses(W, b, mu, np.zeros(mu.size), directions, tolerance, MAX_PIVOTS)
     return r, OUTCOMES[outcome], pivots
 
 
@@ -141,6 +146,14 @@ class ImpulseSolver:
             if verdict is SolverStatus.CONVERGED or not np.isfinite(r).all():
                 r, status = other, verdict
         return Impulses(back(r), status, iterations)
+
+    def decompression(self, G: Array, b: Array, n_loops: int, mu: Array, returned: Array) -> Impulses:
+        """Impulses beside the normal ones ``returned`` (n,), whose friction they bring; always on pyramids."""
+        W, c, back = without_loops(G, b, n_loops)
+        r, outcome, pivots = lemke_impulses(
+            np.ascontiguousarray(W), c, mu, mu * returned, self.directions, self.tolerance, MAX_PIVOTS
+        )
+        return Impulses(back(r), OUTCOMES[outcome], pivots)
 
     def frictionless(self, G: Array, b: Array, n_loops: int) -> Impulses:
         """The same where contacts have only a normal: ``G`` and ``b`` hold one row for each."""

@@ -218,3 +218,43 @@ def response(
             if q >= 0:
                 for b in range(6):
                     dv[k] -= carried[k, b] * V[q, b]
+
+
+@compiled
+def assemble(
+    parents: Indices,
+    depths: Indices,
+    first_dof: Indices,
+    axes: Indices,
+    poses: Array,
+    A: Array,
+    compliances: Array,
+    carried: Array,
+    loop_links: Indices,
+    loop_sizes: Indices,
+    loop_rows: Indices,
+    loop_K: Array,
+    n_loops: int,
+    links: Indices,
+    points: Array,
+    frames: Array,
+    v: Array,
+    other_v: Array,
+) -> tuple[Indices, Indices, Indices, Array, Array, Array, Array]:
+    """All of the above in one call: the ends of loops and contacts, ``J M⁻¹ Jᵀ``, and ``J v`` at two velocities."""
+    n, most = loop_links.size, 2 * links.shape[0]
+    end_links, end_sizes, end_rows = np.empty(n + most, np.int64), np.full(n + most, 3), np.empty(n + most, np.int64)
+    K = np.empty((loop_K.shape[0] + 3 * most, 6))
+    end_links[:n], end_sizes[:n], end_rows[:n] = loop_links, loop_sizes, loop_rows
+    K[: loop_K.shape[0]] = loop_K
+    added = contact_ends(links, points, frames, poses, n_loops, end_links[n:], end_rows[n:], K[loop_K.shape[0] :])
+    end_links, end_sizes, end_rows = end_links[: n + added], end_sizes[: n + added], end_rows[: n + added]
+    K = K[: loop_K.shape[0] + 3 * added]
+    m = n_loops + 3 * links.shape[0]
+    G, u, other_u, V = np.empty((m, m)), np.empty(m), np.empty(m), np.empty((parents.size, 6))
+    delassus_of_ends(parents, depths, A, compliances, end_links, end_sizes, end_rows, K, G)
+    twists(parents, first_dof, axes, A, carried, v, V)
+    end_velocities(end_links, end_sizes, end_rows, K, V, u)
+    twists(parents, first_dof, axes, A, carried, other_v, V)
+    end_velocities(end_links, end_sizes, end_rows, K, V, other_u)
+    return end_links, end_sizes, end_rows, K, G, u, other_u

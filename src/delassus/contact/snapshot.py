@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.algorithms.dynamics.options import check_damping
 from delassus.constraints import row_slices
 from delassus.contact import propagate
 from delassus.contact.contacts import ContactSet
@@ -72,6 +73,8 @@ class ContactDynamics:
     ----------
     scene : Scene
     topology : Topology
+    damping : (nv,) array or None
+        Damping coefficients; None without damping.
     kernel : Kernel
         ``"nodes"`` of the scene's tree with its loops.
     """
@@ -81,6 +84,7 @@ class ContactDynamics:
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         tree = scene.tree
         self.scene = scene
+        self.damping = check_damping(tree, damping)
         self.kernel = compile_kernel(
             tree,
             scene.loops,
@@ -187,6 +191,16 @@ class Snapshot:
         propagate.twists(t.parents, t.first_dof, t.axes, self.propagators, self.carried, v, V)
         propagate.end_velocities(ends.links, ends.sizes, ends.rows, ends.K, V, u)
         return u
+
+    def assemble(self, contacts: ContactSet, v: Array, other_v: Array) -> tuple[Ends, Array, Array, Array]:
+        """Rows, ``J M⁻¹ Jᵀ``, and ``J v`` at two velocities (nv,), in one call."""
+        t, dynamics = self.dynamics.topology, self.dynamics
+        links, sizes, rows, K, G, u, other_u = propagate.assemble(
+            t.parents, t.depths, t.first_dof, t.axes, self.poses, self.propagators, self.compliances, self.carried,
+            *dynamics._loop_ends, self.loop_rows, dynamics.n_loops, contacts.links, contacts.points, contacts.frames,
+            v, other_v,
+        )  # fmt: skip
+        return Ends(links, sizes, rows, K, dynamics.n_loops, len(contacts.links)), G, u, other_u
 
     def response(self, ends: Ends, p: Array) -> Array:
         """``M⁻¹ Jᵀ p`` (nv,): change of joint velocities by impulses ``p`` (m,)."""

@@ -140,10 +140,10 @@ class Simulator:
         )
         self._solver = ImpulseSolver(solver, n_directions, _number("tolerance", tolerance))
         tree = scene.tree
-        self._integrate = compile_kernel(tree, (), "integrate")
+        self._carry = compile_kernel(tree, (), "carry")
         self._energies = compile_kernel(tree, (), "energies", gravity=scene.gravity)
         self._no_torque = np.zeros(tree.nv)
-        self._h = np.array(self.dt)
+        self._h, self._no_shift = np.array(self.dt), np.zeros(tree.nv)
         self.q = np.array(tree.neutral() if q0 is None else tree.check_configuration(q0, "q0"))
         self.v = np.array(np.zeros(tree.nv) if v0 is None else tree.check_velocity(v0, "v0"))
         for name, array, size in (("q0", self.q, tree.nq), ("v0", self.v, tree.nv)):
@@ -165,6 +165,22 @@ class Simulator:
     def solver(self) -> str:
         """Name of the solver."""
         return self._solver.name
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that make a simulator of the same scene go the same way, as plain numbers and names."""
+        o = self._options
+        return {
+            "formulation": self.formulation,
+            "solver": self.solver,
+            "dt": self.dt,
+            "n_directions": self._solver.n_directions,
+            "seed": self.seed,
+            "resting": o.resting,
+            "penetration": o.penetration,
+            "correction": o.correction,
+            "tolerance": self._solver.tolerance,
+        }
 
     def _start(self, max_overlap: float) -> ContactSet:
         """Contacts at the start, after a look at whether it makes sense."""
@@ -213,8 +229,9 @@ class Simulator:
             done = step_by_formulation(
                 self.formulation, self.dynamics, snapshot, contacts, self.q, self.v, tau, self._solver, self._options
             )
-        moving = done.v if done.drift is None else done.v + done.drift / self.dt
-        self.q, self.v = self._integrate(self.q, moving, self._h), done.v
+        shift = self._no_shift if done.drift is None else done.drift
+        following = np.empty_like(self.q), np.empty_like(self.v)
+        self.q, self.v = self._carry(self.q, done.v, self._h, shift, out=following)
         self.contacts, self.impulses = contacts, done.impulses
         self._count(done)
         self.steps += 1

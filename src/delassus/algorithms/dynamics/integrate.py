@@ -26,7 +26,7 @@ Accelerate = Callable[[Sequence[Scalar], Sequence[Scalar]], Matrix]
 def semi_implicit(ops: Ops, tree: Tree, q: State, v: State, h: Scalar, accelerate: Accelerate) -> tuple[State, State]:
     """Semi-implicit Euler."""
     v = _along(v, h, column(ops, accelerate(q, v)))
-    return moved(ops, tree, q, [h * x for x in v]), v
+    return _moved(ops, tree, q, [h * x for x in v]), v
 
 
 def rk4(ops: Ops, tree: Tree, q: State, v: State, h: Scalar, accelerate: Accelerate) -> tuple[State, State]:
@@ -39,12 +39,12 @@ def rk4(ops: Ops, tree: Tree, q: State, v: State, h: Scalar, accelerate: Acceler
         slopes.append((at_v if not slopes else _tangent_rate(ops, tree, u, at_v), qdd))
         if part is not None:
             u, at_v = [part * h * x for x in slopes[-1][0]], _along(v, part * h, qdd)
-            at_q = moved(ops, tree, q, u)
+            at_q = _moved(ops, tree, q, u)
     whole_u, whole_v = (
         [a + 2.0 * (b + c) + d for a, b, c, d in zip(*(slope[k] for slope in slopes), strict=True)] for k in (0, 1)
     )
     sixth = h * (1.0 / 6.0)
-    return moved(ops, tree, q, [sixth * x for x in whole_u]), _along(v, sixth, whole_v)
+    return _moved(ops, tree, q, [sixth * x for x in whole_u]), _along(v, sixth, whole_v)
 
 
 INTEGRATE: Mapping[str, Callable[[Ops, Tree, State, State, Scalar, Accelerate], tuple[State, State]]] = (
@@ -57,8 +57,8 @@ def _along(x: State, h: Scalar, rate: State) -> State:
     return [a + h * b for a, b in zip(x, rate, strict=True)]
 
 
-def moved(ops: Ops, tree: Tree, q: Sequence[Scalar], u: Sequence[Scalar]) -> State:
-    """``q ⊕ u``: configuration reached by the velocity ``u`` held for one unit of time."""
+def _moved(ops: Ops, tree: Tree, q: State, u: State) -> State:
+    """``q ⊕ u``."""
     out: State = []
     for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
         out.extend(manifold.integrate(ops, joint, q[sq], u[sv]))

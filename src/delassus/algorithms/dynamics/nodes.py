@@ -19,10 +19,12 @@ from dataclasses import dataclass
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.aba import driving_forces, roll_out
+from delassus.algorithms.dynamics.carry import turning
 from delassus.algorithms.dynamics.kinematics import body_poses
 from delassus.algorithms.dynamics.relative import RelativeMotion
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
+from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix
 
 
@@ -45,7 +47,7 @@ class Nodes:
     carried : (nv, 6) matrix
         ``D_i⁻¹ U_iᵀ X_i``: change of the parent's twist → what it takes from the joint's velocity.
     qdd : (nv, 1) matrix
-        Accelerations without constraints and contacts.
+        Accelerations without constraints and contacts; of free and planar joints in axes that do not turn (`carry`).
     rows : (m', 6) matrix
         Rows of the ends of all constraints, each on its link's twist.
     errors : (m, 1) matrix
@@ -93,10 +95,15 @@ def nodes(motion: DynamicsProblem) -> Nodes:
         ops.vstack(compliances),
         ops.vstack(gains),
         ops.vstack(carried),
-        motion.stacked(qdd),
+        motion.stacked([_in_fixed_axes(motion, i, own) for i, own in enumerate(qdd)]),
         ops.vstack([end.K for end in problem.ends]) if problem.ends else ops.zeros(0, 6),
         motion.stacked([_error(motion, index) for index in range(len(problem.constraints))]),
     )
+
+
+def _in_fixed_axes(motion: DynamicsProblem, i: int, qdd: Matrix) -> Matrix:
+    more = turning(motion.tree.joints[i], column(motion.ops, motion.v[i]))
+    return qdd if more is None else qdd + from_entries(motion.ops, more)
 
 
 def _error(motion: DynamicsProblem, index: int) -> Matrix:

@@ -1,4 +1,4 @@
-"""``delassus bench contact``: time per step of the pendulum of [OS] section 8, its shares, and MuJoCo in the same run."""
+"""``delassus bench contact``: time per step of the pendulum of [OS] section 8, its shares, and MuJoCo beside it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ def _description(n: int) -> str:
         place = f"0 0 {10 if k == 0 else -2 * radius:.17g}"
         inner = (
             f'<body pos="{place}"><joint type="hinge" axis="0 1 0"/>'
-            f'<geom type="sphere" size="{radius:.17g}" mass="1" pos="0 0 {-radius:.17g}" friction="0.5 0 0"/>{inner}</body>'
+            f'<geom type="sphere" size="{radius:.17g}" mass="1" pos="0 0 {-radius:.17g}" friction="0.5 0 0"/>'
+            f"{inner}</body>"
         )
     return (
         '<mujoco><option timestep="0.0001" gravity="0 0 -9.8"/><worldbody>'

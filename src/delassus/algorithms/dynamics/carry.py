@@ -1,9 +1,9 @@
 """Time steps of free and planar joints at constant velocity in the world, where a screw would curve.
 
-The velocity of these joints is in their moving frame. What contact dynamics computes over a step, ``v⁺``, is in the axes
-of the frame at the start of the step: there, a free body keeps its momentum exactly. `turning` is what the derivative of
-``v`` misses for that, ``ω × v``, and `carry` moves along ``v⁺`` and expresses it in the axes at the end, those of a displacement without velocity
-included.
+The velocity of these joints is in their moving frame. What contact dynamics computes over a step, ``v⁺``, is in the
+axes of the frame at the start of the step: there, a free body keeps its momentum exactly. `turning` is what the
+derivative of ``v`` misses for that, ``ω × v``; `carry` moves along ``v⁺`` and expresses it in the axes at the end, those
+of a displacement without velocity included.
 
 Other joints move as `integrate` has them.
 """

@@ -348,6 +348,7 @@ def test_dependent_rows(method, dtype):
     solution = forward.solve(*(x.astype(dtype) for x in (q, v, tau, K)))
     if method != "proximal":
         assert np.array_equal(solution.status, expected.status) and np.array_equal(solution.rank, expected.rank)
+        assert np.array_equal(solution.redundant_rows, expected.redundant_rows) and solution.redundant_rows.any()
     if dtype == "float64":
         assert error(solution.dynamics_residual(), 0 * qdd) < 1e-6
         assert error(solution.constraint_residual(), expected.constraint_residual()) < 1e-6

@@ -388,6 +388,60 @@ def test_redundant_rows(method):
             assert error(np.concatenate([part[k] for part in still.forces]), f) < ELIMINATION
 
 
+def dependent_on_earlier(J):
+    """For each row, whether it depends on those before it, by ranks of the rows so far."""
+    ranks = [np.linalg.matrix_rank(J[:k], tol=1e-6) for k in range(len(J) + 1)]
+    return np.diff(ranks) == 0
+
+
+FOUR_POINTS = [ds.Point(ds.Frame("left_foot", p)) for p in FOOT]
+DOOR = [ds.Hinge(ds.Frame("left_foot", (0, 0, z)), ds.Frame("right_foot")) for z in (0.0, 0.2)]
+EIGHT_ROWS = [ds.Rows("left_foot", np.random.default_rng(5).normal(size=(8, 6)))]
+NAILED = [ds.Weld("world"), ds.Point("right_foot"), ds.Point("right_foot")]
+
+
+@pytest.mark.parametrize("method", ["pv-early", "ltl", "kkt", "proximal"])
+@pytest.mark.parametrize("constraints", [FOUR_POINTS, DOOR, EIGHT_ROWS, NAILED], ids=["foot", "door", "rows", "nailed"])
+def test_which_rows_are_redundant(constraints, method):
+    """The rows that depend on those before them; without them the others are independent and give the same motion."""
+    robot = ds.mechanisms.humanoid()
+    q, v, tau = state(robot, np.random.default_rng(0), (2, 3))
+    solution = ds.forward_dynamics(robot, q, 0 * v, tau, constraints, method=method)
+    J = ds.jacobian(robot, constraints, q)
+    assert solution.redundant_rows.shape == J.shape[:-1] and solution.redundant_rows.dtype == bool
+    assert np.array_equal(np.count_nonzero(~solution.redundant_rows, axis=-1), solution.rank)
+    for k in np.ndindex(2, 3):
+        assert np.array_equal(solution.redundant_rows[k], dependent_on_earlier(J[k])), k
+    if constraints is EIGHT_ROWS:
+        assert solution.redundant_rows[0, 0].tolist() == [False] * 6 + [True] * 2
+        kept = ds.forward_dynamics(robot, q, 0 * v, tau, ds.Rows("left_foot", constraints[0].rows[:6]))
+        assert error(kept.qdd, solution.qdd) < ELIMINATION
+        assert "constraint 0, Rows('left_foot', 8 rows)" in solution.report()
+        assert "dependent on rows before them: 6 (at 6), 7 (at 6)" in solution.report()
+    if constraints is NAILED:
+        assert solution.redundant_rows[1, 2].tolist() == [True] * 6 + [False] * 3 + [True] * 3
+
+
+def test_report():
+    """Of a batch, of one state, of none, without constraints; where numbers overflow, no rows are named."""
+    arm = ds.mechanisms.chain(3)
+    q, v = arm.random(np.random.default_rng(0), 3), np.zeros((3, 3))
+    twice = [ds.Point("link3"), ds.Point("link3")]
+    solution = ds.forward_dynamics(arm, q, v, v, twice)
+    assert solution.report().startswith("REDUNDANT at 3 of 3 state(s): rows are redundant here")
+    assert "\nconstraint 1, Point('link3', 3 rows): dependent on rows before them: 0 (at 3)" in solution.report()
+    assert not solution.redundant_rows.flags.writeable
+    one = ds.forward_dynamics(arm, q[0], v[0], v[0], twice)
+    assert "them: 0, 1, 2" in one.report() and one.redundant_rows.shape == (6,)
+    assert ds.forward_dynamics(arm, q, v, v).report().startswith("SOLVED at 3 of 3 state(s): every constraint holds")
+    assert ds.forward_dynamics(arm, q[:0], v[:0], v[:0], twice).report() == ""
+    with np.errstate(all="ignore"):
+        failed = ds.forward_dynamics(arm, q, 1e200 + v, v, twice)
+    assert failed.report().startswith("FAILED at 3") and not failed.redundant_rows.any()
+    found = ds.dynamics_derivatives(arm, q, v, v, twice)
+    assert np.array_equal(found.redundant_rows, solution.redundant_rows)
+
+
 def test_conflicting_rows():
     robot = ds.mechanisms.humanoid()
     q, v, tau = state(robot, np.random.default_rng(0))
@@ -417,6 +471,7 @@ def test_status_of_each_state():
     solution = ds.forward_dynamics(arm, q, v, np.ones(2), tip, gravity=(1.0, -9.81, 0))
     assert [s.name for s in solution.status] == ["REDUNDANT", "SOLVED", "CONFLICTING"]
     assert solution.rank.tolist() == [1, 2, 1]
+    assert solution.redundant_rows.tolist() == [[False, True], [False, False], [False, True]]
     held = np.abs(solution.constraint_residual()).max(axis=-1)
     assert held[0] < 1e-12 and held[1] < 1e-12 and held[2] > 0.1
     assert np.abs(solution.dynamics_residual()).max() < 1e-12

@@ -164,13 +164,13 @@ class Kernel:
         """Run compiled "dynamics", and say how each state was solved.
 
         Takes the arguments of a call, and checks them as `delassus.forward_dynamics` does. States whose rows are
-        dependent, or nearly so, are solved by that function, with its status and rank.
+        dependent, or nearly so, are solved by that function, with its status, rank and redundant rows.
 
         Returns
         -------
         ForwardDynamics
             As `delassus.forward_dynamics` returns it: ``qdd``, ``forces`` (one array for each constraint), ``status``,
-            ``rank`` and residuals, in float64.
+            ``rank``, ``redundant_rows`` and residuals, in float64.
 
         Raises
         ------

@@ -29,7 +29,9 @@ def with_status(
         request.tree, arrays["q"], arrays["v"], arrays["tau"], request.constraints, **_keywords(request, arrays)
     )
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
-    settled = Settled(qdd.astype(float), forces.astype(float), status, np.full(batch, m))
+    settled = Settled(
+        qdd.astype(float), forces.astype(float), status, np.full(batch, m), np.zeros((*batch, m), dtype=bool)
+    )
     if doubtful.any():
         some = {name: x[doubtful] for name, x in arrays.items()}
         again = forward_dynamics(
@@ -43,6 +45,7 @@ def with_status(
         )
         settled.qdd[doubtful], settled.forces[doubtful] = again.qdd, np.concatenate(again.forces, axis=-1)
         settled.status[doubtful], settled.rank[doubtful] = again.status, again.rank
+        settled.redundant[doubtful] = again.redundant_rows
     return solved(motion, batch, method, settled)
 
 

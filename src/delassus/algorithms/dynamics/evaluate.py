@@ -99,9 +99,10 @@ def forward_dynamics(
     Returns
     -------
     ForwardDynamics
-        ``qdd``, ``forces``, ``status``, ``rank``, ``constraint_residual()``, ``dynamics_residual()``, and of
-        ``"proximal"`` ``iterations`` and ``residual``. Where rows are
-        redundant or contradict one another, the status says so and the solution is the least-squares one.
+        ``qdd``, ``forces``, ``status``, ``rank``, ``redundant_rows``, ``constraint_residual()``,
+        ``dynamics_residual()``, ``report()``, and of ``"proximal"`` ``iterations`` and ``residual``. Where rows are
+        redundant or contradict one another, the status says so, ``redundant_rows`` and ``report()`` say which, and the
+        solution is the least-squares one.
 
     Raises
     ------
@@ -172,9 +173,9 @@ def dynamics_derivatives(
     Returns
     -------
     DynamicsDerivatives
-        ``qdd``, ``forces``, ``status`` and ``rank`` as `forward_dynamics` returns them, ``dqdd_dq``, ``dqdd_dv``,
-        ``dqdd_dtau`` (..., nv, nv) and ``df_dq``, ``df_dv``, ``df_dtau`` (..., m, nv), in SI units. Where the status is
-        not ``SOLVED``, there are no derivatives, and they are NaN.
+        ``qdd``, ``forces``, ``status``, ``rank`` and ``redundant_rows`` as `forward_dynamics` returns them,
+        ``dqdd_dq``, ``dqdd_dv``, ``dqdd_dtau`` (..., nv, nv) and ``df_dq``, ``df_dv``, ``df_dtau`` (..., m, nv), in SI
+        units. Where the status is not ``SOLVED``, there are no derivatives, and they are NaN.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""States at which the constraint rows are dependent: rank, status, and the least-squares solution (batched NumPy).
+"""States at which the constraint rows are dependent: rank, rows, status, and least-squares solution (batched NumPy).
 
 Where ``G`` is singular, straight-line solutions are not numbers. There, ``f`` is the least-norm minimiser of
 ``‖J q̈ − γ‖``: the solution that the pseudo-inverse of ``G`` gives, and proximal iterations converge to. Accelerations
@@ -24,6 +24,10 @@ from delassus.model.rotations import Array
 CONFLICT = 1e-8
 """Rows contradict one another if this part of the acceleration that they have to add stays missing: round-off (1e-16)
 over the smallest eigenvalue that counts (`REGULAR_CONDITION`), with room."""
+
+NEGLIGIBLE = 1e-5
+"""A row does not take part in a dependency, the rows being of unit length, if its weight is below this: round-off
+(1e-16) over the smallest eigenvalue that counts (`REGULAR_CONDITION`), with room."""
 
 
 class DynamicsStatus(Enum):
@@ -58,12 +62,15 @@ class Settled:
     status : (...) array of DynamicsStatus
     rank : (...) array of int
         Number of independent rows; soft ones always are.
+    redundant : (..., m) array of bool
+        Rows that depend on those before them, m less the rank of them; none where the status is `FAILED`.
     """
 
     qdd: Array
     forces: Array
     status: NDArray[np.object_]
     rank: NDArray[np.int_]
+    redundant: NDArray[np.bool_]
 
 
 def settle(
@@ -78,17 +85,16 @@ def settle(
     qdd = np.array(np.broadcast_to(solution.qdd[..., 0], (*batch, nv)))
     forces = np.array(np.broadcast_to(solution.forces[..., 0], (*batch, m)))
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
-    rank = np.full(batch, m)
+    rank, redundant = np.full(batch, m), np.zeros((*batch, m), dtype=bool)
     if m and iterated is not None:
-        G = np.broadcast_to(np.asarray(solution.delassus), (*batch, m, m))
-        rank = _rank(G, np.broadcast_to(_least(motion), (*batch, m)))
+        rank, redundant = _independence(motion, np.asarray(solution.delassus), batch)
         status[rank < m] = DynamicsStatus.REDUNDANT
         status[(rank < m) & (iterated.residual > CONFLICT * iterated.size)] = DynamicsStatus.CONFLICTING
         status[~iterated.converged] = DynamicsStatus.UNFINISHED
     elif m and not all(motion.softness):
         saddle = None if solution.delassus is not None else SaddlePoint(motion)
-        G = np.broadcast_to(np.asarray(solution.delassus if saddle is None else saddle.G), (*batch, m, m))
-        rank = _rank(G, np.broadcast_to(_least(motion), (*batch, m)))
+        G = np.asarray(solution.delassus if saddle is None else saddle.G)
+        rank, redundant = _independence(motion, G, batch)
         if saddle is not None and solution.pivot is not None:
             unfit = ~(np.broadcast_to(solution.pivot, batch) > least_pivot("float64"))
             if unfit.any():
@@ -97,12 +103,13 @@ def settle(
                 forces[unfit] = np.broadcast_to(other.forces[..., 0], forces.shape)[unfit]
         deficient = rank < m
         if deficient.any():
-            again = _least_squares(saddle or SaddlePoint(motion), rank, batch)
-            qdd[deficient], forces[deficient] = again.qdd[deficient], again.forces[deficient]
-            status[deficient] = again.status[deficient]
+            f, a, held = _least_squares(saddle or SaddlePoint(motion), rank, batch)
+            qdd[deficient], forces[deficient] = a[deficient], f[deficient]
+            status[deficient] = DynamicsStatus.CONFLICTING
+            status[deficient & held] = DynamicsStatus.REDUNDANT
     failed = ~(np.isfinite(qdd).all(axis=-1) & np.isfinite(forces).all(axis=-1))
-    status[failed] = DynamicsStatus.FAILED
-    return Settled(qdd, forces, status, rank)
+    status[failed], redundant[failed] = DynamicsStatus.FAILED, False
+    return Settled(qdd, forces, status, rank, redundant)
 
 
 def _least(motion: DynamicsProblem) -> Array:
@@ -110,19 +117,53 @@ def _least(motion: DynamicsProblem) -> Array:
     return UNMOVED * mobility_bound(motion.problem, Articulated(motion.problem))
 
 
-def _rank(G: Array, least: Array) -> NDArray[np.int_]:
-    """Number of independent rows of each matrix (..., m, m), at unit diagonal; rows that nothing moves do not count."""
-    diagonal = np.diagonal(G, axis1=-2, axis2=-1)
+def _independence(
+    motion: DynamicsProblem, G: Array, batch: tuple[int, ...]
+) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
+    """How many rows are independent at each state (*batch), and which depend on others (*batch, m).
+
+    By the eigenvalues of ``G`` at unit diagonal; rows that nothing moves do not count.
+    """
+    m = motion.problem.n_rows
+    diagonal, least = np.diagonal(G, axis1=-2, axis2=-1), _least(motion)
     moved = diagonal > least
     scale = np.where(moved, 1.0 / np.sqrt(np.where(moved, diagonal, 1.0)), 0.0)
     scaled = scale[..., :, None] * G * scale[..., None, :]
-    scaled = np.where(np.isfinite(scaled), scaled, 0.0)  # overflow: `settle` says so
+    scaled = np.broadcast_to(np.where(np.isfinite(scaled), scaled, 0.0), (*batch, m, m))  # overflow: `settle` says so
     values = np.linalg.eigvalsh(scaled)
-    return np.asarray(np.count_nonzero(values > REGULAR_CONDITION * values[..., -1:], axis=-1))
+    rank = np.asarray(np.count_nonzero(values > REGULAR_CONDITION * values[..., -1:], axis=-1))
+    redundant, deficient = np.zeros((*batch, m), dtype=bool), rank < m
+    if deficient.any():
+        redundant[deficient] = _last_of_dependencies(scaled[deficient], rank[deficient])
+    return rank, redundant
 
 
-def _least_squares(saddle: SaddlePoint, rank: NDArray[np.int_], batch: tuple[int, ...]) -> Settled:
-    """Solve with the pseudo-inverse of ``G`` of the rank given."""
+def _last_of_dependencies(G: Array, rank: NDArray[np.int_]) -> NDArray[np.bool_]:
+    """Rows (k, m) that depend on those before them; ``G`` (k, m, m) is at unit diagonal, or zero.
+
+    Such a row is the last one that has weight in some vector of the null space. From the last row to the first, vectors
+    in which a row has weight are projected away once the row is taken, so that as many rows are as the space has
+    dimensions.
+    """
+    m = G.shape[-1]
+    _, vectors = np.linalg.eigh(G)
+    null = np.where(np.arange(m) < m - rank[:, None, None], vectors, 0.0)
+    missing, out = m - rank, np.zeros(G.shape[:-1], dtype=bool)
+    for i in reversed(range(m)):
+        weights = null[:, i]
+        size = np.linalg.norm(weights, axis=-1)
+        taken = (missing > 0) & ((size > NEGLIGIBLE) | (missing > i))
+        along = weights / np.where(taken & (size > 0), size, 1.0)[:, None]
+        away = (null @ along[:, :, None]) @ along[:, None, :]
+        null = null - np.where(taken[:, None, None], away, 0.0)
+        out[:, i], missing = taken, missing - taken
+    return out
+
+
+def _least_squares(
+    saddle: SaddlePoint, rank: NDArray[np.int_], batch: tuple[int, ...]
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Forces and accelerations by the pseudo-inverse of ``G`` of the rank given, and whether all rows hold."""
     m = saddle.G.shape[-1]
     G = np.broadcast_to(saddle.G, (*batch, m, m))
     values, vectors = np.linalg.eigh(np.where(np.isfinite(G), G, 0.0))
@@ -134,7 +175,5 @@ def _least_squares(saddle: SaddlePoint, rank: NDArray[np.int_], batch: tuple[int
     qdd = saddle.free + saddle.respond(np.swapaxes(saddle.J, -1, -2) @ f)
     left = np.linalg.norm(np.where(kept, 0.0, along[..., 0]), axis=-1)
     size = np.linalg.norm(saddle.gamma[..., 0], axis=-1) + np.linalg.norm((saddle.J @ saddle.free)[..., 0], axis=-1)
-    conflicting = np.broadcast_to(left > CONFLICT * size, batch)
-    status: NDArray[np.object_] = np.full(batch, DynamicsStatus.REDUNDANT, dtype=object)
-    status[conflicting] = DynamicsStatus.CONFLICTING
-    return Settled(np.broadcast_to(qdd[..., 0], (*batch, qdd.shape[-2])), f[..., 0], status, rank)
+    held = np.broadcast_to(left <= CONFLICT * size, batch)
+    return f[..., 0], np.broadcast_to(qdd[..., 0], (*batch, qdd.shape[-2])), held

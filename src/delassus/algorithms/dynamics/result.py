@@ -32,6 +32,9 @@ class ForwardDynamics:
         How each state was solved; the member's ``text`` is the advice.
     rank : (...) array of int
         Number of independent constraint rows at each state.
+    redundant_rows : (..., m) array of bool
+        Rows, in the order in which constraints stack, that depend on rows before them or that nothing moves; without
+        them the others are independent.
     method : str
         Name of the method.
     iterations : (...) array of int or None
@@ -44,6 +47,7 @@ class ForwardDynamics:
     forces: tuple[Array, ...]
     status: NDArray[np.object_]
     rank: NDArray[np.int_]
+    redundant_rows: NDArray[np.bool_]
     method: str
     _motion: DynamicsProblem
     _batch: tuple[int, ...]
@@ -53,6 +57,24 @@ class ForwardDynamics:
     def __repr__(self) -> str:
         statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
         return f"ForwardDynamics(method={self.method!r}, qdd={self.qdd.shape}, status={', '.join(statuses)})"
+
+    def report(self) -> str:
+        """What happened, in words: each status with its advice, and the rows that depend on those before them.
+
+        Rows are counted from zero within their constraint, "at" so many states.
+        """
+        n = self.status.size
+        lines = []
+        for status in DynamicsStatus:
+            if count := int(np.count_nonzero(self.status == status)):
+                lines.append(f"{status.name} at {count} of {n} state(s): {status.text}")
+        problem = self._motion.problem
+        at = np.count_nonzero(self.redundant_rows.reshape(n, problem.n_rows), axis=0)
+        for c, (constraint, rows) in enumerate(zip(problem.constraints, problem.rows, strict=True)):
+            found = [f"{r} (at {k})" if n > 1 else str(r) for r, k in enumerate(at[rows]) if k]
+            if found:
+                lines.append(f"constraint {c}, {constraint!r}: dependent on rows before them: {', '.join(found)}")
+        return "\n".join(lines)
 
     def constraint_residual(self) -> Array:
         """``Σ K a − k`` (..., m): acceleration along each row less what the constraint asks for (m/s², rad/s²).
@@ -89,9 +111,10 @@ def solved(
     """The result of a method, its arrays read-only."""
     forces = tuple(np.array(settled.forces[..., rows]) for rows in motion.problem.rows)
     reported = () if iterated is None else (iterated.iterations, iterated.residual)
-    for array in (settled.qdd, settled.status, settled.rank, *forces, *reported):
+    judged = settled.status, settled.rank, settled.redundant
+    for array in (settled.qdd, *judged, *forces, *reported):
         array.setflags(write=False)
-    return ForwardDynamics(settled.qdd, forces, settled.status, settled.rank, method, motion, batch, *reported)
+    return ForwardDynamics(settled.qdd, forces, *judged, method, motion, batch, *reported)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -112,6 +135,9 @@ class DynamicsDerivatives:
         How each state was solved; the member's ``text`` is the advice.
     rank : (...) array of int
         Number of independent constraint rows at each state.
+    redundant_rows : (..., m) array of bool
+        Rows, in the order in which constraints stack, that depend on rows before them or that nothing moves; without
+        them the others are independent.
     dqdd_dq, dqdd_dv, dqdd_dtau : (..., nv, nv) arrays
         Changes of accelerations with positions, velocities and joint forces; the last is symmetric.
     df_dq, df_dv, df_dtau : (..., m, nv) arrays
@@ -122,6 +148,7 @@ class DynamicsDerivatives:
     forces: tuple[Array, ...]
     status: NDArray[np.object_]
     rank: NDArray[np.int_]
+    redundant_rows: NDArray[np.bool_]
     dqdd_dq: Array
     dqdd_dv: Array
     dqdd_dtau: Array
@@ -145,9 +172,10 @@ def differentiated(
         value = getattr(found, name)
         arrays[name] = np.array(np.broadcast_to(value, (*batch, *value.shape[-2:])))
         arrays[name][without] = np.nan
-    for array in (settled.qdd, settled.status, settled.rank, *forces, *arrays.values()):
+    judged = settled.status, settled.rank, settled.redundant
+    for array in (settled.qdd, *judged, *forces, *arrays.values()):
         array.setflags(write=False)
-    return DynamicsDerivatives(settled.qdd, forces, settled.status, settled.rank, **arrays)
+    return DynamicsDerivatives(settled.qdd, forces, *judged, **arrays)
 
 
 def vector(a: Array, batch: tuple[int, ...]) -> Array:

@@ -196,16 +196,15 @@ class Measured:
 
 
 def machine_code(kernel: Kernel, states: States, out: tuple[Any, ...]) -> Callable[[], object]:
-    """Call of a kernel's code alone, without the check whether another method has to solve a state again.
+    """Call of a kernel's code, without the checks of arguments in Python.
 
     It writes to ``out``; where this interpreter has no entry into the code, it is the kernel's own call.
     """
     arguments = states.q, states.v, states.tau
-    pivot = [np.empty(len(states.q))] if kernel._is_judged else []
 
     def direct() -> object:
-        assert kernel._direct is not None
-        return kernel._direct(*arguments, *out, *pivot)
+        assert kernel._direct is not None  # which does not keep the kernel, and so its code, alive
+        return kernel._direct(*arguments, *out)
 
     # the entry says that it declines by returning its first argument
     if kernel._direct is not None and direct() is not arguments[0]:

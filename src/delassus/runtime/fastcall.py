@@ -57,11 +57,13 @@ def supported() -> bool:
     )
 
 
-def direct_entry(address: int, dtype: np.dtype[Any], keep: list[object]) -> Callable[..., object] | None:
+def direct_entry(
+    address: int, dtype: np.dtype[Any], least_pivot: float, keep: list[object]
+) -> Callable[..., object] | None:
     """Built-in function around the code at ``address``; what it needs to stay alive is added to ``keep``."""
     if not supported():
         return None
-    table = struct.pack("PP", id(np.ndarray), id(dtype))
+    table = struct.pack(f"PP{dtype.char}", id(np.ndarray), id(dtype), least_pivot)
     method = _MethodDef(b"kernel", address, _FASTCALL, None)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes, make.restype = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p), ctypes.py_object

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.dynamics.choose import pivot_limit, solve_again
 from delassus.algorithms.dynamics.result import ForwardDynamics
+from delassus.compiler.emit.python_entry import watched_result
 from delassus.compiler.graph import OperationCount
 from delassus.compiler.program import Argument, Program, Result
 from delassus.compiler.tasks import find_task
@@ -73,7 +74,7 @@ class Kernel:
         sizes = [*(a.size for a in arguments), *(r.size for r in results)]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self._keep: list[object] = []
-        self._direct = direct_entry(self._code.address("call"), self.dtype, self._keep)
+        self._direct = direct_entry(self._code.address("call"), self.dtype, self._least_pivot, self._keep)
 
     def __repr__(self) -> str:
         r, total = self._request, self.operations.total
@@ -116,26 +117,12 @@ class Kernel:
             Wrong number, shape or dtype of arrays.
         """
         if out is not None and threads is None and self._direct is not None and len(arguments) == len(self.arguments):
-            if not self._single or self._is_judged:
-                if self._directly(arguments, (out,) if self._single else out):
+            if self._single:
+                if self._direct(*arguments, out) is out and out is not arguments[0]:
                     return out
-            elif self._direct(*arguments, out) is out and out is not arguments[0]:
+            elif type(out) is tuple and out and self._direct(*arguments, *out) is out[-1] is not arguments[0]:
                 return out
         return self._general(in_order(self.arguments, arguments, named), out, threads)
-
-    def _directly(self, arguments: tuple[Any, ...], results: Any) -> bool:
-        """Try the direct entry of a kernel of several results; says whether it took the call."""
-        if self._direct is None or type(results) is not tuple or len(results) != len(self.results):
-            return False
-        if not self._is_judged:
-            return self._direct(*arguments, *results) is results[-1] and results[-1] is not arguments[0]
-        if type(arguments[0]) is not np.ndarray:
-            return False
-        pivot = np.empty(arguments[0].shape[:-1], dtype=self.dtype)
-        if self._direct(*arguments, *results, pivot) is not pivot:
-            return False
-        self._settle(arguments, results, pivot)
-        return True
 
     def _general(self, given: tuple[ArrayLike, ...], out: Any, threads: int | None) -> Any:
         arrays, batch = gathered(self.arguments, given, self.dtype)
@@ -190,7 +177,7 @@ class Kernel:
 
     def _is_doubtful(self, results: Sequence[NDArray[Any]], pivot: NDArray[Any]) -> NDArray[np.bool_]:
         """States whose pivots are too small or whose results are no numbers."""
-        watched = results[min(1, len(results) - 1)]  # forces, or velocities after a step
+        watched = results[watched_result(len(results))]
         good: NDArray[np.bool_] = (pivot >= self._least_pivot) & np.isfinite(watched.sum(axis=-1))
         return np.asarray(~good)
 

@@ -4,6 +4,10 @@ The function follows CPython's fast-call convention (``METH_FASTCALL``) and read
 offsets that NumPy's C interface fixes; `delassus.runtime.fastcall` checks these offsets before it uses the entry. It
 declines, by returning its first argument, whatever is not a C-contiguous, aligned array of the right type and shape,
 results that share memory with another array, and batches above a limit; the caller then takes the general path.
+
+A program's hidden result, its smallest pivot, stays inside: where that of a state is below the limit in the table, or a
+number that is watched is not finite, the entry returns its table, and the general path does it all again. Otherwise it
+returns the last result.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ OBJECT_TYPE, DATA, DIMENSIONS_COUNT, DIMENSIONS, DESCRIPTOR, FLAGS = 8, 16, 24, 
 TABLE = 32
 """Offset of the contents in a bytes object."""
 
+LEAST = 16
+"""Offset of the least pivot in the table."""
+
 READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 """C-contiguous and aligned; the same and writeable."""
 
@@ -26,12 +33,14 @@ LIMIT = 64
 
 
 def python_entry(program: Program, item_size: int) -> str:
-    """Assembly of ``call(self, args, nargs)``; ``self`` is a bytes object of two pointers: array type, descriptor.
+    """Assembly of ``call(self, args, nargs)``; ``self`` is a bytes object: array type, descriptor, least pivot.
 
     ``item_size`` is the size of a number in bytes.
     """
-    shapes = [a.shape for a in program.arguments] + [r.shape for r in program.results]
-    n_inputs = len(program.arguments)
+    shown = [r.shape for r in program.results if not r.hidden]
+    shapes = [a.shape for a in program.arguments] + shown
+    n_inputs, is_judged = len(program.arguments), len(shown) < len(program.results)
+    number = "double" if item_size == 8 else "float"
     lines: list[str] = []
 
     def field(name: str, base: str, offset: int, kind: str) -> str:
@@ -40,6 +49,8 @@ def python_entry(program: Program, item_size: int) -> str:
         return name
 
     lines += ["define ptr @call(ptr %self, ptr %args, i64 %nargs) nounwind {", "entry:"]
+    if is_judged:
+        lines.append(f"  %pivots = alloca {number}, i64 {LIMIT}, align 64")
     field("%first", "%args", 0, "ptr")
     field("%array.type", "%self", TABLE, "ptr")
     field("%descriptor", "%self", TABLE + 8, "ptr")
@@ -133,8 +144,12 @@ def python_entry(program: Program, item_size: int) -> str:
             apart = name
     lines += [f"  br i1 {apart}, label %go, label %decline", "go:"]
     result = f"%p{len(shapes) - 1}"
+    pointers = [*data, "ptr %pivots"] if is_judged else data
+    lines.append(f"  call void @batch(i64 %n, {', '.join(pointers)})")
+    if is_judged:
+        watched = n_inputs + watched_result(len(shown))
+        lines += _verdict(f"%data{watched}", prod(shapes[watched]), number)
     lines += [
-        f"  call void @batch(i64 %n, {', '.join(data)})",
         f"  %references = load i64, ptr {result}",
         "  %more = add i64 %references, 1",
         f"  store i64 %more, ptr {result}",
@@ -147,3 +162,49 @@ def python_entry(program: Program, item_size: int) -> str:
         "}",
     ]
     return "\n".join(lines)
+
+
+def watched_result(n: int) -> int:
+    """Which of ``n`` results has to be finite where a state is solved: forces, or velocities after a step."""
+    return min(1, n - 1)
+
+
+def _verdict(watched: str, size: int, number: str) -> list[str]:
+    """Return the table if a pivot or a watched number of one of ``%n`` states is not as it should be."""
+    return [
+        f"  %least.at = getelementptr i8, ptr %self, i64 {TABLE + LEAST}",
+        f"  %least = load {number}, ptr %least.at",
+        f"  %watched = mul i64 %n, {size}",
+        "  br label %pivots.next",
+        "pivots.next:",
+        "  %s = phi i64 [ 0, %go ], [ %s.after, %pivots.good ]",
+        "  %s.more = icmp slt i64 %s, %n",
+        "  br i1 %s.more, label %pivots.look, label %watched.next",
+        "pivots.look:",
+        f"  %pivot.at = getelementptr {number}, ptr %pivots, i64 %s",
+        f"  %pivot = load {number}, ptr %pivot.at",
+        f"  %pivot.fits = fcmp oge {number} %pivot, %least",
+        "  br i1 %pivot.fits, label %pivots.good, label %doubt",
+        "pivots.good:",
+        "  %s.after = add i64 %s, 1",
+        "  br label %pivots.next",
+        "watched.next:",
+        "  %k = phi i64 [ 0, %pivots.next ], [ %k.after, %watched.good ]",
+        "  %k.more = icmp slt i64 %k, %watched",
+        "  br i1 %k.more, label %watched.look, label %settled",
+        "watched.look:",
+        f"  %x.at = getelementptr {number}, ptr {watched}, i64 %k",
+        f"  %x = load {number}, ptr %x.at",
+        f"  %x.zero = fsub {number} %x, %x",
+        f"  %x.finite = fcmp ord {number} %x.zero, %x.zero",
+        "  br i1 %x.finite, label %watched.good, label %doubt",
+        "watched.good:",
+        "  %k.after = add i64 %k, 1",
+        "  br label %watched.next",
+        "doubt:",
+        "  %doubts = load i64, ptr %self",
+        "  %doubts.more = add i64 %doubts, 1",
+        "  store i64 %doubts.more, ptr %self",
+        "  ret ptr %self",
+        "settled:",
+    ]

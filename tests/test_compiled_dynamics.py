@@ -18,7 +18,11 @@ from delassus.algorithms.dynamics import SOFT, UNCONSTRAINED, choose
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.compiler import tasks
 from delassus.compiler.setting import check_options
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
+from delassus.model.joints import JointKind
 from delassus.runtime import fastcall
+from delassus.runtime.compile import compile_request
 from delassus.runtime.request import Request
 from random_trees import some_mechanism
 from test_c import Compiled
@@ -382,6 +386,72 @@ def test_dependent_rows(method, dtype):
     if dtype == "float64":
         assert error(solution.dynamics_residual(), 0 * qdd) < 1e-6
         assert error(solution.constraint_residual(), expected.constraint_residual()) < 1e-6
+
+
+def turned_planar_chain(n=4):
+    """All joints turn about one direction; link frames are turned at random, so that this is not seen structurally.
+
+    Returns the tree and that direction in the last link's frame.
+    """
+    rng = np.random.default_rng(1)
+    turns = [np.eye(3)]
+    for _ in range(n):
+        Q = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        turns.append(Q * np.sign(np.linalg.det(Q)))
+    axis = np.array([0.3, -0.5, 0.8]) / np.linalg.norm([0.3, -0.5, 0.8])
+    links = [RawLink("base", 1.0, np.zeros(3), np.eye(3))]
+    joints = []
+    for i in range(n):
+        links.append(RawLink(f"link{i}", 1.0, turns[i + 1].T @ [0.2, 0.1, 0.0], 0.1 * np.eye(3)))
+        joints.append(
+            RawJoint(
+                f"joint{i}",
+                JointKind.REVOLUTE,
+                links[i].name,
+                links[i + 1].name,
+                position=turns[i].T @ [0.5, 0.3, -0.1],
+                rotation=turns[i].T @ turns[i + 1],
+                axis=turns[i + 1].T @ axis,
+            )
+        )
+    return build_tree("planar", links, joints), turns[n].T @ axis
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("method", ["kkt", "ltl", "pv", "pv-early", "pv-dense"])
+def test_rows_that_nothing_moves(method, dtype):
+    """Their mobility is round-off: every method flags them, and gives what the direct function does."""
+    tree, axis = turned_planar_chain()
+    K, rng = np.zeros((1, 6)), np.random.default_rng(2)
+    K[0, :3] = axis
+    batch = [x.astype(dtype) for x in (tree.random(rng, 9), rng.normal(size=(9, 4)), rng.normal(size=(9, 4)))]
+    small = np.full((9, 1, 1), 1e-3)
+    for constraints, given, keywords in (
+        (ds.Rows("link3", K), [], {}),
+        ([ds.Rows("link1", np.eye(6)[:1]), ds.Rows("link3", 1)], [small * K], {"rows": [small * K]}),
+        ([ds.Weld("world"), ds.Rows("link3", np.eye(6)[:1])], [], {}),
+        (
+            ds.Point(ds.Frame("link3", given="position")),
+            [np.array([0.1, 0.2, 0.3])],
+            {"placements": [[0.1, 0.2, 0.3]]},
+        ),
+    ):
+        if "rows" in keywords and dtype == "float32":
+            continue  # round-off in the rows themselves lets the joints move them
+        request = ds.compile(tree, constraints, "dynamics", method="kkt", dtype=dtype)._request
+        forward = compile_request(replace(request, method=method))
+        given = [x.astype(dtype) for x in given]
+        qdd, forces = forward(*batch, *given)
+        expected = ds.forward_dynamics(tree, *batch, constraints, **keywords)
+        assert np.all(expected.rank < forces.shape[-1])
+        tolerance = DOUBLE if dtype == "float64" else 1e-4
+        assert error(qdd, expected.qdd) < tolerance
+        solution = forward.solve(*batch, *given)
+        assert np.array_equal(solution.status, expected.status) and np.array_equal(solution.rank, expected.rank)
+        assert np.array_equal(solution.redundant_rows, expected.redundant_rows)
+    moved = ds.Rows("link3", np.cross(axis, np.eye(3))[:1] @ np.eye(3, 6))
+    forward = ds.compile(tree, moved, "dynamics", method="kkt", dtype=dtype)
+    assert np.all(forward.solve(*batch).status == ds.DynamicsStatus.SOLVED)
 
 
 def test_solve():

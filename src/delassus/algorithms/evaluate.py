@@ -52,6 +52,19 @@ def make_problem(
     return Problem(NumpyOps(), tree, checked, array, given, names), batch
 
 
+def neutral_mobility(tree: Tree, constraints: Sequence[Constraint]) -> Array:
+    """`mobility_bound` of all rows at the neutral configuration; rows that come with each call as if of unit length."""
+    given = []
+    for i in inputs_of(constraints):
+        if i.kind == "rows":
+            given.append(np.zeros(i.shape) + np.eye(1, 6))
+        else:
+            given.append(np.zeros(i.shape) if i.shape == (3,) else np.eye(7)[6])
+    problem = Problem(NumpyOps(), tree, constraints, tree.neutral(), given)
+    with np.errstate(all="ignore"):  # links without inertia
+        return mobility_bound(problem, Articulated(problem))
+
+
 def find_method(method: str) -> Any:
     """Algorithm of that name, or `UnknownNameError` with the nearest match."""
     try:

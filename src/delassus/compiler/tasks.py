@@ -11,10 +11,11 @@ from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics import FALLBACKS, ITERATIVE, SOFT, kinematics, rnea
 from delassus.algorithms.dynamics import METHODS as FORWARD
 from delassus.algorithms.dynamics.carry import carry
-from delassus.algorithms.dynamics.choose import check_method, default_method
+from delassus.algorithms.dynamics.choose import check_method, default_method, pivot_limit
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.energy import kinetic_energy, potential_energy
 from delassus.algorithms.dynamics.integrate import INTEGRATE
+from delassus.algorithms.dynamics.mobility import mobility_pivots
 from delassus.algorithms.dynamics.nodes import nodes
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -197,7 +198,12 @@ def _smallest_pivot(setup: Setup, problem: Problem, solution: Solution) -> Scala
     G = problem.relaxed(solution.delassus)  # factorised by the method already: the same nodes of the graph
     diagonal = [row[i] for i, row in enumerate(setup.ops.entries(G))]
     pivots = setup.ops.factor(G).pivots()
-    return reduce(setup.ops.minimum, [d / g for d, g in zip(pivots, diagonal, strict=True)])
+    smallest = reduce(setup.ops.minimum, [d / g for d, g in zip(pivots, diagonal, strict=True)])
+    moved = mobility_pivots(problem, diagonal)
+    if not moved:
+        return smallest
+    limit = pivot_limit(setup.method, "float64")
+    return setup.ops.minimum(smallest, limit * setup.ops.sqrt(reduce(setup.ops.minimum, moved)))
 
 
 def _judgement(setup: Setup, pivots: Sequence[Scalar | None]) -> list[Output]:

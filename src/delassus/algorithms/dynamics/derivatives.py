@@ -86,6 +86,46 @@ class _Blocks:
         ])  # fmt: skip
 
 
+class _Division:
+    """Degrees of freedom by what they bear, in ascending order.
+
+    Attributes
+    ----------
+    leaders, followers : lists of int
+        Those that bear constraints, or are the floating root's; all others.
+    trunk, limbs : lists of int
+        Those that bear several constraints, or are the floating root's; all others.
+    """
+
+    def __init__(self, motion: DynamicsProblem, system: JointSpace) -> None:
+        self._ops, tree = motion.ops, motion.tree
+        self._nv = tree.nv
+        floating = range(tree.joints[0].nv) if tree.is_floating else ()
+        bears = [2 if k in floating else sum(k in columns for columns in system.Y) for k in range(tree.nv)]
+        self.leaders, self.followers = _split([n > 0 for n in bears])
+        self.trunk, self.limbs = _split([n > 1 for n in bears])
+
+    def rows(self, a: Matrix, which: list[int]) -> Matrix:
+        """A matrix with zeros in all but some rows."""
+        ops = self._ops
+        width = ops.shape(a)[1]
+        return ops.put(ops.take(a, which, None), (self._nv, width), which, range(width))
+
+    def columns(self, a: Matrix, which: list[int]) -> Matrix:
+        """A matrix whose columns are some of nv, with zeros in the others."""
+        height = self._ops.shape(a)[0]
+        return self._ops.put(a, (height, self._nv), range(height), which)
+
+    def block(self, a: Matrix, which: list[int]) -> Matrix:
+        """A matrix (nv × nv) with zeros in all but some rows and columns."""
+        return self._ops.put(self._ops.take(a, which, which), (self._nv, self._nv), which, which)
+
+
+def _split(first: list[bool]) -> tuple[list[int], list[int]]:
+    """Indices of those that are true, and of those that are not."""
+    return [k for k, x in enumerate(first) if x], [k for k, x in enumerate(first) if not x]
+
+
 def derivatives(motion: DynamicsProblem) -> Derivatives:
     """Solution of a problem whose constraints are hard, with its derivatives."""
     ops, nv = motion.ops, motion.tree.nv
@@ -101,13 +141,40 @@ def derivatives(motion: DynamicsProblem) -> Derivatives:
     parts = [ops.take(forces, range(s.start, s.stop), None) for s in motion.problem.rows]
     rows = [RowRates(rates, index, part) for index, part in enumerate(parts)]
 
-    # L⁻ᵀ, J M⁻¹ and the derivatives with joint forces
+    # joint forces; accelerations of followers are T times those of the leaders, and what their own forces make
+    parts_of = _Division(motion, system)
+    leaders, followers, trunk, limbs = parts_of.leaders, parts_of.followers, parts_of.trunk, parts_of.limbs
     root = system.over_transpose(ops.eye(nv))
-    response = system.along_rows(root)
-    df_dtau = -solved(response)
-    dqdd_dtau = ops.sym_add(
-        ops.sym_product(ops.transpose(root), root), ops.sym_product(ops.transpose(response), df_dtau)
+    T = system.L.following(leaders)
+    to_leaders, own = ops.take(root, None, leaders), parts_of.block(root, followers)
+    response = system.along_rows(to_leaders)
+    df_leaders = -solved(response)
+    A_leaders = ops.sym_add(
+        ops.sym_product(ops.transpose(to_leaders), to_leaders), ops.sym_product(ops.transpose(response), df_leaders)
     )
+    df_dtau = df_leaders @ ops.transpose(T)
+    dqdd_dtau = ops.sym_add(ops.sym_product(T @ A_leaders, ops.transpose(T)), ops.sym_product(ops.transpose(own), own))
+    inverse = None if factor is None else factor.inverse()
+
+    def of_trunk(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix]:
+        """Changes of q̈ and f where all limbs feel what changes."""
+        W = system.over_transpose(r)
+        df = solved(system.along_rows(W) - g)
+        return with_followers(system.back(-W, df), W), df
+
+    def of_limbs(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix]:
+        """The same where one limb feels it, and the others by way of the trunk only."""
+        left = system.over_transpose(r, trunk)
+        on_trunk, W = ops.take(left, trunk, None), parts_of.rows(left, limbs)
+        s = system.along_rows(W) - g
+        x = -(ops.take(dqdd_dtau, None, trunk) @ on_trunk) - ops.transpose(root) @ W
+        df = -(ops.take(df_dtau, None, trunk) @ on_trunk)
+        if inverse is not None:
+            x, df = x - ops.transpose(df_dtau) @ s, df + inverse @ s
+        return with_followers(x, W), df
+
+    def with_followers(x: Matrix, W: Matrix) -> Matrix:
+        return T @ ops.take(x, leaders, None) - ops.transpose(own) @ W
 
     # those with positions and velocities
     by_position = [{j: row.columns(j, True) for j in row.joints()} for row in rows]
@@ -115,9 +182,14 @@ def derivatives(motion: DynamicsProblem) -> Derivatives:
     r_q, r_v = _residuals(rates, rows, by_position)
     out = []
     for r, changes in ((r_q, by_position), (r_v, by_velocity)):
-        W = system.over_transpose(r)
-        df = solved(system.along_rows(W) - _row_changes(motion, changes))
-        out.append((system.back(-W, df), df))
+        g = _row_changes(motion, changes)
+        dqdd, df = ops.zeros(nv, nv), ops.zeros(motion.problem.n_rows, nv)
+        for columns, solve in ((trunk, of_trunk), (limbs, of_limbs)):
+            if columns:
+                x, f = solve(ops.take(r, None, columns), ops.take(g, None, columns))
+                dqdd = dqdd + parts_of.columns(x, columns)
+                df = df + parts_of.columns(f, columns)
+        out.append((dqdd, df))
     ops.mark("derivatives", [dqdd_dtau, df_dtau, *out[0], *out[1]])
     return Derivatives(qdd, forces, system.G, out[0][0], out[1][0], dqdd_dtau, out[0][1], out[1][1], df_dtau)
 

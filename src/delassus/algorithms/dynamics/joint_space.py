@@ -6,6 +6,7 @@ All loops run over supports only. Cost O(n d² + m d² + m² d). Source: [LQR] e
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 
 from delassus.algorithms.dynamics.kkt import row_accelerations
@@ -57,9 +58,9 @@ class JointSpace:
         self._ops.mark("accelerations", [qdd])
         return qdd
 
-    def over_transpose(self, B: Matrix) -> Matrix:
-        """``L⁻ᵀ B`` (nv × k); as sparse as ``B`` where that is as sparse as ``M``."""
-        return self._motion.stacked(self.L.over_transpose(B)) if self._motion.tree.nv else B
+    def over_transpose(self, B: Matrix, kept: Collection[int] = ()) -> Matrix:
+        """``L⁻ᵀ B`` (nv × k); as sparse as ``B`` where that is as sparse as ``M``. See `SparseFactor` for ``kept``."""
+        return self._motion.stacked(self.L.over_transpose(B, kept)) if self._motion.tree.nv else B
 
     def along_rows(self, x: Matrix) -> Matrix:
         """``Y x`` (m × k)."""

@@ -10,7 +10,7 @@ ancestor of a closed loop).
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from delassus.algorithms.crba import mass_matrix_blocks
 from delassus.algorithms.jacobian import jacobian_columns
@@ -80,12 +80,17 @@ class SparseFactor:
             return row
         return self._ops.put(row, (1, len(wanted)), (0,), [wanted.index(k) for k in columns])
 
-    def over_transpose(self, B: Matrix) -> list[Matrix]:
-        """``L⁻ᵀ B``, row by row; as sparse as ``B`` where that is as sparse as ``L``."""
+    def over_transpose(self, B: Matrix, kept: Collection[int] = ()) -> list[Matrix]:
+        """``L⁻ᵀ B``, row by row; as sparse as ``B`` where that is as sparse as ``L``.
+
+        The rows ``kept``, and with each those above it, are not eliminated: they hold what is left to solve.
+        """
         x = [self._ops.take(B, (k,), None) for k in range(len(self.rows))]
 
         # leaves → root
         for k in reversed(range(len(x))):
+            if k in kept:
+                continue
             x[k] = self.reciprocal[k] @ x[k]
             for position, i in enumerate(self.ancestors[k]):
                 x[i] = x[i] - self._ops.take(self.rows[k], None, (position,)) @ x[k]
@@ -100,6 +105,21 @@ class SparseFactor:
             left = B[k] - self.rows[k] @ self._ops.vstack([x[i] for i in above]) if above else B[k]
             x.append(self.reciprocal[k] @ left)
         return x
+
+    def following(self, led: Collection[int]) -> Matrix:
+        """``T`` (nv × k): ``x`` by its k rows ``led``, where all other rows of ``L x`` are zero; no others are above them."""
+        ops = self._ops
+        own = {k: ops.constant([[float(k == i) for i in led]]) for k in led}
+        x: list[Matrix] = []
+
+        # root → leaves
+        for k, above in enumerate(self.ancestors):
+            if k in own:
+                x.append(own[k])
+            else:
+                known = self.rows[k] @ ops.vstack([x[i] for i in above]) if above else ops.zeros(1, len(own))
+                x.append(-(self.reciprocal[k] @ known))
+        return ops.vstack(x) if x else ops.zeros(0, 0)
 
 
 def _filled(tree: Tree, blocks: Iterable[tuple[int, int]]) -> list[list[int]]:

@@ -24,10 +24,12 @@ def test_readme_python_blocks_run(capsys: pytest.CaptureFixture[str]) -> None:
     scopes: list[dict[str, object]] = [{} for _ in blocks]
     for block, scope in zip(blocks, scopes, strict=True):
         exec(compile(block, "README.md", "exec"), scope)
-    matrices, dynamics = scopes
+    matrices, dynamics, contact = scopes
     assert matrices["G"].shape == (100, 15, 15)  # type: ignore[attr-defined]
     assert dynamics["qs"].shape[:2] == (51, 100)  # type: ignore[attr-defined]
     assert np.allclose(dynamics["qdd"], dynamics["solution"].qdd)  # type: ignore[attr-defined, arg-type]
+    assert contact["sim"].impulses[:, 2].sum() / 1e-3 == pytest.approx(2.0 * 9.81)  # type: ignore[attr-defined]
+    assert contact["solution"].status.name == "CONVERGED"  # type: ignore[attr-defined]
     assert "OperationCount" in capsys.readouterr().out
 
 

@@ -1,6 +1,8 @@
 """Contact and collision dynamics by complementarity: problems, and solvers that do not call wrong answers solved.
 
 - Scenes: `Scene` of robots with `Collider` s, their contacts in a `ContactSet`, all at one state in a `Snapshot`.
+- Formulations: `formulate` makes a `ContactProblem` of a scene at a `State`, `formulate_impact` one of an instant, which
+  `collide` solves.
 - Problems: `LCP`, `MLCP`, `ConeProblem` (exact Coulomb friction) and its `PolyhedralLCP`.
 - Solvers: `lemke`, `pgs`, `solve_mixed`, `nsgs`, `admm`, `convex`; each returns a result with ``status``,
   ``iterations`` and residuals.
@@ -8,7 +10,13 @@
 Components of a contact are tangent, tangent, normal, everywhere.
 """
 
+from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet, frames_of
+from delassus.contact.formulate import formulate, formulate_impact
+from delassus.contact.formulations.problem import ContactProblem
+from delassus.contact.formulations.solution import ContactSolution
+from delassus.contact.impact import collide
+from delassus.contact.geometry import load_colliders, load_ignored
 from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP
 from delassus.contact.results import ConeResult, LCPResult, MLCPResult, SolverStatus
 from delassus.contact.scene import Scene
@@ -20,6 +28,7 @@ from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.nsgs import nsgs
 from delassus.contact.solvers.pgs import pgs
+from delassus.contact.state import State
 
 __all__ = [
     "LCP",
@@ -27,10 +36,13 @@ __all__ = [
     "Box",
     "Capsule",
     "Collider",
+    "CollisionDetector",
     "ConeProblem",
     "ConeResult",
     "ContactDynamics",
+    "ContactProblem",
     "ContactSet",
+    "ContactSolution",
     "ConvexResult",
     "Cylinder",
     "Ends",
@@ -43,10 +55,16 @@ __all__ = [
     "Snapshot",
     "SolverStatus",
     "Sphere",
+    "State",
     "admm",
+    "collide",
     "convex",
+    "formulate",
+    "formulate_impact",
     "frames_of",
     "lemke",
+    "load_colliders",
+    "load_ignored",
     "nsgs",
     "pgs",
     "solve_mixed",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.impulses import ImpulseSolver
 from delassus.contact.results import SolverStatus
@@ -156,8 +157,6 @@ class Simulator:
         self.statuses: Counter[SolverStatus] = Counter()
         self.status = SolverStatus.CONVERGED
         self.impulses = np.zeros((0, 3))
-        from delassus.contact.collision import CollisionDetector
-
         self._detector = CollisionDetector(scene)
         self.contacts = self._start(_number("max_overlap", max_overlap, zero=True))
 

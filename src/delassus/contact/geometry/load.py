@@ -1,0 +1,129 @@
+"""`load_colliders` and `load_ignored`: one entry for every kind of description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from delassus.contact.geometry.mjcf import colliders_of_model, ignored_of_model, read_model
+from delassus.contact.geometry.srdf import ignored_of_srdf
+from delassus.contact.geometry.urdf import colliders_of_urdf
+from delassus.contact.shapes import Collider
+from delassus.errors import ModelError, shown
+from delassus.model.load import _find
+from delassus.model.tree import Tree
+from delassus.model.urdf import read_xml
+
+
+def load_colliders(
+    robot: str | Path | Any,
+    tree: Tree,
+    *,
+    prefix: str = "",
+    friction: float = 0.5,
+    restitution: float = 0.0,
+    convex: bool = True,
+    package_dirs: Iterable[str | Path] = (),
+) -> tuple[Collider, ...]:
+    """Collision geometry of a robot, on the links of its tree.
+
+    Parameters
+    ----------
+    robot : path, name or mujoco.MjModel
+        What ``tree`` was loaded from; a ``.urdf`` file, an ``.xml`` file (MJCF), or a name that `delassus.load` knows.
+    tree : Tree
+        The robot, before it became part of a scene.
+    prefix : str
+        Put before names of links and colliders: ``"arm/"`` for the robot ``"arm"`` of a scene of several.
+    friction, restitution : float
+        Of every collider. MJCF files say their own friction: the sliding coefficient of each geom is taken. (MuJoCo
+        uses the larger of two coefficients, this library their geometric mean.)
+    convex : bool
+        For URDF files: whether meshes stand for their convex hulls, or for their surfaces. In MJCF files they are
+        always hulls, as in MuJoCo.
+    package_dirs : iterable of path
+        For URDF files: folders that hold the packages of ``package://`` addresses. Those in the environment variable
+        ``ROS_PACKAGE_PATH``, and the folders above the file, are searched after them.
+
+    Returns
+    -------
+    tuple of Collider
+        In the order of the file. Each has the name that the file gives it; else that of its link, numbered from 0 if
+        the link has several. Bodies without joints to the world, in MJCF, are part of ``"world"``, as in MuJoCo.
+
+    Raises
+    ------
+    ModelError
+        The file is missing, malformed, or declares a document type; a shape that this library does not know, or a
+        mesh that cannot be read. Names the link and the file: no shape is left out.
+    UnknownNameError
+        The tree has no link of that name, or no robot has.
+    MissingDependencyError
+        The description needs a package that is not installed.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> from delassus.contact.geometry import load_colliders
+    >>> tree = ds.load("go1", root="floating")  # doctest: +SKIP
+    >>> load_colliders("go1", tree)[0].link  # doctest: +SKIP
+    'trunk'
+    """
+    if not isinstance(tree, Tree):
+        raise ModelError("tree", "a delassus.Tree", shown(tree), "Load it from the same description.")
+    if not isinstance(robot, (str, Path)):
+        return colliders_of_model(robot, tree, prefix, restitution)
+    path = _find(robot)
+    description = read_xml(path)
+    if description.tag == "mujoco":
+        return colliders_of_model(read_model(path), tree, prefix, restitution)
+    if description.tag != "robot":
+        raise _unknown(path, description.tag)
+    folders = tuple(Path(folder) for folder in package_dirs)
+    return colliders_of_urdf(description, path, tree, prefix, friction, restitution, convex, folders)
+
+
+def load_ignored(
+    source: str | Path | Any, prefix: str = "", *, tree: Tree | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Pairs of names that do not collide, for ``Scene(ignore=…)``.
+
+    Parameters
+    ----------
+    source : path or mujoco.MjModel
+        An SRDF file, of which ``<disable_collisions>`` is read and gives pairs of links; or an ``.xml`` file (MJCF) or
+        model, of which ``contype``, ``conaffinity``, ``<exclude>`` and ``<pair>`` are, and give pairs of colliders as
+        `load_colliders` names them.
+    prefix : str
+        As for `load_colliders`.
+    tree : Tree, optional
+        Leave out pairs of an SRDF file whose links this tree does not have: it may describe a larger robot. (A scene
+        refuses names that it does not know.)
+
+    Raises
+    ------
+    ModelError
+        The file is missing, malformed, or neither SRDF nor MJCF, or holds rules that this library does not know.
+
+    Examples
+    --------
+    >>> from delassus.contact.geometry import load_ignored
+    >>> load_ignored("panda.srdf", "arm/")  # doctest: +SKIP
+    (('arm/panda_link0', 'arm/panda_link1'), ...)
+    """
+    if not isinstance(source, (str, Path)):
+        return ignored_of_model(source, prefix)
+    path = Path(source)
+    description = read_xml(path)
+    if description.tag == "mujoco":
+        return ignored_of_model(read_model(path), prefix)
+    if description.tag != "robot":
+        raise _unknown(path, description.tag)
+    return ignored_of_srdf(description, path, prefix, tree)
+
+
+def _unknown(path: Path, tag: str) -> ModelError:
+    return ModelError(
+        f"file {str(path)!r}", "a <robot> or a <mujoco>", f"a <{shown(tag)[1:-1]}>", "Check that this is the file."
+    )

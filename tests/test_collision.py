@@ -1,0 +1,498 @@
+"""Contacts of every pair of shapes against signed distances and coal; near pairs; filters; errors."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Box, Capsule, Collider, ContactSet, Cylinder, HalfSpace, Mesh, Scene, Sphere, frames_of
+from delassus.contact.collision import CollisionDetector
+from tools import random_rotation
+
+pytest.importorskip("numba")
+coal = pytest.importorskip("coal")
+
+ROUND_OFF = 1e-12
+"""Closed formulas on lengths of order one."""
+
+ITERATED = 1e-5
+"""Depths that coal iterates for to 1e-6, and of which a patch may miss 1e-5 of a shape's radius."""
+
+ASKEW = 1e-4
+"""One minus the cosine of the angle by which normals of round shapes differ: a depth within 1e-6 of the least, at
+radii of 0.2, leaves the normal an angle of 3e-3."""
+
+ON_SURFACE = 1e-4
+"""Half the depth, up to 0.02 where the contact is looked at, along a normal off by 3e-3."""
+
+rng = np.random.default_rng(0)
+CUBE = np.array([[x, y, z] for x in (-0.3, 0.3) for y in (-0.2, 0.2) for z in (-0.25, 0.25)])
+SHAPES = {
+    "sphere": Sphere(0.3),
+    "capsule": Capsule(0.2, 0.6),
+    "box": Box(0.5, 0.7, 0.3),
+    "cylinder": Cylinder(0.25, 0.5),
+    "hull": Mesh(rng.normal(size=(40, 3)) * 0.3),
+    "cube": Mesh(CUBE),
+}
+FREE = ds.mechanisms.free_body(1.0, np.eye(3), name="body")
+TWO = {"a": FREE, "b": FREE}
+AT = FREE.placement("body")
+
+
+def two_bodies(a, b, **options):
+    return Scene(TWO, [Collider("a/body", a), Collider("b/body", b)], **options)
+
+
+def pose(R, p):
+    """Pose of the body frame from that of the collider, which sits at the body's named frame."""
+    return np.hstack([R @ AT.rotation.T, (p - R @ AT.rotation.T @ AT.position)[:, None]])
+
+
+def coal_shape(shape):
+    """The same shape in coal, made here."""
+    match shape:
+        case Sphere():
+            return coal.Sphere(shape.radius)
+        case Capsule():
+            return coal.Capsule(shape.radius, shape.length)
+        case Box():
+            return coal.Box(shape.x, shape.y, shape.z)
+        case Cylinder():
+            return coal.Cylinder(shape.radius, shape.length)
+    points, model = coal.StdVec_Vec3s(), coal.BVHModelOBBRSS()
+    for v in shape.vertices:
+        points.append(v)
+    model.beginModel(0, len(points))
+    model.addSubModel(points)
+    model.endModel()
+    model.buildConvexHull(True, "Qt")
+    return model.convex
+
+
+def coal_distance(a, A, b, B):
+    """Signed distance, and the normal from B to A."""
+    request, result = coal.DistanceRequest(), coal.DistanceResult()
+    request.gjk_tolerance, request.epa_max_iterations = 1e-10, 255  # see collision/general.py
+    coal.distance(coal_shape(a), coal.Transform3s(*A), coal_shape(b), coal.Transform3s(*B), request, result)
+    return result.min_distance, -np.array(result.normal)
+
+
+def signed_distance(shape, x):
+    """Distance of a point (in the frame of the shape) to its surface, negative inside; of a hull, to its planes."""
+    match shape:
+        case Sphere():
+            return np.linalg.norm(x) - shape.radius
+        case Capsule():
+            t = np.clip(x[2], -shape.length / 2, shape.length / 2)
+            return np.linalg.norm(x - [0, 0, t]) - shape.radius
+        case Box():
+            beyond = np.abs(x) - np.array([shape.x, shape.y, shape.z]) / 2
+            return np.linalg.norm(np.maximum(beyond, 0)) + min(beyond.max(), 0)
+        case Cylinder():
+            beyond = np.array([np.hypot(x[0], x[1]) - shape.radius, abs(x[2]) - shape.length / 2])
+            return np.linalg.norm(np.maximum(beyond, 0)) + min(beyond.max(), 0)
+    from scipy.spatial import ConvexHull
+
+    planes = ConvexHull(shape.vertices).equations
+    return (planes[:, :3] @ x + planes[:, 3]).max()
+
+
+def support(shape, d):
+    """Furthest extent of a shape along a direction in its frame, from all of its points."""
+    match shape:
+        case Sphere():
+            return shape.radius
+        case Capsule():
+            return shape.radius + shape.length / 2 * abs(d[2])
+        case Box():
+            return np.abs(d) @ np.array([shape.x, shape.y, shape.z]) / 2
+        case Cylinder():
+            return shape.radius * np.hypot(d[0], d[1]) + shape.length / 2 * abs(d[2])
+    return (shape.vertices @ d).max()
+
+
+def check_surfaces(contacts, bodies, tolerance):
+    """Half a depth either way along the normal of each contact lie the surfaces of its two bodies.
+
+    Of a capsule that lies askew in a face, the second point is inside: only the deepest is looked at.
+    """
+    capsule = any(isinstance(shape, Capsule) for shape, _, _ in bodies)
+    for k in [np.argmax(contacts.depths)] if capsule else range(len(contacts)):
+        x, shift = contacts.points[k], contacts.normals[k] * contacts.depths[k] / 2
+        for side, (shape, R, p) in zip((-1, 1), bodies, strict=True):
+            if shape is not None:
+                assert abs(signed_distance(shape, R.T @ (x + side * shift - p))) < tolerance
+
+
+PAIRS = list(combinations_with_replacement(sorted(SHAPES), 2))
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_pairs_of_shapes_agree_with_coal(first, second):
+    """Depth, normal and place at random poses, overlapping and apart; the other way round, normals turn around."""
+    local = np.random.default_rng(sum(map(ord, first + second)))
+    a, b, reach = SHAPES[first], SHAPES[second], 0.02
+    there, back = (CollisionDetector(two_bodies(*ab), tolerance=reach) for ab in ((a, b), (b, a)))
+    touching = 0
+    for _ in range(60):
+        A, B = ((random_rotation(local), local.normal(size=3) * 0.25) for _ in range(2))
+        distance, normal = coal_distance(a, A, b, B)
+        contacts = there.contacts([pose(*A), pose(*B)])
+        if abs(distance - reach) < ITERATED:
+            continue
+        assert (len(contacts) > 0) == (distance < reach), distance
+        if not len(contacts):
+            continue
+        touching += 1
+        deepest = np.argmax(contacts.depths)
+        assert contacts.depths[deepest] == pytest.approx(-distance, abs=ITERATED)
+        if np.linalg.norm(normal) > 0.5 and abs(distance) < 0.1:  # deep inside, several directions are as near
+            assert contacts.normals[deepest] @ normal > 1 - ASKEW
+        assert np.all(contacts.depths >= -reach)
+        assert contacts.links.tolist() == [[0, 1]] * len(contacts)
+        check_surfaces(contacts, [(a, *A), (b, *B)], ON_SURFACE)
+        turned = back.contacts([pose(*B), pose(*A)])
+        assert turned.depths.max() == pytest.approx(contacts.depths.max(), abs=ITERATED)
+        if abs(distance) < 0.1:
+            assert turned.normals[np.argmax(turned.depths)] @ contacts.normals[deepest] < -1 + ASKEW
+    assert touching > 10
+
+
+@pytest.mark.parametrize("name", sorted(SHAPES))
+def test_shapes_on_half_spaces(name):
+    """The deepest point is the shape's furthest, all are on both surfaces, and the world is B in any order."""
+    local, shape = np.random.default_rng(7), SHAPES[name]
+    for _ in range(40):
+        R_plane, p_plane = random_rotation(local), local.normal(size=3)
+        R, n = random_rotation(local), R_plane[:, 2]
+        height = local.uniform(-0.5, 0.2) * support(shape, -R.T @ n)
+        p = p_plane + n * (height + support(shape, -R.T @ n)) + R_plane[:, :2] @ local.normal(size=2)
+        on_body, on_world = Collider("body", shape), Collider("world", HalfSpace(), p_plane, R_plane)
+        found = []
+        for colliders in ([on_body, on_world], [on_world, on_body]):
+            contacts = CollisionDetector(Scene(FREE, colliders), tolerance=0.01).contacts([pose(R, p)])
+            found.append(contacts)
+            assert (len(contacts) > 0) == (height <= 0.01)
+            if not len(contacts):
+                continue
+            assert contacts.depths.max() == pytest.approx(-height, abs=ROUND_OFF)
+            assert contacts.normals == pytest.approx(np.tile(n, (len(contacts), 1)), abs=ROUND_OFF)
+            assert contacts.links.tolist() == [[0, -1]] * len(contacts)
+            heights = (contacts.points - p_plane) @ n
+            assert heights == pytest.approx(-contacts.depths / 2, abs=ROUND_OFF)
+            check_surfaces(contacts, [(shape, R, p), (None, R, p)], 1e-9)
+        assert found[0].points.tolist() == found[1].points.tolist()
+
+
+def standing(shape, height, R=None, at=(0.3, -0.2)):
+    R = np.eye(3) if R is None else R
+    return [pose(R, np.array([*at, height]))], CollisionDetector(Scene(FREE, [Collider("body", shape), FLOOR]))
+
+
+FLOOR = Collider("world", HalfSpace())
+LYING = np.array([[0, 0, 1.0], [0, 1, 0], [-1, 0, 0]])
+
+
+def test_numbers_of_points_on_a_floor():
+    """What stands or lies has enough points not to tip over."""
+    many = np.array([[x, y, z] for x in np.linspace(-1, 1, 9) for y in np.linspace(-1, 1, 9) for z in (-1, 1)])
+    cone = np.array([[np.cos(t), np.sin(t), -1.0] for t in np.linspace(0, 6.2, 40)] + [[0, 0, 1.0]])
+    for shape, height, R, n in (
+        (Box(1, 1, 1), 0.499, None, 4),
+        (Box(1, 1, 1), -0.501, None, 8),
+        (Sphere(1), 0.999, None, 1),
+        (Capsule(0.2, 1), 0.199, LYING, 2),
+        (Capsule(0.2, 1), 0.699, None, 1),
+        (Cylinder(0.2, 1), 0.499, None, 4),
+        (Cylinder(0.2, 1), 0.199, LYING, 2),
+        (Mesh(CUBE), 0.249, None, 4),
+        (Mesh(many), 0.999, None, 4),
+        (Mesh(cone), 0.999, None, 7),  # of 40 corners
+    ):
+        poses, detector = standing(shape, height, R)
+        contacts = detector.contacts(poses)
+        assert len(contacts) == n, shape
+        if n >= 4:  # the place above is inside what they span
+            middle = contacts.points[:, :2] - [0.3, -0.2]
+            angles = np.sort(np.arctan2(middle[:, 1], middle[:, 0]))
+            assert np.diff([*angles, angles[0] + 2 * np.pi]).max() < np.pi + 1e-9
+
+
+def on_top(a, b, R, p, **options):
+    return CollisionDetector(two_bodies(a, b), **options).contacts([pose(np.eye(3), np.zeros(3)), pose(R, np.array(p))])
+
+
+def test_patches_of_flat_faces():
+    """Faces that meet flatly touch in the corners of what they share; a line touches at its ends."""
+    c, s = np.cos(np.pi / 4), np.sin(np.pi / 4)
+    turned = np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
+    box = Box(1, 1, 1)
+    for a, b, R, p, corners in (
+        (box, box, np.eye(3), (0.5, 0.25, 0.999), [(x, y) for x in (0, 0.5) for y in (-0.25, 0.5)]),
+        (box, Mesh(CUBE), np.eye(3), (0.1, 0, 0.749), [(x, y) for x in (-0.2, 0.4) for y in (-0.2, 0.2)]),
+        (Mesh(CUBE), box, np.eye(3), (0.1, 0, 0.749), [(x, y) for x in (-0.3, 0.3) for y in (-0.2, 0.2)]),
+        (box, Capsule(0.2, 2), LYING, (0, 0.1, 0.699), [(-0.5, 0.1), (0.5, 0.1)]),
+        (box, Cylinder(0.2, 0.4), LYING, (0, 0.1, 0.699), [(-0.2, 0.1), (0.2, 0.1)]),
+    ):
+        contacts = on_top(a, b, R, p)
+        places = np.array(sorted(map(tuple, contacts.points[:, :2].round(6))))
+        assert places == pytest.approx(np.array(sorted(corners)), abs=1e-6)
+        assert contacts.depths == pytest.approx(0.001, abs=1e-9)
+        assert contacts.normals == pytest.approx(np.tile([0, 0, -1.0], (len(corners), 1)), abs=1e-9)
+    octagon = on_top(box, box, turned, (0, 0, 0.999))
+    assert len(octagon) == 8
+    assert np.linalg.norm(octagon.points[:, :2], axis=1) == pytest.approx(np.hypot(0.5, 0.5 * np.tan(np.pi / 8)))
+    for cylinder in (on_top(box, Cylinder(0.2, 1), np.eye(3), (0, 0, 0.999)),
+                     on_top(Cylinder(0.2, 1), Cylinder(0.2, 1), LYING @ LYING, (0, 0, 0.999))):  # fmt: skip
+        assert len(cylinder) >= 4 and np.ptp(cylinder.points, axis=0)[:2].min() > 0.3
+        assert cylinder.depths == pytest.approx(0.001, abs=1e-8)
+
+
+@pytest.mark.parametrize("gap", [-1e-3, -1e-6, -1e-9, 0.0, 1e-9, 1e-7])
+def test_resting_faces_keep_their_patch(gap):
+    """At the tiny depths and gaps at which bodies rest, wherever in the world they do."""
+    local = np.random.default_rng(3)
+    for shape, height, points in ((Box(0.3, 0.2, 0.4), 0.2, 4), (Mesh(CUBE), 0.25, 4), (Cylinder(0.2, 0.6), 0.3, 8)):
+        detector = CollisionDetector(two_bodies(Box(2, 2, 1), shape), tolerance=1e-6)
+        for _ in range(20):
+            W, shift = random_rotation(local), local.normal(size=3)
+            place = W @ np.array([*local.uniform(-0.2, 0.2, 2), 0.5 + height + gap]) + shift
+            contacts = detector.contacts([pose(W, shift), pose(W, place)])
+            assert len(contacts) == points
+            assert contacts.depths == pytest.approx(-gap, abs=1e-8)
+            assert contacts.normals == pytest.approx(np.tile(-W[:, 2], (points, 1)), abs=1e-9)
+
+
+def test_contacts_start_at_the_tolerance():
+    for tolerance in (0.0, 1e-3):
+        scene = Scene(FREE, [Collider("body", Sphere(0.5)), FLOOR])
+        detector = CollisionDetector(scene, tolerance=tolerance)
+        assert detector.tolerance == tolerance
+        for gap, n in ((-1e-6, 1), (tolerance - 1e-9, 1), (tolerance + 1e-9, 0)):
+            assert len(detector.contacts([pose(np.eye(3), np.array([0, 0, 0.5 + gap]))])) == n
+    assert 0 < CollisionDetector(scene).tolerance < 1e-8
+
+
+def test_degenerate_places_have_a_contact():
+    """One centre, crossing or coinciding axes, a centre on a box's face: some unit normal, and the full depth."""
+    for a, b, p, depth in (
+        (Sphere(0.3), Sphere(0.2), (0, 0, 0), 0.5),
+        (Sphere(0.3), Capsule(0.2, 1), (0, 0, 0.1), 0.5),
+        (Capsule(0.3, 1), Capsule(0.2, 1), (0, 0, 0), 0.5),
+        (Sphere(0.3), Box(1, 1, 1), (0, 0, 0), 0.8),
+        (Sphere(0.3), Box(1, 1, 1), (0.5, 0, 0), 0.3),
+    ):
+        contacts = on_top(a, b, np.eye(3), p)
+        assert contacts.depths.max() == pytest.approx(depth)
+        ContactSet(contacts.links, contacts.points, contacts.frames)
+    crossed = on_top(Capsule(0.3, 1), Capsule(0.2, 1), LYING, (0, 0, 0))
+    assert crossed.depths == pytest.approx([0.5]) and abs(crossed.normals[0, 1]) == pytest.approx(1.0)
+
+
+def test_surfaces_are_not_filled():
+    """A ball in the notch of a mesh touches its hull, and not its surface; on its arm it touches both."""
+    outline = [(0, 0), (3, 0), (3, 2), (2, 2), (2, 1), (1, 1), (1, 2), (0, 2)]
+    vertices = np.array([(x, y, z) for z in (0.0, 1.0) for x, y in outline])
+    caps = [(0, 7, 5), (7, 6, 5), (0, 5, 4), (0, 4, 1), (1, 4, 3), (1, 3, 2)]
+    triangles = [(a, c, b) if below else (a + 8, b + 8, c + 8) for below in (1, 0) for a, b, c in caps]
+    triangles = [t[::-1] for t in triangles]
+    for i in range(8):
+        j = (i + 1) % 8
+        triangles += [(i, j, j + 8), (i, j + 8, i + 8)]
+    for convex in (True, False):
+        mesh = Mesh(vertices, triangles, convex=convex)
+        assert (len(on_top(mesh, Sphere(0.3), np.eye(3), (1.5, 1.5, 0.5))) > 0) == convex
+        contacts = on_top(mesh, Sphere(0.3), np.eye(3), (0.5, 2.29, 0.5))
+        assert contacts.depths.max() == pytest.approx(0.01, abs=1e-6)
+        assert contacts.normals[0] == pytest.approx([0, -1, 0], abs=1e-6)
+        floor = CollisionDetector(Scene(FREE, [Collider("body", mesh), FLOOR]))
+        assert len(floor.contacts([pose(np.eye(3), np.array([0, 0, -0.01]))])) == 4
+
+
+# -- the list of near pairs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_near_pairs_miss_nothing(seed):
+    """Along random motions of many bodies, small margins find what a list of all pairs finds, to the last bit."""
+    local = np.random.default_rng(seed)
+    shapes = [SHAPES[name] for name in ("sphere", "capsule", "box", "sphere", "capsule", "sphere")] * 3
+    robots = {f"r{i}": FREE for i in range(len(shapes))}
+    colliders = [
+        Collider(f"r{i}/body", shape, local.normal(size=3) * 0.3, random_rotation(local))
+        for i, shape in enumerate(shapes)
+    ]
+    walls = [Collider("world", HalfSpace(), (0, 0, -1)), Collider("world", Box(9, 9, 0.2), (0, 0, 2))]
+    scene = Scene(robots, colliders + walls)
+    every = CollisionDetector(scene, margin=1e3)
+    detectors = [CollisionDetector(scene, margin=m) for m in (1e-9, 0.02, 0.5)]
+    q, v = scene.neutral().reshape(-1, 7), local.normal(size=(len(shapes), 6))
+    q[:, :3] = local.uniform(-1, 1, (len(shapes), 3))
+    q, v = q.ravel(), v.ravel()
+    found = 0
+    for step in range(150):
+        size = 0.4 if step % 40 == 39 else 0.01  # sometimes a jump
+        q = scene.tree.integrate(q, size * v)
+        poses = [np.hstack([R, p[:, None]]) for R, p in world_poses(scene.tree, q)]
+        wanted = every.contacts(poses)
+        found += len(wanted)
+        assert np.all(np.diff(wanted.colliders @ [len(scene.colliders), 1]) >= 0)
+        for detector in detectors:
+            contacts = detector.contacts(poses)
+            for name in ("colliders", "links", "points", "frames", "depths"):
+                assert np.array_equal(getattr(contacts, name), getattr(wanted, name)), (name, step)
+    assert found > 500
+
+
+def world_poses(tree, q):
+    from delassus.model.kinematics import world_poses
+
+    return world_poses(tree, q)
+
+
+def test_contacts_do_not_depend_on_what_was_asked_before():
+    detector = CollisionDetector(two_bodies(Box(1, 1, 1), Cylinder(0.3, 1)))
+    local = np.random.default_rng(5)
+    states = [[pose(random_rotation(local), local.normal(size=3) * 0.3) for _ in range(2)] for _ in range(10)]
+    first = [detector.contacts(s) for s in states]
+    for poses, before in zip(reversed(states), reversed(first), strict=True):
+        again = CollisionDetector(detector.scene).contacts(poses)
+        assert np.array_equal(detector.contacts(poses).frames, before.frames)
+        assert np.array_equal(again.frames, before.frames) and np.array_equal(again.points, before.points)
+
+
+def test_contact_sets_are_complete():
+    """Valid by the checks of `ContactSet`, read-only, with the tangents of `frames_of` and geometric means."""
+    scene = Scene(TWO, [
+        Collider("a/body", Box(1, 1, 1), friction=0.9, restitution=0.25),
+        Collider("b/body", Box(1, 1, 1), friction=0.4, restitution=1.0),
+        Collider("world", HalfSpace(), friction=0.0),
+    ])  # fmt: skip
+    local = np.random.default_rng(2)
+    for _ in range(20):
+        R = random_rotation(local)
+        contacts = CollisionDetector(scene).contacts([pose(R, np.zeros(3)), pose(R, R[:, 0] * 0.99)])
+        names = ("links", "points", "frames", "depths", "friction", "restitution", "colliders")
+        checked = ContactSet(*(getattr(contacts, name) for name in names))
+        for name in names:
+            assert np.array_equal(getattr(checked, name), getattr(contacts, name))
+            assert getattr(checked, name).dtype == getattr(contacts, name).dtype
+            assert not getattr(contacts, name).flags.writeable
+        world = contacts.links[:, 1] == -1
+        assert world.any() and not world.all()
+        assert contacts.friction == pytest.approx(np.where(world, 0.0, 0.6))
+        assert contacts.restitution == pytest.approx(np.where(world, 0.0, 0.5))
+        assert contacts.frames == pytest.approx(frames_of(contacts.normals), abs=ROUND_OFF)
+
+
+# -- filters -------------------------------------------------------------------------------------------------------
+
+
+def named_pairs(scene):
+    names = [c.name for c in scene.colliders]
+    return {frozenset((names[i], names[j])) for i, j in CollisionDetector(scene).pairs}
+
+
+def chain_colliders(n):
+    return [Collider(f"link{i}", Sphere(0.1)) for i in range(1, n + 1)]
+
+
+def test_parents_and_children_do_not_collide():
+    chain = ds.mechanisms.chain(3)
+    colliders = [*chain_colliders(3), Collider("link1", Box(1, 1, 1), name="box"), FLOOR]
+    pairs = named_pairs(Scene(chain, colliders))
+    expected = {("link1", "link3"), ("box", "link3"), *((n, "world") for n in ("link1", "link2", "link3", "box"))}
+    assert pairs == {frozenset(p) for p in expected}
+    both = named_pairs(Scene(chain, colliders, parents_collide=True))
+    assert both - pairs == {frozenset(p) for p in (("link1", "link2"), ("box", "link2"), ("link2", "link3"))}
+
+
+def test_links_without_mass_are_parts_of_a_joint():
+    """Two links with a massless one between them are parent and child."""
+    text = """<robot name="r">{}<joint name="j" type="revolute"><parent link="a"/><child link="m"/><axis xyz="1 0 0"/>
+        <limit effort="1" velocity="1" lower="-1" upper="1"/></joint><joint name="k" type="revolute"><parent link="m"/>
+        <child link="b"/><axis xyz="0 1 0"/><limit effort="1" velocity="1" lower="-1" upper="1"/></joint></robot>"""
+    mass = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    for inertia, collide in (("", False), (mass, True)):
+        links = f'<link name="a">{mass}</link><link name="m">{inertia}</link><link name="b">{mass}</link>'
+        tree = tree_of(text.format(links))
+        scene = Scene(tree, [Collider("a", Sphere(1)), Collider("b", Sphere(1))])
+        assert (len(CollisionDetector(scene).pairs) == 1) == collide
+
+
+def tree_of(text, root="floating"):
+    from delassus.model.urdf import parse_xml, tree_from_urdf
+
+    return tree_from_urdf(parse_xml(text.encode(), "text"), "text", root, "angle", "independent", "warn")
+
+
+def test_a_fixed_base_is_a_parent_and_the_world_is_not():
+    """The base of an arm does not touch its first link, but free bodies, other robots and its second link."""
+    mass = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    joint = '<joint name="{0}{1}" type="continuous"><parent link="{0}"/><child link="{1}"/><axis xyz="0 0 1"/></joint>'
+    links = "".join(f'<link name="{name}">{mass}</link>' for name in "xyz")
+    arm = tree_of(f'<robot name="r">{links}{joint.format("x", "y")}{joint.format("y", "z")}</robot>', "fixed")
+    colliders = [Collider(f"{r}/{link}", Sphere(1)) for r in ("one", "two") for link in "xyz"]
+    scene = Scene({"one": arm, "two": arm, "free": FREE}, [*colliders, Collider("free/body", Sphere(1)), FLOOR])
+    pairs = named_pairs(scene)
+    assert frozenset(("one/x", "one/y")) not in pairs and frozenset(("one/x", "one/z")) in pairs
+    assert frozenset(("one/x", "two/y")) in pairs and frozenset(("one/x", "two/x")) not in pairs
+    assert frozenset(("one/x", "free/body")) in pairs and frozenset(("one/y", "world")) in pairs
+    assert frozenset(("one/x", "world")) not in pairs
+    assert frozenset(("one/x", "one/y")) in named_pairs(Scene({"one": arm}, colliders[:3], parents_collide=True))
+
+
+def test_ignored_pairs():
+    chain = ds.mechanisms.chain(4)
+    colliders = [*chain_colliders(4), Collider("link4", Sphere(0.1), name="tip"), FLOOR]
+    all_pairs = named_pairs(Scene(chain, colliders))
+    by_link = named_pairs(Scene(chain, colliders, ignore=[("link1", "link4"), ("world", "link2")]))
+    assert all_pairs - by_link == {frozenset(p) for p in (("link1", "link4"), ("link1", "tip"), ("world", "link2"))}
+    by_name = named_pairs(Scene(chain, colliders, ignore=[("tip", "link1")]))
+    assert all_pairs - by_name == {frozenset(("tip", "link1"))}
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_refused():
+    scene = two_bodies(Sphere(1), Sphere(1))
+    detector = CollisionDetector(scene)
+    good = np.array([pose(np.eye(3), np.zeros(3)), pose(np.eye(3), np.ones(3) * 9)])
+    for bad in (np.nan, np.inf):
+        poses = good.copy()
+        poses[1, 2, 3] = bad
+        with pytest.raises(ds.DelassusError, match="pose of link 'b/body': expected finite"):
+            detector.contacts(poses)
+    assert len(detector.contacts(good)) == 0  # and goes on
+    with pytest.raises(ds.DelassusError, match=r"poses: expected shape \(2, 3, 4\)"):
+        detector.contacts(good[:1])
+    for options in ({"tolerance": -1e-9}, {"tolerance": np.nan}, {"margin": 0}, {"margin": np.inf}, {"margin": "1"}):
+        with pytest.raises(ds.DelassusError, match=f"{next(iter(options))}: expected a"):
+            CollisionDetector(scene, **options)
+    with pytest.raises(ds.DelassusError, match="scene: expected a"):
+        CollisionDetector(FREE)
+    flat = Mesh([(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)])
+    with pytest.raises(ds.DelassusError, match="mesh of collider 'a/body': expected points that span a volume"):
+        CollisionDetector(two_bodies(flat, Sphere(1)))
+
+
+def test_scenes_with_little_in_them():
+    """No colliders, only fixed ones, or one."""
+    for colliders in ([], [FLOOR], [FLOOR, FLOOR], [Collider("body", Sphere(1))]):
+        detector = CollisionDetector(Scene(FREE, colliders))
+        assert len(detector.contacts([pose(np.eye(3), np.zeros(3))])) == 0 and len(detector.pairs) == 0
+
+
+def test_poses_in_any_memory_layout():
+    detector = CollisionDetector(two_bodies(Sphere(0.5), Sphere(0.5)))
+    good = np.array([pose(np.eye(3), np.zeros(3)), pose(np.eye(3), np.array([0, 0, 0.9]))])
+    frozen, strided = good.copy(), np.zeros((2, 3, 8))[:, :, ::2]
+    frozen.setflags(write=False)
+    strided[:] = good
+    for poses in (good, frozen, strided, good.tolist(), np.asfortranarray(good)):
+        assert detector.contacts(poses).depths == pytest.approx([0.1])

@@ -1,8 +1,8 @@
 """Contact and collision dynamics by complementarity: problems, and solvers that do not call wrong answers solved.
 
 - Scenes: `Scene` of robots with `Collider` s, their contacts in a `ContactSet`, all at one state in a `Snapshot`.
-- Formulations: `formulate` makes a `ContactProblem` of a scene at a `State`, `formulate_impact` one of an instant, which
-  `collide` solves.
+- Formulations: `formulate` makes a `ContactProblem` of a scene at a `State`, `formulate_impact` one of an instant,
+  which `collide` solves.
 - Problems: `LCP`, `MLCP`, `ConeProblem` (exact Coulomb friction) and its `PolyhedralLCP`.
 - Solvers: `lemke`, `pgs`, `solve_mixed`, `nsgs`, `admm`, `convex`; each returns a result with ``status``,
   ``iterations`` and residuals.
@@ -15,8 +15,8 @@ from delassus.contact.contacts import ContactSet, frames_of
 from delassus.contact.formulate import formulate, formulate_impact
 from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.formulations.solution import ContactSolution
-from delassus.contact.impact import collide
 from delassus.contact.geometry import load_colliders, load_ignored
+from delassus.contact.impact import collide
 from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP
 from delassus.contact.results import ConeResult, LCPResult, MLCPResult, SolverStatus
 from delassus.contact.scene import Scene

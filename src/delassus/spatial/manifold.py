@@ -43,6 +43,39 @@ def integrate(ops: Ops, joint: Joint, q: Sequence[Scalar], u: Sequence[Scalar]) 
     return out
 
 
+def turning(joint: Joint, v: Sequence[Scalar]) -> list[Scalar] | None:
+    """``ω × v`` (nv) of a free or planar joint, whose velocity is in its moving frame; None for the others."""
+    if joint.kind is JointKind.FREE:
+        return [*cross_entries(v[3:], v[:3]), 0.0, 0.0, 0.0]
+    if joint.kind is JointKind.PLANAR:
+        return [-v[2] * v[1], v[2] * v[0], 0.0]
+    return None
+
+
+def carry(
+    ops: Ops, joint: Joint, q: Sequence[Scalar], v: Sequence[Scalar], u: Sequence[Scalar]
+) -> tuple[list[Scalar], list[Scalar]]:
+    """Configuration displaced by ``u`` (nv), linear parts straight in the axes of ``q``, and ``v`` in the new axes."""
+    if joint.kind is JointKind.FREE:
+        turn = [0.0, 0.0, 0.0, *u[3:]]
+        turned, own = integrate(ops, joint, q, turn), integrate(ops, joint, [0.0] * 6 + [1.0], turn)
+        moved = _rotated(quaternion_rows(q[3], q[4], q[5], q[6]), u[:3])
+        back = zip(*quaternion_rows(own[3], own[4], own[5], own[6]), strict=True)
+        place = [x + y for x, y in zip(q[:3], moved, strict=True)]
+        return place + turned[3:], _rotated([list(column) for column in back], v[:3]) + list(v[3:])
+    if joint.kind is JointKind.PLANAR:
+        turned = integrate(ops, joint, q, [0.0, 0.0, u[2]])
+        c, s = q[2], q[3]
+        place = [q[0] + c * u[0] - s * u[1], q[1] + s * u[0] + c * u[1]]
+        c, s = ops.cos(u[2]), ops.sin(u[2])
+        return place + turned[2:], [c * v[0] + s * v[1], c * v[1] - s * v[0], v[2]]
+    return integrate(ops, joint, q, u), list(v)
+
+
+def _rotated(R: Sequence[Sequence[Scalar]], x: Sequence[Scalar]) -> list[Scalar]:
+    return [row[0] * x[0] + row[1] * x[1] + row[2] * x[2] for row in R]
+
+
 def _turned(ops: Ops, cs: Sequence[Scalar], angle: Scalar) -> list[Scalar]:
     c, s = ops.cos(angle), ops.sin(angle)
     return [c * cs[0] - s * cs[1], s * cs[0] + c * cs[1]]

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.aba import driving_forces, roll_out
-from delassus.algorithms.dynamics.carry import turning
 from delassus.algorithms.dynamics.kinematics import body_poses
 from delassus.algorithms.dynamics.relative import RelativeMotion
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
+from delassus.spatial.manifold import turning
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix
 

@@ -107,7 +107,7 @@ class SparseFactor:
         return x
 
     def following(self, led: Collection[int]) -> Matrix:
-        """``T`` (nv × k): ``x`` by its k rows ``led``, where all other rows of ``L x`` are zero; no others are above them."""
+        """``T`` (nv × k): ``x`` by its k rows ``led``, above which there are no others, where other rows of ``L x`` are zero."""
         ops = self._ops
         own = {k: ops.constant([[float(k == i) for i in led]]) for k in led}
         x: list[Matrix] = []

@@ -346,6 +346,8 @@ def test_what_is_zero_by_structure():
         (CountOps(), CountOps().constant(pattern), 2),
     ):
         assert np.array_equal(ops.nonzero(a), pattern != 0) and ops.rank(a) == rank
+        assert ops.is_known(1.0) and not ops.is_known(np.float64(1.0) if isinstance(ops, NumpyOps) else x[0])
+    assert CasadiOps().is_known(2.0 * ca.SX(3.0)) and not CasadiOps().is_known(x[0] + 1.0)
 
 
 def test_every_method_is_here():

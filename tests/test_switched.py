@@ -28,9 +28,6 @@ from test_dynamics_methods import SAME, WELL_CONDITIONED
 from tools import error, random_frame
 
 JUDGED = ("pv", "pv-early")
-SLOWER = {"Go1, 4 points": 1.15}
-"""Operations with flags by those without, where 1.1 is not met. Inertias of legs that stand on points take 692
-operations, of legs that hang free (`aba`) 1124, with flags 1128: those 436 more are 11 % of the whole."""
 
 
 class Switched:
@@ -206,7 +203,7 @@ def test_operations(case, method):
         for active in (False, True)
     )
     print(case.name, method, plain, switched)
-    assert switched < (SLOWER.get(case.name, 1.1) if method == "pv-early" else 1.02) * plain
+    assert switched < (1.1 if method == "pv-early" else 1.02) * plain
 
 
 def test_conditions():

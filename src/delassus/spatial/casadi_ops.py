@@ -58,6 +58,9 @@ class CasadiOps(Ops):
     def nonzero(self, a: Matrix) -> Any:
         return np.array(ca.DM(ca.sparsify(a).sparsity(), 1)) != 0
 
+    def is_known(self, x: Scalar) -> bool:
+        return super().is_known(x) or bool(x.is_constant())
+
     def rank(self, a: Matrix) -> int:
         symbols = ca.symvar(a)
         state = np.random.default_rng(0).uniform(0.3, 1.0, len(symbols))

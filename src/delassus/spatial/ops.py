@@ -63,6 +63,10 @@ class Ops(ABC):
     def nonzero(self, a: Matrix) -> Any:
         """Array (rows, columns) of bool: False at structural zeros, that is where no state has anything else."""
 
+    def is_known(self, x: Scalar) -> bool:
+        """Whether a number is known before the state is; machines that cannot tell say False."""
+        return type(x) in (int, float)  # not numpy's
+
     def rank(self, a: Matrix) -> int:
         """Rank at almost all states; machines that know no numbers take the largest that structural zeros allow."""
         columns_of = [np.flatnonzero(row).tolist() for row in self.nonzero(a)]

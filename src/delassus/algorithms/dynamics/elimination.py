@@ -31,14 +31,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from delassus.algorithms.dynamics.open_rows import Open, merged
 from delassus.algorithms.dynamics.row_sizes import Sizes, size_along
-from delassus.algorithms.dynamics.switches import ALWAYS, Condition, Switches
+from delassus.algorithms.dynamics.switches import Condition, Switches
 from delassus.algorithms.dynamics.way_back import BIAS, Closed, Free, Held, Label, Opened, Reflected, Step, Turned
 from delassus.spatial.ops import Matrix, Ops, Scalar
-
-FEW = 2
-"""Entries of a row up to which what it does takes fewer operations apart from what is done where it is off."""
 
 
 @dataclass(slots=True)
@@ -57,8 +56,8 @@ class Passage:
         Of all rows, or of more.
     steps : list of Step
         Done so far.
-    pivot : scalar
-        Smallest pivot so far, relative to what it is to be compared with.
+    pivots : dict of Condition to scalar
+        Smallest pivot so far of the rows that act under a condition, relative to what it is to be compared with.
     """
 
     ops: Ops
@@ -70,12 +69,12 @@ class Passage:
     open: Open | None
     scale: Sizes
     steps: list[Step] = field(default_factory=list)
-    pivot: Scalar = 1.0
+    pivots: dict[Condition, Scalar] = field(default_factory=dict)
     alive: list[int] = field(default_factory=lambda: list(range(6)))
 
-    def judge(self, pivot: Scalar) -> None:
+    def judge(self, pivot: Scalar, act: Condition) -> None:
         """Keep the smallest pivot."""
-        self.pivot = self.ops.minimum(self.pivot, pivot)
+        self.pivots[act] = self.ops.minimum(self.pivots.get(act, 1.0), pivot)
 
     def eliminate(self, s: int, dof: int, armature: float, tau: Matrix) -> None:
         """Eliminate the degree of freedom along the axis ``s``."""
@@ -108,23 +107,25 @@ class Passage:
     def _hold(self, s: int, dof: int, armature: float, tau: Matrix, at: list[int]) -> None:
         ops = self.ops
         row, size, square, act = self._single_out(s, at)
-        on, off = self.switches.on(act), self.switches.off(act)
-        self.judge(square * (1.0 / size_along(self.scale, s)) + off)
+        self.judge(square * (1.0 / size_along(self.scale, s)), act)
         rest = [k for k in self.alive if k != s]
-        x = ops.matrix([[on * (1.0 / size)]])
-        rho, alpha = x @ ops.take(row, None, rest), x @ ops.take(row, None, BIAS)
         U, h = ops.take(self.H, rest, (s,)), ops.take(self.H, (s,), (s,))
         D = ops.matrix([[ops.entries(h)[0][0] + armature]]) if armature else h
+        x, e = self.switches.reciprocals(ops, act, size, ops.entries(D)[0][0], len(at) == 1)
+        rho, alpha = x @ ops.take(row, None, rest), x @ ops.take(row, None, BIAS)
         u, r = tau - ops.take(self.p, (s,), None), ops.constant([[armature]])
-        e = None if act == ALWAYS else ops.matrix([[off * (1.0 / ops.entries(D)[0][0])]])
         W, move = (rho, alpha) if e is None else (rho + e @ ops.transpose(U), alpha + e @ u)
 
-        # H ← Tᵀ H T; of rows that have few entries, what they do apart from what `Free` does
-        H, T = ops.take(self.H, rest, rest), W
-        if e is not None and ops.nonzero(rho).sum() <= FEW:
-            H, T = ops.sym_subtract(H, ops.sym_product(U @ e, ops.transpose(U))), rho
+        # H ← Tᵀ H T, with W for ρ along the coordinates that ρ meets; along the others, what `Free` does
+        meets = ops.nonzero(rho)[0]
+        own, other = np.flatnonzero(meets).tolist(), np.flatnonzero(~meets).tolist()
+        T = ops.put(ops.take(W, None, own), (1, len(rest)), (0,), own)
         w = (U - ops.transpose(T) @ (ops.constant([[0.5]]) @ D)) @ T
-        self.H = _spread(ops, ops.sym_subtract(H, w + ops.transpose(w)), rest)
+        H = ops.sym_subtract(ops.take(self.H, rest, rest), w + ops.transpose(w))
+        if e is not None and other:
+            V, n = ops.take(U, other, None), len(rest)
+            H = ops.sym_subtract(H, ops.put(_square(ops, V, e), (n, n), other, other))
+        self.H = _spread(ops, H, rest)
         push = ops.take(self.p, rest, None) + U @ move + ops.transpose(rho) @ (u - D @ alpha)
         self._push(s, rest, push, tau - r @ move if armature else tau)
         if armature:
@@ -178,7 +179,8 @@ class Passage:
     def _single_out(self, s: int, at: list[int]) -> tuple[Matrix, Scalar, Scalar, Condition]:
         """Make all hard rows but one zero along the axis ``s``, and take that one off.
 
-        Returns that row, its entry there (a one where the row is off), the square of that entry, and when it acts.
+        Returns that row, its entry there, the square of that entry, and when it acts. Of several rows, the entry is not
+        zero where they are off.
         """
         ops, switches = self.ops, self.switches
         pivots: list[tuple[int, Scalar, Scalar]] = []
@@ -213,8 +215,7 @@ class Passage:
     def _reflect(self, s: int, at: list[int]) -> tuple[list[int], Scalar, Scalar]:
         """Make all of some hard rows but one, which becomes the last row, zero along the axis ``s``.
 
-        They act all or none. Returns the order in which the other rows are now, that row's entry (a one where it is
-        off), and the square of the entry.
+        They act all or none. Returns the order in which the other rows are now, that row's entry, and its square.
         """
         ops, act = self.ops, self.acts[at[0]]
         rest = [k for k in range(len(self.acts)) if k not in at]
@@ -224,11 +225,12 @@ class Passage:
         if len(at) == 1:
             self.R = ops.take(self.R, [*rest, *at], None)
             self.steps.append(Reflected(at, rest, [1.0], []))
-            return order, x[0] + off, x[0] * x[0]
+            return order, x[0], x[0] * x[0]
         square = x[0] * x[0]
         for entry in x[1:]:
             square = square + entry * entry
-        size = ops.copysign(ops.sqrt(square + off), x[0])
+        away = square if ops.is_known(square) else square + off
+        size = ops.copysign(ops.sqrt(away), x[0])
         unit = [entry * (1.0 / size) for entry in x]
         beta = 1.0 / (1.0 + unit[0])
         w = [entry * beta for entry in unit[1:]]
@@ -262,7 +264,7 @@ class Passage:
         factor = ops.factor(ops.sym_add(ops.take(rows.L, at, at), self.switches.slack(ops, acts)))
         moved = any(rows.moved.values())
         for pivot, act in zip(factor.pivots(), acts, strict=True):
-            self.judge((pivot / rows.mobility if moved else 0.0) + self.switches.off(act))
+            self.judge(pivot / rows.mobility if moved else 0.0, act)
         R, coupling = ops.take(rows.R, at, None), ops.take(rows.L, at, on)
         Z = factor.half_solve(ops.hstack([R, coupling]) if on else R)
         Q = ops.sym_product(ops.transpose(factor.scale(Z)), Z)
@@ -281,3 +283,11 @@ class Passage:
 
 def _spread(ops: Ops, H: Matrix, at: Sequence[int]) -> Matrix:
     return ops.put(H, (6, 6), at, at)
+
+
+def _square(ops: Ops, V: Matrix, e: Matrix) -> Matrix:
+    """``V e Vᵀ`` for one number ``e``; of a leaf, ``V`` is known before the state is, and so is ``V Vᵀ``."""
+    if not all(ops.is_known(x) for (x,) in ops.entries(V)):
+        return ops.sym_product(V @ e, ops.transpose(V))
+    (by,) = ops.entries(e)[0]
+    return ops.matrix([[x * by for x in row] for row in ops.entries(ops.sym_product(V, ops.transpose(V)))])

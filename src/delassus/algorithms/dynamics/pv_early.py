@@ -89,11 +89,13 @@ class Sweep:
     @property
     def pivot(self) -> Scalar:
         """Smallest pivot; zero where hard rows that act are left at the world."""
-        worst: Scalar = 1.0
-        for act in self.passages[WORLD].acts:
-            worst = self._ops.minimum(worst, self._switches.off(act))
+        found: dict[Condition, Scalar] = dict.fromkeys(self.passages[WORLD].acts, 0.0)
         for link in self.passages.values():
-            worst = self._ops.minimum(worst, link.pivot)
+            for act, pivot in link.pivots.items():
+                found[act] = self._ops.minimum(found.get(act, 1.0), pivot)
+        worst: Scalar = 1.0
+        for act, pivot in found.items():
+            worst = self._ops.minimum(worst, pivot + self._switches.off(act))
         return worst
 
     def _start(self) -> None:

@@ -55,6 +55,22 @@ class Switches:
             self._values[out] = 1.0 - self.off(a) * self.off(b)
         return out
 
+    def reciprocals(
+        self, ops: Ops, condition: Condition, a: Scalar, b: Scalar, alone: bool
+    ) -> tuple[Matrix, Matrix | None]:
+        """``1 / a`` (1 × 1) where it holds, and ``1 / b`` where it does not, else zero; None if that is never.
+
+        ``alone``: ``1 / a`` is not there anyway, so that one division does for both, and ``a`` may be zero where the
+        condition does not hold.
+        """
+        if condition == ALWAYS:
+            return ops.matrix([[1.0 / a]]), None
+        on, off = self.on(condition), self.off(condition)
+        if alone and not ops.is_known(a):
+            either = 1.0 / (on * a + off * b)
+            return ops.matrix([[on * either]]), ops.matrix([[off * either]])
+        return ops.matrix([[on * (1.0 / a)]]), ops.matrix([[off * (1.0 / b)]])
+
     def zero_where_off(self, ops: Ops, conditions: Sequence[Condition], R: Matrix) -> Matrix:
         """Rows, each multiplied by the value of its condition."""
         n = len(conditions)

@@ -585,6 +585,43 @@ def test_rollouts_broadcast():
         ds.rollout(step, q, v, tau[0], 0.1, gravity=np.zeros(3))
 
 
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_rollouts_with_inputs_per_step(lanes):
+    """Flags, targets and payloads that change from step to step, in one batch and broadcast to it."""
+    tree, constraints, q, v, _ = case("loop")
+    step = ds.compile(
+        tree, constraints, "step", lanes=lanes, active=True, targets=True, gravity="input", payloads=["branch1_5"]
+    )
+    rng, T = np.random.default_rng(3), 6
+    others = {
+        "payload0": np.array([0.3, 0, 0, 0, 0.1, 0, 0.1, 0, 0, 0.1]),
+        "target0": rng.normal(size=(T, 3)),
+        "target1": rng.normal(size=(17, 3)),
+        "active": (rng.uniform(size=(T, 17, 2)) < 0.5).astype(float),
+        "gravity": rng.normal(size=(T, 1, 3)),
+    }
+    per_step = ["active", "target0", "gravity"]
+    tau = rng.normal(size=(T, tree.nv))
+    qs, vs = ds.rollout(step, q, v, tau, 1e-3, per_step=per_step, **others)
+    for k in range(T):
+        now = {name: x[k] if name in per_step else x for name, x in others.items()}
+        after = step(qs[k], vs[k], tau[k], 1e-3, **now)
+        assert error(qs[k + 1], after[0]) < 1e-13 and error(vs[k + 1], after[1]) < 1e-11
+    alone = {name: x[:, 0] if name in ("active", "gravity") else x for name, x in others.items()}
+    alone["target1"] = others["target1"][0]
+    one = ds.rollout(step, q[0], v[0], tau, 1e-3, per_step=per_step, **alone)
+    assert error(one[0], qs[:, 0]) < 1e-13 and error(one[1], vs[:, 0]) < 1e-11
+    for names, match in (
+        ("active", "a list of names"),
+        (["payload0"], r"shape \(6, ..., 10\)"),
+        (["target1"], "shape"),
+        (["dt"], "further arguments that are given: active, gravity"),
+        (["activ"], "per_step"),
+    ):
+        with pytest.raises(ds.DelassusError, match=match):
+            ds.rollout(step, q, v, tau, 1e-3, per_step=names, **others)
+
+
 def test_a_step_of_nothing_and_of_very_little():
     m = some_mechanism(5, 6, "floating")
     q, v = m.tree.random(m.rng, 9), m.rng.normal(size=(9, m.tree.nv))

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from delassus.compiler.passes import optimise
-from delassus.compiler.program import Program, Result
+from delassus.compiler.program import Argument, Program, Result
 from delassus.compiler.schedule import schedule
 from delassus.compiler.setting import Setting, describe_frame
 from delassus.compiler.setup import Setup, arguments_of
@@ -58,8 +58,13 @@ def make_program(
         results=tuple(results),
         comment=comment,
         state_results=task.state_results,
-        moving=frozenset({"tau"}) if task.state_results else frozenset(),
+        moving=moving_arguments(task, arguments),
     )
+
+
+def moving_arguments(task: Task, arguments: Sequence[Argument]) -> frozenset[str]:
+    """What a rollout takes anew at each step: all arguments of a time step but the state and the step itself."""
+    return frozenset(a.name for a in arguments[task.state_results :] if task.state_results and a.name != "dt")
 
 
 def _meanings(task: Task, outputs: Sequence[Output]) -> list[str]:

@@ -358,7 +358,7 @@ PEER = 1e-8
 
 
 def peer_model(pin, kind, rng):
-    from test_pinocchio import random_model
+    from pinocchio_models import random_model
 
     kinds = ["FreeFlyer", kind, "RX", kind, "FreeFlyer", "PY", kind, "RevoluteUnaligned"]
     return random_model(rng, kinds, parents_of=[0, 1, 2, 3, 0, 5, 6, 7])
@@ -370,7 +370,7 @@ def peer_model(pin, kind, rng):
 def test_pinocchio(kind):
     """`computeABADerivatives` with wrenches, and `computeConstraintDynamicsDerivatives` with contacts."""
     pin = pytest.importorskip("pinocchio")
-    from test_pinocchio import anchor
+    from pinocchio_models import anchor
 
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
     model = peer_model(pin, kind, rng)

@@ -18,7 +18,7 @@ from tools import error, random_rotation
 
 pin = pytest.importorskip("pinocchio")
 
-from test_pinocchio import FILES, SIMPLE, anchor, random_model, read  # noqa: E402  (they need Pinocchio)
+from pinocchio_models import FILES, SIMPLE, anchor, random_model, read  # noqa: E402  (they need Pinocchio)
 
 DYNAMICS = 1e-10
 """Inverse dynamics, energies, momentum: round-off over long chains. Robots of files: quarter turns to eleven digits."""

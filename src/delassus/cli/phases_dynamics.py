@@ -10,11 +10,10 @@ from rich.table import Table
 from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
 from delassus.cli.cases import Case, benchmark_cases
 from delassus.compiler.graph import OperationCount
-from delassus.compiler.passes import clean
 from delassus.compiler.setting import Options, check_options
 from delassus.compiler.setup import Setup, arguments_of
 from delassus.compiler.tasks import find_task
-from delassus.compiler.trace import Trace, trace_setup
+from delassus.compiler.trace import Trace, report_of, trace_setup
 from delassus.constraints import check_constraints
 from delassus.spatial.casadi_ops import CasadiOps
 
@@ -34,17 +33,7 @@ def dynamics_trace(case: Case, method: str) -> Trace:
 
 def phases(traced: Trace) -> Phases:
     """Operations that each phase adds to those before it, of what the results need; the last is the rest."""
-    graph = clean(traced.graph())
-    left = graph.reachable(graph.outputs[-1].tolist())
-    out: Phases = {}
-    for (name, _), outputs in zip(traced.phases, graph.outputs, strict=False):
-        added = graph.reachable(outputs.tolist(), among=left)
-        left &= ~added
-        if (number := graph.count(added)).total:
-            out[name] = number
-    if (number := graph.count(left)).total:
-        out["rest"] = number
-    return out
+    return {name: number for name, number in report_of(traced).phases if number.total}
 
 
 def table(case: Case, found: dict[str, Phases]) -> Table:

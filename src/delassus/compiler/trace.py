@@ -141,7 +141,11 @@ def count(
     payloads: Sequence[str] = (),
 ) -> OperationReport:
     """Trace an algorithm and count its operations."""
-    traced = trace(tree, constraints, algorithm, machine, payloads)
+    return report_of(trace(tree, constraints, algorithm, machine, payloads))
+
+
+def report_of(traced: Trace) -> OperationReport:
+    """Count the operations of what has been traced."""
     raw = traced.graph()
     tidy = clean(raw)
     needed = tidy.reachable(tidy.outputs[-1].tolist())

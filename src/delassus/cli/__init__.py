@@ -1,4 +1,4 @@
-"""Command line: ``delassus demo``, ``info``, ``compute``, ``bench``, ``reproduce``."""
+"""Command line: ``delassus demo``, ``info``, ``compute``, ``simulate``, ``bench``, ``reproduce``."""
 
 from __future__ import annotations
 

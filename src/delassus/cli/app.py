@@ -154,6 +154,30 @@ def export(
     console.print(f"{program.graph.count().total:,} operations a state")
 
 
+@app.command()
+def simulate(
+    scene: Annotated[str, typer.Argument(help="pendulum, dual-arm, boxes or quadruped.")],
+    links: Annotated[int | None, typer.Option(min=1, help="Links of the pendulum, or number of boxes.")] = None,
+    duration: Annotated[float | None, typer.Option(help="Time to simulate (s).")] = None,
+    dt: Annotated[float | None, typer.Option(help="Time step (s).")] = None,
+    formulation: Annotated[str | None, typer.Option(help="os, nmc-os, rmc, mc or nmc.")] = None,
+    solver: Annotated[str | None, typer.Option(help="lemke, nsgs or admm.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of random numbers.")] = None,
+    view: Annotated[bool, typer.Option("--view", help="Show it in the browser, until Ctrl-C.")] = False,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Of the page.")] = 8080,
+    plot: Annotated[Path | None, typer.Option(help="Draw the figure into this .png file.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Write all samples to this .npz or .h5 file.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Save the state at the end to this .npz or .h5 file.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on from this checkpoint.")] = None,
+) -> None:
+    """Simulate a scene with contacts: a pendulum, two arms, falling boxes, or a quadruped."""
+    from delassus.cli.simulate import Request, run
+
+    given = {"formulation": formulation, "solver": solver, "seed": seed}
+    options = {name: value for name, value in given.items() if value is not None}
+    run(console, Request(scene, links, duration, dt, options, view, port, plot, record, checkpoint, resume))
+
+
 @bench_app.command("osim")
 def bench_osim(plot: Plot = None, states: Annotated[int, typer.Option(help="States in a batch.")] = 512) -> None:
     """Operations and NumPy time per state of every method on the benchmark robots, beside Pinocchio."""
@@ -240,3 +264,12 @@ def reproduce_dynamics(
     from delassus.cli.reproduce_dynamics import DYNAMICS_CLAIMS
 
     run(console, DYNAMICS_CLAIMS, robots, plot)
+
+
+@reproduce_app.command("contact")
+def reproduce_contact(plot: Plot = None) -> None:
+    """Measure each claim that [OS] makes of contact dynamics."""
+    from delassus.cli.reproduce import run
+    from delassus.cli.reproduce_contact import CONTACT_CLAIMS
+
+    run(console, CONTACT_CLAIMS, None, plot)

@@ -1,0 +1,112 @@
+"""Checkpoints: a simulation is saved and goes on later, elsewhere, to the last bit as if it had not stopped."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from delassus.contact.scene import Scene
+from delassus.contact.shapes import Mesh
+from delassus.errors import ConfigurationError
+from delassus.simulate import storage
+from delassus.simulate.simulator import Simulator
+
+KIND = "checkpoint"
+
+
+def save_checkpoint(sim: Simulator, path: str | Path) -> Path:
+    """Save the state of a simulation, its options and its random generator.
+
+    Parameters
+    ----------
+    sim : Simulator
+    path : str or Path
+        A ``.npz`` file, or a ``.h5`` file with the extra ``[record]``.
+
+    Raises
+    ------
+    ConfigurationError
+        Another suffix, or a file that cannot be written.
+    MissingDependencyError
+        HDF5 without h5py.
+    """
+    state = sim.get_state()
+    arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+    numbers = {name: value for name, value in state.items() if name not in arrays}
+    description = {
+        "tree": sim.scene.tree.fingerprint,
+        "scene": scene_fingerprint(sim.scene),
+        "options": sim.options,
+        "state": numbers,
+    }
+    return storage.write(path, KIND, arrays, description)
+
+
+def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
+    """Simulator that goes on from a checkpoint.
+
+    Parameters
+    ----------
+    scene : Scene
+        The scene that was saved, built again; a checkpoint holds its fingerprint, not the scene.
+    path : str or Path
+
+    Raises
+    ------
+    ConfigurationError
+        No such file, no checkpoint, or one of a scene with other links, masses, colliders, loops or gravity.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from delassus.simulate.scenes import pendulum
+    >>> ready = pendulum(3)
+    >>> sim = ready.simulator()
+    >>> sim.run(0.01)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load_checkpoint(ready.scene, save_checkpoint(sim, f"{folder}/half.npz"))
+    >>> again.steps, bool((again.q == sim.q).all())
+    (100, True)
+    """
+    arrays, description = storage.read(path, KIND)
+    for part, own in (("tree", scene.tree.fingerprint), ("scene", scene_fingerprint(scene))):
+        if description.get(part) != own:
+            differs = "links, joints or masses" if part == "tree" else "colliders, loops or gravity"
+            raise ConfigurationError(
+                "scene",
+                f"the scene of the checkpoint {str(path)!r}",
+                f"one with other {differs}",
+                "Build it with the options of the run that was saved.",
+            )
+    # Bodies may overlap in the middle of a run by more than is allowed at a start.
+    options: dict[str, Any] = {**description["options"], "max_overlap": LARGEST_OVERLAP}
+    sim = Simulator(scene, q0=arrays["q"], v0=arrays["v"], **options)
+    sim.set_state({**arrays, **description["state"]})
+    return sim
+
+
+LARGEST_OVERLAP = 1e6
+"""Overlap (m) that no scene has."""
+
+
+def scene_fingerprint(scene: Scene) -> str:
+    """Hash of what a scene is beside its tree: colliders with their materials, loops, gravity and ignored pairs."""
+    digest = hashlib.sha256(scene.gravity.tobytes())
+    for c in scene.colliders:
+        shape: object = c.shape
+        if isinstance(c.shape, Mesh):
+            corners = b"" if c.shape.triangles is None else c.shape.triangles.tobytes()
+            digest.update(c.shape.vertices.tobytes() + corners)
+            shape = ("mesh", c.shape.convex)
+        digest.update(repr((c.link, c.name, shape, c.friction, c.restitution)).encode())
+        digest.update(c.position.tobytes() + c.rotation.tobytes())
+    for loop in scene.loops:
+        digest.update(repr(loop).encode())
+        for frame in (loop.first, loop.second):
+            if frame is not None:
+                digest.update(np.array(frame.position).tobytes() + np.array(frame.rotation).tobytes())
+    digest.update(repr((sorted(sorted(pair) for pair in scene.ignore), scene.parents_collide)).encode())
+    return digest.hexdigest()

@@ -1,0 +1,176 @@
+"""A scene in viser: a frame for each link with its colliders and bones, half spaces as grids, forces as arrows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from delassus.contact.scene import Scene
+from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
+from delassus.model.kinematics import world_poses
+from delassus.model.rotations import Array, matrix_to_quaternion, rotation_between
+from delassus.model.tree import WORLD, Tree, total_mass
+
+COLOURS = ((66, 133, 244), (244, 160, 0), (52, 168, 83), (171, 71, 188), (0, 172, 193), (219, 68, 55))
+"""Of links, in turn."""
+
+FIXED_COLOUR, BONE_COLOUR, FORCE_COLOUR = (170, 170, 175), (90, 95, 105), (220, 30, 30)
+
+BONE, ARROW, LONGEST = 0.008, 0.2, 2.5
+"""Radius of bones, and arrow of a force of one weight, as parts of the scene's size; longest arrow, in weights."""
+
+
+class Drawing:
+    """Handles of what is drawn; `update` moves it."""
+
+    def __init__(self, server: Any, scene: Scene, q: Array) -> None:
+        self._server, self._scene, self._tree = server, scene, scene.tree
+        poses = world_poses(scene.tree, q)
+        self.centre, self.size = _extent(scene, poses)
+        self._weight = max(_typical_mass(scene.tree) * float(np.linalg.norm(scene.gravity)), 1e-9)
+        self._links = [server.scene.add_frame(f"/links/{name}", show_axes=False) for name in scene.tree.link_names]
+        for i, name in enumerate(scene.tree.link_names):
+            self._bones(f"/links/{name}", i)
+        for number, (collider, link) in enumerate(zip(scene.colliders, scene.links.tolist(), strict=True)):
+            self._collider(number, collider, link)
+        held = [
+            j.position for j, p in zip(self._tree.joints, self._tree.parents, strict=True) if p == WORLD and j.nv < 6
+        ]
+        if len(held) > 1:  # a torso that is fixed to the world
+            for k, end in enumerate(held):
+                self._bone(f"/world/bone{k}", np.mean(held, axis=0), end)
+        self._arrows: Any = None
+        self.update(q, np.zeros((0, 3)), np.zeros((0, 3)), False)
+
+    def _bones(self, parent: str, link: int) -> None:
+        """Rods from a link's joint to those of its children and to its colliders."""
+        ends = [self._tree.joints[child].position for child in self._tree.children[link]]
+        scene = self._scene
+        ends += [_placement(scene, c)[1] for c, on in zip(scene.colliders, scene.links, strict=True) if on == link]
+        for k, end in enumerate(ends):
+            self._bone(f"{parent}/bone{k}", np.zeros(3), end)
+
+    def _bone(self, name: str, start: Array, end: Array) -> None:
+        length = float(np.linalg.norm(end - start))
+        if length > 0.005 * self.size:
+            self._server.scene.add_cylinder(
+                name,
+                radius=BONE * self.size,
+                height=length,
+                color=BONE_COLOUR,
+                position=(start + end) / 2,
+                wxyz=_wxyz(rotation_between(np.array([0.0, 0.0, 1.0]), (end - start) / length)),
+            )
+
+    def _collider(self, number: int, collider: Collider, link: int) -> None:
+        parent = "/world" if link == WORLD else f"/links/{self._tree.link_names[link]}"
+        R, p = _placement(self._scene, collider)
+        colour = FIXED_COLOUR if link == WORLD else COLOURS[link % len(COLOURS)]
+        place = {"position": p, "wxyz": _wxyz(R)}
+        add_shape(self._server.scene, f"{parent}/collider{number}", collider, colour, self.size, place)
+
+    def update(self, q: Array, points: Array, forces: Array, show_forces: bool) -> None:
+        """Move links to a configuration (nq,) and arrows to contact points and forces (n, 3)."""
+        with self._server.atomic():
+            for handle, (R, p) in zip(self._links, world_poses(self._tree, q), strict=True):
+                handle.wxyz, handle.position = _wxyz(R), p
+            if self._arrows is not None:
+                self._arrows.remove()
+                self._arrows = None
+            if show_forces and len(points):
+                strength = np.linalg.norm(forces, axis=1, keepdims=True) / self._weight
+                arrows = forces / self._weight * np.minimum(1.0, LONGEST / np.maximum(strength, 1e-12))
+                self._arrows = self._server.scene.add_arrows(
+                    "/contacts",
+                    np.stack([points, points + ARROW * self.size * arrows], axis=1).astype(np.float32),
+                    FORCE_COLOUR,
+                    shaft_radius=0.004 * self.size,
+                    head_radius=0.01 * self.size,
+                    head_length=0.025 * self.size,
+                )
+
+
+def add_shape(
+    target: Any, name: str, collider: Collider, colour: tuple[int, int, int], size: float, place: dict[str, Any]
+) -> None:
+    """Add a collider's shape to viser's scene."""
+    shape = collider.shape
+    if isinstance(shape, Sphere):
+        target.add_icosphere(name, radius=shape.radius, color=colour, **place)
+    elif isinstance(shape, Box):
+        target.add_box(name, color=colour, dimensions=(shape.x, shape.y, shape.z), **place)
+    elif isinstance(shape, Cylinder):
+        target.add_cylinder(name, radius=shape.radius, height=shape.length, color=colour, **place)
+    elif isinstance(shape, HalfSpace):
+        target.add_grid(
+            name,
+            width=4 * size,
+            height=4 * size,
+            cell_size=_round(size / 20),
+            section_size=_round(size / 20) * 5,
+            plane_color=(225, 228, 232),
+            plane_opacity=0.6,
+            **place,
+        )
+    else:
+        vertices, triangles = _capsule(shape) if isinstance(shape, Capsule) else _hull(shape)
+        target.add_mesh_simple(name, vertices, triangles, color=colour, flat_shading=isinstance(shape, Mesh), **place)
+
+
+def _placement(scene: Scene, collider: Collider) -> tuple[Array, Array]:
+    """Pose of a collider in the body frame of its link, or in the world."""
+    if collider.link == "world":
+        return collider.rotation, collider.position
+    at = scene.tree.placement(collider.link)
+    return at.rotation @ collider.rotation, at.position + at.rotation @ collider.position
+
+
+def _extent(scene: Scene, poses: list[tuple[Array, Array]]) -> tuple[Array, float]:
+    """Middle and size (m) of what is not infinite."""
+    places = [p for _, p in poses]
+    for collider, link in zip(scene.colliders, scene.links.tolist(), strict=True):
+        if link != WORLD:
+            R, p = poses[link]
+            places.append(p + R @ _placement(scene, collider)[1])
+        elif not isinstance(collider.shape, HalfSpace):
+            places.append(collider.position)
+    low, high = np.min(places, axis=0), np.max(places, axis=0)
+    return (low + high) / 2, max(float(np.linalg.norm(high - low)), 0.5)
+
+
+def _wxyz(R: Array) -> Array:
+    return np.roll(matrix_to_quaternion(R), 1)
+
+
+def _typical_mass(tree: Tree) -> float:
+    """Mass (kg) of the lightest robot that moves freely; of everything, if none does."""
+    masses: dict[int, float] = {}
+    for i in range(tree.n_links):
+        root = tree.support(i)[0]
+        if tree.joints[root].nv == 6:
+            masses[root] = masses.get(root, 0.0) + float(tree.inertias[i][0, 0])
+    return min(masses.values(), default=total_mass(tree))
+
+
+def _round(length: float) -> float:
+    """Nearest of 1, 2 and 5 times a power of ten."""
+    decade = 10.0 ** np.floor(np.log10(length))
+    return float(min((1.0, 2.0, 5.0, 10.0), key=lambda k: abs(k * decade - length)) * decade)
+
+
+def _capsule(shape: Capsule) -> tuple[Array, Array]:
+    import trimesh
+
+    mesh = trimesh.creation.capsule(height=shape.length, radius=shape.radius, count=[24, 24])
+    middle = np.array([0.0, 0.0, mesh.bounds[:, 2].mean()])
+    return np.asarray(mesh.vertices - middle), np.asarray(mesh.faces)
+
+
+def _hull(shape: Mesh) -> tuple[Array, Array]:
+    if shape.triangles is not None:
+        return shape.vertices, shape.triangles
+    import trimesh
+
+    mesh = trimesh.convex.convex_hull(shape.vertices)
+    return np.asarray(mesh.vertices), np.asarray(mesh.faces)

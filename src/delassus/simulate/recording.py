@@ -1,0 +1,207 @@
+"""What a simulation did, as arrays: `Recording`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.contact.scene import Scene
+from delassus.errors import ConfigurationError
+from delassus.model.rotations import Array
+from delassus.simulate import storage
+
+if TYPE_CHECKING:
+    from delassus.simulate.simulator import Simulator
+
+KIND = "recording"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a recording comes from.
+
+    Attributes
+    ----------
+    link_names, joint_names : tuple of str
+        Of the scene's tree.
+    colliders : tuple of str
+        Names of the scene's colliders, which contacts refer to.
+    gravity : tuple of float
+        In m/s².
+    fingerprint : str
+        Of the scene's tree.
+    dt : float
+        Time step (s).
+    every : int
+        Steps from one sample to the next.
+    formulation, solver : str
+    seed : int
+    statuses : mapping of str to int
+        Contact problems solved while recording, by how their solution ended.
+    """
+
+    link_names: tuple[str, ...]
+    joint_names: tuple[str, ...]
+    colliders: tuple[str, ...]
+    gravity: tuple[float, ...]
+    fingerprint: str
+    dt: float
+    every: int
+    formulation: str
+    solver: str
+    seed: int
+    statuses: Mapping[str, int]
+
+    @classmethod
+    def of(cls, sim: Simulator, every: int, statuses: Mapping[str, int]) -> Origin:
+        """What a simulator says of itself."""
+        scene = sim.scene
+        return cls(
+            tuple(scene.tree.link_names),
+            tuple(scene.tree.joint_names),
+            tuple(c.name for c in scene.colliders),
+            tuple(float(g) for g in scene.gravity),
+            scene.tree.fingerprint,
+            sim.dt,
+            every,
+            sim.formulation,
+            sim.solver,
+            sim.seed,
+            dict(statuses),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """Samples of a simulation, the first at its start; immutable.
+
+    Attributes
+    ----------
+    time : (T,) array
+        In s.
+    q, v : (T, nq) and (T, nv) arrays
+        States at these times.
+    kinetic, potential : (T,) arrays
+        Energies in J; empty if they were not asked for.
+    contact_counts : (T,) array of int
+        Number of contacts in the step that led to each sample.
+    contact_offsets : (T + 1,) array of int
+        Entries ``contact_offsets[k]`` to ``contact_offsets[k + 1]`` of the arrays below are contacts of the steps after
+        sample k − 1 up to sample k, each in the geometry at its step's start.
+    contact_times : (N,) array
+        End of the step that a contact belongs to (s).
+    contact_links, contact_colliders : (N, 2) arrays of int
+        Links A and B (−1: the world), and colliders.
+    contact_points, contact_normals : (N, 3) arrays
+        In the world; normals from B to A.
+    contact_depths : (N,) array
+        Overlap in m.
+    contact_impulses : (N, 3) array
+        On A, in the world, over the step (N s).
+    origin : Origin
+        Links, time step, formulation, solver, seed.
+    scene : Scene or None
+        The scene, if known; it is not part of the file.
+
+    Examples
+    --------
+    >>> from delassus.simulate.recorder import Recorder
+    >>> from delassus.simulate.scenes import pendulum
+    >>> ready = pendulum(3)
+    >>> recording = ready.simulator().run(0.01, record=Recorder())
+    >>> recording.q.shape, len(recording.contacts(50)["depths"])
+    ((101, 3), 0)
+    """
+
+    time: Array
+    q: Array
+    v: Array
+    kinetic: Array
+    potential: Array
+    contact_counts: NDArray[np.int64]
+    contact_offsets: NDArray[np.int64]
+    contact_times: Array
+    contact_links: NDArray[np.int64]
+    contact_colliders: NDArray[np.int64]
+    contact_points: Array
+    contact_normals: Array
+    contact_depths: Array
+    contact_impulses: Array
+    origin: Origin
+    scene: Scene | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ARRAYS:
+            getattr(self, name).setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def __repr__(self) -> str:
+        o = self.origin
+        return f"Recording({len(self)} samples over {self.time[-1] - self.time[0]:g} s, {o.formulation}, {o.solver})"
+
+    @property
+    def energy(self) -> Array:
+        """(T,) kinetic and potential energy together (J)."""
+        return self.kinetic + self.potential
+
+    def contacts(self, sample: int) -> dict[str, NDArray[Any]]:
+        """Contacts since the sample before: times, links, colliders, points, normals, depths, impulses; see above."""
+        at = range(len(self))[sample]
+        part = slice(self.contact_offsets[at], self.contact_offsets[at + 1])
+        names = ("times", "links", "colliders", "points", "normals", "depths", "impulses")
+        return {name: getattr(self, f"contact_{name}")[part] for name in names}
+
+    def save(self, path: str | Path) -> Path:
+        """Write all arrays and the origin to a file: ``.npz``, or ``.h5`` with the extra ``[record]``.
+
+        Raises
+        ------
+        ConfigurationError
+            Another suffix, or a file that cannot be written.
+        MissingDependencyError
+            HDF5 without h5py.
+        """
+        return storage.write(path, KIND, {name: getattr(self, name) for name in ARRAYS}, asdict(self.origin))
+
+    @classmethod
+    def load(cls, path: str | Path, scene: Scene | None = None) -> Recording:
+        """Read a file that `save` wrote, every number as it was.
+
+        Parameters
+        ----------
+        path : str or Path
+        scene : Scene, optional
+            What was recorded, for `view` and plots, which need its geometry.
+
+        Raises
+        ------
+        ConfigurationError
+            No such file, no recording, or one of another scene.
+        """
+        arrays, origin = storage.read(path, KIND)
+        try:
+            told: Any = {name: tuple(v) if isinstance(v, list) else v for name, v in origin.items()}
+            recording = cls(**{name: arrays[name] for name in ARRAYS}, origin=Origin(**told), scene=scene)
+        except (KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"recording {str(path)!r}", "all arrays of a recording", f"one without {error}", "Record it again."
+            ) from error
+        if scene is not None and scene.tree.fingerprint != recording.origin.fingerprint:
+            raise ConfigurationError(
+                "scene",
+                f"the scene that was recorded, of links {', '.join(recording.origin.link_names[:4])}, …",
+                f"another one, of links {', '.join(scene.tree.link_names[:4])}, …",
+                "Build it with the same options.",
+            )
+        return recording
+
+
+ARRAYS = tuple(f.name for f in fields(Recording) if f.name not in ("origin", "scene"))
+"""Names of the arrays of a recording."""

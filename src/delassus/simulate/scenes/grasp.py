@@ -1,0 +1,123 @@
+"""A grasp with both hands: finger tips follow straight lines to the sides of a box, press, and lift it.
+
+Operational-space control: tips get accelerations that take them to their lines, the rest of the motion stays near the
+posture at the start, and inverse dynamics says which joint forces that takes. The tips' forces on the box are added
+through ``Jᵀ``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from delassus.constraints import Point
+from delassus.contact.scene import Scene
+from delassus.model.rotations import Array
+from delassus.runtime.compile import compile as compile_kernel
+
+if TYPE_CHECKING:
+    from delassus.simulate.simulator import Simulator
+
+ARRIVE, TOUCH, PRESSED, LIFT, TOP = 0.8, 1.3, 1.7, 1.8, 3.0
+"""Times (s): beside the box, at its sides, pressing in full, start and end of lifting."""
+
+AWAY, HIGH = 0.05, 0.2
+"""Distance of the tips from the box before they close, and how far it is lifted (m)."""
+
+FORCE = 12.0
+"""With which each tip presses (N)."""
+
+STIFFNESS, DAMPING = 400.0, 40.0
+"""Of tips and joints, as accelerations (1/s², 1/s)."""
+
+EASE = 0.05
+"""By which joints of fingers move less than those of arms where both could."""
+
+
+class Grasp:
+    """Controller that lifts a box with finger tips of two hands.
+
+    Parameters
+    ----------
+    scene : Scene
+        With the robots ``"robot"`` and ``"box"``.
+    q0 : (nq,) array
+        Where it starts; the posture that the robot stays near.
+    tips : sequence of str
+        Frames of the tips: half of them on the left side (+y) of the box, half on the right.
+    centre, edges : (3,) arrays
+        Of the box, in m.
+    mass : float
+        Of the box, in kg.
+    radius : float
+        Of the tips, in m.
+    """
+
+    def __init__(
+        self, scene: Scene, q0: Array, tips: Sequence[str], centre: Array, edges: Array, mass: float, radius: float
+    ) -> None:
+        tree = scene.tree
+        self._jacobian = compile_kernel(tree, [Point(tip, axes="world") for tip in tips], "jacobian")
+        self._places = compile_kernel(tree, (), "kinematics", frames=list(tips))
+        self._inverse = compile_kernel(tree, (), "inverse_dynamics", gravity=scene.gravity)
+        self._robot, self._mass, self._gravity = scene.v_slice("robot"), mass, scene.gravity
+        robot = scene.robots["robot"]
+        self._posture, self._q = np.array(q0[scene.q_slice("robot")]), scene.q_slice("robot")
+        fingers = ["finger" in name or "thumb" in name for name in robot.link_names]
+        self._ease = np.where(fingers, EASE, 1.0)
+        start = self._places(q0)[:, :3, 3]
+        left = np.where(start[:, 1] > centre[1], 1.0, -1.0)
+        self._inwards = np.zeros((len(tips), 3))
+        self._inwards[:, 1] = -left
+        side = start.copy()
+        side[:, 0] = centre[0]
+        side[:, 1] = centre[1] + left * (edges[1] / 2 + radius)
+        side[:, 2] += centre[2] - start[:, 2].mean()
+        up = np.array([0.0, 0.0, HIGH])
+        self._stations = (
+            (0.0, ARRIVE, start, side - AWAY * self._inwards),
+            (ARRIVE, TOUCH, side - AWAY * self._inwards, side),
+            (LIFT, TOP, side, side + up),
+        )
+
+    def __call__(self, sim: Simulator) -> Array:
+        """Joint forces (nv,) at the state of a simulator; none on the box."""
+        at, q, v = self._robot, sim.q, sim.v
+        wanted, rate, acceleration = self._reference(sim.time)
+        J = self._jacobian(q)[:, at]
+        tips = self._places(q)[:, :3, 3]
+        a = STIFFNESS * (wanted - tips).ravel() + DAMPING * (rate.ravel() - J @ v[at]) + acceleration.ravel()
+        qdd = np.zeros_like(v)
+        free = STIFFNESS / 8 * (self._posture - q[self._q]) - DAMPING / 2 * v[at]
+        weighted = self._ease[:, None] * J.T
+        qdd[at] = free + weighted @ np.linalg.solve(J @ weighted + 1e-4 * np.eye(len(a)), a - J @ free)
+        tau: Array = self._inverse(q, v, qdd)
+        tau[at] += J.T @ self._forces(sim.time, acceleration).ravel()
+        tau[at.stop :] = 0.0
+        return tau
+
+    def _reference(self, time: float) -> tuple[Array, Array, Array]:
+        """Places, velocities and accelerations of the tips."""
+        place = self._stations[0][2]
+        rate = acceleration = np.zeros_like(place)
+        for start, stop, first, last in self._stations:
+            if time >= start:
+                s, ds, dds = _blend((time - start) / (stop - start))
+                span, way = stop - start, last - first
+                place, rate, acceleration = first + s * way, ds / span * way, dds / span**2 * way
+        return place, rate, acceleration
+
+    def _forces(self, time: float, acceleration: Array) -> Array:
+        """What the tips should exert on the box: pressure, and from the start of lifting its weight."""
+        pressure, *_ = _blend((time - TOUCH) / (PRESSED - TOUCH))
+        carried, *_ = _blend((time - PRESSED) / (LIFT - PRESSED))
+        lift = carried * self._mass * (acceleration[0] - self._gravity) / len(self._inwards)
+        return np.asarray(pressure * FORCE * self._inwards + lift)
+
+
+def _blend(s: float) -> tuple[float, float, float]:
+    """Polynomial of the fifth degree from 0 to 1 that starts and ends at rest: value and derivatives."""
+    s = min(max(s, 0.0), 1.0)
+    return s**3 * (10 - 15 * s + 6 * s * s), 30 * s * s * (1 - s) ** 2, 60 * s * (1 - s) * (1 - 2 * s)

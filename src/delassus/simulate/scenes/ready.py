@@ -1,0 +1,44 @@
+"""`ReadyScene`: a scene, where it starts, what drives it, and for how long it is worth watching."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from delassus.contact.scene import Scene
+from delassus.model.rotations import Array
+from delassus.simulate.simulator import Controller, Simulator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadyScene:
+    """Everything that a simulation needs.
+
+    Attributes
+    ----------
+    name : str
+    scene : Scene
+    q0, v0 : (nq,) and (nv,) arrays
+        State at the start.
+    dt : float
+        Time step (s).
+    controller : callable or None
+        From a simulator to joint forces (nv,). It depends on nothing but the simulator, so that runs resume exactly.
+    duration : float
+        How long (s) until everything has happened.
+    description : str
+        One sentence.
+    """
+
+    name: str
+    scene: Scene
+    q0: Array
+    v0: Array
+    dt: float
+    controller: Controller | None
+    duration: float
+    description: str
+
+    def simulator(self, **options: Any) -> Simulator:
+        """Simulator at the start; ``options`` are those of `Simulator`, such as ``formulation="nmc-os"``."""
+        return Simulator(self.scene, **{"q0": self.q0, "v0": self.v0, "dt": self.dt, **options})

@@ -1,0 +1,120 @@
+"""Standing and trotting on the spot: forces at the feet that stand, joint targets for those that swing.
+
+The feet on the ground together push the trunk as springs and dampers would that hold it level, at its height and place
+(virtual model control); each one's share is the least-squares one. Feet that swing follow joint targets, and land
+displaced in the direction in which the trunk drifts, which brakes it (Raibert's rule).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from delassus.constraints import Point
+from delassus.model.kinematics import world_poses
+from delassus.model.rotations import Array, quaternion_log, quaternion_to_matrix, skew
+from delassus.model.tree import Tree, total_mass
+from delassus.runtime.compile import compile as compile_kernel
+
+if TYPE_CHECKING:
+    from delassus.simulate.simulator import Simulator
+
+LEGS = ("FL", "FR", "RL", "RR")
+PAIRS = ((0, 3), (1, 2))
+"""Legs that swing together."""
+
+STAND, PERIOD, SWING, LIFT = 0.5, 0.5, 0.4, 0.06
+"""Time of standing at first (s), of one cycle of a trot (s), part of it in which a foot swings, and how high (m)."""
+
+SPRINGS, DAMPERS = np.array([0.0, 0.0, 1500.0, 60.0, 60.0, 10.0]), np.array([120.0, 120.0, 150.0, 5.0, 5.0, 2.0])
+"""Of the trunk along and about x, y, z (N/m, N m/rad; N s/m, N m s/rad)."""
+
+JOINT_SPRING, JOINT_DAMPER = 150.0, 2.0
+"""Of the joints of legs that swing (N m/rad, N m s/rad)."""
+
+
+class Trot:
+    """Controller of a quadruped with legs ``FL``, ``FR``, ``RL``, ``RR`` of three joints each.
+
+    Parameters
+    ----------
+    tree : Tree
+        The robot, on a free joint.
+    gravity : (3,) array
+    height : float
+        Of the hips above the feet (m).
+    """
+
+    def __init__(self, tree: Tree, gravity: Array, height: float) -> None:
+        feet = [Point(f"{leg}_foot", axes="world") for leg in LEGS]
+        self._jacobian = compile_kernel(tree, feet, "jacobian")
+        self._bias = compile_kernel(tree, (), "bias_force", gravity=gravity)
+        self._places = compile_kernel(tree, (), "kinematics", frames=[f"{leg}_foot" for leg in LEGS])
+        self._weight = -total_mass(tree) * gravity
+        places = [p for _, p in world_poses(tree, tree.neutral())]
+        index = {name: i for i, name in enumerate(tree.link_names)}
+        hips, knees = ([places[index[f"{leg}_{part}"]] for leg in LEGS] for part in ("thigh", "calf"))
+        self._rod = float(np.linalg.norm(np.array(knees) - np.array(hips), axis=1).mean())
+        self.height = height
+        self.stance = np.tile(self.leg_angles(height, 0.0, 0.0), 4)
+
+    def leg_angles(self, height: float, ahead: float, sideways: float) -> Array:
+        """Angles (3,) of hip, thigh and calf that put a foot below its hip by ``height``, displaced in x and y."""
+        length = np.sqrt(height**2 + ahead**2)
+        half = np.arccos(min(length / (2.0 * self._rod), 1.0))
+        return np.array([np.arctan2(sideways, height), half - np.arctan2(ahead, height), -2.0 * half])
+
+    def __call__(self, sim: Simulator) -> Array:
+        """Joint forces (nv,) at the state of a simulator."""
+        q, v = sim.q, sim.v
+        swinging, targets = self._targets(sim.time, q, v)
+        J = self._jacobian(q)
+        feet = self._places(q)[:, :3, 3]
+        tau: Array = self._bias(q, np.zeros_like(v))
+        tau -= J.T @ self._forces(q, v, feet, swinging).ravel()
+        for leg in range(4):
+            at, joints = slice(6 + 3 * leg, 9 + 3 * leg), slice(7 + 3 * leg, 10 + 3 * leg)
+            if swinging[leg]:
+                tau[at] += JOINT_SPRING * (targets[leg] - q[joints]) - JOINT_DAMPER * v[at]
+            else:
+                tau[at] -= 0.2 * v[at]
+        tau[:6] = 0.0
+        return tau
+
+    def _targets(self, time: float, q: Array, v: Array) -> tuple[list[bool], list[Array]]:
+        """Which legs swing, and joint angles for these."""
+        swinging, targets = [False] * 4, [self.stance[:3]] * 4
+        if time < STAND:
+            return swinging, targets
+        drift = v[:2]  # in the body frame, as the legs are
+        for number, pair in enumerate(PAIRS):
+            phase = ((time - STAND) / PERIOD + 0.5 * number) % 1.0 / SWING
+            if phase < 1.0:
+                ahead, sideways = np.clip(0.5 * PERIOD * (1.0 - SWING) * drift + 0.1 * drift, -0.08, 0.08)
+                up = LIFT * np.sin(np.pi * phase)
+                for leg in pair:
+                    swinging[leg] = True
+                    targets[leg] = self.leg_angles(self.height - up, ahead, sideways)
+        return swinging, targets
+
+    def _forces(self, q: Array, v: Array, feet: Array, swinging: list[bool]) -> Array:
+        """Forces (4, 3) of the ground on the feet that hold the trunk where it should be."""
+        R = quaternion_to_matrix(q[3:7])
+        rates = np.concatenate([R @ v[:3], R @ v[3:6]])
+        away = np.zeros(6)
+        away[2] = q[2] - feet[[not s for s in swinging], 2].mean() - self.height
+        away[3:] = R @ quaternion_log(q[3:7])
+        wrench = -SPRINGS * away - DAMPERS * rates
+        wrench[:3] += self._weight
+        forces = np.zeros((4, 3))
+        standing = [leg for leg in range(4) if not swinging[leg]]
+        A = np.vstack([np.tile(np.eye(3), len(standing)), np.hstack([skew(feet[leg] - q[:3]) for leg in standing])])
+        # Lengths of about 0.2 m turn newtons into newton metres: moments count as much as forces do.
+        scale = np.array([1.0, 1.0, 1.0, 5.0, 5.0, 5.0])
+        shares = np.linalg.lstsq(scale[:, None] * A, scale * wrench, rcond=1e-3)[0].reshape(-1, 3)
+        shares[:, 2] = np.maximum(shares[:, 2], 0.0)
+        across = np.linalg.norm(shares[:, :2], axis=1, keepdims=True)
+        shares[:, :2] *= np.minimum(1.0, 0.6 * shares[:, 2:] / np.maximum(across, 1e-9))
+        forces[standing] = shares
+        return forces

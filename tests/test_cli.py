@@ -76,6 +76,24 @@ def test_export_writes_c(arm: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("dynamics", "--point", "l3", "--method", "pv-early"), ["pv-early", "qdd", "forces"]),
+        (("dynamics", "--weld", "l3", "--compliance", "1e-6", "--active"), ["pv-soft", "active"]),
+        (("inverse_dynamics", "--wrench", "l3@0.1,0,0", "--payload", "l2"), ["wrench0", "payload0"]),
+        (("kinematics", "--frame", "l3@0.1,0,0", "--frame", "l2"), ["poses"]),
+        (("mass_matrix",), ["joint-space mass matrix"]),
+        (("step",), ["q_next", "v_next"]),
+    ],
+)
+def test_export_of_dynamics(arm: Path, tmp_path: Path, arguments: tuple[str, ...], words: list[str]) -> None:
+    run("export", str(arm), "--what", *arguments, "--out", str(tmp_path))
+    (header,) = tmp_path.glob("*.h")
+    for word in words:
+        assert word in header.read_text()
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("info", "no_such_robot_file.urdf"), "a file that exists"),
@@ -83,6 +101,11 @@ def test_export_writes_c(arm: Path, tmp_path: Path) -> None:
         (("compute", "ARM", "--weld", "l33"), "Did you mean 'l3'?"),
         (("compute", "ARM", "--weld", "l3", "--method", "efpo"), "Did you mean 'efpa'?"),
         (("compute", "ARM", "--point", "l3@1,2"), "three numbers"),
+        (("export", "ARM", "--what", "dynamic"), "Did you mean 'dynamics'?"),
+        (("export", "ARM", "--what", "dynamics", "--method", "pv-earl"), "Did you mean 'pv-early'?"),
+        (("export", "ARM", "--what", "dynamics", "--frame", "l3"), "Leave it out"),
+        (("export", "ARM", "--what", "kinematics", "--frame", "l3@1"), "three numbers"),
+        (("export", "ARM", "--what", "osim"), "at least one"),
         (("compute", "ARM", "--weld", "l3", "--q", "missing.npy"), "an array of numbers"),
     ],
 )

@@ -132,23 +132,43 @@ def export(
     root: RootChoice = RootOption.fixed,
     weld: Annotated[list[str] | None, typer.Option(help="LINK or LINK,LINK: six rows.")] = None,
     point: Annotated[list[str] | None, typer.Option(help="LINK, LINK@x,y,z or LINK,LINK: three rows.")] = None,
-    what: Annotated[str, typer.Option(help="delassus, osim, mass_matrix or jacobian.")] = "delassus",
+    what: Annotated[str, typer.Option(help="delassus, osim, dynamics, inverse_dynamics, mass_matrix, …")] = "delassus",
     method: Annotated[str, typer.Option(help="Algorithm.")] = "auto",
+    payload: Annotated[
+        list[str] | None, typer.Option(help="LINK whose inertia gets an addition with each call.")
+    ] = None,
+    frame: Annotated[list[str] | None, typer.Option(help="LINK or LINK@x,y,z: a pose of kinematics.")] = None,
+    wrench: Annotated[list[str] | None, typer.Option(help="LINK or LINK@x,y,z: an external wrench.")] = None,
+    compliance: Annotated[float | None, typer.Option(help="Makes all constraints soft.")] = None,
+    active: Annotated[bool, typer.Option("--active", help="Constraints are switched on and off in calls.")] = False,
     single: Annotated[bool, typer.Option("--float", help="float instead of double.")] = False,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> None:
-    """Write C99 that computes the Delassus matrix of a robot and needs only math.h."""
-    from delassus.algorithms.evaluate import find_method
-    from delassus.cli.parse import parse_constraints
+    """Write C99 that computes the Delassus matrix of a robot, or its dynamics, and needs only math.h."""
+    from delassus.algorithms.inputs import check_payloads
+    from delassus.cli.parse import parse_constraints, parse_frame
     from delassus.compiler.emit.c import write_c
     from delassus.compiler.pipeline import make_program
+    from delassus.compiler.setting import Options, check_options
+    from delassus.compiler.tasks import find_method, find_task
     from delassus.constraints import check_constraints
     from delassus.model.load import load
 
-    tree = load(robot, root=root.value)
-    find_method(method)
-    constraints = check_constraints(tree, parse_constraints(weld or [], point or []))
-    program = make_program(tree, constraints, what, method)
+    tree, task = load(robot, root=root.value), find_task(what)
+    options: Options = {}
+    if frame:
+        options["frames"] = [parse_frame(text) for text in frame]
+    if wrench:
+        options["wrenches"] = [parse_frame(text) for text in wrench]
+    if compliance is not None:
+        options["compliance"] = compliance
+    if active:
+        options["active"] = True
+    needed = what in ("delassus", "osim", "jacobian")
+    constraints = check_constraints(tree, parse_constraints(weld or [], point or [], needed))
+    setting = check_options(tree, constraints, what, task.options, options)
+    find_method(what, method, setting.soft(constraints))
+    program = make_program(tree, constraints, what, method, check_payloads(tree, payload or ()), setting)
     for path in write_c(program, out, "float" if single else "double"):
         console.print(f"{path}", highlight=False)
     console.print(f"{program.graph.count().total:,} operations a state")

@@ -12,23 +12,30 @@ from delassus.errors import ConfigurationError, ConstraintError
 from delassus.model.rotations import Array
 
 
-def parse_constraints(welds: Sequence[str], points: Sequence[str]) -> list[Constraint]:
-    """Constraints from ``LINK``, ``LINK@x,y,z`` or ``LINK,LINK`` (a loop), welds first."""
-    if not welds and not points:
+def parse_constraints(welds: Sequence[str], points: Sequence[str], needed: bool = True) -> list[Constraint]:
+    """Constraints from ``LINK``, ``LINK@x,y,z`` or ``LINK,LINK`` (a loop), welds first; ``needed``: at least one."""
+    if needed and not welds and not points:
         raise ConstraintError("constraints", "at least one", "none", "Give --weld LINK or --point LINK.")
     return [_parse(text, Weld) for text in welds] + [_parse(text, Point) for text in points]
 
 
+def parse_frame(text: str) -> Frame:
+    """Frame from ``LINK`` or ``LINK@x,y,z``."""
+    if "@" not in text:
+        return Frame(text)
+    link, _, place = text.rpartition("@")
+    try:
+        position = [float(x) for x in place.split(",")]
+    except ValueError:
+        position = []
+    if len(position) != 3:
+        raise ConstraintError(f"frame {text!r}", "LINK@x,y,z", repr(place), "Give three numbers in m.")
+    return Frame(link, position)
+
+
 def _parse(text: str, make: Callable[..., Constraint]) -> Constraint:
     if "@" in text:
-        link, _, place = text.rpartition("@")
-        try:
-            position = [float(x) for x in place.split(",")]
-        except ValueError:
-            position = []
-        if len(position) != 3:
-            raise ConstraintError(f"constraint {text!r}", "LINK@x,y,z", repr(place), "Give three numbers in m.")
-        return make(Frame(link, position))
+        return make(parse_frame(text))
     links = text.split(",")
     if len(links) > 2:
         raise ConstraintError(f"constraint {text!r}", "one link or two", f"{len(links)}", "Write LINK or LINK,LINK.")

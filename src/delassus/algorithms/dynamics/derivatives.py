@@ -181,7 +181,7 @@ def derivatives(motion: DynamicsProblem) -> Derivatives:
     by_velocity = [{j: row.columns(j, False) for j in row.joints()} for row in rows]
     r_q, r_v = _residuals(rates, rows, by_position)
     out = []
-    for r, changes in ((r_q, by_position), (r_v, by_velocity)):
+    for r, changes, drift in ((r_q, by_position, rates.drift_q), (r_v, by_velocity, rates.drift_v)):
         g = _row_changes(motion, changes)
         dqdd, df = ops.zeros(nv, nv), ops.zeros(motion.problem.n_rows, nv)
         for columns, solve in ((trunk, of_trunk), (limbs, of_limbs)):
@@ -189,6 +189,8 @@ def derivatives(motion: DynamicsProblem) -> Derivatives:
                 x, f = solve(ops.take(r, None, columns), ops.take(g, None, columns))
                 dqdd = dqdd + parts_of.columns(x, columns)
                 df = df + parts_of.columns(f, columns)
+        if rates.root != WORLD:
+            dqdd = dqdd - ops.put(drift, (nv, nv), range(6), range(6))
         out.append((dqdd, df))
     ops.mark("derivatives", [dqdd_dtau, df_dtau, *out[0], *out[1]])
     return Derivatives(qdd, forces, system.G, out[0][0], out[1][0], dqdd_dtau, out[0][1], out[1][1], df_dtau)

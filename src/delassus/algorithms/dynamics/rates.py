@@ -96,6 +96,9 @@ class Rates:
         ``s``, ``ψ``, ``ξ``, ``φ`` of each joint; ``ξ`` of the accelerations less gravity.
     V, a : lists of (6, 1) matrices
         Twists and accelerations less gravity.
+    drift_q, drift_v : (6, 6) matrices
+        Of a floating root that the frame coincides with: ``ξ = s C`` and ``φ = s C`` are changes of its own acceleration
+        by ``C``, these; they are left out above, and what is solved for is the change of q̈ beyond ``−C``.
     """
 
     def __init__(self, motion: DynamicsProblem, qdd: list[Matrix]) -> None:
@@ -104,6 +107,7 @@ class Rates:
         self.root = 0 if tree.is_floating and tree.parents.count(WORLD) == 1 else WORLD
         self.gravity = motion.gravity if self.root == WORLD else gravity_in(motion, self.root)
         a0 = ops.put(-self.gravity, (6, 1), LINEAR, (0,))
+        self.drift_q = self.drift_v = ops.zeros(6, 6)
         self.poses: list[Pose] = []
         self.S: list[Matrix] = []
         self.psi: list[Matrix] = []
@@ -128,6 +132,10 @@ class Rates:
             self.xi.append(motion_matrix(ops, a_p) @ S + at_parent @ psi)
             self.phi.append(motion_matrix(ops, V_p + V) @ S)
             self.a.append(a_p + S @ qdd[i] + at_parent @ own)
+        if self.root != WORLD:  # its axes span all motions, and are orthonormal
+            back = ops.transpose(self.S[self.root])
+            self.drift_q, self.drift_v = back @ self.xi[self.root], back @ self.phi[self.root]
+            self.xi[self.root] = self.phi[self.root] = ops.zeros(6, 6)
         ops.mark("links", [*self.V, *self.a, *self.psi, *self.xi, *self.phi])
 
     def _pose(self, i: int) -> Pose:

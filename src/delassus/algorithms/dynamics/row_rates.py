@@ -242,6 +242,8 @@ class RowRates:
         dT = -cross_matrix(ops, self._T) @ turn if turn is not None and self._local_angular else none
         out: dict[int, Matrix] = {}
         for which, (link, own, sign) in enumerate(zip(self.links, (c1, c2), (1.0, -1.0), strict=True)):
+            if which == 0 and self._local and j in self._tree.support(link):
+                continue  # a wrench fixed in its link
             if link != WORLD:
                 dp = own.p if which and not self._c.rigid else c1.p
                 moment = _dx(ops, self._at(which), dp, self._F, dF) + dT

@@ -5,9 +5,14 @@ The residuals ``r = ID(q, v, q̈) − Jᵀ f − τ`` and ``g = J q̈ − γ`` a
 
 ``∂f = G⁻¹ (Y W − ∂g)``,   ``∂q̈ = L⁻¹ (Yᵀ ∂f − W)``,
 
-and with joint forces ``∂f/∂τ = −G⁻¹ J M⁻¹``, ``∂q̈/∂τ = M⁻¹ − M⁻¹ Jᵀ G⁻¹ J M⁻¹``, one triangle of it. Positions change
-along the tangent of `Tree.integrate`. Cost O(n d + m d) for the residuals; ``W`` is as sparse as ``M``, so that the
-rest, O(n² d + n m d + n m²), is mostly ``L⁻¹`` applied to full matrices. Source: Carpentier, Mansard, RSS 2018;
+and with joint forces ``∂f/∂τ = −G⁻¹ J M⁻¹``, ``A = ∂q̈/∂τ = M⁻¹ − M⁻¹ Jᵀ G⁻¹ J M⁻¹``, one triangle of it. Positions
+change along the tangent of `Tree.integrate`. What changes on one limb is first carried to the trunk t (`_Division`),
+``W_l = L_ll⁻ᵀ ∂r_l``, ``ρ = ∂r_t − L_ltᵀ W_l``; with ``σ = Y_l W_l − ∂g``, rows of one constraint only,
+
+``∂f = G⁻¹ σ − ∂f/∂τ_t ρ``,   ``∂q̈ = −A_t ρ − (∂f/∂τ)ᵀ σ − L⁻¹ W_l``.
+
+Limbs without constraints follow the others, by ``T`` of `SparseFactor.following`. Cost O(n d + m d) for the residuals,
+O(n² + n m) for each degree of freedom of the trunk and for each of a limb's end. Source: Carpentier, Mansard, RSS 2018;
 Budhiraja et al., "Differential dynamic programming for multi-phase rigid contact dynamics", Humanoids 2018.
 """
 

@@ -97,8 +97,8 @@ class Rates:
     V, a : lists of (6, 1) matrices
         Twists and accelerations less gravity.
     drift_q, drift_v : (6, 6) matrices
-        Of a floating root that the frame coincides with: ``ξ = s C`` and ``φ = s C`` are changes of its own acceleration
-        by ``C``, these; they are left out above, and what is solved for is the change of q̈ beyond ``−C``.
+        ``C`` in ``ξ = s C`` and ``φ = s C`` of a floating root that the frame coincides with: changes of its own
+        acceleration. They are left out above, so that what is solved for is the change of q̈ beyond ``−C``.
     """
 
     def __init__(self, motion: DynamicsProblem, qdd: list[Matrix]) -> None:

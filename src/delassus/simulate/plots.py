@@ -104,7 +104,8 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
         for each in (normal, normal * outside)
     )
     weight = scene.tree.inertias[:, 0, 0].sum() * float(np.linalg.norm(scene.gravity))
-    axes[0, 1].plot(recording.time, total, linewidth=0.9, color="tab:red", label="all contacts")
+    if not outside.all():
+        axes[0, 1].plot(recording.time, total, linewidth=0.9, color="tab:red", label="all contacts")
     axes[0, 1].plot(recording.time, on_world, linewidth=0.9, color="tab:blue", label="those with the world")
     if all(scene.tree.joints[i].nv == 6 for i, p in enumerate(scene.tree.parents) if p == WORLD):
         axes[0, 1].axhline(weight, color="0.4", linewidth=0.8, linestyle="--", label="weight of the scene")

@@ -11,6 +11,8 @@ solver       problem                           cost                          sou
 `convex`     relaxation of a `ConeProblem`     interior points               clarabel
 ===========  ================================  ============================  =======================================
 
-`pivoting`, `coulomb` and `modes` are what they share: Lemke's tableau, the exact problem of one contact, and Newton's
-method on given contact modes. `compiled` turns loops into machine code at their first call.
+What they share: `pivoting` (Lemke's tableau), `coulomb` (the exact problem of one contact), `modes` (Newton's method on
+given contact modes), `continuation` (from soft contacts to hard ones), `refine` and `extended` (solutions too large for
+float64). `by_name` has the fast way, without checks and objects, for callers that solve at every step; `pyramids` is
+that of the linear solvers. `compiled` turns loops into machine code at their first call.
 """

@@ -22,7 +22,6 @@ from delassus.contact.results import OUTCOMES, ConeResult
 from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.coulomb import (
     LIMIT,
-    ROUND_OFF,
     SOLVED,
     TROUBLE,
     mobilities,
@@ -30,9 +29,10 @@ from delassus.contact.solvers.coulomb import (
     projected,
     rounding,
 )
-from delassus.contact.solvers.linear import affine, factor, substitute
+from delassus.contact.solvers.linear import affine, assign, factor, substitute
 from delassus.contact.solvers.modes import modes_of, newton
-from delassus.contact.solvers.options import check_options, starting
+from delassus.contact.solvers.options import check_options, starting, writable
+from delassus.contact.solvers.refine import NEAR, TRUSTED, conclude
 from delassus.model.rotations import Array
 
 PENALTY = 0.1
@@ -48,8 +48,8 @@ CHECK = 8
 @compiled
 def admm_kernel(
     W: Array, b: Array, mu: Array, start: Array, tolerance: float, limit: int
-) -> tuple[Array, Array, float, int, int]:
-    """``r``, ``u``, residual, outcome and number of iterations."""
+) -> tuple[Array, Array, Array, float, int, int]:
+    """``r``, what it lacks beyond float64, ``u``, residual, outcome and number of iterations."""
     size, contacts = b.size, mu.size
     omega, modes = np.empty(contacts), np.full(contacts, -1)
     most = mobilities(W, omega)
@@ -59,9 +59,10 @@ def admm_kernel(
     r, u = np.copy(start), np.empty(size)
     affine(W, r, b, u)
     best_r, best_u = np.copy(r), np.copy(u)
+    low = np.zeros(size)
     best = natural_residual(u, r, mu, omega)
-    if best <= tolerance:
-        return r, u, best, SOLVED, 0
+    if best <= tolerance and rounding(W, r, b) <= TRUSTED * tolerance:
+        return r, low, u, best, SOLVED, 0
     try_r, try_u = np.empty(size), np.empty(size)
     x, y, z, right = np.empty(size), np.empty(size), np.zeros(size), np.empty(size)
     for k in range(size):
@@ -80,7 +81,7 @@ def admm_kernel(
                     H[i, j] = scale[i] * W[i, j] * scale[j]
                 H[i, i] += penalty
             if factor(H, size, order) == 0.0:
-                return best_r, best_u, best, TROUBLE, iteration
+                return best_r, low, best_u, best, TROUBLE, iteration
             fresh = True
         for i in range(contacts):
             k = 3 * i
@@ -108,7 +109,8 @@ def admm_kernel(
         residual = natural_residual(u, r, mu, omega)
         if residual < best:
             best = residual
-            best_r[:], best_u[:] = r, u
+            assign(best_r, r)
+            assign(best_u, u)
         if best > tolerance and (iteration >= after or iteration == limit):
             wait = min(2 * wait, 16 * CHECK)
             after = iteration + wait
@@ -121,11 +123,17 @@ def admm_kernel(
                 residual = newton(W, b, mu, omega, most, modes, 1e-3 * tolerance, try_r, try_u)
                 if residual < best:
                     best = residual
-                    best_r[:], best_u[:] = try_r, try_u
+                    assign(best_r, try_r)
+                    assign(best_u, try_u)
                 if best <= tolerance:
                     break
-        if best <= tolerance:
-            return best_r, best_u, best, SOLVED, iteration
+        noise = rounding(W, best_r, b)
+        if best <= tolerance and noise <= TRUSTED * tolerance:
+            return best_r, low, best_u, best, SOLVED, iteration
+        if best <= max(tolerance, NEAR * noise):
+            best, outcome = conclude(W, b, mu, omega, most, tolerance, best_r, low, best_u)
+            if outcome != LIMIT:
+                return best_r, low, best_u, best, outcome, iteration
         dual *= penalty
         if primal > BALANCE * dual and penalty < MOST:
             penalty *= CHANGE
@@ -133,9 +141,7 @@ def admm_kernel(
         elif dual > BALANCE * primal and penalty > LEAST:
             penalty /= CHANGE
             fresh = False
-    if best <= rounding(W, best_r, b):
-        return best_r, best_u, best, ROUND_OFF, limit
-    return best_r, best_u, best, LIMIT if best < np.inf else TROUBLE, limit
+    return best_r, low, best_u, best, LIMIT if best < np.inf else TROUBLE, limit
 
 
 def admm(
@@ -171,7 +177,10 @@ def admm(
     [[-0.3, -0.4, 1.0]]
     """
     check_options(tolerance, max_iterations, "max_iterations")
-    r, u, _, outcome, iterations = admm_kernel(
-        problem.W, problem.b, problem.mu, starting(problem, start), float(tolerance), int(max_iterations)
+    r, low, u, _, outcome, iterations = admm_kernel(
+        *writable(problem), starting(problem, start), float(tolerance), int(max_iterations)
     )
-    return ConeResult(problem, r.reshape(-1, 3), u.reshape(-1, 3), OUTCOMES[outcome], iterations, tolerance)
+    shape = (-1, 3)
+    return ConeResult(
+        problem, r.reshape(shape), u.reshape(shape), low.reshape(shape), OUTCOMES[outcome], iterations, tolerance
+    )

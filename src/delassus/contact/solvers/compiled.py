@@ -4,7 +4,8 @@ Functions marked with `compiled` may call one another; they take and return numb
 the library's cache directory, in a folder named after the text of all these files, the processor's name and numba's
 version: numba itself looks at the file of the function called, and not at those of the functions that it calls.
 
-Of floating-point rules, sums may be reordered and multiply-adds fused; NaN and infinities stay what they are.
+Of floating-point rules, sums may be reordered and multiply-adds fused; NaN and infinities stay what they are. Functions
+marked with `literal` keep every operation as written: those of extended precision live on what others round away.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from delassus.runtime import cache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+LIBERTIES = frozenset({"reassoc", "contract", "nsz"})
+"""What may be done to floating-point operations, in LLVM's words."""
+
 _one_at_a_time = threading.RLock()
 
 
 class Compiled:
     """A function that becomes machine code when it is first called."""
 
-    def __init__(self, function: FunctionType) -> None:
-        self.function = function
+    def __init__(self, function: FunctionType, liberties: frozenset[str]) -> None:
+        self.function, self.liberties = function, liberties
         self._machine: Callable[..., Any] | None = None
         functools.update_wrapper(self, function)
 
@@ -47,13 +51,18 @@ class Compiled:
                     called = scope.get(name)
                     if isinstance(called, Compiled):
                         scope[name] = called.machine()
-                self._machine = _dispatcher(_in_scope(self.function, scope))
+                self._machine = _dispatcher(_in_scope(self.function, scope), self.liberties)
             return self._machine
 
 
 def compiled(function: F) -> F:
     """Mark a function as one for numba."""
-    return cast(F, Compiled(cast(FunctionType, function)))
+    return cast(F, Compiled(cast(FunctionType, function), LIBERTIES))
+
+
+def literal(function: F) -> F:
+    """Mark a function as one for numba whose floating-point operations are all done as they stand."""
+    return cast(F, Compiled(cast(FunctionType, function), frozenset()))
 
 
 def _in_scope(function: FunctionType, scope: dict[str, Any]) -> FunctionType:
@@ -63,13 +72,13 @@ def _in_scope(function: FunctionType, scope: dict[str, Any]) -> FunctionType:
     return twin
 
 
-def _dispatcher(function: FunctionType) -> Callable[..., Any]:
+def _dispatcher(function: FunctionType, liberties: frozenset[str]) -> Callable[..., Any]:
     try:
         import numba
     except ImportError as error:
         raise missing_dependency("numba", "contact", "contact solvers") from error
     folder = cache.directory()
-    options: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
+    options: dict[str, Any] = {"fastmath": set(liberties), "error_model": "numpy", "nogil": True}
     if folder is None:
         return cast(Callable[..., Any], numba.njit(**options)(function))
     before = numba.config.CACHE_DIR  # numba reads it here and nowhere later

@@ -52,7 +52,7 @@ def mobilities(W: Array, omega: Array) -> float:
 def projected(x: float, y: float, z: float, mu: float) -> tuple[float, float, float]:
     """The nearest point of the cone."""
     t = np.sqrt(x * x + y * y)
-    if t <= mu * z:
+    if t <= mu * z and z >= 0.0:  # without friction, t = 0 says nothing on z
         return x, y, z
     if mu * t <= -z:
         return 0.0, 0.0, 0.0

@@ -69,6 +69,20 @@ def affine(W: Array, x: Array, b: Array, out: Array) -> None:
 
 
 @compiled
+def assign(to: Array, what: Array) -> None:
+    """Copy a vector into another: numba compiles this loop faster than slices."""
+    for i in range(to.size):
+        to[i] = what[i]
+
+
+@compiled
+def clear(x: Array) -> None:
+    """Set a vector to zero."""
+    for i in range(x.size):
+        x[i] = 0.0
+
+
+@compiled
 def factor_and_solve(A: Array, right: Array) -> tuple[Array, float]:
     """``A⁻¹ right``, column by column, and what `factor` returns; ``A`` is overwritten."""
     n, columns = right.shape

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.coulomb import OPEN, SLIP, STICK, natural_residual, projected
-from delassus.contact.solvers.linear import affine, factor, substitute
+from delassus.contact.solvers.linear import affine, assign, factor, substitute
 from delassus.model.rotations import Array
 
 PROXIMAL = 1e-13
@@ -82,43 +82,61 @@ def advance(modes: NDArray[Any], mu: Array, step: Array, r: Array) -> bool:
 
 
 @compiled
+def linearised(
+    W: Array,
+    mu: Array,
+    most: float,
+    modes: NDArray[Any],
+    r: Array,
+    u: Array,
+    S: Array,
+    J: Array,
+    right: Array,
+) -> int:
+    """Fill ``J`` and ``right`` of Newton's equations and ``S``; returns the number of unknowns."""
+    size = mu.size
+    T, across = np.empty((3 * size, 3)), np.empty(3 * size)
+    first, count = np.empty(size, np.int64), np.empty(size, np.int64)
+    m = directions(modes, mu, r, u, S, T, across)
+    place = 0
+    for i in range(size):
+        first[i] = place
+        count[i] = 0 if modes[i] == OPEN else (3 if modes[i] == STICK else 1)
+        if modes[i] == SLIP and (r[3 * i] != 0.0 or r[3 * i + 1] != 0.0):
+            count[i] = 2
+        place += count[i]
+    for i in range(size):
+        for a in range(first[i], first[i] + count[i]):
+            t1, t2, t3 = T[a, 0], T[a, 1], T[a, 2]
+            right[a] = -(t1 * u[3 * i] + t2 * u[3 * i + 1] + t3 * u[3 * i + 2])
+            for j in range(size):
+                if count[j] > 0:
+                    k = 3 * j
+                    v1 = t1 * W[3 * i, k] + t2 * W[3 * i + 1, k] + t3 * W[3 * i + 2, k]
+                    v2 = t1 * W[3 * i, k + 1] + t2 * W[3 * i + 1, k + 1] + t3 * W[3 * i + 2, k + 1]
+                    v3 = t1 * W[3 * i, k + 2] + t2 * W[3 * i + 1, k + 2] + t3 * W[3 * i + 2, k + 2]
+                    for c in range(first[j], first[j] + count[j]):
+                        J[a, c] = v1 * S[c, 0] + v2 * S[c, 1] + v3 * S[c, 2]
+            J[a, a] += across[a] + PROXIMAL * most
+    return m
+
+
+@compiled
 def newton(
     W: Array, b: Array, mu: Array, omega: Array, most: float, modes: NDArray[Any], goal: float, r: Array, u: Array
 ) -> float:
     """Overwrite ``r`` and ``u`` by the best that Newton's method found; returns its residual (infinite: nothing)."""
     size = b.size
-    S, T, across = np.empty((size, 3)), np.empty((size, 3)), np.empty(size)
-    first, count = np.empty(mu.size, np.int64), np.empty(mu.size, np.int64)
-    J, order = np.empty((size, size)), np.empty(size, np.int64)
+    S, J, order = np.empty((size, 3)), np.empty((size, size)), np.empty(size, np.int64)
     right, step = np.empty(size), np.empty(size)
     try_r, try_u = np.copy(r), np.copy(u)
     for i in range(mu.size):
         if modes[i] == OPEN:
-            try_r[3 * i : 3 * i + 3] = 0.0
+            try_r[3 * i], try_r[3 * i + 1], try_r[3 * i + 2] = 0.0, 0.0, 0.0
     affine(W, try_r, b, try_u)
     best, before = np.inf, np.inf
     for _ in range(STEPS):
-        m = directions(modes, mu, try_r, try_u, S, T, across)
-        place = 0
-        for i in range(mu.size):
-            first[i] = place
-            count[i] = 0 if modes[i] == OPEN else (3 if modes[i] == STICK else 1)
-            if modes[i] == SLIP and (try_r[3 * i] != 0.0 or try_r[3 * i + 1] != 0.0):
-                count[i] = 2
-            place += count[i]
-        for i in range(mu.size):
-            for a in range(first[i], first[i] + count[i]):
-                t1, t2, t3 = T[a, 0], T[a, 1], T[a, 2]
-                right[a] = -(t1 * try_u[3 * i] + t2 * try_u[3 * i + 1] + t3 * try_u[3 * i + 2])
-                for j in range(mu.size):
-                    if count[j] > 0:
-                        k = 3 * j
-                        v1 = t1 * W[3 * i, k] + t2 * W[3 * i + 1, k] + t3 * W[3 * i + 2, k]
-                        v2 = t1 * W[3 * i, k + 1] + t2 * W[3 * i + 1, k + 1] + t3 * W[3 * i + 2, k + 1]
-                        v3 = t1 * W[3 * i, k + 2] + t2 * W[3 * i + 1, k + 2] + t3 * W[3 * i + 2, k + 2]
-                        for c in range(first[j], first[j] + count[j]):
-                            J[a, c] = v1 * S[c, 0] + v2 * S[c, 1] + v3 * S[c, 2]
-                J[a, a] += across[a] + PROXIMAL * most
+        m = linearised(W, mu, most, modes, try_r, try_u, S, J, right)
         if factor(J, m, order) == 0.0:
             return best
         substitute(J, m, order, right, step)
@@ -128,7 +146,8 @@ def newton(
         residual = natural_residual(try_u, try_r, mu, omega)
         if residual < best:
             best = residual
-            r[:], u[:] = try_r, try_u
+            assign(r, try_r)
+            assign(u, try_u)
         if best <= goal or not residual < before:
             return best
         before = residual

@@ -23,6 +23,11 @@ def check_options(tolerance: float, limit: int, name: str) -> None:
         raise ConfigurationError(name, "a positive whole number", shown(limit), "Allow at least one.")
 
 
+def writable(problem: ConeProblem) -> tuple[Array, Array, Array]:
+    """Copies of ``W, b, mu``: numba would compile all over again for arrays that may not be written to."""
+    return problem.W.copy(), problem.b.copy(), problem.mu.copy()
+
+
 def starting(problem: ConeProblem, start: ArrayLike | None) -> Array:
     """Impulses to start from, flat; zero by default."""
     if start is None:

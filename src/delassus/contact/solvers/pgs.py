@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.contact.problems import LCP
 from delassus.contact.results import OUTCOMES, LCPResult
 from delassus.contact.solvers.compiled import compiled
-from delassus.contact.solvers.linear import affine
+from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.options import check_options, checked_start
 from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis, gap, lemke_kernel, scales
 from delassus.errors import ConfigurationError
@@ -45,7 +45,7 @@ def pgs_kernel(
         z[i] = max(z[i], 0.0)
     affine(M, z, q, w)
     best = gap(z, w)
-    best_z[:] = z
+    assign(best_z, z)
     if best <= tolerance:
         return z, SOLVED, 0
     scales(M, s)
@@ -79,7 +79,7 @@ def pgs_kernel(
         residual = gap(z, w)
         if residual < best:
             best = residual
-            best_z[:] = z
+            assign(best_z, z)
         if best <= tolerance:
             return best_z, SOLVED, sweeps
         for i in range(n):
@@ -133,5 +133,7 @@ def pgs(problem: LCP, start: ArrayLike | None = None, *, tolerance: float = 1e-8
     )
     members = np.concatenate([np.zeros(0, np.int64), *problem.blocks])
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    z, outcome, sweeps = pgs_kernel(problem.M, problem.q, starts, members, first, float(tolerance), int(max_sweeps))
+    z, outcome, sweeps = pgs_kernel(
+        problem.M.copy(), problem.q.copy(), starts, members, first, float(tolerance), int(max_sweeps)
+    )
     return LCPResult(problem, z, OUTCOMES[outcome], sweeps, tolerance)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.solvers.compiled import compiled
-from delassus.contact.solvers.linear import affine, factor, substitute
+from delassus.contact.solvers.linear import affine, assign, clear, factor, substitute
 from delassus.model.rotations import Array
 
 Indices = NDArray[Any]
@@ -168,7 +168,7 @@ def from_basis(M: Array, q: Array, s: Array, active: NDArray[np.bool_], z: Array
             B[i, j] = s[rows[i]] * M[rows[i], rows[j]] * s[rows[j]]
     if factor(B, m, order) == 0.0:
         return np.inf
-    z[:] = 0.0
+    clear(z)
     right, step = np.empty(m), np.empty(m)
     for _ in range(2):  # the second time is iterative refinement
         affine(M, z, q, w)
@@ -206,7 +206,8 @@ def lemke_kernel(M: Array, q: Array, tolerance: float, limit: int) -> tuple[Arra
             sharper = from_basis(M, q, s, active, better_z, better_w)
             if sharper < residual:
                 residual = sharper
-                z[:], w[:] = better_z, better_w
+                assign(z, better_z)
+                assign(w, better_w)
         if residual <= tolerance:
             return z, SOLVED, pivots
         if outcome != RAY:

@@ -1,0 +1,108 @@
+"""``delassus simulate``, as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from delassus.cli.app import app
+from delassus.errors import DelassusError
+from delassus.simulate.recording import Recording
+from delassus.simulate.scenes import pendulum
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setattr("delassus.cli.app.console", Console(width=200, highlight=False, color_system=None, record=True))
+
+
+def run(*arguments):
+    """Output of the command in this process."""
+    from delassus.cli import app as module
+
+    outcome = CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+    if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
+        raise outcome.exception
+    assert outcome.exit_code == 0, outcome.output
+    return module.console.export_text()
+
+
+def test_a_pendulum_is_run_recorded_and_drawn(tmp_path):
+    out = run(
+        "pendulum", "--links", 3, "--duration", 0.05, "--record", tmp_path / "r.npz", "--plot", tmp_path / "f.png"
+    )
+    assert "3 links, 3 degrees of freedom" in out and "os by lemke" in out
+    for row in ("steps", "time per step", "real-time factor", "contacts at once", "energy, start → end"):
+        assert row in out
+    assert "500" in out
+    recording = Recording.load(tmp_path / "r.npz", scene=pendulum(3).scene)
+    assert len(recording) == 501
+    assert np.isclose(recording.time[-1], 0.05)
+    assert (tmp_path / "f.png").stat().st_size > 10_000
+
+
+def test_a_run_in_two_parts_is_the_whole_run(tmp_path):
+    whole, first, second = (tmp_path / f"{name}.npz" for name in ("whole", "first", "second"))
+    common = ("pendulum", "--links", 3)
+    run(*common, "--duration", 0.4, "--dt", 0.001, "--record", whole, "--seed", 3)
+    run(*common, "--duration", 0.2, "--dt", 0.001, "--checkpoint", first, "--seed", 3)
+    run(*common, "--duration", 0.2, "--resume", first, "--record", second)
+    a, b = Recording.load(whole), Recording.load(second)
+    assert np.array_equal(a.q[200:], b.q) and np.array_equal(a.time[200:], b.time)
+    assert b.origin.dt == 0.001 and b.origin.seed == 3
+
+
+def test_options_reach_the_simulator(tmp_path):
+    out = run("boxes", "--links", 1, "--duration", 0.12, "--formulation", "mc", "--solver", "nsgs", "--dt", 0.002,
+              "--record", tmp_path / "r.h5")  # fmt: skip
+    assert "mc by nsgs, steps of 2 ms" in out and "contact problems: converged" in out
+    origin = Recording.load(tmp_path / "r.h5").origin
+    assert (origin.formulation, origin.solver, origin.dt) == ("mc", "nsgs", 0.002)
+
+
+@pytest.mark.parametrize("scene", ["dual-arm", "quadruped"])
+def test_the_other_scenes_run(scene):
+    assert "contact problems: converged" in run(scene, "--duration", 0.01)
+
+
+def test_no_time_at_all():
+    assert "real-time factor" in run("pendulum", "--links", 3, "--duration", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pendulun"], "Did you mean 'pendulum'?"),
+        (["box"], "Did you mean 'boxes'?"),
+        (["dual-arm", "--links", "4"], "Leave --links out"),
+        (["pendulum", "--duration", "-1"], "not negative"),
+        (["pendulum", "--duration", "nan"], "not negative"),
+        (["pendulum", "--dt", "0"], "dt"),
+        (["pendulum", "--formulation", "oss"], "Did you mean 'os'?"),
+        (["pendulum", "--solver", "lemkey"], "Did you mean 'lemke'?"),
+        (["pendulum", "--record", "run.csv"], "ends in .npz or .h5"),
+        (["pendulum", "--checkpoint", "run"], "ends in .npz or .h5"),
+        (["pendulum", "--resume", "nowhere.npz"], "Check the path"),
+        (["pendulum", "--resume", "c.npz", "--dt", "0.1", "--seed", "1"], "--dt, --seed"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(DelassusError) as caught:
+        run(*arguments)
+    assert message in str(caught.value)
+
+
+def test_as_a_process():
+    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "delassus", "simulate", "quadrupet"],
+        capture_output=True, text=True, timeout=120, check=False, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Did you mean 'quadruped'?" in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,218 @@
+"""Ready-made scenes do what they are there for: swing and bounce, lift, come to rest, stay on their feet."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact.results import SolverStatus
+from delassus.errors import missing_dependency
+from delassus.simulate.plots import centre_motion, centres, summary_figure, swing_figure
+from delassus.simulate.recorder import Recorder
+from delassus.simulate.recording import Recording
+from delassus.simulate.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, pendulum, quadruped
+
+SOUND = {SolverStatus.CONVERGED.name, SolverStatus.ROUND_OFF.name}
+
+
+def colliders_touched(recording):
+    """Name of each collider that touched another → times."""
+    times = {}
+    for pair, time in zip(recording.contact_colliders, recording.contact_times, strict=True):
+        for c in pair:
+            times.setdefault(recording.origin.colliders[c], []).append(time)
+    return times
+
+
+# -- pendulum --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [3, 12, 30])
+def test_the_pendulum_is_that_of_the_paper(n):
+    ready = pendulum(n)
+    tree = ready.scene.tree
+    assert tree.nv == n and np.allclose(tree.inertias[:, 0, 0], 1.0)
+    assert ready.dt == 1e-4 and np.array_equal(ready.scene.gravity, [0, 0, -9.8])
+    balls = [c for c in ready.scene.colliders if c.link != "world"]
+    assert {c.friction for c in ready.scene.colliders} == {0.5}
+    assert {c.restitution for c in ready.scene.colliders} == {0.7}
+    assert np.isclose(sum(2 * c.shape.radius for c in balls), 12.0)
+    places, speeds = centre_motion(ready.scene, ready.q0[None], ready.v0[None], n - 1)
+    direction = np.array([-1.0, 0.0, -1.0]) / np.sqrt(2)  # at π/4, on the left
+    radius = balls[0].shape.radius
+    assert np.allclose(places[0], [0, 0, 10] + (12 - radius) * direction, atol=1e-12)
+    assert np.isclose(np.linalg.norm(speeds[0]), (12 - radius) * 1.0, rtol=1e-8)  # 1 rad/s, differences of places
+    assert speeds[0, 0] > 0  # to the right
+    wall = next(c for c in ready.scene.colliders if c.name == "wall")
+    assert np.allclose(wall.position, [4, 0, 0]) and np.allclose(wall.rotation[:, 2], [-1, 0, 0])
+    chain = centres(ready.scene, ready.q0)
+    assert np.allclose(np.linalg.norm(np.diff(chain, axis=0), axis=1), 2 * radius)
+
+
+def test_the_pendulum_strikes_the_floor_and_then_the_wall_and_loses_energy():
+    ready = pendulum(6)
+    recording = ready.simulator(dt=1e-3).run(3.0, record=Recorder())
+    touched = colliders_touched(recording)
+    assert min(touched["floor"]) < min(touched["wall"]) < 3.0
+    assert set(recording.origin.statuses) <= SOUND
+    # Semi-implicit steps of 1 ms let the energy of free motion waver by this much; impacts only ever take from it.
+    waver = 0.01 * recording.energy[0]
+    assert np.diff(recording.energy).max() < waver
+    assert recording.energy[-1] < 0.95 * recording.energy[0]
+    lowest = centres(ready.scene, recording.q)[..., 2].min() - 1.0
+    assert lowest > -0.02  # a ball of radius 1 m at 10 m/s goes 0.01 m into the floor in one step
+    neighbours = {(f"ball{k}", f"ball{k + 1}") for k in range(1, 6)}
+    names = recording.origin.colliders
+    pairs = {tuple(sorted((names[a], names[b]))) for a, b in recording.contact_colliders}
+    assert not pairs & neighbours
+
+
+@pytest.mark.parametrize("make", [pendulum, boxes])
+@pytest.mark.parametrize("n", [0, -1, 2.0, "3", True])
+def test_bad_numbers_of_links(make, n):
+    with pytest.raises(ds.DelassusError, match="whole number"):
+        make(n)
+
+
+# -- boxes -----------------------------------------------------------------------------------------------------------
+
+
+def test_boxes_come_to_rest_as_a_stack():
+    ready = boxes(3)
+    recording = ready.simulator().run(ready.duration, record=Recorder())
+    assert set(recording.origin.statuses) <= SOUND
+    late = recording.time > ready.duration - 0.3
+    assert np.abs(recording.v[late]).max() < 1e-6
+    heights = centres(ready.scene, recording.q[-1])[:, 2]
+    assert np.allclose(heights, [0.1, 0.3, 0.5], atol=1e-3)  # boxes of 0.2 m; overlaps of 0.1 mm are left alone
+    last = recording.contacts(-1)
+    on_floor = (last["links"] == -1).any(axis=1)
+    supported = np.abs(last["impulses"][on_floor, 2].sum()) / ready.dt
+    assert np.isclose(supported, 3 * 9.81, rtol=1e-6)
+    # Boxes fall at up to 1.4 m/s and overlap by up to 1.4 mm after a step; taking back a fifth of that lifts them.
+    assert np.diff(recording.energy).max() < 0.2 * 1.4e-3 * 3 * 9.81
+
+
+# -- dual arm --------------------------------------------------------------------------------------------------------
+
+
+def test_the_dual_arm_is_that_of_the_paper():
+    robot = dual_arm_robot()
+    assert robot.n_links == robot.nv == 26
+    names = robot.link_names
+    assert sum(name.startswith("head") for name in names) == 4
+    for side in ("left", "right"):
+        assert sum(name.startswith(f"{side}_arm") for name in names) == 7
+        assert sum("finger" in name or "thumb" in name for name in names if name.startswith(side)) == 4
+
+
+@pytest.fixture(scope="module")
+def lifting():
+    return dual_arm()
+
+
+def test_the_dual_arm_lifts_the_box_by_four_contacts(lifting):
+    ready = lifting
+    scene = ready.scene
+    recording = ready.simulator().run(ready.duration, ready.controller, record=Recorder())
+    assert set(recording.origin.statuses) <= SOUND
+    box = recording.q[:, scene.q_slice("box")]
+    assert np.isclose(box[-1, 2] - box[0, 2], 0.2, atol=0.01)
+    assert np.allclose(box[-1, :2], box[0, :2], atol=0.01)
+    assert np.abs(box[-1, 3:6]).max() < 0.05  # upright
+    late = recording.time > ready.duration - 0.3
+    assert np.all(recording.contact_counts[late] == 4)
+    last = recording.contacts(-1)
+    names = {recording.origin.colliders[c] for c in last["colliders"].ravel()}
+    assert "table" not in names and "box" in names
+    assert not any("thumb" in name for name in names)
+    carried = sum(i[2] * (1 if a == scene.tree.n_links - 1 else -1)
+                  for i, (a, _) in zip(last["impulses"], last["links"], strict=True))  # fmt: skip
+    assert np.isclose(carried / ready.dt, 9.81, rtol=0.02)
+
+
+def test_controllers_leave_the_box_and_the_trunk_alone(lifting):
+    """No force acts on a joint that has no motor."""
+    ready = lifting
+    tau = ready.controller(ready.simulator())
+    assert np.all(tau[ready.scene.v_slice("box")] == 0.0) and np.abs(tau).max() > 0
+    ready = quadruped(generic=True)
+    tau = ready.controller(ready.simulator())
+    assert np.all(tau[:6] == 0.0) and np.abs(tau).max() > 0
+
+
+# -- quadruped -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("generic", [True, False])
+def test_the_quadruped_trots_on_the_spot(generic):
+    ready = quadruped(generic=generic)
+    recording = ready.simulator().run(ready.duration, ready.controller, record=Recorder())
+    assert set(recording.origin.statuses) <= SOUND
+    q = recording.q
+    standing = recording.time < 0.5
+    assert np.ptp(q[standing, 2]) < 0.005
+    assert np.abs(q[:, 2] - q[0, 2]).max() < 0.02  # it does not fall
+    assert np.abs(q[:, 3:6]).max() < 0.1  # nor lean
+    assert np.abs(q[:, :2]).max() < 0.15  # nor run away
+    names = np.array(recording.origin.colliders)
+    touched = colliders_touched(recording)
+    assert "trunk" not in touched
+    for foot in ("FL_foot", "FR_foot", "RL_foot", "RR_foot"):
+        times = np.unique(touched[foot])
+        swings = np.diff(times)[np.diff(times) > 0.1]
+        assert len(swings) >= 4, foot  # in 2.5 s of a trot of 0.5 s
+    assert names.size == len(ready.scene.colliders)
+    # Feet that stand do not slip by more than a little: friction holds them.
+    assert recording.contact_counts.max() == 4
+
+
+def test_the_generic_quadruped_has_the_names_of_go1():
+    tree = generic_quadruped()
+    go1 = quadruped().scene.tree
+    if go1.name == tree.name:
+        pytest.skip("needs the description of Go1")
+    assert tree.joint_names == go1.joint_names
+    assert {f"{leg}_foot" for leg in ("FL", "FR", "RL", "RR")} <= set(tree.frames)
+
+
+def test_without_descriptions_the_quadruped_is_the_generic_one(monkeypatch):
+    module = importlib.import_module("delassus.simulate.scenes.quadruped")
+
+    def absent(*_, **__):
+        raise missing_dependency("example-robot-data", "robots", "go1")
+
+    monkeypatch.setattr(module, "load", absent)
+    assert module.quadruped().scene.tree.name == "quadruped"
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_centres_of_mass_are_those_of_the_description():
+    arm = ds.mechanisms.humanoid()
+    q = arm.random(3)
+    scene = ds.Scene(arm)
+    mass = arm.inertias[:, 0, 0]
+    mean = mass @ centres(scene, q) / mass.sum()
+    assert np.allclose(mean, ds.centre_of_mass(arm, q), atol=1e-12)
+
+
+def test_figures(tmp_path):
+    pytest.importorskip("matplotlib")
+    ready = pendulum(3)
+    recordings = {name: ready.simulator(formulation=name, dt=1e-3).run(0.3, record=Recorder()) for name in ("os", "mc")}
+    for path in (
+        swing_figure(recordings, tmp_path / "deep" / "swing.png"),
+        swing_figure(recordings["os"], tmp_path / "one.png"),
+        summary_figure(recordings["os"], tmp_path / "summary.png"),
+    ):
+        assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    read = Recording.load(recordings["os"].save(tmp_path / "r.npz"))
+    with pytest.raises(ds.DelassusError, match="knows its scene"):
+        summary_figure(read, tmp_path / "x.png")
+    with pytest.raises(ds.DelassusError, match=r"such as out\.png"):
+        summary_figure(recordings["os"], tmp_path / "x.nonsense")

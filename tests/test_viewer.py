@@ -1,0 +1,192 @@
+"""The viewer: its page loads in headless Chromium, and what is on it moves when it plays and only then."""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact.scene import Scene
+from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
+from delassus.simulate.players import Live, Replay, player_of
+from delassus.simulate.recorder import Recorder
+from delassus.simulate.scenes import boxes, pendulum
+from delassus.simulate.viewer import view
+
+pytest.importorskip("viser")
+
+CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
+PATIENCE = 40.0
+"""Seconds that a page may take on a busy machine without graphics card."""
+
+SAME, CHANGED = 0.0005, 0.003
+"""Part of the pixels that differ by more than noise: less than SAME is a still picture, more than CHANGED is motion."""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Browser:
+    """Headless Chromium with one page, over the DevTools protocol."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [
+                CHROMIUM, "--headless=new", "--no-sandbox", "--remote-debugging-port=0", f"--user-data-dir={folder}",
+                "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--window-size=640,480",
+                "--no-first-run", "--disable-dev-shm-usage", "about:blank",
+            ],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        stop = time.monotonic() + PATIENCE
+        port = folder / "DevToolsActivePort"
+        while not (port.exists() and port.read_text().strip()):
+            assert time.monotonic() < stop, "Chromium did not start"
+            time.sleep(0.1)
+        address = f"http://127.0.0.1:{port.read_text().split()[0]}/json"
+        pages = json.load(urllib.request.urlopen(address))
+        from websockets.sync.client import connect
+
+        page = next(p for p in pages if p["type"] == "page")
+        self._socket = connect(page["webSocketDebuggerUrl"], max_size=None, open_timeout=PATIENCE)
+        self._numbers = itertools.count(1)
+
+    def ask(self, method, **parameters):
+        number = next(self._numbers)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while True:
+            answer = json.loads(self._socket.recv(timeout=PATIENCE))
+            if answer.get("id") != number:
+                continue
+            if "Not attached to an active page" in answer.get("error", {}).get("message", ""):
+                time.sleep(0.2)  # in the middle of loading one
+                return self.ask(method, **parameters)
+            assert "error" not in answer, answer
+            return answer["result"]
+
+    def picture(self):
+        """Pixels (height, width, 3) of the page's left part, where no controls are."""
+        from PIL import Image
+
+        data = base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"])
+        image = np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).astype(int)
+        return image[:, : int(0.6 * image.shape[1])]
+
+    def close(self):
+        self._socket.close()
+        self._process.terminate()
+        self._process.wait(20)
+
+
+def changed(a, b):
+    """Part of the pixels that differ."""
+    return float((np.abs(a - b).max(axis=-1) > 24).mean())
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_the_page_shows_the_robot_moving(tmp_path):
+    viewer = view(pendulum(4), port=free_port(), block=False)
+    try:
+        viewer.play(False)
+        browser = Browser(tmp_path)
+        try:
+            blank = browser.picture()
+            browser.ask("Page.navigate", url=viewer.url)
+            stop = time.monotonic() + PATIENCE
+            while True:  # until something is drawn, and stands still because it is paused
+                first, second = browser.picture(), (time.sleep(0.5), browser.picture())[1]
+                colours = len(np.unique(second.reshape(-1, 3) // 16, axis=0))
+                if colours > 20 and changed(blank, second) > CHANGED and changed(first, second) < SAME:
+                    break
+                assert time.monotonic() < stop, "the page stays empty"
+            viewer.play()
+            stop = time.monotonic() + PATIENCE
+            while changed(second, browser.picture()) < CHANGED:
+                assert time.monotonic() < stop, "nothing moves"
+                time.sleep(0.2)
+            words = browser.ask("Runtime.evaluate", expression="document.body.innerText")["result"]["value"]
+            assert {"Pause", "Restart", "Speed", "Contact forces"} <= set(words.splitlines())
+        finally:
+            browser.close()
+    finally:
+        viewer.stop()
+
+
+def test_every_shape_and_force_can_be_drawn():
+    """All kinds of colliders, on links and on the world, and arrows that come and go."""
+    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]]) * 0.1
+    shapes = [Sphere(0.1), Capsule(0.05, 0.2), Box(0.1, 0.2, 0.3), Cylinder(0.1, 0.2), Mesh(corners)]
+    shapes.append(Mesh(corners, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], convex=False))
+    arm = ds.mechanisms.chain(len(shapes))
+    on_links = [Collider(f"link{k + 1}", s, (0.1, 0, 0)) for k, s in enumerate(shapes)]
+    fixed = [Collider("world", s, (0, 0, -3)) for s in shapes[:4]]
+    scene = Scene(arm, [*on_links, *fixed, Collider("world", HalfSpace(), (0, 0, -5))])
+    sim = ds.Simulator(scene, q0=arm.random(0), max_overlap=10.0)
+    viewer = view(sim, port=free_port(), block=False)
+    try:
+        names = set(viewer._server.scene._handle_from_node_name)
+        assert sum("collider" in name for name in names) == len(scene.colliders)
+        for show in (True, False, True):
+            viewer._drawing.update(arm.random(1), np.zeros((2, 3)), np.ones((2, 3)), show)
+    finally:
+        viewer.stop()
+
+
+def test_players_play_again_and_seek():
+    ready = pendulum(3)
+    live = player_of(ready, None)
+    assert isinstance(live, Live)
+    live.advance(0.002, budget=60.0)
+    assert np.isclose(live.frame().time, 0.002, atol=ready.dt)
+    moved = live.frame().q.copy()
+    live.seek(0.0)
+    assert np.array_equal(live.frame().q, ready.q0)
+    live.advance(0.002, budget=60.0)
+    assert np.array_equal(live.frame().q, moved)
+
+    ready = boxes(1)
+    recording = ready.simulator().run(0.15, record=Recorder())
+    replay = player_of(recording, None)
+    assert isinstance(replay, Replay)
+    replay.seek(recording.time[-1])
+    frame = replay.frame()
+    assert np.array_equal(frame.q, recording.q[-1])
+    assert len(frame.points) == recording.contact_counts[-1] == 4
+    assert np.isclose(frame.forces[:, 2].sum(), 9.81, rtol=1e-6)  # a box of 1 kg at rest
+    replay.advance(0.01, budget=1.0)
+    assert replay.frame().time == recording.time[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"), [(3, "a Recording, a ReadyScene or a Simulator"), ("pendulum", "Pass such as pendulum")]
+)
+def test_what_cannot_be_shown_is_refused(source, message):
+    with pytest.raises(ds.DelassusError, match=message):
+        view(source, block=False)
+
+
+def test_a_recording_from_a_file_needs_its_scene(tmp_path):
+    ready = pendulum(3)
+    recording = ready.simulator().run(0.001, record=Recorder())
+    read = type(recording).load(recording.save(tmp_path / "r.npz"))
+    with pytest.raises(ds.DelassusError, match="A file has no geometry"):
+        view(read, block=False)
+    with pytest.raises(ds.DelassusError, match="Build it with the same options"):
+        view(read, scene=pendulum(4).scene, block=False)
+    with pytest.raises(ds.DelassusError, match="port"):
+        view(ready, port=0, block=False)
+    player_of(read, ready.scene)

@@ -163,8 +163,8 @@ def _agreement(_: Path | None) -> Finding:
     unsolved, steps = sum(s.unsolved for s in swings.values()), 2 * sum(len(s.contacts) for s in swings.values())
     touching = int(sum((s.contacts > 0).sum() for s in swings.values()))
     return Finding(
-        f"velocities after one step from the same state differ by at most {worst:.0e} (relative; {touching} "
-        f"states with contact, n = 3 … 30); {unsolved} of {steps} problems not solved to the tolerance. Here both take the same "
+        f"velocities after one step from equal states differ by at most {worst:.0e} (relative; {touching} states with "
+        f"contact, n = 3 … 30); {unsolved} of {steps} problems not solved to the tolerance. Here both take the same "
         "discretisation in time, so that nothing depends on the step.",
         verdict([worst < SAME, unsolved == 0]),
     )

@@ -19,6 +19,7 @@ from delassus.errors import ConfigurationError, ModelError, shown, unknown_name,
 from delassus.model.check import real_array
 from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
+from delassus.simulate.formulated import step_by_formulation
 from delassus.simulate.step import StepOptions, StepResult, step
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 FORMULATIONS = ("os", "nmc-os", "rmc", "mc", "nmc")
 SOUND = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
 """Statuses that leave nothing to warn of."""
+
+PREFIX = "contacts_"
+"""Of the names of a contact set's arrays in the state of a simulator."""
 
 Controller = Callable[["Simulator"], ArrayLike]
 """From the simulator to joint forces ``tau`` (nv,) for the next step."""
@@ -42,7 +46,7 @@ class Simulator:
     formulation : {"os", "nmc-os", "rmc", "mc", "nmc"}
         How contact problems are built. All give the same motion; "os" is the fast one.
     solver : str
-        "lemke" for pyramids of ``n_directions`` sides, "nsgs" or "admm" for exact friction cones.
+        "lemke" or "pgs" for pyramids of ``n_directions`` sides, "nsgs" or "admm" for exact friction cones.
     dt : float
         Time step (s).
     q0 : (nq,) array_like, optional
@@ -156,9 +160,9 @@ class Simulator:
         self.rng, self.seed = np.random.default_rng(seed), seed
         self.statuses: Counter[SolverStatus] = Counter()
         self.status = SolverStatus.CONVERGED
-        self.impulses = np.zeros((0, 3))
         self._detector = CollisionDetector(scene)
         self.contacts = self._start(_number("max_overlap", max_overlap, zero=True))
+        self.impulses = self._sustained = np.zeros((len(self.contacts), 3))
 
     @property
     def solver(self) -> str:
@@ -221,17 +225,19 @@ class Simulator:
         snapshot = self.dynamics.at(self.q, self.v, tau)
         contacts = self._detector.contacts(snapshot.poses)
         if self.formulation == "os":
-            done = step(self.dynamics, snapshot, contacts, self.q, self.v, tau, self._solver, self._options)
+            start = self._sustained if np.array_equal(contacts.colliders, self.contacts.colliders) else None
+            done = step(
+                self.dynamics, snapshot, contacts, self.q, self.v, tau, self._solver, self._options,
+                None if start is None else start.ravel(),
+            )  # fmt: skip
         else:
-            from delassus.simulate.formulated import step_by_formulation
-
             done = step_by_formulation(
                 self.formulation, self.dynamics, snapshot, contacts, self.q, self.v, tau, self._solver, self._options
             )
         shift = self._no_shift if done.drift is None else done.drift
         following = np.empty_like(self.q), np.empty_like(self.v)
         self.q, self.v = self._carry(self.q, done.v, self._h, shift, out=following)
-        self.contacts, self.impulses = contacts, done.impulses
+        self.contacts, self.impulses, self._sustained = contacts, done.impulses, done.sustained
         self._count(done)
         self.steps += 1
         self.time = self.steps * self.dt
@@ -294,12 +300,17 @@ class Simulator:
 
     def get_state(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, as arrays and numbers."""
+        contacts = {PREFIX + name: getattr(self.contacts, name) for name in ContactSet.__slots__}
         return {
             "q": self.q.copy(),
             "v": self.v.copy(),
             "steps": self.steps,
             "rng": self.rng.bit_generator.state,
+            "status": self.status.name,
             "statuses": {status.name: count for status, count in self.statuses.items()},
+            "impulses": self.impulses,
+            "sustained": self._sustained,
+            **contacts,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -310,7 +321,11 @@ class Simulator:
         self.steps = int(state["steps"])
         self.time = self.steps * self.dt
         self.rng.bit_generator.state = state["rng"]
+        self.status = SolverStatus[state["status"]]
         self.statuses = Counter({SolverStatus[name]: int(count) for name, count in state["statuses"].items()})
+        self.impulses = np.array(state["impulses"], dtype=float).reshape(-1, 3)
+        self._sustained = np.array(state["sustained"], dtype=float).reshape(-1, 3)
+        self.contacts = ContactSet(*(state[PREFIX + name] for name in ContactSet.__slots__))
 
 
 def _number(name: str, value: float, *, zero: bool = False, most: float = np.inf) -> float:

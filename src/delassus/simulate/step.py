@@ -22,6 +22,8 @@ from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import ContactDynamics, Ends, Snapshot
 from delassus.model.rotations import Array
 
+NOTHING = np.zeros((0, 3))
+
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
@@ -57,6 +59,8 @@ class StepResult:
         Displacement that takes back overlaps and loop errors; None if there are none.
     impulses : (n, 3) array
         Of all phases at each contact: tangent, tangent, normal, on its first link (N s).
+    sustained : (n, 3) array
+        Those of the contact phase alone.
     statuses : tuple of SolverStatus
         Of every problem that was solved.
     bounced : bool
@@ -66,6 +70,7 @@ class StepResult:
     v: Array
     drift: Array | None
     impulses: Array
+    sustained: Array
     statuses: tuple[SolverStatus, ...]
     bounced: bool
 
@@ -79,11 +84,12 @@ def step(
     tau: Array,
     solver: ImpulseSolver,
     options: StepOptions,
+    start: Array | None = None,
 ) -> StepResult:
-    """Advance velocities by one step."""
+    """Advance velocities by one step; ``start`` (3 n,): contact impulses for the solver to start from."""
     n, k, dt = len(contacts), dynamics.n_loops, options.dt
     if not n and not k:
-        return StepResult(v + dt * snapshot.qdd, None, np.zeros((0, 3)), (), False)
+        return StepResult(v + dt * snapshot.qdd, None, NOTHING, NOTHING, (), False)
     free = v + dt * snapshot.qdd
     ends, G, u, u_free = snapshot.assemble(contacts, v, free)
     statuses: list[SolverStatus] = []
@@ -98,12 +104,17 @@ def step(
         free = v + dt * snapshot.qdd
         u_free = snapshot.velocities(ends, free)
 
-    found = solver(G, u_free, k, contacts.friction)
+    found = solver(G, u_free, k, contacts.friction, start)
     statuses.append(found.status)
     total += found.p
     v = free + snapshot.response(ends, found.p)
     return StepResult(
-        v, drift(snapshot, ends, G, contacts, solver, options), total[k:].reshape(-1, 3), tuple(statuses), bounced
+        v,
+        drift(snapshot, ends, G, contacts, solver, options),
+        total[k:].reshape(-1, 3),
+        found.p[k:].reshape(-1, 3),
+        tuple(statuses),
+        bounced,
     )
 
 

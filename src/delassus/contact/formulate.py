@@ -1,0 +1,198 @@
+"""`formulate`: the contact problem of a scene at one state, by the formulation of choice."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.contact.contacts import ContactSet
+from delassus.contact.formulations import FORMULATIONS, Setting
+from delassus.contact.formulations.problem import ContactProblem
+from delassus.contact.scene import Scene
+from delassus.contact.snapshot import ContactDynamics, Snapshot
+from delassus.contact.state import State
+from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.model.check import real_array
+from delassus.model.rotations import Array
+
+
+def formulate(
+    scene: Scene,
+    state: State,
+    formulation: str = "os",
+    *,
+    dt: float,
+    contacts: ContactSet | None = None,
+    n_directions: int = 4,
+    dynamics: ContactDynamics | None = None,
+    snapshot: Snapshot | None = None,
+    loop_velocities: ArrayLike | None = None,
+    contact_velocities: ArrayLike | None = None,
+) -> ContactProblem:
+    """Build the complementarity problem of one time step.
+
+    Parameters
+    ----------
+    scene : Scene
+    state : State
+        At the start of the step.
+    formulation : {"os", "nmc-os", "rmc", "mc", "nmc"}
+        How the problem is built; all have the same solutions.
+    dt : float
+        Time step (s).
+    contacts : ContactSet, optional
+        Detected in the scene if not given.
+    n_directions : int
+        ``n_f``: sides of the pyramids that stand for friction cones, an even number.
+    dynamics : ContactDynamics, optional
+        Of this scene; saves a look-up, or its compilation.
+    snapshot : Snapshot, optional
+        Of these dynamics at this state; saves its evaluation.
+    loop_velocities : (n_b,) array_like, optional
+        ``U``: velocities along the rows of the scene's loops at the end of the step; zero by default.
+    contact_velocities : (n_u, 3) array_like, optional
+        Added velocities of the second bodies' surfaces (conveyor belts), or rates at which overlaps are to be left;
+        zero by default.
+
+    Returns
+    -------
+    ContactProblem
+
+    Raises
+    ------
+    UnknownNameError
+        No such formulation.
+    ConfigurationError
+        A state, a time step, contacts or an ``n_directions`` that make no sense.
+    ModelError
+        A link that cannot be a body of its own, for ``"nmc-os"``.
+    MissingDependencyError
+        The extra ``contact`` is not installed.
+
+    References
+    ----------
+    [OS] eqs. 27, 36, 41, 53 and section 8.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> from delassus.contact import ContactSet, Scene, State, formulate, frames_of
+    >>> scene = Scene(ds.mechanisms.pendulum(3))
+    >>> wall = ContactSet([[2, -1]], [[0, 0, -1.5]], frames_of([[1, 0, 0]]))
+    >>> problem = formulate(scene, State([0, 0, 0], [0, 0, 1]), "os", dt=1e-3, contacts=wall)
+    >>> problem.size, problem.solve().status.name
+    (6, 'CONVERGED')
+    >>> formulate(scene, problem.state, "nmc", dt=1e-3, contacts=wall).size
+    39
+    """
+    step = real_array(dt)
+    if step is None or step.shape != () or not 0 < step < np.inf:
+        raise ConfigurationError("dt", "a positive number of seconds", shown(dt), "For impacts: formulate_impact.")
+    return _formulated(
+        scene, state, formulation, float(step), contacts, n_directions, dynamics, snapshot, loop_velocities,
+        contact_velocities,
+    )  # fmt: skip
+
+
+def formulate_impact(
+    scene: Scene,
+    state: State,
+    formulation: str = "os",
+    *,
+    contacts: ContactSet | None = None,
+    n_directions: int = 4,
+    dynamics: ContactDynamics | None = None,
+    snapshot: Snapshot | None = None,
+    loop_velocities: ArrayLike | None = None,
+    contact_velocities: ArrayLike | None = None,
+) -> ContactProblem:
+    """Build the problem of an instant, ``dt = 0``: that of compression ([OS] eq. 54).
+
+    Takes what `formulate` takes, but for the time step. `delassus.contact.impact.collide` solves it, decompression
+    included.
+
+    Raises
+    ------
+    UnknownNameError, ConfigurationError, ModelError, MissingDependencyError
+        As `formulate`.
+    """
+    return _formulated(
+        scene, state, formulation, 0.0, contacts, n_directions, dynamics, snapshot, loop_velocities, contact_velocities
+    )
+
+
+def _formulated(
+    scene: Scene,
+    state: State,
+    formulation: str,
+    dt: float,
+    contacts: ContactSet | None,
+    n_directions: int,
+    dynamics: ContactDynamics | None,
+    snapshot: Snapshot | None,
+    loop_velocities: ArrayLike | None,
+    contact_velocities: ArrayLike | None,
+) -> ContactProblem:
+    if formulation not in FORMULATIONS:
+        raise unknown_name("formulation", formulation, FORMULATIONS)
+    if not isinstance(scene, Scene):
+        raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
+    if not isinstance(state, State):
+        raise ConfigurationError("state", "a State", shown(state), "Make one from q, v and tau.")
+    if (
+        isinstance(n_directions, bool)
+        or not isinstance(n_directions, int | np.integer)
+        or n_directions < 2
+        or n_directions % 2
+    ):
+        raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_directions), "Four is usual.")
+    if dynamics is None:
+        dynamics = _compiled(scene)
+    elif not isinstance(dynamics, ContactDynamics) or dynamics.scene is not scene:
+        raise ConfigurationError("dynamics", "the ContactDynamics of this scene", shown(dynamics), "Or leave it out.")
+    checked = state.on(scene.tree)
+    if snapshot is None:
+        snapshot = dynamics.at(checked.q, checked.v, checked.tau)
+    if contacts is None:
+        from delassus.contact.collision import CollisionDetector
+
+        contacts = CollisionDetector(scene).contacts(snapshot.poses)
+    _check_contacts(contacts, scene)
+    setting = Setting(
+        dynamics,
+        snapshot,
+        checked,
+        contacts,
+        _numbers(loop_velocities, (dynamics.n_loops,), "loop_velocities"),
+        _numbers(contact_velocities, (len(contacts), 3), "contact_velocities").ravel(),
+    )
+    model = FORMULATIONS[formulation](setting)
+    return ContactProblem(model, checked, contacts, dt, int(n_directions), checked.v, np.zeros((len(contacts), 3)))
+
+
+@lru_cache(maxsize=8)
+def _compiled(scene: Scene) -> ContactDynamics:
+    return ContactDynamics(scene)
+
+
+def _check_contacts(contacts: ContactSet, scene: Scene) -> None:
+    if not isinstance(contacts, ContactSet):
+        raise ConfigurationError("contacts", "a ContactSet", shown(contacts), "Make one, or leave it out.")
+    if len(contacts) and contacts.links.max() >= scene.tree.n_links:
+        raise ConfigurationError(
+            "links of contacts",
+            f"numbers from −1 to {scene.tree.n_links - 1}",
+            str(contacts.links.max()),
+            "They count the links of the scene's tree.",
+        )
+
+
+def _numbers(value: ArrayLike | None, shape: tuple[int, ...], name: str) -> Array:
+    if value is None:
+        return np.zeros(shape)
+    array = real_array(value)
+    if array is None or array.shape != shape or not np.all(np.isfinite(array)):
+        raise ConfigurationError(name, f"finite numbers of shape {shape}", shown(value), "One for each row.")
+    return array

@@ -1,0 +1,76 @@
+"""What a formulation is: the blocks of its mixed problem, and the way back from its solution to velocities.
+
+All five of [OS] have one shape. With free unknowns ``x`` and contact impulses ``F``,
+
+    ``A x + B F + a = 0``,    ``u = C x + W F + b``,
+
+and ``F`` and the contact velocities ``u`` obey the law of contact. With pyramids for cones, ``F = D̲ β̲``, that is eqs.
+27, 36, 41 and 53:
+
+    ``𝔐 = [A, B D̲, 0; D̲ᵀ C, D̲ᵀ W D̲, Ê; 0, Ē, 0]``,    ``q = (a, D̲ᵀ b, 0)``.
+
+Deviation from [OS] in all of them: loops and contacts hold for the velocities at the end of the step in the geometry
+at its start (Stewart and Trinkle 1996; Anitescu and Potra 1997), so that neither ``J̇ v`` nor ``Ũ`` appears, and
+velocities do not drift off the loops. Velocities of free and planar joints, which are in axes that turn, are in those
+of the start of the step at its end too: a free body keeps its momentum exactly (see `algorithms.dynamics.carry`).
+With ``δ = ω × v`` for these joints, the smooth step is ``M (v⁺ − v − dt δ) = dt (τ − c)``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from delassus.contact.formulations.setting import Setting
+from delassus.model.rotations import Array
+
+
+class Formulation(ABC):
+    """Blocks of a contact problem.
+
+    Attributes
+    ----------
+    name : str
+        As `formulate` takes it.
+    setting : Setting
+    n_velocities, n_bilateral : int
+        How many of the free unknowns are velocities, and how many are bilateral impulses ``p_b``.
+    A, B, C, W : arrays
+        Blocks of the matrix; they depend on the configuration only.
+    consistent : bool
+        False where loops that were eliminated beforehand contradict one another.
+    mobility : (3 n_u,) array or None
+        Diagonal that ``W`` had before loops were eliminated; None where none were.
+    """
+
+    name: ClassVar[str]
+    setting: Setting
+    n_velocities: int
+    n_bilateral: int
+    consistent: bool = True
+    mobility: Array | None = None
+    A: Array
+    B: Array
+    C: Array
+    W: Array
+
+    @property
+    def n_free(self) -> int:
+        """Number of free unknowns and equality rows."""
+        return self.n_velocities + self.n_bilateral
+
+    @abstractmethod
+    def vector(self, v: Array, dt: float, applied: Array) -> tuple[Array, Array]:
+        """``a`` and ``b`` for a step of ``dt`` (s) that starts with the joint velocities ``v`` (nv,).
+
+        ``applied`` (3 n_u,) are impulses at contacts that act beside the unknown ones; with ``dt = 0`` no other forces
+        do.
+        """
+
+    @abstractmethod
+    def recover(self, x: Array, F: Array, v: Array, dt: float) -> tuple[Array, Array]:
+        """Joint velocities ``v⁺`` (nv,) and bilateral impulses ``p_b`` at a solution.
+
+        ``F`` (3 n_u,) are all impulses at contacts, applied ones included; ``v`` and ``dt`` as in `vector`. The last
+        of ``p_b`` are those of the scene's loops, in the order of their rows.
+        """

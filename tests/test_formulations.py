@@ -1,0 +1,428 @@
+"""The five formulations of [OS]: one motion, the sizes of table 1, residuals that are those of physics, refusals."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import ContactDynamics, ContactSet, Scene, SolverStatus, frames_of
+from delassus.contact.formulate import formulate, formulate_impact
+from delassus.contact.formulations import FORMULATIONS
+from delassus.contact.impact import collide, compress
+from delassus.contact.solvers.lemke import lemke
+from delassus.contact.solvers.mixed import solve_mixed
+from delassus.contact.state import State
+from delassus.errors import ConfigurationError, ModelError, UnknownNameError
+from random_trees import some_constraints, some_mechanism
+from tools import error, random_rotation
+
+pytest.importorskip("numba")
+
+NAMES = tuple(FORMULATIONS)
+
+SAME_MOTION = 1e-8
+"""Velocities of two formulations, relative: the tolerance that solvers are held to."""
+
+BALANCE = 1e-10
+"""Momentum, relative to the largest momentum exchanged."""
+
+SOLVED = 2e-8
+"""Velocities that should vanish (m/s): twice the tolerance of solvers."""
+
+
+def some_contacts(rng, n_links, n, most=1.2):
+    """Contacts at random places, between two links or a link and the world, in rotated frames, with friction."""
+    links = rng.integers(-1, n_links, size=(n, 2))
+    same = links[:, 0] == links[:, 1]
+    links[same] = [0, -1]
+    frames = np.array([random_rotation(rng) for _ in range(n)]).reshape(-1, 3, 3)
+    friction = rng.uniform(0, most, n) * (rng.random(n) < 0.8)
+    return ContactSet(links, rng.normal(size=(n, 3)), frames, friction=friction, restitution=rng.uniform(0, 1, n))
+
+
+def some_state(rng, tree):
+    return State(tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv))
+
+
+def two_robots():
+    robots = {
+        "a": ds.mechanisms.humanoid(),
+        "b": ds.mechanisms.chain(4),
+        "c": ds.mechanisms.free_body(2.0, [0.1, 0.2, 0.25]),
+    }
+    return Scene(robots, loops=[ds.Point("a/left_hand", "b/link3"), ds.Hinge("b/link4", "c/body")])
+
+
+def redundant():
+    """A loop that is closed twice, and a point that it holds already."""
+    weld = ds.Weld("left_hand", "right_hand")
+    return Scene(ds.mechanisms.humanoid(root="fixed"), loops=[weld, weld, ds.Point("left_hand", "right_hand")])
+
+
+def of_random_parts(seed):
+    mechanism = some_mechanism(seed, 3 + seed % 6, "floating" if seed % 2 else "fixed")
+    constraints, rows = some_constraints(mechanism, 1, 2) if seed % 3 else ([], [])
+    return Scene(mechanism.tree, loops=() if rows else constraints)
+
+
+MADE = {
+    "pendulum": lambda: Scene(ds.mechanisms.pendulum(6)),
+    "humanoid": lambda: Scene(ds.mechanisms.humanoid(), loops=ds.Weld("left_hand", "right_hand")),
+    "chain": lambda: Scene(ds.mechanisms.chain(9, root="floating")),
+    "star": lambda: Scene(ds.mechanisms.star(3, 2), loops=ds.Weld("branch1_2", "branch2_2")),
+    "several robots": two_robots,
+    "redundant loops": redundant,
+    **{f"random {seed}": (lambda seed=seed: of_random_parts(seed)) for seed in (1, 2, 5, 7, 10, 115)},
+}
+
+
+@cache
+def made(name):
+    scene = MADE[name]()
+    return scene, ContactDynamics(scene)
+
+
+def solved(scene, dynamics, state, contacts, **options):
+    """Solutions by every formulation that does not refuse the scene; only links without inertia are refused."""
+    out = {}
+    for name in NAMES:
+        try:
+            problem = formulate(scene, state, name, dt=1e-2, contacts=contacts, dynamics=dynamics)
+        except ModelError as refused:
+            assert name == "nmc-os" and "inertia" in str(refused)
+            continue
+        out[name] = problem.solve(**options)
+    return out
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_all_give_the_same_velocities(name):
+    """Polyhedral friction, 1 to 8 contacts: forces may differ where contacts are redundant, velocities may not."""
+    scene, dynamics = made(name)
+    rng = np.random.default_rng(len(name))
+    for _ in range(4):
+        state = some_state(rng, scene.tree)
+        contacts = some_contacts(rng, scene.tree.n_links, int(rng.integers(1, 9)))
+        found = solved(scene, dynamics, state, contacts)
+        expected = found["os"].velocity
+        scale = max(1.0, np.abs(expected).max())
+        for formulation, solution in found.items():
+            assert solution.status is SolverStatus.CONVERGED, formulation
+            assert np.abs(solution.velocity - expected).max() < SAME_MOTION * scale, formulation
+            check_physics(solution)
+
+
+def check_physics(solution):
+    """Residuals that every solution has to pass."""
+    problem = solution.problem
+    change = problem.model.setting.mass_matrix @ (solution.velocity - problem.v)
+    force = max(1.0, np.abs(change).max(), np.abs(solution.impulses).max(initial=0.0))
+    force = max(force, np.abs(solution.bilateral).max(initial=0.0))
+    assert solution.momentum_residual() < BALANCE * force
+    assert solution.bilateral_residual() < SOLVED
+    assert solution.penetration_velocity() < SOLVED
+    assert solution.cone_violation() < SOLVED * force
+    assert solution.dissipation().min(initial=0.0) > -SOLVED * force
+    assert solution.complementarity() < SOLVED * force
+
+
+@pytest.mark.parametrize("name", ["pendulum", "several robots", "redundant loops"])
+def test_smooth_step_is_that_of_forward_dynamics(name):
+    """Without contacts, `v + dt q̈` of the library's constrained dynamics up to the velocity products of loops."""
+    scene, dynamics = made(name)
+    rng = np.random.default_rng(1)
+    tree, dt = scene.tree, 1e-3
+    state = State(tree.random(rng), np.zeros(tree.nv), rng.normal(size=tree.nv))
+    method = "proximal" if scene.loops else "aba"
+    qdd = ds.forward_dynamics(
+        tree, state.q, state.v, state.tau, scene.loops, method=method, gravity=scene.gravity, damping="model"
+    ).qdd
+    for formulation in NAMES:
+        problem = formulate(scene, state, formulation, dt=dt, contacts=ContactSet.empty(), dynamics=dynamics)
+        # the proximal method stops at a residual of 1e-10 or so of accelerations
+        assert error(problem.solve().velocity / dt, qdd) < 1e-6, formulation
+
+
+@pytest.mark.parametrize("name", ["humanoid", "several robots", "random 7"])
+def test_momentum_of_all_links_is_conserved(name):
+    """Fully augmented coordinates and minimal ones see the same wrenches: `Jᵀ` of the one is the other."""
+    scene, dynamics = made(name)
+    rng = np.random.default_rng(2)
+    state, contacts = some_state(rng, scene.tree), some_contacts(rng, scene.tree.n_links, 2)
+    problem = {f: formulate(scene, state, f, dt=1e-2, contacts=contacts, dynamics=dynamics) for f in ("nmc", "mc")}
+    a = {f: p.model.vector(p.v, p.dt, np.ones(6))[0] for f, p in problem.items()}
+    n_dofs, n_links, setting = scene.tree.nv, scene.tree.n_links, problem["mc"].model.setting
+    J = np.array([setting.twists(column) for column in np.eye(n_dofs)]).reshape(n_dofs, 6 * n_links)
+    assert error(J @ a["nmc"][: 6 * n_links], a["mc"][:n_dofs]) < 1e-11  # recursions over ten links and more
+    M = problem["nmc"].model.A[: 6 * n_links, : 6 * n_links]
+    assert error(J @ M @ J.T, setting.mass_matrix) < 1e-11
+    reference = ds.compile(scene.tree, (), "mass_matrix")(state.q)
+    assert error(setting.mass_matrix, reference) < 1e-11
+
+
+# -- sizes ---------------------------------------------------------------------------------------------------------
+
+
+def sizes(scene, n_contacts, n_directions=4, dynamics=None):
+    rng, dynamics = np.random.default_rng(0), dynamics or ContactDynamics(scene)
+    state, contacts = some_state(rng, scene.tree), some_contacts(rng, scene.tree.n_links, n_contacts)
+    return {
+        f: formulate(scene, state, f, dt=1e-3, contacts=contacts, dynamics=dynamics, n_directions=n_directions)
+        for f in NAMES
+    }
+
+
+def test_sizes_of_table_1():
+    """26 links of one degree of freedom each, four contacts: 310, 50, 24, 24, whatever the topology."""
+    found = sizes(Scene(ds.mechanisms.chain(26)), 4)
+    assert {f: p.size for f, p in found.items()} == {"nmc": 310, "mc": 50, "rmc": 24, "os": 24, "nmc-os": 24 + 130}
+    assert found["nmc"].sizes == {"velocity": 156, "bilateral": 130, "cone": 20, "slack": 4}
+
+
+@pytest.mark.parametrize("n", [3, 6])
+def test_sizes_of_pendulums(n):
+    """[OS] table 2."""
+    found = {f: p.size for f, p in sizes(Scene(ds.mechanisms.pendulum(n)), 4).items()}
+    assert (found["os"], found["nmc-os"], found["nmc"]) == (24, 24 + 5 * n, 24 + 11 * n)
+
+
+@pytest.mark.parametrize("n_directions", [2, 4, 6, 8])
+def test_sizes_with_loops_and_joints_of_several_degrees_of_freedom(n_directions):
+    scene, dynamics = made("humanoid")
+    n, N, n_b, each = scene.tree.n_links, scene.tree.nv, 6, 3 * (n_directions + 2)
+    found = {f: p.size for f, p in sizes(scene, 3, n_directions, dynamics).items()}
+    hinges = sum(6 - joint.nv for joint in scene.tree.joints)
+    assert found == {
+        "nmc": 6 * n + hinges + n_b + each,
+        "mc": N + n_b + each,
+        "rmc": each,
+        "os": n_b + each,
+        "nmc-os": hinges + n_b + each,
+    }
+
+
+def test_claims_of_sizes_and_growth():
+    """What `delassus reproduce contact` says of table 1, on small mechanisms where it measures time."""
+    from delassus.cli import claims_contact as claims
+
+    assert claims.SIZE_CLAIMS[0].measure(None).verdict == "holds"
+    assert claims.exponent([3.0, 4.0, 8.0]) == pytest.approx(2.0)
+    times = claims.assembly_times((3, 6), rounds=1)
+    assert set(times) == set(NAMES) and all(len(values) == 2 and min(values) > 0 for values in times.values())
+
+
+# -- what can be taken away ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("formulation", NAMES)
+def test_problems_can_be_taken_away(formulation):
+    """The mixed problem, solved by others, has the solution of `solve`; rows vanish, blocks are where they are said."""
+    scene, dynamics = made("humanoid")
+    rng = np.random.default_rng(3)
+    state, contacts = some_state(rng, scene.tree), some_contacts(rng, scene.tree.n_links, 3)
+    problem = formulate(scene, state, formulation, dt=1e-2, contacts=contacts, dynamics=dynamics)
+    assert problem.matrix.shape == (problem.size, problem.size) and problem.vector.shape == (problem.size,)
+    blocks = problem.blocks
+    assert list(blocks) == ["velocity", "bilateral", "cone", "slack"]
+    assert blocks["slack"].stop == problem.size and blocks["cone"].start == problem.n_free
+    solution, mixed = problem.solve(), solve_mixed(problem.mlcp())
+    assert mixed.status is SolverStatus.CONVERGED
+    impulses = problem.D @ mixed.z[: problem.sizes["cone"]]
+    velocity, _ = problem.model.recover(mixed.x, impulses, state.v, problem.dt)
+    assert error(velocity, solution.velocity) < SAME_MOTION
+    assert error(mixed.x, solution.free) < 1e-6  # impulses of hinges: three contacts and one loop are independent
+    if problem.n_free:
+        with pytest.raises(ConfigurationError, match="free unknowns"):
+            problem.lcp()
+    else:
+        assert lemke(problem.lcp()).status is SolverStatus.CONVERGED
+
+
+@pytest.mark.parametrize("name", ["star", "random 2", "several robots"])
+def test_sparse_matrix_is_the_dense_one(name):
+    pytest.importorskip("scipy")
+    scene, dynamics = made(name)
+    rng = np.random.default_rng(4)
+    state, contacts = some_state(rng, scene.tree), some_contacts(rng, scene.tree.n_links, 3)
+    for formulation in ("nmc", "mc"):
+        problem = formulate(scene, state, formulation, dt=1e-2, contacts=contacts, dynamics=dynamics, n_directions=6)
+        assert np.array_equal(problem.sparse.toarray() != 0, problem.matrix != 0)
+        assert error(problem.sparse.toarray(), problem.matrix) < 1e-14
+
+
+def test_sparse_matrix_grows_with_links():
+    pytest.importorskip("scipy")
+    entries = [sizes(Scene(ds.mechanisms.pendulum(n)), 0)["nmc"].sparse.nnz for n in (3, 6, 12)]
+    assert entries[2] - entries[1] == 2 * (entries[1] - entries[0])
+
+
+@pytest.mark.parametrize("solver", ["pgs", "nsgs", "admm", "convex"])
+def test_every_solver_takes_every_formulation(solver):
+    """One contact, pressed, sliding over ground: solvers on cones agree with one another, those on pyramids as well."""
+    scene, dynamics = made("chain")
+    rng = np.random.default_rng(5)
+    state = some_state(rng, scene.tree)
+    contacts = ContactSet([[5, -1]], [[0.1, 0.2, 0.3]], frames_of([[0, 0, 1]]), friction=0.4)
+    velocities = []
+    for formulation in NAMES:
+        problem = formulate(scene, state, formulation, dt=1e-2, contacts=contacts, dynamics=dynamics)
+        solution = problem.solve(solver, tolerance=1e-5 if solver == "convex" else 1e-8)
+        assert solution.status is SolverStatus.CONVERGED
+        assert solution.momentum_residual() < BALANCE * 100
+        velocities.append(solution.velocity)
+        if solver == "pgs":
+            assert error(solution.velocity, problem.solve("lemke").velocity) < SAME_MOTION
+    # convex: interior points of the relaxation are near its solution to 1e-6 or so
+    assert max(error(v, velocities[0]) for v in velocities) < (1e-5 if solver == "convex" else 1e-6)
+
+
+def test_velocities_asked_for_are_reached():
+    """Loops follow the velocities that they are given, contacts a moving surface."""
+    scene, dynamics = made("humanoid")
+    rng = np.random.default_rng(6)
+    state, contacts = some_state(rng, scene.tree), some_contacts(rng, scene.tree.n_links, 2)
+    wanted, belt = rng.normal(size=6), rng.normal(size=(2, 3))
+    found = []
+    for formulation in NAMES:
+        problem = formulate(
+            scene, state, formulation, dt=1e-2, contacts=contacts, dynamics=dynamics, loop_velocities=wanted,
+            contact_velocities=belt,
+        )  # fmt: skip
+        solution = problem.solve()
+        setting = problem.model.setting
+        reached = setting.jacobian @ solution.velocity
+        assert error(reached[:6], wanted) < SAME_MOTION
+        assert error(reached[6:].reshape(2, 3) - belt, solution.contact_velocities) < SAME_MOTION
+        check_physics(solution)
+        found.append(solution.velocity)
+    assert max(error(v, found[0]) for v in found) < SAME_MOTION
+
+
+# -- impacts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["pendulum", "humanoid", "several robots", "redundant loops", "random 1"])
+def test_impacts(name):
+    """Same motion by all; compression takes energy, momentum is balanced, and contacts do not approach afterwards."""
+    scene, dynamics = made(name)
+    rng = np.random.default_rng(7)
+    tree = scene.tree
+    for _ in range(2):
+        state = some_state(rng, tree)
+        contacts = some_contacts(rng, tree.n_links, int(rng.integers(1, 6)))
+        M = ds.compile(tree, (), "mass_matrix")(state.q)
+        before, found = state.v @ M @ state.v / 2, []
+        for formulation in NAMES:
+            try:
+                problem = formulate_impact(scene, state, formulation, contacts=contacts, dynamics=dynamics)
+            except ModelError:
+                assert formulation == "nmc-os"
+                continue
+            after = collide(problem)
+            stopped = after.compression.velocity
+            assert stopped @ M @ stopped / 2 <= before * (1 + 1e-9)
+            for phase in (after.compression, after.decompression):
+                assert phase.momentum_residual() < BALANCE * max(1.0, np.abs(phase.impulses).max())
+                assert phase.bilateral_residual() < SOLVED and phase.penetration_velocity() < SOLVED
+            J = problem.model.setting.jacobian
+            balance = M @ (after.velocity - state.v) - J.T @ np.concatenate([after.loops, after.impulses.ravel()])
+            assert np.abs(balance).max() < BALANCE * max(
+                1.0, np.abs(after.impulses).max(), np.abs(after.loops).max(initial=0)
+            )
+            found.append(after.velocity)
+        assert max(error(v, found[0]) for v in found) < SAME_MOTION
+
+
+@pytest.mark.parametrize("formulation", NAMES)
+def test_rebound(formulation):
+    """A ball of restitution ε leaves at ε times its velocity; without it, there is no second phase."""
+    scene = Scene(ds.mechanisms.free_body(2.0, [0.1, 0.2, 0.25]))
+    state = State([0, 0, 0.1, 0, 0, 0, 1], [0, 0, -3.0, 0, 0, 0])
+    for e in (0.0, 0.6, 1.0):
+        floor = ContactSet([[0, -1]], [[0, 0, 0]], frames_of([[0, 0, 1]]), restitution=e)
+        outcome = collide(formulate_impact(scene, state, formulation, contacts=floor))
+        assert outcome.velocity == pytest.approx([0, 0, 3 * e, 0, 0, 0], abs=1e-12)
+        assert outcome.impulses[0] == pytest.approx([0, 0, 6 * (1 + e)], abs=1e-12)
+        assert (outcome.decompression is None) == (e == 0.0)
+
+
+# -- bad input -----------------------------------------------------------------------------------------------------
+
+
+def flawed(**options):
+    scene, dynamics = made("pendulum")
+    contacts = ContactSet([[5, -1]], [[0, 0, 0]], frames_of([[0, 0, 1]]))
+    given = {"dt": 1e-3, "contacts": contacts, "dynamics": dynamics, **options}
+    state = given.pop("state", State(np.zeros(6), np.zeros(6)))
+    return formulate(given.pop("scene", scene), state, given.pop("formulation", "os"), **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"formulation": "nmc_os"}, UnknownNameError, "Did you mean 'nmc-os'"),
+        ({"formulation": "OS"}, UnknownNameError, "Did you mean 'os'"),
+        ({"n_directions": 0}, ConfigurationError, "even number"),
+        ({"n_directions": 5}, ConfigurationError, "even number"),
+        ({"n_directions": 4.0}, ConfigurationError, "even number"),
+        ({"dt": 0.0}, ConfigurationError, "formulate_impact"),
+        ({"dt": -1e-3}, ConfigurationError, "positive"),
+        ({"dt": float("nan")}, ConfigurationError, "positive"),
+        ({"dt": None}, ConfigurationError, "positive"),
+        ({"state": (0, 0)}, ConfigurationError, "a State"),
+        ({"state": State(np.zeros(5), np.zeros(6))}, ConfigurationError, "nq"),
+        ({"state": State(np.zeros(6), np.zeros(7))}, ConfigurationError, "nv"),
+        ({"scene": "pendulum"}, ConfigurationError, "Scene"),
+        ({"contacts": [[0, -1]]}, ConfigurationError, "ContactSet"),
+        (
+            {"contacts": ContactSet([[6, -1]], [[0, 0, 0]], frames_of([[0, 0, 1]]))},
+            ConfigurationError,
+            "from −1 to 5",
+        ),
+        ({"dynamics": 3}, ConfigurationError, "of this scene"),
+        ({"loop_velocities": [1.0]}, ConfigurationError, "loop_velocities"),
+        ({"contact_velocities": [[0, 0, np.nan]]}, ConfigurationError, "contact_velocities"),
+    ],
+    ids=lambda x: next(iter(x)) if isinstance(x, dict) else "",
+)
+def test_what_makes_no_sense_is_refused(options, kind, message):
+    with pytest.raises(kind, match=message):
+        flawed(**options)
+
+
+def test_states_are_checked():
+    for bad in ([0, np.nan], [[0, 1]], "q", [1j, 0], 3.0):
+        with pytest.raises(ConfigurationError):
+            State(bad, [0, 0])
+    with pytest.raises(ConfigurationError, match="index 1"):
+        State([0, 0], [0, np.inf])
+    state = State([0, 0], [1, 2])
+    with pytest.raises(ValueError, match="read-only"):
+        state.v[0] = 3.0
+
+
+def test_wrong_uses_of_problems():
+    problem = flawed()
+    with pytest.raises(UnknownNameError, match="Did you mean 'lemke'"):
+        problem.solve("lemk")
+    with pytest.raises(ConfigurationError, match="formulate_impact"):
+        compress(problem)
+    with pytest.raises(ConfigurationError, match="shape"):
+        problem.restarted(np.zeros(3))
+    with pytest.raises(ConfigurationError, match="tolerance"):
+        problem.solve(tolerance=-1.0)
+
+
+def test_loops_that_contradict_one_another_are_reported():
+    weld = ds.Weld("link5", ds.Frame("world", (0.5, 0, 0)))
+    scene = Scene(ds.mechanisms.chain(5), loops=[weld, weld])
+    rng = np.random.default_rng(8)
+    state, contacts = some_state(rng, scene.tree), some_contacts(rng, 5, 1)
+    velocities = np.zeros(12)
+    velocities[0] = 1.0
+    for formulation in NAMES:
+        problem = formulate(scene, state, formulation, dt=1e-3, contacts=contacts, loop_velocities=velocities)
+        assert problem.solve().status is SolverStatus.CONFLICTING, formulation

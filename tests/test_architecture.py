@@ -29,7 +29,7 @@ INTEROP = ("model", "errors", "interop")
 
 OPTIONAL = {
     "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal", "numba", "clarabel",
-    "viser", "scipy",
+    "viser", "scipy", "h5py",
 }  # fmt: skip
 """Packages of the extras: imported inside functions only."""
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.formulations.solution import ContactSolution
+from delassus.contact.formulations.solve import ON_PYRAMIDS
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 
@@ -59,12 +60,17 @@ def decompress(
 ) -> ContactSolution:
     """Decompression phase: ``ϑ = ε`` times the normal impulse of compression is given back ([OS] eqs. 56 to 58).
 
+    Deviation: friction may reach ``μ`` times the whole normal impulse of the phase, ``ϑ`` included; in [OS] eq. 57,
+    ``ϑ`` brings none, and a fast spinning ball would leave with too little of it. This is solved on pyramids: by
+    "lemke" where ``solver`` is one on exact cones.
+
     The solution holds ``ϑ``, and what else contacts needed so as not to approach under it.
     """
     returned = np.zeros((len(problem.contacts), 3))
     returned[:, 2] = problem.contacts.restitution * compression.impulses[:, 2]
     again = problem.restarted(compression.velocity, returned)
-    return again.solve(solver, tolerance=tolerance)  # type: ignore[no-any-return]
+    linear = solver if solver in ON_PYRAMIDS else "lemke"
+    return again.solve(linear, tolerance=tolerance)  # type: ignore[no-any-return]
 
 
 def collide(problem: ContactProblem, solver: str = "lemke", *, tolerance: float = 1e-8) -> Collision:

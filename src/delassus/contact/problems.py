@@ -225,9 +225,12 @@ class ConeProblem:
         """``−r_tᵀ u_t`` (n,): energy that friction takes at each contact (J); never negative at a solution."""
         return np.asarray(-(self._impulses(r)[:, :2] * self.velocities(r)[:, :2]).sum(axis=1))
 
-    def polyhedral(self, n_directions: int = 4) -> PolyhedralLCP:
-        """The linear problem of [OS] eq. 12, its friction cones approximated by pyramids of ``n_directions`` sides."""
-        return PolyhedralLCP(self, n_directions)
+    def polyhedral(self, n_directions: int = 4, more: ArrayLike = 0.0) -> PolyhedralLCP:
+        """The linear problem of [OS] eq. 12, its friction cones approximated by pyramids of ``n_directions`` sides.
+
+        Friction may exceed ``μ`` times the normal impulse by ``more``, a number or (n,), in N s.
+        """
+        return PolyhedralLCP(self, n_directions, more)
 
     def _impulses(self, r: ArrayLike) -> Array:
         return _finite(np.ravel(np.asarray(r)), self.b.shape, "impulses").reshape(-1, 3)
@@ -235,7 +238,7 @@ class ConeProblem:
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
 class PolyhedralLCP(LCP):
-    """``M = [D̲ᵀ W D̲, Ê; Ē, 0]``, ``q = (D̲ᵀ b, 0)``: a `ConeProblem` with pyramids for cones; of size ``n (n_f + 2)``.
+    """``M = [D̲ᵀ W D̲, Ê; Ē, 0]``, ``q = (D̲ᵀ b, more)``: a `ConeProblem` with pyramids; of size ``n (n_f + 2)``.
 
     Unknowns are ``β̲ = (F_n, β_1 … β_nf)`` of each contact (N s), then ``σ`` of each contact (m/s). Direction ``j`` of a
     contact is at the angle ``2π j / n_f`` in its tangent plane. The blocks are those of one contact.
@@ -252,8 +255,9 @@ class PolyhedralLCP(LCP):
     n_directions: int
     D: Array
 
-    def __init__(self, cone: ConeProblem, n_directions: int = 4) -> None:
+    def __init__(self, cone: ConeProblem, n_directions: int = 4, more: ArrayLike = 0.0) -> None:
         n_f, n = n_directions, cone.n_contacts
+        beyond = _finite(np.full(n, more) if np.ndim(more) == 0 else more, (n,), "more friction")
         if isinstance(n_f, bool) or not isinstance(n_f, int | np.integer) or n_f < 2 or n_f % 2:
             raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_f), "Four is usual.")
         angles = 2 * np.pi * np.arange(n_f) / n_f
@@ -265,7 +269,7 @@ class PolyhedralLCP(LCP):
         size = n * (n_f + 1)
         M, q = np.zeros((size + n, size + n)), np.zeros(size + n)
         M[:size, :size] = D.T @ cone.W @ D
-        q[:size] = D.T @ cone.b
+        q[:size], q[size:] = D.T @ cone.b, beyond
         blocks = []
         for i in range(n):
             first, sigma = i * (n_f + 1), size + i

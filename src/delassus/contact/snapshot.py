@@ -109,13 +109,17 @@ class ContactDynamics:
                     ends.append(frame.carrier(tree))
                     sizes.append(c.size)
                     rows.append(at.start)
-        self._loop_ends = tuple(np.array(x, dtype=np.int64) for x in (ends, sizes, rows))
+        self._loop_ends = _indices(ends), _indices(sizes), _indices(rows)
         self.n_loops = sum(c.size for c in scene.loops)
 
     def at(self, q: Array, v: Array, tau: Array) -> Snapshot:
         """Evaluate at a state ``q`` (nq,), ``v`` (nv,) under joint forces ``tau`` (nv,); nothing is checked."""
         results = tuple(np.empty(shape) for shape in self._shapes)
         return Snapshot(self, v, self.kernel(q, v, tau, out=results))
+
+
+def _indices(numbers: list[int]) -> NDArray[np.int64]:
+    return np.array(numbers, dtype=np.int64)
 
 
 class Snapshot:

@@ -47,7 +47,8 @@ class ContactProblem:
     v : (nv,) array
         Velocity of joints at the start: that of the state, unless `restarted`.
     applied : (n_u, 3) array
-        Impulses at contacts that act beside the unknown ones (N s).
+        Impulses at contacts that act beside the unknown ones (N s). Friction may reach ``μ`` times their normal parts
+        beyond that of the unknown ones.
     """
 
     model: Formulation
@@ -127,7 +128,7 @@ class ContactProblem:
     def vector(self) -> Array:
         """``q`` (size,)."""
         a, b = self.terms
-        return np.concatenate([a, self.D.T @ b, np.zeros(len(self.contacts))])
+        return np.concatenate([a, self.D.T @ b, self.contacts.friction * self.applied[:, 2]])
 
     @property
     def contact_blocks(self) -> list[list[int]]:

@@ -67,13 +67,13 @@ class ContactSolution:
 
     def cone_violation(self) -> float:
         """By how much impulses are outside of the exact friction cones (N s); pyramids are inside of them."""
-        r = self._unknown_impulses()
+        r = self.impulses
         beyond = np.linalg.norm(r[:, :2], axis=1) - self.problem.contacts.friction * r[:, 2]
         return float(np.maximum(beyond, -r[:, 2]).max(initial=0.0))
 
     def dissipation(self) -> Array:
         """``−F_tᵀ u_t⁺`` (n_u,): what friction takes at each contact by velocities at the end (J)."""
-        return np.asarray(-(self._unknown_impulses()[:, :2] * self.contact_velocities[:, :2]).sum(axis=1))
+        return np.asarray(-(self.impulses[:, :2] * self.contact_velocities[:, :2]).sum(axis=1))
 
     def momentum_residual(self) -> float:
         """``‖M (v⁺ − v) − dt (τ − c) − Jᵀ p‖`` in joint coordinates (N s, N m s); turning axes as in `Setting`."""
@@ -90,6 +90,3 @@ class ContactSolution:
         a, _ = p.terms
         rows = f.A @ self.free + f.B @ (self.impulses - p.applied).ravel() + a
         return float(max(np.abs(gap).max(initial=0.0), np.abs(rows[f.n_velocities :]).max(initial=0.0)))
-
-    def _unknown_impulses(self) -> Array:
-        return self.impulses - self.problem.applied

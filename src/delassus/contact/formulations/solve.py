@@ -19,7 +19,7 @@ from delassus.contact.solvers.convex import convex
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.nsgs import nsgs
 from delassus.contact.solvers.pgs import pgs
-from delassus.errors import unknown_name
+from delassus.errors import ConfigurationError, unknown_name
 from delassus.model.rotations import Array
 
 ON_PYRAMIDS: Mapping[str, Callable[..., LCPResult]] = MappingProxyType({"lemke": lemke, "pgs": pgs})
@@ -68,14 +68,15 @@ def solve(
 def _on_pyramids(problem: ContactProblem, solver: Callable[..., LCPResult], tolerance: float) -> ContactSolution:
     """By the rigid contacts first; if round-off spoils that, with a compliance that their residual does not show."""
     cone = problem.cone()
-    linear = cone.polyhedral(problem.n_directions)
+    given = problem.contacts.friction * problem.applied[:, 2]
+    linear = cone.polyhedral(problem.n_directions, given)
     first, iterations = None, 0
     mobility = cone.W.diagonal().mean() if len(cone.W) else 0.0
     for compliance in (0.0, *COMPLIANCES):
         soft = linear
         if compliance:
             W = cone.W + compliance * mobility * np.eye(len(cone.W))
-            soft = ConeProblem(W, cone.b, cone.mu).polyhedral(problem.n_directions)
+            soft = ConeProblem(W, cone.b, cone.mu).polyhedral(problem.n_directions, given)
         found = solver(soft, tolerance=tolerance)
         iterations += found.iterations
         status, F = found.status, linear.impulses(found.z)
@@ -97,6 +98,10 @@ def rounding(cone: ConeProblem, F: Array) -> float:
 
 
 def _on_cones(problem: ContactProblem, solver: Callable[..., Any], tolerance: float) -> ContactSolution:
+    if np.any(problem.contacts.friction * problem.applied[:, 2]):
+        raise ConfigurationError(
+            "solver", "'lemke' or 'pgs' where normal impulses are applied", "one on exact cones", "Their friction adds."
+        )
     result = solver(problem.cone(), tolerance=tolerance)
     return _solution(problem, result.impulses, result, tolerance)
 

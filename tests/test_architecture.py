@@ -161,7 +161,9 @@ def test_public_names_are_sorted_and_exist():
     assert len(set(ds.__all__)) == len(ds.__all__)
     for name in ds.__all__:
         assert hasattr(ds, name)
-    exported = {n for n, v in vars(ds).items() if not n.startswith("_") and not inspect.ismodule(v)}
+        assert name in dir(ds)
+    internal = {"TYPE_CHECKING", "Any", "annotations", "import_module"}
+    exported = {n for n, v in vars(ds).items() if not n.startswith("_") and not inspect.ismodule(v)} - internal
     assert exported == set(ds.__all__) - {"contact", "mechanisms"}
 
 

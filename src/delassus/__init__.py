@@ -10,7 +10,9 @@ Load a robot, state constraints, compute the Delassus matrix ``G = J M⁻¹ Jᵀ
 (100, 12, 12)
 """
 
-from delassus import contact
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
 from delassus.algorithms.dynamics.evaluate import (
     bias_force,
@@ -39,13 +41,16 @@ from delassus.algorithms.osim import OSIM_METHODS
 from delassus.compiler.graph import OperationCount
 from delassus.compiler.trace import OperationReport, count_operations
 from delassus.constraints import Frame, Hinge, Point, Rows, Weld
-from delassus.contact.scene import Scene
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.model import Tree, load, mechanisms
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollout import rollout
-from delassus.simulate import Simulator
+
+if TYPE_CHECKING:
+    from delassus import contact
+    from delassus.contact.scene import Scene
+    from delassus.simulate.simulator import Simulator
 
 __version__ = "0.1.0"
 
@@ -92,3 +97,19 @@ __all__ = [
     "potential_energy",
     "rollout",
 ]
+
+_LATER = {"Scene": "delassus.contact.scene", "Simulator": "delassus.simulate.simulator", "contact": "delassus.contact"}
+"""Names whose modules are imported when they are first asked for: most programs need no contact."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'delassus' has no attribute {name!r}")
+    module = import_module(_LATER[name])
+    value = module if name == "contact" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

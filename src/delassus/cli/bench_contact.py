@@ -23,13 +23,13 @@ from delassus.simulate.scenes import pendulum
 from delassus.simulate.simulator import Simulator
 
 LINKS = (3, 12, 30)
-SWING = 2.2
-"""Seconds that are run: the swing down, along the floor, and up to the wall."""
+SWING = 12.0
+"""Seconds that are run: the swing down, along the floor, to the wall, and back and forth on the floor."""
 PARTS: tuple[tuple[str, type, tuple[str, ...]], ...] = (
     ("kernels", ContactDynamics, ("at",)),
     ("collision", CollisionDetector, ("contacts",)),
-    ("assembly", Snapshot, ("ends", "delassus", "velocities", "response")),
-    ("solver", ImpulseSolver, ("__call__", "frictionless")),
+    ("assembly", Snapshot, ("assemble", "velocities", "response")),
+    ("solver", ImpulseSolver, ("__call__", "decompression", "frictionless")),
 )
 
 

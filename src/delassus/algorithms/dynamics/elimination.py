@@ -16,6 +16,8 @@ along a coordinate axis ``s`` and with an armature ``r``. The steps, and what th
     Rows that can be off (see `switches`) are not multiplied by their flags; where the one that meets the axis is off,
     what `Free` does is done in its stead: ``[ρ α]`` is ``[W u/D]`` there. All is written as a sum of which one part is
     zero, and divisors that belong to the other part are one.
+`Rebased`
+    Hard rows that act together become others of the same null space, with entries that are known before the state is.
 `Opened`
     Hard rows become open ones, ``L = 0``; they are multiplied by their flags.
 `Closed`
@@ -28,16 +30,33 @@ is ``τ``. The way back is in `way_back`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from delassus.algorithms.dynamics.open_rows import Open, merged
 from delassus.algorithms.dynamics.row_sizes import Sizes, size_along
 from delassus.algorithms.dynamics.switches import Condition, Switches
-from delassus.algorithms.dynamics.way_back import BIAS, Closed, Free, Held, Label, Opened, Reflected, Step, Turned
+from delassus.algorithms.dynamics.way_back import (
+    BIAS,
+    Closed,
+    Free,
+    Held,
+    Label,
+    Opened,
+    Rebased,
+    Reflected,
+    Step,
+    Turned,
+)
+from delassus.model.rotations import Array
 from delassus.spatial.ops import Matrix, Ops, Scalar
+
+REGULAR_ROWS = 1e3
+"""Rows of a larger condition stay as they are given."""
 
 
 @dataclass(slots=True)
@@ -83,6 +102,29 @@ class Passage:
             self._hold(s, dof, armature, tau, [k for k, x in enumerate(meets) if x])
         else:
             self._free(s, dof, armature, tau)
+
+    def rebase(self, columns: Sequence[int], N: Array, X: Any = None, carried: Matrix | None = None) -> bool:
+        """Replace rows ``K a = l`` by ``N a_p = N X⁻¹ K⁺ (l − K c)``, where ``a = X a_p + c``.
+
+        ``N`` must have the null space of ``K X``. It is done only where all rows act together, are known before the
+        state is, and are as many as the ``columns`` that they meet. Says whether it was.
+        """
+        ops, m = self.ops, len(columns)
+        known = ops.entries(ops.take(self.R, None, columns))
+        if len(self.acts) != m or len(set(self.acts)) != 1 or not isinstance(self.scale[0], float):
+            return False
+        if not all(ops.is_known(x) for row in known for x in row):
+            return False
+        K, size = np.array(known, dtype=float), math.sqrt(self.scale[0])
+        if not size or np.linalg.cond(K) > REGULAR_ROWS:
+            return False
+        l = ops.take(self.R, None, BIAS)
+        if carried is not None:
+            l = l - ops.take(self.R, None, columns) @ ops.take(carried, columns, None)
+        step = Rebased(ops.put(ops.constant(np.linalg.inv(K)), (6, m), columns, range(m)), X, ops.constant(size * N))
+        self.R = ops.hstack([step.N, step.forth(ops, l)])
+        self.steps.append(step)
+        return True
 
     def _free(self, s: int, dof: int, armature: float, tau: Matrix) -> None:
         ops = self.ops

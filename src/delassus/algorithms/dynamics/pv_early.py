@@ -11,6 +11,9 @@ Deviations:
 * The paper adds ``K̃ᵀ Σ⁻¹ K̃`` to ``Hᴬ`` after the joint's own ``U D⁻¹ Uᵀ`` has been taken off; both together are
   ``Tᵀ Hᴬ T``, computed as such: the rows left need no propagation through the joint, and a row along the joint alone,
   such as the first of a weld, costs nothing.
+* Six rows that hold a link (a weld) are written as ``a = l``, so that its joint meets one of them. The others leave
+  nothing free but the joint: on the parent they are five constant rows that do not meet the joint's axis, and only
+  ``l`` turns with the joint. ``K`` depends on the state from the second joint on.
 * Joints of several degrees of freedom: where the rank of ``K S`` is their number, its QR decomposition eliminates as
   many rows, one after the other. Where it is less, single columns could vanish: the rows are *opened*, pass the joint
   as in PV, ``L = K S D⁻¹ Sᵀ Kᵀ``, and are closed together once ``L`` is regular. That is what happens at the floating
@@ -29,6 +32,7 @@ Deviations:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -41,6 +45,8 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.dynamics.switches import Condition, Switches
 from delassus.algorithms.dynamics.way_back import BIAS, Label, State
+from delassus.model.inertia import motion_transform
+from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix, Scalar
 
@@ -74,6 +80,7 @@ class Sweep:
         # leaves → root: joints, and what they leave for the parents
         for i in tree.leaves_to_root():
             link = self._meet(i)
+            link.rebase(range(6), np.eye(6))
             self._close(link)
             self._joint(i, link)
             self._close(link)
@@ -163,13 +170,25 @@ class Sweep:
             self._H[p] = ops.sym_add(self._H[p], X.inertia_to_parent(link.H))
             self._p[p] = self._p[p] + X.forces_to_parent(link.p + link.H @ c)
         if ops.shape(link.R)[0]:
-            self._rows[p].append((_handed_on(i), self._rows_to_parent(i, link.R), link.acts))
+            R = link.R if self._stand_still(i, link) else self._rows_to_parent(i, link.R)
+            self._rows[p].append((_handed_on(i), R, link.acts))
         if link.open is not None:
             o = link.open
             R = self._rows_to_parent(i, o.R)
             self._open[p].append(Open(o.labels, o.sizes, R, o.L, o.moved, o.ends, o.acts, o.mobility))
         if ops.shape(link.R)[0] or link.open is not None:
             self._scale[p] = sum_of_sizes(self._scale[p], link.scale)
+
+    def _stand_still(self, i: int, link: Passage) -> bool:
+        """Where hard rows leave nothing free but a joint, write them on the parent, where they do not turn with it."""
+        motion, tree = self._motion, self._motion.tree
+        p, joint = tree.parents[i], tree.joints[i]
+        if p == WORLD or joint.nv > 1:
+            return False
+        (s,) = joint.motion_axes
+        axis = np.asarray(np.linalg.inv(motion_transform(joint.rotation, joint.position))[:, s], dtype=np.float64)
+        N = annihilator(axis, tree.joints[p].motion_axes)
+        return link.rebase([k for k in range(6) if k != s], N, motion.problem.X[i], motion.c[i])
 
     def _rows_to_parent(self, i: int, R: Matrix) -> Matrix:
         """``[K X, l − K c]``; at the world, whose acceleration is known, ``[0, l − K X a_0]``."""
@@ -178,6 +197,24 @@ class Sweep:
         if motion.tree.parents[i] == WORLD:
             return ops.hstack([ops.zeros(*ops.shape(K)), l - K @ motion.to_link(i, [])])
         return ops.hstack([motion.problem.X[i].rows_to_parent(K), l - K @ motion.c[i]])
+
+
+def annihilator(axis: Array, other: Sequence[int]) -> Array:
+    """Rows (5 × 6) ``e_k − (axis_k / axis_j) e_jᵀ`` that do not meet a constant axis (6,).
+
+    ``j`` is a coordinate along which it is large, not one of the ``other`` axes if there is a choice: these are met by
+    few rows then.
+    """
+    sizes = np.abs(axis)
+    away = np.where(np.isin(np.arange(6), other), 0.0, sizes)
+    j = int(np.argmax(away if 2.0 * away.max() >= sizes.max() else sizes))
+    N = np.eye(6)
+    N[:, j] -= np.where(sizes < NOTHING, 0.0, axis) / axis[j]
+    return np.delete(N, j, axis=0)
+
+
+NOTHING = 1e-15
+"""Entries of an axis that are round-off."""
 
 
 def pv_early(motion: DynamicsProblem) -> Solution:

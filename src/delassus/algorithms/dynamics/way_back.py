@@ -151,6 +151,31 @@ class Turned:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebased:
+    """Hard rows ``K`` that became ``N X⁻¹``; ``right`` is ``K⁺``, and ``X`` None the identity."""
+
+    right: Matrix
+    X: Any
+    N: Matrix
+
+    def forth(self, ops: Ops, l: Matrix) -> Matrix:
+        """Right-hand sides ``N X⁻¹ K⁺ l``."""
+        a = self.right @ l
+        return self.N @ (a if self.X is None else _exchanged(ops, self.X.forces_to_parent(_exchanged(ops, a))))
+
+    def back(self, ops: Ops, state: State) -> None:
+        """Forces ``K⁺ᵀ X⁻ᵀ Nᵀ f`` of the rows as they were."""
+        f = ops.transpose(self.N) @ state.hard
+        f = f if self.X is None else _exchanged(ops, self.X.motions_to_child(_exchanged(ops, f)))
+        state.hard = ops.transpose(self.right) @ f
+
+
+def _exchanged(ops: Ops, a: Matrix) -> Matrix:
+    """Linear and angular part, one for the other: so exchanged, ``Xᵀ`` is ``X⁻¹``."""
+    return ops.take(a, (3, 4, 5, 0, 1, 2), None)
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """Hard rows that were made open ones."""
 

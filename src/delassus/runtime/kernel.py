@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.algorithms.dynamics import ITERATIVE
 from delassus.algorithms.dynamics.choose import pivot_limit, solve_again
 from delassus.algorithms.dynamics.result import ForwardDynamics
 from delassus.compiler.emit.python_entry import watched_result
@@ -151,7 +152,8 @@ class Kernel:
         """Run compiled "dynamics", and say how each state was solved.
 
         Takes the arguments of a call, and checks them as `delassus.forward_dynamics` does. States whose rows are
-        dependent, or nearly so, are solved by that function, with its status, rank and redundant rows.
+        dependent, or nearly so, are solved by that function, with its status, rank and redundant rows; and all states
+        of kernels by ``"proximal"``, whose fixed number of iterations do not watch convergence.
 
         Returns
         -------
@@ -169,7 +171,7 @@ class Kernel:
         arrays, batch = gathered(self.arguments, in_order(self.arguments, arguments, named), self.dtype)
         qdd, forces = results = result_arrays(None, self.results, batch, self.dtype, arrays)
         pivots = self._run(arrays, results, batch, threads)
-        doubtful = ~np.isfinite(qdd.sum(axis=-1))
+        doubtful = ~np.isfinite(qdd.sum(axis=-1)) | (self.method in ITERATIVE)
         for pivot in pivots:
             doubtful |= self._is_doubtful(results, pivot)
         by_name = {a.name: x for a, x in zip(self.arguments, arrays, strict=True)}
@@ -197,7 +199,7 @@ class Kernel:
         """The same in float64 by the method for the states that this one cannot solve; compiled when first needed."""
         from delassus.runtime.compile import compile_request
 
-        method = solve_again(self.method)
+        method = solve_again(self.method, self._request.dtype)
         if method is None:
             return None
         return compile_request(replace(self._request, method=method, dtype="float64", lanes=host().lanes("float64")))

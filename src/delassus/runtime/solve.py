@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics.evaluate import forward_dynamics, make_motion
 from delassus.algorithms.dynamics.options import Baumgarte
 from delassus.algorithms.dynamics.regularity import DynamicsStatus, Settled
@@ -23,7 +24,7 @@ Arrays = Mapping[str, NDArray[Any]]
 def with_status(
     request: Request, method: str, arrays: Arrays, qdd: NDArray[Any], forces: NDArray[Any], doubtful: NDArray[np.bool_]
 ) -> ForwardDynamics:
-    """Complete what a kernel has computed; ``doubtful`` states are solved again by the dense method."""
+    """Complete what a kernel has computed; ``doubtful`` states are solved again, if possible by the dense method."""
     batch, m = doubtful.shape, forces.shape[-1]
     motion, _ = make_motion(
         request.tree, arrays["q"], arrays["v"], arrays["tau"], request.constraints, **_keywords(request, arrays)
@@ -34,19 +35,25 @@ def with_status(
     )
     if doubtful.any():
         some = {name: x[doubtful] for name, x in arrays.items()}
+        can_be_dense = method not in SOFT | ITERATIVE | UNCONSTRAINED
         again = forward_dynamics(
             request.tree,
             some["q"],
             some["v"],
             some["tau"],
             request.constraints,
-            method="kkt",
+            method="kkt" if can_be_dense else method,
             **_keywords(request, some),
         )
-        settled.qdd[doubtful], settled.forces[doubtful] = again.qdd, np.concatenate(again.forces, axis=-1)
+        settled.qdd[doubtful], settled.forces[doubtful] = again.qdd, _stacked(again)
         settled.status[doubtful], settled.rank[doubtful] = again.status, again.rank
         settled.redundant[doubtful] = again.redundant_rows
     return solved(motion, batch, method, settled)
+
+
+def _stacked(solution: ForwardDynamics) -> NDArray[Any]:
+    """Forces of all constraints (..., m)."""
+    return np.concatenate([solution.qdd[..., :0], *solution.forces], axis=-1)
 
 
 def _keywords(request: Request, arrays: Arrays) -> dict[str, Any]:
@@ -70,6 +77,6 @@ def _keywords(request: Request, arrays: Arrays) -> dict[str, Any]:
 
 
 def _baumgarte(velocity_gain: float, position_gain: float) -> Baumgarte:
-    """The constants of these gains, ``2 ζ ω`` and ``ω²``."""
-    frequency = math.sqrt(position_gain)
+    """The constants of these gains, ``2 ζ ω`` and ``ω²``; `Rows`, which have no position errors, take any ``ω``."""
+    frequency = math.sqrt(position_gain) or float(velocity_gain > 0)
     return Baumgarte(frequency, velocity_gain / (2.0 * frequency) if frequency else 0.0)

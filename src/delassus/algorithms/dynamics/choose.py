@@ -13,9 +13,9 @@ SINGLE_DIGITS = 7 / 16
 """Digits of float32 by those of float64."""
 
 
-def solve_again(method: str) -> str | None:
-    """Method for the states whose pivots are too small for this one; None if nothing else does better."""
-    if method in SOFT | ITERATIVE | UNCONSTRAINED:
+def solve_again(method: str, dtype: str) -> str | None:
+    """Method in float64 for the states whose pivots are too small for this one; None if nothing else does better."""
+    if method in SOFT | UNCONSTRAINED or (method in ITERATIVE and dtype == "float64"):
         return None
     return "pv-dense" if method in EARLY else "proximal"
 
@@ -28,6 +28,8 @@ def pivot_limit(method: str, dtype: str) -> float:
     """
     if method in EARLY:
         return least_pivot(dtype)
+    if method in ITERATIVE and dtype == "float64":
+        return 0.0
     return REGULAR_CONDITION if dtype == "float64" else float(REGULAR_CONDITION**SINGLE_DIGITS)
 
 

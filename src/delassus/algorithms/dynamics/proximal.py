@@ -15,11 +15,13 @@ sparsely, see `joint_space`.
 
 from __future__ import annotations
 
+from functools import reduce
+
 from delassus.algorithms.dynamics.joint_space import JointSpace
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.spatial.motion import scaled
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
 
 WEIGHT = 1e-8
 """``μ`` by the mean diagonal entry of ``G + R``: eigenvalues above it converge within a few iterations. Round-off
@@ -55,6 +57,13 @@ class ProximalPoint:
         self._mu = sum(diagonal) * (WEIGHT / size) + LEAST_WEIGHT
         weights = ops.matrix([[self._mu if i == j else 0.0 for j in range(size)] for i in range(size)])
         self._factor = ops.factor(ops.sym_add(self.G, weights))
+        self._diagonal = diagonal
+
+    @property
+    def pivot(self) -> Scalar:
+        """Smallest pivot of ``G + R + μ`` by the diagonal of ``G + R``: single precision needs it to be large."""
+        own = zip(self._factor.pivots(), self._diagonal, strict=True)
+        return reduce(self._ops.minimum, [pivot / (d + LEAST_WEIGHT) for pivot, d in own])
 
     def step(self, missing: Matrix) -> Matrix:
         """``d = (G + R + μ)⁻¹ missing``: what the iteration adds to the forces."""
@@ -86,4 +95,4 @@ def proximal(motion: DynamicsProblem, iterations: int = ITERATIONS) -> Solution:
         idle = point.left(point.step(idle))
     f = f - idle
     ops.mark("proximal iterations", [f])
-    return Solution(point.space.accelerations(f), f, point.G)
+    return Solution(point.space.accelerations(f), f, point.G, point.pivot)

@@ -481,7 +481,7 @@ def test_solve_knows_the_stabilisation_of_rows():
 @pytest.mark.parametrize("method", ["aba", *sorted(SOFT), "proximal", "pv-early"])
 def test_solve_where_numbers_overflow(method):
     tree = ds.mechanisms.chain(3)
-    constraints = [] if method in UNCONSTRAINED else [ds.Point("link3")]
+    constraints = [] if method in UNCONSTRAINED else [ds.Point(ds.Frame("link3", (0.1, 0.2, 0.1)))]
     soft = {"compliance": 1e-3} if method in SOFT else {}
     forward = ds.compile(tree, constraints, "dynamics", method=method, **soft)
     v = np.array([[1.0], [1e200]]) * np.ones(3)

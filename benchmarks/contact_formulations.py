@@ -1,34 +1,41 @@
-"""What the formulations of [OS] cost: assembly by length of a pendulum, and steps along its swing (Tables 1 and 2).
+"""What the formulations of [OS] cost: assembly by length of a pendulum, steps, simulations (Tables 1 and 2).
 
 Usage: python benchmarks/contact_formulations.py [FILE.json]
 """
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from delassus.cli.claims_contact import LENGTHS, ROUNDS, assembly_times, exponent
-from delassus.cli.claims_contact_times import PAPER, swing
+from delassus.cli.claims_contact_runs import whole_swing, window
+from delassus.cli.claims_contact_times import PAIR, PAPER_RATIOS, WAYS, swing
 from delassus.cli.timing import pinned, setting
 
-record = {"setting": setting(), "assembly": {}, "steps": {}}
+record = {"setting": setting(), "assembly": {}, "steps": {}, "simulations": {}}
 with pinned():
     for name, times in assembly_times(LENGTHS, ROUNDS).items():
         micro = [round(1e6 * t, 1) for t in times]
         record["assembly"][name] = dict(zip(LENGTHS, micro, strict=True))
         print(f"assembly {name:7s} {micro} µs for {LENGTHS} links, exponent {exponent(times):.2f}")
-    for n, paper in PAPER.items():
+    for n, paper in PAPER_RATIOS.items():
         found = swing(n)
         record["steps"][n] = {
-            "contacts": found.contacts.tolist(),
-            "os": found.os.tolist(),
-            "nmc-os": found.nmc_os.tolist(),
+            "touching": found.touching,
+            "steps": found.steps,
+            "free": {way: {f: found.free[way, f] for f in PAIR} for way in WAYS},
+            "contact": {way: {f: found.contact[way, f] for f in PAIR} for way in WAYS},
             "apart": found.apart,
-            "unsolved": found.unsolved,
+            "solved": found.solved,
+            "tried": found.tried,
         }
-        print(
-            f"{n:2d} links: OS {found.os.mean() * 1e6:.0f} µs, NMC/OS {found.nmc_os.mean() * 1e6:.0f} µs, ratio "
-            f"{found.ratio:.1f} (paper {paper}), velocities apart {found.apart:.0e}, unsolved {found.unsolved}"
-        )
+        ratios = ", ".join(f"{way} {found.ratio(way):.1f}" for way in WAYS)
+        print(f"{n:2d} links, a step: NMC/OS over OS {ratios} (paper {paper:.1f})")
+    for n, paper in PAPER_RATIOS.items():
+        races = {"swing": whole_swing(n), "window": window(n)}
+        record["simulations"][n] = {name: asdict(race) for name, race in races.items()}
+        ratios = ", ".join(f"{name} {race.ratio:.1f}" for name, race in races.items())
+        print(f"{n:2d} links, simulated: NMC/OS over OS {ratios} (paper {paper:.1f})")
 if len(sys.argv) > 1:
     Path(sys.argv[1]).write_text(json.dumps(record, indent=1))

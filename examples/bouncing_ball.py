@@ -20,7 +20,9 @@ sim = ds.Simulator(scene, q0=[0, 0, 1.1, 0, 0, 0, 1], dt=1e-4)
 recording = sim.run(0.8, record=Recorder())
 height = recording.q[:, 2] - shape.radius
 impact = int(np.argmax(recording.contact_counts > 0))
-print(f"falls from {height[0]:.3f} m, touches at {recording.time[impact]:.4f} s, rises to {height[impact:].max():.4f} m")
+print(
+    f"falls from {height[0]:.3f} m, touches at {recording.time[impact]:.4f} s, rises to {height[impact:].max():.4f} m"
+)
 print(f"energy {recording.energy[0]:.3f} J → {recording.energy[-1]:.3f} J")
 assert np.isclose(height[impact:].max(), restitution**2, atol=2e-3)
 

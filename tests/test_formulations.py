@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -212,6 +213,73 @@ def test_claims_of_sizes_and_growth():
     assert claims.exponent([3.0, 4.0, 8.0]) == pytest.approx(2.0)
     times = claims.assembly_times((3, 6), rounds=1)
     assert set(times) == set(NAMES) and all(len(values) == 2 and min(values) > 0 for values in times.values())
+
+
+def test_claims_of_steps():
+    """Three ways to solve for hinges, from states of a short swing: the same velocities, every problem solved."""
+    from delassus.cli import claims_contact_times as claims
+
+    found = claims.swing(3, samples=3, duration=0.3)
+    assert 0 < found.touching < found.steps == 300
+    assert found.solved == found.tried > 0 and found.apart < SAME_MOTION
+    for way in claims.WAYS:
+        assert min(found.free[way, f] for f in claims.PAIR) > 0 and found.ratio(way) > 0
+    table = claims.table({3: found}, touching=True)
+    assert len(table.rows[0]) == len(table.columns)
+    cubic = {12: 12.0**3, 30: 30.0**3}
+    assert claims.growth(cubic) == pytest.approx(3.0)
+
+
+def test_claims_of_simulations():
+    """Both formulations go the same way over a strike on the floor, and the claim is judged by ratios."""
+    from delassus.cli import claims_contact_runs as claims
+    from delassus.simulate.scenes.pendulum import pendulum
+
+    ready = pendulum(3)
+    short = claims.race(ready, 1e-3, 250, ready.q0, ready.v0, 0.0, rounds=1)
+    assert short.touching > 0 and short.unsolved == 0 and short.apart < claims.SAME
+    steep = {n: replace(short, seconds={"os": 1.0, "nmc-os": ratio}) for n, ratio in ((3, 3.6), (30, 55.0))}
+    flat = {n: replace(short, seconds={"os": 1.0, "nmc-os": 4.0}) for n in (3, 30)}
+    assert claims.judge(steep, steep).verdict == "holds"
+    assert claims.judge(flat, flat).verdict == "in part"
+
+
+def test_claims_of_the_swing():
+    """Fig. 6 on a short swing: recordings by both formulations are the same, and unsolved problems are said."""
+    from delassus.cli import claims_contact_swing as claims
+
+    pair = tuple(claims.recorded(f, 1e-3, links=3, duration=0.2) for f in ("os", "nmc-os"))
+    assert len(pair[0]) == 201 and claims.unsolved(pair[1]) == 0
+    most, _ = claims.apart(*pair)
+    assert most.max() < SAME_MOTION
+    assert claims.judge_agreement({1e-3: pair}).verdict == "holds"
+    other = claims.recorded("os", 5e-4, links=3, duration=0.2)
+    assert len(other) == 201  # samples at the same times
+    assert claims.judge_agreement({1e-3: (pair[0], other)}).verdict == "in part"
+
+
+def test_planar_mechanisms_are_solved_by_all():
+    """Friction across a planar chain meets no mobility at all: what round-off leaves of it must not take part.
+
+    By `nmc-os`, eliminating the hinges of a long chain leaves 1e-13 where nothing moves, which Lemke's method, scaled
+    by diagonals, takes for real.
+    """
+    from delassus.simulate.scenes.pendulum import pendulum
+
+    rng = np.random.default_rng(8)
+    scene = pendulum(15).scene
+    dynamics = ContactDynamics(scene)
+    for _ in range(5):
+        state = some_state(rng, scene.tree)
+        contacts = ContactSet([[14, -1], [7, -1]], rng.normal(size=(2, 3)), frames_of([[0, 0, 1], [-1, 0, 0]]))
+        expected = formulate(scene, state, "os", dt=1e-3, contacts=contacts, dynamics=dynamics).solve()
+        for name in NAMES:
+            problem = formulate(scene, state, name, dt=1e-3, contacts=contacts, dynamics=dynamics)
+            across = np.abs(contacts.frames[:, 1, :]).ravel() > 0.9  # components along y
+            assert across.sum() == 2 and np.all(problem.cone().W[across] == 0.0)
+            solution = problem.solve()
+            assert solution.status is SolverStatus.CONVERGED
+            assert error(solution.velocity, expected.velocity) < SAME_MOTION
 
 
 # -- what can be taken away ----------------------------------------------------------------------------------------

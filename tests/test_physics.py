@@ -9,7 +9,7 @@ import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.contact.results import SolverStatus
 from delassus.model.rotations import quaternion_to_matrix
-from delassus.simulate.simulator import SOUND
+from delassus.simulate.step import SOUND
 
 pytest.importorskip("numba")
 pytest.importorskip("coal")
@@ -254,3 +254,140 @@ def test_every_formulation_moves_a_scene_alike(formulation: str, solver: str) ->
     assert runs[0][2] > 50
     for mine, other in zip(runs[0][:2], runs[1][:2], strict=True):
         np.testing.assert_allclose(mine, other, atol=1e-6)  # 600 steps, each held to 1e-8
+
+
+def heap(shape: Box, masses: list[float]) -> tuple[ds.Scene, np.ndarray]:
+    """Equal boxes of these masses on one another, just touching, on the floor."""
+    scene = ds.Scene(
+        {f"box{k}": block(shape, mass) for k, mass in enumerate(masses)},
+        [*(Collider(f"box{k}/body", shape) for k in range(len(masses))), floor(restitution=0.0)],
+    )
+    return scene, np.concatenate([[0, 0, (k + 0.5) * shape.z, *IDENTITY] for k in range(len(masses))])
+
+
+@pytest.mark.parametrize("solver", [*SOLVERS, "pgs", "admm"])
+@pytest.mark.parametrize("rolls", [True, False])
+def test_a_ball_rolls_or_slips_down_a_slope(solver: str, rolls: bool) -> None:
+    """It rolls with 5/7 g sin θ where μ ≥ 2/7 tan θ, and else slips, turning by μ m g r cos θ."""
+    radius, angle, time = 0.1, 0.3, 0.3
+    friction = 0.8 if rolls else 0.05
+    scene = ds.Scene(
+        ball(radius), [Collider("body", Sphere(radius), friction=friction), floor(friction=friction, angle=angle)]
+    )
+    sim = ds.Simulator(scene, solver=solver, q0=[*radius * np.array([-np.sin(angle), 0, np.cos(angle)]), *IDENTITY])
+    sim.run(time)
+    slope, pull = G * np.sin(angle), friction * G * np.cos(angle)
+    linear, angular = np.linalg.norm(sim.v[:3]), np.linalg.norm(sim.v[3:])
+    assert linear == pytest.approx((5 / 7 * slope if rolls else slope - pull) * time, abs=1e-6)
+    assert angular == pytest.approx((5 / 7 * slope if rolls else pull / 0.4) / radius * time, abs=1e-5)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("topples", [True, False])
+def test_a_box_topples_beyond_the_angle_of_its_diagonal(solver: str, topples: bool) -> None:
+    shape = Box(0.2, 0.3, 0.4)
+    angle = np.arctan(shape.x / shape.z) + (0.01 if topples else -0.01)
+    scene = ds.Scene(block(shape), [Collider("body", shape, friction=2.0), floor(friction=2.0, angle=angle)])
+    normal, half = np.array([-np.sin(angle), 0, np.cos(angle)]), -angle / 2
+    sim = ds.Simulator(scene, solver=solver, q0=[*(0.2 * normal), 0, np.sin(half), 0, np.cos(half)], dt=1e-3)
+    sim.run(0.5)
+    # the pendulum that starts at rest 0.01 rad past its top, once a half second has made cosh(ω t) of that
+    assert np.abs(sim.v).max() > 0.05 if topples else np.abs(sim.v).max() < 1e-7
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_heap_of_boxes_rests_under_its_weight(solver: str) -> None:
+    mass, n = 1.5, 5
+    scene, q0 = heap(Box(0.2, 0.2, 0.2), [mass] * n)
+    sim = ds.Simulator(scene, solver=solver, q0=q0, dt=2e-3)
+    sim.run(0.5)
+    assert np.abs(sim.q - q0).max() < 1e-7
+    carried = np.zeros(n)
+    for pair, frame, p in zip(sim.contacts.links, sim.contacts.frames, sim.impulses, strict=True):
+        carried[pair.max()] += abs((frame @ p)[2]) / sim.dt
+    assert carried == pytest.approx(mass * G * np.arange(n, 0, -1), rel=1e-6)
+
+
+@pytest.mark.parametrize("solver", [*SOLVERS, "admm"])
+@pytest.mark.parametrize("masses", [[1e4, 1.0], [1.0, 1e4]])
+def test_a_heavy_and_a_light_box_rest_on_one_another(solver: str, masses: list[float]) -> None:
+    scene, q0 = heap(Box(0.2, 0.2, 0.2), masses)
+    sim = ds.Simulator(scene, solver=solver, q0=q0, dt=1e-3)
+    sim.run(0.05)
+    on_the_floor = sim.contacts.links[:, 1] < 0
+    assert sim.impulses[on_the_floor, 2].sum() / sim.dt == pytest.approx(sum(masses) * G, rel=1e-6)
+    assert np.abs(sim.v).max() < 1e-6
+    assert set(sim.statuses) <= set(SOUND)
+
+
+def test_cones_slow_down_alike_in_all_directions_and_pyramids_do_not() -> None:
+    shape, friction, speed = Box(0.4, 0.4, 0.05), 0.5, 1.0
+    scene = ds.Scene(block(shape), [Collider("body", shape), floor()])
+
+    def force(solver: str, sides: int, direction: float) -> float:
+        v0 = speed * np.array([np.cos(direction), np.sin(direction), 0, 0, 0, 0])
+        q0 = [0, 0, 0.025, *IDENTITY]
+        sim = ds.Simulator(scene, solver=solver, n_directions=sides, q0=q0, v0=v0, dt=1e-3)
+        sim.run(0.05)
+        return float((speed - np.linalg.norm(sim.v[:2])) / (0.05 * friction * G))
+
+    for direction in (0.0, 0.4, np.pi / 4):
+        assert force("nsgs", 4, direction) == pytest.approx(1.0, abs=1e-6)
+        assert force("admm", 4, direction) == pytest.approx(1.0, abs=1e-6)
+    assert force("lemke", 4, np.pi / 4) == pytest.approx(np.sqrt(0.5), abs=1e-6)
+    assert force("lemke", 8, np.pi / 8) == pytest.approx(np.cos(np.pi / 8), abs=1e-6)
+
+
+def test_free_motion_is_that_of_a_rollout() -> None:
+    arm, dt = ds.mechanisms.pendulum(3), 1e-3
+    q0, v0, n = [0.5, 0.2, -0.3], [0, 1, 0], 200
+    sim = ds.Simulator(ds.Scene(arm), q0=q0, v0=v0, dt=dt)
+    sim.run(n * dt)
+    q, v = ds.rollout(ds.compile(arm, (), "step"), q0, v0, np.zeros((n, 3)), dt)
+    np.testing.assert_allclose(sim.q, q[-1], atol=1e-12)
+    np.testing.assert_allclose(sim.v, v[-1], atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_loops_hold_through_contacts(solver: str) -> None:
+    """Three blocks, hinged and welded, two of these welds for the same thing, fall on the floor and come to rest."""
+    shape, mass = Box(0.4, 0.1, 0.1), 1.0
+    weld = ds.Weld(ds.Frame("b/body", (0.22, 0, 0)), ds.Frame("c/body", (-0.22, 0, 0)))
+    hinge = ds.Hinge(ds.Frame("a/body", (0.22, 0, 0)), ds.Frame("b/body", (-0.22, 0, 0)), (0, 1, 0))
+    scene = ds.Scene(
+        {name: block(shape, mass) for name in "abc"},
+        [*(Collider(f"{name}/body", shape, restitution=0.2) for name in "abc"), floor(restitution=0.5)],
+        loops=[hinge, weld, weld],
+    )
+    q0 = scene.configuration(**{n: [x, 0, 0.2, *IDENTITY] for n, x in (("a", -0.44), ("b", 0.0), ("c", 0.44))})
+    sim = ds.Simulator(scene, solver=solver, q0=q0, v0=scene.velocity(a=[0, 0, 0, 0, 0.5, 0]), dt=1e-3)
+    worst = 0.0
+    for _ in range(1200):
+        sim.step()
+        snapshot = sim.dynamics.at(sim.q, sim.v, np.zeros(18))
+        worst = max(worst, float(np.abs(snapshot.loop_errors).max()))
+    assert worst < 2e-4  # (3 m/s · 1 ms)² over 0.2 m, of which each step takes a fifth back
+    assert float(np.abs(snapshot.loop_errors).max()) < 1e-9
+    assert sim.impulses[:, 2].sum() / sim.dt == pytest.approx(3 * mass * G, rel=1e-6)
+
+
+def test_overlaps_that_no_joint_can_part_do_not_throw_a_robot_about() -> None:
+    """Two links of a chain overlap along the line that their joints cannot move them on; it falls freely."""
+    arm = ds.mechanisms.pendulum(4)
+    names = arm.link_names
+    scene = ds.Scene(
+        arm,
+        [
+            Collider(names[0], Sphere(0.3), (0, 0, -0.9), friction=0.0),
+            Collider(names[2], Sphere(0.3), (0, 0, -0.1), friction=0.0),
+            Collider(names[3], Sphere(0.3), (0, 0, -0.9), friction=0.0),
+        ],
+    )
+    sim = ds.Simulator(scene, q0=[0.4, 0.001, 0.0, 0.2], dt=1e-3, max_overlap=1.0)
+    start = sum(sim.energy())
+    assert 0.39 < sim.contacts.depths.max() < 0.5
+    for _ in range(300):
+        before = sim.q
+        sim.step()
+        assert np.abs(sim.q - before - sim.dt * sim.v).max() <= 0.02 + 1e-12
+        assert sum(sim.energy()) < start + 4 * G * 0.5  # what it takes to lift all rods by the overlap

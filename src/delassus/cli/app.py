@@ -181,7 +181,7 @@ def simulate(
     duration: Annotated[float | None, typer.Option(help="Time to simulate (s).")] = None,
     dt: Annotated[float | None, typer.Option(help="Time step (s).")] = None,
     formulation: Annotated[str | None, typer.Option(help="os, nmc-os, rmc, mc or nmc.")] = None,
-    solver: Annotated[str | None, typer.Option(help="lemke, nsgs or admm.")] = None,
+    solver: Annotated[str | None, typer.Option(help="lemke, pgs, nsgs or admm.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of random numbers.")] = None,
     view: Annotated[bool, typer.Option("--view", help="Show it in the browser, until Ctrl-C.")] = False,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of the page.")] = 8080,
@@ -289,7 +289,6 @@ def reproduce_dynamics(
 @reproduce_app.command("contact")
 def reproduce_contact(plot: Plot = None) -> None:
     """Measure each claim that [OS] makes of contact dynamics."""
-    from delassus.cli.reproduce import run
-    from delassus.cli.reproduce_contact import CONTACT_CLAIMS
+    from delassus.cli.reproduce_contact import run
 
-    run(console, CONTACT_CLAIMS, None, plot)
+    run(console, plot)

@@ -5,8 +5,23 @@ Sizes are those of problems that were built; times are of this machine, and judg
 
 from __future__ import annotations
 
-from delassus.cli.claims import Claim
-from delassus.cli.claims_contact import SIZE_CLAIMS
-from delassus.cli.claims_contact_times import TIME_CLAIMS
+from pathlib import Path
 
-CONTACT_CLAIMS: tuple[Claim, ...] = (*SIZE_CLAIMS, *TIME_CLAIMS)
+from rich.console import Console
+
+from delassus.cli import reproduce
+from delassus.cli.claims import NOT_MEASURED, Claim, Finding
+from delassus.cli.claims_contact import SIZE_CLAIMS
+from delassus.cli.claims_contact_runs import RUN_CLAIMS
+from delassus.cli.claims_contact_swing import SWING_CLAIMS, draw_swing
+from delassus.cli.claims_contact_times import STEP_CLAIMS
+
+CONTACT_CLAIMS: tuple[Claim, ...] = (*SIZE_CLAIMS, *RUN_CLAIMS, *STEP_CLAIMS, *SWING_CLAIMS)
+
+
+def run(console: Console, plot: Path | None) -> list[Finding]:
+    """Measure and print each claim; draw figures, and the swing, where asked."""
+    findings = reproduce.run(console, CONTACT_CLAIMS, None, plot)
+    if plot is not None and all(f.verdict != NOT_MEASURED for f in findings[-len(SWING_CLAIMS) :]):
+        draw_swing(plot)
+    return findings

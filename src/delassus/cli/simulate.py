@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -29,6 +30,8 @@ SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
 )
 COUNTED = ("pendulum", "boxes")
 """Scenes with a number of links."""
+
+FIGURES = (".png", ".pdf", ".svg")
 
 SAMPLES = 2000
 """About so many samples have the recordings that figures are drawn from."""
@@ -85,6 +88,19 @@ def run(console: Console, request: Request) -> None:
     for path, what in ((request.record, "recording"), (request.checkpoint, "checkpoint")):
         if path is not None:
             check_target(path, what)  # before the work, not after it
+    if request.plot is not None and request.plot.suffix not in FIGURES:
+        raise ConfigurationError(
+            "--plot", f"a name that ends in {' or '.join(FIGURES)}", str(request.plot), "Use .png."
+        )
+    if request.view:
+        unseen = [name for name in ("plot", "record", "checkpoint", "duration") if getattr(request, name) is not None]
+        if unseen:
+            raise ConfigurationError(
+                "--view",
+                "no files to write and no duration: what it shows runs until you stop it",
+                ", ".join(f"--{name}" for name in unseen),
+                "Run once with files, and once more with --view; runs are the same.",
+            )
     ready = make_scene(request.scene, request.links)
     sim = _simulator(ready, request)
     tree = sim.scene.tree
@@ -95,9 +111,7 @@ def run(console: Console, request: Request) -> None:
     if request.view:
         _show(console, sim, ready, request.port)
         return
-    duration = max(ready.duration - sim.time, 0.0) if request.duration is None else request.duration
-    if not duration >= 0:
-        raise ConfigurationError("--duration", "a time in s, not negative", shown(duration), "Such as 2.5.")
+    duration = max(ready.duration - sim.time, 0.0) if request.duration is None else _duration(request.duration)
     steps = round(duration / sim.dt)
     recorder = None
     if request.record is not None or request.plot is not None:
@@ -138,6 +152,12 @@ def _simulator(ready: ReadyScene, request: Request) -> Simulator:
             "Leave them out.",
         )
     return load_checkpoint(ready.scene, request.resume)
+
+
+def _duration(seconds: float) -> float:
+    if not 0 <= seconds < math.inf:
+        raise ConfigurationError("--duration", "a time in s, not negative", shown(seconds), "Such as 2.5.")
+    return seconds
 
 
 def _steps(sim: Simulator, ready: ReadyScene, recorder: Recorder | None, many: int) -> int:

@@ -8,6 +8,7 @@ normal.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,7 +65,9 @@ class ContactSet:
         restitution: ArrayLike = 0.0,
         colliders: ArrayLike = -1,
     ) -> None:
-        pairs = np.array(links, dtype=np.int64).reshape(-1, 2)
+        pairs = _whole(links, "links", "two links of each contact, shape (n, 2)")
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            pairs = pairs.reshape(-1, 2) if pairs.size in (0, 2) else _wrong_pairs("links", links)
         n = len(pairs)
         places = _numbers(points, "points", (n, 3))
         axes = _numbers(frames, "frames", (n, 3, 3))
@@ -81,7 +84,10 @@ class ContactSet:
             raise ConfigurationError("restitution of contacts", "numbers from 0 to 1", shown(restitution), "Check.")
         if np.any(pairs < -1) or np.any(pairs[:, 0] == pairs[:, 1]):
             raise ConfigurationError("links of contacts", "two links that differ", shown(links), "−1 is the world.")
-        bodies = np.array(np.broadcast_to(np.array(colliders, dtype=np.int64), (n, 2)))
+        bodies = _whole(colliders, "colliders", "numbers of two colliders of each contact, shape (n, 2)")
+        if bodies.shape not in ((), (2,), (n, 2)):
+            bodies = _wrong_pairs("colliders", colliders)
+        bodies = np.array(np.broadcast_to(bodies, (n, 2)))
         self._set(pairs, places, axes, depth, mu, e, bodies)
 
     def _set(self, *arrays: NDArray[np.generic]) -> None:
@@ -113,12 +119,36 @@ class ContactSet:
 
 
 def frames_of(normals: ArrayLike) -> Array:
-    """Contact frames (n, 3, 3) with given unit normals (n, 3) and tangents of our choice."""
-    n = np.asarray(normals, dtype=float).reshape(-1, 3)
+    """Contact frames (n, 3, 3) with given unit normals (n, 3) and tangents of our choice.
+
+    Raises
+    ------
+    ConfigurationError
+        Normals that are not of unit length.
+    """
+    given = real_array(normals)
+    if given is None or given.ndim not in (1, 2) or (given.size and given.shape[-1] != 3):
+        raise ConfigurationError("normals", "unit vectors (n, 3)", shown(normals), "One for each contact.")
+    n = given.reshape(-1, 3)
+    if not np.all(np.abs(np.linalg.norm(n, axis=1) - 1.0) <= UNIT):
+        raise ConfigurationError("normals", "vectors of length 1", shown(normals), "Divide each by its length.")
     smallest = np.argmin(np.abs(n), axis=1)
     first = np.cross(n, np.eye(3)[smallest])
     first /= np.linalg.norm(first, axis=1, keepdims=True)
     return np.stack([first, np.cross(n, first), n], axis=-1)
+
+
+def _whole(value: ArrayLike, name: str, expected: str) -> NDArray[np.int64]:
+    array = real_array(value)
+    if array is None or not np.all(np.isfinite(array)) or np.any(array != np.floor(array)):
+        raise ConfigurationError(f"{name} of contacts", expected, shown(value), "Whole numbers; −1 is the world.")
+    return array.astype(np.int64)
+
+
+def _wrong_pairs(name: str, value: ArrayLike) -> NoReturn:
+    raise ConfigurationError(
+        f"{name} of contacts", "two for each contact, shape (n, 2)", shown(value), "One row for each contact."
+    )
 
 
 def _numbers(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Array:

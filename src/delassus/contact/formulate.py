@@ -23,7 +23,7 @@ def formulate(
     state: State,
     formulation: str = "os",
     *,
-    dt: float,
+    dt: float = 1e-3,
     contacts: ContactSet | None = None,
     n_directions: int = 4,
     dynamics: ContactDynamics | None = None,
@@ -41,7 +41,7 @@ def formulate(
     formulation : {"os", "nmc-os", "rmc", "mc", "nmc"}
         How the problem is built; all have the same solutions.
     dt : float
-        Time step (s).
+        Time step (s), 1 ms by default as in `Simulator`.
     contacts : ContactSet, optional
         Detected in the scene if not given.
     n_directions : int
@@ -135,7 +135,7 @@ def _formulated(
     loop_velocities: ArrayLike | None,
     contact_velocities: ArrayLike | None,
 ) -> ContactProblem:
-    if formulation not in FORMULATIONS:
+    if not isinstance(formulation, str) or formulation not in FORMULATIONS:
         raise unknown_name("formulation", formulation, FORMULATIONS)
     if not isinstance(scene, Scene):
         raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")

@@ -24,8 +24,8 @@ from delassus.model.rotations import Array
 
 LIMITS: Mapping[str, int] = MappingProxyType({"lemke": 10000, "pgs": 10000, "nsgs": 10000, "admm": 10000})
 """Most iterations of each solver."""
-SECOND = "nsgs"
-"""Solver that is asked where another one fails."""
+SECOND: Mapping[str, str] = MappingProxyType({"lemke": "nsgs", "pgs": "nsgs", "nsgs": "admm", "admm": "nsgs"})
+"""Solver that is asked where one fails."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class ImpulseSolver:
     """
 
     def __init__(self, solver: str = "lemke", n_directions: int = 4, tolerance: float = 1e-8) -> None:
-        if solver not in SOLVERS:
+        if not isinstance(solver, str) or solver not in SOLVERS:
             raise unknown_name("solver", solver, SOLVERS)
         self.name, self.n_directions, self.tolerance = solver, n_directions, tolerance
         self.directions = regular_directions(n_directions)
@@ -90,8 +90,8 @@ class ImpulseSolver:
         W, c, back = without_loops(G, b, n_loops)
         begin = np.zeros(c.size) if start is None else start
         r, status, iterations = self._solved(self.name, W, c, mu, begin)
-        if status not in (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF) and self.name != SECOND:
-            other, verdict, more = self._solved(SECOND, W, c, mu, np.zeros(c.size))
+        if status not in (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF):
+            other, verdict, more = self._solved(SECOND[self.name], W, c, mu, np.zeros(c.size))
             iterations += more
             if verdict is SolverStatus.CONVERGED or not np.isfinite(r).all():
                 r, status = other, verdict

@@ -37,6 +37,8 @@ def contact_ends(
             link = links[i, side]
             if link < 0:
                 continue
+            if link >= poses.shape[0]:
+                raise IndexError("contact on a link that the scene does not have")
             sign = 1.0 - 2.0 * side
             R = poses[link]
             r = np.empty(3)

@@ -54,7 +54,7 @@ class Scene:
     UnknownNameError
         A collider or loop on a link that there is not.
     ConfigurationError, ConstraintError
-        Gravity, loops or pairs that make no sense.
+        Gravity, loops, colliders or pairs that make no sense.
 
     Examples
     --------
@@ -89,7 +89,11 @@ class Scene:
         named = {"": robots} if isinstance(robots, Tree) else robots
         if not isinstance(named, Mapping) or not named or not all(isinstance(t, Tree) for t in named.values()):
             raise ModelError("robots", "a delassus.Tree, or a mapping of names to trees", shown(robots), "Load them.")
+        if not all(isinstance(name, str) for name in named):
+            raise ModelError("robots", "names that are text", shown(list(named)), "Pass such as {'arm': tree}.")
         tree = named[""] if list(named) == [""] else side_by_side(named)
+        if isinstance(colliders, Collider) or not isinstance(colliders, Iterable):
+            raise ConfigurationError("colliders", "a list of Collider objects", shown(colliders), "Put it in a list.")
         shapes = tuple(colliders)
         for c in shapes:
             if not isinstance(c, Collider):
@@ -158,6 +162,10 @@ class Scene:
 
     def _robot(self, name: str) -> tuple[Tree, tuple[int, int]]:
         if name not in self.robots:
+            if list(self.robots) == [""]:
+                raise ConfigurationError(
+                    "robot", "a scene whose robots have names", shown(name), "Make it of a mapping, {'arm': tree}."
+                )
             raise unknown_name("robot", name, self.robots)
         return self.robots[name], self._first[name]
 
@@ -176,6 +184,8 @@ def _again(
 
 def _ignored(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:
     pairs = []
+    if isinstance(ignore, str) or not isinstance(ignore, Iterable):
+        raise ConfigurationError("ignore", "a list of pairs of names", shown(ignore), "Such as [('hand', 'box')].")
     for pair in ignore:
         names = () if isinstance(pair, str) or not isinstance(pair, Iterable) else tuple(pair)
         if len(names) not in (1, 2):

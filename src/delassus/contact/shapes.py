@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_rotation, check_vector, real_array
@@ -95,7 +95,7 @@ class Mesh:
     """
 
     vertices: Array
-    triangles: Array | None
+    triangles: NDArray[np.int64] | None
     convex: bool
 
     def __init__(self, vertices: ArrayLike, triangles: ArrayLike | None = None, *, convex: bool = True) -> None:
@@ -111,15 +111,9 @@ class Mesh:
             raise ConfigurationError(
                 "vertices of a mesh", "at least four finite points (n, 3)", came, "Check the file."
             )
-        corners = None if triangles is None else np.array(triangles, dtype=np.int64)
+        corners = None if triangles is None else _corners(triangles, len(points))
         if corners is None and not convex:
             raise ConfigurationError("triangles of a mesh", "corners (m, 3)", "none", "Pass them, or convex=True.")
-        if corners is not None and (
-            corners.ndim != 2 or corners.shape[1] != 3 or corners.min(initial=0) < 0 or corners.max() >= len(points)
-        ):
-            raise ConfigurationError(
-                "triangles of a mesh", f"indices (m, 3) below {len(points)}", shown(triangles), "Check the file."
-            )
         points = np.array(points)
         points.setflags(write=False)
         for name, value in (("vertices", points), ("triangles", corners), ("convex", bool(convex))):
@@ -208,6 +202,22 @@ class Collider:
 
     def __repr__(self) -> str:
         return f"Collider({self.link!r}, {self.shape!r}, friction={self.friction}, restitution={self.restitution})"
+
+
+def _corners(triangles: ArrayLike, n_points: int) -> NDArray[np.int64]:
+    """Corners of triangles (m, 3), checked."""
+    given = real_array(triangles)
+    if (
+        given is None
+        or given.ndim != 2
+        or given.shape[1] != 3
+        or not given.size
+        or not np.all((given >= 0) & (given < n_points) & (given == np.floor(given)))
+    ):
+        raise ConfigurationError(
+            "triangles of a mesh", f"whole numbers (m, 3) below {n_points}", shown(triangles), "Check the file."
+        )
+    return given.astype(np.int64)
 
 
 def _positive(shape: object, *names: str) -> None:

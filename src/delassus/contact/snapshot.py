@@ -18,6 +18,7 @@ from delassus.contact import propagate
 from delassus.contact.contacts import ContactSet
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
+from delassus.model.check import real_array
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
 from delassus.runtime.compile import compile as compile_kernel
@@ -122,6 +123,14 @@ def _indices(numbers: list[int]) -> NDArray[np.int64]:
     return np.array(numbers, dtype=np.int64)
 
 
+def _vector(value: ArrayLike, size: int, name: str) -> Array:
+    array = real_array(value)
+    if array is None or array.shape != (size,):
+        came = shown(value) if array is None else f"shape {array.shape}"
+        raise ConfigurationError(name, f"{size} real numbers", came, "Compiled code would read past its end.")
+    return array
+
+
 class Snapshot:
     """A scene at one state.
 
@@ -173,9 +182,13 @@ class Snapshot:
         K = np.empty((n_loop_rows + 3 * most, 6))
         links[:n], rows[:n], K[:n_loop_rows] = loop_links, loop_rows, self.loop_rows
         n_loops = self.dynamics.n_loops
-        added = propagate.contact_ends(
-            contacts.links, contacts.points, contacts.frames, self.poses, n_loops, links[n:], rows[n:], K[n_loop_rows:]
-        )
+        try:
+            added = propagate.contact_ends(
+                contacts.links, contacts.points, contacts.frames, self.poses, n_loops, links[n:], rows[n:],
+                K[n_loop_rows:],
+            )  # fmt: skip
+        except IndexError:
+            raise self._other_links(contacts) from None
         sizes = np.full(n + added, 3)
         sizes[:n] = loop_sizes
         return Ends(links[: n + added], sizes, rows[: n + added], K[: n_loop_rows + 3 * added], n_loops, len(contacts))
@@ -189,8 +202,18 @@ class Snapshot:
         )
         return G
 
+    def _other_links(self, contacts: ContactSet) -> ConfigurationError:
+        return ConfigurationError(
+            "links of contacts",
+            f"numbers from −1 to {len(self.poses) - 1}",
+            str(contacts.links.max()),
+            "They count the links of the scene's tree.",
+        )
+
     def velocities(self, ends: Ends, v: Array) -> Array:
         """``J v`` (m,) at joint velocities ``v`` (nv,)."""
+        if not isinstance(v, np.ndarray) or v.shape != self.v.shape:
+            v = _vector(v, self.v.size, "v")
         t, V, u = self.dynamics.topology, np.empty_like(self.twists), np.empty(ends.n_rows)
         propagate.twists(t.parents, t.first_dof, t.axes, self.propagators, self.carried, v, V)
         propagate.end_velocities(ends.links, ends.sizes, ends.rows, ends.K, V, u)
@@ -199,15 +222,22 @@ class Snapshot:
     def assemble(self, contacts: ContactSet, v: Array, other_v: Array) -> tuple[Ends, Array, Array, Array]:
         """Rows, ``J M⁻¹ Jᵀ``, and ``J v`` at two velocities (nv,), in one call."""
         t, dynamics = self.dynamics.topology, self.dynamics
-        links, sizes, rows, K, G, u, other_u = propagate.assemble(
-            t.parents, t.depths, t.first_dof, t.axes, self.poses, self.propagators, self.compliances, self.carried,
-            *dynamics._loop_ends, self.loop_rows, dynamics.n_loops, contacts.links, contacts.points, contacts.frames,
-            v, other_v,
-        )  # fmt: skip
+        if v.shape != self.v.shape or other_v.shape != self.v.shape:
+            v, other_v = _vector(v, self.v.size, "v"), _vector(other_v, self.v.size, "other_v")
+        try:
+            links, sizes, rows, K, G, u, other_u = propagate.assemble(
+                t.parents, t.depths, t.first_dof, t.axes, self.poses, self.propagators, self.compliances, self.carried,
+                *dynamics._loop_ends, self.loop_rows, dynamics.n_loops, contacts.links, contacts.points,
+                contacts.frames, v, other_v,
+            )  # fmt: skip
+        except IndexError:
+            raise self._other_links(contacts) from None
         return Ends(links, sizes, rows, K, dynamics.n_loops, len(contacts.links)), G, u, other_u
 
     def response(self, ends: Ends, p: Array) -> Array:
         """``M⁻¹ Jᵀ p`` (nv,): change of joint velocities by impulses ``p`` (m,)."""
+        if not isinstance(p, np.ndarray) or p.shape != (ends.n_rows,):
+            p = _vector(p, ends.n_rows, "p")
         t, dv = self.dynamics.topology, np.empty(self.v.size)
         propagate.response(
             t.parents,

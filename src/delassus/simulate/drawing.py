@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
@@ -159,7 +160,7 @@ def _round(length: float) -> float:
     return float(min((1.0, 2.0, 5.0, 10.0), key=lambda k: abs(k * decade - length)) * decade)
 
 
-def _capsule(shape: Capsule) -> tuple[Array, Array]:
+def _capsule(shape: Capsule) -> tuple[Array, NDArray[np.int64]]:
     import trimesh
 
     mesh = trimesh.creation.capsule(height=shape.length, radius=shape.radius, count=[24, 24])
@@ -167,7 +168,7 @@ def _capsule(shape: Capsule) -> tuple[Array, Array]:
     return np.asarray(mesh.vertices - middle), np.asarray(mesh.faces)
 
 
-def _hull(shape: Mesh) -> tuple[Array, Array]:
+def _hull(shape: Mesh) -> tuple[Array, NDArray[np.int64]]:
     if shape.triangles is not None:
         return shape.vertices, shape.triangles
     import trimesh

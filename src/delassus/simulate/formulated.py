@@ -51,5 +51,5 @@ def step_by_formulation(
     problem = formulate(scene, State(q, v, tau), formulation, dt=options.dt, snapshot=snapshot, **how)
     found = problem.solve(solver.name, tolerance=solver.tolerance)
     statuses.append(found.status)
-    shift = drift(snapshot, ends, G, contacts, solver, options)
+    shift = drift(snapshot, ends, G, contacts, solver, options, statuses)
     return StepResult(found.velocity, shift, total + found.impulses, found.impulses, tuple(statuses), bounced)

@@ -24,6 +24,18 @@ from delassus.model.rotations import Array
 
 NOTHING = np.zeros((0, 3))
 
+YIELD, LEAST = 1e-2, 1e-12
+"""Compliance of contacts where overlaps are taken back, over their mean mobility; and the least of these (1/kg)."""
+
+FARTHEST = 10.0
+"""How far contact points may move while overlaps are taken back, over the largest displacement wanted."""
+
+MOST_SHIFT = 0.02
+"""How far joints may move for that in one step (rad, m), since rows hold for small displacements only."""
+
+SOUND = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
+"""Statuses that leave nothing to warn of."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
@@ -110,7 +122,7 @@ def step(
     v = free + snapshot.response(ends, found.p)
     return StepResult(
         v,
-        drift(snapshot, ends, G, contacts, solver, options),
+        drift(snapshot, ends, G, contacts, solver, options, statuses),
         total[k:].reshape(-1, 3),
         found.p[k:].reshape(-1, 3),
         tuple(statuses),
@@ -137,16 +149,38 @@ def impact(
 
 
 def drift(
-    snapshot: Snapshot, ends: Ends, G: Array, contacts: ContactSet, solver: ImpulseSolver, options: StepOptions
+    snapshot: Snapshot,
+    ends: Ends,
+    G: Array,
+    contacts: ContactSet,
+    solver: ImpulseSolver,
+    options: StepOptions,
+    statuses: list[SolverStatus],
 ) -> Array | None:
-    """Displacement of joints that reduces overlaps and loop errors; None where there is nothing to do."""
+    """Displacement of joints that reduces overlaps and loop errors; None where there is nothing to do.
+
+    Contacts yield a little: one that can hardly move along its normal, such as of two neighbouring links that the joint
+    between them cannot part, would otherwise throw the robot about. No contact point moves by more than `FARTHEST`
+    times the largest displacement wanted, and no joint by more than `MOST_SHIFT`. Where the problem cannot be solved
+    there is no displacement, and the status is added to ``statuses``.
+    """
     k = ends.n_loops
     overlap = contacts.depths - options.penetration
     if not k and not np.any(overlap > 0.0):
         return None
     rows = np.concatenate([np.arange(k), np.arange(k + 2, ends.n_rows, 3)])
     wanted = np.concatenate([snapshot.loop_errors, -np.maximum(overlap, 0.0)])
-    found = solver.frictionless(np.ascontiguousarray(G[np.ix_(rows, rows)]), options.correction * wanted, k)
+    W = G[np.ix_(rows, rows)]
+    normals = np.arange(k, rows.size)
+    W[normals, normals] += YIELD * np.maximum(G.diagonal()[k:].reshape(-1, 3).mean(axis=1), LEAST)
+    wanted *= options.correction
+    found = solver.frictionless(W, wanted, k)
+    if found.status not in SOUND:
+        statuses.append(found.status)
+        return None
     p = np.zeros(ends.n_rows)
     p[rows] = found.p
-    return snapshot.response(ends, p)
+    moved, most = float(np.abs(G @ p).max()), FARTHEST * float(np.abs(wanted).max())
+    shift = snapshot.response(ends, p if moved <= most else p * (most / moved))
+    turned = float(np.abs(shift).max())
+    return shift if turned <= MOST_SHIFT else shift * (MOST_SHIFT / turned)

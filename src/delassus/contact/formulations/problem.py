@@ -21,7 +21,10 @@ from delassus.model.check import real_array
 from delassus.model.rotations import Array
 
 NOISE = 1e-15
-"""Eigenvalues of a difference, over its size and what it is a difference of, that round-off could have left."""
+"""Eigenvalues of a difference, over its size and what it is a difference of, that round-off could have left.
+
+Where ``k`` unknowns were eliminated, ``NOISE k²`` of them could: a chain of 30 hinges, k = 150, leaves up to 1e-12.
+"""
 
 EMPTY = 1e-12
 """Largest entry of a row that is empty, over the largest one of the matrix."""
@@ -166,7 +169,7 @@ class ContactProblem:
         if self.n_free:
             P, x_0, _, _ = self.eliminated
             size = f.W.diagonal() + np.einsum("ij,ji->i", np.abs(f.C), np.abs(P))
-            return ConeProblem(*without_noise(f.W - f.C @ P, b - f.C @ x_0, size), self.contacts.friction)
+            return ConeProblem(*without_noise(f.W - f.C @ P, b - f.C @ x_0, size, self.n_free), self.contacts.friction)
         if f.mobility is not None:
             return ConeProblem(*without_noise(f.W, b, f.mobility), self.contacts.friction)
         return ConeProblem(f.W, b, self.contacts.friction)
@@ -216,19 +219,22 @@ def balanced(A: Array) -> tuple[Array, Array]:
     return scaled, s
 
 
-def without_noise(W: Array, u: Array, size: Array) -> tuple[Array, Array]:
+def without_noise(W: Array, u: Array, size: Array, n_eliminated: int = 0) -> tuple[Array, Array]:
     """``W`` without the eigenvalues that round-off left, and ``u`` without what is outside of its range.
 
-    ``W`` is a difference of matrices whose diagonals are ``size``. A contact that cannot move along its normal must not
-    seem to give way by 1e-15 of what its body would without hinges, least of all to the wrong side; ``u``, a velocity
-    at contacts, cannot but be in the range.
+    ``W`` is a difference of matrices whose diagonals are ``size``, after ``n_eliminated`` unknowns. A contact that
+    cannot move along its normal must not seem to give way by 1e-15 of what its body would without hinges, least of all
+    to the wrong side; ``u``, a velocity at contacts, cannot but be in the range. Directions that cannot move at all,
+    as those across a planar mechanism, get rows of zeros: solvers scale by diagonals, and would blow up the rest.
     """
     root = np.sqrt(size)
     root[root == 0.0] = 1.0
     scaled = W / root[:, None] / root
     values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.T))
-    real = values > NOISE * len(W)
-    basis = root[:, None] * vectors[:, real]
+    least = NOISE * max(len(W), n_eliminated**2)
+    real = values > least
+    moves = scaled.diagonal() > least
+    basis = (moves * root)[:, None] * vectors[:, real]
     return (basis * values[real]) @ basis.T, basis @ (vectors[:, real].T @ (u / root))
 
 

@@ -58,6 +58,8 @@ def solve(
     MissingDependencyError
         A package of the extra ``contact`` is not installed.
     """
+    if not isinstance(solver, str):
+        raise unknown_name("solver", solver, [*ON_PYRAMIDS, *ON_CONES])
     if solver in ON_PYRAMIDS:
         return _on_pyramids(problem, partial(ON_PYRAMIDS[solver], **options), tolerance)
     if solver in ON_CONES:

@@ -31,7 +31,7 @@ from delassus.contact.solvers.coulomb import (
 )
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
 from delassus.contact.solvers.modes import modes_of, newton
-from delassus.contact.solvers.options import check_options, starting, writable
+from delassus.contact.solvers.options import check_kind, check_options, starting, writable
 from delassus.contact.solvers.refine import NEAR, TRUSTED, conclude
 from delassus.model.rotations import Array
 
@@ -161,7 +161,7 @@ def admm(
     Raises
     ------
     ConfigurationError
-        An option or ``start`` that makes no sense.
+        Another kind of problem, an option or ``start`` that makes no sense.
     MissingDependencyError
         numba is not installed.
 
@@ -176,6 +176,7 @@ def admm(
     >>> admm(block).impulses.round(6).tolist()
     [[-0.3, -0.4, 1.0]]
     """
+    check_kind(problem, ConeProblem, "Linear problems are for lemke and pgs; a ContactProblem has solve().")
     check_options(tolerance, max_iterations, "max_iterations")
     r, low, u, _, outcome, iterations = admm_kernel(
         *writable(problem), starting(problem, start), float(tolerance), int(max_iterations)

@@ -16,7 +16,7 @@ import numpy as np
 
 from delassus.contact.problems import ConeProblem, project
 from delassus.contact.results import SolverStatus
-from delassus.contact.solvers.options import check_options
+from delassus.contact.solvers.options import check_kind, check_options
 from delassus.errors import missing_dependency
 from delassus.model.rotations import Array
 
@@ -79,7 +79,7 @@ def convex(problem: ConeProblem, *, tolerance: float = 1e-6, max_iterations: int
     Raises
     ------
     ConfigurationError
-        An option that makes no sense.
+        Another kind of problem, or an option that makes no sense.
     MissingDependencyError
         clarabel is not installed.
 
@@ -90,6 +90,7 @@ def convex(problem: ConeProblem, *, tolerance: float = 1e-6, max_iterations: int
     >>> convex(ball).impulses.round(6).tolist()
     [[-0.1, 0.0, 1.0]]
     """
+    check_kind(problem, ConeProblem, "Linear problems are for lemke and pgs; a ContactProblem has solve().")
     check_options(tolerance, max_iterations, "max_iterations")
     try:
         import clarabel

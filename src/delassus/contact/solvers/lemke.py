@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from delassus.contact.problems import LCP
 from delassus.contact.results import OUTCOMES, LCPResult
-from delassus.contact.solvers.options import check_options
+from delassus.contact.solvers.options import check_kind, check_options
 from delassus.contact.solvers.pivoting import lemke_kernel
 
 
@@ -29,7 +29,7 @@ def lemke(problem: LCP, *, tolerance: float = 1e-8, max_pivots: int = 10000) -> 
     Raises
     ------
     ConfigurationError
-        An option that makes no sense.
+        Another kind of problem, or an option that makes no sense.
     MissingDependencyError
         numba is not installed.
 
@@ -45,6 +45,7 @@ def lemke(problem: LCP, *, tolerance: float = 1e-8, max_pivots: int = 10000) -> 
     >>> lemke(LCP([[-1]], [-1])).status.name
     'RAY_TERMINATION'
     """
+    check_kind(problem, LCP, "Of a ConeProblem, pass polyhedral(); for equality rows, solve_mixed.")
     check_options(tolerance, max_pivots, "max_pivots")
     z, outcome, pivots = lemke_kernel(problem.M, problem.q, float(tolerance), int(max_pivots))
     return LCPResult(problem, z, OUTCOMES[outcome], pivots, tolerance)

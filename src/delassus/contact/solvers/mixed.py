@@ -18,7 +18,7 @@ from delassus.contact.problems import LCP, MLCP
 from delassus.contact.results import LCPResult, MLCPResult, SolverStatus
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.linear import factor_and_solve
-from delassus.contact.solvers.options import check_options
+from delassus.contact.solvers.options import check_kind, check_options
 from delassus.model.rotations import Array
 
 REGULAR = 1e-10
@@ -41,7 +41,7 @@ def solve_mixed(problem: MLCP, solver: Callable[..., LCPResult] = lemke, *, tole
     Raises
     ------
     ConfigurationError
-        An option that makes no sense.
+        Another kind of problem, or an option that makes no sense.
     MissingDependencyError
         numba is not installed.
 
@@ -52,6 +52,7 @@ def solve_mixed(problem: MLCP, solver: Callable[..., LCPResult] = lemke, *, tole
     >>> result.x.round(9).tolist(), result.z.round(9).tolist(), result.rank
     ([1.0], [2.0], 1)
     """
+    check_kind(problem, MLCP, "Without equality rows: lemke or pgs.")
     check_options(tolerance, 1, "")
     k = problem.n_free
     A, B, C, D = problem.M[:k, :k], problem.M[:k, k:], problem.M[k:, :k], problem.M[k:, k:]

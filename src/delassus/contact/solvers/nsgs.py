@@ -22,7 +22,7 @@ from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.continuation import attempts, relax
 from delassus.contact.solvers.coulomb import LIMIT, SOLVED, TROUBLE, mobilities, prepare, rounding
 from delassus.contact.solvers.linear import assign
-from delassus.contact.solvers.options import check_options, starting, writable
+from delassus.contact.solvers.options import check_kind, check_options, starting, writable
 from delassus.contact.solvers.refine import NEAR, TRUSTED, conclude
 from delassus.model.rotations import Array
 
@@ -78,7 +78,7 @@ def nsgs(
     Raises
     ------
     ConfigurationError
-        An option or ``start`` that makes no sense.
+        Another kind of problem, an option or ``start`` that makes no sense.
     MissingDependencyError
         numba is not installed.
 
@@ -90,6 +90,7 @@ def nsgs(
     >>> result.status.name, result.impulses.round(6).tolist()
     ('CONVERGED', [[-0.3, -0.4, 1.0]])
     """
+    check_kind(problem, ConeProblem, "Linear problems are for lemke and pgs; a ContactProblem has solve().")
     check_options(tolerance, max_sweeps, "max_sweeps")
     r, low, u, _, outcome, sweeps = nsgs_kernel(
         *writable(problem), starting(problem, start), float(tolerance), int(max_sweeps)

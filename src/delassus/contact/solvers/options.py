@@ -23,6 +23,12 @@ def check_options(tolerance: float, limit: int, name: str) -> None:
         raise ConfigurationError(name, "a positive whole number", shown(limit), "Allow at least one.")
 
 
+def check_kind(problem: object, kind: type, advice: str) -> None:
+    """Raise `ConfigurationError` unless the problem is of the kind that a solver takes."""
+    if not isinstance(problem, kind):
+        raise ConfigurationError("problem", f"of type {kind.__name__}", type(problem).__name__, advice)
+
+
 def writable(problem: ConeProblem) -> tuple[Array, Array, Array]:
     """Copies of ``W, b, mu``: numba would compile all over again for arrays that may not be written to."""
     return problem.W.copy(), problem.b.copy(), problem.mu.copy()

@@ -16,7 +16,7 @@ from delassus.contact.problems import LCP
 from delassus.contact.results import OUTCOMES, LCPResult
 from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.linear import affine, assign
-from delassus.contact.solvers.options import check_options, checked_start
+from delassus.contact.solvers.options import check_kind, check_options, checked_start
 from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis, gap, lemke_kernel, scales
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
@@ -108,7 +108,7 @@ def pgs(problem: LCP, start: ArrayLike | None = None, *, tolerance: float = 1e-8
     Raises
     ------
     ConfigurationError
-        An option or ``start`` that makes no sense, or a diagonal that is not positive.
+        Another kind of problem, an option or ``start`` that makes no sense, or a diagonal that is not positive.
     MissingDependencyError
         numba is not installed.
 
@@ -118,6 +118,7 @@ def pgs(problem: LCP, start: ArrayLike | None = None, *, tolerance: float = 1e-8
     >>> pgs(LCP([[2, 1], [1, 2]], [-5, -6])).z.round(6).tolist()
     [1.333333, 2.333333]
     """
+    check_kind(problem, LCP, "Of a ConeProblem, pass polyhedral(); for equality rows, solve_mixed.")
     check_options(tolerance, max_sweeps, "max_sweeps")
     sizes = [len(block) for block in problem.blocks]
     for block in problem.blocks:

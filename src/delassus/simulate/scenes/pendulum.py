@@ -39,8 +39,10 @@ def pendulum(n: int = 12) -> ReadyScene:
     ConfigurationError
         ``n`` is not a positive whole number.
 
-    References ---------- [OS] section 8. The paper does not say what balls weigh inside, on which side the hinges are,
-    nor which way the pendulum turns at first: solid balls, hinges between them, and towards the wall are our reading.
+    References
+    ----------
+    [OS] section 8. The paper does not say what balls weigh inside, on which side the hinges are, nor which way the
+    pendulum turns at first: solid balls, hinges between them, and towards the wall are our reading.
 
     Examples
     --------

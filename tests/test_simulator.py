@@ -1,0 +1,278 @@
+"""The simulator and what it is made of, handled wrongly: errors that name the culprit; recordings that add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import (
+    LCP,
+    Box,
+    Collider,
+    ConeProblem,
+    ContactDynamics,
+    ContactSet,
+    HalfSpace,
+    Mesh,
+    Sphere,
+    State,
+    admm,
+    convex,
+    formulate,
+    frames_of,
+    lemke,
+    nsgs,
+    pgs,
+    solve_mixed,
+)
+from delassus.contact.impulses import ImpulseSolver
+from delassus.contact.results import SolverStatus
+from delassus.errors import ConfigurationError, DelassusError, DelassusWarning, ModelError
+from delassus.simulate import Recorder
+
+pytest.importorskip("numba")
+pytest.importorskip("coal")
+
+IDENTITY = (0.0, 0.0, 0.0, 1.0)
+BALL = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
+ON_BALL = Collider("body", Sphere(0.1))
+FLOOR = Collider("world", HalfSpace(), name="floor")
+UP = frames_of([[0, 0, 1]])
+
+
+@pytest.fixture(scope="module")
+def scene() -> ds.Scene:
+    return ds.Scene(BALL, [ON_BALL, FLOOR])
+
+
+def simulator(scene: ds.Scene, **options: Any) -> ds.Simulator:
+    return ds.Simulator(scene, **{"q0": [0, 0, 0.1, *IDENTITY], **options})
+
+
+@pytest.mark.parametrize(
+    ("named", "options"),
+    [
+        ("overlap", {"q0": [0, 0, 0.05, *IDENTITY]}),
+        ("q0", {"q0": [0, 0, np.nan, *IDENTITY]}),
+        ("one state", {"q0": [[0, 0, 0.1, *IDENTITY]] * 2}),
+        ("quaternion", {"q0": [0, 0, 0.1, 0, 0, 0, 2]}),
+        ("v0", {"v0": [np.inf, 0, 0, 0, 0, 0]}),
+        ("v0", {"v0": [0] * 5}),
+        ("dt", {"dt": 0}),
+        ("dt", {"dt": -1e-3}),
+        ("dt", {"dt": np.nan}),
+        ("n_directions", {"n_directions": 0}),
+        ("n_directions", {"n_directions": 3}),
+        ("n_directions", {"n_directions": 4.0}),
+        ("formulation", {"formulation": "oss"}),
+        ("formulation", {"formulation": ["os"]}),
+        ("solver", {"solver": "lemk"}),
+        ("solver", {"solver": ["lemke"]}),
+        ("seed", {"seed": -1}),
+        ("seed", {"seed": 1.5}),
+        ("seed", {"seed": "a"}),
+        ("tolerance", {"tolerance": 0}),
+        ("correction", {"correction": 2}),
+    ],
+)
+def test_options_and_starts_that_make_no_sense(scene: ds.Scene, named: str, options: dict[str, Any]) -> None:
+    with pytest.raises(DelassusError, match=named):
+        simulator(scene, **options)
+
+
+def test_whole_numbers_may_be_those_of_numpy(scene: ds.Scene) -> None:
+    assert simulator(scene, n_directions=np.int64(8), seed=np.int64(3)).options["seed"] == 3
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "tau", ["abc", [0] * 5, np.zeros((1, 6)), np.zeros((3, 6)), [np.nan] * 6, [np.inf, -np.inf, 0, 0, 0, 0],
+            np.zeros(6) + 1j, [None] * 6, {}],
+)  # fmt: skip
+def test_forces_that_make_no_sense(scene: ds.Scene, tau: Any) -> None:
+    sim = simulator(scene)
+    with pytest.raises(ConfigurationError, match="tau"):
+        sim.step(tau)
+    with pytest.raises(ConfigurationError, match="tau"):
+        sim.run(0.01, lambda _: tau)
+    assert sim.steps == 0
+
+
+def test_forces_of_other_types_and_layouts_are_the_same_forces(scene: ds.Scene) -> None:
+    wanted, *others = ([3, 0, 20, 0, 0, 0], np.array([3, 0, 20, 0, 0, 0]), np.repeat([3.0, 0, 20, 0, 0, 0], 2)[::2])
+    sims = [simulator(scene) for _ in range(3)]
+    for sim, tau in zip(sims, (wanted, *others), strict=True):
+        sim.step(tau)
+        assert np.array_equal(sim.v, sims[0].v)
+        assert sim.v[0] > 0
+
+
+def test_a_controller_is_a_function(scene: ds.Scene) -> None:
+    with pytest.raises(ConfigurationError, match="controller"):
+        simulator(scene).run(0.01, np.zeros(6))  # type: ignore[arg-type]
+
+
+def test_a_state_is_all_of_it(scene: ds.Scene) -> None:
+    sim = simulator(scene)
+    state = sim.get_state()
+    for bad in ({"q": state["q"]}, {**state, "q": np.zeros(3)}, {**state, "v": np.zeros((2, 6))}):
+        with pytest.raises(ConfigurationError):
+            sim.set_state(bad)
+    sim.set_state(state)
+
+
+def test_all_pairs_that_overlap_at_the_start_are_named() -> None:
+    scene = ds.Scene(
+        {"a": BALL, "b": BALL},
+        [Collider("a/body", Sphere(0.1), name="first"), Collider("b/body", Sphere(0.1), name="second"), FLOOR],
+    )
+    q0 = scene.configuration(a=[0, 0, 0.05, *IDENTITY], b=[1, 0, 0.06, *IDENTITY])
+    with pytest.raises(ConfigurationError, match=r"'first' and 'floor'.*'second' and 'floor'"):
+        ds.Simulator(scene, q0=q0)
+
+
+def test_loops_that_are_open_at_the_start() -> None:
+    weld = ds.Weld(ds.Frame("a/body"), ds.Frame("b/body"))
+    scene = ds.Scene({"a": BALL, "b": BALL}, loops=[weld], gravity=(0, 0, 0))
+    q0 = scene.configuration(b=[0.05, 0, 0, *IDENTITY])
+    with pytest.raises(ConfigurationError, match=r"open by 0\.05"):
+        ds.Simulator(scene, q0=q0)
+    sim = ds.Simulator(scene, q0=q0, max_overlap=1.0)
+    sim.run(0.1)
+    assert np.abs(sim.dynamics.at(sim.q, sim.v, np.zeros(12)).loop_errors).max() < 1e-6
+    assert sum(sim.energy()) == pytest.approx(0.0, abs=1e-20)  # pulled together without velocity
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ds.Scene(BALL, ON_BALL),
+        lambda: ds.Scene(BALL, 3),
+        lambda: ds.Scene(BALL, ["a"]),
+        lambda: ds.Scene(BALL, [Collider("bdy", Sphere(0.1))]),
+        lambda: ds.Scene({1: BALL}),
+        lambda: ds.Scene([BALL]),
+        lambda: ds.Scene(BALL, gravity=-9.81),
+        lambda: ds.Scene(BALL, ignore=3),
+        lambda: ds.Scene(BALL, ignore=("body", "world")),
+        lambda: ds.Scene(BALL, loops=[ds.Weld(ds.Frame("body"), ds.Frame("body", (1, 0, 0)))]),
+        lambda: ds.Scene(BALL).configuration(arm=[0]),
+        lambda: ds.mechanisms.free_body(0.0, np.zeros(3)),
+        lambda: Collider("body", Sphere(0.1), friction=-1),
+        lambda: Collider("body", Sphere(0.1), restitution=1.1),
+        lambda: Collider("body", Sphere(0.1), restitution=np.nan),
+        lambda: Box(1, -1, 1),
+        lambda: Mesh(np.eye(4, 3), "abc"),
+        lambda: Mesh(np.eye(4, 3), [[0.5, 1, 2]]),
+        lambda: Mesh(np.eye(4, 3), np.zeros((0, 3), int)),
+        lambda: Mesh(np.eye(4, 3), [[0, 1, 9]]),
+        lambda: ContactSet([[np.nan, -1]], [[0, 0, 0]], UP),
+        lambda: ContactSet([[0.7, -1]], [[0, 0, 0]], UP),
+        lambda: ContactSet([0, -1, 1], [[0, 0, 0]], UP),
+        lambda: ContactSet("ab", [[0, 0, 0]], UP),
+        lambda: ContactSet([[0, -1]], [[0, 0, 0]], UP, colliders=[[1, 2, 3]]),
+        lambda: ContactSet([[0, -1]], [[0, 0, 0]], UP, colliders="a"),
+        lambda: frames_of([[0, 0, 0]]),
+        lambda: frames_of([[0, 0, 2]]),
+        lambda: frames_of([0, 1]),
+        lambda: lemke(ConeProblem(np.eye(3), np.zeros(3), 0.5)),  # type: ignore[arg-type]
+        lambda: pgs(ConeProblem(np.eye(3), np.zeros(3), 0.5)),  # type: ignore[arg-type]
+        lambda: nsgs(LCP([[1]], [1])),  # type: ignore[arg-type]
+        lambda: admm(LCP([[1]], [1])),  # type: ignore[arg-type]
+        lambda: convex(LCP([[1]], [1])),  # type: ignore[arg-type]
+        lambda: solve_mixed(LCP([[1]], [1])),  # type: ignore[arg-type]
+    ],
+)
+def test_parts_of_scenes_that_make_no_sense(make: Callable[[], Any]) -> None:
+    with pytest.raises(DelassusError):
+        make()
+
+
+def test_a_point_mass_that_floats_is_refused() -> None:
+    with pytest.raises(ModelError, match="inertia"):
+        ds.Simulator(ds.Scene(ds.mechanisms.free_body(1.0, np.zeros(3))))
+
+
+def test_formulate_as_it_is_usually_called(scene: ds.Scene) -> None:
+    state = State([0, 0, 0.1, *IDENTITY], np.zeros(6))
+    problem = formulate(scene, state, "os")
+    assert problem.dt == 1e-3
+    assert problem.matrix.shape == (problem.size, problem.size)
+    assert problem.solve().impulses[0, 2] == pytest.approx(9.81e-3)
+    with pytest.raises(DelassusError, match="formulation"):
+        formulate(scene, state, ["os"])  # type: ignore[arg-type]
+    with pytest.raises(DelassusError, match="solver"):
+        problem.solve(["lemke"])
+
+
+def test_compiled_code_does_not_read_past_the_ends_of_arrays() -> None:
+    snapshot = ContactDynamics(ds.Scene(ds.mechanisms.pendulum(3))).at(np.zeros(3), np.zeros(3), np.zeros(3))
+    there, nowhere = (ContactSet([[link, -1]], [[0, 0, 0]], UP) for link in (2, 3))
+    with pytest.raises(ConfigurationError, match="links of contacts"):
+        snapshot.ends(nowhere)
+    with pytest.raises(ConfigurationError, match="links of contacts"):
+        snapshot.assemble(nowhere, np.zeros(3), np.zeros(3))
+    with pytest.raises(ConfigurationError, match="other_v"):
+        snapshot.assemble(there, np.zeros(3), np.zeros(1))
+    ends = snapshot.ends(there)
+    with pytest.raises(ConfigurationError, match="v: expected 3"):
+        snapshot.velocities(ends, np.zeros(1))
+    with pytest.raises(ConfigurationError, match="p: expected 3"):
+        snapshot.response(ends, np.zeros(1))
+
+
+def test_what_is_recorded_adds_up() -> None:
+    """The impulses of all steps are the change of momentum; energies and counts are those of the simulator."""
+    shape, mass = Box(0.3, 0.2, 0.1), 2.0
+    scene = ds.Scene(
+        ds.mechanisms.free_body(mass, shape.inertia(mass)), [Collider("body", shape, restitution=0.5), FLOOR]
+    )
+    turn = np.array([0.2, -0.1, 0.3, 0.9])
+    sim = ds.Simulator(scene, q0=[0, 0, 0.4, *turn / np.linalg.norm(turn)], v0=[0.3, 0, 0, 1, 0, 0], dt=1e-3)
+    before = np.asarray(ds.momentum(scene.tree, sim.q, sim.v))[:3]
+    problems = 0
+    recorder = Recorder(every=3)
+    recorder.start(sim)
+    for _ in range(600):
+        sim.step()
+        recorder.add(sim)
+        problems += len(sim.impulses) > 0
+    recording = recorder.finish(sim)
+    after = np.asarray(ds.momentum(scene.tree, sim.q, sim.v))[:3]
+    weight = np.array([0, 0, -mass * 9.81 * sim.time])
+    assert problems > 50
+    np.testing.assert_allclose(recording.contact_impulses.sum(axis=0), after - before - weight, atol=1e-9)
+    assert recording.energy[-1] == pytest.approx(sum(sim.energy()), abs=1e-12)
+    assert len(set(recording.contact_times.tolist())) == problems
+    assert recording.time[-1] == pytest.approx(0.6)
+    assert np.array_equal(recording.q[-1], sim.q)
+
+
+@pytest.mark.parametrize(("solver", "other"), [("nsgs", "admm"), ("lemke", "nsgs"), ("admm", "nsgs")])
+def test_what_one_solver_cannot_solve_is_given_to_another(
+    solver: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A box slides on four corners; solvers fail because the test says so. A failure of both is reported."""
+    shape = Box(0.3, 0.2, 0.1)
+    scene = ds.Scene(ds.mechanisms.free_body(2.0, shape.inertia(2.0)), [Collider("body", shape), FLOOR])
+    solve, asked, failing = ImpulseSolver._solved, [], {solver}
+
+    def perhaps(self: ImpulseSolver, name: str, *problem: Any) -> Any:
+        asked.append(name)
+        r, status, iterations = solve(self, name, *problem)
+        return (0 * r, SolverStatus.ITERATION_LIMIT, iterations) if name in failing else (r, status, iterations)
+
+    monkeypatch.setattr(ImpulseSolver, "_solved", perhaps)
+    sim = ds.Simulator(scene, solver=solver, q0=[0, 0, 0.05, *IDENTITY], v0=[1, 0.3, 0, 0, 0, 0.5])
+    sim.step()
+    assert asked == [solver, other]
+    assert sim.status is SolverStatus.CONVERGED
+    assert sim.impulses[:, 2].sum() == pytest.approx(2.0 * 9.81e-3)
+    failing.add(other)
+    with pytest.warns(DelassusWarning, match="1 contact problems in 1 steps"):
+        sim.run(1e-3)
+    assert sim.status is SolverStatus.ITERATION_LIMIT

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from delassus.contact.results import SolverStatus
-from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.errors import ConfigurationError, missing_dependency, shown, unknown_name
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.plots import summary_figure, swing_figure
 from delassus.simulate.recorder import Recorder
@@ -92,6 +93,8 @@ def run(console: Console, request: Request) -> None:
         raise ConfigurationError(
             "--plot", f"a name that ends in {' or '.join(FIGURES)}", str(request.plot), "Use .png."
         )
+    if request.plot is not None and find_spec("matplotlib") is None:
+        raise missing_dependency("matplotlib", "plot", "figures")
     if request.view:
         unseen = [name for name in ("plot", "record", "checkpoint", "duration") if getattr(request, name) is not None]
         if unseen:

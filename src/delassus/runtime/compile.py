@@ -55,6 +55,9 @@ def compile(  # the public name; the built-in of that name is not used here
                                                 dqdd_dtau, df_dq,
                                                 df_dv, df_dtau
     ``step``                  q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
+    ``energies``              q, v              kinetic, potential gravity
+    ``nodes``                 q, v, tau         see `Snapshot`     gravity, damping, wrenches
+    ``carry``                 q, v, dt, shift   q_next, v_next
     ========================  ================  =================  ====================================================
 
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the

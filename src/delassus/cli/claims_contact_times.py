@@ -29,7 +29,7 @@ from delassus.contact.formulations.nmc_os import NonMinimalOperationalSpace
 from delassus.contact.formulations.operational_space import OperationalSpace
 from delassus.contact.formulations.pyramids import impulse_directions
 from delassus.contact.formulations.setting import Setting
-from delassus.contact.impulses import LIMITS, ImpulseSolver
+from delassus.contact.impulses import LIMIT, ImpulseSolver
 from delassus.contact.results import OUTCOMES, SolverStatus
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.mixed import solve_mixed
@@ -101,7 +101,7 @@ def pivoted(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -
     if k:
         D, slack = impulse_directions(n, len(DIRECTIONS)), np.zeros((k, n))
         M, q = split(model.A, np.hstack([model.B @ D, slack]), np.vstack([D.T @ model.C, slack.T]), M, a, q)
-    z, outcome, _ = lemke_kernel(M, q, TOLERANCE, LIMITS["lemke"])
+    z, outcome, _ = lemke_kernel(M, q, TOLERANCE, LIMIT)
     F = impulses_of(z[2 * k :], DIRECTIONS, n)
     velocity, _ = model.recover(z[:k] - z[k : 2 * k], F, at[0].v, dt)
     return velocity, OUTCOMES[outcome] in SOUND

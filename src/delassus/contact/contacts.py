@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import real_array
+from delassus.model.check import finite_array, real_array
 from delassus.model.rotations import Array
 
 UNIT = 1e-6
@@ -153,11 +153,5 @@ def _wrong_pairs(name: str, value: ArrayLike) -> NoReturn:
 
 def _numbers(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Array:
     array = real_array(value)
-    if array is not None and array.shape == ():
-        array = np.broadcast_to(array, shape)
-    if array is None or array.shape != shape or not np.all(np.isfinite(array)):
-        came = shown(value) if array is None else f"shape {array.shape}, or entries that are not finite"
-        raise ConfigurationError(
-            f"{name} of contacts", f"finite numbers of shape {shape}", came, "One for each contact."
-        )
-    return np.ascontiguousarray(np.array(array, dtype=float))
+    whole = value if array is None or array.shape else np.broadcast_to(array, shape)
+    return finite_array(whole, shape, f"{name} of contacts", "One for each contact.")

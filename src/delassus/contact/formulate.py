@@ -14,7 +14,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics, Snapshot
 from delassus.contact.state import State
 from delassus.errors import ConfigurationError, shown, unknown_name
-from delassus.model.check import real_array
+from delassus.model.check import finite_array, real_array
 from delassus.model.rotations import Array
 
 
@@ -190,9 +190,4 @@ def _check_contacts(contacts: ContactSet, scene: Scene) -> None:
 
 
 def _numbers(value: ArrayLike | None, shape: tuple[int, ...], name: str) -> Array:
-    if value is None:
-        return np.zeros(shape)
-    array = real_array(value)
-    if array is None or array.shape != shape or not np.all(np.isfinite(array)):
-        raise ConfigurationError(name, f"finite numbers of shape {shape}", shown(value), "One for each row.")
-    return array
+    return np.zeros(shape) if value is None else finite_array(value, shape, name, "One for each row.")

@@ -52,7 +52,7 @@ def compress(problem: ContactProblem, solver: str = "lemke", *, tolerance: float
         raise ConfigurationError(
             "an impact's problem", "dt = 0", f"dt = {problem.dt:g}", "Make it with formulate_impact."
         )
-    return problem.solve(solver, tolerance=tolerance)  # type: ignore[no-any-return]
+    return problem.solve(solver, tolerance=tolerance)
 
 
 def decompress(
@@ -70,7 +70,7 @@ def decompress(
     returned[:, 2] = problem.contacts.restitution * compression.impulses[:, 2]
     again = problem.restarted(compression.velocity, returned)
     linear = solver if solver in ON_PYRAMIDS else "lemke"
-    return again.solve(linear, tolerance=tolerance)  # type: ignore[no-any-return]
+    return again.solve(linear, tolerance=tolerance)
 
 
 def collide(problem: ContactProblem, solver: str = "lemke", *, tolerance: float = 1e-8) -> Collision:

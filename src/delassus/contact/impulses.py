@@ -22,8 +22,8 @@ from delassus.contact.solvers.pyramids import impulses_of, linear_problem, regul
 from delassus.errors import unknown_name
 from delassus.model.rotations import Array
 
-LIMITS: Mapping[str, int] = MappingProxyType({"lemke": 10000, "pgs": 10000, "nsgs": 10000, "admm": 10000})
-"""Most iterations of each solver."""
+LIMIT = 10000
+"""Most iterations of a solver."""
 SECOND: Mapping[str, str] = MappingProxyType({"lemke": "nsgs", "pgs": "nsgs", "nsgs": "admm", "admm": "nsgs"})
 """Solver that is asked where one fails."""
 
@@ -100,21 +100,21 @@ class ImpulseSolver:
     def _solved(self, name: str, W: Array, c: Array, mu: Array, start: Array) -> tuple[Array, SolverStatus, int]:
         kind, solve = SOLVERS[name]
         if kind == "linear":
-            r, outcome, iterations = solve(W, c, mu, self.directions, start, self.tolerance, LIMITS[name])
+            r, outcome, iterations = solve(W, c, mu, self.directions, start, self.tolerance, LIMIT)
         else:
-            r, outcome, iterations = solve(W, c, mu, start, self.tolerance, LIMITS[name])
+            r, outcome, iterations = solve(W, c, mu, start, self.tolerance, LIMIT)
         return r, OUTCOMES[outcome], iterations
 
     def decompression(self, G: Array, b: Array, n_loops: int, mu: Array, returned: Array) -> Impulses:
         """Impulses beside the normal ones ``returned`` (n,), whose friction they bring; always on pyramids."""
         W, c, back = without_loops(G, b, n_loops)
-        r, outcome, pivots = beside_given(W, c, mu, mu * returned, self.directions, self.tolerance, LIMITS["lemke"])
+        r, outcome, pivots = beside_given(W, c, mu, mu * returned, self.directions, self.tolerance, LIMIT)
         return Impulses(back(r), OUTCOMES[outcome], pivots)
 
     def frictionless(self, G: Array, b: Array, n_loops: int) -> Impulses:
         """The same where contacts have only a normal: ``G`` and ``b`` hold one row for each."""
         W, c, back = without_loops(G, b, n_loops)
-        z, outcome, pivots = lemke_kernel(W, c, self.tolerance, LIMITS["lemke"])
+        z, outcome, pivots = lemke_kernel(W, c, self.tolerance, LIMIT)
         return Impulses(back(z), OUTCOMES[outcome], pivots)
 
 

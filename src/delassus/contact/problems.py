@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.contact.precise import affine, cone_step
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import real_array
+from delassus.model.check import finite_array, real_array
 from delassus.model.rotations import Array
 
 ASYMMETRY = 1e-8
@@ -300,19 +300,9 @@ def project(x: Array, mu: Array) -> Array:
 
 def _finite(value: ArrayLike, shape: tuple[int, ...], argument: str) -> Array:
     """Read-only copy of finite numbers of a shape, of which −1 stands for any number."""
-    array = real_array(value)
-    wanted = "(n,)" if shape == (-1,) else str(shape)
-    if array is None:
-        came = shown(value)
-    elif array.shape != shape and not (shape == (-1,) and array.ndim == 1):
-        came = f"shape {array.shape}"
-    elif not np.all(np.isfinite(array)):
-        came = "entries that are not finite"
-    else:
-        array = np.ascontiguousarray(array)
-        array.setflags(write=False)
-        return array
-    raise ConfigurationError(argument, f"finite numbers of shape {wanted}", came, "Check how it was assembled.")
+    array = finite_array(value, shape, argument, "Check how it was assembled.")
+    array.setflags(write=False)
+    return array
 
 
 def _freeze(problem: Any, **fields: Any) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import check_rotation, check_vector, real_array
+from delassus.model.check import check_number, check_rotation, check_vector, real_array
 from delassus.model.rotations import Array
 
 
@@ -222,18 +222,8 @@ def _corners(triangles: ArrayLike, n_points: int) -> NDArray[np.int64]:
 
 def _positive(shape: object, *names: str) -> None:
     for name in names:
-        value = real_array(getattr(shape, name))
-        if value is None or value.shape != () or not 0 < value < np.inf:
-            raise ConfigurationError(
-                f"{name} of a {type(shape).__name__}",
-                "a positive number of metres",
-                shown(getattr(shape, name)),
-                "Check.",
-            )
+        check_number(f"{name} of a {type(shape).__name__}", getattr(shape, name), "A length in metres.")
 
 
 def _within(argument: str, number: float, most: float, advice: str) -> None:
-    value = real_array(number)
-    if value is None or value.shape != () or not 0 <= value <= most or not np.isfinite(value):
-        wanted = "a number that is not negative" if most == np.inf else f"a number from 0 to {most:g}"
-        raise ConfigurationError(argument, wanted, shown(number), advice)
+    check_number(argument, number, advice, most=most, above=False)

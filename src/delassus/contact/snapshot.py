@@ -18,7 +18,7 @@ from delassus.contact import propagate
 from delassus.contact.contacts import ContactSet
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import real_array
+from delassus.model.check import finite_array
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
 from delassus.runtime.compile import compile as compile_kernel
@@ -124,11 +124,7 @@ def _indices(numbers: list[int]) -> NDArray[np.int64]:
 
 
 def _vector(value: ArrayLike, size: int, name: str) -> Array:
-    array = real_array(value)
-    if array is None or array.shape != (size,):
-        came = shown(value) if array is None else f"shape {array.shape}"
-        raise ConfigurationError(name, f"{size} real numbers", came, "Compiled code would read past its end.")
-    return array
+    return finite_array(value, (size,), name, "Compiled code would read past its end.")
 
 
 class Snapshot:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ConfigurationError, shown
-from delassus.model.check import real_array
+from delassus.model.check import finite_array
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 
@@ -61,12 +60,4 @@ class State:
 
 
 def _vector(value: ArrayLike, name: str) -> Array:
-    array = real_array(value)
-    if array is None or array.ndim != 1:
-        came = shown(value) if array is None else f"shape {array.shape}"
-        raise ConfigurationError(name, "one vector of real numbers", came, "Contact problems are of one state.")
-    bad = ~np.isfinite(array)
-    if bad.any():
-        i = int(np.argmax(bad))
-        raise ConfigurationError(name, "finite numbers", f"{array[i]} at index {i}", "Remove NaN and infinite entries.")
-    return np.ascontiguousarray(array)
+    return finite_array(value, (-1,), name, "Contact problems are of one state.")

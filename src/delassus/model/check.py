@@ -71,6 +71,37 @@ def check_vectors(value: ArrayLike, size: int, argument: str, layout: str) -> Ar
     raise ConfigurationError(argument, f"finite numbers of shape (..., {size})", came, f"Pass {layout}.")
 
 
+def finite_array(value: ArrayLike, shape: tuple[int, ...], argument: str, advice: str) -> Array:
+    """Return ``value`` as a new, C-contiguous array of finite numbers, or raise `ConfigurationError`.
+
+    In ``shape``, −1 stands for any number of entries.
+    """
+    array = real_array(value)
+    wanted = f"({', '.join('n' if size < 0 else str(size) for size in shape)}{',' if len(shape) == 1 else ''})"
+    if array is None:
+        came = shown(value)
+    elif array.ndim != len(shape) or any(size not in (-1, n) for size, n in zip(shape, array.shape, strict=True)):
+        came = f"shape {array.shape}"
+    elif not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        came = f"{array[where]} at index {where[0] if len(where) == 1 else where}"
+    else:
+        return np.ascontiguousarray(array)
+    raise ConfigurationError(argument, f"finite numbers of shape {wanted}", came, advice)
+
+
+def check_number(
+    argument: str, value: float, advice: str, *, least: float = 0.0, most: float = np.inf, above: bool = True
+) -> float:
+    """Return ``value`` as a finite float above ``least`` (or from it on) up to ``most``; or `ConfigurationError`."""
+    number = real_array(value)
+    if number is not None and number.shape == () and np.isfinite(number) and number <= most:
+        if number > least or (number == least and not above):
+            return float(number)
+    wanted = f"a number {'>' if above else '≥'} {least:g}" + ("" if most == np.inf else f" and ≤ {most:g}")
+    raise ConfigurationError(argument, wanted, shown(value), advice)
+
+
 def check_vector(value: ArrayLike, argument: str, unit: str = "in m") -> Array:
     """Return ``value`` as a new, finite vector of three numbers, or raise `ModelError`."""
     vector = real_array(value)

@@ -62,8 +62,8 @@ def compile(  # the public name; the built-in of that name is not used here
 
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the
     other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`). With hard
-    constraints, these three have a further result ``pivot`` as C and as a CasADi function: near zero, rows are
-    dependent. There, all results of ``dynamics_derivatives`` are NaN.
+    constraints, ``dynamics``, ``dynamics_derivatives`` and ``step`` have a further result ``pivot`` as C and as a
+    CasADi function: near zero, rows are dependent. There, all results of ``dynamics_derivatives`` are NaN.
 
     Parameters
     ----------

@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike
 from delassus.constraints import row_slices
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
+from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.impulses import ImpulseSolver
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
-from delassus.model.check import real_array
+from delassus.model.check import check_number
 from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.formulated import step_by_formulation
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from delassus.simulate.recorder import Recorder
     from delassus.simulate.recording import Recording
 
-FORMULATIONS = ("os", "nmc-os", "rmc", "mc", "nmc")
 MOST_NAMED = 10
 """Pairs of colliders that a message names."""
 
@@ -106,9 +106,9 @@ class Simulator:
     where they move at ``V``, before `correction` takes it back. Halve ``dt`` to see what of a result is discretisation.
 
     With pyramids of four sides, friction across their edges is up to 29 % too small (8 % with eight sides), and what
-    slides turns towards the edges; "nsgs" and "admm" have neither. "pgs" converges slowly on stacks: up to 0.1 s a
-    step. A problem that the solver cannot solve is given to another one: to "nsgs", whose cones are exact, and those of
-    "nsgs" to "admm"; `statuses` has what came of it. Arrays that the simulator gives are never changed by later steps.
+    slides turns towards the edges; "nsgs" and "admm" have neither. "pgs" converges slowly on stacks. A problem that the
+    solver cannot solve is given to another one: to "nsgs", whose cones are exact, and those of "nsgs" to "admm";
+    `statuses` has what came of it. Arrays that the simulator gives are never changed by later steps.
 
     References
     ----------
@@ -389,17 +389,7 @@ def _is_whole(number: object) -> TypeGuard[int]:
 
 
 def _number(name: str, value: float, *, zero: bool = False, most: float = np.inf) -> float:
-    number = real_array(value)
-    if (
-        number is None
-        or number.shape != ()
-        or not np.isfinite(number)
-        or number > most
-        or not (number > 0 or (zero and number == 0))
-    ):
-        wanted = f"a number {'≥' if zero else '>'} 0" + ("" if most == np.inf else f" and ≤ {most:g}")
-        raise ConfigurationError(name, wanted, shown(value), "Check its unit.")
-    return float(number)
+    return check_number(name, value, "Check its unit.", most=most, above=not zero)
 
 
 def _shown_progress(n: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,9 +16,12 @@ from delassus.contact.formulations.pyramids import friction_rows, impulse_direct
 from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.contact.solvers.mixed import eliminated
 from delassus.contact.state import State
-from delassus.errors import ConfigurationError, shown
-from delassus.model.check import real_array
+from delassus.errors import ConfigurationError
+from delassus.model.check import finite_array
 from delassus.model.rotations import Array
+
+if TYPE_CHECKING:
+    from delassus.contact.formulations.solution import ContactSolution
 
 NOISE = 1e-15
 """Eigenvalues of a difference, over its size and what it is a difference of, that round-off could have left.
@@ -184,16 +187,20 @@ class ContactProblem:
         ConfigurationError
             Wrong shapes, or entries that are not finite.
         """
-        velocity = _vector(v, self.v.shape, "v")
+        velocity = finite_array(v, self.v.shape, "v", "Pass what a solution holds.")
         n = len(self.contacts)
-        impulses = np.zeros((n, 3)) if applied is None else _vector(applied, (n, 3), "applied")
+        impulses = (
+            np.zeros((n, 3))
+            if applied is None
+            else finite_array(applied, (n, 3), "applied", "Pass what a solution holds.")
+        )
         again = replace(self, v=velocity, applied=impulses)
         for name in ("matrix", "D"):
             if name in self.__dict__:
                 again.__dict__[name] = self.__dict__[name]
         return again
 
-    def solve(self, solver: str = "lemke", *, tolerance: float = 1e-8, **options: Any) -> Any:
+    def solve(self, solver: str = "lemke", *, tolerance: float = 1e-8, **options: Any) -> ContactSolution:
         """Solve; see `delassus.contact.formulations.solve.solve`."""
         from delassus.contact.formulations.solve import solve
 
@@ -236,10 +243,3 @@ def without_noise(W: Array, u: Array, size: Array, n_eliminated: int = 0) -> tup
     moves = scaled.diagonal() > least
     basis = (moves * root)[:, None] * vectors[:, real]
     return (basis * values[real]) @ basis.T, basis @ (vectors[:, real].T @ (u / root))
-
-
-def _vector(value: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
-    array = real_array(value)
-    if array is None or array.shape != shape or not np.all(np.isfinite(array)):
-        raise ConfigurationError(name, f"finite numbers of shape {shape}", shown(value), "Pass what a solution holds.")
-    return array

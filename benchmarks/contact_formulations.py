@@ -8,10 +8,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from delassus.cli.claims_contact import LENGTHS, ROUNDS, assembly_times, exponent
-from delassus.cli.claims_contact_runs import whole_swing, window
-from delassus.cli.claims_contact_times import PAIR, PAPER_RATIOS, WAYS, swing
-from delassus.cli.timing import pinned, setting
+from delassus_studies.claims_contact import LENGTHS, ROUNDS, assembly_times, exponent
+from delassus_studies.claims_contact_runs import whole_swing, window
+from delassus_studies.claims_contact_times import PAIR, PAPER_RATIOS, WAYS, swing
+from delassus_studies.timing import pinned, setting
 
 record = {"setting": setting(), "assembly": {}, "steps": {}, "simulations": {}}
 with pinned():

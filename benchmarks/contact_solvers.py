@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from delassus.cli.timing import pinned, setting
 from delassus.contact import LCP, admm, lemke, nsgs, pgs
 from delassus.contact.precise import cone_step
+from delassus_studies.timing import pinned, setting
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from contact_problems import of_bodies, of_low_rank

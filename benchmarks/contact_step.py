@@ -8,6 +8,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from delassus.cli.bench_contact import run
+from delassus_studies.bench_contact import run
 
 run(Console(), Path(sys.argv[1]) if len(sys.argv) > 1 else None)

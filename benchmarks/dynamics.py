@@ -8,6 +8,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from delassus.cli.bench_dynamics import run
+from delassus_studies.bench_dynamics import run
 
 run(Console(), Path(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from delassus import OSIM_METHODS, count_operations
-from delassus.cli.cases import benchmark_cases
+from delassus_studies.cases import benchmark_cases
 
 record = {"machine": platform.machine(), "casadi": version("casadi"), "cases": {}}
 for case in benchmark_cases():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from delassus.cli.bench_scaling import run
+from delassus_studies.bench_scaling import run
 
 FIGURES = Path(__file__).parent / "figures"
 run(Console(), FIGURES, Path(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -11,23 +11,30 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.cli.bench_peak import FUNCTIONS
-from delassus.cli.bench_scaling import chain_of, stem_with
-from delassus.cli.cache_counts import count_with_callgrind
-from delassus.cli.cases import Case
-from delassus.cli.claims import HOLDS, IN_PART, NO, NOT_MEASURED, measured_or_not
-from delassus.cli.claims_dynamics_times import MOST, TIME_CLAIMS, judge_early, judge_hard, judge_joint_space, judge_soft
-from delassus.cli.machine_code import available, census
-from delassus.cli.peak_loops import clock, instructions_per_second
-from delassus.cli.peers import pinocchio_call
-from delassus.cli.peers_compiled import casadi_c, frax
-from delassus.cli.peers_dynamics import random_states
-from delassus.cli.phases_dynamics import dynamics_trace, phases
-from delassus.cli.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
-from delassus.cli.solver_times import measure as measure_solvers
-from delassus.cli.stages import STAGES, as_on, compile_cold
-from delassus.cli.timing import fitted_slope, interleaved, nothing_kept, pinned
-from delassus.runtime.machine import host
+from delassus.runtime.cpu_target import host
+from delassus_studies.bench_peak import FUNCTIONS
+from delassus_studies.bench_scaling import chain_of, stem_with
+from delassus_studies.cache_counts import count_with_callgrind
+from delassus_studies.cases import Case
+from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED, measured_or_not
+from delassus_studies.claims_dynamics_times import (
+    MOST,
+    TIME_CLAIMS,
+    judge_early,
+    judge_hard,
+    judge_joint_space,
+    judge_soft,
+)
+from delassus_studies.compile_profile import STAGES, as_on, compile_cold
+from delassus_studies.machine_code import available, census
+from delassus_studies.peak_loops import clock, instructions_per_second
+from delassus_studies.peers import pinocchio_call
+from delassus_studies.peers_compiled import casadi_c, frax
+from delassus_studies.peers_dynamics import random_states
+from delassus_studies.phases_dynamics import dynamics_trace, phases
+from delassus_studies.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
+from delassus_studies.solver_times import measure as measure_solvers
+from delassus_studies.timing import fitted_slope, interleaved, nothing_kept, pinned
 
 PEERS = 1e-12
 """Difference of peers from our answer, relative to the largest entry of ``G``: a few hundred roundings."""
@@ -202,9 +209,9 @@ def test_slower_solvers_are_named():
 
 def test_absent_robots_are_named(monkeypatch):
     for module in ("claims_robots", "cases"):
-        monkeypatch.setattr(f"delassus.cli.{module}.example_robot_files", dict)
+        monkeypatch.setattr(f"delassus_studies.{module}.example_robot_files", dict)
     table.cache_clear()
-    monkeypatch.setattr("delassus.cli.solver_times.ROWS", [row for row in ROWS if row.robot == "iiwa"])
+    monkeypatch.setattr("delassus_studies.solver_times.ROWS", [row for row in ROWS if row.robot == "iiwa"])
     found = measured_or_not(TIME_CLAIMS[0], None)
     assert found.verdict == NOT_MEASURED
     assert found.reason == "iiwa left out: give --robots FOLDER with iiwa.urdf"

@@ -117,7 +117,7 @@ def test_bad_input_is_one_message_and_status_2(arm: Path, arguments: tuple[str, 
 
 def test_figures_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from delassus.cli.figures import bar_figure, line_figures
+    from delassus_studies.figures import bar_figure, line_figures
 
     bars = bar_figure(tmp_path / "a" / "bars.png", {"robot": {"efpa": 3.0, "kjr": 4.0}}, "operations")
     lines = line_figures(
@@ -128,8 +128,8 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
 
 
 def test_reproduce_measures_without_robot_files_and_says_what_is_missing() -> None:
-    from delassus.cli.claims import NOT_MEASURED, measured_or_not
-    from delassus.cli.claims_robots import ROBOT_CLAIMS
+    from delassus_studies.claims import NOT_MEASURED, measured_or_not
+    from delassus_studies.claims_robots import ROBOT_CLAIMS
 
     atlas = next(claim for claim in ROBOT_CLAIMS if claim.source == "[r1] IV-E")
     finding = measured_or_not(atlas, None)
@@ -138,7 +138,7 @@ def test_reproduce_measures_without_robot_files_and_says_what_is_missing() -> No
 
 
 def test_stem_claim_of_equal_counts_with_one_branch() -> None:
-    from delassus.cli.claims_families import stem_count
+    from delassus_studies.claims_families import stem_count
 
     assert stem_count(10, 1, 7, "pv-osimr") == stem_count(10, 1, 7, "pv-osim")
     assert stem_count(40, 4, 7, "pv-osimr") < stem_count(40, 4, 7, "pv-osim")

@@ -17,7 +17,7 @@ from delassus.algorithms import dynamics
 from delassus.algorithms.dynamics import SOFT, UNCONSTRAINED, choose
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.compiler import tasks
-from delassus.compiler.setting import check_options
+from delassus.compiler.options import check_options
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind

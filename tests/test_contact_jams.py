@@ -9,10 +9,10 @@ from contact_problems import of_bodies, of_low_rank
 from delassus.contact import ConeProblem, SolverStatus, admm, lemke, nsgs
 from delassus.contact.precise import affine, beyond, cone_step
 from delassus.contact.results import OUTCOMES
-from delassus.contact.solvers import extended
-from delassus.contact.solvers.by_name import SOLVERS
+from delassus.contact.solvers import double_double as extended
 from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.pyramids import linear_problem, regular_directions
+from delassus.contact.solvers.registry import SOLVERS
 
 pytest.importorskip("numba")
 

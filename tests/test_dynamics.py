@@ -11,8 +11,8 @@ import pytest
 
 import delassus as ds
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, SOFT, UNCONSTRAINED, energy, rnea
+from delassus.algorithms.dynamics.constraint_acceleration import RelativeMotion
 from delassus.algorithms.dynamics.evaluate import make_motion
-from delassus.algorithms.dynamics.relative import RelativeMotion
 from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
 from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, UnknownNameError

@@ -15,8 +15,6 @@ from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
 from delassus.algorithms.osim.ltl import SparseFactor
 from delassus.algorithms.problem import Problem
-from delassus.cli.cases import benchmark_cases
-from delassus.cli.peers import pinocchio_contacts, pinocchio_model
 from delassus.compiler.pipeline import make_program
 from delassus.constraints import check_constraints
 from delassus.errors import ConfigurationError, UnknownNameError
@@ -27,6 +25,8 @@ from delassus.model.rotations import matrix_to_quaternion
 from delassus.runtime.request import Request
 from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.numpy_ops import NumpyOps
+from delassus_studies.cases import benchmark_cases
+from delassus_studies.peers import pinocchio_contacts, pinocchio_model
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import as_pose, everything, pairs, state, two_branches
 from tools import AGREEMENT, error, random_frame, random_rotation

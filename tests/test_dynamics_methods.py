@@ -17,7 +17,6 @@ from delassus.algorithms.dynamics.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
-from delassus.cli.cases import Case, benchmark_cases, general_rows, general_welds, welds
 from delassus.compiler.graph import graph_of
 from delassus.compiler.passes import clean
 from delassus.constraints import check_constraints
@@ -27,6 +26,7 @@ from delassus.model.joints import JointKind
 from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.count_ops import CountOps
 from delassus.spatial.numpy_ops import NumpyOps
+from delassus_studies.cases import Case, benchmark_cases, general_rows, general_welds, welds
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import everything, independent, state
 from tools import error, random_frame, random_rotation

@@ -1,7 +1,7 @@
 """Dynamics against Pinocchio: every joint type, wrenches, energies, and `constraintDynamics` with contacts and loops.
 
 Velocities violate the constraints in all comparisons but one: Pinocchio's 6D contacts in world-aligned axes leave out
-velocity products, so that they agree only where the constraint holds (see `delassus.algorithms.dynamics.relative`).
+velocity products, so that they agree only where the constraint holds (see `constraint_acceleration`).
 """
 
 from __future__ import annotations

@@ -423,7 +423,7 @@ def test_defaults():
 
 
 def test_claims_of_accuracy():
-    from delassus.cli.claims_dynamics import accuracy, judge_accuracy
+    from delassus_studies.claims_dynamics import accuracy, judge_accuracy
 
     weights = (1e2, 1e5, 1e8, 1e12)
     feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
@@ -438,7 +438,7 @@ def test_claims_of_accuracy():
 
 
 def test_claims_of_scaling():
-    from delassus.cli.claims_dynamics import pattern_count, rungs_to_the_world
+    from delassus_studies.claims_dynamics import pattern_count, rungs_to_the_world
 
     tree, constraints = rungs_to_the_world(2)
     assert tree.nv == 20 and len(constraints) == 2

@@ -13,7 +13,7 @@ import pytest
 
 import delassus as ds
 from delassus.runtime import fastcall
-from delassus.runtime.machine import host
+from delassus.runtime.cpu_target import host
 
 DOUBLE = 1e-11
 """Relative to the largest entry: the same operations in another order, with fused multiply-adds."""

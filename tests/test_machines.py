@@ -24,11 +24,11 @@ from delassus.model.kinematics import joint_displacement
 from delassus.model.rotations import rotation_from_rpy
 from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.count_ops import CountOps
+from delassus.spatial.elementary_rotations import elementary_turns
 from delassus.spatial.factor import CholeskyFactor, Factor
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.rigid import DenseRigidInertia, RigidInertia
 from delassus.spatial.transform import DenseTransform, StagedTransform, displacement
-from delassus.spatial.turns import elementary_turns
 from random_trees import some_constraints, some_link, some_mechanism, some_rotation
 from tools import ROUND_OFF, error, random_frame, random_rotation
 

@@ -19,7 +19,13 @@ from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.cut import cut_osim
 from delassus.algorithms.osim.plan import CUT, plan
 from delassus.algorithms.problem import Problem
-from delassus.cli.cases import (
+from delassus.compiler.trace import count
+from delassus.model.base_parameters import regroup_inertias
+from delassus.model.frame_placement import place_frames
+from delassus.model.mechanisms import asimo, chain, humanoid, ladder, star, stem
+from delassus.model.names import example_robot_files
+from delassus.spatial.exact_ops import ExactOps
+from delassus_studies.cases import (
     G1_ENDS,
     GO1_FEET,
     TALOS_FEET,
@@ -29,12 +35,6 @@ from delassus.cli.cases import (
     sole_points,
     welds,
 )
-from delassus.compiler.trace import count
-from delassus.model.mechanisms import asimo, chain, humanoid, ladder, star, stem
-from delassus.model.names import example_robot_files
-from delassus.model.place import place_frames
-from delassus.model.regroup import regroup_inertias
-from delassus.spatial.exact_ops import ExactOps
 from random_trees import some_constraints, some_mechanism
 from tools import AGREEMENT, error
 

@@ -10,18 +10,18 @@ import pytest
 
 import delassus as ds
 from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.activation import ALWAYS, Switches
 from delassus.algorithms.dynamics.evaluate import make_motion
 from delassus.algorithms.dynamics.solution import least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.dynamics.switches import ALWAYS, Switches
 from delassus.algorithms.problem import Problem
-from delassus.cli.cases import benchmark_cases
 from delassus.constraints import check_constraints
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.numpy_ops import NumpyOps
+from delassus_studies.cases import benchmark_cases
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import state
 from test_dynamics_methods import SAME, WELL_CONDITIONED

@@ -26,7 +26,7 @@ from delassus.algorithms.dynamics.evaluate import (
     potential_energy,
 )
 from delassus.algorithms.dynamics.options import Baumgarte
-from delassus.algorithms.dynamics.regularity import DynamicsStatus
+from delassus.algorithms.dynamics.redundancy import DynamicsStatus
 from delassus.algorithms.dynamics.result import DynamicsDerivatives, ForwardDynamics
 from delassus.algorithms.evaluate import (
     SingularError,

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from delassus import __version__
+from delassus_studies.commands import bench_app, reproduce_app
 
 app = typer.Typer(
     help="Constrained rigid-body dynamics: robots in, Delassus matrices out.",
@@ -19,8 +20,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-bench_app = typer.Typer(help="Measure.", no_args_is_help=True)
-reproduce_app = typer.Typer(help="Measure again what the papers claim.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 app.add_typer(reproduce_app, name="reproduce")
 console = Console()
@@ -35,8 +34,6 @@ class RootOption(StrEnum):
 
 Robot = Annotated[str, typer.Argument(help="A .urdf or .xml file, or a name such as talos_reduced or go1.")]
 RootChoice = Annotated[RootOption, typer.Option("--root", help="What carries the root link of a URDF file.")]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Folder to draw figures into, as PNG.")]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the raw figures to this file.")]
 
 
 def _version(asked: bool) -> None:
@@ -148,8 +145,8 @@ def export(
     from delassus.algorithms.inputs import check_payloads
     from delassus.cli.parse import parse_constraints, parse_frame
     from delassus.compiler.emit.c import write_c
+    from delassus.compiler.options import Options, check_options
     from delassus.compiler.pipeline import make_program
-    from delassus.compiler.setting import Options, check_options
     from delassus.compiler.tasks import find_method, find_task
     from delassus.constraints import check_constraints
     from delassus.model.load import load
@@ -196,99 +193,3 @@ def simulate(
     given = {"formulation": formulation, "solver": solver, "seed": seed}
     options = {name: value for name, value in given.items() if value is not None}
     run(console, Request(scene, links, duration, dt, options, view, port, plot, record, checkpoint, resume))
-
-
-@bench_app.command("osim")
-def bench_osim(plot: Plot = None, states: Annotated[int, typer.Option(help="States in a batch.")] = 512) -> None:
-    """Operations and NumPy time per state of every method on the benchmark robots, beside Pinocchio."""
-    from delassus.cli.bench_osim import run
-
-    run(console, plot, states)
-
-
-@bench_app.command("speed")
-def bench_speed(file: Json = None) -> None:
-    """Time compiled kernels on the benchmark robots, beside Pinocchio, CasADi's C code and frax in the same run."""
-    from delassus.cli.bench_speed import run
-
-    run(console, file)
-
-
-@bench_app.command("dynamics")
-def bench_dynamics(
-    file: Json = None,
-    phases: Annotated[bool, typer.Option("--phases", help="Count operations by phase instead.")] = False,
-) -> None:
-    """Time compiled constrained dynamics and its derivatives, beside Pinocchio and MuJoCo in the same run."""
-    from delassus.cli import bench_dynamics, phases_dynamics
-
-    if phases:
-        phases_dynamics.run(console)
-    else:
-        bench_dynamics.run(console, file)
-
-
-@bench_app.command("scaling")
-def bench_scaling(
-    plot: Plot = None,
-    file: Json = None,
-    largest: Annotated[int | None, typer.Option(min=20, help="No more links, and no more rows, than this.")] = None,
-) -> None:
-    """Operations and time of compiled kernels against the number of links and of rows, with fitted slopes."""
-    from delassus.cli.bench_scaling import run
-
-    run(console, plot, file, largest)
-
-
-@bench_app.command("compile")
-def bench_compile(
-    plot: Plot = None,
-    file: Json = None,
-    largest: Annotated[int | None, typer.Option(min=50, help="No longer chains than this.")] = None,
-) -> None:
-    """Seconds of cold compilations against the length of the program, stage by stage."""
-    from delassus.cli.bench_compile import run
-
-    run(console, plot, file, largest)
-
-
-@bench_app.command("peak")
-def bench_peak(file: Json = None) -> None:
-    """Fraction of this core's measured peak that kernels reach, and what bounds the rest."""
-    from delassus.cli.bench_peak import run
-
-    run(console, file)
-
-
-@reproduce_app.command("osim")
-def reproduce_osim(
-    robots: Annotated[
-        Path | None, typer.Option(help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml.")
-    ] = None,
-    plot: Plot = None,
-) -> None:
-    """Measure each claim that the papers make of the Delassus algorithms."""
-    from delassus.cli.reproduce import run
-    from delassus.cli.reproduce_osim import OSIM_CLAIMS
-
-    run(console, OSIM_CLAIMS, robots, plot)
-
-
-@reproduce_app.command("dynamics")
-def reproduce_dynamics(
-    robots: Annotated[Path | None, typer.Option(help="Folder with atlas_v4.urdf and iiwa.urdf.")] = None,
-    plot: Plot = None,
-) -> None:
-    """Measure each claim that [LQR] makes of constrained forward dynamics."""
-    from delassus.cli.reproduce import run
-    from delassus.cli.reproduce_dynamics import DYNAMICS_CLAIMS
-
-    run(console, DYNAMICS_CLAIMS, robots, plot)
-
-
-@reproduce_app.command("contact")
-def reproduce_contact(plot: Plot = None) -> None:
-    """Measure each claim that [OS] makes of contact dynamics."""
-    from delassus.cli.reproduce_contact import run
-
-    run(console, plot)

@@ -11,12 +11,12 @@ from rich.table import Table
 
 from delassus.algorithms.evaluate import delassus
 from delassus.algorithms.osim import OSIM_METHODS
-from delassus.cli.cases import Case, demo_case
-from delassus.cli.peers import pinocchio_delassus
-from delassus.cli.timing import time_per_state
 from delassus.compiler.trace import count_operations
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
+from delassus_studies.cases import Case, demo_case
+from delassus_studies.peers import pinocchio_delassus
+from delassus_studies.timing import time_per_state
 
 STATES = 256
 AGREEMENT = 1e-9

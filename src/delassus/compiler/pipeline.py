@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
+from delassus.compiler.options import Setting, describe_frame
 from delassus.compiler.passes import optimise
 from delassus.compiler.program import Argument, Program, Result
 from delassus.compiler.schedule import schedule
-from delassus.compiler.setting import Setting, describe_frame
-from delassus.compiler.setup import Setup, arguments_of
+from delassus.compiler.symbolic_inputs import Setup, arguments_of
 from delassus.compiler.tasks import Task, find_task, method_that_runs
 from delassus.compiler.trace import Output, trace_setup
 from delassus.constraints import Constraint

@@ -10,20 +10,20 @@ from types import MappingProxyType
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics import FALLBACKS, ITERATIVE, SOFT, kinematics, rnea
 from delassus.algorithms.dynamics import METHODS as FORWARD
-from delassus.algorithms.dynamics.carry import carry
 from delassus.algorithms.dynamics.choose import check_method, default_method, pivot_limit
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.energy import kinetic_energy, potential_energy
 from delassus.algorithms.dynamics.integrate import INTEGRATE
-from delassus.algorithms.dynamics.mobility import mobility_pivots
-from delassus.algorithms.dynamics.nodes import nodes
+from delassus.algorithms.dynamics.operational_space_compliance import nodes
+from delassus.algorithms.dynamics.position_update import carry
+from delassus.algorithms.dynamics.row_mobility import mobility_pivots
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim import METHODS as OSIM
 from delassus.algorithms.problem import Problem
-from delassus.compiler.setting import CONSTRAINED, MOTION
-from delassus.compiler.setup import Setup
+from delassus.compiler.options import CONSTRAINED, MOTION
+from delassus.compiler.symbolic_inputs import Setup
 from delassus.compiler.trace import Output
 from delassus.constraints import Constraint
 from delassus.errors import unknown_name
@@ -51,7 +51,7 @@ class Task:
     methods : tuple of str
         Names of the algorithms that there are to choose from, "auto" apart; none if there is no choice.
     options : frozenset of str
-        Options that it takes, of `delassus.compiler.setting.Options`.
+        Options that it takes, of `delassus.compiler.options.Options`.
     state_results : int
         Number of results that are the next values of as many first arguments: 0, or for a time step 2.
     """

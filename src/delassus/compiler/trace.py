@@ -13,9 +13,9 @@ from delassus.algorithms.evaluate import find_method
 from delassus.algorithms.inputs import check_payloads
 from delassus.algorithms.problem import Problem
 from delassus.compiler.graph import Graph, OperationCount, graph_of
+from delassus.compiler.options import Setting
 from delassus.compiler.passes import clean
-from delassus.compiler.setting import Setting
-from delassus.compiler.setup import Setup, arguments_of
+from delassus.compiler.symbolic_inputs import Setup, arguments_of
 from delassus.constraints import Constraint, check_constraints
 from delassus.model.tree import Tree
 from delassus.spatial.casadi_ops import CasadiOps

@@ -14,11 +14,11 @@ from types import MappingProxyType
 import numpy as np
 
 from delassus.contact.results import OUTCOMES, SolverStatus
-from delassus.contact.solvers.by_name import SOLVERS
 from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.mixed import eliminated
 from delassus.contact.solvers.pivoting import lemke_kernel
 from delassus.contact.solvers.pyramids import impulses_of, linear_problem, regular_directions
+from delassus.contact.solvers.registry import SOLVERS
 from delassus.errors import unknown_name
 from delassus.model.rotations import Array
 
@@ -64,7 +64,7 @@ class ImpulseSolver:
     Parameters
     ----------
     solver : str
-        One of `delassus.contact.solvers.by_name.SOLVERS`: "lemke" and "pgs" on pyramids, "nsgs" and "admm" on cones.
+        One of `delassus.contact.solvers.registry.SOLVERS`: "lemke" and "pgs" on pyramids, "nsgs" and "admm" on cones.
     n_directions : int
         Sides of the pyramids that stand for friction cones, even.
     tolerance : float

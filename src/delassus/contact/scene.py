@@ -13,7 +13,7 @@ from delassus.constraints import Constraint, check_constraints
 from delassus.contact.shapes import Collider
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
 from delassus.model.check import check_vector
-from delassus.model.forest import side_by_side
+from delassus.model.combine import side_by_side
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
 

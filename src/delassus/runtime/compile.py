@@ -11,15 +11,15 @@ from typing import Literal, Unpack
 from delassus.algorithms.inputs import check_payloads
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.graph import OperationCount
+from delassus.compiler.options import Options, check_options
 from delassus.compiler.program import Argument, Program, Result
-from delassus.compiler.setting import Options, check_options
 from delassus.compiler.tasks import find_method, find_task
 from delassus.constraints import Constraint, check_constraints
 from delassus.errors import ConfigurationError, ModelError
 from delassus.model.tree import Tree
 from delassus.runtime import cache
+from delassus.runtime.cpu_target import host, object_code
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.machine import host, object_code
 from delassus.runtime.request import Request
 
 DTYPES = ("float64", "float32")
@@ -88,7 +88,7 @@ def compile(  # the public name; the built-in of that name is not used here
         origin of that link's own frame, in its axes): Pinocchio's dynamic parameters. All enter linearly, so that a
         change is a difference.
     **options
-        Those of the table, explained in `delassus.compiler.setting.Options`: numbers that are built in, and further
+        Those of the table, explained in `delassus.compiler.options.Options`: numbers that are built in, and further
         arguments, after all others. What is not asked for costs nothing.
 
     Returns

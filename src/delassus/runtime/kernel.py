@@ -22,8 +22,8 @@ from delassus.compiler.program import Argument, Program, Result
 from delassus.compiler.tasks import find_task
 from delassus.errors import ConfigurationError
 from delassus.runtime.arrays import gathered, in_order, result_arrays
+from delassus.runtime.cpu_target import Code, host
 from delassus.runtime.fastcall import direct_entry
-from delassus.runtime.machine import Code, host
 from delassus.runtime.request import Request
 from delassus.runtime.solve import with_status
 from delassus.runtime.threads import number_of, over_states

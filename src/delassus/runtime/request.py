@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from delassus.algorithms.osim.plan import plan
+from delassus.compiler.options import Setting
 from delassus.compiler.pipeline import describe, make_program
 from delassus.compiler.program import Program
-from delassus.compiler.setting import Setting
 from delassus.compiler.tasks import AUTO, choose, find_task, method_that_runs
 from delassus.constraints import Constraint
 from delassus.model.tree import Tree
 from delassus.runtime.cache import cache_key
-from delassus.runtime.machine import host, versions
+from delassus.runtime.cpu_target import host, versions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

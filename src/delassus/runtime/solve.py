@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics.evaluate import forward_dynamics, make_motion
 from delassus.algorithms.dynamics.options import Baumgarte
-from delassus.algorithms.dynamics.regularity import DynamicsStatus, Settled
+from delassus.algorithms.dynamics.redundancy import DynamicsStatus, Settled
 from delassus.algorithms.dynamics.result import ForwardDynamics, solved
 from delassus.algorithms.inputs import inputs_of
-from delassus.compiler.setting import pose_name, target_name, wrench_name
+from delassus.compiler.options import pose_name, target_name, wrench_name
 from delassus.runtime.request import Request
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from delassus.spatial.turns import Entries, PlanarTurn, SignedPermutation, Turn
+from delassus.spatial.elementary_rotations import Entries, PlanarTurn, SignedPermutation, Turn
 
 if TYPE_CHECKING:
     from delassus.spatial.ops import Matrix, Ops

@@ -31,7 +31,7 @@ import numpy as np
 from delassus.model.joints import Joint, JointKind
 from delassus.model.rotations import Array
 from delassus.spatial.congruence import Stage, blocks, congruence, join, rigid_congruence
-from delassus.spatial.turns import Entries, GeneralTurn, PlanarTurn, Turn, elementary_turns
+from delassus.spatial.elementary_rotations import Entries, GeneralTurn, PlanarTurn, Turn, elementary_turns
 
 if TYPE_CHECKING:
     from delassus.spatial.ops import Matrix, Ops, Scalar

@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from delassus.algorithms.dynamics.constraint_derivatives import Columns, RowRates
 from delassus.algorithms.dynamics.joint_space import JointSpace
 from delassus.algorithms.dynamics.rates import Body, Rates, force_matrix
-from delassus.algorithms.dynamics.row_rates import Columns, RowRates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR

@@ -37,10 +37,8 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.dynamics.open_rows import Open, merged
-from delassus.algorithms.dynamics.row_sizes import Sizes, size_along
-from delassus.algorithms.dynamics.switches import Condition, Switches
-from delassus.algorithms.dynamics.way_back import (
+from delassus.algorithms.dynamics.activation import Condition, Switches
+from delassus.algorithms.dynamics.back_substitution import (
     BIAS,
     Closed,
     Free,
@@ -52,6 +50,8 @@ from delassus.algorithms.dynamics.way_back import (
     Step,
     Turned,
 )
+from delassus.algorithms.dynamics.loop_rows import Open, merged
+from delassus.algorithms.dynamics.pivot_scaling import Sizes, size_along
 from delassus.model.rotations import Array
 from delassus.spatial.ops import Matrix, Ops, Scalar
 

@@ -13,7 +13,7 @@ from delassus.algorithms.dynamics.choose import check_method, default_method
 from delassus.algorithms.dynamics.derivatives import derivatives
 from delassus.algorithms.dynamics.iterate import iterate
 from delassus.algorithms.dynamics.options import Compliance, Damping, Poses, Stabilisation, Targets, Wrenches
-from delassus.algorithms.dynamics.regularity import settle
+from delassus.algorithms.dynamics.redundancy import settle
 from delassus.algorithms.dynamics.result import DynamicsDerivatives, ForwardDynamics, differentiated, solved, vector
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
+from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
 from delassus.algorithms.dynamics.kkt import row_accelerations
-from delassus.algorithms.dynamics.relative import right_hand_sides
 from delassus.algorithms.dynamics.rnea import accelerations, joint_forces
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.osim.ltl import SparseFactor, rows_over_factor, squared

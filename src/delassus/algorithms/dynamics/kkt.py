@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.dynamics.relative import right_hand_sides
+from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
 from delassus.algorithms.dynamics.rnea import accelerations, joint_forces
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem

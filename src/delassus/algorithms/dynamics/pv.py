@@ -17,11 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from delassus.algorithms.dynamics.activation import Switches
+from delassus.algorithms.dynamics.pivot_scaling import row_sizes, size_along
 from delassus.algorithms.dynamics.pv_dense import BIAS, SPATIAL, RowSweep, forces_at_world
-from delassus.algorithms.dynamics.row_sizes import row_sizes, size_along
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.dynamics.switches import Switches
 from delassus.algorithms.osim.pv import Stack, merge
 from delassus.algorithms.osim.pv_fast import connected, has_base
 from delassus.model.tree import WORLD

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.aba import driving_forces, roll_out
-from delassus.algorithms.dynamics.relative import right_hand_sides
+from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.osim.pv import Stack, merge, ordered

@@ -36,15 +36,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from delassus.algorithms.dynamics.activation import Condition, Switches
+from delassus.algorithms.dynamics.back_substitution import BIAS, Label, State
+from delassus.algorithms.dynamics.constraint_acceleration import unswitched_right_hand_sides
 from delassus.algorithms.dynamics.elimination import Passage
-from delassus.algorithms.dynamics.open_rows import Open, merged
+from delassus.algorithms.dynamics.loop_rows import Open, merged
+from delassus.algorithms.dynamics.pivot_scaling import Sizes, row_sizes, sum_of_sizes
 from delassus.algorithms.dynamics.pv_dense import starting_stacks
-from delassus.algorithms.dynamics.relative import unswitched_right_hand_sides
-from delassus.algorithms.dynamics.row_sizes import Sizes, row_sizes, sum_of_sizes
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.dynamics.switches import Condition, Switches
-from delassus.algorithms.dynamics.way_back import BIAS, Label, State
 from delassus.model.inertia import motion_transform
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.dynamics.relative import right_hand_sides
+from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.osim.pv import Stack, merge

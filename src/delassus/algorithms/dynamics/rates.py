@@ -24,8 +24,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from delassus.algorithms.dynamics.constraint_acceleration import gravity_in
 from delassus.algorithms.dynamics.kinematics import Pose
-from delassus.algorithms.dynamics.relative import gravity_in
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import cross_matrix
 from delassus.model.tree import WORLD

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.dynamics import rnea
+from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, Derivatives
 from delassus.algorithms.dynamics.iterate import Iterated
 from delassus.algorithms.dynamics.kkt import row_accelerations
-from delassus.algorithms.dynamics.regularity import DynamicsStatus, Settled
-from delassus.algorithms.dynamics.relative import right_hand_sides
+from delassus.algorithms.dynamics.redundancy import DynamicsStatus, Settled
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.model.rotations import Array

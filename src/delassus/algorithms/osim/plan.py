@@ -27,9 +27,9 @@ from delassus.algorithms.osim.pvr import pv_osimr
 from delassus.algorithms.problem import Coordinate, Problem
 from delassus.constraints import Constraint
 from delassus.errors import ModelError
+from delassus.model.base_parameters import regroup_inertias
 from delassus.model.edit import reroot, reroot_coordinates
-from delassus.model.place import place_frames
-from delassus.model.regroup import regroup_inertias
+from delassus.model.frame_placement import place_frames
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.exact_ops import ExactOps
 from delassus.spatial.ops import Matrix

@@ -11,7 +11,7 @@ from delassus.contact.collision.filters import may_collide
 from delassus.contact.collision.general import Others
 from delassus.contact.collision.layout import BOX, CAPSULE, HALF_SPACE, KIND, LINK, MOST_POINTS, RADIUS, SPHERE, layout
 from delassus.contact.collision.motion import boxes_around, near_pairs
-from delassus.contact.collision.narrow import WRONG, touch, unpack
+from delassus.contact.collision.narrow_phase import WRONG, touch, unpack
 from delassus.contact.contacts import ContactSet
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.scene import Scene
-from delassus.model.forest import SEPARATOR
+from delassus.model.combine import SEPARATOR
 from delassus.model.joints import JointKind
 from delassus.model.tree import WORLD
 

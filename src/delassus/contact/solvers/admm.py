@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import OUTCOMES, ConeResult
 from delassus.contact.solvers.compiled import compiled
+from delassus.contact.solvers.contact_modes import modes_of, newton
 from delassus.contact.solvers.coulomb import (
     LIMIT,
     SOLVED,
@@ -29,10 +30,9 @@ from delassus.contact.solvers.coulomb import (
     projected,
     rounding,
 )
+from delassus.contact.solvers.iterative_refinement import NEAR, TRUSTED, conclude
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
-from delassus.contact.solvers.modes import modes_of, newton
 from delassus.contact.solvers.options import check_kind, check_options, starting, writable
-from delassus.contact.solvers.refine import NEAR, TRUSTED, conclude
 from delassus.model.rotations import Array
 
 PENALTY = 0.1

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from delassus.contact.solvers.admm import admm_kernel
 from delassus.contact.solvers.compiled import compiled
+from delassus.contact.solvers.contact_modes import modes_of, newton
 from delassus.contact.solvers.coulomb import LIMIT, ROUND_OFF, SOLVED, natural_residual, prepare, rounding, sweep
+from delassus.contact.solvers.iterative_refinement import NEAR, conclude
 from delassus.contact.solvers.linear import affine, assign, clear
-from delassus.contact.solvers.modes import modes_of, newton
-from delassus.contact.solvers.refine import NEAR, conclude
 from delassus.model.rotations import Array
 
 RATIO, SMALLEST_RATIO = 10.0**0.5, 1.05

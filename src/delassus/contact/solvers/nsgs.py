@@ -21,9 +21,9 @@ from delassus.contact.results import OUTCOMES, ConeResult
 from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.continuation import attempts, relax
 from delassus.contact.solvers.coulomb import LIMIT, SOLVED, TROUBLE, mobilities, prepare, rounding
+from delassus.contact.solvers.iterative_refinement import NEAR, TRUSTED, conclude
 from delassus.contact.solvers.linear import assign
 from delassus.contact.solvers.options import check_kind, check_options, starting, writable
-from delassus.contact.solvers.refine import NEAR, TRUSTED, conclude
 from delassus.model.rotations import Array
 
 PATIENCE = 150

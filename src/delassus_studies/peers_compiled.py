@@ -1,0 +1,175 @@
+"""Peers that compile, where they are installed: CasADi's C code of our own graph through gcc, and frax on JAX."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from delassus.constraints import Point, Weld
+from delassus.model.names import example_robot_files
+from delassus.model.rotations import Array
+from delassus.runtime.kernel import Kernel
+from delassus_studies.cases import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another library's Delassus matrices (k, m, m) at k configurations: a call to time, or why there is none.
+
+    Attributes
+    ----------
+    name : str
+    call : callable or None
+        Computes all of them.
+    answer : callable or None
+        What the call computes, as an array.
+    reason : str
+        Why it cannot be called.
+    """
+
+    name: str
+    call: Callable[[], object] | None = None
+    answer: Callable[[], Any] | None = None
+    reason: str = ""
+
+
+# -- CasADi's C code through gcc -----------------------------------------------------------------------------------
+
+GCC = ("-O3", "-march=native", "-fPIC", "-shared")
+LOOP = """
+void many(const double* q, double* out, long n) {{
+  static casadi_real w[{w}];
+  static casadi_int iw[{iw}];
+  const double* arg[{arg}];
+  double* res[{res}];
+  for (long i = 0; i < n; ++i) {{
+    arg[0] = q + i * {size_in};
+    res[0] = out + i * {size_out};
+    {name}(arg, res, iw, w, 0);
+  }}
+}}
+"""
+
+
+def casadi_c(kernel: Kernel, q: Array) -> Peer:
+    """The kernel's graph as CasADi's C code, compiled by gcc for this machine; the loop over the states is in C too."""
+    name = "CasADi C, gcc -O3"
+    if shutil.which("gcc") is None:
+        return Peer(name, reason="gcc is not installed")
+    many = _gcc(kernel.casadi())
+    states = np.ascontiguousarray(q, dtype=np.float64)
+    out = np.empty((len(states), *kernel.results[0].shape))
+    call = partial(many, states.ctypes.data, out.ctypes.data, len(states))
+
+    def answer() -> Array:
+        call()
+        return np.swapaxes(out, -1, -2)  # CasADi counts along columns
+
+    return Peer(name, call, answer)
+
+
+def _gcc(function: Any) -> Any:
+    sizes = {"w": function.sz_w(), "iw": function.sz_iw(), "arg": function.sz_arg(), "res": function.sz_res()}
+    loop = LOOP.format(
+        name=function.name(), size_in=function.numel_in(0), size_out=function.numel_out(0),
+        **{key: max(1, size) for key, size in sizes.items()},
+    )  # fmt: skip
+    code = ca.CodeGenerator("peer")
+    code.add(function)
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "peer.c", Path(folder) / "peer.so"
+        source.write_text(code.dump() + loop)
+        subprocess.run(["gcc", *GCC, "-o", str(library), str(source), "-lm"], check=True, capture_output=True)
+        many = ctypes.CDLL(str(library)).many
+    many.argtypes, many.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long), None
+    return many
+
+
+# -- frax on JAX ---------------------------------------------------------------------------------------------------
+
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
+"""What frax's own documentation asks for on a processor."""
+
+
+def frax(case: Case, q: Array, dtype: str) -> Peer:
+    """Frax's mass matrix and frame Jacobians; ``J M⁻¹ Jᵀ`` by a Cholesky factorisation; one jit, vmapped over states.
+
+    Its own `mass_matrix_inverse` is slower than the factorisation. Its Jacobians are in the world's axes and are turned
+    into the frames' own, so that its answer is ours.
+    """
+    name = f"frax {dtype}"
+    if not (importlib.util.find_spec("frax") and importlib.util.find_spec("jax")):
+        return Peer(name, reason="frax is not installed (pip install frax)")
+    file = example_robot_files().get(case.tree.name)
+    if file is None:
+        return Peer(name, reason="frax reads URDF files")
+    if not all(isinstance(c, (Weld, Point)) and c.second is None and c.axes == "local" for c in case.constraints):
+        return Peer(name, reason="welds and points on the world only")
+    jax, library = _import_frax()
+    joints = list(case.tree.joint_names[1:])
+    robot = library.Robot(str(file), floating_base="quaternion", joint_ordering=joints)
+    states = np.array(q)
+    states[:, 3:7] = q[:, [6, 3, 4, 5]]  # w first
+
+    def precision() -> Any:
+        return jax.enable_x64(dtype == "float64")
+
+    with precision():
+        run = jax.jit(jax.vmap(_frax_delassus(jax, robot, case)))
+        given = jax.numpy.asarray(states.astype(dtype))
+
+    def call() -> Any:
+        with precision():
+            return run(given).block_until_ready()
+
+    return Peer(name, call, lambda: np.asarray(call()))
+
+
+def _import_frax() -> tuple[Any, Any]:
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD}".strip()
+    with warnings.catch_warnings(), contextlib.suppress(AttributeError):
+        warnings.simplefilter("ignore")
+        jax, library = importlib.import_module("jax"), importlib.import_module("frax")
+        jax.devices()
+    os.environ["XLA_FLAGS"] = flags
+    return jax, library
+
+
+def _frax_delassus(jax: Any, robot: Any, case: Case) -> Callable[[Any], Any]:
+    jnp = jax.numpy
+    ends = []
+    for c in case.constraints:
+        at = c.first.on(case.tree)
+        joint = robot.joint_name_to_index[case.tree.joint_names[at.link]]
+        placement = np.eye(4)
+        placement[:3, :3], placement[:3, 3] = at.rotation, at.position
+        ends.append((joint, placement, np.flatnonzero(robot.ancestor_mask[joint]), c.size))
+
+    def delassus(q: Any) -> Any:
+        transforms = robot.joint_to_world_transforms(q)
+        rows = []
+        for joint, placement, chain, size in ends:
+            J = robot._frame_jacobian(transforms, placement, chain)
+            to_own = (transforms[joint] @ placement)[:3, :3].T
+            rows += [to_own @ J[:3], to_own @ J[3:]][: size // 3]
+        factor = jnp.linalg.cholesky(robot._mass_matrix(transforms))
+        half = jax.scipy.linalg.solve_triangular(factor, jnp.vstack(rows).T, lower=True)
+        return half.T @ half
+
+    return delassus

@@ -1,0 +1,271 @@
+"""The rows of [LQR] Table II, and how they are timed: one state at a time, beside Pinocchio and MuJoCo.
+
+Ours is machine code without lanes of states, in a loop over states, as the paper times its generated C code. Peers are
+called from Python, state by state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from delassus.algorithms.dynamics import SOFT
+from delassus.compiler.emit.python_entry import LIMIT
+from delassus.constraints import Constraint
+from delassus.model.tree import Tree
+from delassus.runtime.compile import compile
+from delassus.runtime.kernel import Kernel
+from delassus_studies.cases import GO1_FEET, TALOS_FEET, TALOS_HANDS, Case, points, quiet_load, welds
+from delassus_studies.claims import NotHere
+from delassus_studies.claims_robots import FEET, HANDS, installed, robot_file
+from delassus_studies.peers_dynamics import States, pinocchio_calls, random_states
+from delassus_studies.peers_mujoco import mujoco_calls
+from delassus_studies.timing import interleaved, pinned
+
+SOLVERS: Mapping[str, str] = MappingProxyType(
+    {"PV": "pv", "PV-e": "pv-early", "LTL": "ltl", "PV-s": "pv-soft", "LTL-s": "ltl-soft"}
+)
+"""Methods by the paper's names."""
+
+PEERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "constraintDynamics": ("pin constraintDynamics",),
+        "lcaba": ("pin lcaba",),
+        "mj_forward": ("mj_forward, PGS", "mj_forward, Newton"),
+    }
+)
+"""Calls of peers by the name of their column, which shows the fastest one."""
+
+STATES = LIMIT
+"""As many as the entry into the code takes without threads."""
+
+PEER_STATES = 8
+ROUNDS = 81
+REPEATS = 2
+"""Many short samples: where another process has the core for a while, it meets few of them, and the median none."""
+
+COMPLIANCE = 1e-6
+
+Build = Callable[[Path | None], Case]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRow:
+    """A row of the table: robot, constraints, and the paper's times (µs) of PV, PV-e, LTL, Pin, PV-s, LTL-s, Mu."""
+
+    robot: str
+    constraints: str
+    build: Build
+    times: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """As the paper writes it."""
+        return f"{self.robot} ({self.constraints})"
+
+    def paper(self, solver: str) -> float:
+        """The paper's time of a solver of ours."""
+        return dict(zip(("PV", "PV-e", "LTL", "Pin", "PV-s", "LTL-s", "Mu"), self.times, strict=True))[solver]
+
+
+@cache
+def _iiwa(robots: Path | None) -> Tree:
+    return quiet_load(robot_file(robots, "iiwa.urdf"), "fixed")
+
+
+@cache
+def _atlas(robots: Path | None) -> Tree:
+    return quiet_load(robot_file(robots, "atlas_v4.urdf"))
+
+
+@cache
+def _go1(_: Path | None) -> Tree:
+    return installed("go1")
+
+
+@cache
+def _talos(_: Path | None) -> Tree:
+    return installed("talos_full_v2")
+
+
+def _rows(
+    robot: str,
+    load: Callable[[Path | None], Tree],
+    make: Callable[..., tuple[Constraint, ...]],
+    links: Sequence[str],
+    times: Mapping[str, tuple[float, ...]],
+) -> list[PaperRow]:
+    """Rows of one robot: no constraint, one, two, … on its links."""
+
+    def build(number: int, name: str, robots: Path | None) -> Case:
+        return Case(f"{robot} ({name})", load(robots), make(*links[:number]))
+
+    return [
+        PaperRow(robot, name, partial(build, number, name), row) for number, (name, row) in enumerate(times.items())
+    ]
+
+
+_TIP = ("lbr_iiwa_link_7",)
+ROWS: tuple[PaperRow, ...] = (
+    *_rows("iiwa", _iiwa, points, _TIP, {
+        "0D": (0.55, 0.55, 0.63, 2.15, 0.55, 0.63, 3.11),
+        "H₃": (0.75, 0.61, 0.83, 2.73, 0.61, 0.80, 4.45),
+    }),
+    PaperRow(
+        "iiwa", "H", lambda robots: Case("iiwa (H)", _iiwa(robots), welds(*_TIP)),
+        (1.01, 1.09, 1.08, 3.53, 0.63, 0.89, 4.88),
+    ),
+    *_rows("Go1", _go1, points, GO1_FEET, {
+        "0D": (1.65, 1.67, 1.74, 4.68, 1.64, 1.74, 7.10),
+        "F₃": (1.88, 1.81, 1.96, 5.61, 1.70, 1.84, 11.2),
+        "2F₃": (2.10, 1.98, 2.20, 6.40, 1.76, 1.98, 12.0),
+        "3F₃": (2.32, 2.14, 2.48, 7.33, 1.82, 2.16, 12.8),
+        "4F₃": (2.53, 2.33, 2.85, 8.20, 1.90, 2.33, 13.5),
+    }),
+    *_rows("Atlas", _atlas, welds, (*FEET, *HANDS), {
+        "0D": (3.44, 3.47, 4.64, 12.3, 3.47, 4.64, 15.9),
+        "F": (4.59, 3.94, 5.88, 15.4, 3.61, 5.58, 31.5),
+        "2F": (6.09, 4.40, 7.52, 18.5, 3.73, 6.61, 34.2),
+        "2F+H": (7.37, 5.03, 8.69, 22.3, 3.76, 6.93, 36.5),
+        "2F+2H": (8.27, 5.52, 11.8, 26.5, 3.82, 7.77, 38.8),
+    }),
+    *_rows("Talos", _talos, welds, (*TALOS_FEET, *TALOS_HANDS), {
+        "0D": (4.92, 4.97, 8.14, 17.1, 4.96, 8.28, 23.6),
+        "F": (5.63, 5.48, 9.25, 21.1, 4.96, 8.65, 51.3),
+        "2F": (6.72, 6.45, 10.9, 25.2, 4.99, 9.21, 54.3),
+        "2F+H": (8.40, 7.06, 13.4, 30.0, 5.08, 10.6, 57.0),
+        "2F+2H": (10.13, 7.40, 15.0, 34.7, 5.11, 11.0, 59.0),
+    }),
+)  # fmt: skip
+"""The 18 rows. In the last one, what follows the point in 15 and 59 is not legible in our copy of the paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Figures of one row.
+
+    Attributes
+    ----------
+    times : mapping of str to float
+        Median µs per state of each solver and peer.
+    operations : mapping of str to int
+        Operations of each solver.
+    apart : float
+        Largest difference of accelerations of hard solvers, relative to the largest acceleration of a state.
+    """
+
+    times: Mapping[str, float]
+    operations: Mapping[str, int]
+    apart: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of the rows that can be built here.
+
+    Attributes
+    ----------
+    rows : tuple of PaperRow
+    figures : mapping of str to Timing
+        By name of the row.
+    missing : tuple of str
+        Which rows are left out, and why.
+    """
+
+    rows: tuple[PaperRow, ...]
+    figures: Mapping[str, Timing]
+    missing: tuple[str, ...] = ()
+
+    def ratio(self, row: PaperRow, solver: str, other: str) -> float:
+        """Time of one solver by that of another one."""
+        times = self.figures[row.name].times
+        return times[solver] / times[other]
+
+    def row(self, name: str) -> PaperRow:
+        """Row of that name; raises `NotHere`."""
+        found = next((row for row in self.rows if row.name == name), None)
+        if found is None:
+            raise NotHere("; ".join(self.missing))
+        return found
+
+
+def machine_code(kernel: Kernel, states: States, out: tuple[Any, ...]) -> Callable[[], object]:
+    """Call of a kernel's code, without the checks of arguments in Python.
+
+    It writes to ``out``; where this interpreter has no entry into the code, it is the kernel's own call.
+    """
+    arguments = states.q, states.v, states.tau
+
+    def direct() -> object:
+        assert kernel._direct is not None  # which does not keep the kernel, and so its code, alive
+        return kernel._direct(*arguments, *out)
+
+    # the entry says that it declines by returning its first argument
+    if kernel._direct is not None and direct() is not arguments[0]:
+        return direct
+    return partial(kernel, *arguments, out=out, threads=1)
+
+
+def measure(case: Case, rounds: int = ROUNDS) -> Timing:
+    """Time and count one row."""
+    states = random_states(case, STATES)
+    calls: dict[str, tuple[Callable[[], object], int]] = {}
+    qdd: dict[str, Any] = {}
+    written: dict[str, tuple[Any, ...]] = {}
+    operations: dict[str, int] = {}
+    with pinned():
+        for name, method in SOLVERS.items():
+            compliance = COMPLIANCE if method in SOFT and case.constraints else None
+            kernel = compile(case.tree, case.constraints, "dynamics", method=method, lanes=1, compliance=compliance)
+            operations[name] = kernel.operations.total
+            qdd[name] = kernel(states.q, states.v, states.tau)[0]
+            written[name] = tuple(np.empty((STATES, *r.shape)) for r in kernel.results)
+            calls[name] = (machine_code(kernel, states, written[name]), STATES)
+            written[name][0].fill(np.nan)
+        few = states.first(PEER_STATES)
+        for name, call in _peers(case, few).items():
+            calls[name] = (call, PEER_STATES)
+        median = {name: float(np.median(s)) * 1e6 for name, s in interleaved(calls, rounds, REPEATS).items()}
+    for name, out in written.items():  # what was timed has run
+        assert np.median(np.abs(out[0] - qdd[name])) == 0, name
+    for column, names in PEERS.items():
+        times = [median.pop(name) for name in names if name in median]
+        if times:
+            median[column] = min(times)
+    scale = np.abs(qdd["PV"]).max(axis=-1)
+    apart = max(np.max(np.abs(qdd[name] - qdd["PV"]).max(axis=-1) / scale) for name in ("PV-e", "LTL"))
+    return Timing(median, operations, float(apart))
+
+
+def _peers(case: Case, states: States) -> dict[str, Callable[[], object]]:
+    """Calls of the peers that have a model of this robot."""
+    calls: dict[str, Callable[[], object]] = {**pinocchio_calls(case, states)}
+    calls.pop("pin derivatives", None)
+    try:
+        return calls | mujoco_calls(case, states)
+    except ValueError:  # MuJoCo wants every body that moves to have mass
+        return calls
+
+
+@cache
+def table(robots: Path | None) -> Measured:
+    """All rows whose robots are here."""
+    rows: list[PaperRow] = []
+    figures, missing = {}, {}
+    for row in ROWS:
+        try:
+            case = row.build(robots)
+        except NotHere as reason:
+            missing[row.robot] = f"{row.robot} left out: {reason}"
+            continue
+        figures[row.name] = measure(case)
+        rows.append(row)
+    if not rows:
+        raise NotHere("; ".join(missing.values()))
+    return Measured(tuple(rows), figures, tuple(missing.values()))

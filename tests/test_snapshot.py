@@ -157,7 +157,7 @@ def test_carrying_keeps_velocities_in_the_world(seed):
     tree, h = some_mechanism(seed, 6, "floating").tree, 0.3
     rng = np.random.default_rng(seed)
     q, v, shift = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
-    q_next, v_next = ds.compile(tree, (), "carry")(q, v, h, shift)
+    q_next, v_next = ds.compile(tree, (), "position_update")(q, v, h, shift)
     step = h * v + shift
     wanted_q, wanted_v = tree.integrate(q, step), v.copy()
     for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):

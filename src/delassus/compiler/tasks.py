@@ -14,8 +14,8 @@ from delassus.algorithms.dynamics.choose import check_method, default_method, pi
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.energy import kinetic_energy, potential_energy
 from delassus.algorithms.dynamics.integrate import INTEGRATE
-from delassus.algorithms.dynamics.operational_space_compliance import nodes
-from delassus.algorithms.dynamics.position_update import carry
+from delassus.algorithms.dynamics.operational_space_compliance import operational_space_compliance
+from delassus.algorithms.dynamics.position_update import position_update
 from delassus.algorithms.dynamics.row_mobility import mobility_pivots
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -136,8 +136,8 @@ def _step(setup: Setup) -> list[Output]:
     ]
 
 
-def _nodes(setup: Setup) -> list[Output]:
-    tree, found, m = setup.tree, nodes(setup.motion()), setup.problem().n_rows
+def _operational_space_compliance(setup: Setup) -> list[Output]:
+    tree, found, m = setup.tree, operational_space_compliance(setup.motion()), setup.problem().n_rows
     n, nv = tree.n_links, tree.nv
     rows = sum(c.size * ((c.first.carrier(tree) >= 0) + _moves(setup, c)) for c in setup.constraints)
     return [
@@ -153,9 +153,9 @@ def _nodes(setup: Setup) -> list[Output]:
     ]
 
 
-def _carry(setup: Setup) -> list[Output]:
+def _position_update(setup: Setup) -> list[Output]:
     read = setup.entries
-    q, v = carry(setup.ops, setup.tree, read("q"), read("v"), read("dt")[0], read("shift"))
+    q, v = position_update(setup.ops, setup.tree, read("q"), read("v"), read("dt")[0], read("shift"))
     return [
         _vector("q_next", _column(setup, q), "configuration displaced by dt v + shift, straight in the world"),
         _vector("v_next", _column(setup, v), "the velocity, that of free and planar joints in the axes of that time"),
@@ -239,9 +239,11 @@ TASKS: Mapping[str, Task] = MappingProxyType(
         "kinematics": Task(_kinematics, "Forward kinematics", options=frozenset({"frames"})),
         "inverse_dynamics": Task(_inverse_dynamics, "Inverse dynamics", ("q", "v", "qdd"), options=MOTION),
         "bias_force": Task(_bias_force, "Bias force of the joints", ("q", "v"), options=MOTION),
-        "carry": Task(_carry, "Configuration after a time", ("q", "v", "dt", "shift")),
+        "position_update": Task(_position_update, "Configuration after a time", ("q", "v", "dt", "shift")),
         "energies": Task(_energies, "Kinetic and potential energy", ("q", "v"), options=frozenset({"gravity"})),
-        "nodes": Task(_nodes, "Free motion and compliance of all links", ("q", "v", "tau"), options=MOTION),
+        "operational_space_compliance": Task(
+            _operational_space_compliance, "Free motion and compliance of all links", ("q", "v", "tau"), options=MOTION
+        ),
         "dynamics": Task(_dynamics, "Forward dynamics", ("q", "v", "tau"), _FORWARD, CONSTRAINED),
         "dynamics_derivatives": Task(
             _derivatives,

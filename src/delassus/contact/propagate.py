@@ -1,4 +1,4 @@
-"""Loops over links at run time, for numba: what the `nodes` of a robot say about contacts that are known only now.
+"""Loops over links at run time, for numba: what `operational_space_compliance` gives, for contacts known only then.
 
 *Ends* are stacks of rows on the twists of links, in their body frames; each belongs to some rows of the problem, to
 which the ends of the same constraint add up. An end on the world does not exist. Block (e, f) of ``J M⁻¹ Jᵀ`` is

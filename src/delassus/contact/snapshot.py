@@ -77,7 +77,7 @@ class ContactDynamics:
     damping : (nv,) array or None
         Damping coefficients; None without damping.
     kernel : Kernel
-        ``"nodes"`` of the scene's tree with its loops.
+        ``"operational_space_compliance"`` of the scene's tree with its loops.
     """
 
     def __init__(self, scene: Scene, *, damping: ArrayLike | str | None = "model") -> None:
@@ -89,7 +89,7 @@ class ContactDynamics:
         self.kernel = compile_kernel(
             tree,
             scene.loops,
-            "nodes",
+            "operational_space_compliance",
             gravity=scene.gravity,
             damping=damping,
         )

@@ -56,8 +56,9 @@ def compile(  # the public name; the built-in of that name is not used here
                                                 df_dv, df_dtau
     ``step``                  q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
     ``energies``              q, v              kinetic, potential gravity
-    ``nodes``                 q, v, tau         see `Snapshot`     gravity, damping, wrenches
-    ``carry``                 q, v, dt, shift   q_next, v_next
+    ``position_update``       q, v, dt, shift   q_next, v_next
+    ``operational_space_      q, v, tau         see `Snapshot`     gravity, damping, wrenches
+    compliance``
     ========================  ================  =================  ====================================================
 
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the

@@ -161,7 +161,7 @@ class Simulator:
         )
         self._solver = ImpulseSolver(solver, int(n_directions), _number("tolerance", tolerance))
         tree = scene.tree
-        self._carry = compile_kernel(tree, (), "carry")
+        self._position_update = compile_kernel(tree, (), "position_update")
         self._energies = compile_kernel(tree, (), "energies", gravity=scene.gravity)
         self._no_torque = np.zeros(tree.nv)
         self._h, self._no_shift = np.array(self.dt), np.zeros(tree.nv)
@@ -276,7 +276,7 @@ class Simulator:
             )
         shift = self._no_shift if done.drift is None else done.drift
         following = np.empty_like(self.q), np.empty_like(self.v)
-        self.q, self.v = self._carry(self.q, done.v, self._h, shift, out=following)
+        self.q, self.v = self._position_update(self.q, done.v, self._h, shift, out=following)
         self.contacts, self.impulses, self._sustained = contacts, done.impulses, done.sustained
         self._count(done)
         self.steps += 1

@@ -52,7 +52,7 @@ def turning(joint: Joint, v: Sequence[Scalar]) -> list[Scalar] | None:
     return None
 
 
-def carry(
+def position_update(
     ops: Ops, joint: Joint, q: Sequence[Scalar], v: Sequence[Scalar], u: Sequence[Scalar]
 ) -> tuple[list[Scalar], list[Scalar]]:
     """Configuration displaced by ``u`` (nv), linear parts straight in the axes of ``q``, and ``v`` in the new axes."""

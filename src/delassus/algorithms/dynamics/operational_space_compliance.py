@@ -29,7 +29,7 @@ from delassus.spatial.ops import Matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Nodes:
+class OperationalSpaceCompliance:
     """State of all links, for any contacts; rows and links in the order of the tree.
 
     Attributes
@@ -47,7 +47,7 @@ class Nodes:
     carried : (nv, 6) matrix
         ``D_i⁻¹ U_iᵀ X_i``: change of the parent's twist → what it takes from the joint's velocity.
     qdd : (nv, 1) matrix
-        Accelerations without constraints and contacts; of free and planar joints in axes that do not turn (`carry`).
+        Accelerations without constraints and contacts; those of free and planar joints in axes that do not turn.
     rows : (m', 6) matrix
         Rows of the ends of all constraints, each on its link's twist.
     errors : (m, 1) matrix
@@ -65,7 +65,7 @@ class Nodes:
     errors: Matrix
 
 
-def nodes(motion: DynamicsProblem) -> Nodes:
+def operational_space_compliance(motion: DynamicsProblem) -> OperationalSpaceCompliance:
     """Run the sweeps."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     body = Articulated(problem)
@@ -88,7 +88,7 @@ def nodes(motion: DynamicsProblem) -> Nodes:
             own = ops.sym_add(body.inverse_inertia_to_child(i, compliances[parent]), own)
         compliances.append(own)
 
-    return Nodes(
+    return OperationalSpaceCompliance(
         ops.vstack([ops.hstack([R, p]) for R, p in body_poses(problem)]),
         ops.vstack([ops.transpose(V) for V in motion.V]),
         ops.vstack(propagators),

@@ -108,7 +108,7 @@ class Setting:
 
     @cached_property
     def turning(self) -> Array:
-        """``δ`` (nv,): what accelerations of free and planar joints lack, as their axes turn; see `carry`."""
+        """``δ`` (nv,): ``ω × v`` of free and planar joints, whose axes turn; see `manifold.turning`."""
         out = np.zeros(self.n_dofs)
         for joint, at in self._turning:
             out[at] = turning(joint, self.state.v[at].tolist())

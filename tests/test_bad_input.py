@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import pickle
@@ -141,10 +142,17 @@ def test_the_good_file_loads(load_text):
         pytest.param("<robot>" * 100_000, "nested at most 1000 deep", id="deep and never closed"),
     ],
 )
-@pytest.mark.parametrize("suffix", [".urdf", ".xml", ".txt"])
-def test_files_that_are_no_description(load_text, text, match, suffix):
+def test_files_that_are_no_description(load_text, text, match):
     with refused(match):
-        load_text(text, suffix)
+        load_text(text)
+
+
+@pytest.mark.parametrize("suffix", [".xml", ".txt"])
+def test_files_of_any_name_that_are_no_description(load_text, suffix):
+    with refused("expected well-formed XML"):
+        load_text("", suffix)
+    with refused("got a <!DOCTYPE"):
+        load_text(DOCTYPE + TWO_LINKS, suffix)
 
 
 def test_expansion_does_not_take_memory(tmp_path):
@@ -631,31 +639,26 @@ NO_COUNT = [0, -1, 2.0, "3", None, True, np.nan, [3], np.array([3]), 1e9]
 
 
 @pytest.mark.parametrize("n", NO_COUNT)
-@pytest.mark.parametrize("make", ["chain", "pendulum", "ladder"])
-def test_counts_of_links(make, n):
+def test_counts(n):
     with refused("n: expected a whole number of at least 1"):
-        getattr(ds.mechanisms, make)(n)
+        ds.mechanisms.chain(n)
 
 
-@pytest.mark.parametrize("n", NO_COUNT)
-def test_counts_of_branches(n):
-    with refused("branches: expected a whole number of at least 1"):
-        ds.mechanisms.star(n, 3)
-    with refused("length: expected a whole number of at least 1"):
-        ds.mechanisms.star(3, n)
-    with refused("length: expected a whole number of at least 1"):
-        ds.mechanisms.stem(n, 2)
-    with refused("branches: expected a whole number of at least 1"):
-        ds.mechanisms.stem(4, n)
-    with refused("branch_length: expected a whole number of at least 1"):
-        ds.mechanisms.stem(4, 2, n)
-
-
-@pytest.mark.parametrize("option", ["arms", "legs", "arm_dofs", "leg_dofs"])
-@pytest.mark.parametrize("n", NO_COUNT[1:])
-def test_counts_of_limbs(option, n):
-    with refused(f"{option}: expected a whole number of at least 0"):
-        ds.mechanisms.asimo(**{option: n})
+def test_every_mechanism_checks_its_counts():
+    for call, expected in (
+        (lambda: ds.mechanisms.pendulum(0), "n: expected a whole number of at least 1"),
+        (lambda: ds.mechanisms.ladder(0), "n: expected a whole number of at least 1"),
+        (lambda: ds.mechanisms.star(0, 3), "branches: expected a whole number of at least 1"),
+        (lambda: ds.mechanisms.star(3, 0), "length: expected a whole number of at least 1"),
+        (lambda: ds.mechanisms.stem(0, 2), "length: expected a whole number of at least 1"),
+        (lambda: ds.mechanisms.stem(4, 0), "branches: expected a whole number of at least 1"),
+        (lambda: ds.mechanisms.stem(4, 2, 0), "branch_length: expected a whole number of at least 1"),
+    ):
+        with refused(expected):
+            call()
+    for limbs in ("arms", "legs", "arm_dofs", "leg_dofs"):  # none is fine
+        with refused(f"{limbs}: expected a whole number of at least 0"):
+            ds.mechanisms.asimo(**{limbs: -1})
 
 
 def test_other_options_of_mechanisms():
@@ -716,43 +719,58 @@ WRONG_SHAPES = [
 NOT_FINITE = [[0, np.nan, 0, 0], [0, 0, np.inf, 0], [-np.inf, 0, 0, 0], [[0, 0, 0, 0], [0, 0, 0, np.nan]]]
 
 
-def takers_of_q(tree):
-    row = ds.Rows(tree.link_names[-1], [[0.0, 0, 0, 0, 0, 1]])
-    return {
-        "delassus": lambda q: ds.delassus(tree, row, q),
-        "osim": lambda q: ds.osim(tree, row, q),
-        "consistent_inverse": lambda q: ds.consistent_inverse(tree, row, q),
-        "operator": lambda q: ds.delassus_operator(tree, row, q),
-        "jacobian": lambda q: ds.jacobian(tree, row, q),
-        "mass_matrix": lambda q: ds.mass_matrix(tree, q),
-        "integrate": lambda q: tree.integrate(q, np.zeros(tree.nv)),
-    }
+class TestTheSharedCheck:
+    """Everything that is no state, once; that a function asks the check is tested below."""
 
-
-@pytest.mark.parametrize("taker", takers_of_q(ds.mechanisms.chain(2)))
-class TestConfigurations:
     @pytest.mark.parametrize("q", NOT_NUMBERS)
-    def test_not_numbers(self, arm, taker, q):
+    def test_not_numbers(self, arm, q):
         with refused("q: expected an array of real numbers", ConfigurationError):
-            takers_of_q(arm)[taker](q)
+            arm.check_configuration(q)
 
     @pytest.mark.parametrize("q", WRONG_SHAPES)
-    def test_wrong_shapes(self, arm, taker, q):
+    def test_wrong_shapes(self, arm, q):
         with refused("q: expected shape \\(..., 4\\), nq of 'chain4', got shape \\(", ConfigurationError):
-            takers_of_q(arm)[taker](q)
+            arm.check_configuration(q)
 
     @pytest.mark.parametrize("q", NOT_FINITE)
-    def test_not_finite(self, arm, taker, q):
+    def test_not_finite(self, arm, q):
         with refused("q: expected finite numbers, got -?(nan|inf) at index \\(", ConfigurationError):
-            takers_of_q(arm)[taker](q)
+            arm.check_configuration(q)
 
-    def test_what_is_fine(self, taker):
-        take = takers_of_q(ds.mechanisms.chain(4))[taker]
-        for q in ([1, 2, 3, 4], (0.1, 0.2, 0.3, 0.4), np.arange(4), np.zeros((2, 3, 4)), np.zeros(4, np.float32)):
-            take(q)
-        take(np.zeros((5, 4))[::2])
-        take(np.asfortranarray(np.zeros((5, 4))))
-        take(np.zeros((0, 4)))
+    @pytest.mark.parametrize(
+        "q",
+        [
+            [1, 2, 3, 4], (0.1, 0.2, 0.3, 0.4), np.arange(4), np.zeros((2, 3, 4)), np.zeros(4, np.float32),
+            np.arange(40.0).reshape(10, 4)[::2], np.asfortranarray(np.arange(20.0).reshape(5, 4)), np.zeros((0, 4)),
+        ],
+        ids=["list", "tuple", "integers", "batch", "float32", "strides", "Fortran", "empty batch"],
+    )  # fmt: skip
+    def test_what_is_fine(self, arm, q):
+        checked = arm.check_configuration(q)
+        assert checked.dtype == np.float64 and np.array_equal(checked, q)
+
+
+STATES = ("q", "v", "tau", "qdd")
+TAKERS = [
+    (name, argument)
+    for name in ds.__all__
+    if inspect.isfunction(getattr(ds, name)) and "tree" in inspect.signature(getattr(ds, name)).parameters
+    for argument in inspect.signature(getattr(ds, name)).parameters
+    if argument in STATES
+]
+"""Every public function of a tree and a state, with each argument that is checked."""
+
+
+@pytest.mark.parametrize(("name", "argument"), TAKERS)
+def test_every_function_checks_its_states(arm, name, argument):
+    function = getattr(ds, name)
+    row = ds.Rows(arm.link_names[-1], [[0.0, 0, 0, 0, 0, 1]])
+    good = {"tree": arm, "constraints": row} | {x: np.full(4, 0.1) for x in STATES}
+    good = {x: value for x, value in good.items() if x in inspect.signature(function).parameters}
+    function(**good)
+    for bad, expected in ((["0"] * 4, ".*numbers"), (np.zeros((4, 3)), ".*shape"), ([0, np.nan, 0, 0], ".*finite")):
+        with refused(f"^{argument}: expected{expected}", ConfigurationError):
+            function(**good | {argument: bad})
 
 
 def test_the_argument_is_not_changed(humanoid):
@@ -766,22 +784,16 @@ def test_the_argument_is_not_changed(humanoid):
     ds.mass_matrix(humanoid, q)
 
 
-@pytest.mark.parametrize("v", [p for p in NOT_NUMBERS])
-def test_velocities_that_are_no_numbers(arm, v):
-    with refused("v: expected an array of real numbers", ConfigurationError):
-        arm.integrate(arm.neutral(), v)
-
-
-@pytest.mark.parametrize("v", WRONG_SHAPES)
-def test_velocities_of_wrong_shape(arm, v):
-    with refused("v: expected shape \\(..., 4\\), nv of 'chain4'", ConfigurationError):
-        arm.integrate(arm.neutral(), v)
-
-
-@pytest.mark.parametrize("v", NOT_FINITE)
-def test_velocities_that_are_not_finite(arm, v):
-    with refused("v: expected finite numbers", ConfigurationError):
-        arm.integrate(arm.neutral(), v)
+def test_changes_of_configuration(arm):
+    for bad, expected in (
+        (["0"] * 4, "an array of real numbers"),
+        (np.zeros((4, 3)), "shape \\(..., 4\\), nv of 'chain4'"),
+        (NOT_FINITE[0], "finite numbers"),
+    ):
+        with refused(f"v: expected {expected}", ConfigurationError):
+            arm.integrate(arm.neutral(), bad)
+    with refused("q: expected shape", ConfigurationError):
+        arm.integrate(np.zeros(3), np.zeros(4))
 
 
 def test_batches_that_do_not_fit(arm, humanoid):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Iterable
+from itertools import count
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def _vector(dtype: str) -> tuple[str, str]:
 
 def _chains(vector: str, suffix: str, kinds: Iterable[str], start: str) -> tuple[list[str], list[str]]:
     """Lines of one instruction after the other, over the chains in turn, and the chains' last values."""
-    values, lines = [f"%{start}{k}" for k in range(CHAINS)], []
+    values, lines, places = [f"%{start}{k}" for k in range(CHAINS)], [], count(FAR)
     text = {
         "multiply": f"fmul {vector} {{}}, %a",
         "add": f"fadd {vector} {{}}, %b",
@@ -41,7 +42,7 @@ def _chains(vector: str, suffix: str, kinds: Iterable[str], start: str) -> tuple
     for number, kind in enumerate(kinds):
         k = number % CHAINS
         if kind in ("add from memory", "store"):
-            lines.append(f"%pm{number} = getelementptr {vector}, ptr %x, i64 {FAR + number // 2}")
+            lines.append(f"%pm{number} = getelementptr {vector}, ptr %x, i64 {next(places)}")
         if kind == "store":
             lines.append(f"store {vector} %a, ptr %pm{number}, align 64")
             continue

@@ -6,6 +6,9 @@ that it is rotated in. Model data and the configuration manifold use these; algo
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,10 +32,16 @@ def rotation_about(axis: Array, angle: float) -> Array:
     return np.asarray(np.eye(3) + np.sin(angle) * K + (1.0 - np.cos(angle)) * (K @ K))
 
 
-def rotation_from_rpy(rpy: Array) -> Array:
-    """URDF's fixed-axis roll, pitch, yaw (3,) in radians → rotation matrix."""
-    x, y, z = np.eye(3)
-    return rotation_about(z, rpy[2]) @ rotation_about(y, rpy[1]) @ rotation_about(x, rpy[0])
+def rotation_from_rpy(rpy: Sequence[float]) -> Array:
+    """URDF's fixed-axis roll, pitch, yaw in radians → rotation matrix ``Rot_z(yaw) Rot_y(pitch) Rot_x(roll)``."""
+    (sx, sy, sz), (cx, cy, cz) = map(math.sin, rpy), map(math.cos, rpy)
+    return np.array(
+        [
+            [cy * cz, sy * (sx * cz) - cx * sz, sy * (cx * cz) + sx * sz],
+            [cy * sz, sy * (sx * sz) + cx * cz, sy * (cx * sz) - sx * cz],
+            [-sy, cy * sx, cy * cx],
+        ]
+    )
 
 
 def rotation_between(start: Array, end: Array) -> Array:
@@ -49,8 +58,8 @@ def rotation_between(start: Array, end: Array) -> Array:
 
 def exact_quarter_turns(R: Array) -> Array:
     """Replace entries within `QUARTER_TURN_TOLERANCE` of 0 or ±1 by those numbers."""
-    out = np.where(np.abs(R) < QUARTER_TURN_TOLERANCE, 0.0, R)
-    return np.where(np.abs(np.abs(out) - 1.0) < QUARTER_TURN_TOLERANCE, np.sign(out), out)
+    exact = np.rint(R) + 0.0  # no negative zeros
+    return np.where(np.abs(R - exact) < QUARTER_TURN_TOLERANCE, exact, R)
 
 
 def quaternion_to_matrix(q: Array) -> Array:

@@ -1,11 +1,16 @@
-"""URDF files → `Tree`. Meshes, visuals and collisions are never read."""
+"""URDF files → `Tree`, by a strict reader on the standard library's parser. Meshes, visuals, collisions are not read.
+
+Of a doubled element the first counts, as in Pinocchio's reader.
+"""
 
 from __future__ import annotations
 
-import io
+from collections.abc import Sequence
+from contextlib import suppress
+from math import inf, isfinite, isnan
 from pathlib import Path
-from typing import Any, Literal
-from xml.etree import ElementTree
+from typing import Literal
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 import numpy as np
@@ -14,7 +19,7 @@ from delassus.errors import ModelError, shown, warn
 from delassus.model.build import build_tree
 from delassus.model.description import Check, RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
-from delassus.model.rotations import Array, exact_quarter_turns
+from delassus.model.rotations import Array, exact_quarter_turns, rotation_from_rpy
 from delassus.model.tree import Tree
 
 Continuous = Literal["angle", "cos-sin"]
@@ -28,22 +33,12 @@ _KINDS = {
     "floating": JointKind.FREE,
     "fixed": None,
 }
-_NEEDED = {
-    "robot": ("link", "joint"),
-    "link": ("inertial",),
-    "inertial": ("origin", "mass", "inertia"),
-    "joint": ("origin", "parent", "child", "axis", "limit", "dynamics", "mimic"),
-}
-"""Elements that the dynamics depend on; all others are dropped unread."""
-
-_REQUIRED = {"inertial": ("mass", "inertia"), "mass": ("value",), "inertia": ("ixx", "iyy", "izz")}
-"""What an <inertial> cannot do without: elements, and attributes of these."""
 
 DEEPEST_XML = 1000
 """Elements nested deeper than this are refused; robots need a few levels, MJCF one for each link of a chain."""
 
 
-def read_xml(path: Path) -> ElementTree.Element:
+def read_xml(path: Path) -> Element:
     """Parse an XML file that declares no document type (so no entities, external or exploding); returns its root.
 
     Namespaces are not resolved: prefixes stay in the names, as in other readers of robot descriptions.
@@ -60,7 +55,7 @@ def read_xml(path: Path) -> ElementTree.Element:
     return parse_xml(data, f"file {str(path)!r}")
 
 
-def parse_xml(data: bytes, what: str) -> ElementTree.Element:
+def parse_xml(data: bytes, what: str) -> Element:
     """Parse XML text; see `read_xml`."""
 
     def refuse(*_: object) -> None:
@@ -69,7 +64,7 @@ def parse_xml(data: bytes, what: str) -> ElementTree.Element:
             "Remove the declaration and write out its entities.",
         )  # fmt: skip
 
-    builder = ElementTree.TreeBuilder()
+    builder = TreeBuilder()
     depth = 0
 
     def start(tag: str, attributes: dict[str, str]) -> None:
@@ -100,7 +95,7 @@ def parse_xml(data: bytes, what: str) -> ElementTree.Element:
 
 
 def tree_from_urdf(
-    robot: ElementTree.Element,
+    robot: Element,
     fallback_name: str,
     root: Root,
     continuous: Continuous,
@@ -113,10 +108,18 @@ def tree_from_urdf(
     if mimic not in ("independent", "refuse"):
         raise ModelError("mimic", "'independent' or 'refuse'", shown(mimic), "Choose one of the two.")
     name = robot.get("name") or fallback_name
-    _check_elements(robot, name)
-    described = _read(robot, name)
+    macro = next((element.tag for element in robot.iter() if element.tag.startswith("xacro:")), None)
+    if macro is not None:
+        raise ModelError(
+            f"robot {name!r}", "a URDF file without macros", f"<{macro}>", "Expand it: xacro robot.xacro > robot.urdf."
+        )
+    for element in robot:
+        if element.tag in ("link", "joint") and not element.get("name"):
+            raise ModelError(f"robot {name!r}", f"a name on every <{element.tag}>", "one without", "Name it.")
+    joints = [_joint(element, continuous) for element in robot.findall("joint")]
+    links = [_link(element) for element in robot.findall("link")]
 
-    mimicking = [j.name for j in described.joints if j.mimic is not None and j.type != "fixed"]
+    mimicking = [e.get("name", "") for e in robot.findall("joint[mimic]") if e.get("type") != "fixed"]
     if mimicking and mimic == "refuse":
         raise ModelError(
             f"joint {mimicking[0]!r}", "a joint that does not mimic another", f"{len(mimicking)} that do",
@@ -124,129 +127,82 @@ def tree_from_urdf(
         )  # fmt: skip
     if mimicking:
         warn(f"robot {name!r}: {len(mimicking)} mimic joint(s) are independent here: {', '.join(mimicking)}.")
-    links = [_raw_link(link) for link in described.links]
-    joints = [_raw_joint(joint, continuous) for joint in described.joints]
     return build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia)
 
 
-def _check_elements(robot: ElementTree.Element, name: str) -> None:
-    """Check what the reader would stumble over, naming the element; drop what no dynamics need."""
-    macro = next((element.tag for element in robot.iter() if element.tag.startswith("xacro:")), None)
-    if macro is not None:
-        raise ModelError(
-            f"robot {name!r}", "a URDF file without macros", f"<{macro}>", "Expand it: xacro robot.xacro > robot.urdf."
-        )
-    _prune(robot)
-    robot.set("name", name)
-    for element in robot:
-        if not element.get("name"):
-            raise ModelError(f"robot {name!r}", f"a name on every <{element.tag}>", "one without", "Name it.")
-    for joint in robot.findall("joint"):
-        what = f"joint {joint.get('name')!r}"
-        if joint.get("type") not in _KINDS:
-            raise ModelError(what, f"a type among {', '.join(_KINDS)}", repr(joint.get("type")), "Use one of these.")
-        for role in ("parent", "child"):
-            end = joint.find(role)
-            if end is None or not end.get("link"):
-                raise ModelError(what, f"a <{role} link='…'/>", "none", f"Say which link is its {role}.")
-        _check_numbers(joint, what)
-    for link in robot.findall("link"):
-        what = f"link {link.get('name')!r}"
-        for element in link.iter():
-            for part in _REQUIRED.get(element.tag, ()):
-                if element.find(part) is None and element.get(part) is None:
-                    raise ModelError(
-                        what, f"{part} in its <{element.tag}>", "none", "Add it, or leave out the whole <inertial>."
-                    )
-        _check_numbers(link, what)
-
-
-def _prune(element: ElementTree.Element) -> None:
-    """Drop the elements and attributes that no dynamics need."""
-    needed = ("name", "type", "link", "joint", *_NUMBERS.get(element.tag, ()))
-    for attribute in set(element.attrib) - set(needed):
-        del element.attrib[attribute]
-    for child in list(element):
-        if child.tag in _NEEDED.get(element.tag, ()):
-            _prune(child)
-        else:
-            element.remove(child)
-
-
-_NUMBERS: dict[str, dict[str, int]] = {
-    "origin": {"xyz": 3, "rpy": 3},
-    "axis": {"xyz": 3},
-    "mass": {"value": 1},
-    "inertia": dict.fromkeys(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), 1),
-    "limit": {"lower": 1, "upper": 1, "effort": 1, "velocity": 1},
-    "dynamics": {"damping": 1, "friction": 1},
-    "mimic": {"multiplier": 1, "offset": 1},
-}
-
-
-def _check_numbers(element: ElementTree.Element, what: str) -> None:
-    for part in element.iter():
-        for attribute, size in _NUMBERS.get(part.tag, {}).items():
-            text = part.get(attribute)
-            if text is None:
-                continue
-            try:
-                numbers = [float(word) for word in text.split()]
-            except ValueError:
-                numbers = []
-            unusable = np.isnan if part.tag == "limit" else lambda a: ~np.isfinite(a)  # a limit may be infinite
-            if len(numbers) != size or np.any(unusable(numbers)):
-                raise ModelError(
-                    f"{what}, {attribute} of <{part.tag}>", f"{size} finite number(s)", shown(text), "Correct the text."
-                )
-
-
-def _read(robot: ElementTree.Element, name: str) -> Any:
-    import yourdfpy
-
-    text = ElementTree.tostring(robot)
-    try:
-        return yourdfpy.URDF.load(io.BytesIO(text), build_scene_graph=False, load_meshes=False).robot
-    except Exception as error:  # a reader of another project: whatever it raises is a defect of the file
-        raise ModelError(f"robot {name!r}", "a URDF file", f"{type(error).__name__}: {error}", "Correct it.") from error
-
-
-def _raw_link(link: Any) -> RawLink:
-    inertial = link.inertial
+def _link(element: Element) -> RawLink:
+    name = element.get("name", "")
+    inertial = element.find("inertial")
     if inertial is None:
-        return RawLink(link.name)
-    rotation, com = _pose(inertial.origin)
-    inertia = np.asarray(inertial.inertia, dtype=float)
-    return RawLink(link.name, float(inertial.mass), com, rotation @ inertia @ rotation.T)
+        return RawLink(name)
+    what = f"link {name!r}"
+    for tag, required in (("mass", ("value",)), ("inertia", ("ixx", "iyy", "izz"))):
+        part = inertial.find(tag)
+        missing = [tag] if part is None else [attribute for attribute in required if part.get(attribute) is None]
+        if missing:
+            raise ModelError(
+                what, f"{missing[0]} in its <{'inertial' if part is None else tag}>", "none",
+                "Add it, or leave out the whole <inertial>.",
+            )  # fmt: skip
+    (mass,) = _numbers(inertial, "mass", "value", (0.0,), what)
+    xx, xy, xz, yy, yz, zz = (
+        _numbers(inertial, "inertia", attribute, (0.0,), what)[0]
+        for attribute in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+    )
+    rotation, com = _pose(inertial, what)
+    return RawLink(name, mass, com, rotation @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ rotation.T)
 
 
-def _raw_joint(joint: Any, continuous: Continuous) -> RawJoint:
-    rotation, position = _pose(joint.origin)
-    kind = _KINDS[joint.type]
-    lower, upper = -np.inf, np.inf
-    if joint.type == "continuous":
-        kind = JointKind.COS_SIN if continuous == "cos-sin" else JointKind.REVOLUTE
-    elif joint.limit is not None and joint.type in ("revolute", "prismatic"):
-        lower, upper = _number(joint.limit.lower, 0.0), _number(joint.limit.upper, 0.0)
+def _joint(element: Element, continuous: Continuous) -> RawJoint:
+    name, kind = element.get("name", ""), element.get("type", "")
+    what = f"joint {name!r}"
+    if kind not in _KINDS:
+        raise ModelError(what, f"a type among {', '.join(_KINDS)}", repr(element.get("type")), "Use one of these.")
+    ends = []
+    for role in ("parent", "child"):
+        end = element.find(role)
+        link = None if end is None else end.get("link")
+        if not link:
+            raise ModelError(what, f"a <{role} link='…'/>", "none", f"Say which link is its {role}.")
+        ends.append(link)
+    rotation, position = _pose(element, what)
+    axis = _numbers(element, "axis", "xyz", (1.0, 0.0, 0.0), what)
+    lower, upper, _, _ = (
+        _numbers(element, "limit", attribute, (0.0,), what)[0] for attribute in ("lower", "upper", "effort", "velocity")
+    )
+    damping, _ = (_numbers(element, "dynamics", attribute, (0.0,), what)[0] for attribute in ("damping", "friction"))
+    for attribute in ("multiplier", "offset"):
+        _numbers(element, "mimic", attribute, (0.0,), what)
+    if kind not in ("revolute", "prismatic") or element.find("limit") is None:
+        lower, upper = -inf, inf
+    moves = JointKind.COS_SIN if kind == "continuous" and continuous == "cos-sin" else _KINDS[kind]
     return RawJoint(
-        name=joint.name,
-        kind=kind,
-        parent=joint.parent,
-        child=joint.child,
-        position=position,
-        rotation=rotation,
-        axis=np.asarray(joint.axis, dtype=float),
-        lower=lower,
-        upper=upper,
-        damping=_number(joint.dynamics.damping, 0.0) if joint.dynamics is not None else 0.0,
+        name, moves, ends[0], ends[1], position, rotation, np.array(axis), lower=lower, upper=upper, damping=damping
     )
 
 
-def _number(value: float | None, otherwise: float) -> float:
-    return otherwise if value is None else float(value)
+def _pose(element: Element, what: str) -> tuple[Array, Array]:
+    """Rotation (3, 3) and position (3,) of the ``<origin>`` of an element; the identity where there is none."""
+    xyz = _numbers(element, "origin", "xyz", (0.0, 0.0, 0.0), what)
+    rpy = _numbers(element, "origin", "rpy", (0.0, 0.0, 0.0), what)
+    return exact_quarter_turns(rotation_from_rpy(rpy)), np.array(xyz)
 
 
-def _pose(origin: Array | None) -> tuple[Array, Array]:
-    if origin is None:
-        return np.eye(3), np.zeros(3)
-    return exact_quarter_turns(np.asarray(origin[:3, :3], dtype=float)), np.asarray(origin[:3, 3], dtype=float)
+def _numbers(parent: Element, tag: str, attribute: str, default: Sequence[float], what: str) -> Sequence[float]:
+    """As many decimal numbers as ``default`` has, which stands for a missing element or attribute.
+
+    Finite, but for those of a ``<limit>``.
+    """
+    element = parent.find(tag)
+    text = None if element is None else element.get(attribute)
+    if text is None:
+        return default
+    numbers: list[float] = []
+    if text.isascii() and "_" not in text:  # float() takes digits of other scripts, and 1_000
+        with suppress(ValueError):
+            numbers = [float(word) for word in text.split()]
+    if len(numbers) != len(default) or not all(not isnan(x) if tag == "limit" else isfinite(x) for x in numbers):
+        raise ModelError(
+            f"{what}, {attribute} of <{tag}>", f"{len(default)} finite number(s)", shown(text), "Correct the text."
+        )
+    return numbers

@@ -19,12 +19,12 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = (
     "__main__", "cli", "delassus", "simulate", "contact", "runtime", "compiler", "algorithms", "constraints", "spatial",
-    "model", "errors",
+    "interop", "model", "errors",
 )  # fmt: skip
 """Each imports from those after it and from itself; "delassus" is the package's own `__init__`."""
 
-INTEROP = ("model", "errors", "interop")
-"""What the conversions import. They are imported by the command line, and inside functions of `model.load`."""
+USE_INTEROP = ("cli", "delassus", "simulate", "contact", "interop")
+"""Who loads robots and converts states of other libraries; dynamics and compiler know trees only."""
 
 OPTIONAL = {
     "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal", "numba", "clarabel",
@@ -71,44 +71,34 @@ def imports(path):
     return found
 
 
-def may_import(importer, imported, inside):
+def may_import(importer, imported):
     """Whether a module of ours may import another one."""
     own, other = layer_of(importer), layer_of(imported)
-    if own == "interop":
-        return other in INTEROP
-    if other == "interop":
-        return own == "cli" or (importer == "delassus.model.load" and inside)
-    return LAYERS.index(own) <= LAYERS.index(other)
+    return LAYERS.index(own) <= LAYERS.index(other) and (other != "interop" or own in USE_INTEROP)
 
 
 def test_imports_point_downwards():
     ours = [
-        (name_of(path), module, inside)
-        for path in FILES
-        for module, inside in imports(path)
-        if module.split(".")[0] == "delassus"
+        (name_of(path), module) for path in FILES for module, _ in imports(path) if module.split(".")[0] == "delassus"
     ]
     assert len(ours) > len(FILES)
-    assert [
-        f"{importer} imports {module}" for importer, module, inside in ours if not may_import(importer, module, inside)
-    ] == []
+    assert [f"{importer} imports {module}" for importer, module in ours if not may_import(importer, module)] == []
 
 
 def test_the_test_of_imports():
     """The walk sees every kind of import, and the rule tells up from down."""
-    assert may_import("delassus.cli.app", "delassus", False)
-    assert may_import("delassus.constraints", "delassus.model.tree", False)
-    assert may_import("delassus.model.load", "delassus.interop.mujoco", True)
-    assert may_import("delassus.interop.mujoco", "delassus.interop.pinocchio", False)
-    assert not may_import("delassus.model.load", "delassus.interop.mujoco", False)
-    assert not may_import("delassus.model.tree", "delassus.interop.mujoco", True)
-    assert not may_import("delassus.model.tree", "delassus.spatial.ops", True)
-    assert not may_import("delassus.algorithms.problem", "delassus", False)
-    assert not may_import("delassus.errors", "delassus.model", False)
-    assert not may_import("delassus.interop.mujoco", "delassus.spatial.ops", False)
-    lazily = dict(imports(PACKAGE / "model" / "load.py"))
-    assert lazily["delassus.interop.mujoco"] and lazily["delassus.interop.pinocchio"]
-    assert not lazily["delassus.errors"]
+    assert may_import("delassus.cli.app", "delassus")
+    assert may_import("delassus.constraints", "delassus.model.tree")
+    assert may_import("delassus.interop.load", "delassus.interop.mujoco")
+    assert may_import("delassus.contact.geometry.load", "delassus.interop.load")
+    assert not may_import("delassus.model.urdf", "delassus.interop.load")
+    assert not may_import("delassus.algorithms.problem", "delassus.interop.load")
+    assert not may_import("delassus.model.tree", "delassus.spatial.ops")
+    assert not may_import("delassus.algorithms.problem", "delassus")
+    assert not may_import("delassus.errors", "delassus.model")
+    assert not may_import("delassus.interop.mujoco", "delassus.spatial.ops")
+    lazily = dict(imports(PACKAGE / "interop" / "mujoco.py"))
+    assert lazily["mujoco"] and not lazily["delassus.errors"]
     assert ("delassus.model.mechanisms", False) in imports(PACKAGE / "__init__.py")
     typing_only = [m for m, _ in imports(PACKAGE / "spatial" / "transform.py")]
     assert "delassus.spatial.ops" in typing_only
@@ -170,9 +160,8 @@ def test_public_names_are_sorted_and_exist():
     assert len(set(ds.__all__)) == len(ds.__all__)
     for name in ds.__all__:
         assert hasattr(ds, name)
-        assert name in dir(ds)
-    internal = {"TYPE_CHECKING", "Any", "annotations", "import_module"}
-    exported = {n for n, v in vars(ds).items() if not n.startswith("_") and not inspect.ismodule(v)} - internal
+    assert dir(ds) == sorted(ds.__all__)
+    exported = {n for n, v in vars(ds).items() if not n.startswith("_") and not inspect.ismodule(v)}
     assert exported == set(ds.__all__) - {"contact", "mechanisms"}
 
 

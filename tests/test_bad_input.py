@@ -240,7 +240,7 @@ def test_names_of_robots():
 
 
 def test_missing_packages_name_the_pip_command(monkeypatch):
-    from delassus.model import names
+    from delassus.interop import names
 
     check_four_parts(missing_dependency("mujoco", "mjcf", "reading MJCF"))
     monkeypatch.setattr(names, "example_robot_files", dict)
@@ -250,7 +250,7 @@ def test_missing_packages_name_the_pip_command(monkeypatch):
 
 
 def test_a_robot_that_cannot_be_fetched(monkeypatch):
-    from delassus.model import names
+    from delassus.interop import names
 
     monkeypatch.setattr(names, "robot_description_names", lambda: ["no_such_robot_description"])
     with refused("robot 'no_such_robot_description': expected files that robot_descriptions can fetch"):
@@ -383,7 +383,9 @@ def with_joint(inside, kind="revolute"):
     return robot(link("a"), link("b"), joint("j", "a", "b", kind, inside))
 
 
-@pytest.mark.parametrize("bad", ["nan", "inf", "-inf", "1e999", "", "two", "1 2", "0x10", "1,5", "${mass}", "١ ٢", "٣", "1_0"])
+@pytest.mark.parametrize(
+    "bad", ["nan", "inf", "-inf", "1e999", "", "two", "1 2", "0x10", "1,5", "${mass}", "١ ٢", "٣", "1_0"]
+)
 def test_numbers_that_are_none(load_text, bad):
     expected = "expected 1 finite number"
     with refused(f"link 'b', value of <mass>: {expected}"):

@@ -14,8 +14,8 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.layout import layout
 from delassus.contact.geometry import load_colliders, load_ignored
 from delassus.errors import ModelError, UnknownNameError
+from delassus.interop.names import example_robot_files
 from delassus.model.kinematics import world_poses
-from delassus.model.names import example_robot_files
 from delassus.model.urdf import parse_xml, tree_from_urdf
 
 pytest.importorskip("numba")

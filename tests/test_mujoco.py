@@ -27,7 +27,7 @@ from delassus.interop.mujoco import (
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
-from delassus.model import JointKind
+from delassus.model.joints import JointKind
 from delassus.model.kinematics import frame_pose
 from tools import error, leaf_frames, random_frame
 

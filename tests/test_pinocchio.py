@@ -18,7 +18,7 @@ import pytest
 import delassus as ds
 from delassus.errors import MissingDependencyError, ModelError
 from delassus.interop.pinocchio import tree_from_pinocchio
-from delassus.model import JointKind
+from delassus.model.joints import JointKind
 from delassus.model.kinematics import frame_pose
 from tools import error, random_rotation
 

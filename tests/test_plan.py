@@ -20,10 +20,10 @@ from delassus.algorithms.osim.cut import cut_osim
 from delassus.algorithms.osim.plan import CUT, plan
 from delassus.algorithms.problem import Problem
 from delassus.compiler.trace import count
+from delassus.interop.names import example_robot_files
 from delassus.model.base_parameters import regroup_inertias
 from delassus.model.frame_placement import place_frames
 from delassus.model.mechanisms import asimo, chain, humanoid, ladder, star, stem
-from delassus.model.names import example_robot_files
 from delassus.spatial.exact_ops import ExactOps
 from delassus_studies.cases import (
     G1_ENDS,

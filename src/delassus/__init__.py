@@ -10,8 +10,8 @@ Load a robot, state constraints, compute the Delassus matrix ``G = J M⁻¹ Jᵀ
 (100, 12, 12)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
 from delassus.algorithms.dynamics.evaluate import (
@@ -42,12 +42,14 @@ from delassus.compiler.graph import OperationCount
 from delassus.compiler.trace import OperationReport, count_operations
 from delassus.constraints import Frame, Hinge, Point, Rows, Weld
 from delassus.errors import DelassusError, DelassusWarning
-from delassus.model import Tree, load, mechanisms
+from delassus.interop.load import load
+from delassus.model import mechanisms
+from delassus.model.tree import Tree
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollout import rollout
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from delassus import contact
     from delassus.contact.scene import Scene
     from delassus.simulate.simulator import Simulator
@@ -102,14 +104,14 @@ _LATER = {"Scene": "delassus.contact.scene", "Simulator": "delassus.simulate.sim
 """Names whose modules are imported when they are first asked for: most programs need no contact."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name not in _LATER:
         raise AttributeError(f"module 'delassus' has no attribute {name!r}")
-    module = import_module(_LATER[name])
+    module = _importlib.import_module(_LATER[name])
     value = module if name == "contact" else getattr(module, name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)

@@ -12,9 +12,9 @@ import numpy as np
 
 from delassus.constraints import Constraint, Frame, Point, Rows, Weld
 from delassus.errors import DelassusWarning
-from delassus.model.load import load
+from delassus.interop.load import load
+from delassus.interop.names import example_robot_files
 from delassus.model.mechanisms import humanoid
-from delassus.model.names import example_robot_files
 from delassus.model.tree import Tree
 
 GO1_FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")

@@ -21,7 +21,7 @@ import casadi as ca
 import numpy as np
 
 from delassus.constraints import Point, Weld
-from delassus.model.names import example_robot_files
+from delassus.interop.names import example_robot_files
 from delassus.model.rotations import Array
 from delassus.runtime.kernel import Kernel
 from delassus_studies.cases import Case

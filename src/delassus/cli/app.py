@@ -63,7 +63,7 @@ def demo() -> None:
 @app.command()
 def info(robot: Robot, root: RootChoice = RootOption.fixed, frames: bool = False) -> None:
     """Say what a robot is: links, joints, mass, and with --frames every name that a constraint can use."""
-    from delassus.model.load import load
+    from delassus.interop.load import load
     from delassus.model.tree import total_mass
 
     tree = load(robot, root=root.value)
@@ -102,7 +102,7 @@ def compute(
     """Compute the Delassus matrix of a robot under constraints."""
     from delassus.algorithms.evaluate import delassus
     from delassus.cli.parse import parse_constraints, read_configuration
-    from delassus.model.load import load
+    from delassus.interop.load import load
 
     tree = load(robot, root=root.value)
     constraints = parse_constraints(weld or [], point or [])
@@ -149,7 +149,7 @@ def export(
     from delassus.compiler.pipeline import make_program
     from delassus.compiler.tasks import find_method, find_task
     from delassus.constraints import check_constraints
-    from delassus.model.load import load
+    from delassus.interop.load import load
 
     tree, task = load(robot, root=root.value), find_task(what)
     options: Options = {}

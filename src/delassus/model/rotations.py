@@ -32,7 +32,7 @@ def rotation_about(axis: Array, angle: float) -> Array:
     return np.asarray(np.eye(3) + np.sin(angle) * K + (1.0 - np.cos(angle)) * (K @ K))
 
 
-def rotation_from_rpy(rpy: Sequence[float]) -> Array:
+def rotation_from_rpy(rpy: Sequence[float] | Array) -> Array:
     """URDF's fixed-axis roll, pitch, yaw in radians → rotation matrix ``Rot_z(yaw) Rot_y(pitch) Rot_x(roll)``."""
     (sx, sy, sz), (cx, cy, cz) = map(math.sin, rpy), map(math.cos, rpy)
     return np.array(

@@ -11,7 +11,7 @@ from delassus.contact.geometry.srdf import ignored_of_srdf
 from delassus.contact.geometry.urdf import colliders_of_urdf
 from delassus.contact.shapes import Collider
 from delassus.errors import ModelError, shown
-from delassus.model.load import _find
+from delassus.interop.load import find_description
 from delassus.model.tree import Tree
 from delassus.model.urdf import read_xml
 
@@ -74,7 +74,7 @@ def load_colliders(
         raise ModelError("tree", "a delassus.Tree", shown(tree), "Load it from the same description.")
     if not isinstance(robot, (str, Path)):
         return colliders_of_model(robot, tree, prefix, restitution)
-    path = _find(robot)
+    path = find_description(robot)
     description = read_xml(path)
     if description.tag == "mujoco":
         return colliders_of_model(read_model(path), tree, prefix, restitution)

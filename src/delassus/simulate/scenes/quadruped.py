@@ -9,10 +9,10 @@ import numpy as np
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, Collider, HalfSpace, Sphere
 from delassus.errors import DelassusWarning, MissingDependencyError
+from delassus.interop.load import load
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
-from delassus.model.load import load
 from delassus.model.tree import Tree
 from delassus.simulate.scenes.ready import ReadyScene
 from delassus.simulate.scenes.trot import LEGS, Trot

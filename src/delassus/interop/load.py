@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from delassus.errors import ModelError, shown
+from delassus.interop.mujoco import load_mjcf, tree_from_mujoco
+from delassus.interop.names import find_robot
+from delassus.interop.pinocchio import tree_from_pinocchio
 from delassus.model.description import Check, Root
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
@@ -61,63 +63,53 @@ def load(
     >>> tree.nv  # doctest: +SKIP
     38
     """
+    module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
-        path = _find(robot)
+        path = find_description(robot)
         description = read_xml(path)
         if description.tag == "robot":
             return tree_from_urdf(description, path.stem, root, continuous, mimic, check_inertia)
-        if description.tag == "mujoco":
-            from delassus.interop.mujoco import load_mjcf
-
-            return _carried(load_mjcf(path, check_inertia=check_inertia), root)
+        if description.tag != "mujoco":
+            raise ModelError(
+                f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
+                "Check that this is a robot description.",
+            )  # fmt: skip
+        tree = load_mjcf(path, check_inertia=check_inertia)
+    elif module == "pinocchio":
+        tree = tree_from_pinocchio(robot, check_inertia=check_inertia)
+    elif module == "mujoco":
+        tree = tree_from_mujoco(robot, check_inertia=check_inertia)
+    else:
         raise ModelError(
-            f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
-            "Check that this is a robot description.",
+            "robot", "a path, a name, a pinocchio.Model or a mujoco.MjModel",
+            f"an object of type {type(robot).__module__}.{type(robot).__name__}", "Pass one of these.",
         )  # fmt: skip
-    module = type(robot).__module__.split(".")[0]
-    if module == "pinocchio":
-        from delassus.interop.pinocchio import tree_from_pinocchio
-
-        return _carried(tree_from_pinocchio(robot, check_inertia=check_inertia), root)
-    if module == "mujoco":
-        from delassus.interop.mujoco import tree_from_mujoco
-
-        return _carried(tree_from_mujoco(robot, check_inertia=check_inertia), root)
-    raise ModelError(
-        "robot",
-        "a path, a name, a pinocchio.Model or a mujoco.MjModel",
-        f"an object of type {type(robot).__module__}.{type(robot).__name__}",
-        "Pass one of these.",
-    )
-
-
-def _carried(tree: Tree, root: Root) -> Tree:
-    """Refuse to ignore ``root="floating"`` where the description itself says what carries the root."""
     if root == "floating" and not any(joint.kind is JointKind.FREE for joint in tree.joints):
         raise ModelError(
-            "root",
-            "a description with a free joint",
-            f"{tree.name!r}, which has none",
+            "root", "a description with a free joint", f"{tree.name!r}, which has none",
             "MJCF files and models say themselves what carries the root: add a free joint there.",
-        )
+        )  # fmt: skip
     return tree
 
 
-def _find(robot: str | Path) -> Path:
-    """Path of a file, or of the robot of that name."""
+def find_description(robot: str | Path) -> Path:
+    """Path of a file, or of the description of the robot of that name.
+
+    Raises
+    ------
+    ModelError
+        A path where there is no file.
+    UnknownNameError, MissingDependencyError
+        As `find_robot`.
+    """
     path = Path(robot)
-    if _is(path, Path.is_file):
+    try:
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except (OSError, ValueError):  # a path that cannot exist
+        is_file = is_folder = False
+    if is_file:
         return path
     if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".xml", ".mjcf"):
-        came = "a directory" if _is(path, Path.is_dir) else "none"
+        came = "a directory" if is_folder else "none"
         raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
-    from delassus.model.names import find_robot
-
     return find_robot(robot)
-
-
-def _is(path: Path, question: Callable[[Path], bool]) -> bool:
-    try:
-        return question(path)
-    except (OSError, ValueError):  # a path that cannot exist
-        return False

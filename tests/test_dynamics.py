@@ -5,6 +5,8 @@ Peers are in `test_dynamics_pinocchio`.
 
 from __future__ import annotations
 
+import dataclasses
+
 import casadi as ca
 import numpy as np
 import pytest
@@ -114,12 +116,17 @@ def test_power(seed):
     assert ds.kinetic_energy(tree, q, v) == pytest.approx(0.5 * v @ ds.mass_matrix(tree, q) @ v)
 
 
+def without_armature(tree):
+    joints = tuple(dataclasses.replace(joint, armature=0 * joint.armature) for joint in tree.joints)
+    parts = {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree) if field.init}
+    return ds.Tree(**parts | {"joints": joints})
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_momentum(seed):
     """Momentum changes by external wrenches and gravity alone if the base is free; its linear part is ``m ṙ``."""
     m = some_mechanism(seed, 8, "floating")
-    tree = m.tree
-    armature = any(joint.armature.any() for joint in tree.joints)
+    m.tree = tree = without_armature(m.tree)  # rotors carry momentum that is not in that of the links
     q, v, tau, rest = everything(m)
     tau[:6] = rest["damping"][:6] = 0
     qdd = ds.forward_dynamics(tree, q, v, tau, **rest).qdd
@@ -135,7 +142,7 @@ def test_momentum(seed):
             force, moment = T[:3, :3] @ wrench[:3], T[:3, :3] @ wrench[3:]
             expected += np.concatenate([force, moment + np.cross(T[:3, 3] - centre, force)])
     change = rate(lambda q, v: ds.momentum(tree, q, v), tree, q, v, qdd)
-    assert armature or change == pytest.approx(expected, abs=DIFFERENCE * (1 + np.abs(qdd).max() ** 2))
+    assert change == pytest.approx(expected, abs=DIFFERENCE * (1 + np.abs(qdd).max() ** 2))
 
 
 def test_free_flight():
@@ -182,9 +189,9 @@ def test_constrained(seed, method):
     m = mechanism(seed, 6, 16)
     tree = m.tree
     q, v, tau, rest = everything(m, (2,))
-    kept = independent(m, some_constraints(m)[0], q)
-    if not kept:
-        pytest.skip("this mechanism has none that are independent")
+    kept = []
+    while not kept:
+        kept = independent(m, some_constraints(m)[0], q)
     targets = [m.rng.normal(size=c.size) for c in kept]
     solution = ds.forward_dynamics(tree, q, v, tau, kept, method=method, targets=targets, **rest)
     M, c, J = ds.mass_matrix(tree, q), ds.bias_force(tree, q, v, **rest), ds.jacobian(tree, kept, q)
@@ -373,13 +380,13 @@ def test_redundant_rows(method):
         ([ds.Weld("left_foot"), ds.Rows("left_foot", rng.normal(size=(8, 6)))], 6),
         (
             [ds.Hinge("left_foot", "right_foot"), ds.Hinge(ds.Frame("left_foot", (0, 0, 0.2)), ds.Frame("right_foot"))],
-            8,
+            5,
         ),
         ([ds.Weld("world"), ds.Point("right_foot")], 3),
     ):
         still = ds.forward_dynamics(robot, q, 0 * v, tau, constraints, method=method)
-        assert np.all(still.status == ds.DynamicsStatus.REDUNDANT) or rank == 8
-        assert np.all(still.rank == rank) or rank == 8
+        assert np.all(still.status == ds.DynamicsStatus.REDUNDANT)
+        assert np.all(still.rank == rank)
         assert np.abs(still.dynamics_residual()).max() < 1e-8
         m = sum(c.size for c in constraints)
         for k in range(2):

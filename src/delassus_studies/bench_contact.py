@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import json
+import cProfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
+from types import CodeType
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from delassus.contact.collision import CollisionDetector
-from delassus.contact.impulses import ImpulseSolver
-from delassus.contact.snapshot import ContactDynamics, Snapshot
+import delassus
 from delassus.simulate.scenes import pendulum
 from delassus.simulate.simulator import Simulator
-from delassus_studies.peers_contact import mujoco_pendulum
-from delassus_studies.timing import pinned, setting
+from delassus_studies.peers_mujoco import mujoco_pendulum
+from delassus_studies.tables import table
+from delassus_studies.timing import Record, best, machine, pinned
 
 LINKS = (3, 12, 30)
-SWING = 12.0
+SWING, QUICK_SWING = 12.0, 0.1
 """Seconds that are run: the swing down, along the floor, to the wall, and back and forth on the floor."""
-PARTS: tuple[tuple[str, type, tuple[str, ...]], ...] = (
-    ("kernels", ContactDynamics, ("at",)),
-    ("collision", CollisionDetector, ("contacts",)),
-    ("assembly", Snapshot, ("assemble", "velocities", "response")),
-    ("solver", ImpulseSolver, ("__call__", "decompression", "frictionless")),
-)
+PARTS = {
+    "kernels": ("runtime",),
+    "collision": ("contact/collision", "contact/geometry"),
+    "solver": ("contact/solvers", "contact/impulses", "contact/impact"),
+    "assembly": ("contact",),
+    "simulator": ("",),
+}
+"""Parts of a step, and the first matching of the library's files that hold them."""
 
 
-def started(n: int) -> Simulator:
+def _started(n: int) -> Simulator:
     """Pendulum of ``n`` links at its start, everything compiled."""
     ready = pendulum(n)
     sim = Simulator(ready.scene, dt=ready.dt, q0=ready.q0, v0=ready.v0)
@@ -43,7 +42,7 @@ def started(n: int) -> Simulator:
     return sim
 
 
-def steps_of(sim: Simulator, n: int) -> tuple[list[float], list[int]]:
+def _steps(sim: Simulator, n: int) -> tuple[list[float], list[int]]:
     """Seconds and number of contacts of each of ``n`` steps."""
     seconds, contacts = [], []
     for _ in range(n):
@@ -54,59 +53,36 @@ def steps_of(sim: Simulator, n: int) -> tuple[list[float], list[int]]:
     return seconds, contacts
 
 
-@contextmanager
-def watched() -> Iterator[dict[str, float]]:
-    """Add up the seconds that each of the parts takes, without those of parts inside it."""
-    spent = {name: 0.0 for name, _, _ in PARTS}
-    inside = [0.0]
+def shares(call: Callable[[], object]) -> dict[str, float]:
+    """Share of each of `PARTS` in the time of a call, by cProfile; NumPy's and built-in functions count for callers."""
+    profile = cProfile.Profile()
+    profile.runcall(call)
+    home = Path(delassus.__file__).parent
+    spent = dict.fromkeys(PARTS, 0.0)
 
-    def timed(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
-            inside.append(0.0)
-            start = time.perf_counter()
-            try:
-                return method(*args, **options)
-            finally:
-                whole = time.perf_counter() - start
-                spent[name] += whole - inside.pop()
-                inside[-1] += whole
+    def part(code: object) -> str | None:
+        file = Path(code.co_filename) if isinstance(code, CodeType) else Path()
+        if not file.is_relative_to(home):
+            return None
+        inside = file.relative_to(home).as_posix()
+        return next(name for name, folders in PARTS.items() if inside.startswith(folders))
 
-        return call
-
-    patches = [
-        patch.object(owner, method, timed(name, getattr(owner, method)))
-        for name, owner, methods in PARTS
-        for method in methods
-    ]
-    for p in patches:
-        p.start()
-    try:
-        yield spent
-    finally:
-        for p in patches:
-            p.stop()
+    for entry in profile.getstats():
+        if (name := part(entry.code)) is not None:
+            outside = sum(called.totaltime for called in entry.calls or () if part(called.code) is None)
+            spent[name] += entry.inlinetime + outside
+    return {name: seconds / sum(spent.values()) for name, seconds in spent.items()}
 
 
-def measure(n: int) -> dict[str, Any]:
-    """All figures of one pendulum."""
-    steps = round(SWING / pendulum(n).dt)
-    first = started(n)
-    before = first.get_state()
-    first.run(SWING)  # warms up every branch
-    first.set_state(before)
-    start = time.perf_counter()
-    first.run(SWING)
-    whole = time.perf_counter() - start
-    seconds, contacts = steps_of(started(n), steps)
-    with watched() as spent:
-        sim = started(n)
-        for name in spent:
-            spent[name] = 0.0
-        start = time.perf_counter()
-        sim.run(SWING)
-        total = time.perf_counter() - start
-    spent["Python"] = total - sum(spent.values())
-    peer = mujoco_pendulum(n, steps)
+def _measure_pendulum(n: int, duration: float) -> Record:
+    steps = round(duration / pendulum(n).dt)
+    sim = _started(n)
+    before = sim.get_state()
+    sim.run(duration)  # warms up every branch
+    sim.set_state(before)
+    whole, _ = best(partial(sim.run, duration))
+    statuses = {status.name: count for status, count in sim.statuses.items()}
+    seconds, contacts = _steps(_started(n), steps)
     times, counts = np.array(seconds) * 1e6, np.array(contacts)
     groups = {"none": counts == 0, "1–4": (counts > 0) & (counts < 5), "5 and more": counts > 4}
     return {
@@ -115,46 +91,33 @@ def measure(n: int) -> dict[str, Any]:
             name: {"steps": int(which.sum()), "median": float(np.median(times[which])) if which.any() else None}
             for name, which in groups.items()
         },
-        "shares": {name: value / total for name, value in spent.items()},
-        "statuses": {status.name: count for status, count in first.statuses.items()},
-        "mujoco": peer,
+        "shares": shares(partial(_started(n).run, duration)),
+        "statuses": statuses,
+        "mujoco": mujoco_pendulum(n, steps),
     }
 
 
-def _table(cases: dict[int, Any]) -> Table:
-    table = Table(title="µs a step of 0.1 ms, collision included; medians by number of contacts", title_justify="left")
-    for column in ("links", "run", "no contact", "1–4", "5 and more", "MuJoCo, no contact", "with contacts"):
-        table.add_column(column, justify="right")
-    for n, figures in cases.items():
-        cells = [f"{figures['run']:.1f}"]
-        for group in figures["by contacts"].values():
-            cells.append("–" if group["median"] is None else f"{group['median']:.1f}")
-        peer = figures["mujoco"]
-        cells.extend("–" if peer is None or peer[k] is None else f"{peer[k]:.1f}" for k in ("free", "touching"))
-        table.add_row(str(n), *cells)
-    return table
-
-
-def _shares(cases: dict[int, Any]) -> Table:
-    table = Table(title="shares of the time of a run (with timers in it)", title_justify="left")
-    names = list(next(iter(cases.values()))["shares"])
-    for column in ("links", *names):
-        table.add_column(column, justify="right")
-    for n, figures in cases.items():
-        table.add_row(str(n), *(f"{100 * figures['shares'][name]:.0f} %" for name in names))
-    return table
-
-
-def run(console: Console, file: Path | None, links: tuple[int, ...] = LINKS) -> dict[str, Any]:
-    """Print the tables and write the raw figures."""
-    record: dict[str, Any] = {**setting(), "swing": SWING, "links": {}}
+def measure(quick: bool = False) -> Record:
+    """All figures of every pendulum."""
+    duration = QUICK_SWING if quick else SWING
     with pinned():
-        for n in links:
-            record["links"][n] = measure(n)
-    console.print(f"{record['processor']}; {record['versions']}; one core; Lemke's method, pyramids of four sides")
-    console.print(_table(record["links"]))
-    console.print(_shares(record["links"]))
-    if file is not None:
-        file.write_text(json.dumps(record, indent=1))
-        console.print(f"raw figures: {file}")
-    return record
+        links = {n: _measure_pendulum(n, duration) for n in (LINKS[:1] if quick else LINKS)}
+    return {**machine(), "swing": duration, "links": links}
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Time per step by number of contacts beside MuJoCo's, and shares of it."""
+
+    def micro(value: float | None) -> str:
+        return "–" if value is None else f"{value:.1f}"
+
+    rows = []
+    for n, figures in record["links"].items():
+        peer = figures["mujoco"] or {"free": None, "touching": None}
+        medians = (group["median"] for group in figures["by contacts"].values())
+        rows.append((str(n), *map(micro, (figures["run"], *medians, peer["free"], peer["touching"]))))
+    yield "one core; Lemke's method, pyramids of four sides"
+    columns = ("links", "run", "no contact", "1–4", "5 and more", "MuJoCo, no contact", "with contacts")
+    yield table("µs a step of 0.1 ms, collision included; medians by number of contacts", columns, rows)
+    rows = [(str(n), *(f"{100 * f['shares'][name]:.0f} %" for name in PARTS)) for n, f in record["links"].items()]
+    yield table("shares of the time of a run under Python's profiler", ("links", *PARTS), rows)

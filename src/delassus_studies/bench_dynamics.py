@@ -1,121 +1,146 @@
-"""``delassus bench dynamics``: compiled constrained dynamics beside Pinocchio and MuJoCo, in one run, on one core."""
+"""``delassus bench dynamics``: compiled constrained dynamics beside Pinocchio and MuJoCo, in one run, on one core.
+
+With ``--phases``: operations of every method by phase, as `delassus.spatial.ops.Ops.mark` names them.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from delassus.algorithms.dynamics import SOFT
+from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics.evaluate import forward_dynamics
+from delassus.compiler.graph import OperationCount
+from delassus.compiler.options import Options, check_options
+from delassus.compiler.symbolic_inputs import Setup, arguments_of
+from delassus.compiler.tasks import find_task
+from delassus.compiler.trace import Trace, report_of, trace_setup
+from delassus.constraints import check_constraints
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
-from delassus_studies.cases import Case, benchmark_cases
-from delassus_studies.peers_dynamics import States, pinocchio_calls, random_states
+from delassus.spatial.casadi_ops import CasadiOps
+from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
 from delassus_studies.peers_mujoco import mujoco_calls
-from delassus_studies.timing import interleaved, microseconds, pinned, setting
+from delassus_studies.peers_pinocchio import dynamics_calls
+from delassus_studies.tables import spread, table
+from delassus_studies.timing import Calls, Record, interleaved, machine, pinned
 
-BATCH = 4096
-PEER_STATES = 128
-CHECKED = 64
-ROUNDS = 15
-REPEATS = 2
-COMPLIANCE = 1e-6
-METHODS = ("ltl", "pv", "pv-early", "ltl-soft", "pv-soft")
+BATCH, PEER_STATES, CHECKED = 4096, 128, 64
+ROUNDS, REPEATS = 15, 2
 DERIVATIVES = "derivatives"
+_HARD, _SOFT = ("pin lcaba", "pin constraintDynamics"), ("mj_forward, PGS", "mj_forward, Newton")
 AGAINST: Mapping[str, tuple[str, ...]] = {
-    "pv": ("pin lcaba", "pin constraintDynamics"),
-    "ltl": ("pin lcaba", "pin constraintDynamics"),
-    "pv-early": ("pin lcaba", "pin constraintDynamics"),
-    "pv-soft": ("mj_forward, PGS", "mj_forward, Newton"),
-    "ltl-soft": ("mj_forward, PGS", "mj_forward, Newton"),
+    "ltl": _HARD,
+    "pv": _HARD,
+    "pv-early": _HARD,
+    "ltl-soft": _SOFT,
+    "pv-soft": _SOFT,
     DERIVATIVES: ("pin derivatives",),
 }
-"""Peers that do what a method does."""
+"""Methods that are timed, and the peers that do the same."""
 
 
-def _kernel(case: Case, method: str) -> Kernel:
-    if method == DERIVATIVES:
-        return compile(case.tree, case.constraints, "dynamics_derivatives")
-    compliance = COMPLIANCE if method in SOFT else None
-    return compile(case.tree, case.constraints, "dynamics", method=method, compliance=compliance)
+def dynamics_kernel(case: Case, method: str, lanes: int | None = None) -> Kernel:
+    """Forward dynamics by a method; soft ones with `COMPLIANCE` on all constraints."""
+    soft = COMPLIANCE if method in SOFT and case.constraints else None
+    return compile(case.tree, case.constraints, "dynamics", method=method, lanes=lanes, compliance=soft)
 
 
 def _error(case: Case, method: str, states: States, qdd: Any) -> float:
     """Largest difference of accelerations from the dense solution, relative to the largest of a state."""
     few = states.first(CHECKED)
-    dense, compliance = ("ltl-soft", COMPLIANCE) if method in SOFT else ("kkt", None)
-    wanted = forward_dynamics(
-        case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=compliance
-    ).qdd
+    dense, soft = ("ltl-soft", COMPLIANCE) if method in SOFT else ("kkt", None)
+    wanted = forward_dynamics(case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=soft).qdd
     return float(np.max(np.abs(qdd[:CHECKED] - wanted).max(axis=-1) / np.abs(wanted).max(axis=-1)))
 
 
-def measure(case: Case) -> dict[str, Any]:
-    """All figures of one case."""
+def _measure_case(case: Case, rounds: int) -> Record:
     states = random_states(case, BATCH)
-    calls: dict[str, tuple[Callable[[], object], int]] = {}
-    facts: dict[str, Any] = {}
+    calls: Calls = {}
+    facts: Record = {}
     with pinned():
-        for method in (*METHODS, DERIVATIVES):
-            kernel = _kernel(case, method)
+        for method in AGAINST:
+            if method == DERIVATIVES:
+                kernel = compile(case.tree, case.constraints, "dynamics_derivatives")
+            else:
+                kernel = dynamics_kernel(case, method)
             out = kernel(states.q, states.v, states.tau, threads=1)
-            calls[method] = (partial(kernel, states.q, states.v, states.tau, out=out, threads=1), BATCH)
+            calls[method] = partial(kernel, states.q, states.v, states.tau, out=out, threads=1), BATCH
             qdd = dict(zip((r.name for r in kernel.results), out, strict=False))["qdd"]
-            facts[method] = {
-                "operations": kernel.operations.total,
-                "error": _error(case, "kkt" if method == DERIVATIVES else method, states, qdd),
-            }
+            facts[method] = {"operations": kernel.operations.total, "error": _error(case, method, states, qdd)}
         few = states.first(PEER_STATES)
-        peers = pinocchio_calls(case, few) | mujoco_calls(case, few)
+        peers = dynamics_calls(case, few) | mujoco_calls(case, few)
         calls |= {name: (call, PEER_STATES) for name, call in peers.items()}
-        samples = interleaved(calls, ROUNDS, REPEATS)
-    return {"methods": facts, "microseconds": {name: microseconds(s) for name, s in samples.items()}}
+        return {"methods": facts, "microseconds": interleaved(calls, rounds, REPEATS)}
 
 
-def _table(cases: Mapping[str, Any]) -> Table:
-    table = Table(
-        title="time per state, float64, batches of 4096; ratio of the peer's time to ours", title_justify="left"
-    )
-    columns = ("", "method", "operations", "time", "error", "peer", "its time", "ratio")
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("", "method", "peer") else "right")
-    for case, figures in cases.items():
+def measure(quick: bool = False) -> Record:
+    """All figures of every case."""
+    rounds = 1 if quick else ROUNDS
+    return {**machine(), "cases": {case.name: _measure_case(case, rounds) for case in benchmark_cases(quick)}}
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Time per state of each method and of the peers that do the same."""
+    rows = []
+    for case, figures in record["cases"].items():
         times = figures["microseconds"]
         for method, facts in figures["methods"].items():
-            ours = times[method]["median"]
-            low, high = times[method]["quartiles"]
-            row = (
-                case,
-                method,
-                f"{facts['operations']:,}",
-                f"{ours:.3f} ± {(high - low) / 2:.3f} µs",
-                f"{facts['error']:.0e}",
-            )
-            for peer in AGAINST[method]:
-                if peer in times:
-                    theirs = times[peer]["median"]
-                    table.add_row(*row, peer, f"{theirs:.1f} µs", f"{theirs / ours:.1f}×")
-                    row = ("", "", "", "", "")
+            row = case, method, f"{facts['operations']:,}", spread(times[method]), f"{facts['error']:.0e}"
+            peers = [peer for peer in AGAINST[method] if peer in times]
+            for peer in peers:
+                theirs, ratio = times[peer]["median"], times[peer]["median"] / times[method]["median"]
+                rows.append((*row, peer, f"{theirs:.1f} µs", f"{ratio:.1f}×"))
+                row = "", "", "", "", ""
+            if not peers:
+                rows.append((*row, "–", "", ""))
             case = ""
-        table.add_section()
-    return table
+    title = f"time per state, float64, batches of {BATCH}; ratio of the peer's time to ours"
+    columns = ("", "method", "operations", "time", "error", "peer", "its time", "ratio")
+    yield "one core; median ± half the quartiles' distance"
+    yield table(title, columns, rows, text=("method", "peer"))
 
 
-def run(console: Console, file: Path | None, cases: list[Case] | None = None) -> dict[str, Any]:
-    """Print the table and write the raw figures."""
-    record: dict[str, Any] = {**setting(), "cases": {}}
-    for case in benchmark_cases() if cases is None else cases:
-        record["cases"][case.name] = measure(case)
-    console.print(f"{record['processor']}; {record['versions']}; one core; median ± half the quartiles' distance")
-    console.print(_table(record["cases"]))
-    if file is not None:
-        file.write_text(json.dumps(record, indent=1))
-        console.print(f"raw figures: {file}")
+# -- operations by phase -------------------------------------------------------------------------------------------
+
+
+def dynamics_trace(case: Case, method: str) -> Trace:
+    """Forward dynamics of a case by a method, with its phases."""
+    task, constraints = find_task("dynamics"), check_constraints(case.tree, case.constraints)
+    options: Options = {"compliance": COMPLIANCE} if method in SOFT and constraints else {}
+    setting = check_options(case.tree, constraints, "dynamics", task.options, options)
+    arguments = arguments_of(case.tree, constraints, task.states, (), setting)
+    return trace_setup(Setup(CasadiOps(), case.tree, constraints, arguments, (), setting, method), task.run)
+
+
+def phases(case: Case, method: str) -> dict[str, OperationCount]:
+    """Operations that each phase adds to those before it, of what the results need; the last is the rest."""
+    return {name: count for name, count in report_of(dynamics_trace(case, method)).phases if count.total}
+
+
+def measure_phases(quick: bool = False) -> Record:
+    """Operations of every method that takes constraints by phase, case by case."""
+    record: Record = {**machine(), "phases": {}}
+    for case in benchmark_cases(quick):
+        record["phases"][case.name] = found = {}
+        for method in METHODS:
+            if method not in UNCONSTRAINED:
+                found[method] = {n: {**asdict(c), "total": c.total} for n, c in phases(case, method).items()}
     return record
+
+
+def phase_tables(record: Record) -> Iterator[Table]:
+    """One line a phase, one column a method; then the same by kind of operation."""
+    for case, found in record["phases"].items():
+        rows = [
+            (name, *(f"{own[name]['total']:,}" if name in own else "" for own in found.values()))
+            for name in dict.fromkeys(name for own in found.values() for name in own)
+        ]
+        for kind in ("mul", "add", "neg", "div", "sqrt", "trig", "other", "total"):
+            rows.append((kind, *(f"{sum(c[kind] for c in own.values()):,}" for own in found.values())))
+        yield table(f"{case}: operations by phase", ("phase", *found), rows, last_bold=True)

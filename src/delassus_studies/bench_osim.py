@@ -1,56 +1,67 @@
-"""``delassus bench osim``: operations and NumPy time of every method on the benchmark robots."""
+"""``delassus bench osim``: operations, by kind and by phase, and NumPy time of every method on the benchmark robots."""
 
 from __future__ import annotations
 
-import platform
+from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from delassus.algorithms.evaluate import delassus
 from delassus.algorithms.osim import OSIM_METHODS
-from delassus.compiler.trace import OperationReport, count_operations
+from delassus.compiler.trace import count_operations
 from delassus_studies.cases import benchmark_cases
 from delassus_studies.figures import bar_figure
-from delassus_studies.peers import pinocchio_call
-from delassus_studies.timing import time_per_state
+from delassus_studies.peers_pinocchio import delassus_call
+from delassus_studies.tables import table
+from delassus_studies.timing import Calls, Record, interleaved, machine
+
+ROUNDS = 5
 
 
-def run(console: Console, plot: Path | None, states: int) -> None:
-    """Print the tables and draw the figure."""
-    console.print(
-        f"NumPy, batches of {states}; {platform.machine()}, Python {platform.python_version()}", highlight=False
-    )
-    totals: dict[str, dict[str, int]] = {}
-    for case in benchmark_cases():
+def measure(states: int, quick: bool = False) -> Record:
+    """Operation counts and times of a batch on every robot."""
+    record: Record = {**machine(), "states": states, "cases": {}}
+    for case in benchmark_cases(quick):
         q = case.tree.random(0, states)
-        reports = {m: count_operations(case.tree, case.constraints, method=m) for m in OSIM_METHODS}
-        calls = {m: partial(delassus, case.tree, case.constraints, q, method=m) for m in OSIM_METHODS}
-        peer = pinocchio_call(case, q)
-        seconds = time_per_state({**calls, **({"pinocchio": peer} if peer else {})}, states, repeats=5)
-        table = Table(title=case.name, title_justify="left")
-        for column in ("method", "operations", "mul", "add", "div", "sqrt", "trig", "µs per state"):
-            table.add_column(column, justify="left" if column == "method" else "right")
+        calls: Calls = {m: (partial(delassus, case.tree, case.constraints, q, method=m), states) for m in OSIM_METHODS}
+        if peer := delassus_call(case, q):
+            calls["pinocchio"] = peer, states
+        methods = {}
         for method in OSIM_METHODS:
-            c = reports[method].clean
-            numbers = (c.total, c.mul, c.add + c.neg, c.div, c.sqrt, c.trig)
-            table.add_row(method, *(f"{x:,}" for x in numbers), f"{seconds[method] * 1e6:.1f}")
-        if peer:
-            table.add_row("pinocchio", *("",) * 6, f"{seconds['pinocchio'] * 1e6:.1f}", style="dim")
-        console.print(table)
-        console.print(_phases(reports))
-        totals[case.name] = {m: reports[m].clean.total for m in OSIM_METHODS if m != "dense"}
-    if plot is not None:
-        path = bar_figure(plot / "osim_operations.png", totals, "operations")
-        console.print(f"figure: {path}")
+            report = count_operations(case.tree, case.constraints, method=method)
+            methods[method] = {
+                "raw": report.raw.total,
+                **asdict(report.clean),
+                "clean": report.clean.total,
+                "phases": {name: count.total for name, count in report.phases if count.total},
+            }
+        record["cases"][case.name] = {"methods": methods, "microseconds": interleaved(calls, ROUNDS)}
+    return record
 
 
-def _phases(reports: dict[str, OperationReport]) -> Table:
-    table = Table("method", "phases of the count", show_header=False, box=None, padding=(0, 1))
-    for method, report in reports.items():
-        table.add_row(
-            f"[dim]{method}[/]", "[dim]" + ", ".join(f"{n} {c.total:,}" for n, c in report.phases if c.total) + "[/]"
-        )
-    return table
+def tables(record: Record) -> Iterator[Table | str]:
+    """Operations and time of each method, robot by robot, and the phases of the count."""
+    yield f"NumPy, batches of {record['states']}"
+    for name, figures in record["cases"].items():
+        rows = [
+            (method, *(f"{x:,}" for x in (c["clean"], c["mul"], c["add"] + c["neg"], c["div"], c["sqrt"], c["trig"])))
+            for method, c in figures["methods"].items()
+        ]
+        if "pinocchio" in figures["microseconds"]:
+            rows.append(("pinocchio", *[""] * 6))
+        timed = ((*row, f"{figures['microseconds'][row[0]]['median']:.1f}") for row in rows)
+        yield table(name, ("method", "operations", "mul", "add", "div", "sqrt", "trig", "µs per state"), timed)
+        for method, count in figures["methods"].items():
+            yield f"{method:8s} {', '.join(f'{phase} {number:,}' for phase, number in count['phases'].items())}"
+
+
+def draw(record: Record, folder: Path) -> Path:
+    """Operations of each method, robot by robot."""
+    totals = {
+        name: {method: count["clean"] for method, count in figures["methods"].items() if method != "dense"}
+        for name, figures in record["cases"].items()
+    }
+    return bar_figure(folder / "osim_operations.png", totals, "operations")

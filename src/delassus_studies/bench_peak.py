@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from delassus.runtime.cpu_target import Code, host
@@ -20,7 +16,8 @@ from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.compile_profile import Compilation, compile_cold
 from delassus_studies.machine_code import available, census
 from delassus_studies.peak_loops import clock, instructions_per_second, straight_line
-from delassus_studies.timing import interleaved, pinned, setting
+from delassus_studies.tables import table
+from delassus_studies.timing import Calls, Record, interleaved, machine, pinned
 
 DTYPES = ("float64", "float32")
 RATES = ("multiply", "add", "multiply-add", "add from memory", "store")
@@ -32,185 +29,132 @@ ROUNDS = 15
 FUNCTIONS = "block.*"
 
 
-def machine_rates() -> dict[str, Any]:
+def _rates() -> Record:
     """Measured clock, rates of independent vector instructions by type and kind, and those of straight-line code."""
     rates = {dtype: {kind: instructions_per_second(dtype, kind) for kind in RATES} for dtype in DTYPES}
     straight = []
-    if available():
-        for other in ("add", "add from memory"):
-            for length in LENGTHS:
-                rate, size = straight_line("float64", length, other)
-                straight.append({"other": other, "bytes": length * size, "rate": rate, "bytes_each": size})
+    for other in ("add", "add from memory") if available() else ():
+        for length in LENGTHS:
+            rate, size = straight_line("float64", length, other)
+            straight.append({"other": other, "bytes": length * size, "rate": rate, "bytes_each": size})
     return {"clock": clock(), "rates": rates, "straight_line": straight}
 
 
 def _times(case: Case, made: Compilation, dtype: str) -> dict[str, float]:
-    """Seconds per state of the machine code alone, in cache and out of it: fastest tenth."""
+    """Least seconds per state of the machine code alone, in cache and out of it."""
     code = Code(made.code)
     batch = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("batch"))
     q = case.tree.random(0, BATCH).astype(dtype)
-    out = made.kernel(q, threads=1)
-    calls = {str(n): (partial(batch, n, q.ctypes.data, out.ctypes.data), n) for n in (NEAR, BATCH)}
-    samples = interleaved(calls, ROUNDS, 4)
-    return {name: float(np.percentile(values, 10)) for name, values in samples.items()}
+    out = np.empty((BATCH, *made.program.results[0].shape), dtype=dtype)
+    calls: Calls = {str(n): (partial(batch, n, q.ctypes.data, out.ctypes.data), n) for n in (NEAR, BATCH)}
+    return {name: 1e-6 * times["lowest"] for name, times in interleaved(calls, ROUNDS, 4).items()}
 
 
-def measure(case: Case, dtype: str) -> dict[str, Any]:
-    """One kernel: time, operations, what its code consists of."""
+def _kernel(case: Case, dtype: str) -> Record:
+    """One kernel: time, operations, and the kinds of its instructions."""
     made = compile_cold(case, dtype=dtype)
-    count = made.kernel.operations
-    record: dict[str, Any] = {
-        "lanes": made.kernel.lanes,
-        "operations": count.total,
-        "flops": count.mul + count.add,
-        "seconds": _times(case, made, dtype),
-    }
+    count = made.program.graph.count()
+    record: Record = {"dtype": dtype, "lanes": made.lanes, "operations": count.total, "flops": count.mul + count.add}
+    record["seconds"] = _times(case, made, dtype)
     if available() and platform.machine() == "x86_64":
         found = census(made.code, FUNCTIONS)
-        record["code"] = {
-            "instructions": found.total,
-            "bytes": found.size,
-            "frame": found.frame,
-            "kinds": dict(found.kinds.most_common()),
-            "operands": dict(found.from_memory),
-        }
+        sizes = {"instructions": found.total, "bytes": found.size, "frame": found.frame}
+        record["code"] = {**sizes, "kinds": dict(found.kinds.most_common()), "operands": dict(found.from_memory)}
+    return record
+
+
+def measure(quick: bool = False) -> Record:
+    """The machine's rates, every kernel in both types, and counters of the processor."""
+    record: Record = {**machine(), "kernels": {}, "counted": {}}
+    with pinned():
+        record["machine"] = _rates()
+        for case in benchmark_cases(quick):
+            for dtype in DTYPES:
+                record["kernels"][f"{case.name}, {dtype}"] = _kernel(case, dtype)
+            for count in (count_with_perf, count_with_callgrind):
+                events, said = count(case)
+                record["counted"][f"{case.name}, {said}"] = events
     return record
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
-def _machine_tables(console: Console, machine: Mapping[str, Any]) -> None:
-    clock_rate = machine["clock"]
-    console.print(f"clock {clock_rate / 1e9:.2f} GHz (chain of integer operations)", highlight=False)
-    table = Table(title="peak of one core: independent full-vector instructions", title_justify="left")
-    for column in ("", *DTYPES):
-        table.add_column(column, justify="right" if column else "left")
+def tables(record: Record) -> Iterator[Table | str]:
+    """The machine's rates, the kernels beside them, what their code consists of, cache misses."""
+    rates, kernels = record["machine"], record["kernels"]
+    yield f"one core, clock {rates['clock'] / 1e9:.2f} GHz (chain of integer operations)"
+    yield table("peak of one core: independent full-vector instructions", ("", *DTYPES), _peak_rows(rates))
+    if rates["straight_line"]:
+        title = "straight-line code: half multiply-adds, half the other"
+        heads = ["other half", "code", "bytes each", "instructions a cycle", "code bytes a cycle"]
+        yield table(title, heads, _straight_rows(rates))
+    title = f"kernels: flops (mul, add) over time; in cache ({NEAR} states) and batches of {BATCH}"
+    heads = ["", "flops", f"ns, {NEAR}", f"ns, {BATCH}", "GF/s", "of multiply peak", "of fused peak"]
+    yield table(title, heads, [(name, *_speed(k, rates["rates"][k["dtype"]])) for name, k in kernels.items()])
+    missing = [name for name, events in record["counted"].items() if not events]
+    if all("code" in kernel for kernel in kernels.values()):
+        heads = ["", "instructions", "code", "cycles", "a cycle", "bytes a cycle", "at least: arithmetic", "loads"]
+        heads += ["stores", "stack (LLVM's spills): loads, stores"]
+        title = "code of a block (a vector of states): what bounds it"
+        yield table(title, heads, [(name, *_bounds(k, rates)) for name, k in kernels.items()])
+        codes = {name: k["code"] for name, k in kernels.items()}
+        title = "instructions of a block by kind; operands that arithmetic reads in place"
+        yield table(title, ("", *codes), _kind_rows(codes))
+    else:
+        missing.append("no tables of the code: they need objdump and x86-64")
+    counted = {name: events for name, events in record["counted"].items() if events}
+    events = list(dict.fromkeys(event for found in counted.values() for event in found))
+    rows = ((name, *(f"{f[e]:,.1f}" if e in f else "–" for e in events)) for name, f in counted.items())
+    yield table("counted, per state", ("", *events), rows)
+    yield from missing
+
+
+def _peak_rows(rates: Record) -> Iterator[tuple[str, ...]]:
     for kind in RATES:
         cells = []
         for dtype in DTYPES:
-            rate = machine["rates"][dtype][kind]
+            rate = rates["rates"][dtype][kind]
             numbers = rate * host().lanes(dtype) * (2 if kind == "multiply-add" else 1)
-            cells.append(f"{numbers / 1e9:6.1f} G/s, {rate / clock_rate:.2f} a cycle")
-        table.add_row(kind, *cells)
-    console.print(table)
-    if machine["straight_line"]:
-        table = Table(title="straight-line code: half multiply-adds, half the other", title_justify="left")
-        for column in ("other half", "code", "bytes each", "instructions a cycle", "code bytes a cycle"):
-            table.add_column(column, justify="left" if column == "other half" else "right")
-        for row in machine["straight_line"]:
-            cycle = row["rate"] / clock_rate
-            size, each = f"{row['bytes'] / 1024:.0f} KB", row["bytes_each"]
-            table.add_row(row["other"], size, f"{each:.1f}", f"{cycle:.2f}", f"{cycle * each:.1f}")
-        console.print(table)
+            cells.append(f"{numbers / 1e9:6.1f} G/s, {rate / rates['clock']:.2f} a cycle")
+        yield kind, *cells
 
 
-def least_cycles(code: Mapping[str, Any], rates: Mapping[str, float], clock_rate: float) -> dict[str, float]:
-    """Cycles a block that each resource alone would need at its measured rate."""
-    kinds, operands = code["kinds"], code["operands"]
+def _straight_rows(rates: Record) -> Iterator[tuple[str, ...]]:
+    for row in rates["straight_line"]:
+        cycle, each = row["rate"] / rates["clock"], row["bytes_each"]
+        yield row["other"], f"{row['bytes'] / 1024:.0f} KB", f"{each:.1f}", f"{cycle:.2f}", f"{cycle * each:.1f}"
+
+
+def _speed(k: Record, rates: Mapping[str, float]) -> tuple[str, ...]:
+    near, far = k["seconds"][str(NEAR)], k["seconds"][str(BATCH)]
+    speed = k["flops"] / near
+    peaks = (rates["multiply"] * k["lanes"], 2 * rates["multiply-add"] * k["lanes"])
+    times = f"{k['flops']:,}", f"{near * 1e9:.0f}", f"{far * 1e9:.0f}", f"{speed / 1e9:.1f}"
+    return *times, *(f"{speed / peak:.0%}" for peak in peaks)
+
+
+def _bounds(k: Record, rates: Record) -> tuple[str, ...]:
+    """Measured cycles, those that each resource alone would need at its measured rate, and spills."""
+    kinds, operands, total, size = (k["code"][name] for name in ("kinds", "operands", "instructions", "bytes"))
+    cycles = k["seconds"][str(NEAR)] * k["lanes"] * rates["clock"]
     loads = sum(n for kind, n in kinds.items() if kind.startswith("load")) + sum(operands.values())
     stores = sum(n for kind, n in kinds.items() if kind.startswith("store"))
-    needs = {"arithmetic": (kinds["arithmetic"], "multiply"), "loads": (loads, "add from memory")}
-    needs["stores"] = (stores, "store")
-    return {name: n / rates[rate] * clock_rate for name, (n, rate) in needs.items()}
-
-
-def _kernel_table(machine: Mapping[str, Any], kernels: Mapping[str, Any]) -> Table:
-    table = Table(
-        title=f"kernels: flops (mul, add) over time; in cache ({NEAR} states) and batches of {BATCH}",
-        title_justify="left",
+    needs = {"multiply": kinds["arithmetic"], "add from memory": loads, "store": stores}
+    least = [n / rates["rates"][k["dtype"]][rate] * rates["clock"] for rate, n in needs.items()]
+    reloads, spills = kinds.get("load, stack", 0) + operands.get("stack", 0), kinds.get("store, stack", 0)
+    return (
+        f"{total:,}",
+        f"{size / 1024:.0f} KB",
+        f"{cycles:,.0f}",
+        f"{total / cycles:.2f}",
+        f"{size / cycles:.1f}",
+        *(f"{x:,.0f} ({x / cycles:.0%})" for x in least),
+        f"{reloads:,}, {spills:,} ({(reloads + spills) / total:.0%})",
     )
-    for column in ("", "flops", f"ns, {NEAR}", f"ns, {BATCH}", "GF/s", "of multiply peak", "of fused peak"):
-        table.add_column(column, justify="right" if column else "left")
-    for name, k in kernels.items():
-        rates = machine["rates"][k["dtype"]]
-        near, far = k["seconds"][str(NEAR)], k["seconds"][str(BATCH)]
-        speed = k["flops"] / near
-        table.add_row(
-            name,
-            f"{k['flops']:,}",
-            f"{near * 1e9:.0f}",
-            f"{far * 1e9:.0f}",
-            f"{speed / 1e9:.1f}",
-            f"{speed / (rates['multiply'] * k['lanes']):.0%}",
-            f"{speed / (2 * rates['multiply-add'] * k['lanes']):.0%}",
-        )
-    return table
 
 
-def _code_table(machine: Mapping[str, Any], kernels: Mapping[str, Any]) -> Table:
-    table = Table(title="code of a block (a vector of states): what bounds it", title_justify="left")
-    columns = ("instructions", "code", "cycles", "a cycle", "bytes a cycle", "at least: arithmetic", "loads", "stores")
-    for column in ("", *columns, "stack (LLVM's spills): loads, stores"):
-        table.add_column(column, justify="right" if column else "left")
-    for name, k in kernels.items():
-        code, kinds = k["code"], k["code"]["kinds"]
-        cycles = k["seconds"][str(NEAR)] * k["lanes"] * machine["clock"]
-        least = least_cycles(code, machine["rates"][k["dtype"]], machine["clock"])
-        reloads = kinds.get("load, stack", 0) + code["operands"].get("stack", 0)
-        spills = kinds.get("store, stack", 0)
-        table.add_row(
-            name,
-            f"{code['instructions']:,}",
-            f"{code['bytes'] / 1024:.0f} KB",
-            f"{cycles:,.0f}",
-            f"{code['instructions'] / cycles:.2f}",
-            f"{code['bytes'] / cycles:.1f}",
-            *(f"{least[what]:,.0f} ({least[what] / cycles:.0%})" for what in least),
-            f"{reloads:,}, {spills:,} ({(reloads + spills) / code['instructions']:.0%})",
-        )
-    return table
-
-
-def _kinds_table(kernels: Mapping[str, Any]) -> Table:
-    found = {name: k["code"] for name, k in kernels.items()}
-    table = Table(
-        title="instructions of a block by kind; operands that arithmetic reads in place", title_justify="left"
-    )
-    for column in ("", *found):
-        table.add_column(column, justify="right" if column else "left")
+def _kind_rows(codes: Record) -> Iterator[tuple[str, ...]]:
     for group, prefix in (("kinds", ""), ("operands", "operand, ")):
-        for kind in sorted({kind for code in found.values() for kind in code[group]}):
-            table.add_row(prefix + kind, *(f"{code[group].get(kind, 0):,}" for code in found.values()))
-    return table
-
-
-def _cache_table(counts: Mapping[str, Mapping[str, float]]) -> Table:
-    events = list(dict.fromkeys(event for found in counts.values() for event in found))
-    table = Table(title="counted, per state", title_justify="left")
-    for column in ("", *events):
-        table.add_column(column, justify="right" if column else "left")
-    for name, found in counts.items():
-        table.add_row(name, *(f"{found[event]:,.1f}" if event in found else "–" for event in events))
-    return table
-
-
-def run(console: Console, file: Path | None = None, cases: list[Case] | None = None) -> dict[str, Any]:
-    """Print the tables and write the raw figures."""
-    record: dict[str, Any] = {**setting(), "kernels": {}, "counted": {}}
-    cases = benchmark_cases() if cases is None else cases
-    with pinned():
-        record["machine"] = machine_rates()
-        for case in cases:
-            for dtype in DTYPES:
-                record["kernels"][f"{case.name}, {dtype}"] = {"dtype": dtype, **measure(case, dtype)}
-        for case in cases:
-            for count in (count_with_perf, count_with_callgrind):
-                events, said = count(case)
-                record["counted"][f"{case.name}, {said}"] = events
-    console.print(f"{record['processor']}, one core", highlight=False)
-    _machine_tables(console, record["machine"])
-    console.print(_kernel_table(record["machine"], record["kernels"]))
-    missing = [name for name, events in record["counted"].items() if not events]
-    if all("code" in kernel for kernel in record["kernels"].values()):
-        console.print(_code_table(record["machine"], record["kernels"]))
-        console.print(_kinds_table(record["kernels"]))
-    else:
-        missing.append("no tables of the code: they need objdump and x86-64")
-    console.print(_cache_table({name: events for name, events in record["counted"].items() if events}))
-    for line in missing:
-        console.print(line, style="dim", highlight=False)
-    if file is not None:
-        file.write_text(json.dumps(record, indent=1))
-        console.print(f"raw figures: {file}")
-    return record
+        for kind in sorted({kind for code in codes.values() for kind in code[group]}):
+            yield prefix + kind, *(f"{code[group].get(kind, 0):,}" for code in codes.values())

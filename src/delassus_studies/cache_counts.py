@@ -9,10 +9,12 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from delassus.runtime.cpu_target import Host, host
 from delassus_studies.cases import Case
-from delassus_studies.compile_profile import as_on, compile_cold
+from delassus_studies.compile_profile import compile_cold
 
 STATES, REPEATS = 512, 4
 TIMEOUT = 300.0
@@ -50,11 +52,17 @@ Found = tuple[dict[str, float], str]
 """Events per state, none if they could not be had, and how they were counted or why not."""
 
 
+def with_avx2() -> Host:
+    """A processor of this architecture with AVX2 and no more; its code runs here if this one has its features."""
+    features = "+avx2,+fma,+bmi,+bmi2"
+    return replace(host(), cpu="haswell", features=features, vector_bits=256, vector_registers=16, has_fma=True)
+
+
 @contextmanager
-def _program(case: Case) -> Iterator[Path]:
-    """The kernel's object code and a main program that runs it on batches, linked by gcc."""
-    made = compile_cold(case)
-    sizes = {"size_in": made.kernel.arguments[0].size, "size_out": made.kernel.results[0].size}
+def _executable(case: Case, target: Host | None = None) -> Iterator[Path]:
+    """Folder with the kernel's object code and a main program that runs it on batches, linked by gcc."""
+    made = compile_cold(case, target=target)
+    sizes = {"size_in": made.program.arguments[0].size, "size_out": made.program.results[0].size}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "kernel.o").write_bytes(made.code)
@@ -73,7 +81,7 @@ def count_with_perf(case: Case) -> Found:
     """Counters of the processor for the kernel as it is compiled for it: many calls less few."""
     if reason := _missing("gcc", "perf"):
         return {}, reason
-    with _program(case) as folder:
+    with _executable(case) as folder:
         many, few = (_perf(folder, repeats) for repeats in (100 + REPEATS, REPEATS))
     if not many or many.keys() != few.keys():
         return {}, "not counted: perf has no counters on this machine"
@@ -91,13 +99,11 @@ def count_with_callgrind(case: Case) -> Found:
     """Valgrind's simulation. It does not know AVX-512: the kernel is compiled for AVX2, half as many lanes."""
     if reason := _missing("gcc", "valgrind"):
         return {}, reason
-    with as_on("haswell", "+avx2,+fma,+bmi,+bmi2", 256, 16), _program(case) as folder:
+    with _executable(case, with_avx2()) as folder:
         command = ["valgrind", "--tool=callgrind", "--cache-sim=yes", "--toggle-collect=batch", *LEVELS]
         command += ["--callgrind-out-file=counts", "./run", str(REPEATS)]
         environment = {**os.environ, "VALGRIND_OPTS": ""}
-        done = subprocess.run(
-            command, cwd=folder, check=False, capture_output=True, text=True, timeout=TIMEOUT, env=environment
-        )
+        done = subprocess.run(command, cwd=folder, check=False, capture_output=True, timeout=TIMEOUT, env=environment)
         if done.returncode not in (0, 1) or not (folder / "counts").exists():
             return {}, f"not counted: valgrind ended with status {done.returncode}"
         text = (folder / "counts").read_text()

@@ -1,10 +1,11 @@
-"""Robots and constraint sets that the demo, the benchmarks and the reproduction of claims share."""
+"""Robots and constraint sets that the demo, the benchmarks, the claims and the tests share."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -14,13 +15,18 @@ from delassus.constraints import Constraint, Frame, Point, Rows, Weld
 from delassus.errors import DelassusWarning
 from delassus.interop.load import load
 from delassus.interop.names import example_robot_files
-from delassus.model.mechanisms import humanoid
+from delassus.model.mechanisms import chain, humanoid
+from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 
 GO1_FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
 TALOS_FEET = ("leg_left_6_link", "leg_right_6_link")
 TALOS_HANDS = ("arm_left_7_link", "arm_right_7_link")
 G1_ENDS = ("left_ankle_roll_link", "right_ankle_roll_link", "left_wrist_yaw_link", "right_wrist_yaw_link")
+ATLAS_FEET, ATLAS_HANDS = ("l_foot", "r_foot"), ("l_hand", "r_hand")
+
+COMPLIANCE = 1e-6
+"""Of soft constraints in benchmarks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +37,64 @@ class Case:
     tree: Tree
     constraints: tuple[Constraint, ...]
 
+    @property
+    def world_only(self) -> bool:
+        """Whether all constraints are welds and points to the world in local axes: those that all peers have."""
+        return all(isinstance(c, Weld | Point) and c.second is None and c.axes == "local" for c in self.constraints)
 
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Configurations (k, nq), velocities (k, nv) and joint forces (k, nv)."""
+
+    q: Array
+    v: Array
+    tau: Array
+
+    def first(self, k: int) -> States:
+        """The first k states."""
+        return States(self.q[:k], self.v[:k], self.tau[:k])
+
+
+def random_states(case: Case, n: int, seed: int = 0) -> States:
+    """Random configurations, velocities (1 rad/s) and joint forces (10 N·m)."""
+    rng = np.random.default_rng(seed)
+    nv = case.tree.nv
+    return States(case.tree.random(seed, n), rng.normal(size=(n, nv)), 10 * rng.normal(size=(n, nv)))
+
+
+# -- robots --------------------------------------------------------------------------------------------------------
+
+
+class NotHere(Exception):
+    """A claim or a benchmark cannot be measured here; the text names the robot file or package that is missing."""
+
+
+@cache
 def quiet_load(robot: str | Path, root: Literal["fixed", "floating"] = "floating") -> Tree:
-    """Load a robot whose oddities are known and do not matter for counting or timing."""
+    """Load a robot whose warnings do not matter for counting or timing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DelassusWarning)
         return load(robot, root=root)
+
+
+def robot_file(robots: Path | None, name: str, root: Literal["fixed", "floating"] = "floating") -> Tree:
+    """Robot of a file in the folder of robots; raises `NotHere`."""
+    if robots is None:
+        raise NotHere(f"give --robots FOLDER with {name}")
+    if not (robots / name).is_file():
+        raise NotHere(f"{robots} has no {name}")
+    return quiet_load(robots / name, root)
+
+
+def installed(name: str) -> Tree:
+    """Robot of the package example-robot-data; raises `NotHere`."""
+    if name not in example_robot_files():
+        raise NotHere("needs the extra [robots]")
+    return quiet_load(name)
+
+
+# -- constraints ---------------------------------------------------------------------------------------------------
 
 
 def welds(*links: str) -> tuple[Constraint, ...]:
@@ -71,6 +129,14 @@ def sole_points(feet: Sequence[str]) -> tuple[Constraint, ...]:
     return tuple(Point(Frame(foot, corner)) for foot in feet for corner in corners)
 
 
+# -- cases ---------------------------------------------------------------------------------------------------------
+
+
+def chain_of(n: int) -> Case:
+    """Chain of ``n`` links whose last is welded."""
+    return Case(f"chain of {n}", chain(n), welds(f"link{n}"))
+
+
 def demo_case() -> Case:
     """Talos standing, if its description is installed; else the built-in humanoid."""
     if "talos_reduced" in example_robot_files():
@@ -78,14 +144,13 @@ def demo_case() -> Case:
     return Case("built-in humanoid, feet welded", humanoid(), welds("left_foot", "right_foot"))
 
 
-def benchmark_cases() -> list[Case]:
-    """The benchmark robots that are installed, and the built-in humanoid."""
+def benchmark_cases(quick: bool = False) -> list[Case]:
+    """The built-in humanoid and, unless ``quick``, the benchmark robots that are installed."""
     cases = [Case("humanoid, 2 welds", humanoid(), welds("left_foot", "right_foot"))]
-    installed = example_robot_files()
-    if "talos_reduced" in installed:
-        cases.append(Case("Talos, 2 welds", quiet_load("talos_reduced"), welds(*TALOS_FEET)))
-    if "go1" in installed:
-        cases.append(Case("Go1, 4 points", quiet_load("go1"), points(*GO1_FEET)))
-    if "g1_29dof_rev_1_0" in installed:
-        cases.append(Case("G1, 4 welds", quiet_load("g1_29dof_rev_1_0"), welds(*G1_ENDS)))
-    return cases
+    robots = (
+        ("talos_reduced", "Talos, 2 welds", welds(*TALOS_FEET)),
+        ("go1", "Go1, 4 points", points(*GO1_FEET)),
+        ("g1_29dof_rev_1_0", "G1, 4 welds", welds(*G1_ENDS)),
+    )
+    here = () if quick else example_robot_files()
+    return cases + [Case(name, quiet_load(robot), made) for robot, name, made in robots if robot in here]

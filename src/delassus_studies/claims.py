@@ -1,4 +1,4 @@
-"""Claims and findings: what a paper says, what was measured, whether it holds."""
+"""Claims of the papers: what is said, what is measured here, whether it holds; and the table that says so."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+
+from delassus.errors import MissingDependencyError, unknown_name
+from delassus_studies.cases import NotHere
+from delassus_studies.figures import Series, line_figure
+from delassus_studies.tables import table
 
 HOLDS, IN_PART, NO, NOT_MEASURED = "holds", "in part", "no", "not measured"
+_STYLE = {HOLDS: "green", IN_PART: "yellow", NO: "red", NOT_MEASURED: "dim"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +65,17 @@ class Claim:
     text : str
         The claim.
     measure : callable
-        Takes the folder of robot files (or None) and returns a `Finding`.
+        Takes the folder of robot files (or None) and returns a `Finding`; raises `NotHere` where something is missing.
     figure : str
         Name of its figure; empty for none.
     log : bool
         Whether the figure has logarithmic axes.
     x, y : str
-        What its axes show.
+        Labels of its axes.
     level : float or None
         Where to draw a line across it.
+    draw : callable or None
+        Draws a further figure into a folder.
     """
 
     source: str
@@ -75,20 +86,52 @@ class Claim:
     x: str = ""
     y: str = "operations"
     level: float | None = None
+    draw: Callable[[Path], Path] | None = None
 
-
-class NotHere(Exception):
-    """Something that a claim needs is missing, such as the file of a robot; the text says what."""
-
-
-def measured_or_not(claim: Claim, robots: Path | None) -> Finding:
-    """Measure a claim, or say what is missing."""
-    try:
-        return claim.measure(robots)
-    except NotHere as missing:
-        return Finding("", NOT_MEASURED, str(missing))
+    def check(self, robots: Path | None = None) -> Finding:
+        """Measure the claim, or say what is missing."""
+        try:
+            return self.measure(robots)
+        except (NotHere, MissingDependencyError) as missing:
+            return Finding("", NOT_MEASURED, str(missing))
 
 
 def verdict(parts: Sequence[bool]) -> str:
     """`HOLDS` if all parts hold, `IN_PART` if some do, else `NO`."""
     return HOLDS if all(parts) else IN_PART if any(parts) else NO
+
+
+def chosen(claims: Sequence[Claim], source: str | None) -> Sequence[Claim]:
+    """Claims of that source; all for None."""
+    found = [claim for claim in claims if source in (None, claim.source)]
+    if not found:
+        raise unknown_name("--only", source, dict.fromkeys(claim.source for claim in claims))
+    return found
+
+
+def reproduce(console: Console, claims: Sequence[Claim], robots: Path | None, plot: Path | None) -> list[Finding]:
+    """Measure and print claims; draw their figures into the folder ``plot``."""
+    shown = Table(show_lines=True)
+    shown.add_column("source", no_wrap=True)
+    shown.add_column("claim", ratio=3)
+    shown.add_column("measured here", ratio=5)
+    shown.add_column("verdict", no_wrap=True)
+    findings = []
+    for claim in track(claims, "measuring", console=console, transient=True):
+        finding = claim.check(robots)
+        findings.append(finding)
+        lines = (escape(finding.measured), f"[italic]{escape(finding.reason)}[/]" if finding.reason else "")
+        said = f"[{_STYLE[finding.verdict]}]{finding.verdict}[/]"
+        shown.add_row(escape(claim.source), escape(claim.text), "\n".join(filter(None, lines)), said)
+        if plot is None or finding.verdict == NOT_MEASURED:
+            continue
+        if finding.panels:
+            line_figure(plot / f"{claim.figure}.png", finding.panels, claim.x, claim.y, claim.log, claim.level)
+        if claim.draw is not None:
+            claim.draw(plot)
+    console.print(shown)
+    for listing in (listing for finding in findings for listing in finding.listings):
+        console.print(table(escape(listing.title), listing.columns, listing.rows))
+    if plot is not None:
+        console.print(f"figures: {plot}")
+    return findings

@@ -34,11 +34,10 @@ from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.pivoting import lemke_kernel
 from delassus.contact.solvers.pyramids import impulses_of, linear_problem, regular_directions
 from delassus.contact.state import State
-from delassus.errors import MissingDependencyError
 from delassus.model.rotations import Array
 from delassus.simulate.scenes.pendulum import pendulum
 from delassus.simulate.step import SOUND
-from delassus_studies.claims import Claim, Finding, Listing, NotHere, verdict
+from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.timing import pinned
 
 PAPER: Mapping[int, tuple[float, float]] = MappingProxyType(
@@ -197,11 +196,8 @@ def growth(times: Mapping[int, float]) -> float:
 
 
 def _steps(_: Path | None) -> Finding:
-    try:
-        with pinned():
-            swings = {n: swing(n) for n in PAPER}
-    except MissingDependencyError as missing:
-        raise NotHere(str(missing)) from missing
+    with pinned():
+        swings = {n: swing(n) for n in PAPER}
     ratios = {way: {n: s.ratio(way) for n, s in swings.items()} for way in WAYS}
     last = max(PAPER)
     parts = [min(ratios["eliminated"].values()) > 1.0]

@@ -19,10 +19,10 @@ from delassus.model.mechanisms import chain
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.spatial.count_ops import CountOps
-from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, welds
-from delassus_studies.claims import Claim, Finding, Series, verdict
+from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, installed, welds
+from delassus_studies.claims import Claim, Finding, verdict
 from delassus_studies.claims_families import slope
-from delassus_studies.claims_robots import installed
+from delassus_studies.figures import Series
 
 HARD = ("pv", "pv-early", "ltl")
 COUNTED = ("pv", "ltl", "ltl-soft", "pv-early", "pv-soft")
@@ -184,7 +184,7 @@ def _ladder(_: Path | None) -> Finding:
     return _judge_scaling(RUNGS, counts, ("pv-early", "pv-soft"), ("pv", "ltl", "ltl-soft"))
 
 
-ACCURACY_CLAIMS = (
+DYNAMICS_CLAIMS = (
     Claim(
         "[LQR] Fig. 3",
         "Talos, hands and feet welded, 1000 configurations, soft weights 10² … 10¹²: residuals of PV-s and LTL-s fall "
@@ -196,9 +196,6 @@ ACCURACY_CLAIMS = (
         x="weight 1 / R",
         y="median norm",
     ),
-)
-
-SCALING_CLAIMS = (
     Claim(
         "[LQR] Fig. 4a",
         "chains of 6–100 joints with a welded tip: PV, PV-e and PV-s linear; LTL and LTL-s curve upwards",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 
 import casadi as ca
@@ -19,48 +18,25 @@ from delassus.model.tree import Tree
 from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.ops import Matrix
 from delassus_studies.cases import (
+    ATLAS_FEET,
+    ATLAS_HANDS,
     GO1_FEET,
     TALOS_FEET,
     TALOS_HANDS,
     general_rows,
     general_welds,
+    installed,
     points,
-    quiet_load,
+    robot_file,
     sole_points,
     welds,
 )
-from delassus_studies.claims import NO, Claim, Finding, NotHere, verdict
-from delassus_studies.composite_transforms import CompositeCasadiOps
+from delassus_studies.claims import NO, Claim, Finding, verdict
+from delassus_studies.claims_families import composite
 
-FEET, HANDS = ("l_foot", "r_foot"), ("l_hand", "r_hand")
 FINGERTIPS = ("ffdistal", "mfdistal", "rfdistal", "lfdistal", "thdistal")
 SMALL = ("ltl-osim", "efpa", "pv-osim", "pv-osimr")
-
-
-def robot_file(robots: Path | None, name: str) -> Path:
-    """A file of the folder of robots; raises `NotHere`."""
-    if robots is None:
-        raise NotHere(f"give --robots FOLDER with {name}")
-    if not (robots / name).is_file():
-        raise NotHere(f"{robots} has no {name}")
-    return robots / name
-
-
-@cache
-def _atlas(robots: Path | None) -> Tree:
-    return quiet_load(robot_file(robots, "atlas_v4.urdf"))
-
-
-@cache
-def _hand(robots: Path | None) -> Tree:
-    return quiet_load(robot_file(robots, "shadow_hand.xml"), "fixed")
-
-
-def installed(name: str) -> Tree:
-    """A robot of the package example-robot-data; raises `NotHere`."""
-    if name not in example_robot_files():
-        raise NotHere("needs the extra [robots]")
-    return quiet_load(name)
+CompositeCasadiOps = composite(CasadiOps)
 
 
 def totals(
@@ -78,12 +54,12 @@ def _say(numbers: dict[str, int]) -> str:
 
 
 def _standing(robots: Path | None) -> Finding:
-    atlas = _atlas(robots)
+    atlas = robot_file(robots, "atlas_v4.urdf")
     pair = ("pv-osim", "pv-osimr")
-    w, p = totals(atlas, welds(*FEET)), totals(atlas, sole_points(FEET))
-    general = totals(atlas, general_rows([foot for foot in FEET for _ in range(4)], 3), pair)
-    composite = totals(atlas, sole_points(FEET), pair, CompositeCasadiOps)
-    more, more_general, more_composite = (x["pv-osim"] / x["pv-osimr"] - 1 for x in (p, general, composite))
+    w, p = totals(atlas, welds(*ATLAS_FEET)), totals(atlas, sole_points(ATLAS_FEET))
+    general = totals(atlas, general_rows([foot for foot in ATLAS_FEET for _ in range(4)], 3), pair)
+    dense = totals(atlas, sole_points(ATLAS_FEET), pair, CompositeCasadiOps)
+    more, more_general, more_composite = (x["pv-osim"] / x["pv-osimr"] - 1 for x in (p, general, dense))
     equal = w["pv-osim"] == w["pv-osimr"]
     far = min(w["efpa"], w["ltl-osim"]) > 1.15 * w["pv-osim"]
     near = abs(more - 0.199) < 0.03
@@ -102,7 +78,7 @@ def _standing(robots: Path | None) -> Finding:
 
 
 def _hands(robots: Path | None) -> Finding:
-    hand, atlas = _hand(robots), _atlas(robots)
+    hand, atlas = robot_file(robots, "shadow_hand.xml", "fixed"), robot_file(robots, "atlas_v4.urdf")
     one = atlas.attach("l_hand", hand, prefix="left_")
     two = one.attach("r_hand", hand, prefix="right_")
     left, right = [f"left_{f}" for f in FINGERTIPS], [f"right_{f}" for f in FINGERTIPS]
@@ -110,7 +86,7 @@ def _hands(robots: Path | None) -> Finding:
         "hand": (hand, points(*FINGERTIPS)),
         "Atlas, one hand": (one, points(*left)),
         "Atlas, two hands": (two, points(*left, *right)),
-        "Atlas, two hands, feet": (two, (*points(*left, *right), *welds(*FEET))),
+        "Atlas, two hands, feet": (two, (*points(*left, *right), *welds(*ATLAS_FEET))),
     }
     found = {name: totals(tree, constraints) for name, (tree, constraints) in cases.items()}
     alone = found["hand"]["ltl-osim"] < found["hand"]["efpa"]
@@ -139,11 +115,11 @@ def _hands(robots: Path | None) -> Finding:
 
 
 def _hands_and_feet(robots: Path | None) -> Finding:
-    atlas = _atlas(robots)
-    found = totals(atlas, welds(*FEET, *HANDS), ("pv-osim", "pv-osimr"))
-    composite = totals(atlas, welds(*FEET, *HANDS), ("pv-osim", "pv-osimr"), CompositeCasadiOps)
+    atlas = robot_file(robots, "atlas_v4.urdf")
+    found = totals(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), ("pv-osim", "pv-osimr"))
+    dense = totals(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), ("pv-osim", "pv-osimr"), CompositeCasadiOps)
     less = 1 - found["pv-osim"] / found["pv-osimr"]
-    less_composite = 1 - composite["pv-osim"] / composite["pv-osimr"]
+    less_composite = 1 - dense["pv-osim"] / dense["pv-osimr"]
     return Finding(
         f"{_say(found)}: PV-OSIM {less:.1%} under (composite {less_composite:.1%})",
         verdict([less > 0, abs(less - 0.015) < 0.01]),
@@ -180,14 +156,14 @@ def factored(tree: Tree, constraints: Sequence[Constraint]) -> dict[str, int]:
 
 
 def _factorised(robots: Path | None) -> Finding:
-    atlas = _atlas(robots)
-    iiwa = quiet_load(robot_file(robots, "iiwa.urdf"), "fixed")
+    atlas = robot_file(robots, "atlas_v4.urdf")
+    iiwa = robot_file(robots, "iiwa.urdf", "fixed")
     talos, go1 = installed("talos_full_v2"), installed("go1")
     found = {
         "iiwa H": factored(iiwa, general_rows(["lbr_iiwa_link_7"], 6)),
         "Go1 4F₃": factored(go1, general_rows(GO1_FEET, 3)),
-        "Atlas 2F": factored(atlas, general_rows(FEET, 6)),
-        "Atlas 2F+2H": factored(atlas, general_rows((*FEET, *HANDS), 6)),
+        "Atlas 2F": factored(atlas, general_rows(ATLAS_FEET, 6)),
+        "Atlas 2F+2H": factored(atlas, general_rows((*ATLAS_FEET, *ATLAS_HANDS), 6)),
         "Talos 2F": factored(talos, general_rows(TALOS_FEET, 6)),
         "Talos 2F+2H": factored(talos, general_rows((*TALOS_FEET, *TALOS_HANDS), 6)),
     }

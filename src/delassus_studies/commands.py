@@ -8,42 +8,62 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from delassus_studies.claims import chosen, reproduce
+from delassus_studies.figures import check_folder
+from delassus_studies.tables import publish
+
 bench_app = typer.Typer(help="Measure.", no_args_is_help=True)
 reproduce_app = typer.Typer(help="Measure again what the papers claim.", no_args_is_help=True)
 console = Console()
 
-Plot = Annotated[Path | None, typer.Option("--plot", help="Folder to draw figures into, as PNG.")]
+
+def _figures(folder: Path | None) -> Path | None:
+    return folder and check_folder(folder)
+
+
+Plot = Annotated[
+    Path | None, typer.Option("--plot", callback=_figures, help="Folder to draw figures into, as PNG; needs [plot].")
+]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the raw figures to this file.")]
+Quick = Annotated[bool, typer.Option("--quick", help="The smallest case only, timed once: to see what comes out.")]
+Robots = Annotated[Path | None, typer.Option(help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml.")]
+Only = Annotated[str | None, typer.Option("--only", help='Claims of this source only, such as "[LQR] Fig. 4a".')]
 
 
 @bench_app.command("osim")
-def bench_osim(plot: Plot = None, states: Annotated[int, typer.Option(help="States in a batch.")] = 512) -> None:
+def bench_osim(
+    plot: Plot = None,
+    file: Json = None,
+    quick: Quick = False,
+    states: Annotated[int, typer.Option(help="States in a batch.")] = 512,
+) -> None:
     """Operations and NumPy time per state of every method on the benchmark robots, beside Pinocchio."""
-    from delassus_studies.bench_osim import run
+    from delassus_studies.bench_osim import draw, measure, tables
 
-    run(console, plot, states)
+    publish(console, measure(states, quick), tables, file, plot, draw)
 
 
 @bench_app.command("speed")
-def bench_speed(file: Json = None) -> None:
+def bench_speed(file: Json = None, quick: Quick = False) -> None:
     """Time compiled kernels on the benchmark robots, beside Pinocchio, CasADi's C code and frax in the same run."""
-    from delassus_studies.bench_speed import run
+    from delassus_studies.bench_speed import measure, tables
 
-    run(console, file)
+    publish(console, measure(quick), tables, file)
 
 
 @bench_app.command("dynamics")
 def bench_dynamics(
     file: Json = None,
     phases: Annotated[bool, typer.Option("--phases", help="Count operations by phase instead.")] = False,
+    quick: Quick = False,
 ) -> None:
     """Time compiled constrained dynamics and its derivatives, beside Pinocchio and MuJoCo in the same run."""
-    from delassus_studies import bench_dynamics, phases_dynamics
+    from delassus_studies.bench_dynamics import measure, measure_phases, phase_tables, tables
 
     if phases:
-        phases_dynamics.run(console)
+        publish(console, measure_phases(quick), phase_tables, file)
     else:
-        bench_dynamics.run(console, file)
+        publish(console, measure(quick), tables, file)
 
 
 @bench_app.command("scaling")
@@ -53,9 +73,9 @@ def bench_scaling(
     largest: Annotated[int | None, typer.Option(min=20, help="No more links, and no more rows, than this.")] = None,
 ) -> None:
     """Operations and time of compiled kernels against the number of links and of rows, with fitted slopes."""
-    from delassus_studies.bench_scaling import run
+    from delassus_studies.bench_growth import draw_scaling, measure_scaling, scaling_tables
 
-    run(console, plot, file, largest)
+    publish(console, measure_scaling(console, largest), scaling_tables, file, plot, draw_scaling)
 
 
 @bench_app.command("compile")
@@ -65,56 +85,51 @@ def bench_compile(
     largest: Annotated[int | None, typer.Option(min=50, help="No longer chains than this.")] = None,
 ) -> None:
     """Seconds of cold compilations against the length of the program, stage by stage."""
-    from delassus_studies.bench_compile import run
+    from delassus_studies.bench_growth import compile_tables, draw_compile, measure_compile
 
-    run(console, plot, file, largest)
+    publish(console, measure_compile(console, largest), compile_tables, file, plot, draw_compile)
 
 
 @bench_app.command("peak")
-def bench_peak(file: Json = None) -> None:
+def bench_peak(file: Json = None, quick: Quick = False) -> None:
     """Fraction of this core's measured peak that kernels reach, and what bounds the rest."""
-    from delassus_studies.bench_peak import run
+    from delassus_studies.bench_peak import measure, tables
 
-    run(console, file)
+    publish(console, measure(quick), tables, file)
 
 
 @bench_app.command("contact")
-def bench_contact(file: Json = None) -> None:
-    """Time per step of a pendulum that touches floor and wall, its shares, and MuJoCo beside it."""
-    from delassus_studies.bench_contact import run
+def bench_contact(file: Json = None, quick: Quick = False) -> None:
+    """Time per step of a pendulum that touches floor and wall, its shares, and MuJoCo beside it; needs [contact]."""
+    from delassus_studies.bench_contact import measure, tables
 
-    run(console, file)
+    publish(console, measure(quick), tables, file)
 
 
 @reproduce_app.command("osim")
-def reproduce_osim(
-    robots: Annotated[
-        Path | None, typer.Option(help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml.")
-    ] = None,
-    plot: Plot = None,
-) -> None:
+def reproduce_osim(robots: Robots = None, plot: Plot = None, only: Only = None) -> None:
     """Measure each claim that the papers make of the Delassus algorithms."""
-    from delassus_studies.reproduce import run
-    from delassus_studies.reproduce_osim import OSIM_CLAIMS
+    from delassus_studies.claims_families import FAMILY_CLAIMS
+    from delassus_studies.claims_robots import ROBOT_CLAIMS
 
-    run(console, OSIM_CLAIMS, robots, plot)
+    reproduce(console, chosen((*FAMILY_CLAIMS, *ROBOT_CLAIMS), only), robots, plot)
 
 
 @reproduce_app.command("dynamics")
-def reproduce_dynamics(
-    robots: Annotated[Path | None, typer.Option(help="Folder with atlas_v4.urdf and iiwa.urdf.")] = None,
-    plot: Plot = None,
-) -> None:
+def reproduce_dynamics(robots: Robots = None, plot: Plot = None, only: Only = None) -> None:
     """Measure each claim that [LQR] makes of constrained forward dynamics."""
-    from delassus_studies.reproduce import run
-    from delassus_studies.reproduce_dynamics import DYNAMICS_CLAIMS
+    from delassus_studies.claims_dynamics import DYNAMICS_CLAIMS
+    from delassus_studies.claims_dynamics_times import TIME_CLAIMS
 
-    run(console, DYNAMICS_CLAIMS, robots, plot)
+    reproduce(console, chosen((*TIME_CLAIMS, *DYNAMICS_CLAIMS), only), robots, plot)
 
 
 @reproduce_app.command("contact")
-def reproduce_contact(plot: Plot = None) -> None:
-    """Measure each claim that [OS] makes of contact dynamics."""
-    from delassus_studies.reproduce_contact import run
+def reproduce_contact(plot: Plot = None, only: Only = None) -> None:
+    """Measure each claim that [OS] makes of contact dynamics; needs [contact]."""
+    from delassus_studies.claims_contact import SIZE_CLAIMS
+    from delassus_studies.claims_contact_runs import RUN_CLAIMS
+    from delassus_studies.claims_contact_swing import SWING_CLAIMS
+    from delassus_studies.claims_contact_times import STEP_CLAIMS
 
-    run(console, plot)
+    reproduce(console, chosen((*SIZE_CLAIMS, *RUN_CLAIMS, *STEP_CLAIMS, *SWING_CLAIMS), only), None, plot)

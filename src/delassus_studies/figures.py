@@ -1,4 +1,4 @@
-"""Figures to PNG files; needs the extra ``[plot]``."""
+"""Figures as PNG files; they need the extra ``[plot]``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,22 @@ from typing import Any
 from delassus.errors import ModelError, missing_dependency
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+"""Lines or points by name: x and y."""
+
+LINES = ("-", "--", "-.", ":")
+"""One style after the other, so that equal lines stay visible."""
+MANY_DECADES = 1e5
+"""From this ratio on, logarithmic axes have ticks at powers of ten only."""
+
+
+def check_folder(folder: Path) -> Path:
+    """Make the folder that figures go to; raises where they cannot be drawn, before anything is measured."""
+    _pyplot()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ModelError(f"folder {str(folder)!r}", "a folder for figures", str(error), "Check the path.") from error
+    return folder
 
 
 def _pyplot() -> Any:
@@ -22,39 +38,30 @@ def _pyplot() -> Any:
     return plt
 
 
+def _panels(number: int, width: float) -> tuple[Any, Any]:
+    figure, axes = _pyplot().subplots(1, number, figsize=(width * number, 3.3), squeeze=False)
+    for ax in axes[0]:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes[0]
+
+
 def _save(figure: Any, path: Path) -> Path:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=130, bbox_inches="tight")
-    except OSError as error:
-        raise ModelError(
-            f"figure {str(path)!r}", "a file that can be written", str(error), "Check the folder."
-        ) from error
+    figure.tight_layout()
+    figure.savefig(path, dpi=130, bbox_inches="tight")
     _pyplot().close(figure)
     return path
 
 
 def bar_figure(path: Path, totals: Mapping[str, Mapping[str, float]], label: str) -> Path:
-    """One group of bars for each robot, one bar for each method."""
-    plt = _pyplot()
-    figure, axes = plt.subplots(1, len(totals), figsize=(3.2 * len(totals), 3.2), squeeze=False)
-    for ax, (name, values) in zip(axes[0], totals.items(), strict=True):
+    """One panel for each robot, one bar for each method."""
+    figure, axes = _panels(len(totals), 3.2)
+    for ax, (name, values) in zip(axes, totals.items(), strict=True):
         bars = ax.bar(range(len(values)), list(values.values()), color=[f"C{k}" for k in range(len(values))])
         ax.bar_label(bars, labels=[f"{v:,.0f}" for v in values.values()], fontsize=7)
         ax.set_xticks(range(len(values)), list(values), rotation=35, ha="right", fontsize=8)
         ax.set_title(name, fontsize=10)
         ax.set_ylabel(label)
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
     return _save(figure, path)
-
-
-LINES = ("-", "--", "-.", ":")
-"""One style after the other: equal lines stay visible."""
-
-
-MANY_DECADES = 1e5
-"""From this ratio on, logarithmic axes have ticks at powers of ten only."""
 
 
 def _logarithmic(ax: Any) -> None:
@@ -71,34 +78,21 @@ def _logarithmic(ax: Any) -> None:
     ax.tick_params(labelsize=8)
 
 
-def line_figures(
-    path: Path,
-    panels: Mapping[str, Series],
-    x_label: str | Sequence[str],
-    y_label: str,
-    log: bool = False,
-    level: float | None = None,
+def line_figure(
+    path: Path, panels: Mapping[str, Series], x: str, y: str, log: bool = False, level: float | None = None
 ) -> Path:
-    """One panel for each title, one line for each series; several labels are of one panel each, which has a legend."""
-    plt = _pyplot()
-    own = not isinstance(x_label, str)
-    labels = x_label if own else [x_label] * len(panels)
-    figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.3), squeeze=False)
-    for ax, (title, series), label in zip(axes[0], panels.items(), labels, strict=True):
-        for k, (name, (x, y)) in enumerate(series.items()):
-            ax.plot(x, y, LINES[k % len(LINES)], marker="o", markersize=3, label=name)
+    """One panel for each title, one line for each series; ``level`` draws a line across all panels."""
+    figure, axes = _panels(len(panels), 3.6)
+    for ax, (title, series) in zip(axes, panels.items(), strict=True):
+        for k, (name, (xs, ys)) in enumerate(series.items()):
+            ax.plot(xs, ys, LINES[k % len(LINES)], marker="o", markersize=3, label=name)
         if log:
             _logarithmic(ax)
         if level is not None:
             ax.axhline(level, color="0.6", linewidth=0.8)
         ax.set_title(title, fontsize=10)
-        ax.set_xlabel(label)
+        ax.set_xlabel(x)
         ax.grid(alpha=0.3)
-        ax.spines[["top", "right"]].set_visible(False)
-        if own:
-            ax.legend(fontsize=7)
-    axes[0][0].set_ylabel(y_label)
-    if not own:
-        axes[0][-1].legend(fontsize=8)
-    figure.tight_layout()
+        ax.legend(fontsize=7)
+    axes[0].set_ylabel(y)
     return _save(figure, path)

@@ -17,10 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
-from delassus.constraints import Point, Weld
 from delassus.interop.names import example_robot_files
 from delassus.model.rotations import Array
 from delassus.runtime.kernel import Kernel
@@ -69,8 +67,8 @@ void many(const double* q, double* out, long n) {{
 def casadi_c(kernel: Kernel, q: Array) -> Peer:
     """The kernel's graph as CasADi's C code, compiled by gcc for this machine; the loop over the states is in C too."""
     name = "CasADi C, gcc -O3"
-    if shutil.which("gcc") is None:
-        return Peer(name, reason="gcc is not installed")
+    if shutil.which("gcc") is None or not importlib.util.find_spec("casadi"):
+        return Peer(name, reason="it needs gcc and CasADi (pip install 'delassus[casadi]')")
     many = _gcc(kernel.casadi())
     states = np.ascontiguousarray(q, dtype=np.float64)
     out = np.empty((len(states), *kernel.results[0].shape))
@@ -89,7 +87,7 @@ def _gcc(function: Any) -> Any:
         name=function.name(), size_in=function.numel_in(0), size_out=function.numel_out(0),
         **{key: max(1, size) for key, size in sizes.items()},
     )  # fmt: skip
-    code = ca.CodeGenerator("peer")
+    code = importlib.import_module("casadi").CodeGenerator("peer")
     code.add(function)
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "peer.c", Path(folder) / "peer.so"
@@ -118,7 +116,7 @@ def frax(case: Case, q: Array, dtype: str) -> Peer:
     file = example_robot_files().get(case.tree.name)
     if file is None:
         return Peer(name, reason="frax reads URDF files")
-    if not all(isinstance(c, (Weld, Point)) and c.second is None and c.axes == "local" for c in case.constraints):
+    if not case.world_only:
         return Peer(name, reason="welds and points on the world only")
     jax, library = _import_frax()
     joints = list(case.tree.joint_names[1:])

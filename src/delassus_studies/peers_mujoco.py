@@ -1,22 +1,24 @@
-"""MuJoCo on the same robot with the same constraints as soft equalities, where it is installed: a peer to time."""
+"""MuJoCo, where it is installed, as a peer to time: constraints as soft equalities, and the pendulum of [OS]."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from delassus.constraints import Point, Weld
+from delassus.constraints import Weld
 from delassus.interop.mujoco_state import configuration_to_mujoco, velocity_map_from_mujoco
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, matrix_to_quaternion
 from delassus.model.tree import WORLD, Tree
-from delassus_studies.cases import Case
-from delassus_studies.peers_dynamics import States
+from delassus_studies.cases import Case, States
+from delassus_studies.peers_pinocchio import mass_and_centre
+from delassus_studies.timing import Record
 
 SOLVERS = ("PGS", "Newton")
 
@@ -30,8 +32,8 @@ def mujoco_model(case: Case, solver: str) -> Any:
     bodies = {WORLD: spec.worldbody}
     for i, name in enumerate(case.tree.link_names):
         bodies[i] = _add_body(mujoco, bodies[case.tree.parents[i]], case.tree, i, name)
+    assert case.world_only
     for c in case.constraints:
-        assert isinstance(c, Weld | Point) and c.second is None and c.axes == "local"
         at = c.first.on(case.tree)
         equality = spec.add_equality()
         equality.type = mujoco.mjtEq.mjEQ_WELD if isinstance(c, Weld) else mujoco.mjtEq.mjEQ_CONNECT
@@ -42,7 +44,7 @@ def mujoco_model(case: Case, solver: str) -> Any:
 
 
 def _add_body(mujoco: Any, parent: Any, tree: Tree, i: int, name: str) -> Any:
-    joint, H = tree.joints[i], tree.inertias[i]
+    joint = tree.joints[i]
     x, y, z, w = matrix_to_quaternion(joint.rotation)
     body = parent.add_body(name=name, pos=joint.position, quat=[w, x, y, z])
     kinds = {
@@ -54,10 +56,7 @@ def _add_body(mujoco: Any, parent: Any, tree: Tree, i: int, name: str) -> Any:
     if joint.kind is not JointKind.FREE:
         added.axis = np.eye(3)[joint.axis]
         added.armature = float(np.max(joint.armature))
-    mass = float(H[0, 0])
-    com = np.array([H[1, 5], H[2, 3], H[0, 4]]) / mass
-    cross = np.array([[0, -com[2], com[1]], [com[2], 0, -com[0]], [-com[1], com[0], 0]])
-    about = H[3:, 3:] + mass * cross @ cross
+    mass, com, about = mass_and_centre(tree.inertias[i])
     body.explicitinertial, body.mass, body.ipos = True, mass, com
     body.fullinertia = [about[0, 0], about[1, 1], about[2, 2], about[0, 1], about[0, 2], about[1, 2]]
     return body
@@ -86,3 +85,40 @@ def mujoco_calls(case: Case, states: States) -> dict[str, Callable[[], list[Arra
         model = mujoco_model(case, solver)
         calls[f"mj_forward, {solver}"] = partial(call, model, mujoco.MjData(model))
     return calls
+
+
+def mujoco_pendulum(n: int, steps: int) -> Record | None:
+    """Median µs a step without and with contacts, called step by step from Python; None without MuJoCo."""
+    if not importlib.util.find_spec("mujoco"):
+        return None
+    mujoco: Any = importlib.import_module("mujoco")
+    model = mujoco.MjModel.from_xml_string(_pendulum(n))
+    data = mujoco.MjData(model)
+    data.qpos[0], data.qvel[0] = np.pi / 4, 1.0
+    seconds, touching = np.empty(steps), np.empty(steps, dtype=bool)
+    for k in range(steps):
+        start = time.perf_counter()
+        mujoco.mj_step(model, data)
+        seconds[k] = time.perf_counter() - start
+        touching[k] = data.ncon > 0
+    groups = {"free": ~touching, "touching": touching}
+    return {name: 1e6 * float(np.median(seconds[k])) if k.any() else None for name, k in groups.items()}
+
+
+def _pendulum(n: int) -> str:
+    """The same bodies, planes and steps, with MuJoCo's own soft contacts."""
+    radius = 6.0 / n
+    inner = ""
+    for k in reversed(range(n)):
+        position = f"0 0 {10 if k == 0 else -2 * radius:.17g}"
+        inner = (
+            f'<body pos="{position}"><joint type="hinge" axis="0 1 0"/>'
+            f'<geom type="sphere" size="{radius:.17g}" mass="1" pos="0 0 {-radius:.17g}" friction="0.5 0 0"/>'
+            f"{inner}</body>"
+        )
+    return (
+        '<mujoco><option timestep="0.0001" gravity="0 0 -9.8"/><worldbody>'
+        '<geom type="plane" size="50 50 1" friction="0.5 0 0"/>'
+        '<geom type="plane" size="50 50 1" pos="4 0 0" euler="0 -90 0" friction="0.5 0 0"/>'
+        f"{inner}</worldbody></mujoco>"
+    )

@@ -15,18 +15,29 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.dynamics import SOFT
 from delassus.compiler.emit.python_entry import LIMIT
 from delassus.constraints import Constraint
 from delassus.model.tree import Tree
-from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
-from delassus_studies.cases import GO1_FEET, TALOS_FEET, TALOS_HANDS, Case, points, quiet_load, welds
-from delassus_studies.claims import NotHere
-from delassus_studies.claims_robots import FEET, HANDS, installed, robot_file
-from delassus_studies.peers_dynamics import States, pinocchio_calls, random_states
+from delassus_studies.bench_dynamics import dynamics_kernel
+from delassus_studies.cases import (
+    ATLAS_FEET,
+    ATLAS_HANDS,
+    GO1_FEET,
+    TALOS_FEET,
+    TALOS_HANDS,
+    Case,
+    NotHere,
+    States,
+    installed,
+    points,
+    random_states,
+    robot_file,
+    welds,
+)
 from delassus_studies.peers_mujoco import mujoco_calls
-from delassus_studies.timing import interleaved, pinned
+from delassus_studies.peers_pinocchio import dynamics_calls
+from delassus_studies.timing import Calls, interleaved, pinned
 
 SOLVERS: Mapping[str, str] = MappingProxyType(
     {"PV": "pv", "PV-e": "pv-early", "LTL": "ltl", "PV-s": "pv-soft", "LTL-s": "ltl-soft"}
@@ -50,8 +61,6 @@ ROUNDS = 81
 REPEATS = 2
 """Many short samples: where another process has the core for a while, it meets few of them, and the median none."""
 
-COMPLIANCE = 1e-6
-
 Build = Callable[[Path | None], Case]
 
 
@@ -74,26 +83,6 @@ class PaperRow:
         return dict(zip(("PV", "PV-e", "LTL", "Pin", "PV-s", "LTL-s", "Mu"), self.times, strict=True))[solver]
 
 
-@cache
-def _iiwa(robots: Path | None) -> Tree:
-    return quiet_load(robot_file(robots, "iiwa.urdf"), "fixed")
-
-
-@cache
-def _atlas(robots: Path | None) -> Tree:
-    return quiet_load(robot_file(robots, "atlas_v4.urdf"))
-
-
-@cache
-def _go1(_: Path | None) -> Tree:
-    return installed("go1")
-
-
-@cache
-def _talos(_: Path | None) -> Tree:
-    return installed("talos_full_v2")
-
-
 def _rows(
     robot: str,
     load: Callable[[Path | None], Tree],
@@ -111,31 +100,32 @@ def _rows(
     ]
 
 
+IIWA = partial(robot_file, name="iiwa.urdf", root="fixed")
 _TIP = ("lbr_iiwa_link_7",)
 ROWS: tuple[PaperRow, ...] = (
-    *_rows("iiwa", _iiwa, points, _TIP, {
+    *_rows("iiwa", IIWA, points, _TIP, {
         "0D": (0.55, 0.55, 0.63, 2.15, 0.55, 0.63, 3.11),
         "H₃": (0.75, 0.61, 0.83, 2.73, 0.61, 0.80, 4.45),
     }),
     PaperRow(
-        "iiwa", "H", lambda robots: Case("iiwa (H)", _iiwa(robots), welds(*_TIP)),
+        "iiwa", "H", lambda robots: Case("iiwa (H)", IIWA(robots), welds(*_TIP)),
         (1.01, 1.09, 1.08, 3.53, 0.63, 0.89, 4.88),
     ),
-    *_rows("Go1", _go1, points, GO1_FEET, {
+    *_rows("Go1", lambda _: installed("go1"), points, GO1_FEET, {
         "0D": (1.65, 1.67, 1.74, 4.68, 1.64, 1.74, 7.10),
         "F₃": (1.88, 1.81, 1.96, 5.61, 1.70, 1.84, 11.2),
         "2F₃": (2.10, 1.98, 2.20, 6.40, 1.76, 1.98, 12.0),
         "3F₃": (2.32, 2.14, 2.48, 7.33, 1.82, 2.16, 12.8),
         "4F₃": (2.53, 2.33, 2.85, 8.20, 1.90, 2.33, 13.5),
     }),
-    *_rows("Atlas", _atlas, welds, (*FEET, *HANDS), {
+    *_rows("Atlas", partial(robot_file, name="atlas_v4.urdf"), welds, (*ATLAS_FEET, *ATLAS_HANDS), {
         "0D": (3.44, 3.47, 4.64, 12.3, 3.47, 4.64, 15.9),
         "F": (4.59, 3.94, 5.88, 15.4, 3.61, 5.58, 31.5),
         "2F": (6.09, 4.40, 7.52, 18.5, 3.73, 6.61, 34.2),
         "2F+H": (7.37, 5.03, 8.69, 22.3, 3.76, 6.93, 36.5),
         "2F+2H": (8.27, 5.52, 11.8, 26.5, 3.82, 7.77, 38.8),
     }),
-    *_rows("Talos", _talos, welds, (*TALOS_FEET, *TALOS_HANDS), {
+    *_rows("Talos", lambda _: installed("talos_full_v2"), welds, (*TALOS_FEET, *TALOS_HANDS), {
         "0D": (4.92, 4.97, 8.14, 17.1, 4.96, 8.28, 23.6),
         "F": (5.63, 5.48, 9.25, 21.1, 4.96, 8.65, 51.3),
         "2F": (6.72, 6.45, 10.9, 25.2, 4.99, 9.21, 54.3),
@@ -215,14 +205,13 @@ def machine_code(kernel: Kernel, states: States, out: tuple[Any, ...]) -> Callab
 def measure(case: Case, rounds: int = ROUNDS) -> Timing:
     """Time and count one row."""
     states = random_states(case, STATES)
-    calls: dict[str, tuple[Callable[[], object], int]] = {}
+    calls: Calls = {}
     qdd: dict[str, Any] = {}
     written: dict[str, tuple[Any, ...]] = {}
     operations: dict[str, int] = {}
     with pinned():
         for name, method in SOLVERS.items():
-            compliance = COMPLIANCE if method in SOFT and case.constraints else None
-            kernel = compile(case.tree, case.constraints, "dynamics", method=method, lanes=1, compliance=compliance)
+            kernel = dynamics_kernel(case, method, lanes=1)
             operations[name] = kernel.operations.total
             qdd[name] = kernel(states.q, states.v, states.tau)[0]
             written[name] = tuple(np.empty((STATES, *r.shape)) for r in kernel.results)
@@ -231,7 +220,7 @@ def measure(case: Case, rounds: int = ROUNDS) -> Timing:
         few = states.first(PEER_STATES)
         for name, call in _peers(case, few).items():
             calls[name] = (call, PEER_STATES)
-        median = {name: float(np.median(s)) * 1e6 for name, s in interleaved(calls, rounds, REPEATS).items()}
+        median: dict[str, float] = {n: t["median"] for n, t in interleaved(calls, rounds, REPEATS).items()}
     for name, out in written.items():  # what was timed has run
         assert np.median(np.abs(out[0] - qdd[name])) == 0, name
     for column, names in PEERS.items():
@@ -245,7 +234,7 @@ def measure(case: Case, rounds: int = ROUNDS) -> Timing:
 
 def _peers(case: Case, states: States) -> dict[str, Callable[[], object]]:
     """Calls of the peers that have a model of this robot."""
-    calls: dict[str, Callable[[], object]] = {**pinocchio_calls(case, states)}
+    calls: dict[str, Callable[[], object]] = {**dynamics_calls(case, states)}
     calls.pop("pin derivatives", None)
     try:
         return calls | mujoco_calls(case, states)

@@ -1,24 +1,31 @@
-"""Timing that can be compared: everything of one table in one run, on one core, in turns; median and spread."""
+"""One way to measure: everything of one table in one run, on one core, calls in turns; median and spread."""
 
 from __future__ import annotations
 
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar
 
 import numpy as np
 
+from delassus.algorithms.osim import plan
 from delassus.runtime.cpu_target import host
 
-Call = Callable[[], object]
+T = TypeVar("T")
+Calls = dict[str, tuple[Callable[[], object], int]]
+"""What is timed, by name: a call, and the number of states that it computes."""
+
+Record = dict[str, Any]
+"""Figures as they go to a JSON file."""
 
 
 @contextmanager
 def pinned() -> Iterator[int | None]:
-    """Keep this thread, and those it starts, on one core: the last that it may use; None if the system has no say."""
+    """Keep this thread, and those it starts, on the last core that it may use; None where the system cannot."""
     if not hasattr(os, "sched_setaffinity"):
         yield None
         return
@@ -37,10 +44,8 @@ def cores() -> int:
 
 
 @contextmanager
-def nothing_kept() -> Iterator[None]:
+def uncached() -> Iterator[None]:
     """Compile as for the first time: no cache on disk, no plan in memory."""
-    from delassus.algorithms.osim import plan
-
     before = os.environ.get("DELASSUS_CACHE")
     os.environ["DELASSUS_CACHE"] = "off"
     plan._plan.cache_clear()
@@ -52,18 +57,21 @@ def nothing_kept() -> Iterator[None]:
             os.environ["DELASSUS_CACHE"] = before
 
 
-def seconds(call: Call) -> float:
-    """Seconds that one call takes."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+def best(call: Callable[[], T], tries: int = 1) -> tuple[float, T]:
+    """Seconds of the fastest of several calls, and the result of the last."""
+    least = np.inf
+    for _ in range(tries):
+        start = time.perf_counter()
+        result = call()
+        least = min(least, time.perf_counter() - start)
+    return least, result
 
 
-def interleaved(calls: Mapping[str, tuple[Call, int]], rounds: int, repeats: int = 1) -> dict[str, list[float]]:
-    """Seconds per state of each call (call, states), one number a round; the calls take turns.
+def interleaved(calls: Calls, rounds: int, repeats: int = 1) -> dict[str, Record]:
+    """Time calls in turns: median, lowest and quartiles over the rounds, in µs per state.
 
-    A round times ``repeats`` calls one after the other, after one that is not timed: a loop, as users run it. The
-    first round warms up and does not count.
+    A round times ``repeats`` calls one after the other, after one that is not timed: a loop, as users run it. A first
+    round warms up and does not count.
     """
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds + 1):
@@ -74,20 +82,13 @@ def interleaved(calls: Mapping[str, tuple[Call, int]], rounds: int, repeats: int
             for _ in range(repeats):
                 call()
             if number:
-                samples[name].append((time.perf_counter() - start) / (repeats * states))
-    return samples
+                samples[name].append(1e6 * (time.perf_counter() - start) / (repeats * states))
+    return {name: _statistics(values) for name, values in samples.items()}
 
 
-def microseconds(samples: Sequence[float]) -> dict[str, object]:
-    """Median, lowest and quartiles of samples in seconds, in µs."""
-    low, middle, high = (float(x) * 1e6 for x in np.percentile(samples, (25, 50, 75)))
-    return {"median": middle, "lowest": min(samples) * 1e6, "quartiles": [low, high]}
-
-
-def time_per_state(calls: Mapping[str, Call], states: int, repeats: int = 7) -> dict[str, float]:
-    """Median seconds per state of each call, which computes ``states`` states; the calls take turns."""
-    samples = interleaved({name: (call, states) for name, call in calls.items()}, repeats)
-    return {name: float(np.median(values)) for name, values in samples.items()}
+def _statistics(samples: Sequence[float]) -> Record:
+    low, median, high = (float(x) for x in np.percentile(samples, (25, 50, 75)))
+    return {"median": median, "lowest": min(samples), "quartiles": [low, high]}
 
 
 def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
@@ -96,11 +97,11 @@ def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
     return float(np.polyfit(np.log(x[-half:]), np.log(y[-half:]), 1)[0])
 
 
-def setting() -> dict[str, object]:
+def machine() -> Record:
     """Processor and versions, for tables and records."""
     this = host()
     versions = {}
-    for package in ("delassus", "numpy", "casadi", "llvmlite", "pin", "jax", "frax"):
+    for package in ("delassus", "numpy", "casadi", "llvmlite", "pin", "mujoco", "jax", "frax"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+from delassus_studies.peers import pinocchio_delassus
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -15,7 +16,6 @@ from delassus.compiler.trace import count_operations
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus_studies.cases import Case, demo_case
-from delassus_studies.peers import pinocchio_delassus
 from delassus_studies.timing import time_per_state
 
 STATES = 256

@@ -56,21 +56,21 @@ def host() -> Host:
     return Host(triple, llvm.get_host_cpu_name(), available.flatten(), bits, registers, has_fma)
 
 
-def _target_machine() -> Any:
+def _target_machine(cpu: Host) -> Any:
     import llvmlite.binding as llvm
 
-    this = host()
-    target = llvm.Target.from_triple(this.triple)
-    return target.create_target_machine(cpu=this.cpu, features=this.features, opt=LEVEL, reloc="pic", codemodel="small")
+    target = llvm.Target.from_triple(cpu.triple)
+    return target.create_target_machine(cpu=cpu.cpu, features=cpu.features, opt=LEVEL, reloc="pic", codemodel="small")
 
 
-def object_code(assembly: str) -> bytes:
-    """Compile LLVM assembly for this machine."""
+def object_code(assembly: str, cpu: Host | None = None) -> bytes:
+    """Compile LLVM assembly, for this processor if none is given."""
     import llvmlite.binding as llvm
 
+    target = _target_machine(cpu or host())
     module = llvm.parse_assembly(assembly)
     module.verify()
-    return bytes(_target_machine().emit_object(module))
+    return bytes(target.emit_object(module))
 
 
 class Code:
@@ -83,8 +83,7 @@ class Code:
     def __init__(self, payload: bytes) -> None:
         import llvmlite.binding as llvm
 
-        host()
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(), use_lmm=True)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(host()), use_lmm=True)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(payload))
         self._engine.finalize_object()
 

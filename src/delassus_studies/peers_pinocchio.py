@@ -9,15 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from delassus.constraints import Constraint, Point, Weld
+from delassus.constraints import Constraint, Weld
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
-from delassus_studies.cases import Case
+from delassus_studies.cases import Case, States
+
+MU = 1e-6
+"""Proximal parameter of ``lcaba``, which needs one; ``constraintDynamics`` is exact, and fastest, with zero."""
 
 
-def _pinocchio() -> Any:
-    return importlib.import_module("pinocchio") if importlib.util.find_spec("pinocchio") else None
+def mass_and_centre(H: Array) -> tuple[float, Array, Array]:
+    """Mass, centre of mass (3,) and rotational inertia about it (3, 3) of a spatial inertia (6, 6)."""
+    mass = float(H[0, 0])
+    c = np.array([H[1, 5], H[2, 3], H[0, 4]]) / mass if mass > 0 else np.zeros(3)
+    cross = np.array([[0, -c[2], c[1]], [c[2], 0, -c[0]], [-c[1], c[0], 0]])
+    return mass, c, H[3:, 3:] + mass * cross @ cross
 
 
 def pinocchio_model(pin: Any, tree: Tree) -> Any:
@@ -37,11 +44,8 @@ def pinocchio_model(pin: Any, tree: Tree) -> Any:
         }
         placement = pin.SE3(np.array(joint.rotation), np.array(joint.position))
         ids[i] = model.addJoint(ids[tree.parents[i]], kinds[joint.kind](), placement, joint.name)
-        H = tree.inertias[i]
-        mass = float(H[0, 0])
-        com = np.array([H[1, 5], H[2, 3], H[0, 4]]) / mass if mass > 0 else np.zeros(3)
-        cross = np.array([[0, -com[2], com[1]], [com[2], 0, -com[0]], [-com[1], com[0], 0]])
-        model.appendBodyToJoint(ids[i], pin.Inertia(mass, com, H[3:, 3:] + mass * cross @ cross), pin.SE3.Identity())
+        inertia = pin.Inertia(*mass_and_centre(tree.inertias[i]))
+        model.appendBodyToJoint(ids[i], inertia, pin.SE3.Identity())
     return model
 
 
@@ -62,16 +66,19 @@ def pinocchio_contacts(pin: Any, model: Any, case: Case) -> tuple[Any, Any]:
     return contacts, data
 
 
-def _supported(case: Case) -> bool:
-    return all(isinstance(c, (Weld, Point)) and c.second is None and c.axes == "local" for c in case.constraints)
+def _model_of(case: Case) -> tuple[Any, Any] | None:
+    """Module and model; None where Pinocchio is not installed or does not have these constraints."""
+    if not importlib.util.find_spec("pinocchio") or not case.world_only:
+        return None
+    pin = importlib.import_module("pinocchio")
+    return pin, pinocchio_model(pin, case.tree)
 
 
 def pinocchio_delassus(case: Case, q: Array) -> Array | None:
-    """Delassus matrices (k, m, m) at configurations (k, nq) by Pinocchio's constrained Cholesky factorisation."""
-    pin = _pinocchio()
-    if pin is None or not _supported(case):
+    """Delassus matrices (k, m, m) at configurations (k, nq) by the constrained Cholesky factorisation."""
+    if (made := _model_of(case)) is None:
         return None
-    model = pinocchio_model(pin, case.tree)
+    pin, model = made
     data = model.createData()
     contacts, contact_data = pinocchio_contacts(pin, model, case)
     out = []
@@ -86,22 +93,47 @@ def pinocchio_delassus(case: Case, q: Array) -> Array | None:
     return np.array(out)
 
 
-def pinocchio_call(case: Case, q: Array, lists: bool = False) -> Callable[[], list[Array]] | None:
-    """Call that runs Pinocchio's ``computeDelassusMatrix`` at every configuration and returns what it gave.
+def delassus_call(case: Case, q: Array, lists: bool = False) -> Callable[[], list[Array]] | None:
+    """Call that runs ``computeDelassusMatrix`` at every configuration (k, nq) and returns its results.
 
     ``lists``: pass the constraints as Python lists, as most code does; Pinocchio then copies them at every call.
     """
-    pin = _pinocchio()
-    if pin is None or not _supported(case):
+    if (made := _model_of(case)) is None:
         return None
-    model = pinocchio_model(pin, case.tree)
+    pin, model = made
     data = model.createData()
     contacts, contact_data = pinocchio_contacts(pin, model, case)
     if lists:
         contacts, contact_data = list(contacts), list(contact_data)
     states = [np.array(state) for state in q]
+    return lambda: [pin.computeDelassusMatrix(model, data, state, contacts, contact_data) for state in states]
 
-    def call() -> list[Array]:
-        return [pin.computeDelassusMatrix(model, data, state, contacts, contact_data) for state in states]
 
-    return call
+def dynamics_calls(case: Case, states: States) -> dict[str, Callable[[], list[Array]]]:
+    """Calls that return the accelerations of every state: ``lcaba``, ``constraintDynamics``, with derivatives too."""
+    if (made := _model_of(case)) is None:
+        return {}
+    pin, model = made
+    each = [tuple(np.array(x) for x in state) for state in zip(states.q, states.v, states.tau, strict=True)]
+    contacts, contact_data = pinocchio_contacts(pin, model, case)
+    pin.initConstraintDynamics(model, data := model.createData(), contacts, contact_data)
+    exact = pin.ProximalSettings(1e-12, 0.0, 1)
+
+    def dynamics() -> list[Array]:
+        return [np.array(pin.constraintDynamics(model, data, *s, contacts, contact_data, exact)) for s in each]
+
+    def derivatives() -> list[Array]:
+        out = []
+        for s in each:
+            out.append(np.array(pin.constraintDynamics(model, data, *s, contacts, contact_data, exact)))
+            pin.computeConstraintDynamicsDerivatives(model, data, contacts, contact_data, exact)
+        return out
+
+    loops, loop_data = pinocchio_contacts(pin, model, case)  # of its own: lcaba leaves its parameter in them
+    pin.computeJointMinimalOrdering(model, ordered := model.createData(), loops)
+    soft = pin.ProximalSettings(1e-12, MU, 1)
+
+    def lcaba() -> list[Array]:
+        return [np.array(pin.lcaba(model, ordered, *s, loops, loop_data, soft)) for s in each]
+
+    return {"pin lcaba": lcaba, "pin constraintDynamics": dynamics, "pin derivatives": derivatives}

@@ -1,0 +1,163 @@
+"""``delassus bench scaling`` and ``bench compile``: how kernels, and their compilation, grow with links and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from delassus.model.mechanisms import stem
+from delassus.runtime.compile import compile
+from delassus_studies.cases import Case, chain_of, welds
+from delassus_studies.compile_profile import STAGES, compile_cold
+from delassus_studies.figures import Series, line_figure
+from delassus_studies.tables import table
+from delassus_studies.timing import Calls, Record, best, fitted_slope, interleaved, machine, pinned
+
+# -- operations and time against links and rows ---------------------------------------------------------------------
+
+METHODS = ("pv-osim", "pv-osimr", "auto")
+LINKS = (10, 20, 40, 70, 100, 200, 400)
+TIPS = (1, 2, 3, 4, 6, 8, 12)
+STEM = 12, 12, 2
+"""Links of the stem, chains at each of its ends, links of each chain."""
+RESULTS = 4 * 2**20
+"""Bytes of results of a batch: few enough to stay in the cache, so that the time is that of the arithmetic."""
+MOST_STATES, ROUNDS = 1024, 15
+
+
+def stem_with(tips: int) -> Case:
+    """The same stem for all ``tips``, of which so many are welded, all at the stem's far end."""
+    length, branches, branch_length = STEM
+    ends = [f"far{b + 1}_{branch_length}" for b in range(tips)]
+    return Case(f"stem, {tips} tips", stem(length, branches, branch_length), welds(*ends))
+
+
+FAMILIES: dict[str, tuple[Callable[[int], Case], Sequence[int], int]] = {
+    "n": (chain_of, LINKS, 1),
+    "m": (stem_with, TIPS, 6),
+}
+"""By what grows: the mechanism, its sizes, and links or rows for each of them."""
+
+
+def _point(case: Case) -> Record:
+    """Rows, operations, seconds of compilation and time per state of every method."""
+    m = sum(c.size for c in case.constraints)
+    states = min(MOST_STATES, RESULTS // (8 * m * m))
+    q = case.tree.random(0, states)
+    calls: Calls = {}
+    methods: Record = {}
+    for method in METHODS:
+        taken, kernel = best(partial(compile, case.tree, case.constraints, method=method))
+        calls[method] = partial(kernel, q, out=kernel(q, threads=1), threads=1), states
+        methods[method] = {"operations": kernel.operations.total, "ready_seconds": taken}
+    for method, times in interleaved(calls, ROUNDS, 2).items():
+        methods[method]["microseconds"] = times
+    return {"n": case.tree.n_links, "m": m, "states": states, "methods": methods}
+
+
+def _values(points: Sequence[Record], method: str, what: str) -> list[float]:
+    found = [point["methods"][method][what] for point in points]
+    return [x["median"] if isinstance(x, dict) else float(x) for x in found]
+
+
+def measure_scaling(console: Console, largest: int | None = None) -> Record:
+    """Both families; ``largest`` leaves out longer chains and more rows. Slopes are of the upper half of the range."""
+    record: Record = {**machine(), "families": {}}
+    with pinned():
+        for axis, (make, sizes, each) in FAMILIES.items():
+            kept = [size for size in sizes if largest is None or size * each <= largest]
+            points = [_point(make(size)) for size in track(kept, f"against {axis}", console=console, transient=True)]
+            x = [float(point[axis]) for point in points]
+            slopes = {
+                m: {what: fitted_slope(x, _values(points, m, what)) for what in ("operations", "microseconds")}
+                for m in METHODS
+            }
+            record["families"][axis] = {"points": points, "slopes": slopes}
+    return record
+
+
+def scaling_tables(record: Record) -> Iterator[Table | str]:
+    """One table a family, slopes in its last line."""
+    yield f"batches of up to {MOST_STATES}, float64, one core"
+    for axis, family in record["families"].items():
+        rows = []
+        for point in family["points"]:
+            cells = (point["methods"][method] for method in METHODS)
+            rows.append(
+                (str(point[axis]), *(f"{c['operations']:,}  {c['microseconds']['median']:8.3f}" for c in cells))
+            )
+        slopes = (family["slopes"][method] for method in METHODS)
+        rows.append(("slope", *(f"{s['operations']:.2f}  {s['microseconds']:8.2f}" for s in slopes)))
+        fixed = "m" if axis == "n" else "n"
+        title = f"against {axis}: operations, µs per state ({fixed} = {family['points'][0][fixed]})"
+        yield table(title, (axis, *METHODS), rows, last_bold=True)
+
+
+def draw_scaling(record: Record, folder: Path) -> Path:
+    """Operations and time against links and rows."""
+    panels: dict[str, Series] = {}
+    for axis, family in record["families"].items():
+        points, slopes = family["points"], family["slopes"]
+        x = [point[axis] for point in points]
+        for what, unit in (("operations", "operations"), ("microseconds", "µs per state")):
+            panels[f"{unit} against {axis}"] = {
+                f"{m}, slope {slopes[m][what]:.2f}": (x, _values(points, m, what)) for m in METHODS
+            }
+    return line_figure(folder / "scaling.png", panels, "links n, rows m", "", log=True)
+
+
+# -- cold compilation against the length of the program -------------------------------------------------------------
+
+COMPILED = ("pv-osim", "auto")
+COMPILED_LINKS = (25, 50, 100, 200, 400, 1000)
+
+
+def measure_compile(console: Console, largest: int | None = None, methods: Sequence[str] = COMPILED) -> Record:
+    """Operations and seconds by stage of chains; ``largest`` leaves out longer ones. Exponents are of the seconds."""
+    points: list[Record] = []
+    sizes = [size for size in COMPILED_LINKS if largest is None or size <= largest]
+    with pinned():
+        for size in track(sizes, "compiling", console=console, transient=True):
+            for method in methods:
+                made = compile_cold(chain_of(size), method)
+                point = {"links": size, "method": method, "operations": made.program.graph.count().total}
+                points.append({**point, "seconds": made.seconds, "stages": made.stages})
+    slopes = {method: _exponents([p for p in points if p["method"] == method]) for method in methods}
+    return {**machine(), "points": points, "slopes": slopes}
+
+
+def _exponents(points: Sequence[Record]) -> dict[str, float]:
+    x = [float(p["operations"]) for p in points]
+    seconds: dict[str, Any] = {"seconds": [p["seconds"] for p in points]}
+    seconds |= {stage: [p["stages"][stage] for p in points] for stage in points[0]["stages"]}
+    return {name: fitted_slope(x, values) for name, values in seconds.items()}
+
+
+def compile_tables(record: Record) -> Iterator[Table | str]:
+    """One line a compilation; exponents below."""
+    rows = []
+    for p in record["points"]:
+        stages = (f"{p['stages'][s]:.2f} s" if s in p["stages"] else "–" for s in STAGES)
+        each = f"{p['seconds'] / p['operations'] * 1e6:.0f}"
+        rows.append((str(p["links"]), p["method"], f"{p['operations']:,}", f"{p['seconds']:.2f}", each, *stages))
+    columns = ("links", "method", "operations", "seconds", "µs per operation", *STAGES)
+    yield table("cold compilation of a chain with one weld, both codes, float64, one core", columns, rows, ("method",))
+    for method, slopes in record["slopes"].items():
+        yield f"{method}: exponents against operations: {', '.join(f'{n} {x:.2f}' for n, x in slopes.items())}"
+
+
+def draw_compile(record: Record, folder: Path) -> Path:
+    """Seconds in all, and by stage of each method, against operations."""
+    panels: dict[str, Any] = {"cold compilation": {}}
+    for method, slopes in record["slopes"].items():
+        points = [p for p in record["points"] if p["method"] == method]
+        x = [p["operations"] for p in points]
+        panels["cold compilation"][f"{method}, slope {slopes['seconds']:.2f}"] = (x, [p["seconds"] for p in points])
+        panels[f"stages of {method}"] = {s: (x, [p["stages"][s] for p in points]) for s in points[0]["stages"]}
+    return line_figure(folder / "compile_time.png", panels, "operations", "seconds", log=True)

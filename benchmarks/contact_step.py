@@ -1,13 +1,10 @@
 """Time per step of the pendulum of spheres, its shares, and MuJoCo in the same run.
 
-Usage: python benchmarks/contact_step.py [FILE.json]; also ``delassus bench contact``.
+Usage: python benchmarks/contact_step.py [OPTIONS], those of ``delassus bench contact``, such as ``--json FILE.json``.
 """
 
 import sys
-from pathlib import Path
 
-from rich.console import Console
+from delassus_studies.commands import bench_app
 
-from delassus_studies.bench_contact import run
-
-run(Console(), Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+bench_app(["contact", *sys.argv[1:]])

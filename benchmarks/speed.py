@@ -1,13 +1,10 @@
-"""Time per state of compiled kernels beside their peers at the same random states, pinned to one core.
+"""Time per state of compiled kernels beside their peers at the same random states, on one core.
 
-Usage: python benchmarks/speed.py [FILE.json]; also ``delassus bench speed``.
+Usage: python benchmarks/speed.py [OPTIONS], those of ``delassus bench speed``, such as ``--json FILE.json``.
 """
 
 import sys
-from pathlib import Path
 
-from rich.console import Console
+from delassus_studies.commands import bench_app
 
-from delassus_studies.bench_speed import run
-
-run(Console(), Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+bench_app(["speed", *sys.argv[1:]])

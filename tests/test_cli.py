@@ -117,10 +117,10 @@ def test_bad_input_is_one_message_and_status_2(arm: Path, arguments: tuple[str, 
 
 def test_figures_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from delassus_studies.figures import bar_figure, line_figures
+    from delassus_studies.figures import bar_figure, line_figure
 
-    bars = bar_figure(tmp_path / "a" / "bars.png", {"robot": {"efpa": 3.0, "kjr": 4.0}}, "operations")
-    lines = line_figures(
+    bars = bar_figure(tmp_path / "bars.png", {"robot": {"efpa": 3.0, "kjr": 4.0}}, "operations")
+    lines = line_figure(
         tmp_path / "lines.png", {"panel": {"efpa": ((1, 2, 3), (1.0, 4.0, 9.0))}}, "n", "operations", log=True
     )
     for path in (bars, lines):
@@ -128,11 +128,11 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
 
 
 def test_reproduce_measures_without_robot_files_and_says_what_is_missing() -> None:
-    from delassus_studies.claims import NOT_MEASURED, measured_or_not
+    from delassus_studies.claims import NOT_MEASURED
     from delassus_studies.claims_robots import ROBOT_CLAIMS
 
     atlas = next(claim for claim in ROBOT_CLAIMS if claim.source == "[r1] IV-E")
-    finding = measured_or_not(atlas, None)
+    finding = atlas.check()
     assert finding.verdict == NOT_MEASURED
     assert "atlas_v4.urdf" in finding.reason
 

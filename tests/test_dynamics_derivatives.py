@@ -26,7 +26,7 @@ from delassus.runtime.request import Request
 from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus_studies.cases import benchmark_cases
-from delassus_studies.peers import pinocchio_contacts, pinocchio_model
+from delassus_studies.peers_pinocchio import pinocchio_contacts, pinocchio_model
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import as_pose, everything, pairs, state, two_branches
 from tools import AGREEMENT, error, random_frame, random_rotation

@@ -54,7 +54,7 @@ def options(
 @app.command()
 def demo() -> None:
     """Run every method on a real robot and check each against an independent oracle."""
-    from delassus.cli.demo import run
+    from delassus_studies.demo import run
 
     if not run(console):
         raise typer.Exit(1)

@@ -1,0 +1,82 @@
+"""``delassus demo``: every method on a real robot, each number beside an independent check."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from rich.console import Console
+
+from delassus.algorithms.evaluate import delassus, jacobian, mass_matrix
+from delassus.algorithms.osim import OSIM_METHODS
+from delassus.compiler.trace import count_operations
+from delassus.model.rotations import Array
+from delassus_studies.cases import demo_case
+from delassus_studies.peers_pinocchio import pinocchio_delassus
+from delassus_studies.tables import table
+from delassus_studies.timing import interleaved
+
+STATES, ROUNDS = 256, 7
+AGREEMENT = 1e-9
+"""Largest error relative to the largest entry of G that counts as agreement."""
+
+COSTS = {
+    "dense": "n³ + m²n",
+    "ltl-osim": "nd² + md² + m²d",
+    "kjr": "n + m²d",
+    "efpa": "n + md + m²",
+    "pv-osim": "n + m²d",
+    "pv-osimr": "n + m²",
+    "auto": "least of all",
+}
+
+NEXT = """
+Try next:
+  delassus reproduce osim             what the papers claim of these methods, measured here
+  delassus compute go1 --root floating --point FL_foot --point FR_foot
+  python -c "import delassus as ds; help(ds.delassus)"
+"""
+
+
+def run(console: Console) -> bool:
+    """Print the demo; returns whether everything agreed."""
+    case = demo_case()
+    tree, constraints = case.tree, case.constraints
+    m = sum(c.size for c in constraints)
+    console.print(
+        f"\n[bold]{case.name}[/]: n = {tree.n_links} links, {tree.nv} degrees of freedom, depth d = {tree.depth}, "
+        f"m = {m} constraint rows.\nDelassus matrix G = J M⁻¹ Jᵀ ({m} × {m}) at {STATES} random configurations.\n"
+    )
+    q = tree.random(0, STATES)
+    J, M = jacobian(tree, constraints, q), mass_matrix(tree, q)
+    oracle = J @ np.linalg.solve(M, np.swapaxes(J, -1, -2))  # by NumPy's general solver
+
+    def error(G: Array) -> float:
+        wanted = oracle[: len(G)]
+        return float(np.max(np.abs(G - wanted) / np.abs(wanted).max(axis=(-1, -2), keepdims=True)))
+
+    with console.status("counting and timing"):
+        counts = {name: count_operations(tree, constraints, method=name).clean.total for name in OSIM_METHODS}
+        calls = {name: partial(delassus, tree, constraints, q, method=name) for name in OSIM_METHODS}
+        errors = {name: error(call()) for name, call in calls.items()}
+        times = interleaved({name: (call, STATES) for name, call in calls.items()}, ROUNDS)
+    best = min(counts, key=counts.__getitem__)
+    columns = ("method", "cost O(·)", "operations", "time per state", "error")
+    rows = [
+        (name, COSTS[name], f"{counts[name]:,}", f"{times[name]['median']:.1f} µs", f"{errors[name]:.1e}")
+        for name in OSIM_METHODS
+    ]
+    title = f"operations: one triangle of G; time: NumPy, one batch of {STATES}; error: against J M⁻¹ Jᵀ"
+    shown = table(title, columns, rows, text=("cost O(·)",))
+    shown.rows[OSIM_METHODS.index(best)].style = "bold green"
+    console.print(shown)
+
+    if (peer := pinocchio_delassus(case, q[:8])) is not None:
+        errors["pinocchio"] = error(peer)
+        console.print(f"Pinocchio, a library of its own, gives the same G: error {errors['pinocchio']:.1e}.")
+    agreed = max(errors.values()) < AGREEMENT
+    console.print(
+        "[green]All methods agree.[/]" if agreed else "[bold red]The methods disagree: please report this.[/]"
+    )
+    console.print(NEXT, highlight=False)
+    return agreed

@@ -12,7 +12,6 @@ from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.problem import Problem
 from delassus.compiler.trace import OperationReport, count
 from delassus.constraints import Constraint
-from delassus.interop.names import example_robot_files
 from delassus.model.mechanisms import asimo
 from delassus.model.tree import Tree
 from delassus.spatial.casadi_ops import CasadiOps

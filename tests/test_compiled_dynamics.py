@@ -37,11 +37,7 @@ HARD = [name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED
 SIZES = (0, 1, 7, 8, 9, 17)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory, monkeypatch):
-    folder = tmp_path_factory.getbasetemp() / "kernels"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    monkeypatch.setenv("DELASSUS_CACHE", str(folder))
+pytestmark = pytest.mark.usefixtures("kernel_cache")
 
 
 ROBOTS = {
@@ -80,10 +76,12 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("lanes", [1, 8])
+EVERY_ROBOT = [(robot, 8, "float64") for robot in ROBOTS]
+EVERY_TYPE = [("floating", 1, "float64"), ("floating", 1, "float32"), ("floating", 8, "float32")]
+
+
 @pytest.mark.parametrize("what", TASKS)
-@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize(("robot", "lanes", "dtype"), EVERY_ROBOT + EVERY_TYPE)
 def test_tasks(robot, what, lanes, dtype):
     tree, _, *state = case(robot)
     kernel = ds.compile(tree, [], what, lanes=lanes, dtype=dtype)
@@ -97,9 +95,8 @@ def test_tasks(robot, what, lanes, dtype):
             assert error(result, known[:size]) < (DOUBLE if dtype == "float64" else SINGLE)
 
 
-@pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("method", HARD)
-@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize(("robot", "lanes"), [("arm", 8), ("floating", 1), ("loop", 8)])
 def test_constrained_dynamics(robot, method, lanes):
     tree, constraints, q, v, tau = case(robot)
     forward = ds.compile(tree, constraints, "dynamics", method=method, lanes=lanes)

@@ -430,13 +430,6 @@ DOUBLE = 1e-9
 NAMES = ["qdd", "forces", *DERIVATIVES]
 
 
-@pytest.fixture
-def own_cache(tmp_path_factory, monkeypatch):
-    folder = tmp_path_factory.getbasetemp() / "kernels"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    monkeypatch.setenv("DELASSUS_CACHE", str(folder))
-
-
 ROBOTS = {
     "free": lambda: (ds.mechanisms.chain(4), []),
     "arm": lambda: (ds.mechanisms.chain(6), [ds.Point(ds.Frame("link6", (0.1, 0.0, 0.05)))]),
@@ -456,7 +449,7 @@ def results(found, batch):
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("robot", ROBOTS)
-def test_kernels(own_cache, robot, lanes):
+def test_kernels(kernel_cache, robot, lanes):
     tree, constraints = ROBOTS[robot]()
     q, v, tau = state(tree, np.random.default_rng(7), (9,))
     kernel = ds.compile(tree, constraints, "dynamics_derivatives", lanes=lanes)
@@ -472,7 +465,7 @@ def test_kernels(own_cache, robot, lanes):
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
-def test_kernels_where_rows_are_dependent(own_cache, lanes):
+def test_kernels_where_rows_are_dependent(kernel_cache, lanes):
     arm, tip, q, v, tau = planar_arm()
     kernel = ds.compile(arm, tip, "dynamics_derivatives", lanes=lanes)
     expected = results(ds.dynamics_derivatives(arm, q, v, tau, tip), (3,))
@@ -482,7 +475,7 @@ def test_kernels_where_rows_are_dependent(own_cache, lanes):
             assert np.all(np.isnan(one[[0, 2]])) and error(one[1], known[1]) < DOUBLE
 
 
-def test_kernels_with_every_option(own_cache):
+def test_kernels_with_every_option(kernel_cache):
     tree = ds.mechanisms.star(2, 3)
     constraints = [
         ds.Point("branch1_3"),

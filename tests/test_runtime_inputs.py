@@ -29,11 +29,7 @@ WELL_CONDITIONED = 1e6
 """Mechanisms whose mass matrix has a larger condition number are left out: round-off, not algorithms, decides."""
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory, monkeypatch):
-    folder = tmp_path_factory.getbasetemp() / "kernels"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    monkeypatch.setenv("DELASSUS_CACHE", str(folder))
+pytestmark = pytest.mark.usefixtures("kernel_cache")
 
 
 # -- the same with the numbers built in ------------------------------------------------------------------------------

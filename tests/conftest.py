@@ -1,0 +1,13 @@
+"""One cache of kernels for all workers of a test run, and none from runs before it."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture
+def kernel_cache(tmp_path_factory, monkeypatch):
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setenv("DELASSUS_CACHE", str(folder))

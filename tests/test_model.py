@@ -30,7 +30,7 @@ from delassus.model.rotations import (
     rotation_from_rpy,
 )
 from delassus.model.tree import WORLD, Tree, total_mass
-from tools import ROUND_OFF, error, random_frame, random_rotation
+from tools import ROUND_OFF, UNPLANNED, error, random_frame, random_rotation
 
 POSE = 1e-12
 """Positions (m) and rotations after some ten products of rotations."""
@@ -739,8 +739,7 @@ class TestReroot:
         q = other.random(0)
         assert np.allclose(pose_matrix(other, root, q), matrix(quaternion_to_matrix(q[3:7]), q[:3]), atol=POSE)
 
-    @pytest.mark.parametrize("method", ds.OSIM_METHODS)
-    def test_delassus_matrix_does_not_change(self, tree, root, method):
+    def test_delassus_matrix_does_not_change(self, tree, root):
         rng = np.random.default_rng(4)
         names = [n for n in tree.frames if tree.frames[n].link != WORLD]
         chosen = [str(n) for n in rng.choice(names, 4, replace=False)]
@@ -753,8 +752,9 @@ class TestReroot:
             constraints.append(ds.Weld(random_frame(rng, chosen[0]), random_frame(rng, chosen[1])))
         q = tree.random(rng, batch=3)
         G = ds.delassus(tree, constraints, q, method="dense")
-        other = ds.delassus(tree.reroot(root), constraints, tree.reroot_configuration(root, q), method=method)
-        assert error(other, G) < CONDITIONING
+        other, q_other = tree.reroot(root), tree.reroot_configuration(root, q)
+        for method in UNPLANNED:
+            assert error(ds.delassus(other, constraints, q_other, method=method), G) < CONDITIONING, method
 
     def test_kinetic_energy_of_the_same_motion(self, tree, root):
         """The mass matrices are congruent: the velocity of the new coordinates is taken by finite differences."""

@@ -29,7 +29,7 @@ from delassus.interop.mujoco import (
 )
 from delassus.model.joints import JointKind
 from delassus.model.kinematics import frame_pose
-from tools import error, leaf_frames, random_frame
+from tools import UNPLANNED, error, leaf_frames, random_frame
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -179,7 +179,7 @@ def check_against_peer(tree, model, rng):
     M, T = ds.mass_matrix(tree, q), velocity_map_from_mujoco(tree, q)
     constraints = constraints_on(tree, model, rng) if tree.nv else [ds.Weld("world")]
     J = ds.jacobian(tree, constraints, q)
-    G = {method: ds.delassus(tree, constraints, q, method=method) for method in ds.OSIM_METHODS}
+    G = {method: ds.delassus(tree, constraints, q, method=method) for method in UNPLANNED}
     size = max(1.0, float(np.max(np.abs(model.body_pos))))
     for k in range(len(q)):
         peer = Peer(model, qpos[k])

@@ -19,6 +19,8 @@ entries move by up to 1e-11) and as written there."""
 PEER_DELASSUS = 1e-9
 """Jacobian and Delassus matrix against Pinocchio: the same 1e-11 in every rotation, and the condition of M."""
 
+UNPLANNED = [method for method in ds.OSIM_METHODS if method != "auto"]
+"""Methods of the Delassus matrix without `auto`, whose planning takes a hundred times as long as the matrix."""
 
 NOTHING = 1e-9
 """Where the largest entry is below this, it is what round-off left of numbers of order one: errors are absolute."""

@@ -67,6 +67,11 @@ def warn(message: str) -> None:
     warnings.warn(message, DelassusWarning, stacklevel=level)
 
 
+def announce(message: str) -> None:
+    """Say on stderr what takes more than a second: compilation is never silent."""
+    print(f"delassus: {message}", file=sys.stderr, flush=True)
+
+
 def shown(value: object) -> str:
     """``repr`` of what came, cut to a length that a message can hold."""
     short = reprlib.Repr()

@@ -7,6 +7,7 @@ import reprlib
 import sys
 import warnings
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class DelassusError(Exception):
@@ -87,6 +88,12 @@ def unknown_name(argument: str, name: object, known: Iterable[str]) -> UnknownNa
     listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     advice = f"Did you mean {near[0]!r}?" if near else "Use one of the names listed."
     return UnknownNameError(argument, f"one of {len(names)} names ({listed})", shown(name), advice)
+
+
+def require(package: str, extra: str, purpose: str) -> None:
+    """Raise the error for a missing optional dependency if it is not installed; it is not imported."""
+    if find_spec(package) is None:
+        raise missing_dependency(package, extra, purpose)
 
 
 def missing_dependency(package: str, extra: str, purpose: str) -> MissingDependencyError:

@@ -38,20 +38,20 @@ from delassus.algorithms.evaluate import (
     osim,
 )
 from delassus.algorithms.osim import OSIM_METHODS
-from delassus.compiler.graph import OperationCount
-from delassus.compiler.trace import OperationReport, count_operations
 from delassus.constraints import Frame, Hinge, Point, Rows, Weld
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.interop.load import load
 from delassus.model import mechanisms
 from delassus.model.tree import Tree
-from delassus.runtime.compile import compile
-from delassus.runtime.kernel import Kernel
-from delassus.runtime.rollout import rollout
 
 if _typing.TYPE_CHECKING:
     from delassus import contact
+    from delassus.compiler.graph import OperationCount
+    from delassus.compiler.trace import OperationReport, count_operations
     from delassus.contact.scene import Scene
+    from delassus.runtime.compile import compile
+    from delassus.runtime.kernel import Kernel
+    from delassus.runtime.rollout import rollout
     from delassus.simulate.simulator import Simulator
 
 __version__ = "0.1.0"
@@ -100,8 +100,18 @@ __all__ = [
     "rollout",
 ]
 
-_LATER = {"Scene": "delassus.contact.scene", "Simulator": "delassus.simulate.simulator", "contact": "delassus.contact"}
-"""Names whose modules are imported when they are first asked for: most programs need no contact."""
+_LATER = {
+    "Kernel": "delassus.runtime.kernel",
+    "OperationCount": "delassus.compiler.graph",
+    "OperationReport": "delassus.compiler.trace",
+    "Scene": "delassus.contact.scene",
+    "Simulator": "delassus.simulate.simulator",
+    "compile": "delassus.runtime.compile",
+    "contact": "delassus.contact",
+    "count_operations": "delassus.compiler.trace",
+    "rollout": "delassus.runtime.rollout",
+}
+"""Names whose modules are imported when they are first asked for: the compiler and contact take as long as the rest."""
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -11,7 +11,6 @@ A frame's placement on its link, and the rows of `Rows`, are fixed or come with 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -26,9 +25,8 @@ Axes = Literal["local", "world"]
 Given = Literal["position", "placement"]
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
 class Frame:
-    """A place on a link.
+    """A place on a link: an origin and axes that stay where they are on it.
 
     Parameters
     ----------
@@ -57,10 +55,7 @@ class Frame:
     'position'
     """
 
-    link: str
-    position: Array
-    rotation: Array
-    given: Given | None
+    __slots__ = ("_given", "_link", "_position", "_rotation")
 
     def __init__(
         self,
@@ -71,13 +66,40 @@ class Frame:
         given: Given | None = None,
     ) -> None:
         p, R = check_vector(position, f"position of a frame on {link!r}"), check_rotation(rotation)
-        _check_given(link, p, R, given)
+        argument = f"given of a frame on {link!r}"
+        if given is not None and (not isinstance(given, str) or given not in ("position", "placement")):
+            raise ConstraintError(argument, "'position', 'placement' or nothing", shown(given), "Choose one of these.")
+        if (given is not None and p.any()) or (given == "placement" and not np.array_equal(R, np.eye(3))):
+            raise ConstraintError(
+                argument, f"no {'position' if p.any() else 'rotation'} beside {given!r}", "one", "Leave out either."
+            )
         p.setflags(write=False)
         R.setflags(write=False)
-        object.__setattr__(self, "link", link)
-        object.__setattr__(self, "position", p)
-        object.__setattr__(self, "rotation", R)
-        object.__setattr__(self, "given", given)
+        self._link, self._position, self._rotation, self._given = link, p, R, given
+
+    @property
+    def link(self) -> str:
+        """Name of the link or frame that this place is on."""
+        return self._link
+
+    @property
+    def position(self) -> Array:
+        """Origin (3,) in the link's frame, in m."""
+        return self._position
+
+    @property
+    def rotation(self) -> Array:
+        """Orientation (3, 3) in the link's frame."""
+        return self._rotation
+
+    @property
+    def given(self) -> Given | None:
+        """What comes with each call: "position", "placement" or None."""
+        return self._given
+
+    def __repr__(self) -> str:
+        placed = f"given={self.given!r}" if self.given else f"{self.position.tolist()}"
+        return f"Frame({self.link!r}, {placed})"
 
     def carrier(self, tree: Tree) -> int:
         """Index of the moving link that this frame is on, or `WORLD`; raises `UnknownNameError`."""
@@ -101,68 +123,64 @@ class Frame:
         return Placement(at.link, at.rotation @ self.rotation, at.position + at.rotation @ self.position)
 
 
-def _check_given(link: str, position: Array, rotation: Array, given: object) -> None:
-    argument = f"given of a frame on {link!r}"
-    if given is not None and (not isinstance(given, str) or given not in ("position", "placement")):
-        raise ConstraintError(argument, "'position', 'placement' or nothing", shown(given), "Choose one of these.")
-    if (given is not None and position.any()) or (given == "placement" and not np.array_equal(rotation, np.eye(3))):
-        raise ConstraintError(
-            argument, f"no {'position' if position.any() else 'rotation'} beside {given!r}", "one", "Leave out either."
-        )
-
-
-@dataclass(frozen=True, slots=True, init=False, eq=False)
 class Constraint:
-    """Rows on the motion of ``first`` relative to ``second`` (None: the world); made by the subclasses.
+    """Rows on the motion of a frame relative to another one, or to the world; made by `Weld`, `Point` and others."""
 
-    Attributes
-    ----------
-    first, second : Frame, Frame or None
-        Frames that the rows act on.
-    rows : (m, 6) array or None
-        Selection of the relative twist in the axes of ``first``; None if it comes with each call.
-    axes : {"local", "world"}
-        Axes that the linear parts of the rows are expressed in.
-    angular_axes : {"local", "world"}
-        Axes that the angular parts are expressed in.
-    size : int
-        Number of rows.
-    rigid : bool
-        Whether the second frame's twist is carried over to the origin of the first.
-    """
-
-    first: Frame
-    second: Frame | None
-    rows: Array | None
-    axes: Axes
-    angular_axes: Axes
-    size: int
-    rigid: bool
+    __slots__ = ("_angular_axes", "_axes", "_first", "_rigid", "_rows", "_second", "_size")
 
     def _set(
         self,
         first: str | Frame,
         second: str | Frame | None,
-        rows: Array | None,
+        rows: Array | int,
         axes: Axes,
-        size: int,
         rigid: bool,
         angular_axes: Axes | None = None,
     ) -> None:
         if axes not in ("local", "world"):
             raise ConstraintError("axes", "'local' or 'world'", shown(axes), "Choose one of the two.")
-        if rows is not None:
+        self._first = _as_frame(first, "first frame")
+        self._second = None if second is None else _as_frame(second, "second frame")
+        if not isinstance(rows, int):
             rows.setflags(write=False)
-        for attribute, value in (
-            ("first", _as_frame(first, "first frame")),
-            ("second", None if second is None else _as_frame(second, "second frame")),
-            ("rows", rows),
-            ("axes", axes),
-            ("angular_axes", angular_axes or axes),
-            ("size", size),
-            ("rigid", rigid),
-        ):
-            object.__setattr__(self, attribute, value)
+        self._rows: Array | None = None if isinstance(rows, int) else rows
+        self._size = rows if isinstance(rows, int) else len(rows)
+        self._axes, self._angular_axes, self._rigid = axes, angular_axes or axes, rigid
+
+    @property
+    def first(self) -> Frame:
+        """Frame that the rows act on, at its origin."""
+        return self._first
+
+    @property
+    def second(self) -> Frame | None:
+        """Frame that the motion is relative to; None is the world."""
+        return self._second
+
+    @property
+    def size(self) -> int:
+        """Number of rows m."""
+        return self._size
+
+    @property
+    def rows(self) -> Array | None:
+        """Selection (m, 6) of the relative twist ``[linear; angular]``; None if it comes with each call."""
+        return self._rows
+
+    @property
+    def axes(self) -> Axes:
+        """Axes of the linear parts of the rows: "local" (those of the first frame) or "world"."""
+        return self._axes
+
+    @property
+    def angular_axes(self) -> Axes:
+        """Axes of the angular parts of the rows: "local" or "world"."""
+        return self._angular_axes
+
+    @property
+    def rigid(self) -> bool:
+        """Whether the second frame's twist is carried over to the origin of the first (False: `Point`)."""
+        return self._rigid
 
     def __repr__(self) -> str:
         other = "" if self.second is None else f", {self.second.link!r}"
@@ -170,51 +188,88 @@ class Constraint:
 
 
 class Weld(Constraint):
-    """Six rows: no relative motion.
+    """Six rows: the two frames do not move relative to each other.
 
     Parameters
     ----------
     first : str or Frame
+        Frame that is held; a link's name stands for the link's own frame.
     second : str or Frame, optional
-        The world if not given.
+        Frame of another link that it is held to (a loop); the world if not given.
     axes : {"local", "world"}
+        Axes of the rows ``[linear; angular]``: those of the first frame, or the world's.
+
+    Raises
+    ------
+    ConstraintError
+        A frame that is neither a name nor a `Frame`, or other ``axes``.
+
+    Examples
+    --------
+    >>> Weld("left_foot").size
+    6
     """
 
     __slots__ = ()
 
     def __init__(self, first: str | Frame, second: str | Frame | None = None, *, axes: Axes = "local") -> None:
-        self._set(first, second, np.eye(6), axes, 6, True)
+        self._set(first, second, np.eye(6), axes, True)
 
 
 class Point(Constraint):
-    """Three rows: the two origins move together.
+    """Three rows: the origins of the two frames move together; rotation is free.
 
     Parameters
     ----------
     first : str or Frame
+        Frame whose origin is held; a link's name stands for the link's own frame.
     second : str or Frame, optional
-        The world if not given.
+        Frame of another link whose origin it is held to (a loop); the world if not given.
     axes : {"local", "world"}
+        Axes of the rows: those of the first frame, or the world's.
+
+    Raises
+    ------
+    ConstraintError
+        A frame that is neither a name nor a `Frame`, or other ``axes``.
+
+    Examples
+    --------
+    >>> Point(Frame("left_foot", (0.1, 0.05, -0.08))).size
+    3
     """
 
     __slots__ = ()
 
     def __init__(self, first: str | Frame, second: str | Frame | None = None, *, axes: Axes = "local") -> None:
-        self._set(first, second, np.eye(6)[:3], axes, 3, False)
+        self._set(first, second, np.eye(6)[:3], axes, False)
 
 
 class Hinge(Constraint):
-    """Five rows: only rotation about ``axis`` is free.
+    """Five rows: the two frames only rotate relative to each other, about ``axis`` through the first origin.
 
     Parameters
     ----------
     first : str or Frame
+        Frame that the hinge is in; a link's name stands for the link's own frame.
     second : str or Frame, optional
-        The world if not given.
+        Frame of another link; the world if not given.
     axis : (3,) array_like
-        Direction of the hinge in the first frame.
+        Direction of the hinge in the first frame, of any length.
     axes : {"local", "world"}
         Axes of the three linear rows. The two angular rows always run across the hinge, in the first frame.
+
+    Raises
+    ------
+    ModelError
+        ``axis`` is not three finite numbers.
+    ConstraintError
+        ``axis`` is zero; a frame that is neither a name nor a `Frame`, or other ``axes``.
+
+    Examples
+    --------
+    >>> Hinge("gripper", "door", axis=(0, 0, 1)).size
+    5
     """
 
     __slots__ = ()
@@ -234,7 +289,7 @@ class Hinge(Constraint):
         rows = np.zeros((5, 6))
         rows[:3, :3] = np.eye(3)
         rows[3:, 3:] = _across(direction / length)
-        self._set(first, second, rows, axes, 5, True, angular_axes="local")
+        self._set(first, second, rows, axes, True, angular_axes="local")
 
 
 class Rows(Constraint):
@@ -243,9 +298,22 @@ class Rows(Constraint):
     Parameters
     ----------
     first : str or Frame
+        Frame whose twist, at its origin, the rows act on.
     K : (m, 6) array_like or int
         The rows, ``[linear; angular]``; a number says how many rows come with each call.
     axes : {"local", "world"}
+        Axes that the twist is expressed in: those of the frame, or the world's.
+
+    Raises
+    ------
+    ConstraintError
+        ``K`` is neither finite numbers of shape (m, 6) nor a positive number of rows; a frame that is neither a name
+        nor a `Frame`, or other ``axes``.
+
+    Examples
+    --------
+    >>> Rows("left_foot", [[0, 0, 1, 0, 0, 0]]).size
+    1
     """
 
     __slots__ = ()
@@ -254,10 +322,9 @@ class Rows(Constraint):
         if isinstance(K, (int, np.integer)) and not isinstance(K, bool):
             if K < 1:
                 raise ConstraintError("K of Rows", "at least one row", repr(K), "Pass a positive number.")
-            self._set(first, None, None, axes, int(K), True)
-            return
-        rows = check_rows(K, None, "K of Rows")
-        self._set(first, None, rows, axes, rows.shape[-2], True)
+            self._set(first, None, int(K), axes, True)
+        else:
+            self._set(first, None, check_rows(K, None, "K of Rows"), axes, True)
 
 
 def check_rows(K: ArrayLike, size: int | None, argument: str) -> Array:

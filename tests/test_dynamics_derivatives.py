@@ -22,7 +22,8 @@ from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.model.rotations import matrix_to_quaternion
-from delassus.runtime.request import Request
+from delassus.quantities.dynamics import DYNAMICS_DERIVATIVES
+from delassus.quantities.request import request
 from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus_studies.cases import benchmark_cases
@@ -470,9 +471,14 @@ def test_kernels_where_rows_are_dependent(kernel_cache, lanes):
     kernel = ds.compile(arm, tip, "dynamics_derivatives", lanes=lanes)
     expected = results(ds.dynamics_derivatives(arm, q, v, tau, tip), (3,))
     out = tuple(np.empty_like(x) for x in expected)
-    for found in (kernel(q, v, tau), kernel(q, v, tau, out=out)):
-        for one, known in zip(found, expected, strict=True):
-            assert np.all(np.isnan(one[[0, 2]])) and error(one[1], known[1]) < DOUBLE
+    *found, status = kernel(q, v, tau, return_status=True)
+    assert [s.name for s in status] == ["REDUNDANT", "SOLVED", "CONFLICTING"]
+    with pytest.warns(ds.DelassusWarning, match=r"2 of 3 state\(s\)"):
+        kernel(q, v, tau, out=out)
+    for results_ in (found, out):
+        for one, known, name in zip(results_, expected, NAMES, strict=True):
+            assert np.array_equal(np.isnan(one), np.isnan(known)) and error(one[1], known[1]) < DOUBLE
+            assert name in ("qdd", "forces") or np.all(np.isnan(one[[0, 2]]))
 
 
 def test_kernels_with_every_option(kernel_cache):
@@ -535,7 +541,7 @@ def test_operation_counts():
     """About forty operations an entry, all else included."""
     robot = ds.mechanisms.humanoid()
     feet = tuple(ds.Weld(name) for name in ("left_foot", "right_foot"))
-    program = Request(robot, feet, "dynamics_derivatives", "auto", "float64", 8, ()).program()
+    program = make_program(request(robot, feet, DYNAMICS_DERIVATIVES))
     entries = sum(np.prod(result.shape, dtype=int) for result in program.results)
     total = program.graph.count().total
     print(total, entries)
@@ -562,5 +568,5 @@ def test_parts_of_the_factor_solve_for_trunk_and_followers():
 def test_condensed_rates_take_fewer_operations():
     """A limb's rates reach the others by way of the trunk; solved in full, they take 222,000."""
     tree = ds.mechanisms.humanoid()
-    program = make_program(tree, [ds.Weld("left_foot"), ds.Weld("right_foot")], "dynamics_derivatives", "auto")
+    program = make_program(request(tree, [ds.Weld("left_foot"), ds.Weld("right_foot")], DYNAMICS_DERIVATIVES))
     assert program.graph.count().total < 160_000

@@ -17,7 +17,9 @@ from delassus.errors import ConfigurationError, ConstraintError, UnknownNameErro
 from delassus.model.inertia import move_inertia
 from delassus.model.rotations import matrix_to_quaternion, quaternion_to_matrix
 from delassus.model.tree import WORLD, Tree
-from delassus.runtime.request import Request
+from delassus.quantities.osim import DELASSUS
+from delassus.quantities.request import request
+from delassus.runtime.code import key_of
 from random_trees import some_constraints, some_mechanism
 from test_c import Compiled
 from tools import AGREEMENT, error, random_rotation
@@ -364,7 +366,7 @@ def test_the_key_tells_inputs_apart():
     tips = [ds.Frame("link3"), *(ds.Frame("link3", given=given) for given in ("position", "placement"))]
     loads = [(), ("link3",), ("link2",), ("link2", "link3"), ("link3", "link2")]
     variants = [((ds.Point(tip),), load) for tip in tips for load in loads]
-    keys = [Request(tree, c, "delassus", "auto", "float64", 8, load).key() for c, load in variants]
+    keys = [key_of(request(tree, c, DELASSUS, payloads=load), "float64", 8) for c, load in variants]
     assert len(set(keys)) == len(keys)
     plans = {plan(tree, c, load) for c, load in variants}
     assert len(plans) == len(variants)

@@ -11,7 +11,6 @@ import pytest
 import delassus as ds
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.activation import ALWAYS, Switches
-from delassus.algorithms.dynamics.evaluate import make_motion
 from delassus.algorithms.dynamics.solution import least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
@@ -25,7 +24,7 @@ from delassus_studies.cases import benchmark_cases
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import state
 from test_dynamics_methods import SAME, WELL_CONDITIONED
-from tools import error, random_frame
+from tools import error, make_motion, random_frame
 
 JUDGED = ("pv", "pv-early")
 
@@ -185,7 +184,7 @@ def test_kernels(dtype, monkeypatch, tmp_path):
     assert forward.method == "pv-early"
     flags = np.array(subsets(4, None))
     q, v, tau = state(tree, np.random.default_rng(1), (len(flags),))
-    qdd, forces = forward(*(x.astype(dtype) for x in (q, v, tau, flags)))
+    qdd, forces, _ = forward(*(x.astype(dtype) for x in (q, v, tau, flags)), return_status=True)
     assert np.isfinite(qdd).all() and np.isfinite(forces).all()
     for k, on in enumerate(flags):
         expected = ds.forward_dynamics(tree, q[k], v[k], tau[k], [c for c, flag in zip(feet, on, strict=True) if flag])

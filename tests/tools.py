@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import delassus as ds
+from delassus.quantities.dynamics import DYNAMICS
+from delassus.quantities.evaluate import case_of
 
 ROUND_OFF = 1e-13
 """One expression written in two ways: a few units in the last place of the largest entry."""
@@ -54,3 +56,10 @@ def leaf_frames(tree, limit=4):
     """One frame on each of the first leaf links: the last one that fixed joints put there (a foot, a tool flange)."""
     last = {placement.link: name for name, placement in tree.frames.items()}
     return [last[i] for i in range(tree.n_links) if not tree.children[i]][:limit]
+
+
+def make_motion(tree, q, v, tau, constraints=(), **given):
+    """The problem in motion of a direct call of `delassus.forward_dynamics`, and its batch."""
+    tau = np.zeros(tree.nv) if tau is None else tau
+    case = case_of(tree, constraints, DYNAMICS, {"q": q, "v": v, "tau": tau}, **given)
+    return case.motion(), case.batch

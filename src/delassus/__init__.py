@@ -14,35 +14,25 @@ import importlib as _importlib
 import typing as _typing
 
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
-from delassus.algorithms.dynamics.evaluate import (
-    bias_force,
-    centre_of_mass,
-    dynamics_derivatives,
-    forward_dynamics,
-    forward_kinematics,
-    inverse_dynamics,
-    kinetic_energy,
-    momentum,
-    potential_energy,
-)
-from delassus.algorithms.dynamics.options import Baumgarte
-from delassus.algorithms.dynamics.redundancy import DynamicsStatus
-from delassus.algorithms.dynamics.result import DynamicsDerivatives, ForwardDynamics
-from delassus.algorithms.evaluate import (
-    SingularError,
-    consistent_inverse,
-    delassus,
-    delassus_operator,
-    jacobian,
-    mass_matrix,
-    osim,
-)
 from delassus.algorithms.osim import OSIM_METHODS
 from delassus.constraints import Frame, Hinge, Point, Rows, Weld
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.interop.load import load
 from delassus.model import mechanisms
 from delassus.model.tree import Tree
+from delassus.quantities.dynamics import bias_force, dynamics_derivatives, forward_dynamics, inverse_dynamics
+from delassus.quantities.evaluate import SingularError
+from delassus.quantities.kinematics import (
+    centre_of_mass,
+    forward_kinematics,
+    kinetic_energy,
+    momentum,
+    potential_energy,
+)
+from delassus.quantities.options import Baumgarte
+from delassus.quantities.osim import consistent_inverse, delassus, delassus_operator, jacobian, mass_matrix, osim
+from delassus.quantities.redundancy import DynamicsStatus
+from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics
 
 if _typing.TYPE_CHECKING:
     from delassus import contact

@@ -14,16 +14,12 @@ import numpy as np
 from rich.table import Table
 
 from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
-from delassus.algorithms.dynamics.evaluate import forward_dynamics
 from delassus.compiler.graph import OperationCount
-from delassus.compiler.options import Options, check_options
-from delassus.compiler.symbolic_inputs import Setup, arguments_of
-from delassus.compiler.tasks import find_task
-from delassus.compiler.trace import Trace, report_of, trace_setup
-from delassus.constraints import check_constraints
+from delassus.compiler.trace import Trace, report_of, trace_request
+from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
+from delassus.quantities.request import request
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
-from delassus.spatial.casadi_ops import CasadiOps
 from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
 from delassus_studies.peers_mujoco import mujoco_calls
 from delassus_studies.peers_pinocchio import dynamics_calls
@@ -111,11 +107,8 @@ def tables(record: Record) -> Iterator[Table | str]:
 
 def dynamics_trace(case: Case, method: str) -> Trace:
     """Forward dynamics of a case by a method, with its phases."""
-    task, constraints = find_task("dynamics"), check_constraints(case.tree, case.constraints)
-    options: Options = {"compliance": COMPLIANCE} if method in SOFT and constraints else {}
-    setting = check_options(case.tree, constraints, "dynamics", task.options, options)
-    arguments = arguments_of(case.tree, constraints, task.states, (), setting)
-    return trace_setup(Setup(CasadiOps(), case.tree, constraints, arguments, (), setting, method), task.run)
+    compliance = COMPLIANCE if method in SOFT and case.constraints else None
+    return trace_request(request(case.tree, case.constraints, DYNAMICS, method=method, compliance=compliance))
 
 
 def phases(case: Case, method: str) -> dict[str, OperationCount]:

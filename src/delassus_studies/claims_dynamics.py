@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from delassus.algorithms.dynamics import METHODS, SOFT
-from delassus.algorithms.dynamics.evaluate import forward_dynamics
-from delassus.algorithms.dynamics.result import ForwardDynamics
 from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint, Weld
 from delassus.model.mechanisms import chain
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
+from delassus.quantities.dynamics import forward_dynamics
+from delassus.quantities.results import ForwardDynamics
 from delassus.spatial.count_ops import CountOps
 from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, installed, welds
 from delassus_studies.claims import Claim, Finding, verdict
@@ -203,7 +203,6 @@ DYNAMICS_CLAIMS = (
         "lqr_fig4a_chains",
         log=True,
         x="joints",
-        quick=True,
     ),
     Claim(
         "[LQR] Fig. 4c",

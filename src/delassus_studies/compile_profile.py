@@ -10,14 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from delassus.algorithms.evaluate import find_method
 from delassus.algorithms.osim.plan import plan
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.passes import optimise
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program
 from delassus.compiler.schedule import schedule
-from delassus.compiler.trace import trace
+from delassus.compiler.trace import trace_request
+from delassus.quantities.osim import DELASSUS
+from delassus.quantities.request import request
 from delassus.runtime.cpu_target import Host, host, object_code
 from delassus_studies.cases import Case
 from delassus_studies.timing import uncached
@@ -63,13 +64,14 @@ def compile_cold(case: Case, method: str = "auto", dtype: str = "float64", targe
         stages[stage] = time.process_time() - start
         return result
 
+    asked = request(case.tree, case.constraints, DELASSUS, method=method)
     with uncached():
         if method == "auto":
             timed("plan", lambda: plan(case.tree, case.constraints))  # which the trace finds in memory
-        traced = timed("trace", lambda: trace(case.tree, case.constraints, find_method(method)).kernel_graph())
+        traced = timed("trace", lambda: trace_request(asked).kernel_graph())
         graph = timed("passes", lambda: optimise(traced))
         timed("schedule", lambda: schedule(graph))
-        program = make_program(case.tree, case.constraints, "delassus", method)
+        program = make_program(asked)
     lanes, scalar = cpu.lanes(dtype), "double" if dtype == "float64" else "float"
     text = timed("assembly", lambda: llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
     code = timed("LLVM", lambda: object_code(text, cpu))

@@ -100,9 +100,9 @@ def compute(
     out: Annotated[Path | None, typer.Option(help="Write G to this .npy file instead of printing it.")] = None,
 ) -> None:
     """Compute the Delassus matrix of a robot under constraints."""
-    from delassus.algorithms.evaluate import delassus
     from delassus.cli.parse import parse_constraints, read_configuration
     from delassus.interop.load import load
+    from delassus.quantities.osim import delassus
 
     tree = load(robot, root=root.value)
     constraints = parse_constraints(weld or [], point or [])
@@ -142,17 +142,16 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> None:
     """Write C99 that computes the Delassus matrix of a robot, or its dynamics, and needs only math.h."""
-    from delassus.algorithms.inputs import check_payloads
     from delassus.cli.parse import parse_constraints, parse_frame
     from delassus.compiler.emit.c import write_c
-    from delassus.compiler.options import Options, check_options
     from delassus.compiler.pipeline import make_program
-    from delassus.compiler.tasks import find_method, find_task
-    from delassus.constraints import check_constraints
     from delassus.interop.load import load
+    from delassus.quantities import find_quantity
+    from delassus.quantities.options import Keywords
+    from delassus.quantities.request import request
 
-    tree, task = load(robot, root=root.value), find_task(what)
-    options: Options = {}
+    tree, quantity = load(robot, root=root.value), find_quantity(what)
+    options: Keywords = {}
     if frame:
         options["frames"] = [parse_frame(text) for text in frame]
     if wrench:
@@ -161,11 +160,9 @@ def export(
         options["compliance"] = compliance
     if active:
         options["active"] = True
-    needed = what in ("delassus", "osim", "jacobian")
-    constraints = check_constraints(tree, parse_constraints(weld or [], point or [], needed))
-    setting = check_options(tree, constraints, what, task.options, options)
-    find_method(what, method, setting.soft(constraints))
-    program = make_program(tree, constraints, what, method, check_payloads(tree, payload or ()), setting)
+    needed = all("m" in output.shape for output in quantity.outputs)
+    constraints = parse_constraints(weld or [], point or [], needed)
+    program = make_program(request(tree, constraints, quantity, method=method, payloads=payload or (), **options))
     for path in write_c(program, out, "float" if single else "double"):
         console.print(f"{path}", highlight=False)
     console.print(f"{program.graph.count().total:,} operations a state")
@@ -180,24 +177,16 @@ def simulate(
     formulation: Annotated[str | None, typer.Option(help="os, nmc-os, rmc, mc or nmc.")] = None,
     solver: Annotated[str | None, typer.Option(help="lemke, pgs, nsgs or admm.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of random numbers.")] = None,
-    view: Annotated[bool, typer.Option("--view", help="Show it in the browser, until Ctrl-C; needs [view].")] = False,
+    view: Annotated[bool, typer.Option("--view", help="Show it in the browser, until Ctrl-C.")] = False,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of the page.")] = 8080,
-    plot: Annotated[Path | None, typer.Option(help="Draw the figure into this .png file; needs [plot].")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the figure into this .png file.")] = None,
     record: Annotated[Path | None, typer.Option(help="Write all samples to this .npz or .h5 file.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Save the state at the end to this .npz or .h5 file.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on from this checkpoint.")] = None,
 ) -> None:
-    """Simulate a scene with contacts: a pendulum, two arms, falling boxes, or a quadruped; needs [contact]."""
-    from delassus.cli.simulate import run
+    """Simulate a scene with contacts: a pendulum, two arms, falling boxes, or a quadruped."""
+    from delassus.cli.simulate import Request, run
 
-    options = {"dt": dt, "formulation": formulation, "solver": solver, "seed": seed}
-    files = {"plot": plot, "record": record, "checkpoint": checkpoint, "resume": resume}
-    run(
-        console,
-        scene,
-        links,
-        duration,
-        {name: value for name, value in options.items() if value is not None},
-        {name: path for name, path in files.items() if path is not None},
-        port if view else None,
-    )
+    given = {"formulation": formulation, "solver": solver, "seed": seed}
+    options = {name: value for name, value in given.items() if value is not None}
+    run(console, Request(scene, links, duration, dt, options, view, port, plot, record, checkpoint, resume))

@@ -5,31 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from delassus.algorithms.inputs import Argument
 from delassus.compiler.graph import Graph
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """An input array of a program.
-
-    Attributes
-    ----------
-    name : str
-        C identifier.
-    shape : tuple of int
-        Shape of one state.
-    meaning : str
-        Units and layout, for people.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    meaning: str = ""
-
-    @property
-    def size(self) -> int:
-        """Numbers in one state."""
-        return prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
-from delassus.algorithms.evaluate import find_method
-from delassus.algorithms.inputs import check_payloads
 from delassus.algorithms.problem import Problem
 from delassus.compiler.graph import Graph, OperationCount, graph_of
-from delassus.compiler.options import Setting
 from delassus.compiler.passes import clean
-from delassus.compiler.symbolic_inputs import Setup, arguments_of
-from delassus.constraints import Constraint, check_constraints
+from delassus.compiler.symbolic_inputs import symbolic_case
+from delassus.constraints import Constraint
 from delassus.model.tree import Tree
+from delassus.quantities.osim import DELASSUS
+from delassus.quantities.request import Request, request
 from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.ops import Matrix
 
@@ -115,22 +115,29 @@ def trace(
     payloads: Sequence[str] = (),
 ) -> Trace:
     """Run an algorithm that makes one matrix on the symbols of a machine; of a square one, one triangle counts."""
-    checked = check_constraints(tree, constraints)
-    arguments = arguments_of(tree, checked, ("q",), payloads, Setting())
-
-    def run(setup: Setup) -> list[Output]:
-        matrix = algorithm(setup.problem())
-        rows, columns = matrix.shape
-        return [Output("result", matrix, (rows, columns), symmetric=rows == columns)]
-
-    return trace_setup(Setup(machine(), tree, checked, arguments, payloads), run)
+    case, symbols = symbolic_case(request(tree, constraints, DELASSUS, payloads=payloads), machine())
+    matrix = algorithm(case.problem())
+    rows, columns = matrix.shape
+    return Trace(symbols, (Output("result", matrix, (rows, columns), symmetric=rows == columns),), _phases(case.ops))
 
 
-def trace_setup(setup: Setup, run: Callable[[Setup], Sequence[Output]]) -> Trace:
-    """Run what returns named outputs on the symbols of a setup."""
-    outputs = tuple(run(setup))
-    phases = [(name, ca.vertcat(*(ca.vec(v) for v in values))) for name, values in setup.ops.phases]
-    return Trace(setup.symbols, outputs, phases)
+def trace_request(asked: Request) -> Trace:
+    """Run a quantity on symbols; its smallest pivot, if its method has pivots to judge by, is a hidden output."""
+    case, symbols = symbolic_case(asked, CasadiOps())
+    outputs = [
+        Output(declared.name, matrix, asked.shape_of(declared), declared.meaning, declared.symmetric)
+        for declared, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True)
+    ]
+    if case.pivots:
+        smallest = case.ops.matrix([[reduce(case.ops.minimum, case.pivots)]])
+        outputs.append(
+            Output("pivot", smallest, (), "smallest relative pivot: near zero, rows are dependent", hidden=True)
+        )
+    return Trace(symbols, tuple(outputs), _phases(case.ops))
+
+
+def _phases(ops: Any) -> list[tuple[str, Any]]:
+    return [(name, ca.vertcat(*(ca.vec(v) for v in values))) for name, values in ops.phases]
 
 
 def count(
@@ -186,7 +193,7 @@ def count_operations(
     Raises
     ------
     ConstraintError, UnknownNameError
-        A constraint or the method makes no sense.
+        A constraint that the tree does not have, or a method that does not exist.
 
     Examples
     --------
@@ -196,7 +203,7 @@ def count_operations(
     >>> report.clean.total < report.raw.total + 1
     True
     """
-    return count(tree, constraints, find_method(method), payloads=check_payloads(tree, payloads))
+    return report_of(trace_request(request(tree, constraints, DELASSUS, method=method, payloads=payloads)))
 
 
 def _lower_triangle(a: Any) -> Any:

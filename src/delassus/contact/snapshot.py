@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.algorithms.dynamics.options import check_damping
 from delassus.constraints import row_slices
 from delassus.contact import propagate
 from delassus.contact.contacts import ContactSet
@@ -85,7 +84,6 @@ class ContactDynamics:
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         tree = scene.tree
         self.scene = scene
-        self.damping = check_damping(tree, damping)
         self.kernel = compile_kernel(
             tree,
             scene.loops,
@@ -93,6 +91,8 @@ class ContactDynamics:
             gravity=scene.gravity,
             damping=damping,
         )
+        coefficients = self.kernel.request.options.damping
+        self.damping = None if coefficients is None else np.array(coefficients)
         self._shapes = [r.shape for r in self.kernel.results]
         depths: list[int] = []
         for p in tree.parents:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ConfigurationError, ModelError, shown
+from delassus.errors import ConfigurationError, DelassusError, ModelError, shown
 from delassus.model.rotations import Array, exact_quarter_turns
 
 UNIT_LENGTH_TOLERANCE = 1e-6
@@ -57,8 +57,10 @@ def normalised(array: Array, part: slice, what: str) -> Array:
     return array
 
 
-def check_vectors(value: ArrayLike, size: int, argument: str, layout: str) -> Array:
-    """Return ``value`` as new, finite vectors (..., size), or raise `ConfigurationError`."""
+def check_vectors(
+    value: ArrayLike, size: int, argument: str, layout: str, error: type[DelassusError] = ConfigurationError
+) -> Array:
+    """Return ``value`` as new, finite vectors (..., size), or raise ``error``."""
     array = real_array(value)
     if array is None:
         came = shown(value)
@@ -68,7 +70,7 @@ def check_vectors(value: ArrayLike, size: int, argument: str, layout: str) -> Ar
         came = "entries that are not finite"
     else:
         return array
-    raise ConfigurationError(argument, f"finite numbers of shape (..., {size})", came, f"Pass {layout}.")
+    raise error(argument, f"finite numbers of shape (..., {size})", came, f"Pass {layout}.")
 
 
 def finite_array(value: ArrayLike, shape: tuple[int, ...], argument: str, advice: str) -> Array:
@@ -94,21 +96,11 @@ def check_number(
     argument: str, value: float, advice: str, *, least: float = 0.0, most: float = np.inf, above: bool = True
 ) -> float:
     """Return ``value`` as a finite float above ``least`` (or from it on) up to ``most``; or `ConfigurationError`."""
-    if type(value) is float and least < value <= most and value < np.inf:
-        return value  # as nearly always, and some callers take microseconds
     number = real_array(value)
     if number is not None and number.shape == () and np.isfinite(number) and number <= most:
         if number > least or (number == least and not above):
             return float(number)
     wanted = f"a number {'>' if above else '≥'} {least:g}" + ("" if most == np.inf else f" and ≤ {most:g}")
-    raise ConfigurationError(argument, wanted, shown(value), advice)
-
-
-def check_whole(argument: str, value: int, advice: str, *, least: int = 0, most: float = np.inf) -> int:
-    """Return ``value`` as an int from ``least`` up to ``most``; or `ConfigurationError`."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= most:
-        return int(value)
-    wanted = f"a whole number ≥ {least}" + ("" if most == np.inf else f" and ≤ {most:g}")
     raise ConfigurationError(argument, wanted, shown(value), advice)
 
 

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.compiler.program import Argument, Result
+from delassus.algorithms.inputs import Argument
+from delassus.compiler.program import Result
 from delassus.errors import ConfigurationError, unknown_name
 
 Batch = tuple[int, ...]
+
+LINE = 64
+"""Bytes of a cache line: vector stores that straddle two lines take up to twice as long."""
+
+
+def aligned_empty(shape: Batch, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Array as of `numpy.empty` that starts at a cache line; `numpy.empty` itself starts 16 to 48 bytes after one."""
+    buffer = np.empty(prod(shape) * dtype.itemsize + LINE, dtype=np.uint8)
+    return np.ndarray(shape, dtype, buffer, -buffer.__array_interface__["data"][0] % LINE)
 
 
 def in_order(
@@ -44,21 +55,25 @@ def gathered(
     return [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays], batch
 
 
-def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Array (..., shape of one state) of the kernel's dtype; whole numbers and Python's own are converted."""
+def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str = "") -> NDArray[Any]:
+    """Array (..., shape of one state) of the kernel's dtype; whole numbers and Python's own are converted.
+
+    ``name`` is that in messages, the argument's own if not given.
+    """
+    name = name or argument.name
     try:
         array = np.asarray(x, dtype=dtype if type(x) in (float, int) else None)
     except ValueError:
         array = np.asarray(None)
     if array.dtype != dtype and array.dtype.kind not in "iu":
         raise ConfigurationError(
-            argument.name, f"dtype {dtype}", f"dtype {array.dtype}", f"Convert it with astype({str(dtype)!r})."
+            name, f"dtype {dtype}", f"dtype {array.dtype}", f"Convert it with astype({str(dtype)!r})."
         )
     d = len(argument.shape)
     if array.ndim < d or array.shape[array.ndim - d :] != argument.shape:
         wanted = ", ".join(["...", *map(str, argument.shape)])
         raise ConfigurationError(
-            argument.name, f"shape ({wanted})", f"shape {array.shape}", "The last axes hold one state; batches lead."
+            name, f"shape ({wanted})", f"shape {array.shape}", "The last axes hold one state; batches lead."
         )
     return array.astype(dtype, copy=False)
 
@@ -69,7 +84,7 @@ def result_arrays(
     """Arrays for the results: new ones, or those given, which must share no memory with one another or ``arrays``."""
     shapes = [(*batch, *r.shape) for r in results]
     if out is None:
-        return [np.empty(shape, dtype=dtype) for shape in shapes]
+        return [aligned_empty(shape, dtype) for shape in shapes]
     given = (out,) if len(shapes) == 1 else out
     if not isinstance(given, tuple) or len(given) != len(shapes):
         names = ", ".join(r.name for r in results)
@@ -101,6 +116,6 @@ def _checked_out(out: Any, shape: Batch, dtype: np.dtype[Any]) -> NDArray[Any]:
             "out",
             f"a writeable C-contiguous array of shape {shape}, dtype {dtype}",
             got,
-            "Make one with np.empty.",
+            "Make it with the kernel's empty_results.",
         )
     return np.asarray(out)

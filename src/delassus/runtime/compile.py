@@ -1,26 +1,18 @@
-"""`compile`: from a robot and constraints to a kernel, through the cache."""
+"""`compile`: from a robot and constraints to a kernel."""
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from collections.abc import Iterable
 from typing import Literal, Unpack
 
-from delassus.algorithms.inputs import check_payloads
-from delassus.compiler.emit.llvm import llvm_module
-from delassus.compiler.graph import OperationCount
-from delassus.compiler.options import Options, check_options
-from delassus.compiler.program import Argument, Program, Result
-from delassus.compiler.tasks import find_method, find_task
-from delassus.constraints import Constraint, check_constraints
-from delassus.errors import ConfigurationError, ModelError
+from delassus.constraints import Constraint
+from delassus.errors import ConfigurationError
 from delassus.model.tree import Tree
-from delassus.runtime import cache
-from delassus.runtime.cpu_target import host, object_code
+from delassus.quantities import find_quantity
+from delassus.quantities.options import Keywords
+from delassus.quantities.request import request
+from delassus.runtime.cpu_target import host
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.request import Request
 
 DTYPES = ("float64", "float32")
 
@@ -34,7 +26,7 @@ def compile(  # the public name; the built-in of that name is not used here
     dtype: Literal["float64", "float32"] = "float64",
     lanes: int | None = None,
     payloads: Iterable[str] = (),
-    **options: Unpack[Options],
+    **options: Unpack[Keywords],
 ) -> Kernel:
     """Compile a function of a robot's state to machine code for this processor.
 
@@ -56,6 +48,8 @@ def compile(  # the public name; the built-in of that name is not used here
                                                 df_dv, df_dtau
     ``step``                  q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
     ``energies``              q, v              kinetic, potential gravity
+    ``momentum``              q, v              momentum
+    ``centre_of_mass``        q                 centre
     ``position_update``       q, v, dt, shift   q_next, v_next
     ``operational_space_      q, v, tau         see `Snapshot`     gravity, damping, wrenches
     compliance``
@@ -64,7 +58,7 @@ def compile(  # the public name; the built-in of that name is not used here
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the
     other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`). With hard
     constraints, ``dynamics``, ``dynamics_derivatives`` and ``step`` have a further result ``pivot`` as C and as a
-    CasADi function: near zero, rows are dependent. There, all results of ``dynamics_derivatives`` are NaN.
+    CasADi function: near zero, rows are dependent; a kernel solves these states as `forward_dynamics` does.
 
     Parameters
     ----------
@@ -89,7 +83,7 @@ def compile(  # the public name; the built-in of that name is not used here
         origin of that link's own frame, in its axes): Pinocchio's dynamic parameters. All enter linearly, so that a
         change is a difference.
     **options
-        Those of the table, explained in `delassus.compiler.options.Options`: numbers that are built in, and further
+        Those of the table, explained in `delassus.quantities.options.Keywords`: numbers that are built in, and further
         arguments, after all others. What is not asked for costs nothing.
 
     Returns
@@ -101,7 +95,8 @@ def compile(  # the public name; the built-in of that name is not used here
     Raises
     ------
     ConstraintError, UnknownNameError, ConfigurationError, ModelError
-        An argument makes no sense; the nearest name is offered.
+        Not a robot or constraint; a name that does not exist, the nearest is offered; an option that ``what`` does not
+        take, or content of the wrong type, shape or value.
 
     Examples
     --------
@@ -117,60 +112,11 @@ def compile(  # the public name; the built-in of that name is not used here
     >>> qdd.shape, forces.shape
     ((1000, 7), (1000, 3))
     """
-    if not isinstance(tree, Tree):
-        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
-    task = find_task(what)
-    checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
-    setting = check_options(tree, checked, what, task.options, options)
-    find_method(what, method, setting.soft(checked))
+    asked = request(tree, constraints, find_quantity(what), method=method, payloads=payloads, **options)
     if dtype not in DTYPES:
         raise ConfigurationError("dtype", "'float64' or 'float32'", repr(dtype), "Choose one of the two.")
     if lanes is None:
         lanes = host().lanes(dtype)
     elif isinstance(lanes, bool) or lanes not in (1, 2, 4, 8, 16, 32):
         raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", repr(lanes), "Or leave it out.")
-    return compile_request(Request(tree, checked, what, method, dtype, lanes, loads, setting))
-
-
-def compile_request(request: Request) -> Kernel:
-    """Load the code of a request from the cache, or make and store it."""
-    key = request.key()
-    stored = cache.load(key)
-    if stored is None:
-        stored = _make(request)
-        cache.store(key, stored)
-    size = int.from_bytes(stored[:8], "little")
-    facts = json.loads(stored[8 : 8 + size])
-    return Kernel(
-        request,
-        tuple(Argument(a["name"], tuple(a["shape"]), a["meaning"]) for a in facts["arguments"]),
-        tuple(Result(r["name"], tuple(r["shape"]), (), r["meaning"], r["hidden"]) for r in facts["results"]),
-        OperationCount(*facts["operations"]),
-        request.lanes,
-        stored[8 + size :],
-    )
-
-
-def _make(request: Request) -> bytes:
-    start = time.perf_counter()
-    program = request.program()
-    scalar = "double" if request.dtype == "float64" else "float"
-    total = program.graph.count().total
-    slow = total > 5_000 and sys.stderr.isatty()
-    if slow:
-        print(f"delassus: compiling {request.what} of {request.tree.name}, {total:,} operations …", file=sys.stderr)
-    code = object_code(llvm_module(program, scalar, request.lanes, host().vector_registers, host().has_fma))
-    if slow:
-        print(f"delassus: compiled in {time.perf_counter() - start:.1f} s", file=sys.stderr)
-    facts = json.dumps(_facts(program)).encode()
-    return len(facts).to_bytes(8, "little") + facts + code
-
-
-def _facts(program: Program) -> dict[str, object]:
-    return {
-        "arguments": [{"name": a.name, "shape": a.shape, "meaning": a.meaning} for a in program.arguments],
-        "results": [
-            {"name": r.name, "shape": r.shape, "meaning": r.meaning, "hidden": r.hidden} for r in program.results
-        ],
-        "operations": program.graph.count().as_tuple(),
-    }
+    return Kernel(asked, dtype, lanes)

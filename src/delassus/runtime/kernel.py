@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -14,19 +13,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.dynamics import ITERATIVE
-from delassus.algorithms.dynamics.choose import pivot_limit, solve_again
-from delassus.algorithms.dynamics.result import ForwardDynamics
 from delassus.compiler.emit.python_entry import watched_result
-from delassus.compiler.graph import OperationCount
-from delassus.compiler.program import Argument, Program, Result
-from delassus.compiler.tasks import find_task
-from delassus.errors import ConfigurationError
-from delassus.runtime.arrays import gathered, in_order, result_arrays
-from delassus.runtime.cpu_target import Code, host
+from delassus.compiler.pipeline import make_program
+from delassus.compiler.program import Program, Result
+from delassus.errors import ConfigurationError, warn
+from delassus.quantities.evaluate import NumpyCase, solve_doubtful
+from delassus.quantities.pivots import pivot_limit
+from delassus.quantities.redundancy import DynamicsStatus, Settled
+from delassus.quantities.request import Request
+from delassus.quantities.results import ForwardDynamics
+from delassus.runtime.arrays import aligned_empty, gathered, in_order, result_arrays
+from delassus.runtime.code import machine_code
+from delassus.runtime.cpu_target import Code
 from delassus.runtime.fastcall import direct_entry
-from delassus.runtime.request import Request
-from delassus.runtime.solve import with_status
 from delassus.runtime.threads import number_of, over_states
+
+Arrays = Sequence[NDArray[Any]]
 
 
 class Kernel:
@@ -54,41 +56,40 @@ class Kernel:
     (2, 5, 6, 6)
     """
 
-    def __init__(
-        self,
-        request: Request,
-        arguments: tuple[Argument, ...],
-        results: tuple[Result, ...],
-        operations: OperationCount,
-        lanes: int,
-        payload: bytes,
-    ) -> None:
-        self._request, self.method = request, request.taken
-        self.arguments, self.operations, self.lanes = arguments, operations, lanes
-        self.results = tuple(r for r in results if not r.hidden)
-        self._single, self._is_judged = len(self.results) == 1, len(self.results) < len(results)
-        self._least_pivot = pivot_limit(self.method, request.dtype)
-        self.dtype = np.dtype(request.dtype)
-        self._code = Code(payload)
-        pointers = [ctypes.c_void_p] * (len(arguments) + len(results))
-        self._batch = ctypes.CFUNCTYPE(None, ctypes.c_int64, *pointers)(self._code.address("batch"))
-        sizes = [*(a.size for a in arguments), *(r.size for r in results)]
+    def __init__(self, request: Request, dtype: str, lanes: int) -> None:
+        code = machine_code(request, dtype, lanes)
+        self.request, self.method, self.lanes = request, request.method, lanes
+        self.dtype, self.operations = np.dtype(dtype), code.operations
+        self.arguments = request.arguments
+        self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.quantity.outputs)
+        self._is_judged, self._has_warned = code.is_judged, False
+        self._least_pivot = pivot_limit(self.method, dtype)
+        self._code = Code(code.objects)
+        sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if code.is_judged else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
+        self._batch = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * len(sizes))(
+            self._code.address("batch")
+        )
         self._keep: list[object] = []
         self._direct = direct_entry(self._code.address("call"), self.dtype, self._least_pivot, self._keep)
 
     def __repr__(self) -> str:
-        r, total = self._request, self.operations.total
-        method = f"method={self.method!r}, " if find_task(r.what).methods else ""
-        return f"Kernel({r.what!r} of {r.tree.name!r}, {method}{self.dtype}, {total} operations)"
+        method = f"method={self.method!r}, " if self.request.quantity.methods else ""
+        of = f"{self.what!r} of {self.request.tree.name!r}"
+        return f"Kernel({of}, {method}{self.dtype}, {self.operations.total} operations)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side."""
-        from delassus.runtime.compile import compile_request
+        return Kernel, (self.request, self.dtype.name, self.lanes)
 
-        return compile_request, (self._request,)
-
-    def __call__(self, *arguments: ArrayLike, out: Any = None, threads: int | None = None, **named: ArrayLike) -> Any:
+    def __call__(
+        self,
+        *arguments: ArrayLike,
+        out: Any = None,
+        threads: int | None = None,
+        return_status: bool = False,
+        **named: ArrayLike,
+    ) -> Any:
         """Run the kernel.
 
         Parameters
@@ -99,112 +100,154 @@ class Kernel:
             NaN and quaternions that are not of unit length give results to match, in their own state only.
         out : array or tuple of arrays, optional
             C-contiguous arrays of the results' shapes and the kernel's dtype to write to: one array if there is one
-            result, else a tuple.
+            result, else a tuple. `empty_results` makes them at cache lines, as a call without ``out`` does; elsewhere,
+            vector stores take up to twice as long.
         threads : int, optional
             1 stays on this thread; None decides by the size of the batch.
+        return_status : bool
+            Whether to return how each state was solved, too: of dynamics, its derivatives and time steps.
         **named : array_like
             The last arguments, by their names.
 
         Returns
         -------
         array or tuple of arrays
-            Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. States at which
-            the rows of hard constraints are dependent, or do not fit the method's order of elimination, are solved by
-            another method within the call; `solve` says which are dependent.
+            Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. With
+            ``return_status`` a tuple, the last of which is an array (...) of `DynamicsStatus`. States at which
+            the rows of hard constraints are dependent, or do not fit the method's order of elimination, are solved on
+            NumPy as `delassus.forward_dynamics` solves them; the first call that meets some warns, unless it returns
+            statuses.
 
         Raises
         ------
         ConfigurationError
             Wrong number, shape or dtype of arrays.
         """
-        if out is not None and threads is None and self._direct is not None and len(arguments) == len(self.arguments):
-            if self._single:
+        if return_status:
+            if not self.request.quantity.has_status:
+                raise ConfigurationError("return_status", f"False of {self!r}", "True", "Dynamics have a status.")
+        elif out is not None and threads is None and self._direct is not None and len(arguments) == len(self.arguments):
+            if len(self.results) == 1:
                 if self._direct(*arguments, out) is out and out is not arguments[0]:
                     return out
             elif type(out) is tuple and out and self._direct(*arguments, *out) is out[-1] is not arguments[0]:
                 return out
-        return self._general(in_order(self.arguments, arguments, named), out, threads)
-
-    def _general(self, given: tuple[ArrayLike, ...], out: Any, threads: int | None) -> Any:
-        arrays, batch = gathered(self.arguments, given, self.dtype)
+        arrays, batch = gathered(self.arguments, in_order(self.arguments, arguments, named), self.dtype)
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
-        for pivot in self._run(arrays, results, batch, threads):
-            self._settle(arrays, results, pivot)
-        if out is not None:
-            return out
-        return results[0] if self._single else tuple(results)
-
-    def _run(
-        self,
-        arrays: Sequence[NDArray[Any]],
-        results: Sequence[NDArray[Any]],
-        batch: tuple[int, ...],
-        threads: int | None,
-    ) -> list[NDArray[Any]]:
-        """Run the machine code; returns the smallest pivots, if it makes any."""
-        pivots = [np.empty(batch, dtype=self.dtype)] if self._is_judged else []
-        n = prod(batch)
-        number = number_of(threads, n * self.operations.total)
-        over_states(self._batch, [*arrays, *results, *pivots], self._strides, n, number, self.lanes)
-        return pivots
+        doubtful, case = self.run(arrays, results, batch, threads, return_status)
+        if return_status:
+            return *results, statuses(doubtful, case)
+        if case is not None:
+            self.warn_once(case.batch[0], doubtful.size)
+        return out if out is not None else results[0] if len(results) == 1 else tuple(results)
 
     def solve(self, *arguments: ArrayLike, threads: int | None = None, **named: ArrayLike) -> ForwardDynamics:
         """Run compiled "dynamics", and say how each state was solved.
 
-        Takes the arguments of a call, and checks them as `delassus.forward_dynamics` does. States whose rows are
-        dependent, or nearly so, are solved by that function, with its status, rank and redundant rows; and all states
-        of kernels by ``"proximal"``, whose fixed number of iterations do not watch convergence.
+        Takes the arguments of a call, which it does not check further.
 
         Returns
         -------
         ForwardDynamics
             As `delassus.forward_dynamics` returns it: ``qdd``, ``forces`` (one array for each constraint), ``status``,
-            ``rank``, ``redundant_rows`` and residuals, in float64.
+            ``rank``, ``redundant_rows`` and residuals, in float64. Of ``"proximal"``, whose fixed number of iterations
+            does not watch convergence, that function solves all states.
 
         Raises
         ------
         ConfigurationError
-            The kernel computes something else, or has the argument ``active``; or an argument makes no sense.
+            The kernel computes something else, or has the argument ``active``; or wrong arrays, as in a call.
         """
-        if self.what != "dynamics" or self._request.setting.active:
+        report = self.request.quantity.report
+        if report is None or self.request.options.active:
             raise ConfigurationError("kernel", "compiled 'dynamics' without `active`", repr(self), "Call it instead.")
         arrays, batch = gathered(self.arguments, in_order(self.arguments, arguments, named), self.dtype)
-        qdd, forces = results = result_arrays(None, self.results, batch, self.dtype, arrays)
-        pivots = self._run(arrays, results, batch, threads)
-        doubtful = ~np.isfinite(qdd.sum(axis=-1)) | (self.method in ITERATIVE)
-        for pivot in pivots:
-            doubtful |= self._is_doubtful(results, pivot)
-        by_name = {a.name: x for a, x in zip(self.arguments, arrays, strict=True)}
-        return with_status(self._request, self.method, by_name, qdd, forces, np.asarray(doubtful))
+        results = result_arrays(None, self.results, batch, self.dtype, arrays)
+        doubtful, case = self.run(arrays, results, batch, threads, True)
+        qdd, forces = (x.astype(float) for x in results)
+        rank, redundant = np.full(batch, forces.shape[-1]), np.zeros(forces.shape, dtype=bool)
+        if case is not None:
+            (again,) = case.settled
+            qdd[doubtful], forces[doubtful] = again.qdd, again.forces
+            rank[doubtful], redundant[doubtful] = again.rank, again.redundant
+        values = {a.name: x.astype(float) for a, x in zip(self.arguments, arrays, strict=True)}
+        settled = Settled(qdd, forces, statuses(doubtful, case), rank, redundant)
+        found: ForwardDynamics = report(NumpyCase(self.request, values, batch), settled, self.method)
+        return found
 
-    def _is_doubtful(self, results: Sequence[NDArray[Any]], pivot: NDArray[Any]) -> NDArray[np.bool_]:
-        """States whose pivots are too small or whose results are no numbers."""
-        watched = results[watched_result(len(results))]
-        good: NDArray[np.bool_] = (pivot >= self._least_pivot) & np.isfinite(watched.sum(axis=-1))
-        return np.asarray(~good)
+    def empty_results(self, batch: int | tuple[int, ...] = ()) -> Any:
+        """Arrays to pass as ``out``: one, or a tuple if there are several results, each at a cache line.
 
-    def _settle(self, arrays: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]], pivot: NDArray[Any]) -> None:
-        """Solve doubtful states again, by another method."""
-        again = self._is_doubtful(results, pivot)
-        if self.what == "dynamics_derivatives":  # there are none where rows are dependent
-            for result in results:
-                result[again] = np.nan
-        elif again.any() and self._other is not None:
-            better = self._other(*(x[again].astype(self._other.dtype, copy=False) for x in arrays))
-            for result, values in zip(results, better, strict=True):
-                result[again] = values
+        Parameters
+        ----------
+        batch : int or tuple of int
+            Leading axes of the results.
 
-    @cached_property
-    def _other(self) -> Kernel | None:
-        """The same in float64 by the method for the states that this one cannot solve; compiled when first needed."""
-        from delassus.runtime.compile import compile_request
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> arm = ds.mechanisms.chain(7)
+        >>> kernel = ds.compile(arm, [ds.Weld("link7")], "delassus")
+        >>> G, q = kernel.empty_results(100), arm.random(0, batch=100)
+        >>> kernel(q, out=G) is G
+        True
+        """
+        leading = (batch,) if isinstance(batch, int) else tuple(batch)
+        made = tuple(aligned_empty((*leading, *r.shape), self.dtype) for r in self.results)
+        return made[0] if len(made) == 1 else made
 
-        method = solve_again(self.method, self._request.dtype)
-        if method is None:
-            return None
-        return compile_request(replace(self._request, method=method, dtype="float64", lanes=host().lanes("float64")))
+    # -- states ----------------------------------------------------------------------------------------------------
 
-    def roll(self, arrays: Sequence[NDArray[Any]], batch: tuple[int, ...], steps: int, threads: int | None) -> None:
+    def run(
+        self, arrays: Arrays, results: Arrays, batch: tuple[int, ...], threads: int | None, with_status: bool = False
+    ) -> tuple[NDArray[np.bool_], NumpyCase | None]:
+        """Run the machine code, and what it has not solved on NumPy.
+
+        Returns
+        -------
+        doubtful : (*batch) array of bool
+            States whose pivots are too small or whose results are not finite.
+        case : NumpyCase or None
+            What has solved them.
+        """
+        n = prod(batch)
+        pivots = [np.empty(batch, dtype=self.dtype)] if self._is_judged else []
+        number = number_of(threads, n * self.operations.total)
+        over_states(self._batch, [*arrays, *results, *pivots], self._strides, n, number, self.lanes)
+        doubtful = np.zeros(batch, dtype=bool)
+        if pivots or with_status:
+            doubtful = self._doubtful(results, pivots, with_status)
+        if with_status and self.method in ITERATIVE:
+            doubtful = np.ones(batch, dtype=bool)
+        if not doubtful.any():
+            return doubtful, None
+        some = {a.name: x[doubtful] for a, x in zip(self.arguments, arrays, strict=True)}
+        case = solve_doubtful(self.request, some, (int(np.count_nonzero(doubtful)),))
+        with np.errstate(over="ignore"):  # numbers beyond float32
+            for result, values in zip(results, case.run().values(), strict=True):
+                result[doubtful] = values
+        return doubtful, case
+
+    def _doubtful(self, results: Arrays, pivots: Arrays, watch_all: bool = False) -> NDArray[np.bool_]:
+        """States whose pivots are too small or whose results are not finite."""
+        out = np.logical_or.reduce([~(pivot >= self._least_pivot) for pivot in pivots])
+        for k in range(len(results)) if watch_all else (watched_result(len(results)),):
+            entries = tuple(range(-len(self.results[k].shape), 0))
+            out = out | ~np.isfinite(results[k].sum(axis=entries))
+        return np.asarray(out)
+
+    def warn_once(self, count: int, total: int) -> None:
+        """Say that states were solved on NumPy, the first time that it happens."""
+        if not self._has_warned:
+            self._has_warned = True
+            warn(
+                f"{self!r}: {count} of {total} state(s) were solved again on NumPy, which is slow: rows are dependent, "
+                f"nearly so, or not eliminable in the order of {self.method!r}, or numbers are not finite. Which, "
+                f"return_status=True says, which also silences this. Drop redundant rows, or compile another method: "
+                f"'ltl' eliminates no rows early, 'proximal' solves dependent ones."
+            )
+
+    def roll(self, arrays: Arrays, batch: tuple[int, ...], steps: int, threads: int | None) -> NDArray[np.bool_]:
         """Run the rollout of a time step in place; see `delassus.rollout`, which makes the arrays.
 
         Parameters
@@ -215,25 +258,21 @@ class Kernel:
         batch : tuple of int
         steps : int
         threads : int or None
+
+        Returns
+        -------
+        (steps, *batch) array of bool
+            Steps that the machine code has not solved.
         """
-        n, trajectories = prod(batch), arrays[: len(self.results)]
-        operations = n * steps * self.operations.total
-        judged = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
+        n, after = prod(batch), [trajectory[1:] for trajectory in arrays[: len(self.results)]]
+        pivots = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
 
         def run(states: int, *addresses: int) -> None:
             self._roll(states, n, steps, *addresses)
 
-        everything = [*arrays, *(trajectory[1:] for trajectory in trajectories), *judged]
-        over_states(run, everything, self._strides, n, number_of(threads, operations), self.lanes)
-        for pivot in judged:
-            again = ~(np.all(pivot >= self._least_pivot, axis=0) & np.isfinite(trajectories[-1][-1].sum(axis=-1)))
-            if again.any() and self._other is not None:
-                leading = [x.ndim - len(a.shape) - len(batch) for x, a in zip(arrays, self.arguments, strict=True)]
-                some = [x[(slice(None),) * k + (again,)] for x, k in zip(arrays, leading, strict=True)]
-                some = [np.ascontiguousarray(x, dtype=self._other.dtype) for x in some]
-                self._other.roll(some, (int(again.sum()),), steps, threads)
-                for trajectory, better in zip(trajectories, some, strict=False):
-                    trajectory[:, again] = better
+        number = number_of(threads, n * steps * self.operations.total)
+        over_states(run, [*arrays, *after, *pivots], self._strides, n, number, self.lanes)
+        return self._doubtful(after, pivots)
 
     @cached_property
     def _roll(self) -> Any:
@@ -241,21 +280,21 @@ class Kernel:
         counts, pointers = [ctypes.c_int64] * 3, [ctypes.c_void_p] * len(self._strides)
         return ctypes.CFUNCTYPE(None, *counts, *pointers)(self._code.address("roll"))
 
-    # -- other targets -------------------------------------------------------------------------------------------------
+    # -- other targets ---------------------------------------------------------------------------------------------
 
     @property
     def what(self) -> str:
         """What it computes, as `compile` was asked."""
-        return self._request.what
+        return self.request.quantity.name
 
     @property
     def plan(self) -> Any:
         """What ``method="auto"`` chose and why; None for a named method, and where there is no choice."""
-        return self._request.plan()
+        return self.request.plan
 
     def program(self) -> Program:
         """The program before it is code (traced again)."""
-        return self._request.program()
+        return make_program(self.request)
 
     def export_c(self, folder: str | Path) -> tuple[Path, Path]:
         """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths."""
@@ -268,3 +307,11 @@ class Kernel:
         from delassus.compiler.emit.casadi import casadi_function
 
         return casadi_function(self.program())
+
+
+def statuses(doubtful: NDArray[np.bool_], case: NumpyCase | None) -> NDArray[np.object_]:
+    """How each state was solved: those that are not doubtful by the machine code, the others by ``case``."""
+    out = np.full(doubtful.shape, DynamicsStatus.SOLVED, dtype=object)
+    if case is not None:
+        out[doubtful] = case.status
+    return out

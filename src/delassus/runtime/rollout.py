@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.algorithms.inputs import Argument
 from delassus.compiler.pipeline import moving_arguments
-from delassus.compiler.program import Argument
-from delassus.compiler.tasks import find_task
 from delassus.errors import ConfigurationError, shown
-from delassus.runtime.arrays import checked, gathered, in_order
-from delassus.runtime.kernel import Kernel
+from delassus.quantities.redundancy import DynamicsStatus
+from delassus.runtime.arrays import aligned_empty, checked, gathered, in_order
+from delassus.runtime.kernel import Kernel, statuses
 
 
 def rollout(
@@ -24,12 +24,16 @@ def rollout(
     dt: ArrayLike,
     *,
     per_step: Iterable[str] = (),
+    time_axis: Literal[0, 1] | None = None,
     threads: int | None = None,
+    return_status: bool = False,
     **others: ArrayLike,
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> Any:
     """Trajectories of a compiled time step, ``delassus.compile(tree, constraints, "step", …)``.
 
-    The loop over time is machine code: one loop for each block of as many states as a vector register holds.
+    The loop over time is machine code: one loop for each block of as many states as a vector register holds. From the
+    first step on at which rows of a trajectory are dependent, it goes on step by step, each as a call of the kernel
+    takes it.
 
     Parameters
     ----------
@@ -38,13 +42,18 @@ def rollout(
     q0, v0 : (..., nq) and (..., nv) array_like
         Where the trajectories start; batches are leading axes and broadcast.
     controls : (T, ..., nv) array_like
-        Joint forces ``tau`` (N, N·m) of each of T steps.
+        Joint forces ``tau`` (N, N·m) of each of T steps, time first: (T, nv) is shared by all trajectories.
     dt : (...) array_like
         Time step in s.
     per_step : iterable of str
-        Names of further arguments that have an axis of T steps in front, as the controls have.
+        Names of further arguments that have an axis of T steps, as the controls have.
+    time_axis : {0, 1}, optional
+        Which axis of ``controls`` and of what is in ``per_step`` is time, where they have a batch: 0 if not given.
+        Where the first two axes are of one size, and could be taken for one another, it has to be given.
     threads : int, optional
         As in a call of the kernel.
+    return_status : bool
+        Whether to return how each step was solved, too.
     **others : array_like
         The kernel's further arguments by their names (payloads, gravity, ``active``, ``target0``, …): the same at all
         steps, (..., shape of one state), or if they are among ``per_step`` (T, ..., shape of one state).
@@ -55,6 +64,8 @@ def rollout(
         Configurations from the start to the end.
     v : (T + 1, ..., nv) array
         Velocities.
+    status : (T, ...) array of DynamicsStatus
+        With ``return_status``.
 
     Raises
     ------
@@ -80,34 +91,69 @@ def rollout(
     >>> bool(abs(v[60]).max() < 1e-9), bool(abs(v[100]).max() > 1e-3)
     (True, True)
     """
-    if not isinstance(kernel, Kernel) or kernel.what != "step":
+    if not isinstance(kernel, Kernel) or not kernel.request.quantity.is_step:
         raise ConfigurationError(
             "kernel", "a compiled time step", shown(kernel), "Make one with compile(tree, constraints, 'step')."
         )
+    if time_axis not in (None, 0, 1):
+        raise ConfigurationError("time_axis", "0 or 1", shown(time_axis), "Time is the first axis, or the second.")
     by_name = {a.name: a for a in kernel.arguments}
-    stepped = {"tau": _over_time("controls", controls, by_name["tau"], kernel.dtype)}
-    steps = len(stepped["tau"])
-    moving = moving_arguments(find_task(kernel.what), kernel.arguments)
+    over_time = {"tau": _over_time("controls", controls, by_name["tau"], kernel.dtype, time_axis)}
+    steps = len(over_time["tau"])
+    moving = moving_arguments(kernel.request)
     for name in _names(per_step):
         if name not in moving or name not in others:
             known = ", ".join(sorted(moving & set(others))) or "none"
             raise ConfigurationError("per_step", f"further arguments that are given: {known}", repr(name), "Drop it.")
-        stepped[name] = _over_time(name, others[name], by_name[name], kernel.dtype, steps)
-    ones = {name: np.empty(x.shape[1:], dtype=kernel.dtype) for name, x in stepped.items()}
+        over_time[name] = _over_time(name, others[name], by_name[name], kernel.dtype, time_axis, steps)
+    still = {name: x for name, x in others.items() if name not in over_time}
+    _check_batches(kernel, {"q0": (q0, "q"), "v0": (v0, "v"), "dt": (dt, "dt")}, still, over_time)
+    ones = {name: np.empty(x.shape[1:], dtype=kernel.dtype) for name, x in over_time.items()}
     given = in_order(kernel.arguments, (), {**others, "q": q0, "v": v0, "dt": dt, **ones})
     arrays, batch = gathered(kernel.arguments, given, kernel.dtype)
     for k, argument in enumerate(kernel.arguments):
         if argument.name in ("q", "v"):
             start = arrays[k]
-            arrays[k] = np.empty((steps + 1, *start.shape), dtype=kernel.dtype)
+            arrays[k] = aligned_empty((steps + 1, *start.shape), kernel.dtype)
             arrays[k][0] = start
         elif argument.name in moving:
-            x = stepped.get(argument.name, arrays[k][None])
+            x = over_time.get(argument.name, arrays[k][None])
             missing = len(batch) + len(argument.shape) - (x.ndim - 1)
             x = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
             arrays[k] = np.ascontiguousarray(np.broadcast_to(x, (steps, *batch, *argument.shape)))
-    kernel.roll(arrays, batch, steps, threads)
-    return arrays[0], arrays[1]
+    doubtful = kernel.roll(arrays, batch, steps, threads)
+    status = _step_by_step(kernel, arrays, doubtful, moving, return_status)
+    return (arrays[0], arrays[1], status) if return_status else (arrays[0], arrays[1])
+
+
+def _step_by_step(
+    kernel: Kernel, arrays: list[NDArray[Any]], doubtful: NDArray[np.bool_], moving: frozenset[str], with_status: bool
+) -> NDArray[np.object_]:
+    """Take the steps of each trajectory again from its first doubtful one on; says how each step was solved."""
+    q, v = arrays[:2]
+    status = np.full(doubtful.shape, DynamicsStatus.SOLVED, dtype=object) if with_status else np.empty(0, dtype=object)
+    late, solved = np.logical_or.accumulate(doubtful, axis=0), 0
+    for t in range(len(late)):
+        now = late[t] & np.isfinite(q[t]).all(axis=-1) & np.isfinite(v[t]).all(axis=-1)
+        lost = late[t] & ~now  # numbers have overflowed before
+        q[t + 1][lost] = v[t + 1][lost] = np.nan
+        if with_status:
+            status[t][lost] = DynamicsStatus.FAILED
+        if not now.any():
+            continue
+        some = [
+            np.ascontiguousarray(x[t][now] if a.name in moving or a.name in ("q", "v") else x[now])
+            for a, x in zip(kernel.arguments, arrays, strict=True)
+        ]
+        results = kernel.empty_results(len(some[0]))
+        again, case = kernel.run(some, results, (len(some[0]),), 1, with_status)
+        q[t + 1][now], v[t + 1][now] = results
+        if with_status:
+            status[t][now] = statuses(again, case)
+        solved += 0 if case is None else case.batch[0]
+    if solved and not with_status:
+        kernel.warn_once(solved, doubtful.size)
+    return status
 
 
 def _names(per_step: object) -> tuple[str, ...]:
@@ -117,13 +163,54 @@ def _names(per_step: object) -> tuple[str, ...]:
 
 
 def _over_time(
-    name: str, x: ArrayLike, argument: Argument, dtype: np.dtype[Any], steps: int | None = None
+    name: str, x: ArrayLike, argument: Argument, dtype: np.dtype[Any], axis: int | None, steps: int | None = None
 ) -> NDArray[Any]:
     """Array (T, ..., shape of one state), T the number of steps if that is known."""
-    array = checked(x, argument, dtype)
-    if array.ndim <= len(argument.shape) or (steps is not None and len(array) != steps):
+    array = checked(x, argument, dtype, name)
+    leading = array.shape[: array.ndim - len(argument.shape)]
+    if len(leading) > 1:
+        if axis is None and leading[0] == leading[1] > 1:
+            raise ConfigurationError(
+                name,
+                "time first, (T, batch, …)",
+                f"shape {array.shape}, which may as well be batch first",
+                "Say which axis is time: time_axis=0, or 1.",
+            )
+        array = np.moveaxis(array, axis or 0, 0)
+    if not leading or (steps is not None and len(array) != steps):
         wanted = ", ".join(["T" if steps is None else str(steps), "...", *map(str, argument.shape)])
         raise ConfigurationError(
-            name, f"shape ({wanted})", f"shape {array.shape}", "The first axis is time, one entry a step."
+            name, f"shape ({wanted})", f"shape {np.shape(x)}", "The first axis is time, one entry a step."
         )
     return array
+
+
+def _check_batches(
+    kernel: Kernel,
+    states: dict[str, tuple[ArrayLike, str]],
+    still: dict[str, ArrayLike],
+    over_time: dict[str, NDArray[Any]],
+) -> None:
+    """Refuse batches that do not fit those of the states, by the names that the user knows."""
+    by_name = {a.name: a for a in kernel.arguments}
+    batch: tuple[int, ...] = ()
+    batches = {}
+    for name, (x, argument) in {**states, **{n: (x, n) for n, x in still.items() if n in by_name}}.items():
+        array = checked(x, by_name[argument], kernel.dtype, name)
+        batches[name] = array.shape[: array.ndim - len(by_name[argument].shape)], array.shape
+    for argument, x in over_time.items():
+        name = "controls" if argument == "tau" else argument
+        batches[name] = x.shape[1 : x.ndim - len(by_name[argument].shape)], x.shape
+    for name, (leading, shape) in batches.items():
+        try:
+            batch = np.broadcast_shapes(batch, leading)
+        except ValueError:
+            time = name == "controls" or name in over_time
+            raise ConfigurationError(
+                name,
+                f"shape {'(T, ...)' if time else '(...)'} whose batch broadcasts with that of the states, {batch}",
+                f"shape {shape}",
+                "Time is the first axis, the batch after it; for another order pass time_axis=1."
+                if time
+                else "Make the batches of equal shape.",
+            ) from None

@@ -7,8 +7,9 @@ from typing import Any
 
 import casadi as ca
 
+from delassus.algorithms.inputs import Argument
 from delassus.compiler.graph import Op, arity
-from delassus.compiler.program import Argument, Program, Result
+from delassus.compiler.program import Program, Result
 
 _OPERATIONS: dict[int, Callable[..., Any]] = {
     Op.ADD: lambda a, b: a + b,

@@ -1,76 +1,81 @@
-"""Evaluate an algorithm at once, on NumPy, for one configuration or a batch."""
+"""Delassus matrix and what goes with it: declarations, and the functions that compute them at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
-from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.inputs import check_inputs, check_payloads, inputs_of
-from delassus.algorithms.operator import DelassusOperator, mobility_bound
+from delassus.algorithms.operator import DelassusOperator
 from delassus.algorithms.osim import METHODS
-from delassus.algorithms.problem import Problem
-from delassus.constraints import Constraint, check_constraints
-from delassus.errors import DelassusError, ModelError, unknown_name
+from delassus.constraints import Constraint
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
-from delassus.spatial.numpy_ops import NumpyOps
+from delassus.quantities.case import Case
+from delassus.quantities.evaluate import case_of
+from delassus.quantities.quantity import Output, Quantity
+from delassus.quantities.request import AUTO
+from delassus.spatial.ops import Matrix
 
 Constraints = Iterable[Constraint] | Constraint
 Arrays = Sequence[ArrayLike] | None
 Payloads = Mapping[str, ArrayLike] | None
 
-UNMOVED = 1e-13
-"""A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: some methods
-get it as a difference of numbers of that size."""
+NAMES = tuple(name for name in METHODS if name != AUTO)
 
 
-class SingularError(DelassusError, ArithmeticError):
-    """The constraint rows are redundant at some state, so that ``G`` has no inverse."""
+def _delassus(case: Case) -> list[Matrix]:
+    return [METHODS[case.request.method](case.problem())]
 
 
-def make_problem(
-    tree: Tree,
-    constraints: Constraints,
-    q: ArrayLike,
-    rows: Arrays = None,
-    placements: Arrays = None,
-    payloads: Payloads = None,
-) -> tuple[Problem, tuple[int, ...]]:
-    """Check all input; returns the problem on NumPy and the batch shape."""
-    if not isinstance(tree, Tree):
-        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
-    checked = check_constraints(tree, constraints)
-    array = tree.check_configuration(q)
-    names = check_payloads(tree, () if payloads is None else payloads)
-    given, batch = check_inputs(inputs_of(checked, names), rows, placements, payloads, array.shape[:-1])
-    return Problem(NumpyOps(), tree, checked, array, given, names), batch
+def _osim(case: Case) -> list[Matrix]:
+    problem = case.problem()
+    G = METHODS[case.request.method](problem)
+    case.require_independent(problem, G)
+    return [case.ops.factor(G).inverse() if problem.n_rows else G]
 
 
-def neutral_mobility(tree: Tree, constraints: Sequence[Constraint]) -> Array:
-    """`mobility_bound` of all rows at the neutral configuration; rows that come with each call as if of unit length."""
-    given = []
-    for i in inputs_of(constraints):
-        if i.kind == "rows":
-            given.append(np.zeros(i.shape) + np.eye(1, 6))
-        else:
-            given.append(np.zeros(i.shape) if i.shape == (3,) else np.eye(7)[6])
-    problem = Problem(NumpyOps(), tree, constraints, tree.neutral(), given)
-    with np.errstate(all="ignore"):  # links without inertia
-        return mobility_bound(problem, Articulated(problem))
+def _mass_matrix(case: Case) -> list[Matrix]:
+    return [crba.mass_matrix(case.problem())]
 
 
-def find_method(method: str) -> Any:
-    """Algorithm of that name, or `UnknownNameError` with the nearest match."""
-    try:
-        return METHODS[method]
-    except (KeyError, TypeError):
-        raise unknown_name("method", method, METHODS) from None
+def _jacobian(case: Case) -> list[Matrix]:
+    return [jacobian_algorithm.jacobian(case.problem())]
+
+
+DELASSUS = Quantity(
+    "delassus",
+    "Delassus matrix",
+    ("q",),
+    (Output("G", ("m", "m"), "Delassus matrix J M^-1 J', accelerations per unit of constraint force", symmetric=True),),
+    _delassus,
+    methods=NAMES,
+)
+OSIM = Quantity(
+    "osim",
+    "Operational-space inertia matrix",
+    ("q",),
+    (Output("Lambda", ("m", "m"), "operational-space inertia matrix (J M^-1 J')^-1", symmetric=True),),
+    _osim,
+    methods=NAMES,
+)
+MASS_MATRIX = Quantity(
+    "mass_matrix",
+    "Joint-space mass matrix",
+    ("q",),
+    (Output("M", ("nv", "nv"), "joint-space mass matrix", symmetric=True),),
+    _mass_matrix,
+)
+JACOBIAN = Quantity(
+    "jacobian",
+    "Constraint Jacobian",
+    ("q",),
+    (Output("J", ("m", "nv"), "constraint Jacobian, velocities along the rows"),),
+    _jacobian,
+)
 
 
 def delassus(
@@ -113,7 +118,7 @@ def delassus(
     ConfigurationError
         ``q``, a placement or a payload has the wrong shape or type, NaN, or a quaternion that is not of unit length.
     ConstraintError, UnknownNameError
-        A constraint or method makes no sense; the nearest name is offered.
+        Not a constraint, one of a link that the tree does not have, or no such method; the nearest name is offered.
 
     References
     ----------
@@ -128,9 +133,8 @@ def delassus(
     >>> ds.delassus(robot, feet, robot.neutral()).shape
     (12, 12)
     """
-    algorithm = find_method(method)
-    problem, batch = make_problem(tree, constraints, q, rows, placements, payloads)
-    return _symmetric(algorithm(problem), batch)
+    given = {"rows": rows, "placements": placements, "payloads": payloads}
+    return case_of(tree, constraints, DELASSUS, {"q": q}, method, **given).run()["G"]
 
 
 def osim(
@@ -159,24 +163,8 @@ def osim(
     >>> ds.osim(arm, ds.Point("link7"), arm.random(0)).shape
     (3, 3)
     """
-    algorithm = find_method(method)
-    problem, batch = make_problem(tree, constraints, q, rows, placements, payloads)
-    G = _symmetric(algorithm(problem), batch)
-    size = G.shape[-1]
-    moved = np.diagonal(G, axis1=-2, axis2=-1) > UNMOVED * mobility_bound(problem, Articulated(problem))
-    G = np.where(moved[..., :, None] & moved[..., None, :], G, 0.0)
-    rank = np.linalg.matrix_rank(G, rtol=1e-12, hermitian=True) if size else np.zeros(G.shape[:-2])
-    deficient = np.argwhere(rank < size)
-    if len(deficient):
-        where = tuple(int(i) for i in deficient[0])
-        raise SingularError(
-            "constraints",
-            f"{size} independent rows",
-            f"{int(rank[where])} at state {list(where)}" if where else f"{int(rank)}",
-            "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense.",
-        )
-    L = np.linalg.inv(np.linalg.cholesky(G))
-    return np.asarray(np.swapaxes(L, -1, -2) @ L)
+    given = {"rows": rows, "placements": placements, "payloads": payloads}
+    return case_of(tree, constraints, OSIM, {"q": q}, method, **given).run()["Lambda"]
 
 
 def consistent_inverse(
@@ -238,8 +226,8 @@ def delassus_operator(
     >>> bool(np.allclose(op.apply(op.solve(x)), x))
     True
     """
-    problem, batch = make_problem(tree, constraints, q, rows, placements, payloads)
-    return DelassusOperator(problem, batch)
+    case = case_of(tree, constraints, DELASSUS, {"q": q}, rows=rows, placements=placements, payloads=payloads)
+    return DelassusOperator(case.problem(), case.batch)
 
 
 def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -254,8 +242,7 @@ def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array
     >>> ds.mass_matrix(arm, arm.random(0)).shape
     (7, 7)
     """
-    problem, batch = make_problem(tree, (), q, payloads=payloads)
-    return _whole(crba.mass_matrix(problem), batch)
+    return case_of(tree, (), MASS_MATRIX, {"q": q}, payloads=payloads).run()["M"]
 
 
 def jacobian(
@@ -272,13 +259,4 @@ def jacobian(
     >>> ds.jacobian(arm, ds.Weld("link7"), arm.random(0)).shape
     (6, 7)
     """
-    problem, batch = make_problem(tree, constraints, q, rows, placements)
-    return _whole(jacobian_algorithm.jacobian(problem), batch)
-
-
-def _symmetric(G: Array, batch: tuple[int, ...]) -> Array:
-    return _whole(0.5 * (G + np.swapaxes(G, -1, -2)), batch)
-
-
-def _whole(a: Array, batch: tuple[int, ...]) -> Array:
-    return np.array(np.broadcast_to(a, (*batch, *a.shape[-2:])))
+    return case_of(tree, constraints, JACOBIAN, {"q": q}, rows=rows, placements=placements).run()["J"]

@@ -1,31 +1,172 @@
-"""Dynamics at once, on NumPy, for one state or a batch: the public functions."""
+"""Forward and inverse dynamics and time steps: declarations, and the functions that compute them at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.algorithms.dynamics import ITERATIVE, METHODS, energy, kinematics, options, rnea
-from delassus.algorithms.dynamics.choose import check_method, default_method
-from delassus.algorithms.dynamics.derivatives import derivatives
-from delassus.algorithms.dynamics.iterate import iterate
-from delassus.algorithms.dynamics.options import Compliance, Damping, Poses, Stabilisation, Targets, Wrenches
-from delassus.algorithms.dynamics.redundancy import settle
-from delassus.algorithms.dynamics.result import DynamicsDerivatives, ForwardDynamics, differentiated, solved, vector
+from delassus.algorithms.dynamics import ITERATIVE, METHODS, rnea
+from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
+from delassus.algorithms.dynamics.integrate import INTEGRATE
+from delassus.algorithms.dynamics.operational_space_compliance import operational_space_compliance
+from delassus.algorithms.dynamics.position_update import position_update
 from delassus.algorithms.dynamics.solution import Solution
-from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.evaluate import Arrays, Constraints, Payloads, make_problem
 from delassus.constraints import Frame
-from delassus.errors import ConstraintError, ModelError, shown
-from delassus.model.check import common_batch
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import check_number
 from delassus.model.rotations import Array
-from delassus.model.tree import Tree, total_mass
+from delassus.model.tree import Tree
+from delassus.quantities.case import Case, stacked
+from delassus.quantities.evaluate import case_of
+from delassus.quantities.options import CONSTRAINED, GRAVITY, MOTION, Compliance, Damping, Stabilisation
+from delassus.quantities.osim import Arrays, Constraints, Payloads
+from delassus.quantities.quantity import Output, Quantity
+from delassus.quantities.request import AUTO
+from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, differentiated, solved
+from delassus.spatial.ops import Matrix, Scalar
 
-GRAVITY = (0.0, 0.0, -9.81)
-"""Gravity unless given, in m/s², world axes."""
+Wrenches = Mapping[str | Frame, ArrayLike] | None
+Targets = Sequence[ArrayLike | None] | None
+Poses = Sequence[ArrayLike | None] | None
+
+
+# -- declarations --------------------------------------------------------------------------------------------------
+
+
+def _inverse_dynamics(case: Case) -> list[Matrix]:
+    motion = case.motion()
+    return [rnea.inverse_dynamics(motion, motion.per_joint(case.values["qdd"]))]
+
+
+def _bias_force(case: Case) -> list[Matrix]:
+    return [rnea.inverse_dynamics(case.motion())]
+
+
+def _dynamics(case: Case) -> list[Matrix]:
+    solution = case.solve(case.motion())
+    return [solution.qdd, solution.forces]
+
+
+def _derivatives(case: Case) -> list[Matrix]:
+    motion = case.motion()
+    found = derivatives(motion)
+    solution = case.judged(motion, Solution(found.qdd, found.forces, found.delassus))
+    return [solution.qdd, solution.forces, *(getattr(found, name) for name in DERIVATIVES)]
+
+
+def _step(case: Case) -> list[Matrix]:
+    def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> Matrix:
+        return case.solve(case.motion(q, v)).qdd
+
+    read, integrate = case.entries, INTEGRATE[case.request.options.integrator]
+    q, v = integrate(case.ops, case.tree, read("q"), read("v"), read("dt")[0], accelerate)
+    return [stacked(case, q), stacked(case, v)]
+
+
+def _operational_space_compliance(case: Case) -> list[Matrix]:
+    found = operational_space_compliance(case.motion())
+    return [getattr(found, output.name) for output in OPERATIONAL_SPACE_COMPLIANCE.outputs]
+
+
+def _position_update(case: Case) -> list[Matrix]:
+    read = case.entries
+    q, v = position_update(case.ops, case.tree, read("q"), read("v"), read("dt")[0], read("shift"))
+    return [stacked(case, q), stacked(case, v)]
+
+
+_QDD = Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2")
+_FORCES = Output("forces", ("m",), "forces on the first links, along the rows of all constraints in N, N m")
+
+INVERSE_DYNAMICS = Quantity(
+    "inverse_dynamics",
+    "Inverse dynamics",
+    ("q", "v", "qdd"),
+    (Output("tau", ("nv",), "joint forces in N m and N that cause the accelerations"),),
+    _inverse_dynamics,
+    options=MOTION,
+)
+BIAS_FORCE = Quantity(
+    "bias_force",
+    "Bias force of the joints",
+    ("q", "v"),
+    (Output("c", ("nv",), "joint forces in N m and N that keep qdd = 0"),),
+    _bias_force,
+    options=MOTION,
+)
+DYNAMICS = Quantity(
+    "dynamics",
+    "Forward dynamics",
+    ("q", "v", "tau"),
+    (_QDD, _FORCES),
+    _dynamics,
+    methods=tuple(METHODS),
+    options=CONSTRAINED,
+    has_status=True,
+    report=solved,
+)
+DYNAMICS_DERIVATIVES = Quantity(
+    "dynamics_derivatives",
+    "Forward dynamics and its derivatives",
+    ("q", "v", "tau"),
+    (
+        _QDD,
+        _FORCES,
+        *(
+            Output(name, ("m" if name.startswith("df") else "nv", "nv"), meaning, unique=True)
+            for name, meaning in DERIVATIVES.items()
+        ),
+    ),
+    _derivatives,
+    options=CONSTRAINED - {"compliance", "active"},
+    has_status=True,
+)
+STEP = Quantity(
+    "step",
+    "Time step",
+    ("q", "v", "tau", "dt"),
+    (
+        Output("q_next", ("nq",), "configuration after the step"),
+        Output("v_next", ("nv",), "velocity after the step"),
+    ),
+    _step,
+    methods=tuple(METHODS),
+    options=CONSTRAINED | {"integrator"},
+    has_status=True,
+    is_step=True,
+)
+OPERATIONAL_SPACE_COMPLIANCE = Quantity(
+    "operational_space_compliance",
+    "Free motion and compliance of all links",
+    ("q", "v", "tau"),
+    (
+        Output("poses", ("n", 3, 4), "poses [R p] of body frames in the world, positions in m"),
+        Output("twists", ("n", 6), "twists [linear; angular] in body frames, m/s and rad/s"),
+        Output("propagators", ("n", 6, 6), "what a change of the parent's twist does to a link's"),
+        Output("compliances", ("n", 6, 6), "inverse inertia that each link shows, in its body frame"),
+        Output("gains", ("nv", 6), "impulse on a link to the velocity of its joint"),
+        Output("carried", ("nv", 6), "change of the parent's twist to what it takes from the joint"),
+        Output("qdd", ("nv",), "joint accelerations without constraints in rad/s^2 and m/s^2"),
+        Output("rows", ("ends", 6), "rows of the ends of constraints, on twists in body frames"),
+        Output("errors", ("m",), "position errors of constraints along their rows in m and rad"),
+    ),
+    _operational_space_compliance,
+    options=MOTION,
+)
+POSITION_UPDATE = Quantity(
+    "position_update",
+    "Configuration after a time",
+    ("q", "v", "dt", "shift"),
+    (
+        Output("q_next", ("nq",), "configuration displaced by dt v + shift, straight in the world"),
+        Output("v_next", ("nv",), "the velocity, that of free and planar joints in the axes of that time"),
+    ),
+    _position_update,
+)
+
+
+# -- at once -------------------------------------------------------------------------------------------------------
 
 
 def forward_dynamics(
@@ -109,8 +250,8 @@ def forward_dynamics(
     ConfigurationError
         An argument has the wrong shape or type, NaN, a quaternion that is not of unit length, or negative damping.
     ConstraintError, UnknownNameError
-        A constraint, what it is asked for, or the method makes no sense; ``"aba"`` with constraints; a method that
-        takes no soft, or no hard constraints.
+        Not a constraint, one of a link that the tree does not have, or no such method; ``"aba"`` with constraints; a
+        method that takes no soft, or no hard constraints; targets, poses or compliances of the wrong number or shape.
 
     References
     ----------
@@ -128,21 +269,22 @@ def forward_dynamics(
     >>> bool(abs(solution.constraint_residual()).max() < 1e-8)
     True
     """
-    motion, batch = make_motion(
-        tree, q, v, tau, constraints, wrenches=wrenches, gravity=gravity, damping=damping, targets=targets,
-        baumgarte=baumgarte, poses=poses, compliance=compliance, rows=rows, placements=placements, payloads=payloads,
+    case = case_of(
+        tree, constraints, DYNAMICS, {"q": q, "v": v, "tau": tau}, AUTO if method is None else method, gravity=gravity,
+        wrenches=wrenches, damping=damping, targets=targets, baumgarte=baumgarte, poses=poses, compliance=compliance,
+        rows=rows, placements=placements, payloads=payloads,
     )  # fmt: skip
-    soft = motion.softness
-    name = default_method(soft, ("pv-early",)) if method is None else check_method(method, soft)
-    finest, most = options.check_iterations(name, tolerance, max_iterations)
-    iterated = None
-    with np.errstate(all="ignore"):  # states whose rows are dependent, or whose numbers overflow, are settled after it
-        if name in ITERATIVE:
-            solution, iterated = iterate(motion, batch, finest, most)
-        else:
-            solution = METHODS[name](motion)
-        settled = settle(motion, solution, batch, iterated)
-    return solved(motion, batch, name, settled, iterated)
+    for name, value in (("tolerance", tolerance), ("max_iterations", max_iterations)):
+        if value is not None and case.request.method not in ITERATIVE:
+            raise ConfigurationError(
+                name, f"None with the method {case.request.method!r}", shown(value), "Only 'proximal' iterates."
+            )
+    if tolerance is not None:
+        case.tolerance = check_number("tolerance", tolerance, "Leave it out for the default.")
+    if max_iterations is not None:
+        case.max_iterations = _whole("max_iterations", max_iterations)
+    case.run()
+    return solved(case, case.settled[0], case.request.method)
 
 
 def dynamics_derivatives(
@@ -198,48 +340,12 @@ def dynamics_derivatives(
     >>> bool(abs(ds.jacobian(robot, feet, robot.random(0)) @ found.dqdd_dtau).max() < 1e-8)
     True
     """
-    motion, batch = make_motion(
-        tree, q, v, tau, constraints, wrenches=wrenches, gravity=gravity, damping=damping, targets=targets,
-        baumgarte=baumgarte, poses=poses, rows=rows, placements=placements, payloads=payloads,
+    case = case_of(
+        tree, constraints, DYNAMICS_DERIVATIVES, {"q": q, "v": v, "tau": tau}, gravity=gravity, wrenches=wrenches,
+        damping=damping, targets=targets, baumgarte=baumgarte, poses=poses, rows=rows, placements=placements,
+        payloads=payloads,
     )  # fmt: skip
-    with np.errstate(all="ignore"):  # as in `forward_dynamics`
-        found = derivatives(motion)
-        settled = settle(motion, Solution(found.qdd, found.forces, found.delassus), batch)
-    return differentiated(motion, batch, found, settled)
-
-
-def make_motion(
-    tree: Tree,
-    q: ArrayLike,
-    v: ArrayLike | None,
-    tau: ArrayLike | None,
-    constraints: Constraints = (),
-    *,
-    wrenches: Wrenches = None,
-    gravity: ArrayLike = GRAVITY,
-    damping: Damping = None,
-    targets: Targets = None,
-    baumgarte: Stabilisation = None,
-    poses: Poses = None,
-    compliance: Compliance = None,
-    rows: Arrays = None,
-    placements: Arrays = None,
-    payloads: Payloads = None,
-) -> tuple[DynamicsProblem, tuple[int, ...]]:
-    """Check all input; returns the problem in motion, on NumPy, and the batch shape."""
-    problem, batch = make_problem(tree, constraints, q, rows, placements, payloads)
-    velocity = None if v is None else tree.check_velocity(v, "v")
-    force = None if tau is None else tree.check_velocity(tau, "tau")
-    g, d = options.check_gravity(gravity), options.check_damping(tree, damping)
-    f = options.check_wrenches(tree, wrenches)
-    goals = options.check_goals(problem.constraints, targets, baumgarte, poses, compliance)
-    batches = [(name, a.shape[:-1]) for name, a in (("v", velocity), ("tau", force), ("damping", d)) if a is not None]
-    batches.append(("gravity", g.shape[:-2]))
-    batches.extend((f"wrench on {tree.link_names[i]!r}", a.shape[:-2]) for i, a in f.items())
-    batches.extend(options.goal_batches(goals))
-    for name, leading in batches:
-        batch = common_batch(name, leading, "the arguments before it", batch)
-    return DynamicsProblem(problem, velocity, force, gravity=g, wrenches=f, damping=d, goals=goals), batch
+    return differentiated(case, case.run())
 
 
 def inverse_dynamics(
@@ -288,12 +394,11 @@ def inverse_dynamics(
     >>> bool(np.allclose(ds.forward_dynamics(arm, q, v, tau).qdd, qdd))
     True
     """
-    motion, batch = make_motion(
-        tree, q, v, None, wrenches=wrenches, gravity=gravity, damping=damping, payloads=payloads
-    )
-    wanted = tree.check_velocity(qdd, "qdd")
-    batch = common_batch("qdd", wanted.shape[:-1], "the arguments before it", batch)
-    return vector(rnea.inverse_dynamics(motion, motion.per_joint(wanted)), batch)
+    case = case_of(
+        tree, (), INVERSE_DYNAMICS, {"q": q, "v": v, "qdd": qdd}, wrenches=wrenches, gravity=gravity, damping=damping,
+        payloads=payloads,
+    )  # fmt: skip
+    return case.run()["tau"]
 
 
 def bias_force(
@@ -317,131 +422,13 @@ def bias_force(
     >>> ds.bias_force(arm, arm.random(0), np.ones(7)).shape
     (7,)
     """
-    motion, batch = make_motion(
-        tree, q, v, None, wrenches=wrenches, gravity=gravity, damping=damping, payloads=payloads
+    case = case_of(
+        tree, (), BIAS_FORCE, {"q": q, "v": v}, wrenches=wrenches, gravity=gravity, damping=damping, payloads=payloads
     )
-    return vector(rnea.inverse_dynamics(motion), batch)
+    return case.run()["c"]
 
 
-def forward_kinematics(tree: Tree, q: ArrayLike, frames: str | Frame | Sequence[str | Frame] | None = None) -> Array:
-    """Poses of links or frames in the world, as 4 × 4 matrices ``[[R, p], [0, 1]]``.
-
-    Parameters
-    ----------
-    tree : Tree
-    q : (..., nq) array_like
-        Configurations; leading axes are batches.
-    frames : str, Frame or sequence of these, optional
-        By default the frame of each moving link, in the order of ``tree.link_names``.
-
-    Returns
-    -------
-    (..., k, 4, 4) array
-        One for each frame; (..., 4, 4) if ``frames`` is one. Positions in m.
-
-    Raises
-    ------
-    ConfigurationError, UnknownNameError
-        As `forward_dynamics` raises them.
-
-    Examples
-    --------
-    >>> import delassus as ds
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.forward_kinematics(arm, arm.random(0, batch=100), "link7").shape
-    (100, 4, 4)
-    """
-    problem, batch = make_problem(tree, (), q)
-    single = isinstance(frames, str | Frame)
-    wanted: Any = (frames,) if single else tree.link_names if frames is None else frames
-    if not isinstance(wanted, list | tuple):
-        raise ConstraintError("frames", "names or Frames", shown(frames), "Pass a list of link names.")
-    poses = kinematics.body_poses(problem)
-    out = np.empty((*batch, len(wanted), 4, 4))
-    for k, frame in enumerate(wanted):
-        at = frame.on(tree) if isinstance(frame, Frame) else tree.placement(frame)
-        out[..., k, :, :] = kinematics.homogeneous(problem, kinematics.frame_pose(problem, poses, at))
-    return out[..., 0, :, :] if single else out
-
-
-def kinetic_energy(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Kinetic energy ``½ vᵀ M v`` (...,) in J, armature included.
-
-    Takes ``tree``, ``q``, ``v`` and ``payloads`` as `forward_dynamics` does, and raises what that raises for them.
-
-    Examples
-    --------
-    >>> import delassus as ds, numpy as np
-    >>> arm = ds.mechanisms.chain(7)
-    >>> q, v = arm.random(0), np.ones(7)
-    >>> bool(np.isclose(ds.kinetic_energy(arm, q, v), 0.5 * v @ ds.mass_matrix(arm, q) @ v))
-    True
-    """
-    motion, batch = make_motion(tree, q, v, None, payloads=payloads)
-    return vector(energy.kinetic_energy(motion), batch)[..., 0]
-
-
-def potential_energy(tree: Tree, q: ArrayLike, *, gravity: ArrayLike = GRAVITY, payloads: Payloads = None) -> Array:
-    """Potential energy (...,) in J of all moving links; zero where their centre of mass is at the world's origin.
-
-    Takes ``tree``, ``q``, ``gravity`` and ``payloads`` as `forward_dynamics` does, and raises what that raises for
-    them.
-
-    Examples
-    --------
-    >>> import delassus as ds
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.potential_energy(arm, arm.random(0, batch=5)).shape
-    (5,)
-    """
-    motion, batch = make_motion(tree, q, None, None, gravity=gravity, payloads=payloads)
-    return vector(energy.potential_energy(motion.problem, motion.gravity), batch)[..., 0]
-
-
-def momentum(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Momentum ``[linear; angular]`` (..., 6) about the centre of mass, in world axes (kg·m/s, kg·m²/s).
-
-    Takes ``tree``, ``q``, ``v`` and ``payloads`` as `forward_dynamics` does, and raises what that raises for them.
-
-    Raises
-    ------
-    ModelError
-        The robot has no mass.
-
-    Examples
-    --------
-    >>> import delassus as ds, numpy as np
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.momentum(arm, arm.random(0), np.ones(7)).shape
-    (6,)
-    """
-    motion, batch = make_motion(tree, q, v, None, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return vector(energy.momentum(motion), batch)
-
-
-def centre_of_mass(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Centre of mass (..., 3) of all moving links in the world, in m.
-
-    Takes ``tree``, ``q`` and ``payloads`` as `forward_dynamics` does, and raises what that raises for them.
-
-    Raises
-    ------
-    ModelError
-        The robot has no mass.
-
-    Examples
-    --------
-    >>> import delassus as ds
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.centre_of_mass(arm, arm.random(0)).shape
-    (3,)
-    """
-    problem, batch = make_problem(tree, (), q, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return vector(energy.centre_of_mass(problem), batch)
-
-
-def _refuse_massless(tree: Tree, payloads: Payloads) -> None:
-    if not payloads and not total_mass(tree) > 0:
-        raise ModelError("tree", "links that have mass", f"none in {tree.name!r}", "A centre of mass needs mass.")
+def _whole(argument: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ConfigurationError(argument, "a positive whole number", shown(value), "Leave it out for the default.")
+    return int(value)

@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 
 from delassus.algorithms.dynamics import rnea
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
-from delassus.algorithms.dynamics.derivatives import DERIVATIVES, Derivatives
-from delassus.algorithms.dynamics.iterate import Iterated
 from delassus.algorithms.dynamics.kkt import row_accelerations
-from delassus.algorithms.dynamics.redundancy import DynamicsStatus, Settled
-from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.model.rotations import Array
+from delassus.quantities.evaluate import NumpyCase
+from delassus.quantities.redundancy import DynamicsStatus, Settled
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -49,8 +47,7 @@ class ForwardDynamics:
     rank: NDArray[np.int_]
     redundant_rows: NDArray[np.bool_]
     method: str
-    _motion: DynamicsProblem
-    _batch: tuple[int, ...]
+    _case: NumpyCase
     iterations: NDArray[np.int_] | None = None
     residual: Array | None = None
 
@@ -68,7 +65,7 @@ class ForwardDynamics:
         for status in DynamicsStatus:
             if count := int(np.count_nonzero(self.status == status)):
                 lines.append(f"{status.name} at {count} of {n} state(s): {status.text}")
-        problem = self._motion.problem
+        problem = self._case.problem()
         at = np.count_nonzero(self.redundant_rows.reshape(n, problem.n_rows), axis=0)
         for c, (constraint, rows) in enumerate(zip(problem.constraints, problem.rows, strict=True)):
             found = [f"{r} (at {k})" if n > 1 else str(r) for r, k in enumerate(at[rows]) if k]
@@ -81,40 +78,47 @@ class ForwardDynamics:
 
         Soft constraints give way by ``R f``; see `compliance_residual`.
         """
-        motion = self._motion
+        motion = self._case.motion()
         a = rnea.accelerations(motion, motion.per_joint(self.qdd))
         residual = row_accelerations(motion, a) - motion.stacked(right_hand_sides(motion))
-        return vector(residual, self._batch)
+        return self._whole(residual)
 
     def compliance_residual(self) -> Array:
         """``Σ K a − k + R f`` (..., m): what is left where soft constraints have given way as they should."""
-        left = self.constraint_residual()
-        for c, (rows, goal) in enumerate(zip(self._motion.problem.rows, self._motion.goals, strict=True)):
+        left, motion = self.constraint_residual(), self._case.motion()
+        for c, (rows, goal) in enumerate(zip(motion.problem.rows, motion.goals, strict=True)):
             if goal.compliance is not None:
                 left[..., rows] += goal.compliance[..., 0] * self.forces[c]
         return left
 
     def dynamics_residual(self) -> Array:
         """``M q̈ + c − τ − Jᵀ f`` (..., nv): force that is missing or left over at each joint (N, N·m)."""
-        motion = self._motion
+        motion = self._case.motion()
         needed = rnea.joint_forces(motion, motion.per_joint(self.qdd))
         residual = motion.stacked(needed) - motion.stacked(motion.tau)
         if self.forces:
             f = np.concatenate(self.forces, axis=-1)
             residual = residual - np.swapaxes(jacobian(motion.problem), -1, -2) @ f[..., None]
-        return vector(residual, self._batch)
+        return self._whole(residual)
+
+    def _whole(self, column: Array) -> Array:
+        return np.array(np.broadcast_to(column[..., 0], (*self._case.batch, column.shape[-2])))
 
 
-def solved(
-    motion: DynamicsProblem, batch: tuple[int, ...], method: str, settled: Settled, iterated: Iterated | None = None
-) -> ForwardDynamics:
-    """The result of a method, its arrays read-only."""
-    forces = tuple(np.array(settled.forces[..., rows]) for rows in motion.problem.rows)
-    reported = () if iterated is None else (iterated.iterations, iterated.residual)
-    judged = settled.status, settled.rank, settled.redundant
-    for array in (settled.qdd, *judged, *forces, *reported):
-        array.setflags(write=False)
-    return ForwardDynamics(settled.qdd, forces, *judged, method, motion, batch, *reported)
+def solved(case: NumpyCase, settled: Settled, method: str) -> ForwardDynamics:
+    """The result of a method; its arrays are read-only."""
+    i = settled.iterated
+    reported = (None, None) if i is None else (i.iterations, i.residual)
+    return ForwardDynamics(
+        settled.qdd,
+        _by_constraint(case, settled),
+        settled.status,
+        settled.rank,
+        settled.redundant,
+        method,
+        case,
+        *reported,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -161,23 +165,18 @@ class DynamicsDerivatives:
         return f"DynamicsDerivatives(qdd={self.qdd.shape}, status={', '.join(statuses)})"
 
 
-def differentiated(
-    motion: DynamicsProblem, batch: tuple[int, ...], found: Derivatives, settled: Settled
-) -> DynamicsDerivatives:
-    """The result with derivatives, its arrays read-only; NaN where there are none."""
-    forces = tuple(np.array(settled.forces[..., rows]) for rows in motion.problem.rows)
-    without = settled.status != DynamicsStatus.SOLVED
-    arrays = {}
-    for name in DERIVATIVES:
-        value = getattr(found, name)
-        arrays[name] = np.array(np.broadcast_to(value, (*batch, *value.shape[-2:])))
-        arrays[name][without] = np.nan
-    judged = settled.status, settled.rank, settled.redundant
-    for array in (settled.qdd, *judged, *forces, *arrays.values()):
+def differentiated(case: NumpyCase, found: dict[str, Array]) -> DynamicsDerivatives:
+    """The result with derivatives; its arrays are read-only."""
+    (settled,) = case.settled
+    derivatives = [x for name, x in found.items() if name not in ("qdd", "forces")]
+    for array in derivatives:
         array.setflags(write=False)
-    return DynamicsDerivatives(settled.qdd, forces, *judged, **arrays)
+    judged = settled.status, settled.rank, settled.redundant
+    return DynamicsDerivatives(settled.qdd, _by_constraint(case, settled), *judged, *derivatives)
 
 
-def vector(a: Array, batch: tuple[int, ...]) -> Array:
-    """Column (..., n, 1) → (*batch, n)."""
-    return np.array(np.broadcast_to(a[..., 0], (*batch, a.shape[-2])))
+def _by_constraint(case: NumpyCase, settled: Settled) -> tuple[Array, ...]:
+    forces = tuple(np.array(settled.forces[..., rows]) for rows in case.problem().rows)
+    for array in forces:
+        array.setflags(write=False)
+    return forces

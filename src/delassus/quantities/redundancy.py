@@ -1,8 +1,15 @@
-"""States at which the constraint rows are dependent: rank, rows, status, and least-squares solution (batched NumPy).
+"""The one answer to dependent rows, of direct calls, kernels, rollouts and contact (batched NumPy, float64).
 
-Where ``G`` is singular, straight-line solutions are not numbers. There, ``f`` is the least-norm minimiser of
-``‖J q̈ − γ‖``: the solution that the pseudo-inverse of ``G`` gives, and proximal iterations converge to. Accelerations
-are then those nearest to the free ones in the metric of ``M``.
+At each state the independent rows are counted, by the eigenvalues of ``G`` at unit diagonal above `REGULAR_CONDITION`;
+rows that nothing moves do not count. Where some depend on others, ``f`` is the least-norm minimiser of ``‖J q̈ − γ‖``:
+the solution that the pseudo-inverse of ``G`` gives, and proximal iterations converge to. Accelerations are then those
+nearest to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state was solved.
+
+- Direct functions do this at every state.
+- Kernels, and rollouts at each step, do it at states that their pivots mark (`delassus.quantities.pivots`): by the
+  dense saddle point, whatever the method; by the method itself if that takes soft constraints. They warn once, or
+  return statuses if these are asked for.
+- Derivatives do not exist where rows are dependent: they are NaN.
 """
 
 from __future__ import annotations
@@ -14,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.dynamics.iterate import Iterated
 from delassus.algorithms.dynamics.kkt import SaddlePoint
 from delassus.algorithms.dynamics.solution import Solution, least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.operator import REGULAR_CONDITION, UNMOVED, mobility_bound
+from delassus.algorithms.problem import Problem
 from delassus.model.rotations import Array
+from delassus.quantities.iterate import Iterated
 
 CONFLICT = 1e-8
 """Rows contradict one another if this part of the acceleration that they have to add stays missing: round-off (1e-16)
@@ -53,7 +61,7 @@ class DynamicsStatus(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settled:
-    """Solutions of a batch, all states dealt with.
+    """Solutions of a batch, dependent rows dealt with; all arrays are read-only.
 
     Attributes
     ----------
@@ -61,9 +69,11 @@ class Settled:
     forces : (..., m) array
     status : (...) array of DynamicsStatus
     rank : (...) array of int
-        Number of independent rows; soft ones always are.
+        Number of independent rows; soft ones always are, and those of constraints that are off do not count.
     redundant : (..., m) array of bool
-        Rows that depend on those before them, m less the rank of them; none where the status is `FAILED`.
+        Rows that depend on those before them; none where the status is `FAILED`.
+    iterated : Iterated or None
+        What proximal iterations report.
     """
 
     qdd: Array
@@ -71,6 +81,12 @@ class Settled:
     status: NDArray[np.object_]
     rank: NDArray[np.int_]
     redundant: NDArray[np.bool_]
+    iterated: Iterated | None = None
+
+    def __post_init__(self) -> None:
+        reported = () if self.iterated is None else (self.iterated.iterations, self.iterated.residual)
+        for array in (self.qdd, self.forces, self.status, self.rank, self.redundant, *reported):
+            array.setflags(write=False)
 
 
 def settle(
@@ -87,14 +103,14 @@ def settle(
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
     rank, redundant = np.full(batch, m), np.zeros((*batch, m), dtype=bool)
     if m and iterated is not None:
-        rank, redundant = _independence(motion, np.asarray(solution.delassus), batch)
+        rank, redundant = _independence(problem, problem.relaxed(np.asarray(solution.delassus)), batch)
         status[rank < m] = DynamicsStatus.REDUNDANT
         status[(rank < m) & (iterated.residual > CONFLICT * iterated.size)] = DynamicsStatus.CONFLICTING
         status[~iterated.converged] = DynamicsStatus.UNFINISHED
     elif m and not all(motion.softness):
         saddle = None if solution.delassus is not None else SaddlePoint(motion)
-        G = np.asarray(solution.delassus if saddle is None else saddle.G)
-        rank, redundant = _independence(motion, G, batch)
+        G = problem.relaxed(np.asarray(solution.delassus if saddle is None else saddle.G))
+        rank, redundant = _independence(problem, G, batch)
         if saddle is not None and solution.pivot is not None:
             unfit = ~(np.broadcast_to(solution.pivot, batch) > least_pivot("float64"))
             if unfit.any():
@@ -103,30 +119,33 @@ def settle(
                 forces[unfit] = np.broadcast_to(other.forces[..., 0], forces.shape)[unfit]
         deficient = rank < m
         if deficient.any():
-            f, a, held = _least_squares(saddle or SaddlePoint(motion), rank, batch)
+            f, a, held = _least_squares(saddle or SaddlePoint(motion), G, rank, batch)
             qdd[deficient], forces[deficient] = a[deficient], f[deficient]
             status[deficient] = DynamicsStatus.CONFLICTING
             status[deficient & held] = DynamicsStatus.REDUNDANT
+    for c, rows in zip(range(len(problem.constraints)), problem.rows, strict=True):
+        if (flag := problem.flag(c)) is not None:
+            rank = rank - np.where(flag, 0, rows.stop - rows.start)
+            forces[..., rows] = np.where(np.asarray(flag)[..., None], forces[..., rows], 0.0)
     failed = ~(np.isfinite(qdd).all(axis=-1) & np.isfinite(forces).all(axis=-1))
     status[failed], redundant[failed] = DynamicsStatus.FAILED, False
-    return Settled(qdd, forces, status, rank, redundant)
+    return Settled(qdd, forces, status, rank, redundant, iterated)
 
 
-def _least(motion: DynamicsProblem) -> Array:
-    """What the mobility (..., m) of a row has to exceed."""
-    return UNMOVED * mobility_bound(motion.problem, Articulated(motion.problem))
+def worst(statuses: list[NDArray[np.object_]]) -> NDArray[np.object_]:
+    """The last status in the order of `DynamicsStatus` that each state has had."""
+    out = statuses[0].copy()
+    for status in DynamicsStatus:
+        for one in statuses[1:]:
+            out[(one == status) & (out != one)] = status
+    return out
 
 
-def _independence(
-    motion: DynamicsProblem, G: Array, batch: tuple[int, ...]
-) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
-    """How many rows are independent at each state (*batch), and which depend on others (*batch, m).
-
-    By the eigenvalues of ``G`` at unit diagonal; rows that nothing moves do not count.
-    """
-    m = motion.problem.n_rows
-    diagonal, least = np.diagonal(G, axis1=-2, axis2=-1), _least(motion)
-    moved = diagonal > least
+def _independence(problem: Problem, G: Array, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
+    """How many rows are independent at each state (*batch), and which depend on others (*batch, m)."""
+    m = problem.n_rows
+    diagonal = np.diagonal(G, axis1=-2, axis2=-1)
+    moved = diagonal > UNMOVED * mobility_bound(problem, Articulated(problem))
     scale = np.where(moved, 1.0 / np.sqrt(np.where(moved, diagonal, 1.0)), 0.0)
     scaled = scale[..., :, None] * G * scale[..., None, :]
     scaled = np.broadcast_to(np.where(np.isfinite(scaled), scaled, 0.0), (*batch, m, m))  # overflow: `settle` says so
@@ -161,11 +180,11 @@ def _last_of_dependencies(G: Array, rank: NDArray[np.int_]) -> NDArray[np.bool_]
 
 
 def _least_squares(
-    saddle: SaddlePoint, rank: NDArray[np.int_], batch: tuple[int, ...]
+    saddle: SaddlePoint, G: Array, rank: NDArray[np.int_], batch: tuple[int, ...]
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Forces and accelerations by the pseudo-inverse of ``G`` of the rank given, and whether all rows hold."""
-    m = saddle.G.shape[-1]
-    G = np.broadcast_to(saddle.G, (*batch, m, m))
+    m = G.shape[-1]
+    G = np.broadcast_to(G, (*batch, m, m))
     values, vectors = np.linalg.eigh(np.where(np.isfinite(G), G, 0.0))
     kept = np.arange(m) >= m - rank[..., None]
     inverse = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)

@@ -1,0 +1,47 @@
+"""What can be computed: one declaration each, from which the direct functions and `delassus.compile` run.
+
+`quantity` says what a declaration holds. `osim`, `dynamics` and `kinematics` hold the declarations, each with its
+direct functions. A `request` resolves and checks what is asked for, with its `options`; a `case` binds it to a machine,
+and `evaluate` to NumPy. `redundancy` is the one answer to dependent rows, `pivots` how kernels find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from delassus.errors import unknown_name
+from delassus.quantities import dynamics, kinematics, osim
+from delassus.quantities.quantity import Quantity
+
+QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
+    {
+        quantity.name: quantity
+        for quantity in (
+            osim.DELASSUS,
+            osim.OSIM,
+            osim.MASS_MATRIX,
+            osim.JACOBIAN,
+            kinematics.KINEMATICS,
+            dynamics.INVERSE_DYNAMICS,
+            dynamics.BIAS_FORCE,
+            dynamics.DYNAMICS,
+            dynamics.DYNAMICS_DERIVATIVES,
+            dynamics.STEP,
+            kinematics.ENERGIES,
+            kinematics.MOMENTUM,
+            kinematics.CENTRE_OF_MASS,
+            dynamics.OPERATIONAL_SPACE_COMPLIANCE,
+            dynamics.POSITION_UPDATE,
+        )
+    }
+)
+"""Every quantity by its name."""
+
+
+def find_quantity(what: str) -> Quantity:
+    """Quantity of that name, or `UnknownNameError` with the nearest match."""
+    try:
+        return QUANTITIES[what]
+    except (KeyError, TypeError):
+        raise unknown_name("what to compile", what, QUANTITIES) from None

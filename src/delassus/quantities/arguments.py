@@ -1,0 +1,137 @@
+"""What users hand over in a direct call: its arrays as arguments of the request, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from delassus.algorithms.inputs import Argument, inputs_of
+from delassus.constraints import Constraint, Rows, check_rows
+from delassus.errors import ConfigurationError, ConstraintError, shown
+from delassus.model.check import check_vectors, common_batch, normalised, real_array
+from delassus.model.rotations import Array
+from delassus.model.tree import Tree
+from delassus.quantities.options import check_compliance, check_damping, one_each
+
+LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
+"""Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
+
+
+def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """From keywords of a direct call to those of `request`, and the values of arguments by name."""
+    n, keywords, values = len(constraints), {**given}, dict[str, Any]()
+    loads = _mapping("payloads", keywords.pop("payloads", None), "{'gripper': x, …}")
+    inputs = inputs_of(constraints, list(loads))
+    values.update(zip((i.name for i in inputs if i.keyword == "payloads"), loads.values(), strict=True))
+    for keyword in LISTS:
+        names = [i.name for i in inputs if i.keyword == keyword]
+        values.update(zip(names, _listed(keyword, keywords.pop(keyword, None), len(names)), strict=True))
+    if "wrenches" in keywords:
+        wrenches = _mapping("wrenches", keywords["wrenches"], "{'hand': [f, m]}")
+        keywords["wrenches"] = list(wrenches)
+        values.update((f"wrench{k}", wrench) for k, wrench in enumerate(wrenches.values()))
+    for keyword in ("gravity", "damping"):
+        x = keywords.get(keyword)
+        if x is not None and not (keyword == "damping" and isinstance(x, str)):
+            keywords[keyword], values[keyword] = "input", x
+    if "targets" in keywords:
+        targets = _list("targets", keywords["targets"], n)
+        keywords["targets"] = [x is not None for x in targets]
+        values.update((f"target{k}", x) for k, x in enumerate(targets) if x is not None)
+    if "poses" in keywords:
+        poses = _list("poses", keywords["poses"], n)
+        poses = [x if x is None else _pose(c, x) for c, x in zip(constraints, poses, strict=True)]
+        stable = one_each("baumgarte", keywords.get("baumgarte"), n)
+        keywords["poses"] = [x is not None and b is not None for x, b in zip(poses, stable, strict=True)]
+        values.update((f"pose{k}", x) for k, x in enumerate(poses) if keywords["poses"][k])
+    if "compliance" in keywords:
+        soft = one_each("compliance", keywords["compliance"], n)
+        keywords["compliance"] = [None if x is None else "input" for x in soft]
+        values.update((f"compliance{k}", x) for k, x in enumerate(soft) if x is not None)
+    return {**keywords, "payloads": list(loads)}, values
+
+
+def checked_values(
+    tree: Tree, arguments: Sequence[Argument], values: Mapping[str, Any]
+) -> tuple[dict[str, Array], tuple[int, ...]]:
+    """Return the values of all arguments as float64, each (..., *shape), and the batch that they broadcast to.
+
+    Raises
+    ------
+    ConfigurationError, ConstraintError
+        A wrong shape or type, numbers that are not finite, a quaternion that is not of unit length, negative damping or
+        compliance, batches that do not broadcast.
+    """
+    out: dict[str, Array] = {}
+    batch: tuple[int, ...] = ()
+    for a in arguments:
+        out[a.name] = array = _checked(tree, a, values[a.name])
+        others = ", ".join(name for name in out if name != a.name and out[name].ndim > 1) or "the others"
+        batch = common_batch(a.owner or a.name, array.shape[: array.ndim - len(a.shape)], others, batch)
+    return out, batch
+
+
+def _checked(tree: Tree, a: Argument, value: Any) -> Array:
+    owner, kind = a.owner or a.name, a.keyword or a.name
+    if kind == "q":
+        return tree.check_configuration(value)
+    if kind in ("v", "tau", "qdd"):
+        return tree.check_velocity(value, a.name)
+    if kind == "damping":
+        return np.asarray(check_damping(tree, value))
+    if kind == "compliance":
+        return np.asarray(check_compliance(value, a.size, owner))
+    if kind == "rows":
+        return check_rows(value, a.shape[0], owner)
+    array = check_vectors(value, a.size, owner, a.meaning, ConstraintError if kind == "targets" else ConfigurationError)
+    return normalised(array, slice(3, 7), f"quaternion of the {owner}") if a.size == 7 else array
+
+
+def _mapping(argument: str, value: Any, example: str) -> Mapping[Any, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigurationError(argument, "a mapping of arrays", shown(value), f"Pass {argument}={example}.")
+    return value or {}
+
+
+def _list(argument: str, value: Any, n: int) -> list[Any]:
+    if value is not None and not isinstance(value, list | tuple):
+        raise ConstraintError(
+            argument, f"a list with one entry for each of {n} constraint(s)", shown(value), "None stands for none."
+        )
+    return one_each(argument, value, n)
+
+
+def _listed(keyword: str, arrays: Any, wanted: int) -> Sequence[Any]:
+    """One array for each argument of a keyword, or `ConstraintError`."""
+    owners, letter = LISTS[keyword]
+    if arrays is not None and not isinstance(arrays, list | tuple):
+        raise ConstraintError(keyword, "a list of arrays", type(arrays).__name__, f"Pass {keyword}=[{letter}, …].")
+    given = arrays or ()
+    if len(given) != wanted:
+        raise ConstraintError(
+            keyword,
+            f"one array for each of {wanted} {owners}",
+            f"{len(given)}",
+            f"Pass {keyword}=[{letter}, …], in the order of the constraints.",
+        )
+    return given
+
+
+def _pose(c: Constraint, pose: Any) -> Array:
+    """Where a constraint's first frame should be in the world: (..., 7), or of a point its position (..., 3)."""
+    name = f"pose of {c!r}"
+    if c.second is not None or isinstance(c, Rows):
+        raise ConstraintError(
+            name,
+            "None for Rows and for constraints between two links",
+            shown(pose),
+            "These have no place in the world.",
+        )
+    given = real_array(pose)
+    if not c.rigid and given is not None and given.shape[-1:] == (3,):
+        return check_vectors(given, 3, name, "position in m", ConstraintError)
+    array = check_vectors(pose, 7, name, "position in m and unit quaternion x y z w", ConstraintError)
+    array = normalised(array, slice(3, 7), f"quaternion of the {name}")
+    return array if c.rigid else array[..., :3]

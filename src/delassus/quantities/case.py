@@ -1,0 +1,130 @@
+"""A request bound to a machine and to values of its arguments: what quantities and algorithms start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
+from delassus.algorithms.inputs import inputs_of
+from delassus.algorithms.problem import Problem
+from delassus.model.inertia import motion_transform
+from delassus.model.tree import WORLD
+from delassus.quantities.pivots import smallest_pivot
+from delassus.quantities.request import Request
+from delassus.spatial.motion import from_entries
+from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.transform import quaternion_rows
+
+
+class Case:
+    """A request on any machine; what is different on NumPy is in `delassus.quantities.evaluate`.
+
+    Parameters
+    ----------
+    request : Request
+    ops : Ops
+        Machine.
+    values : mapping of str to matrix or state vector
+        By name of the argument: rows are matrices, all others vectors that the machine's ``entry`` reads.
+
+    Attributes
+    ----------
+    pivots : list of scalar
+        Smallest relative pivot of each system that was solved, where the method has pivots to judge by.
+    """
+
+    def __init__(self, request: Request, ops: Ops, values: Mapping[str, Any]) -> None:
+        self.request, self.ops, self.values = request, ops, values
+        self.tree, self.constraints = request.tree, request.constraints
+        self.pivots: list[Scalar] = []
+
+    def problem(self, q: Any = None) -> Problem:
+        """The problem at the configuration ``q`` (a state vector; the argument if None)."""
+        request = self.request
+        given = [self.values[i.name] for i in inputs_of(self.constraints, request.payloads)]
+        q = self.values["q"] if q is None else self.as_vector(q)
+        active = self.values.get("active")
+        return Problem(self.ops, self.tree, self.constraints, q, given, request.payloads, active=active)
+
+    def motion(self, q: Any = None, v: Any = None) -> DynamicsProblem:
+        """The problem in motion, with all that the options ask for, at ``q`` and ``v`` (the arguments if None)."""
+        ops, options, values = self.ops, self.request.options, self.values
+        gravity = (
+            self._column("gravity") if options.gravity == "input" else ops.constant([[g] for g in options.gravity])
+        )
+        damping = values["damping"] if options.damping == "input" else options.damping
+        return DynamicsProblem(
+            self.problem(q),
+            values.get("v") if v is None else self.as_vector(v),
+            values.get("tau"),
+            gravity=gravity,
+            wrenches=self._wrenches(),
+            damping=None if damping is None else self.as_vector(damping),
+            goals=[self._goal(index) for index in range(len(self.constraints))],
+        )
+
+    def as_vector(self, values: Any) -> Any:
+        """State vector, in the form that the machine's ``entry`` reads, of scalars or of numbers."""
+        return values
+
+    def entries(self, name: str) -> list[Scalar]:
+        """Numbers of a vector that comes with each call."""
+        sizes = {a.name: a.size for a in self.request.arguments}
+        return [self.ops.entry(self.values[name], k) for k in range(sizes[name])]
+
+    def solve(self, motion: DynamicsProblem) -> Solution:
+        """Forward dynamics by the request's method, judged."""
+        return self.judged(motion, METHODS[self.request.method](motion))
+
+    def judged(self, motion: DynamicsProblem, solution: Solution) -> Solution:
+        """The solution, where rows are dependent settled or marked by a small pivot."""
+        pivot = smallest_pivot(self.request.method, motion.problem, solution)
+        if pivot is not None:
+            self.pivots.append(pivot)
+        return solution
+
+    def require_independent(self, problem: Problem, G: Matrix) -> None:
+        """Refuse states at which ``G`` has no inverse, on machines that see them."""
+
+    def _column(self, name: str) -> Matrix:
+        return from_entries(self.ops, self.entries(name))
+
+    def _wrenches(self) -> dict[int, Matrix]:
+        out: dict[int, Matrix] = {}
+        for index, frame in enumerate(self.request.options.wrenches):
+            at = frame.on(self.tree)
+            if at.link != WORLD:
+                X = self.ops.constant(motion_transform(at.rotation, at.position).T)
+                wrench = X @ self._column(f"wrench{index}")
+                out[at.link] = out[at.link] + wrench if at.link in out else wrench
+        return out
+
+    def _goal(self, index: int) -> Goal:
+        options = self.request.options
+        velocity_gain, position_gain = options.gains[index] or (None, None)
+        soft = options.compliance[index]
+        compliance: Matrix | None = None
+        if soft is not None:
+            compliance = (
+                self._column(f"compliance{index}") if soft == "input" else self.ops.constant([[r] for r in soft])
+            )
+        return Goal(
+            target=self._column(f"target{index}") if options.targets[index] else None,
+            velocity_gain=velocity_gain,
+            position_gain=position_gain or None,
+            pose=self._pose(f"pose{index}") if options.poses[index] else None,
+            compliance=compliance,
+        )
+
+    def _pose(self, name: str) -> tuple[Matrix, Matrix]:
+        x = self.entries(name)
+        rotation = self.ops.eye(3) if len(x) == 3 else self.ops.matrix(quaternion_rows(*x[3:]))
+        return rotation, from_entries(self.ops, x[:3])
+
+
+def stacked(case: Case, entries: Sequence[Scalar]) -> Matrix:
+    """Column (n × 1) of scalars."""
+    return from_entries(case.ops, entries) if entries else case.ops.zeros(0, 1)

@@ -1,0 +1,359 @@
+"""Options of what is computed: numbers that are built in, and further arguments.
+
+What is not asked for takes neither an argument nor an operation. In a direct call every array is an argument; in a
+kernel it is one if it is asked for as ``"input"``. Arguments of options come after those of constraints and payloads,
+in the order of `Options.arguments`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.algorithms.dynamics.integrate import INTEGRATE
+from delassus.algorithms.inputs import PLACEMENT, POSITION, Argument
+from delassus.constraints import Constraint, Frame, Rows
+from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
+from delassus.model.check import check_vectors, real_array
+from delassus.model.tree import Tree
+
+GRAVITY = (0.0, 0.0, -9.81)
+"""Gravity unless given, in m/s², world axes."""
+
+Flags = bool | Sequence[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Baumgarte:
+    """Stabilisation: constraints ask for the acceleration ``−2 ζ ω (velocity error) − ω² (position error)``.
+
+    Parameters
+    ----------
+    frequency : float
+        ``ω``, in 1/s: errors die out as ``exp(−ω t)``; at most about 1 / (time step).
+    damping : float
+        Ratio ``ζ``; 1 is critical.
+
+    Raises
+    ------
+    ConfigurationError
+        A number that is negative or not finite.
+
+    Examples
+    --------
+    >>> Baumgarte(20.0).gains
+    (40.0, 400.0)
+    """
+
+    frequency: float
+    damping: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("frequency", "damping"):
+            number = real_array(getattr(self, name))
+            if number is None or number.shape != () or not np.isfinite(number) or number < 0:
+                raise ConfigurationError(
+                    f"{name} of Baumgarte", "a number that is not negative", shown(getattr(self, name)), "Try 20 and 1."
+                )
+            object.__setattr__(self, name, float(number))
+
+    @property
+    def gains(self) -> tuple[float, float]:
+        """Gains of velocity errors, ``2 ζ ω`` (1/s), and of position errors, ``ω²`` (1/s²)."""
+        return 2.0 * self.damping * self.frequency, self.frequency**2
+
+
+Stabilisation = Baumgarte | float | Sequence[Baumgarte | float | None] | None
+Damping = ArrayLike | Literal["model"] | None
+Compliance = float | Sequence[ArrayLike | None] | None
+
+
+class Keywords(TypedDict, total=False):
+    """Options of `delassus.compile`; the table there says which quantity takes which.
+
+    Attributes
+    ----------
+    gravity : (3,) array_like or "input"
+        In m/s², world axes; (0, 0, −9.81) if not given. ``"input"`` makes it the argument ``gravity``.
+    damping : (nv,) array_like, "model", "input" or None
+        Viscous coefficients; ``"model"`` takes the robot's own, ``"input"`` makes them the argument ``damping``.
+    wrenches : sequence of str or Frame
+        Links or frames on which an external wrench ``[force; moment]`` acts: the argument ``wrench{i}`` (6,) of the
+        i-th, at the origin and in the axes of that frame.
+    targets : bool or sequence of bool
+        Whether the acceleration along the rows of all constraints, or of each, is an argument: ``target{i}`` (m_i,).
+    baumgarte : Baumgarte, float or sequence of these or None
+        Stabilisation of all constraints, or of each, as in `delassus.forward_dynamics`.
+    poses : bool or sequence of bool
+        Whether the place in the world that position errors are relative to is an argument: ``pose{i}`` (7,) or, of a
+        point, (3,). ``True`` asks for those of all stabilised constraints to the world.
+    compliance : float or sequence of float, (m_i,) array_like, "input" or None
+        Makes all constraints soft, or each, as in `delassus.forward_dynamics`; ``"input"`` makes it the argument
+        ``compliance{i}`` (m_i,).
+    active : bool
+        Whether constraints can be switched off state by state: the argument ``active`` (n_constraints,) holds 1 for a
+        constraint that acts and 0 for one that leaves no trace in the result and has no force.
+    frames : str, Frame or sequence of these
+        Whose poses "kinematics" computes; those of all links if not given.
+    integrator : {"semi-implicit", "rk4"}
+        Of "step".
+    """
+
+    gravity: ArrayLike | Literal["input"]
+    damping: ArrayLike | Literal["model", "input"] | None
+    wrenches: Iterable[str | Frame]
+    targets: Flags
+    baumgarte: Stabilisation
+    poses: Flags
+    compliance: Compliance | Literal["input"]
+    active: bool
+    frames: str | Frame | Sequence[str | Frame] | None
+    integrator: Literal["semi-implicit", "rk4"]
+
+
+MOTION: frozenset[str] = frozenset({"gravity", "damping", "wrenches"})
+"""Options of everything that depends on velocities."""
+
+CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "compliance", "active"}
+"""Options of constrained dynamics."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Options:
+    """Checked options, one entry a constraint where they belong to constraints.
+
+    Attributes
+    ----------
+    gravity : tuple of three floats, or "input"
+    damping : tuple of float, "input" or None
+    wrenches : tuple of Frame
+    targets, poses : tuple of bool
+        Whether each constraint has that argument.
+    gains : tuple of (float, float) or None
+        Of velocity and position errors of each constraint.
+    compliance : tuple of tuple of float, "input" or None
+        Of the rows of each soft constraint; None is a hard one.
+    active : bool
+    frames : tuple of Frame, or None
+        None: all links.
+    single_frame : bool
+        Whether one frame was asked for, not a list.
+    integrator : str
+    """
+
+    gravity: tuple[float, ...] | Literal["input"]
+    damping: tuple[float, ...] | Literal["input"] | None
+    wrenches: tuple[Frame, ...]
+    targets: tuple[bool, ...]
+    poses: tuple[bool, ...]
+    gains: tuple[tuple[float, float] | None, ...]
+    compliance: tuple[tuple[float, ...] | Literal["input"] | None, ...]
+    active: bool
+    frames: tuple[Frame, ...] | None
+    single_frame: bool
+    integrator: str
+
+    @property
+    def soft(self) -> list[bool]:
+        """Whether each constraint is soft."""
+        return [compliance is not None for compliance in self.compliance]
+
+    def arguments(self, tree: Tree, constraints: Sequence[Constraint]) -> list[Argument]:
+        """Arguments that the options ask for."""
+        out = []
+        if self.gravity == "input":
+            out.append(Argument("gravity", (3,), "gravity in m/s^2, world axes"))
+        if self.damping == "input":
+            out.append(Argument("damping", (tree.nv,), "viscous damping of each degree of freedom, N m s or N s/m"))
+        for i, frame in enumerate(self.wrenches):
+            meaning = f"wrench on {frame.link}, [force; moment] in N and N m, at and along its frame"
+            out.append(Argument(f"wrench{i}", (6,), meaning, "wrenches", f"wrench on {frame.link!r}"))
+        for i, c in enumerate(constraints):
+            if self.targets[i]:
+                meaning = f"acceleration of constraint {i} along its rows, m/s^2, rad/s^2"
+                out.append(Argument(f"target{i}", (c.size,), meaning, "targets", f"target of {c!r}"))
+        for i, c in enumerate(constraints):
+            if self.poses[i]:
+                size, layout = (7, PLACEMENT) if c.rigid else (3, POSITION)
+                meaning = f"goal of constraint {i} in the world: {layout}"
+                out.append(Argument(f"pose{i}", (size,), meaning, "poses", f"pose of {c!r}"))
+        for i, c in enumerate(constraints):
+            if self.compliance[i] == "input":
+                meaning = f"compliance of constraint {i} along its rows, (m/s^2)/N, (rad/s^2)/(N m)"
+                out.append(Argument(f"compliance{i}", (c.size,), meaning, "compliance", f"compliance of {c!r}"))
+        if self.active:
+            meaning = "1 for each constraint that acts, 0 for one that is off"
+            out.append(Argument("active", (len(constraints),), meaning))
+        return out
+
+    def describe(self) -> str:
+        """Unambiguous text, for keys of caches."""
+        return repr([(f.name, _described(getattr(self, f.name))) for f in fields(self)])
+
+
+def describe_frame(frame: Frame) -> tuple[object, ...]:
+    """Unambiguous content of a frame."""
+    return frame.link, frame.position.tolist(), frame.rotation.tolist(), frame.given
+
+
+def check_options(
+    tree: Tree, constraints: Sequence[Constraint], what: str, taken: frozenset[str], options: Mapping[str, Any]
+) -> Options:
+    """Check options by name and content; ``taken``: those that the quantity ``what`` has.
+
+    Raises
+    ------
+    ConfigurationError, ConstraintError, UnknownNameError
+        An option that does not exist or that the quantity does not have, or content of the wrong type, shape or value.
+    """
+    for name in options:
+        if name not in Keywords.__annotations__:
+            raise unknown_name("option", name, Keywords.__annotations__)
+        if name not in taken:
+            known = ", ".join(sorted(taken)) or "no options"
+            raise ConfigurationError(name, f"{known} with {what!r}", "this one", "Leave it out.")
+    n, frames = len(constraints), options.get("frames")
+    gains = [_gains(c, b) for c, b in zip(constraints, one_each("baumgarte", options.get("baumgarte"), n), strict=True)]
+    placed = [c.second is None and not isinstance(c, Rows) for c in constraints]
+    soft = one_each("compliance", options.get("compliance"), n)
+    integrator = options.get("integrator", next(iter(INTEGRATE)))
+    if integrator not in INTEGRATE:
+        raise unknown_name("integrator", integrator, INTEGRATE)
+    return Options(
+        gravity=_numbers(options.get("gravity", GRAVITY), 3, "gravity", "m/s² along the axes of the world"),
+        damping=_damping(tree, options.get("damping")),
+        wrenches=_frames(tree, "wrenches", options.get("wrenches", ())),
+        targets=_flags("targets", options.get("targets", False), [True] * n),
+        poses=_flags(
+            "poses", options.get("poses", False), [p and g is not None for p, g in zip(placed, gains, strict=True)]
+        ),
+        gains=tuple(gains),
+        compliance=tuple(_compliance(c, given) for c, given in zip(constraints, soft, strict=True)),
+        active=_boolean("active", options.get("active", False)),
+        frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
+        single_frame=is_frame(frames),
+        integrator=integrator,
+    )
+
+
+def is_frame(value: object) -> bool:
+    """Whether it names one frame, not several."""
+    return isinstance(value, str | Frame)
+
+
+def one_each(argument: str, given: Any, n: int) -> list[Any]:
+    """An entry for each of n constraints: those of a list, or the same for all."""
+    if not isinstance(given, list | tuple):
+        return [given] * n
+    if len(given) != n:
+        raise ConstraintError(
+            argument, f"a list with one entry for each of {n} constraint(s)", f"{len(given)}", "None stands for none."
+        )
+    return list(given)
+
+
+def check_damping(tree: Tree, damping: ArrayLike) -> Any:
+    """Return damping coefficients (..., nv) that are not negative."""
+    array = tree.check_velocity(damping, "damping")
+    if np.any(array < 0):
+        where = tuple(int(i) for i in np.argwhere(array < 0)[0])
+        raise ConfigurationError(
+            "damping", "coefficients that are not negative", f"{array[where]} at index {where}", "Joints resist motion."
+        )
+    return array
+
+
+def check_compliance(given: ArrayLike, size: int, argument: str) -> Any:
+    """Return the compliance (..., size) of a constraint's rows, all positive; one number is that of all rows."""
+    number = real_array(given)
+    if number is not None and number.shape == ():
+        given = np.full(size, number)
+    array = check_vectors(given, size, argument, "a number or one for each row, in (m/s²)/N", ConstraintError)
+    if np.any(array <= 0):
+        raise ConstraintError(
+            argument,
+            "positive numbers, in (m/s²)/N",
+            f"{np.min(array):g}",
+            "A hard constraint has the compliance None.",
+        )
+    return array
+
+
+def _damping(tree: Tree, damping: Any) -> Any:
+    if damping is None or (isinstance(damping, str) and damping == "input"):
+        return damping
+    if isinstance(damping, str):
+        if damping != "model":
+            raise ConfigurationError("damping", "numbers, 'model' or None", shown(damping), "Choose one of these.")
+        damping = np.concatenate([np.zeros(0), *(joint.damping for joint in tree.joints)])
+    array = check_damping(tree, damping)
+    return _numbers(array, tree.nv, "damping", "N·m·s or N·s/m") if np.any(array) else None
+
+
+def _compliance(c: Constraint, given: Any) -> Any:
+    if given is None:
+        return None
+    if isinstance(given, str) and given == "input":
+        return "input"
+    return _numbers(check_compliance(given, c.size, f"compliance of {c!r}"), c.size, "compliance", "(m/s²)/N")
+
+
+def _gains(c: Constraint, given: Any) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    velocity, position = (given if isinstance(given, Baumgarte) else Baumgarte(given)).gains
+    return velocity, 0.0 if isinstance(c, Rows) else position
+
+
+def _numbers(value: Any, size: int, argument: str, layout: str) -> Any:
+    if isinstance(value, str) and value == "input":
+        return value
+    array = check_vectors(value, size, argument, layout)
+    if array.ndim != 1:
+        raise ConfigurationError(argument, "one vector", f"shape {array.shape}", f"Pass {argument}='input' for more.")
+    return tuple(array.tolist())
+
+
+def _boolean(argument: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(argument, "True or False", shown(value), "Its values come with each call.")
+    return value
+
+
+def _flags(argument: str, value: Any, possible: Sequence[bool]) -> tuple[bool, ...]:
+    """One flag a constraint; ``True`` means all that are ``possible``."""
+    if isinstance(value, bool):
+        return tuple(value and p for p in possible)
+    if not isinstance(value, list | tuple) or len(value) != len(possible):
+        raise ConfigurationError(
+            argument,
+            f"True, False or one of these for each of {len(possible)} constraint(s)",
+            shown(value),
+            "Pass True.",
+        )
+    flags = tuple(_boolean(f"{argument}[{i}]", x) for i, x in enumerate(value))
+    for i, (flag, fits) in enumerate(zip(flags, possible, strict=True)):
+        if flag and not fits:
+            raise ConfigurationError(
+                f"{argument}[{i}]", "False for a constraint that cannot have it", "True", "See `baumgarte` and `poses`."
+            )
+    return flags
+
+
+def _frames(tree: Tree, argument: str, value: Any) -> tuple[Frame, ...]:
+    if not isinstance(value, list | tuple):
+        raise ConfigurationError(argument, "a list of link names or Frames", shown(value), f"Pass {argument}=['hand'].")
+    frames = tuple(x if isinstance(x, Frame) else Frame(x) for x in value)
+    for frame in frames:
+        frame.on(tree)  # refuses unknown links and placements that come with each call
+    return frames
+
+
+def _described(value: Any) -> object:
+    if isinstance(value, Frame):
+        return describe_frame(value)
+    return [_described(x) for x in value] if isinstance(value, tuple) else value

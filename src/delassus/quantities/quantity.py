@@ -1,0 +1,86 @@
+"""What a declaration of something that can be computed says: inputs, outputs, methods, options and how to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from delassus.spatial.ops import Matrix
+
+STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
+    {
+        "q": (("nq",), "configuration: angles in rad, lengths in m, quaternions x y z w"),
+        "v": (("nv",), "velocity in rad/s and m/s, that of a free joint in its link's frame"),
+        "tau": (("nv",), "joint forces in N m and N"),
+        "qdd": (("nv",), "joint accelerations in rad/s^2 and m/s^2"),
+        "dt": ((), "time step in s"),
+        "shift": (("nv",), "displacement in rad and m, that of a free joint in its link's frame"),
+    }
+)
+"""Inputs of quantities by name: shape and meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An array that a quantity returns.
+
+    Attributes
+    ----------
+    name : str
+        C identifier.
+    shape : tuple of int or str
+        Shape of one state; names are those of `Request.dimension`.
+    meaning : str
+        Units and layout, for people.
+    symmetric : bool
+        Whether one triangle is computed and mirrored.
+    unique : bool
+        Whether it exists only where rows are independent; NaN elsewhere.
+    """
+
+    name: str
+    shape: tuple[int | str, ...]
+    meaning: str
+    symmetric: bool = False
+    unique: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Something that can be computed, by the direct functions and by kernels.
+
+    Attributes
+    ----------
+    name : str
+        As `delassus.compile` takes it.
+    meaning : str
+        What it is, for people.
+    inputs : tuple of str
+        State that it depends on, of `STATES`; constraints, payloads and options add arguments.
+    outputs : tuple of Output
+    run : callable
+        From a `delassus.quantities.case.Case` to one matrix for each output, row by row.
+    methods : tuple of str
+        Algorithms to choose from, "auto" apart; none if there is no choice.
+    options : frozenset of str
+        Those of `delassus.quantities.options.Keywords` that it takes.
+    has_status : bool
+        Whether it solves for constraint forces, so that states follow `delassus.quantities.redundancy`.
+    is_step : bool
+        Whether its outputs are the next values of its first two inputs: what `delassus.rollout` repeats.
+    report : callable or None
+        From a `NumpyCase`, `Settled` and the method's name to the solution that users get.
+    """
+
+    name: str
+    meaning: str
+    inputs: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    run: Callable[[Any], Sequence[Matrix]]
+    methods: tuple[str, ...] = ()
+    options: frozenset[str] = field(default_factory=frozenset)
+    has_status: bool = False
+    is_step: bool = False
+    report: Callable[..., Any] | None = None

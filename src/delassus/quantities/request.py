@@ -1,0 +1,203 @@
+"""What is asked for: robot, constraints, quantity, method, options and payloads, resolved and checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
+from delassus.algorithms.inputs import Argument, inputs_of
+from delassus.algorithms.osim.plan import plan
+from delassus.constraints import Constraint, check_constraints
+from delassus.errors import ConfigurationError, ConstraintError, ModelError, shown, unknown_name
+from delassus.model.tree import WORLD, Tree
+from delassus.quantities.options import Options, check_options, describe_frame
+from delassus.quantities.quantity import STATES, Output, Quantity
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Algorithm of forward dynamics that ``method="auto"`` takes, and why."""
+
+    method: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.method}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """What is asked for; made by `request`.
+
+    Attributes
+    ----------
+    tree : Tree
+    constraints : tuple of Constraint
+    quantity : Quantity
+    method : str
+        Algorithm that runs; "auto" is the planner's for the Delassus matrix.
+    options : Options
+    payloads : tuple of str
+        Links whose inertia gets an addition with each call.
+    is_chosen : bool
+        Whether the method was left to choose.
+    """
+
+    tree: Tree
+    constraints: tuple[Constraint, ...]
+    quantity: Quantity
+    method: str
+    options: Options
+    payloads: tuple[str, ...]
+    is_chosen: bool
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """All arguments: the state, then what constraints, payloads and options ask for."""
+        return (
+            *(Argument(name, self.shape_of(STATES[name][0]), STATES[name][1]) for name in self.quantity.inputs),
+            *inputs_of(self.constraints, self.payloads),
+            *self.options.arguments(self.tree, self.constraints),
+        )
+
+    def shape_of(self, what: Output | Sequence[int | str]) -> tuple[int, ...]:
+        """Shape of one state of an output: numbers, and names of sizes."""
+        sizes = (self._size(s) if isinstance(s, str) else s for s in (what.shape if isinstance(what, Output) else what))
+        return tuple(s for s in sizes if s is not None)
+
+    def _size(self, name: str) -> int | None:
+        """Size by name: nq, nv, n (links), m (rows), ends (rows of all ends of constraints), frames (None: one)."""
+        tree = self.tree
+        match name:
+            case "nq" | "nv":
+                return tree.nq if name == "nq" else tree.nv
+            case "n":
+                return tree.n_links
+            case "m":
+                return sum(c.size for c in self.constraints)
+            case "frames":
+                frames = self.options.frames
+                return None if self.options.single_frame else tree.n_links if frames is None else len(frames)
+        ends = ((c, frame) for c in self.constraints for frame in (c.first, c.second) if frame is not None)
+        return sum(c.size for c, frame in ends if frame.carrier(tree) != WORLD)
+
+    @property
+    def plan(self) -> Any:
+        """What ``method="auto"`` takes and why; None for a named method and where there is no choice."""
+        if not self.is_chosen or not self.quantity.methods:
+            return None
+        if self.method == AUTO:
+            return plan(self.tree, self.constraints, self.payloads)
+        return choose(self.options.soft)
+
+    def describe(self) -> dict[str, str]:
+        """Unambiguous text of all of it, for keys of caches."""
+        return {
+            "tree": self.tree.fingerprint,
+            "constraints": "\n".join(map(_described, self.constraints)),
+            "payloads": repr(self.payloads),
+            "what": self.quantity.name,
+            "method": self.method,
+            "options": self.options.describe(),
+        }
+
+
+def request(
+    tree: Tree,
+    constraints: Iterable[Constraint] | Constraint,
+    quantity: Quantity,
+    *,
+    method: str | None = AUTO,
+    payloads: Iterable[str] = (),
+    **options: Any,
+) -> Request:
+    """Check and resolve what is asked for; ``options`` are those of `delassus.quantities.options.Keywords`.
+
+    Raises
+    ------
+    ModelError
+        ``tree`` is not a Tree.
+    ConstraintError
+        Not a constraint of this tree, or one that the method does not take.
+    UnknownNameError, ConfigurationError
+        A name that does not exist; an option that the quantity does not have or whose content is wrong.
+    """
+    if not isinstance(tree, Tree):
+        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
+    checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
+    known = check_options(tree, checked, quantity.name, quantity.options, options)
+    taken = resolve_method(quantity, method, known.soft)
+    return Request(tree, checked, quantity, taken, known, loads, method == AUTO)
+
+
+def resolve_method(quantity: Quantity, method: str | None, soft: Sequence[bool]) -> str:
+    """Name of the algorithm that runs; ``soft`` says which constraints are.
+
+    Raises
+    ------
+    UnknownNameError
+        The quantity has no such method.
+    ConstraintError
+        The method does not take these constraints.
+    """
+    if not isinstance(method, str) or method not in (AUTO, *quantity.methods):
+        raise unknown_name("method", method, (*quantity.methods, AUTO))
+    if not quantity.has_status or not quantity.methods:
+        return method
+    return choose(soft).method if method == AUTO else _check_method(quantity, method, soft)
+
+
+def choose(soft: Sequence[bool]) -> Choice:
+    """What "auto" takes for forward dynamics; ``soft`` says which constraints are."""
+    if not soft:
+        return Choice("aba", "there are no constraints")
+    if all(soft):
+        return Choice("pv-soft", "all constraints are soft")
+    if any(soft):
+        return Choice("proximal", "some constraints are soft, others hard")
+    return Choice("pv-early", "constraints are hard")
+
+
+def _check_method(quantity: Quantity, method: str, soft: Sequence[bool]) -> str:
+    n = len(soft)
+    if n and method in UNCONSTRAINED:
+        others = ", ".join(repr(name) for name in quantity.methods if name not in UNCONSTRAINED)
+        raise ConstraintError("constraints", f"none with the method {method!r}", f"{n}", f"Use {others}.")
+    if method in SOFT and not all(soft):
+        raise ConstraintError(
+            "compliance",
+            f"positive numbers for all constraints with the method {method!r}",
+            f"None for {n - sum(soft)} of {n}",
+            "Pass compliance=1e-6, or use 'proximal', which takes hard and soft constraints.",
+        )
+    if any(soft) and method not in SOFT | ITERATIVE:
+        raise ConstraintError(
+            "compliance",
+            f"None with the method {method!r}, which takes hard constraints only",
+            f"{sum(soft)} soft constraint(s)",
+            "Use 'ltl-soft', 'pv-soft' or 'proximal'.",
+        )
+    return method
+
+
+def check_payloads(tree: Tree, payloads: Iterable[str]) -> tuple[str, ...]:
+    """Check names of links that carry payloads and return them as a tuple."""
+    if isinstance(payloads, str) or not isinstance(payloads, Iterable):
+        raise ConfigurationError("payloads", "a list of link names", shown(payloads), "Pass payloads=['gripper', …].")
+    names = tuple(payloads)
+    for name in names:
+        tree.placement(name)
+        if names.count(name) > 1:
+            raise ConfigurationError("payloads", "each link once", f"{name!r} twice", "Add the two payloads up.")
+    return names
+
+
+def _described(c: Constraint) -> str:
+    """Unambiguous content of a constraint."""
+    frames = [None if frame is None else describe_frame(frame) for frame in (c.first, c.second)]
+    rows = None if c.rows is None else c.rows.tolist()
+    return repr([type(c).__name__, c.axes, c.angular_axes, c.size, c.rigid, *frames, rows])

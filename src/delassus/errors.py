@@ -44,7 +44,7 @@ class ConfigurationError(DelassusError, ValueError):
 
 
 class ConstraintError(DelassusError, ValueError):
-    """A constraint that makes no sense on this tree."""
+    """A constraint that is malformed, or whose two frames are on one rigid body of the tree."""
 
 
 class UnknownNameError(DelassusError, LookupError):

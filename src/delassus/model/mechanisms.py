@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,7 @@ from delassus.model.check import real_array
 from delassus.model.description import LARGEST, RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, rotation_about
-from delassus.model.tree import Tree
+from delassus.model.tree import WORLD, Placement, Tree
 
 _AXES = {"x": np.array([1.0, 0.0, 0.0]), "y": np.array([0.0, 1.0, 0.0]), "z": np.array([0.0, 0.0, 1.0])}
 
@@ -88,7 +89,25 @@ def _positive(value: float, argument: str) -> float:
 def chain(n: int, *, root: Root = "fixed") -> Tree:
     """Serial chain of ``n`` revolute joints; links ``link1`` … ``link<n>``.
 
-    With ``root="floating"`` a base link rides on a free joint and carries the chain.
+    Rods of 0.2–0.3 m and 1.2–1.8 kg; the axis of each is z of its frame, turned by ±1 rad about the rod before it.
+
+    Parameters
+    ----------
+    n : int
+        Number of links, the base not counted.
+    root : {"fixed", "floating"}
+        Whether the link ``base`` is fixed to the world or rides on a free joint.
+
+    Raises
+    ------
+    ModelError
+        ``n`` is not a whole number of at least 1, or another ``root``.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.mechanisms.chain(30).nv, ds.mechanisms.chain(30, root="floating").nv
+    (30, 36)
     """
     sketch = _Sketch(f"chain{_count(n, 'n')}")
     sketch.body("base", 3.0, (0.2, 0.2, 0.2))
@@ -97,7 +116,28 @@ def chain(n: int, *, root: Root = "fixed") -> Tree:
 
 
 def pendulum(n: int, *, length: float = 0.5, mass: float = 1.0) -> Tree:
-    """Planar pendulum of ``n`` rods that swing about y and hang along −z; links ``rod1`` … ``rod<n>``."""
+    """Planar pendulum of ``n`` rods that swing about y and hang along −z; links ``rod1`` … ``rod<n>``.
+
+    Parameters
+    ----------
+    n : int
+        Number of rods.
+    length : float
+        Of each rod, in m.
+    mass : float
+        Of each rod, in kg.
+
+    Raises
+    ------
+    ModelError
+        ``n`` is not a whole number of at least 1; ``length`` or ``mass`` is not positive.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.mechanisms.pendulum(2, length=1.0).link_names
+    ('rod1', 'rod2')
+    """
     sketch = _Sketch(f"pendulum{_count(n, 'n')}")
     length, mass = _positive(length, "length"), _positive(mass, "mass")
     parent = sketch.body("ceiling", 0.0, (0, 0, 0))
@@ -139,7 +179,26 @@ def free_body(mass: float, inertia: ArrayLike, *, name: str = "body") -> Tree:
 
 
 def star(branches: int, length: int, *, root: Root = "floating") -> Tree:
-    """A hub with ``branches`` chains of ``length`` links; tips ``branch<b>_<length>``."""
+    """A hub with ``branches`` chains of ``length`` links; tips ``branch<b>_<length>``.
+
+    Parameters
+    ----------
+    branches, length : int
+        Number of chains, and of the links of each.
+    root : {"fixed", "floating"}
+        Whether the link ``hub`` is fixed to the world or rides on a free joint.
+
+    Raises
+    ------
+    ModelError
+        A number that is not a whole one of at least 1, or another ``root``.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.mechanisms.star(3, 5).nv
+    21
+    """
     sketch = _Sketch(f"star{_count(branches, 'branches')}x{_count(length, 'length')}")
     sketch.body("hub", 10.0, (0.4, 0.4, 0.2))
     for b in range(branches):
@@ -161,7 +220,18 @@ def stem(length: int, branches: int, branch_length: int = 7, *, root: Root = "fl
     branch_length : int
         Number of links of each chain; tips are ``near<b>_<branch_length>`` and ``far<b>_<branch_length>``.
     root : {"fixed", "floating"}
-        What carries ``stem0``.
+        Whether the link ``stem0`` is fixed to the world or rides on a free joint.
+
+    Raises
+    ------
+    ModelError
+        A number that is not a whole one of at least 1, or another ``root``.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.mechanisms.stem(20, 4).n_links
+    77
     """
     sketch = _Sketch(f"stem{_count(length, 'length')}_{_count(branches, 'branches')}x{branch_length}")
     _count(branch_length, "branch_length")
@@ -176,7 +246,26 @@ def stem(length: int, branches: int, branch_length: int = 7, *, root: Root = "fl
 
 
 def ladder(n: int, *, root: Root = "fixed") -> Tree:
-    """Two parallel chains of ``n`` links, ``left1`` … and ``right1`` …, whose equal rungs a user welds into loops."""
+    """Two parallel chains of ``n`` links, ``left1`` … and ``right1`` …, whose equal rungs a user welds into loops.
+
+    Parameters
+    ----------
+    n : int
+        Number of links of each chain.
+    root : {"fixed", "floating"}
+        Whether the link ``base``, which carries both, is fixed to the world or rides on a free joint.
+
+    Raises
+    ------
+    ModelError
+        ``n`` is not a whole number of at least 1, or another ``root``.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> tree = ds.mechanisms.ladder(4)
+    >>> rungs = [ds.Weld(f"left{k}", f"right{k}") for k in range(1, 5)]
+    """
     sketch = _Sketch(f"ladder{_count(n, 'n')}")
     sketch.body("base", 5.0, (0.2, 0.6, 0.2))
     sketch.chain("base", "left", n, (0, 0.3, 0))
@@ -207,6 +296,17 @@ def asimo(
     -------
     Tree
         Frames ``hand<k>``, ``foot<k>``, ``head3``, ``forefinger<k>``, ``thumb<k>`` name the end-effectors.
+
+    Raises
+    ------
+    ModelError
+        A number that is not a whole one of at least 0, or other ``hand_dofs``.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.mechanisms.asimo().n_links
+    35
     """
     for value, argument in ((arm_dofs, "arm_dofs"), (leg_dofs, "leg_dofs"), (arms, "arms"), (legs, "legs")):
         _count(value, argument, least=0)
@@ -242,7 +342,7 @@ def asimo(
         foot = sketch.body(f"foot{k + 1}", 0.8, (0.25, 0.1, 0.04), (0.04, 0, -0.05))
         sketch.joints.append(RawJoint(f"{foot}_mount", None, tip, foot))
     floating = sketch.build("floating")
-    return standing_on(floating, "foot1") if fixed_foot else floating
+    return _standing_on(floating, "foot1") if fixed_foot else floating
 
 
 _FOUR_FINGERS = ("forefinger", "middle", "ring", "thumb")
@@ -265,22 +365,18 @@ def _limb(
     return parent
 
 
-def standing_on(tree: Tree, link: str) -> Tree:
+def _standing_on(tree: Tree, link: str) -> Tree:
     """Fixed-base tree of a floating robot that is welded to the ground at ``link``."""
     rooted = tree.reroot(link)
-    joints, parents = rooted.joints[1:], rooted.parents[1:]
-    frames = {}
-    for name, frame in rooted.frames.items():
-        frames[name] = type(frame)(max(frame.link - 1, -1), frame.rotation, frame.position)
-    frames["world"] = type(frames["world"])(-1, np.eye(3), np.zeros(3))
-    return Tree(
-        tree.name,
-        rooted.link_names[1:],
-        joints,
-        tuple(max(p - 1, -1) for p in parents),
-        rooted.inertias[1:],
-        frames,
-        rooted.inertias[0],
+    frames = {name: replace(frame, link=max(frame.link - 1, WORLD)) for name, frame in rooted.frames.items()}
+    return replace(
+        rooted,
+        link_names=rooted.link_names[1:],
+        joints=rooted.joints[1:],
+        parents=tuple(max(p - 1, WORLD) for p in rooted.parents[1:]),
+        inertias=rooted.inertias[1:],
+        frames={**frames, "world": Placement(WORLD, np.eye(3), np.zeros(3))},
+        world_inertia=rooted.inertias[0],
     )
 
 
@@ -288,6 +384,22 @@ def humanoid(*, root: Root = "floating") -> Tree:
     """Generic humanoid of 38 degrees of freedom: free base, legs 2×6, torso 2, arms 2×7, grippers 2×1, head 2.
 
     Frames ``left_foot``, ``right_foot``, ``left_hand``, ``right_hand`` and ``head`` name the end-effectors.
+
+    Parameters
+    ----------
+    root : {"fixed", "floating"}
+        Whether the link ``pelvis`` is fixed to the world or rides on a free joint.
+
+    Raises
+    ------
+    ModelError
+        Another ``root``.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.mechanisms.humanoid().nv
+    38
     """
     sketch = _Sketch("humanoid")
     sketch.body("pelvis", 15.0, (0.25, 0.35, 0.2))

@@ -266,7 +266,34 @@ class Tree:
         return np.concatenate(parts, axis=-1) if parts else np.zeros((*shape, 0))
 
     def integrate(self, q: ArrayLike, v: ArrayLike) -> Array:
-        """Configuration reached from ``q`` (..., nq) by the velocity ``v`` (..., nv) held for one unit of time."""
+        """Configuration reached from ``q`` by the velocity ``v`` held for one second, as ``pinocchio.integrate``.
+
+        Parameters
+        ----------
+        q : (..., nq) array_like
+        v : (..., nv) array_like
+            Velocity times duration: rad and m; that of a free joint in the axes of its body, ``[linear; angular]``.
+
+        Returns
+        -------
+        (..., nq) array
+            Quaternions and cos-sin pairs keep unit length.
+
+        Raises
+        ------
+        ConfigurationError
+            Wrong shape or type, NaN or infinite entries, a quaternion that is not of unit length, or leading axes that
+            do not broadcast.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> robot = ds.mechanisms.humanoid()
+        >>> dt, v = 1e-3, [0.1] * robot.nv
+        >>> q = robot.integrate(robot.neutral(), [dt * x for x in v])
+        >>> bool(abs(robot.difference(robot.neutral(), q) - 1e-4).max() < 1e-12)
+        True
+        """
         qa, va = self.check_configuration(q), self.check_velocity(v)
         shape = common_batch("v", va.shape[:-1], "q", qa.shape[:-1])
         qa, va = np.broadcast_to(qa, (*shape, self.nq)), np.broadcast_to(va, (*shape, self.nv))
@@ -277,7 +304,31 @@ class Tree:
         return np.concatenate(parts, axis=-1) if parts else qa
 
     def difference(self, q0: ArrayLike, q1: ArrayLike) -> Array:
-        """Velocity (..., nv) that takes ``q0`` (..., nq) to ``q1`` (..., nq) in one unit of time."""
+        """Velocity that takes ``q0`` to ``q1`` in one second the short way round, as ``pinocchio.difference``.
+
+        Parameters
+        ----------
+        q0, q1 : (..., nq) array_like
+
+        Returns
+        -------
+        (..., nv) array
+            ``v`` with ``integrate(q0, v)`` the same pose as ``q1``: rad and m; that of a free joint in the axes of its
+            body at ``q0``, ``[linear; angular]``.
+
+        Raises
+        ------
+        ConfigurationError
+            Wrong shape or type, NaN or infinite entries, a quaternion that is not of unit length, or leading axes that
+            do not broadcast.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> arm = ds.mechanisms.chain(2)
+        >>> arm.difference([0.1, 0.2], [0.3, 0.2]).round(6).tolist()
+        [0.2, 0.0]
+        """
         a, b = self.check_configuration(q0, "q0"), self.check_configuration(q1, "q1")
         shape = common_batch("q1", b.shape[:-1], "q0", a.shape[:-1])
         a, b = np.broadcast_to(a, (*shape, self.nq)), np.broadcast_to(b, (*shape, self.nq))

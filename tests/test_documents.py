@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import os
 import re
+import shlex
+import signal
+import socket
 import subprocess
 import sys
+import tomllib
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer.main
 
 import delassus
+from delassus.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,10 +46,142 @@ def test_readme_names_every_method() -> None:
         assert f"`{method}`" in README
 
 
+def test_readme_names_files_that_exist() -> None:
+    for path in re.findall(r"`((?:docs|src|tests|benchmarks)/[^`]*)`", README):
+        assert (ROOT / path).exists(), path
+    for name in re.findall(r"`(\w+\.py)`", README):
+        assert list((ROOT / "src" / "delassus" / "algorithms").rglob(name)), name
+
+
+# -- shell lines ---------------------------------------------------------------------------------------------------
+
+BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.S)
+LINES = [line.split("  #")[0].strip() for block in BLOCKS for line in block.splitlines()]
+INSTALL = [line for line in LINES if "pip install" in line]
+COMMANDS = [line for line in (*LINES, *re.findall(r"`(delassus bench \w+)`", README)) if line.startswith("delassus ")]
+SHORTER = {"bench scaling": ["--largest", "20"], "bench compile": ["--largest", "50"], "bench": ["--quick"],
+           "reproduce": ["--quick"], "simulate": ["--duration", "0.05"]}  # fmt: skip
+"""Documented options that make a command of the README short; a simulation that is shown has no duration."""
+
+
 def test_ci_runs_exactly_the_readme_test_command() -> None:
-    commands = [line for line in README.splitlines() if "-m pytest" in line]
+    commands = [line for line in INSTALL if "-m pytest" in line]
     assert len(commands) == 1
     assert commands[0] in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
+def test_the_other_install_command_differs_in_extras_and_in_what_it_runs() -> None:
+    """What CI runs is the second; of the first, the extras exist, and the command at its end is tested below."""
+    install, test = INSTALL
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    (extras,) = re.findall(r"'\.\[(.*?)\]'", install)
+    assert set(extras.split(",")) <= set(declared)
+    expected = test.replace("-e '.[test]'", f"'.[{extras}]'").replace(".venv-test", ".venv")
+    assert install == expected.replace("python -m pytest -n 2", "delassus demo")
+    assert "delassus demo" in COMMANDS
+    beside = re.findall(r"# .*?\[([a-z,]+)\]", README)
+    assert beside and {extra for names in beside for extra in names.split(",")} <= set(declared)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_readme_commands_parse_as_they_stand(line: str) -> None:
+    command: Any = typer.main.get_command(app)
+    name, words = "delassus", shlex.split(line)[1:]
+    while hasattr(command, "resolve_command"):
+        name, command, words = command.resolve_command(command.context_class(command), words)
+    with command.make_context(name, list(words)) as context:
+        assert not context.args
+
+
+def started(line: str, folder: Path, *options: str) -> subprocess.Popen[str]:
+    """A command of the README in a process of its own, in an empty folder."""
+    arguments = [str(folder) if word == "FOLDER" else word for word in shlex.split(line)[1:]]
+    command = [sys.executable, "-m", "delassus", *arguments, *options]
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if "--view" not in line])
+def test_readme_commands_run(line: str, tmp_path: Path) -> None:
+    options = next((shorter for name, shorter in SHORTER.items() if line.startswith(f"delassus {name}")), [])
+    process = started(line, tmp_path, *options)
+    out, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, out
+    assert "Traceback" not in out and len(out.splitlines()) > 1
+    for word, suffix in (("figures", ".png"), ("c", ".c"), ("boxes.npz", ""), ("pendulum.png", "")):
+        if word in shlex.split(line):
+            made = tmp_path / word
+            assert made.is_file() or any(path.suffix == suffix for path in made.iterdir()), out
+
+
+def test_readme_command_that_shows_a_scene_serves_its_page(tmp_path: Path) -> None:
+    (line,) = (line for line in COMMANDS if "--view" in line)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = started(line, tmp_path, "--port", str(port))
+    try:
+        assert process.stdout is not None
+        said = ""
+        while "Open http" not in said:
+            said = process.stdout.readline()
+            assert said, "it ended"
+        with urllib.request.urlopen(f"http://localhost:{port}", timeout=60) as page:
+            assert page.status == 200
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+HIDDEN = """
+import sys
+sys.modules.update(dict.fromkeys({hidden}))  # as if they were not installed
+from delassus.cli import main
+if "robot_descriptions" in {hidden}:
+    from delassus.interop import names
+    names.example_robot_files = dict
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "packages", "extra"),
+    [
+        ("bench osim --plot figures", {"matplotlib"}, "plot"),
+        ("reproduce osim --plot figures", {"matplotlib"}, "plot"),
+        ("bench contact", {"numba"}, "contact"),
+        ("reproduce contact", {"numba"}, "contact"),
+        ("simulate boxes", {"numba"}, "contact"),
+        ("simulate boxes", {"coal"}, "contact"),
+        ("simulate boxes --plot f.png", {"matplotlib"}, "plot"),
+        ("simulate boxes --record f.h5", {"h5py"}, "record"),
+        ("simulate boxes --view", {"viser"}, "view"),
+        ("info go1", {"robot_descriptions"}, "robots"),
+        ("info robot.xml", {"mujoco"}, "mjcf"),
+    ],
+)
+def test_a_missing_extra_is_named_before_any_work(
+    arguments: str, packages: set[str], extra: str, tmp_path: Path
+) -> None:
+    (tmp_path / "robot.xml").write_text("<mujoco/>")
+    script = HIDDEN.format(hidden=packages)
+    command = [sys.executable, "-c", script, *arguments.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"pip install 'delassus[{extra}]'" in " ".join(done.stderr.split()) and not done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["robot.xml"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.stem)
+def test_scripts_of_benchmarks_start(path: Path) -> None:
+    command = [sys.executable, str(path), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 and "usage:" in done.stdout.lower(), done.stderr
+
+
+# -- examples ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)

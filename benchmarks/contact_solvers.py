@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from delassus.contact import LCP, admm, lemke, nsgs, pgs
-from delassus.contact.precise import cone_step
+from delassus.contact import LCP, ConeProblem, admm, lemke, nsgs, pgs
+from delassus.contact.solvers.double_double import de_saxce, natural_map
 from delassus_studies.timing import pinned, setting
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -91,7 +91,8 @@ def siconos(python, problems):
 def relative(problem, r, remainder=None):
     """Residual of a cone problem relative to the size of ``b``, free of round-off."""
     u = problem.velocities(r, remainder)
-    step = cone_step(np.reshape(r, (-1, 3)), u, problem.mu, np.ones(problem.n_contacts), remainder)
+    shifted, ones = de_saxce(u, problem.mu), np.ones(problem.n_contacts)
+    step = natural_map(np.reshape(r, (-1, 3)), shifted, problem.mu, ones, remainder)
     return np.linalg.norm(step) / np.linalg.norm(problem.b)
 
 
@@ -112,9 +113,9 @@ def ours(solve, problems, rounds):
         times.append(1e6 * min(taken))
         statuses[result.status.name] += 1
         missed = rounded = above(result.residual())
-        if hasattr(result, "remainder"):
-            rounded = above(problem.residual(result.impulses))
-            counts["relative"] += above(relative(problem, result.impulses, result.remainder))
+        if isinstance(problem, ConeProblem):
+            rounded = above(problem.residual(result.values))
+            counts["relative"] += above(relative(problem, result.values, result.remainder))
         counts["missed"] += missed
         counts["rounded"] += rounded
         counts["unflagged"] += rounded and result.status.name == "CONVERGED"
@@ -213,7 +214,7 @@ def main():
             record["bodies"][solve.__name__] = ours(solve, bodies, 1)
         linear = [cone.polyhedral(4) for cone in bodies]
         record["bodies"]["lemke"] = ours(lemke, linear, 1)
-        record["bodies"]["pgs"] = ours(lambda p: pgs(p, max_sweeps=1000), linear, 1)
+        record["bodies"]["pgs"] = ours(lambda p: pgs(p, max_iterations=1000), linear, 1)
     console.print(f"{record['processor']}; {record['versions']}; one core; best of {ROUNDS} of each problem")
     titles = {
         "low_rank": f"{PROBLEMS} random problems of 4 and of 16 contacts, W of rank 18",

@@ -15,15 +15,19 @@ import pytest
 import delassus as ds
 
 PACKAGE = Path(ds.__file__).parent
-FILES = sorted(PACKAGE.rglob("*.py"))
+STUDIES = PACKAGE.parent / "delassus_studies"
+FILES = sorted([*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")])
 
 LAYERS = (
-    "__main__", "cli", "delassus", "simulate", "contact", "runtime", "compiler", "quantities", "algorithms",
-    "constraints", "spatial", "interop", "model", "errors",
+    "__main__", "cli", "delassus_studies", "delassus", "simulate", "contact", "runtime", "compiler", "quantities",
+    "algorithms", "constraints", "spatial", "interop", "model", "errors",
 )  # fmt: skip
-"""Each imports from those after it and from itself; "delassus" is the package's own `__init__`."""
+"""Each imports from those after it and from itself; "delassus" is the package's own `__init__`.
 
-USE_INTEROP = ("cli", "delassus", "simulate", "contact", "interop")
+The command line finds benchmarks and claims in "delassus_studies"; the library imports nothing of it.
+"""
+
+USE_INTEROP = ("cli", "delassus_studies", "delassus", "simulate", "contact", "interop")
 """Who loads robots and converts states of other libraries; dynamics and compiler know trees only."""
 
 OPTIONAL = {
@@ -44,8 +48,8 @@ def name_of(path):
 
 def layer_of(module):
     """Layer of a dotted name of ours."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
+    package, *inside = module.split(".")
+    return inside[0] if inside and package == "delassus" else package
 
 
 MODULES = {name_of(path) for path in FILES}
@@ -79,7 +83,10 @@ def may_import(importer, imported):
 
 def test_imports_point_downwards():
     ours = [
-        (name_of(path), module) for path in FILES for module, _ in imports(path) if module.split(".")[0] == "delassus"
+        (name_of(path), module)
+        for path in FILES
+        for module, _ in imports(path)
+        if module.split(".")[0] in ("delassus", "delassus_studies")
     ]
     assert len(ours) > len(FILES)
     assert [f"{importer} imports {module}" for importer, module in ours if not may_import(importer, module)] == []
@@ -88,6 +95,10 @@ def test_imports_point_downwards():
 def test_the_test_of_imports():
     """The walk sees every kind of import, and the rule tells up from down."""
     assert may_import("delassus.cli.app", "delassus")
+    assert may_import("delassus.cli.app", "delassus_studies.commands")
+    assert may_import("delassus_studies.cases", "delassus.interop.load")
+    assert not may_import("delassus_studies.commands", "delassus.cli.app")
+    assert not may_import("delassus.simulate.plots", "delassus_studies.figures")
     assert may_import("delassus.constraints", "delassus.model.tree")
     assert may_import("delassus.interop.load", "delassus.interop.mujoco")
     assert may_import("delassus.contact.geometry.load", "delassus.interop.load")
@@ -124,7 +135,6 @@ def test_importing_the_package_imports_no_optional_package():
 
 
 REMAINING_CIRCLES = {
-    "delassus.model.edit", "delassus.model.kinematics", "delassus.model.tree",
     "delassus.contact.formulations.problem", "delassus.contact.formulations.solution",
     "delassus.contact.formulations.solve", "delassus.contact.formulations.sparse",
     "delassus.simulate.recorder", "delassus.simulate.recording", "delassus.simulate.simulator",
@@ -164,7 +174,12 @@ def test_no_module_is_unreachable():
     for name in sorted(MODULES):
         importlib.import_module(name)
     found = {module.name for module in pkgutil.walk_packages([str(PACKAGE)], "delassus.")}
-    assert found | {"delassus"} == MODULES  # no folder without an __init__
+    found |= {module.name for module in pkgutil.walk_packages([str(STUDIES)], "delassus_studies.")}
+    assert found | {"delassus", "delassus_studies"} == MODULES  # no folder without an __init__
+
+
+def test_no_module_patches_another():
+    assert [name_of(path) for path in FILES for module, _ in imports(path) if module.startswith("unittest")] == []
 
 
 def test_files_say_what_they_are_and_stay_short():

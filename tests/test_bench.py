@@ -19,7 +19,7 @@ from delassus_studies.bench_growth import stem_with
 from delassus_studies.bench_peak import FUNCTIONS, RATES
 from delassus_studies.cache_counts import count_with_callgrind, with_avx2
 from delassus_studies.cases import Case, chain_of, random_states
-from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED, chosen
+from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED
 from delassus_studies.claims_dynamics_times import (
     MOST,
     TIME_CLAIMS,
@@ -258,9 +258,3 @@ def test_phases_add_up(arm):
         total = sum(count.total for count in found.values())
         assert total == pytest.approx(compiled.operations.total, rel=0.1)  # further passes are the compiler's
         assert found["velocities"].total and found["accelerations"].total
-
-
-def test_claims_are_chosen_by_their_source():
-    assert chosen(TIME_CLAIMS, "[LQR] Table II") == list(TIME_CLAIMS) == chosen(TIME_CLAIMS, None)
-    with pytest.raises(ds.DelassusError, match=r"Did you mean '\[LQR\] Table II'"):
-        chosen(TIME_CLAIMS, "[LQR] table 2")

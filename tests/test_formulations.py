@@ -298,10 +298,11 @@ def test_problems_can_be_taken_away(formulation):
     assert blocks["slack"].stop == problem.size and blocks["cone"].start == problem.n_free
     solution, mixed = problem.solve(), solve_mixed(problem.mlcp())
     assert mixed.status is SolverStatus.CONVERGED
-    impulses = problem.D @ mixed.z[: problem.sizes["cone"]]
-    velocity, _ = problem.model.recover(mixed.x, impulses, state.v, problem.dt)
+    x, z = np.split(mixed.values, [problem.n_free])
+    impulses = problem.D @ z[: problem.sizes["cone"]]
+    velocity, _ = problem.model.recover(x, impulses, state.v, problem.dt)
     assert error(velocity, solution.velocity) < SAME_MOTION
-    assert error(mixed.x, solution.free) < 1e-6  # impulses of hinges: three contacts and one loop are independent
+    assert error(x, solution.free) < 1e-6  # impulses of hinges: three contacts and one loop are independent
     if problem.n_free:
         with pytest.raises(ConfigurationError, match="free unknowns"):
             problem.lcp()

@@ -20,8 +20,8 @@ from delassus.algorithms.osim.plan import CUT, plan
 from delassus.algorithms.problem import Problem
 from delassus.compiler.trace import count
 from delassus.interop.names import example_robot_files
-from delassus.model.base_parameters import regroup_inertias
-from delassus.model.frame_placement import place_frames
+from delassus.model.base_parameters import base_parameters
+from delassus.model.frame_placement import frame_placement
 from delassus.model.mechanisms import asimo, chain, humanoid, ladder, star, stem
 from delassus.quantities.evaluate import case_of
 from delassus.quantities.osim import DELASSUS
@@ -229,14 +229,14 @@ def test_placed_frames_and_regrouped_inertias_are_the_same_robot(mechanism):
     tree = mechanism.tree
     constraints, rows = some_constraints(mechanism)
     q = tree.random(mechanism.rng, 2)
-    placed = place_frames(tree, [c.first.link for c in constraints])
+    placed = frame_placement(tree, [c.first.link for c in constraints])
     assert placed.link_names == tree.link_names and placed.joint_names == tree.joint_names
     for method in NAMED:
         expected = ds.delassus(tree, constraints, q, method=method, rows=rows)
         tolerance = AGREEMENT if method == "ltl-osim" else 100 * SAME_ROBOT
         assert error(ds.delassus(placed, constraints, q, method=method, rows=rows), expected) < tolerance
     M = ds.mass_matrix(tree, q) if tree.nv else np.zeros((2, 0, 0))
-    for other in (placed, regroup_inertias(tree), regroup_inertias(placed)):
+    for other in (placed, base_parameters(tree), base_parameters(placed)):
         if tree.nv:
             assert error(ds.mass_matrix(other, q), M) < SAME_ROBOT
     twist_frames = [name for name in tree.frames if name != "world"]
@@ -260,8 +260,8 @@ def test_placed_frames_need_fewer_operations(robot):
     tree = installed(robot)
     constraints = (points if robot == "go1" else welds)(*ROBOTS[robot])
     names = [c.first.link for c in constraints]
-    steps = [tree, place_frames(tree, names), place_frames(tree, names, free_base=True)]
-    steps.append(regroup_inertias(steps[-1]))
+    steps = [tree, frame_placement(tree, names), frame_placement(tree, names, free_base=True)]
+    steps.append(base_parameters(steps[-1]))
     for method in ("pv-osim", "pv-osimr"):
         counted = [count(step, constraints, METHODS[method]).clean.total for step in steps]
         assert all(later < earlier for earlier, later in itertools.pairwise(counted)), counted
@@ -269,7 +269,7 @@ def test_placed_frames_need_fewer_operations(robot):
 
 def test_placed_rotations_next_to_quarter_turns_are_exact():
     for robot in ROBOTS:
-        for joint in place_frames(installed(robot)).joints:
+        for joint in frame_placement(installed(robot)).joints:
             near = np.abs(joint.rotation) < 1e-11
             assert np.all(joint.rotation[near] == 0.0)
 

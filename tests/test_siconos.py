@@ -23,7 +23,7 @@ def test_lemke_agrees_on_problems_with_one_solution():
         problems.append(LCP(a @ a.T / n + 0.1 * np.eye(n) + skew - skew.T, rng.standard_normal(n)))
     theirs = siconos_peer.solved(problems)
     for problem, by_lemke, by_pivot in zip(problems, theirs["LEMKE"], theirs["PIVOT"], strict=True):
-        ours = lemke(problem).z
+        ours = lemke(problem).values
         np.testing.assert_allclose(ours, by_lemke, rtol=0, atol=SAME)
         np.testing.assert_allclose(ours, by_pivot, rtol=0, atol=SAME)
 
@@ -41,7 +41,7 @@ def test_linear_solvers_agree_on_contacts():
             compared += 1
             for result in (lemke(problem), pgs(problem)):
                 assert result.status is SolverStatus.CONVERGED
-                np.testing.assert_allclose(problem.impulses(result.z), problem.impulses(z), rtol=0, atol=1e-7)
+                np.testing.assert_allclose(problem.impulses(result.values), problem.impulses(z), rtol=0, atol=1e-7)
     assert compared >= 30
 
 
@@ -56,5 +56,5 @@ def test_cone_solvers_agree():
             assert problem.residual(r) < 1e-9
             result = solver(problem)
             assert result.status is SolverStatus.CONVERGED and result.residual() < 1e-8
-            same += np.allclose(result.velocities, problem.velocities(r), rtol=0, atol=1e-6)
+            same += np.allclose(problem.velocities(result.values), problem.velocities(r), rtol=0, atol=1e-6)
         assert same >= 22

@@ -7,6 +7,7 @@ import reprlib
 import sys
 import warnings
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class DelassusError(Exception):
@@ -67,6 +68,11 @@ def warn(message: str) -> None:
     warnings.warn(message, DelassusWarning, stacklevel=level)
 
 
+def announce(message: str) -> None:
+    """Say on stderr what takes more than a second: compilation is never silent."""
+    print(f"delassus: {message}", file=sys.stderr, flush=True)
+
+
 def shown(value: object) -> str:
     """``repr`` of what came, cut to a length that a message can hold."""
     short = reprlib.Repr()
@@ -82,6 +88,12 @@ def unknown_name(argument: str, name: object, known: Iterable[str]) -> UnknownNa
     listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     advice = f"Did you mean {near[0]!r}?" if near else "Use one of the names listed."
     return UnknownNameError(argument, f"one of {len(names)} names ({listed})", shown(name), advice)
+
+
+def require(package: str, extra: str, purpose: str) -> None:
+    """Raise the error for a missing optional dependency if it is not installed; it is not imported."""
+    if find_spec(package) is None:
+        raise missing_dependency(package, extra, purpose)
 
 
 def missing_dependency(package: str, extra: str, purpose: str) -> MissingDependencyError:

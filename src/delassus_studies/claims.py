@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from delassus.errors import MissingDependencyError, unknown_name
+from delassus.errors import MissingDependencyError
 from delassus_studies.cases import NotHere
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import table
@@ -76,6 +76,8 @@ class Claim:
         Where to draw a line across it.
     draw : callable or None
         Draws a further figure into a folder.
+    quick : bool
+        Whether it takes seconds, not minutes.
     """
 
     source: str
@@ -87,6 +89,7 @@ class Claim:
     y: str = "operations"
     level: float | None = None
     draw: Callable[[Path], Path] | None = None
+    quick: bool = False
 
     def check(self, robots: Path | None = None) -> Finding:
         """Measure the claim, or say what is missing."""
@@ -101,23 +104,17 @@ def verdict(parts: Sequence[bool]) -> str:
     return HOLDS if all(parts) else IN_PART if any(parts) else NO
 
 
-def chosen(claims: Sequence[Claim], source: str | None) -> Sequence[Claim]:
-    """Claims of that source; all for None."""
-    found = [claim for claim in claims if source in (None, claim.source)]
-    if not found:
-        raise unknown_name("--only", source, dict.fromkeys(claim.source for claim in claims))
-    return found
-
-
-def reproduce(console: Console, claims: Sequence[Claim], robots: Path | None, plot: Path | None) -> list[Finding]:
-    """Measure and print claims; draw their figures into the folder ``plot``."""
+def reproduce(
+    console: Console, claims: Sequence[Claim], robots: Path | None, plot: Path | None, quick: bool = False
+) -> list[Finding]:
+    """Measure and print claims, the quick ones or all; draw their figures into the folder ``plot``."""
     shown = Table(show_lines=True)
     shown.add_column("source", no_wrap=True)
     shown.add_column("claim", ratio=3)
     shown.add_column("measured here", ratio=5)
     shown.add_column("verdict", no_wrap=True)
     findings = []
-    for claim in track(claims, "measuring", console=console, transient=True):
+    for claim in track([c for c in claims if c.quick or not quick], "measuring", console=console, transient=True):
         finding = claim.check(robots)
         findings.append(finding)
         lines = (escape(finding.measured), f"[italic]{escape(finding.reason)}[/]" if finding.reason else "")

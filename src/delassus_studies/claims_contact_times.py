@@ -30,8 +30,8 @@ from delassus.contact.formulations.setting import Setting
 from delassus.contact.impulses import LIMIT, ImpulseSolver
 from delassus.contact.results import OUTCOMES, SolverStatus
 from delassus.contact.snapshot import ContactDynamics
+from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.mixed import solve_mixed
-from delassus.contact.solvers.pivoting import lemke_kernel
 from delassus.contact.solvers.pyramids import impulses_of, linear_problem, regular_directions
 from delassus.contact.state import State
 from delassus.model.rotations import Array
@@ -87,8 +87,10 @@ def mixed(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> 
     """The same by the mixed problem that `formulate` makes."""
     state, contacts = at
     problem = formulate(dynamics.scene, state, formulation, dt=dt, contacts=contacts, dynamics=dynamics)
-    found = solve_mixed(problem.mlcp())
-    velocity, _ = problem.model.recover(found.x, problem.D @ found.z[: problem.sizes["cone"]], state.v, dt)
+    found, k = solve_mixed(problem.mlcp()), problem.n_free
+    velocity, _ = problem.model.recover(
+        found.values[:k], problem.D @ found.values[k : k + problem.sizes["cone"]], state.v, dt
+    )
     return velocity, found.status is SolverStatus.CONVERGED
 
 
@@ -96,7 +98,7 @@ def pivoted(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -
     """The same blocks as `eliminated`, with all unknowns in one tableau."""
     model, a, b = assembled(dynamics, at, formulation, dt)
     k, n = model.n_free, len(at[1])
-    M, q = linear_problem(model.W, b, at[1].friction, DIRECTIONS)
+    M, q = linear_problem(model.W, b, at[1].friction, DIRECTIONS, np.zeros(n))
     if k:
         D, slack = impulse_directions(n, len(DIRECTIONS)), np.zeros((k, n))
         M, q = split(model.A, np.hstack([model.B @ D, slack]), np.vstack([D.T @ model.C, slack.T]), M, a, q)

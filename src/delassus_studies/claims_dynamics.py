@@ -203,6 +203,7 @@ DYNAMICS_CLAIMS = (
         "lqr_fig4a_chains",
         log=True,
         x="joints",
+        quick=True,
     ),
     Claim(
         "[LQR] Fig. 4c",

@@ -17,14 +17,14 @@ import numpy as np
 
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.problem import Problem
-from delassus.constraints import Constraint, Weld
+from delassus.constraints import Constraint
 from delassus.model.mechanisms import chain, stem
 from delassus.model.tree import Tree
 from delassus.spatial.count_ops import CountOps
 from delassus.spatial.ops import Ops
 from delassus.spatial.rigid import DenseRigidInertia
 from delassus.spatial.transform import DenseTransform
-from delassus_studies.cases import general_rows
+from delassus_studies.cases import general_rows, welds
 from delassus_studies.claims import Claim, Finding, verdict
 from delassus_studies.figures import Series
 
@@ -42,9 +42,6 @@ def composite(machine: type[M]) -> type[M]:
 
 CompositeCountOps = composite(CountOps)
 
-STEM_LENGTHS = (1, 5, 10, 20, 30, 40, 60)
-BRANCHES = (1, 2, 4, 7, 10)
-
 
 def pattern_count(
     tree: Tree, constraints: Sequence[Constraint], method: str, machine: type[CountOps] = CountOps
@@ -55,41 +52,36 @@ def pattern_count(
     return ops.total
 
 
+# -- stems ---------------------------------------------------------------------------------------------------------
+
+STEM_LENGTHS = (1, 5, 10, 20, 30, 40, 60)
+BRANCHES = (1, 2, 4, 7, 10)
+
+
 @cache
 def stem_count(length: int, branches: int, branch_length: int, method: str, dense: bool = False) -> int:
     """Operations for a stem with a weld on each branch tip."""
     tips = [f"{side}{b + 1}_{branch_length}" for side in ("near", "far") for b in range(branches)]
     tree = stem(length, branches, branch_length)
-    machine = CompositeCountOps if dense else CountOps
-    return pattern_count(tree, [Weld(tip) for tip in tips], method, machine)
+    return pattern_count(tree, welds(*tips), method, CompositeCountOps if dense else CountOps)
 
 
 def _stems(_: Path | None) -> Finding:
-    panels: dict[str, Series] = {}
-    for b in BRANCHES:
-        panels[f"{b} branch(es) a side"] = {
-            m: (STEM_LENGTHS, [stem_count(n, b, 7, m) for n in STEM_LENGTHS]) for m in ("pv-osimr", "pv-osim", "efpa")
-        }
-    count = stem_count
-    equal = all(count(n, 1, 7, "pv-osimr") == count(n, 1, 7, "pv-osim") for n in STEM_LENGTHS)
-    gains = {
-        (n, b): 1 - count(n, b, 7, "pv-osimr") / count(n, b, 7, "pv-osim") for n in STEM_LENGTHS for b in BRANCHES[1:]
+    methods = ("pv-osimr", "pv-osim", "efpa")
+    counts = {(n, b, m): stem_count(n, b, 7, m) for n in STEM_LENGTHS for b in BRANCHES for m in methods}
+    panels: dict[str, Series] = {
+        f"{b} branch(es) a side": {m: (STEM_LENGTHS, [counts[n, b, m] for n in STEM_LENGTHS]) for m in methods}
+        for b in BRANCHES
     }
-    fewer = all(gain > 0 for gain in gains.values())
+    equal = [counts[n, 1, "pv-osimr"] == counts[n, 1, "pv-osim"] for n in STEM_LENGTHS]
+    gains = {(n, b): 1 - counts[n, b, "pv-osimr"] / counts[n, b, "pv-osim"] for n in STEM_LENGTHS for b in BRANCHES[1:]}
     growing = all(np.all(np.diff([gains[n, b] for n in STEM_LENGTHS]) > 0) for b in BRANCHES[1:])
     above = [
-        count(n, b, 7, "efpa") > max(count(n, b, 7, "pv-osim"), count(n, b, 7, "pv-osimr"))
+        counts[n, b, "efpa"] > max(counts[n, b, "pv-osim"], counts[n, b, "pv-osimr"])
         for n in STEM_LENGTHS
         for b in BRANCHES
     ]
     exceptions = sorted(key for key, gain in gains.items() if gain <= 0)
-    measured = (
-        f"1 branch: equal on {sum(count(n, 1, 7, 'pv-osimr') == count(n, 1, 7, 'pv-osim') for n in STEM_LENGTHS)} of "
-        f"{len(STEM_LENGTHS)} lengths. 2–10 branches: PV-OSIMr saves {min(gains.values()):.0%} … "
-        f"{max(gains.values()):.0%}, "
-        f"{'more with every longer stem' if growing else 'not steadily more'}. "
-        f"EFPA above both on {sum(above)} of {len(above)} mechanisms."
-    )
     reason = ""
     if exceptions:
         listed = ", ".join(f"{b} at length {n}" for n, b in exceptions)
@@ -99,7 +91,15 @@ def _stems(_: Path | None) -> Finding:
         )
     if not all(above):
         reason += " EFPA is under PV-OSIM on the larger mechanisms: see the next claim."
-    return Finding(measured, verdict([equal, growing, fewer, bool(np.mean(above) > 0.9)]), reason.strip(), panels)
+    return Finding(
+        f"1 branch: equal on {sum(equal)} of {len(STEM_LENGTHS)} lengths. 2–10 branches: PV-OSIMr saves "
+        f"{min(gains.values()):.0%} … {max(gains.values()):.0%}, "
+        f"{'more with every longer stem' if growing else 'not steadily more'}. "
+        f"EFPA above both on {sum(above)} of {len(above)} mechanisms.",
+        verdict([all(equal), growing, not exceptions, bool(np.mean(above) > 0.9)]),
+        reason.strip(),
+        panels,
+    )
 
 
 def _crossing(branches: int, branch_length: int, dense: bool, limit: int = 120) -> int | None:
@@ -119,37 +119,35 @@ def _crossing(branches: int, branch_length: int, dense: bool, limit: int = 120) 
 
 
 def _crossings(_: Path | None) -> Finding:
-    settings = ((8, 7), (10, 7), (10, 1))
-    found = {c: [_crossing(b, n, c) for b, n in settings] for c in (False, True)}
-
-    def say(values: list[int | None]) -> str:
-        return ", ".join("never up to 120" if v is None else str(v) for v in values)
-
+    sizes = ((8, 7), (10, 7), (10, 1))
+    found = {c: [_crossing(b, n, c) for b, n in sizes] for c in (False, True)}
+    said = {c: ", ".join("never up to 120" if v is None else str(v) for v in values) for c, values in found.items()}
     lengths = (1, 5, 10, 20, 40, 60, 80)
+
+    def ratios(b: int, n: int, c: bool) -> list[float]:
+        return [stem_count(k, b, n, "pv-osim", c) / stem_count(k, b, n, "efpa", c) for k in lengths]
+
     panels: dict[str, Series] = {
-        name: {
-            f"{b} × {n}": (
-                lengths,
-                [stem_count(k, b, n, "pv-osim", c) / stem_count(k, b, n, "efpa", c) for k in lengths],
-            )
-            for b, n in ((2, 7), (4, 7), *settings)
-        }
+        name: {f"{b} × {n}": (lengths, ratios(b, n, c)) for b, n in ((2, 7), (4, 7), *sizes)}
         for name, c in (("staged", False), ("composite", True))
     }
     never, long, short = found[False]
     parts = [never is None, long is not None and abs(long - 54) <= 5, short is not None and abs(short - 7) <= 1]
+    reason = (
+        "EFPA carries 6-vectors through two transforms a joint and end-effector, PV-OSIM through one, so cheaper "
+        "transforms favour EFPA and the crossing moves to shorter stems; it also depends on the links' geometry, which "
+        "the paper does not give."
+    )
     return Finding(
-        "crossing stem length for 8 × 7, 10 × 7, 10 × 1 branches: "
-        f"staged {say(found[False])}; composite {say(found[True])} (paper: never, 54, 7).",
+        f"crossing stem length for 8 × 7, 10 × 7, 10 × 1 branches: staged {said[False]}; composite {said[True]} "
+        "(paper: never, 54, 7).",
         verdict(parts),
-        ""
-        if all(parts)
-        else "EFPA carries 6-vectors through two transforms a joint and end-effector, PV-OSIM through one, so cheaper "
-        "transforms favour EFPA and the crossing moves to shorter stems; it also depends on the links' geometry, "
-        "which the "
-        "paper does not give.",
+        "" if all(parts) else reason,
         panels,
     )
+
+
+# -- chains --------------------------------------------------------------------------------------------------------
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
@@ -163,8 +161,7 @@ def _chain_counts(sizes: Sequence[int], every: Callable[[int], int], general: bo
         counts = []
         for n in sizes:
             links = [f"link{k}" for k in range(n, 0, -every(n))]
-            constraints = general_rows(links, 6) if general else [Weld(link) for link in links]
-            counts.append(pattern_count(chain(n), constraints, method))
+            counts.append(pattern_count(chain(n), general_rows(links, 6) if general else welds(*links), method))
         out[method] = (sizes, counts)
     return out
 
@@ -176,8 +173,7 @@ def _slopes(series: Series, targets: dict[str, float]) -> tuple[str, list[bool]]
 
 
 def _some_links(_: Path | None) -> Finding:
-    sizes = (25, 49, 100, 196, 400)
-    series = _chain_counts(sizes, math.isqrt)
+    series = _chain_counts((25, 49, 100, 196, 400), math.isqrt)
     targets = {"pv-osimr": 1.0, "efpa": 1.5, "pv-osim": 2.0}
     said, near = _slopes(series, targets)
     low = [m for m, ok in zip(targets, near, strict=True) if not ok]
@@ -190,18 +186,15 @@ def _all_links(_: Path | None) -> Finding:
     series = {rows: _chain_counts(sizes, lambda n: 1, rows == "general rows") for rows in ("general rows", "welds")}
     said, near = _slopes(series["general rows"], {"pv-osimr": 2.0, "efpa": 2.0, "pv-osim": 3.0})
     ratio = {name: s["pv-osimr"][1][-1] / s["efpa"][1][-1] for name, s in series.items()}
-    reason = ""
-    if max(ratio.values()) >= 1:
-        reason = (
-            "with welds at the links' own frames K is the identity, and EFPA's product at the common ancestor, half "
-            "of its "
-            "cost with general rows, is free"
-        )
+    reason = (
+        "with welds at the links' own frames K is the identity, and EFPA's product at the common ancestor, half of its "
+        "cost with general rows, is free"
+    )
+    ratios = ", ".join(f"{r:.2f} with {name}" for name, r in ratio.items())
     return Finding(
-        f"slopes from n = 200 to 400: {said}. PV-OSIMr / EFPA at n = 400: "
-        + ", ".join(f"{r:.2f} with {name}" for name, r in ratio.items()),
+        f"slopes from n = 200 to 400: {said}. PV-OSIMr / EFPA at n = 400: {ratios}",
         verdict([*near, *(r < 1 for r in ratio.values())]),
-        reason,
+        reason if max(ratio.values()) >= 1 else "",
         series,
     )
 
@@ -209,9 +202,8 @@ def _all_links(_: Path | None) -> Finding:
 FAMILY_CLAIMS = (
     Claim(
         "[r2] Fig. 3",
-        "stem: 1 branch a side PV-OSIMr = PV-OSIM; from 2 on PV-OSIMr needs fewer, increasingly with stem length; "
-        "EFPA more "
-        "than both on nearly all",
+        "stem: 1 branch a side PV-OSIMr = PV-OSIM; from 2 on PV-OSIMr needs fewer, increasingly with stem length; EFPA "
+        "more than both on nearly all",
         _stems,
         "r2_fig3_stems",
         x="stem length",
@@ -219,8 +211,7 @@ FAMILY_CLAIMS = (
     Claim(
         "[LQR] Fig. 2f",
         "EFPA never under PV-OSIM up to 8 branches a side; 10 branches of 7 links cross at a stem of about 54, of 1 "
-        "link at "
-        "about 7",
+        "link at about 7",
         _crossings,
         "lqr_fig2f_crossings",
         x="stem length",
@@ -234,6 +225,7 @@ FAMILY_CLAIMS = (
         "r2_fig4a_some_links",
         log=True,
         x="links n",
+        quick=True,
     ),
     Claim(
         "[r2] Fig. 4b",

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from delassus_studies.claims import chosen, reproduce
+from delassus.errors import require
+from delassus_studies.claims import reproduce
 from delassus_studies.figures import check_folder
 from delassus_studies.tables import publish
 
@@ -27,7 +28,7 @@ Plot = Annotated[
 Json = Annotated[Path | None, typer.Option("--json", help="Write the raw figures to this file.")]
 Quick = Annotated[bool, typer.Option("--quick", help="The smallest case only, timed once: to see what comes out.")]
 Robots = Annotated[Path | None, typer.Option(help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml.")]
-Only = Annotated[str | None, typer.Option("--only", help='Claims of this source only, such as "[LQR] Fig. 4a".')]
+QuickClaims = Annotated[bool, typer.Option("--quick", help="Only claims that take seconds, not minutes.")]
 
 
 @bench_app.command("osim")
@@ -103,33 +104,35 @@ def bench_contact(file: Json = None, quick: Quick = False) -> None:
     """Time per step of a pendulum that touches floor and wall, its shares, and MuJoCo beside it; needs [contact]."""
     from delassus_studies.bench_contact import measure, tables
 
+    require("numba", "contact", "contact solvers")
     publish(console, measure(quick), tables, file)
 
 
 @reproduce_app.command("osim")
-def reproduce_osim(robots: Robots = None, plot: Plot = None, only: Only = None) -> None:
+def reproduce_osim(robots: Robots = None, plot: Plot = None, quick: QuickClaims = False) -> None:
     """Measure each claim that the papers make of the Delassus algorithms."""
     from delassus_studies.claims_families import FAMILY_CLAIMS
     from delassus_studies.claims_robots import ROBOT_CLAIMS
 
-    reproduce(console, chosen((*FAMILY_CLAIMS, *ROBOT_CLAIMS), only), robots, plot)
+    reproduce(console, (*FAMILY_CLAIMS, *ROBOT_CLAIMS), robots, plot, quick)
 
 
 @reproduce_app.command("dynamics")
-def reproduce_dynamics(robots: Robots = None, plot: Plot = None, only: Only = None) -> None:
+def reproduce_dynamics(robots: Robots = None, plot: Plot = None, quick: QuickClaims = False) -> None:
     """Measure each claim that [LQR] makes of constrained forward dynamics."""
     from delassus_studies.claims_dynamics import DYNAMICS_CLAIMS
     from delassus_studies.claims_dynamics_times import TIME_CLAIMS
 
-    reproduce(console, chosen((*TIME_CLAIMS, *DYNAMICS_CLAIMS), only), robots, plot)
+    reproduce(console, (*TIME_CLAIMS, *DYNAMICS_CLAIMS), robots, plot, quick)
 
 
 @reproduce_app.command("contact")
-def reproduce_contact(plot: Plot = None, only: Only = None) -> None:
+def reproduce_contact(plot: Plot = None, quick: QuickClaims = False) -> None:
     """Measure each claim that [OS] makes of contact dynamics; needs [contact]."""
+    require("numba", "contact", "contact solvers")
     from delassus_studies.claims_contact import SIZE_CLAIMS
     from delassus_studies.claims_contact_runs import RUN_CLAIMS
     from delassus_studies.claims_contact_swing import SWING_CLAIMS
     from delassus_studies.claims_contact_times import STEP_CLAIMS
 
-    reproduce(console, chosen((*SIZE_CLAIMS, *RUN_CLAIMS, *STEP_CLAIMS, *SWING_CLAIMS), only), None, plot)
+    reproduce(console, (*SIZE_CLAIMS, *RUN_CLAIMS, *STEP_CLAIMS, *SWING_CLAIMS), None, plot, quick)

@@ -6,71 +6,87 @@ called from Python, state by state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from delassus.compiler.emit.python_entry import LIMIT
-from delassus.constraints import Constraint
 from delassus.model.tree import Tree
 from delassus.runtime.kernel import Kernel
+from delassus_studies import cases
 from delassus_studies.bench_dynamics import dynamics_kernel
-from delassus_studies.cases import (
-    ATLAS_FEET,
-    ATLAS_HANDS,
-    GO1_FEET,
-    TALOS_FEET,
-    TALOS_HANDS,
-    Case,
-    NotHere,
-    States,
-    installed,
-    points,
-    random_states,
-    robot_file,
-    welds,
-)
+from delassus_studies.cases import Case, NotHere, States, points, random_states, robot_file, welds
 from delassus_studies.peers_mujoco import mujoco_calls
 from delassus_studies.peers_pinocchio import dynamics_calls
 from delassus_studies.timing import Calls, interleaved, pinned
 
-SOLVERS: Mapping[str, str] = MappingProxyType(
-    {"PV": "pv", "PV-e": "pv-early", "LTL": "ltl", "PV-s": "pv-soft", "LTL-s": "ltl-soft"}
-)
+SOLVERS = {"PV": "pv", "PV-e": "pv-early", "LTL": "ltl", "PV-s": "pv-soft", "LTL-s": "ltl-soft"}
 """Methods by the paper's names."""
 
-PEERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "constraintDynamics": ("pin constraintDynamics",),
-        "lcaba": ("pin lcaba",),
-        "mj_forward": ("mj_forward, PGS", "mj_forward, Newton"),
-    }
-)
+PEERS = {
+    "constraintDynamics": ("pin constraintDynamics",),
+    "lcaba": ("pin lcaba",),
+    "mj_forward": ("mj_forward, PGS", "mj_forward, Newton"),
+}
 """Calls of peers by the name of their column, which shows the fastest one."""
 
-STATES = LIMIT
-"""As many as the entry into the code takes without threads."""
+STATES, PEER_STATES = LIMIT, 8
+"""As many as the entry into the code takes without threads; and of peers."""
 
-PEER_STATES = 8
-ROUNDS = 81
-REPEATS = 2
+ROUNDS, REPEATS = 81, 2
 """Many short samples: where another process has the core for a while, it meets few of them, and the median none."""
 
-Build = Callable[[Path | None], Case]
+Load = Callable[[Path | None], Tree]
+ROBOTS: dict[str, tuple[Load, tuple[str, ...]]] = {
+    "iiwa": (lambda robots: robot_file(robots, "iiwa.urdf", "fixed"), ("lbr_iiwa_link_7",)),
+    "Go1": (lambda _: cases.installed("go1"), cases.GO1_FEET),
+    "Atlas": (lambda robots: robot_file(robots, "atlas_v4.urdf"), (*cases.ATLAS_FEET, *cases.ATLAS_HANDS)),
+    "Talos": (lambda _: cases.installed("talos_full_v2"), (*cases.TALOS_FEET, *cases.TALOS_HANDS)),
+}
+"""Robots and the links that are constrained, in this order."""
+
+COLUMNS = ("PV", "PV-e", "LTL", "Pin", "PV-s", "LTL-s", "Mu")
+TABLE: dict[str, dict[str, tuple[float, ...]]] = {
+    "iiwa": {
+        "0D": (0.55, 0.55, 0.63, 2.15, 0.55, 0.63, 3.11),
+        "H₃": (0.75, 0.61, 0.83, 2.73, 0.61, 0.80, 4.45),
+        "H": (1.01, 1.09, 1.08, 3.53, 0.63, 0.89, 4.88),
+    },
+    "Go1": {
+        "0D": (1.65, 1.67, 1.74, 4.68, 1.64, 1.74, 7.10),
+        "F₃": (1.88, 1.81, 1.96, 5.61, 1.70, 1.84, 11.2),
+        "2F₃": (2.10, 1.98, 2.20, 6.40, 1.76, 1.98, 12.0),
+        "3F₃": (2.32, 2.14, 2.48, 7.33, 1.82, 2.16, 12.8),
+        "4F₃": (2.53, 2.33, 2.85, 8.20, 1.90, 2.33, 13.5),
+    },
+    "Atlas": {
+        "0D": (3.44, 3.47, 4.64, 12.3, 3.47, 4.64, 15.9),
+        "F": (4.59, 3.94, 5.88, 15.4, 3.61, 5.58, 31.5),
+        "2F": (6.09, 4.40, 7.52, 18.5, 3.73, 6.61, 34.2),
+        "2F+H": (7.37, 5.03, 8.69, 22.3, 3.76, 6.93, 36.5),
+        "2F+2H": (8.27, 5.52, 11.8, 26.5, 3.82, 7.77, 38.8),
+    },
+    "Talos": {
+        "0D": (4.92, 4.97, 8.14, 17.1, 4.96, 8.28, 23.6),
+        "F": (5.63, 5.48, 9.25, 21.1, 4.96, 8.65, 51.3),
+        "2F": (6.72, 6.45, 10.9, 25.2, 4.99, 9.21, 54.3),
+        "2F+H": (8.40, 7.06, 13.4, 30.0, 5.08, 10.6, 57.0),
+        "2F+2H": (10.13, 7.40, 15.0, 34.7, 5.11, 11.0, 59.0),
+    },
+}
+"""The paper's times (µs). In the last row, what follows the point in 15 and 59 is not legible in our copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """A row of the table: robot, constraints, and the paper's times (µs) of PV, PV-e, LTL, Pin, PV-s, LTL-s, Mu."""
+    """A row of the table: robot and constraints as the paper writes them, and its times (µs) by `COLUMNS`."""
 
     robot: str
     constraints: str
-    build: Build
     times: tuple[float, ...]
 
     @property
@@ -78,62 +94,19 @@ class PaperRow:
         """As the paper writes it."""
         return f"{self.robot} ({self.constraints})"
 
-    def paper(self, solver: str) -> float:
-        """The paper's time of a solver of ours."""
-        return dict(zip(("PV", "PV-e", "LTL", "Pin", "PV-s", "LTL-s", "Mu"), self.times, strict=True))[solver]
+    def paper(self, column: str) -> float:
+        """The paper's time in a column."""
+        return self.times[COLUMNS.index(column)]
+
+    def case(self, robots: Path | None) -> Case:
+        """Robot with points (₃) or welds on as many of its links as the name says; raises `NotHere`."""
+        load, links = ROBOTS[self.robot]
+        number = sum(int(part[0]) if part[0].isdigit() else 1 for part in self.constraints.split("+"))
+        make = points if self.constraints.endswith("₃") else welds
+        return Case(self.name, load(robots), make(*links[:number]))
 
 
-def _rows(
-    robot: str,
-    load: Callable[[Path | None], Tree],
-    make: Callable[..., tuple[Constraint, ...]],
-    links: Sequence[str],
-    times: Mapping[str, tuple[float, ...]],
-) -> list[PaperRow]:
-    """Rows of one robot: no constraint, one, two, … on its links."""
-
-    def build(number: int, name: str, robots: Path | None) -> Case:
-        return Case(f"{robot} ({name})", load(robots), make(*links[:number]))
-
-    return [
-        PaperRow(robot, name, partial(build, number, name), row) for number, (name, row) in enumerate(times.items())
-    ]
-
-
-IIWA = partial(robot_file, name="iiwa.urdf", root="fixed")
-_TIP = ("lbr_iiwa_link_7",)
-ROWS: tuple[PaperRow, ...] = (
-    *_rows("iiwa", IIWA, points, _TIP, {
-        "0D": (0.55, 0.55, 0.63, 2.15, 0.55, 0.63, 3.11),
-        "H₃": (0.75, 0.61, 0.83, 2.73, 0.61, 0.80, 4.45),
-    }),
-    PaperRow(
-        "iiwa", "H", lambda robots: Case("iiwa (H)", IIWA(robots), welds(*_TIP)),
-        (1.01, 1.09, 1.08, 3.53, 0.63, 0.89, 4.88),
-    ),
-    *_rows("Go1", lambda _: installed("go1"), points, GO1_FEET, {
-        "0D": (1.65, 1.67, 1.74, 4.68, 1.64, 1.74, 7.10),
-        "F₃": (1.88, 1.81, 1.96, 5.61, 1.70, 1.84, 11.2),
-        "2F₃": (2.10, 1.98, 2.20, 6.40, 1.76, 1.98, 12.0),
-        "3F₃": (2.32, 2.14, 2.48, 7.33, 1.82, 2.16, 12.8),
-        "4F₃": (2.53, 2.33, 2.85, 8.20, 1.90, 2.33, 13.5),
-    }),
-    *_rows("Atlas", partial(robot_file, name="atlas_v4.urdf"), welds, (*ATLAS_FEET, *ATLAS_HANDS), {
-        "0D": (3.44, 3.47, 4.64, 12.3, 3.47, 4.64, 15.9),
-        "F": (4.59, 3.94, 5.88, 15.4, 3.61, 5.58, 31.5),
-        "2F": (6.09, 4.40, 7.52, 18.5, 3.73, 6.61, 34.2),
-        "2F+H": (7.37, 5.03, 8.69, 22.3, 3.76, 6.93, 36.5),
-        "2F+2H": (8.27, 5.52, 11.8, 26.5, 3.82, 7.77, 38.8),
-    }),
-    *_rows("Talos", lambda _: installed("talos_full_v2"), welds, (*TALOS_FEET, *TALOS_HANDS), {
-        "0D": (4.92, 4.97, 8.14, 17.1, 4.96, 8.28, 23.6),
-        "F": (5.63, 5.48, 9.25, 21.1, 4.96, 8.65, 51.3),
-        "2F": (6.72, 6.45, 10.9, 25.2, 4.99, 9.21, 54.3),
-        "2F+H": (8.40, 7.06, 13.4, 30.0, 5.08, 10.6, 57.0),
-        "2F+2H": (10.13, 7.40, 15.0, 34.7, 5.11, 11.0, 59.0),
-    }),
-)  # fmt: skip
-"""The 18 rows. In the last one, what follows the point in 15 and 59 is not legible in our copy of the paper."""
+ROWS = tuple(PaperRow(robot, name, times) for robot, rows in TABLE.items() for name, times in rows.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +222,7 @@ def table(robots: Path | None) -> Measured:
     figures, missing = {}, {}
     for row in ROWS:
         try:
-            case = row.build(robots)
+            case = row.case(robots)
         except NotHere as reason:
             missing[row.robot] = f"{row.robot} left out: {reason}"
             continue

@@ -177,16 +177,24 @@ def simulate(
     formulation: Annotated[str | None, typer.Option(help="os, nmc-os, rmc, mc or nmc.")] = None,
     solver: Annotated[str | None, typer.Option(help="lemke, pgs, nsgs or admm.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of random numbers.")] = None,
-    view: Annotated[bool, typer.Option("--view", help="Show it in the browser, until Ctrl-C.")] = False,
+    view: Annotated[bool, typer.Option("--view", help="Show it in the browser, until Ctrl-C; needs [view].")] = False,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of the page.")] = 8080,
-    plot: Annotated[Path | None, typer.Option(help="Draw the figure into this .png file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the figure into this .png file; needs [plot].")] = None,
     record: Annotated[Path | None, typer.Option(help="Write all samples to this .npz or .h5 file.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Save the state at the end to this .npz or .h5 file.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on from this checkpoint.")] = None,
 ) -> None:
-    """Simulate a scene with contacts: a pendulum, two arms, falling boxes, or a quadruped."""
-    from delassus.cli.simulate import Request, run
+    """Simulate a scene with contacts: a pendulum, two arms, falling boxes, or a quadruped; needs [contact]."""
+    from delassus.cli.simulate import run
 
-    given = {"formulation": formulation, "solver": solver, "seed": seed}
-    options = {name: value for name, value in given.items() if value is not None}
-    run(console, Request(scene, links, duration, dt, options, view, port, plot, record, checkpoint, resume))
+    options = {"dt": dt, "formulation": formulation, "solver": solver, "seed": seed}
+    files = {"plot": plot, "record": record, "checkpoint": checkpoint, "resume": resume}
+    run(
+        console,
+        scene,
+        links,
+        duration,
+        {name: value for name, value in options.items() if value is not None},
+        {name: path for name, path in files.items() if path is not None},
+        port if view else None,
+    )

@@ -6,8 +6,6 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,12 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from delassus.contact.results import SolverStatus
-from delassus.errors import ConfigurationError, missing_dependency, shown, unknown_name
+from delassus.errors import ConfigurationError, require, shown, unknown_name
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.plots import summary_figure, swing_figure
 from delassus.simulate.recorder import Recorder
-from delassus.simulate.recording import Recording
 from delassus.simulate.scenes import ReadyScene, boxes, dual_arm, pendulum, quadruped
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
@@ -41,38 +37,6 @@ BAR = 50
 """Steps between two updates of the progress bar; one costs as much as a few steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What the user asked for.
-
-    Attributes
-    ----------
-    scene : str
-    links : int or None
-        Of the pendulum, or boxes.
-    duration, dt : float or None
-        In s; the scene's own by default.
-    options : dict
-        Further options of the simulator.
-    view : bool
-    port : int
-    plot, record, checkpoint, resume : Path or None
-        Files to write, and to go on from.
-    """
-
-    scene: str
-    links: int | None
-    duration: float | None
-    dt: float | None
-    options: dict[str, Any]
-    view: bool
-    port: int
-    plot: Path | None
-    record: Path | None
-    checkpoint: Path | None
-    resume: Path | None
-
-
 def make_scene(name: str, links: int | None) -> ReadyScene:
     """Ready-made scene of that name; raises `UnknownNameError` with the nearest match."""
     if name not in SCENES:
@@ -84,50 +48,52 @@ def make_scene(name: str, links: int | None) -> ReadyScene:
     return SCENES[name](links)
 
 
-def run(console: Console, request: Request) -> None:
-    """Run a scene and say how it went."""
-    for path, what in ((request.record, "recording"), (request.checkpoint, "checkpoint")):
-        if path is not None:
-            check_target(path, what)  # before the work, not after it
-    if request.plot is not None and request.plot.suffix not in FIGURES:
-        raise ConfigurationError(
-            "--plot", f"a name that ends in {' or '.join(FIGURES)}", str(request.plot), "Use .png."
-        )
-    if request.plot is not None and find_spec("matplotlib") is None:
-        raise missing_dependency("matplotlib", "plot", "figures")
-    if request.view:
-        unseen = [name for name in ("plot", "record", "checkpoint", "duration") if getattr(request, name) is not None]
-        if unseen:
-            raise ConfigurationError(
-                "--view",
-                "no files to write and no duration: what it shows runs until you stop it",
-                ", ".join(f"--{name}" for name in unseen),
-                "Run once with files, and once more with --view; runs are the same.",
-            )
-    ready = make_scene(request.scene, request.links)
-    sim = _simulator(ready, request)
+def run(
+    console: Console,
+    scene: str,
+    links: int | None,
+    duration: float | None,
+    options: dict[str, Any],
+    files: dict[str, Path],
+    port: int | None,
+) -> None:
+    """Run a scene and say how it went.
+
+    Parameters
+    ----------
+    console : Console
+    scene : str
+    links : int or None
+        Links of the pendulum, or number of boxes.
+    duration : float or None
+        Time to simulate (s); None for the scene's own.
+    options : dict
+        Options of the simulator.
+    files : dict
+        Files to write (``plot``, ``record``, ``checkpoint``), and the checkpoint to go on from (``resume``).
+    port : int or None
+        Of the page that shows it in the browser; None to run it once.
+    """
+    _check(files, duration, port)
+    ready = make_scene(scene, links)
+    sim = _simulator(ready, options, files.get("resume"))
     tree = sim.scene.tree
     console.print(
         f"[bold]{ready.name}[/]: {ready.description}. {tree.n_links} links, {tree.nv} degrees of freedom, "
         f"{len(sim.scene.colliders)} colliders; {sim.formulation} by {sim.solver}, steps of {sim.dt * 1e3:g} ms."
     )
-    if request.view:
-        _show(console, sim, ready, request.port)
+    if port is not None:
+        _show(console, sim, ready, port)
         return
-    duration = max(ready.duration - sim.time, 0.0) if request.duration is None else _duration(request.duration)
-    steps = round(duration / sim.dt)
+    steps = round((max(ready.duration - sim.time, 0.0) if duration is None else duration) / sim.dt)
     recorder = None
-    if request.record is not None or request.plot is not None:
-        recorder = Recorder(every=1 if request.record is not None else max(1, steps // SAMPLES))
-    start, contacts, blocks = sim.energy(), 0, []
-    began = time.perf_counter()
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"),
-        TimeRemainingColumn(), console=console, transient=True,
-    ) as progress:  # fmt: skip
-        task = progress.add_task("simulating", total=steps)
-        if recorder is not None:
-            recorder.start(sim)
+    if "record" in files or "plot" in files:
+        recorder = Recorder(every=1 if "record" in files else max(1, steps // SAMPLES))
+        recorder.start(sim)
+    began, energy, contacts, blocks = time.perf_counter(), sim.energy(), 0, []
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=steps)
         for first in range(0, steps, BAR):
             many = min(BAR, steps - first)
             block = time.perf_counter()
@@ -135,32 +101,63 @@ def run(console: Console, request: Request) -> None:
             blocks.append((time.perf_counter() - block) / many)
             progress.advance(task, many)
     each = statistics.median(blocks) if blocks else 0.0  # the first steps of all may wait for a compiler
-    _report(console, sim, start, steps, each, time.perf_counter() - began, contacts)
-    if recorder is not None:
-        _keep(console, recorder.finish(sim), request)
-    if request.checkpoint is not None:
-        console.print(f"checkpoint: {save_checkpoint(sim, request.checkpoint)}", highlight=False)
+    rows = {
+        "steps": f"{steps:,}",
+        "simulated time": f"{steps * sim.dt:.4g} s, up to {sim.time:.4g} s",
+        "time that it took, compilation included": f"{time.perf_counter() - began:.2f} s",
+        "time per step, median": f"{each * 1e6:.1f} µs",
+        "real-time factor": f"{sim.dt / each:.2f}" if steps else "–",
+        "contacts at once, at most": f"{contacts}",
+    }
+    console.print(_report(sim, energy, rows))
+    recording = None if recorder is None else recorder.finish(sim)
+    if recording is not None and "record" in files:
+        console.print(f"recording: {recording.save(files['record'])}, {len(recording):,} samples", highlight=False)
+    if recording is not None and "plot" in files:
+        draw = swing_figure if scene == "pendulum" else summary_figure
+        console.print(f"figure: {draw(recording, files['plot'])}", highlight=False)
+    if "checkpoint" in files:
+        console.print(f"checkpoint: {save_checkpoint(sim, files['checkpoint'])}", highlight=False)
 
 
-def _simulator(ready: ReadyScene, request: Request) -> Simulator:
-    if request.resume is None:
-        dt = {} if request.dt is None else {"dt": request.dt}
-        return ready.simulator(**dt, **request.options)
-    if request.dt is not None or request.options:
-        given = ["dt"] if request.dt is not None else []
+def _check(files: dict[str, Path], duration: float | None, port: int | None) -> None:
+    """Refuse what cannot be done before any work begins."""
+    for package in ("numba", "coal", "scipy"):
+        require(package, "contact", "simulation with contacts")
+    for name, what in (("record", "recording"), ("checkpoint", "checkpoint")):
+        if name in files:
+            check_target(files[name], what)
+    if "plot" in files:
+        if files["plot"].suffix not in FIGURES:
+            came = str(files["plot"])
+            raise ConfigurationError("--plot", f"a name that ends in {' or '.join(FIGURES)}", came, "Use .png.")
+        require("matplotlib", "plot", "figures")
+    if duration is not None and not 0 <= duration < math.inf:
+        raise ConfigurationError("--duration", "a time in s, not negative", shown(duration), "Such as 2.5.")
+    if port is None:
+        return
+    require("viser", "view", "the viewer")
+    given = [*(name for name in files if name != "resume"), *(["duration"] if duration is not None else [])]
+    if given:
+        raise ConfigurationError(
+            "--view",
+            "no files to write and no duration: the simulation that is shown runs until you stop it",
+            ", ".join(f"--{name}" for name in given),
+            "Run once with files, and once more with --view; runs are the same.",
+        )
+
+
+def _simulator(ready: ReadyScene, options: dict[str, Any], checkpoint: Path | None) -> Simulator:
+    if checkpoint is None:
+        return ready.simulator(**options)
+    if options:
         raise ConfigurationError(
             "--resume",
             "no options of the simulator: a checkpoint has its own",
-            ", ".join(f"--{name}" for name in (*given, *request.options)),
+            ", ".join(f"--{name}" for name in options),
             "Leave them out.",
         )
-    return load_checkpoint(ready.scene, request.resume)
-
-
-def _duration(seconds: float) -> float:
-    if not 0 <= seconds < math.inf:
-        raise ConfigurationError("--duration", "a time in s, not negative", shown(seconds), "Such as 2.5.")
-    return seconds
+    return load_checkpoint(ready.scene, checkpoint)
 
 
 def _steps(sim: Simulator, ready: ReadyScene, recorder: Recorder | None, many: int) -> int:
@@ -174,49 +171,19 @@ def _steps(sim: Simulator, ready: ReadyScene, recorder: Recorder | None, many: i
     return contacts
 
 
-def _report(
-    console: Console,
-    sim: Simulator,
-    start: tuple[float, float],
-    steps: int,
-    each: float,
-    seconds: float,
-    contacts: int,
-) -> None:
+def _report(sim: Simulator, start: tuple[float, float], rows: dict[str, str]) -> Table:
     table = Table(show_header=False)
     table.add_column()
     table.add_column(justify="right")
+    for status, number in sorted(sim.statuses.items(), key=lambda item: item[0].name):
+        rows[f"contact problems: {status.name.lower().replace('_', ' ')}"] = f"{number:,}"
     end = sim.energy()
-    rows = [
-        ("steps", f"{steps:,}"),
-        ("simulated time", f"{steps * sim.dt:.4g} s, up to {sim.time:.4g} s"),
-        ("time that it took, compilation included", f"{seconds:.2f} s"),
-        ("time per step, median", f"{each * 1e6:.1f} µs"),
-        ("real-time factor", f"{sim.dt / each:.2f}" if steps else "–"),
-        ("contacts at once, at most", f"{contacts}"),
-        *(
-            (f"contact problems: {_name(s)}", f"{n:,}")
-            for s, n in sorted(sim.statuses.items(), key=lambda x: x[0].name)
-        ),
-        ("kinetic energy, start → end", f"{start[0]:.4g} → {end[0]:.4g} J"),
-        ("potential energy, start → end", f"{start[1]:.4g} → {end[1]:.4g} J"),
-        ("energy, start → end", f"{sum(start):.6g} → {sum(end):.6g} J"),
-    ]
-    for row in rows:
+    for name, a, b in (("kinetic energy", start[0], end[0]), ("potential energy", start[1], end[1])):
+        rows[f"{name}, start → end"] = f"{a:.4g} → {b:.4g} J"
+    rows["energy, start → end"] = f"{sum(start):.6g} → {sum(end):.6g} J"
+    for row in rows.items():
         table.add_row(*row)
-    console.print(table)
-
-
-def _name(status: SolverStatus) -> str:
-    return status.name.lower().replace("_", " ")
-
-
-def _keep(console: Console, recording: Recording, request: Request) -> None:
-    if request.record is not None:
-        console.print(f"recording: {recording.save(request.record)}, {len(recording):,} samples", highlight=False)
-    if request.plot is not None:
-        draw = swing_figure if request.scene == "pendulum" else summary_figure
-        console.print(f"figure: {draw(recording, request.plot)}", highlight=False)
+    return table
 
 
 def _show(console: Console, sim: Simulator, ready: ReadyScene, port: int) -> None:

@@ -4,8 +4,8 @@
 - Formulations: `formulate` makes a `ContactProblem` of a scene at a `State`, `formulate_impact` one of an instant,
   which `collide` solves.
 - Problems: `LCP`, `MLCP`, `ConeProblem` (exact Coulomb friction) and its `PolyhedralLCP`.
-- Solvers: `lemke`, `pgs`, `solve_mixed`, `nsgs`, `admm`, `convex`; each returns a result with ``status``,
-  ``iterations`` and residuals.
+- Solvers: `lemke`, `pgs`, `solve_mixed`, `nsgs`, `admm`, `convex`; each returns a `Solution` with ``values``,
+  ``status``, ``iterations`` and residuals.
 
 Components of a contact are tangent, tangent, normal, everywhere.
 """
@@ -17,13 +17,13 @@ from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.formulations.solution import ContactSolution
 from delassus.contact.geometry import load_colliders, load_ignored
 from delassus.contact.impact import collide
-from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP
-from delassus.contact.results import ConeResult, LCPResult, MLCPResult, SolverStatus
+from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP, RelaxedProblem
+from delassus.contact.results import Solution, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
 from delassus.contact.snapshot import ContactDynamics, Ends, Snapshot
 from delassus.contact.solvers.admm import admm
-from delassus.contact.solvers.convex import ConvexResult, convex
+from delassus.contact.solvers.convex import convex
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.nsgs import nsgs
@@ -38,21 +38,19 @@ __all__ = [
     "Collider",
     "CollisionDetector",
     "ConeProblem",
-    "ConeResult",
     "ContactDynamics",
     "ContactProblem",
     "ContactSet",
     "ContactSolution",
-    "ConvexResult",
     "Cylinder",
     "Ends",
     "HalfSpace",
-    "LCPResult",
-    "MLCPResult",
     "Mesh",
     "PolyhedralLCP",
+    "RelaxedProblem",
     "Scene",
     "Snapshot",
+    "Solution",
     "SolverStatus",
     "Sphere",
     "State",

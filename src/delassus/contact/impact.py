@@ -11,7 +11,7 @@ import numpy as np
 
 from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.formulations.solution import ContactSolution
-from delassus.contact.formulations.solve import ON_PYRAMIDS
+from delassus.contact.solvers.registry import SOLVERS
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 
@@ -69,7 +69,7 @@ def decompress(
     returned = np.zeros((len(problem.contacts), 3))
     returned[:, 2] = problem.contacts.restitution * compression.impulses[:, 2]
     again = problem.restarted(compression.velocity, returned)
-    linear = solver if solver in ON_PYRAMIDS else "lemke"
+    linear = solver if SOLVERS[solver].kind == "linear" else "lemke"
     return again.solve(linear, tolerance=tolerance)
 
 

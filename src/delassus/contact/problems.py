@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.contact.precise import affine, cone_step
+from delassus.contact.solvers.coulomb import mobilities
+from delassus.contact.solvers.double_double import cone_residual, de_saxce, natural_map, velocities
+from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linear_problem, regular_directions
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import finite_array, real_array
+from delassus.model.check import check_whole, finite_array, real_array
 from delassus.model.rotations import Array
 
 ASYMMETRY = 1e-8
@@ -42,8 +44,9 @@ class LCP:
 
     Examples
     --------
-    >>> LCP([[2, 1], [1, 2]], [-5, -6]).size
-    2
+    >>> problem = LCP([[2, 1], [1, 2]], [-5, -6])
+    >>> problem.size, problem.residual([0, 3])
+    (2, 2.0)
     """
 
     M: Array
@@ -53,19 +56,30 @@ class LCP:
     def __init__(self, M: ArrayLike, q: ArrayLike, blocks: Any = None) -> None:
         vector = _finite(q, (-1,), "q of an LCP")
         n = vector.size
-        matrix = _finite(M, (n, n), "M of an LCP")
         parts = [[i] for i in range(n)] if blocks is None else blocks
         groups = tuple(np.array(part, dtype=np.int64) for part in parts)
         if blocks is not None and not np.array_equal(np.sort(np.concatenate([*groups, [0][:0]])), np.arange(n)):
             raise ConfigurationError(
                 "blocks of an LCP", f"each of 0 … {n - 1} once", shown(blocks), "List every unknown in one block."
             )
-        _freeze(self, M=matrix, q=vector, blocks=groups)
+        _freeze(self, M=_finite(M, (n, n), "M of an LCP"), q=vector, blocks=groups)
 
     @property
     def size(self) -> int:
         """Number of unknowns."""
         return self.q.size
+
+    def rows(self, z: ArrayLike) -> Array:
+        """``w = M z + q`` (n,)."""
+        return np.asarray(self.M @ np.asarray(z) + self.q)
+
+    def residual(self, z: ArrayLike, remainder: ArrayLike | None = None) -> float:
+        """``max |min(z, w)|``, in the units of ``z`` and ``w``; there are no remainders."""
+        return float(np.abs(np.minimum(z, self.rows(z))).max(initial=0.0))
+
+    def complementarity(self, z: ArrayLike) -> float:
+        """``max |z w|``."""
+        return float(np.abs(np.asarray(z) * self.rows(z)).max(initial=0.0))
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -98,16 +112,30 @@ class MLCP:
     def __init__(self, M: ArrayLike, q: ArrayLike, n_free: int) -> None:
         vector = _finite(q, (-1,), "q of an MLCP")
         matrix = _finite(M, (vector.size, vector.size), "M of an MLCP")
-        if isinstance(n_free, bool) or not isinstance(n_free, int | np.integer) or not 0 <= n_free <= vector.size:
-            raise ConfigurationError(
-                "n_free", f"a number from 0 to {vector.size}", shown(n_free), "Say how many rows are equalities."
-            )
-        _freeze(self, M=matrix, q=vector, n_free=int(n_free))
+        k = check_whole("n_free", n_free, "Say how many rows are equalities.", most=vector.size)
+        _freeze(self, M=matrix, q=vector, n_free=k)
 
     @property
     def size(self) -> int:
         """Number of unknowns, free ones included."""
         return self.q.size
+
+    def rows(self, values: ArrayLike) -> Array:
+        """``M (x, z) + q`` (k + n,)."""
+        return np.asarray(self.M @ np.asarray(values) + self.q)
+
+    def equality_residual(self, values: ArrayLike) -> float:
+        """``max |rows of the equalities|``."""
+        return float(np.abs(self.rows(values)[: self.n_free]).max(initial=0.0))
+
+    def residual(self, values: ArrayLike, remainder: ArrayLike | None = None) -> float:
+        """Larger one of `equality_residual` and ``max |min(z, w)|``; there are no remainders."""
+        z, w = np.asarray(values)[self.n_free :], self.rows(values)[self.n_free :]
+        return max(self.equality_residual(values), float(np.abs(np.minimum(z, w)).max(initial=0.0)))
+
+    def complementarity(self, values: ArrayLike) -> float:
+        """``max |z w|``."""
+        return float(np.abs(np.asarray(values) * self.rows(values))[self.n_free :].max(initial=0.0))
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -150,30 +178,31 @@ class ConeProblem:
         vector = _finite(b, (-1,), "b of contacts")
         if vector.size % 3:
             raise ConfigurationError(
-                "b of contacts",
-                "three components a contact",
-                f"{vector.size} numbers",
+                "b of contacts", "three components a contact", f"{vector.size} numbers",
                 "Order: tangent, tangent, normal.",
-            )
+            )  # fmt: skip
         n = vector.size // 3
         matrix = _finite(W, (3 * n, 3 * n), "W of contacts")
         size = np.abs(matrix).max(initial=0.0)
         asymmetry = np.abs(matrix - matrix.T).max(initial=0.0)
         if asymmetry > ASYMMETRY * size or (n and matrix.diagonal().min() < 0):
             raise ConfigurationError(
-                "W of contacts",
-                "a symmetric positive semidefinite matrix",
+                "W of contacts", "a symmetric positive semidefinite matrix",
                 f"asymmetry {asymmetry:.1e}, least diagonal entry {matrix.diagonal().min():.1e}",
                 "Pass J M⁻¹ Jᵀ, with rows and columns in the same order.",
-            )
+            )  # fmt: skip
         friction = real_array(mu)
         if friction is None or friction.shape not in ((), (n,)) or not np.all((friction >= 0) & np.isfinite(friction)):
             raise ConfigurationError("mu", f"a number ≥ 0, or {n} of them", shown(mu), "Give one for each contact.")
-        matrix = 0.5 * (matrix + matrix.T)
-        friction = np.array(np.broadcast_to(friction, (n,)))
+        matrix, friction = 0.5 * (matrix + matrix.T), np.array(np.broadcast_to(friction, (n,)))
         for array in (matrix, friction):
             array.setflags(write=False)
         _freeze(self, W=matrix, b=vector, mu=friction)
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns, 3n."""
+        return self.b.size
 
     @property
     def n_contacts(self) -> int:
@@ -181,13 +210,13 @@ class ConeProblem:
         return self.mu.size
 
     def velocities(self, r: ArrayLike, remainder: ArrayLike | None = None) -> Array:
-        """``u = W r + b`` (n, 3): velocities that go with impulses (m/s).
+        """``u = W (r + remainder) + b`` (n, 3): velocities that go with impulses (m/s).
 
         Summed without round-off where impulses are huge. ``remainder`` (n, 3) is what ``r`` lacks beyond float64, as
-        `ConeResult` has it.
+        `Solution` has it.
         """
         low = None if remainder is None else self._impulses(remainder).ravel()
-        return affine(self.W, self._impulses(r).ravel(), self.b, low).reshape(-1, 3)
+        return velocities(self.W, self._impulses(r).ravel(), self.b, low).reshape(-1, 3)
 
     def residual(self, r: ArrayLike, remainder: ArrayLike | None = None) -> float:
         """How far impulses are from solving the problem, as a velocity (m/s).
@@ -196,20 +225,14 @@ class ConeProblem:
         third of the trace of its block of ``W`` (the mean of all where that vanishes). ``remainder`` is that of
         `velocities`. Computed so that round-off of huge impulses does not show.
         """
-        u, r = self.velocities(r, remainder), self._impulses(r)
-        low = None if remainder is None else self._impulses(remainder)
-        if not len(r):
-            return 0.0
-        omega = self.W.diagonal().reshape(-1, 3).mean(axis=1)
-        mean = float(omega.mean()) or 1.0
-        omega = np.where(omega < 1e-12 * mean, mean, omega)
-        return float(np.linalg.norm(cone_step(r, u, self.mu, omega, low), axis=1).max())
+        low = None if remainder is None else self._impulses(remainder).ravel()
+        omega, _ = mobilities(self.W.copy())
+        return cone_residual(self.W, self.b, self.mu, omega, self._impulses(r).ravel(), low)[0]
 
     def complementarity(self, r: ArrayLike) -> float:
         """``max_i |rᵀ (u + s)|`` (J): zero where impulses and shifted velocities are complementary."""
-        r, u = self._impulses(r), self.velocities(r)
-        slip = np.linalg.norm(u[:, :2], axis=1)
-        return float(np.abs((r * u).sum(axis=1) + self.mu * slip * r[:, 2]).max(initial=0.0))
+        shifted = de_saxce(self.velocities(r), self.mu)
+        return float(np.abs((self._impulses(r) * shifted).sum(axis=1)).max(initial=0.0))
 
     def cone_violation(self, r: ArrayLike) -> float:
         """``max_i max(0, |r_t| − μ r_n, −r_n)`` (N s)."""
@@ -233,7 +256,25 @@ class ConeProblem:
         return PolyhedralLCP(self, n_directions, more)
 
     def _impulses(self, r: ArrayLike) -> Array:
-        return _finite(np.ravel(np.asarray(r)), self.b.shape, "impulses").reshape(-1, 3)
+        return finite_array(np.ravel(np.asarray(r)), self.b.shape, "impulses", "One row for each contact.").reshape(
+            -1, 3
+        )
+
+
+class RelaxedProblem(ConeProblem):
+    """The convex relaxation of a `ConeProblem`, ``K_μ ∋ r ⊥ u ∈ K_μ*``: without De Saxcé's shift ``s``."""
+
+    __slots__ = ()
+
+    def residual(self, r: ArrayLike, remainder: ArrayLike | None = None) -> float:
+        """``max_i |ω r − P_K(ω r − u)|`` (m/s)."""
+        omega, _ = mobilities(self.W.copy())
+        steps = natural_map(self._impulses(r), self.velocities(r, remainder), self.mu, omega)
+        return float(np.linalg.norm(steps, axis=1).max(initial=0.0))
+
+    def complementarity(self, r: ArrayLike) -> float:
+        """``max_i |rᵀ u|`` (J)."""
+        return float(np.abs((self._impulses(r) * self.velocities(r)).sum(axis=1)).max(initial=0.0))
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -247,55 +288,26 @@ class PolyhedralLCP(LCP):
     ----------
     cone : ConeProblem
     n_directions : int
-    D : (3n, n (n_f + 1)) array
-        Impulses are ``D̲ β̲``.
     """
 
     cone: ConeProblem
     n_directions: int
-    D: Array
 
     def __init__(self, cone: ConeProblem, n_directions: int = 4, more: ArrayLike = 0.0) -> None:
-        n_f, n = n_directions, cone.n_contacts
-        beyond = _finite(np.full(n, more) if np.ndim(more) == 0 else more, (n,), "more friction")
-        if isinstance(n_f, bool) or not isinstance(n_f, int | np.integer) or n_f < 2 or n_f % 2:
+        n = cone.n_contacts
+        n_f = check_whole("n_directions", n_directions, "An even number; four is usual.", least=2)
+        if n_f % 2:
             raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_f), "Four is usual.")
-        angles = 2 * np.pi * np.arange(n_f) / n_f
-        d = np.zeros((3, n_f + 1))
-        d[2, 0] = 1.0
-        d[0, 1:], d[1, 1:] = np.cos(angles), np.sin(angles)
-        d[np.abs(d) < 1e-15] = 0.0
-        D = np.kron(np.eye(n), d)
-        size = n * (n_f + 1)
-        M, q = np.zeros((size + n, size + n)), np.zeros(size + n)
-        M[:size, :size] = D.T @ cone.W @ D
-        q[:size], q[size:] = D.T @ cone.b, beyond
-        blocks = []
-        for i in range(n):
-            first, sigma = i * (n_f + 1), size + i
-            M[first + 1 : first + 1 + n_f, sigma] = 1.0  # Ê
-            M[sigma, first] = cone.mu[i]  # Ē
-            M[sigma, first + 1 : first + 1 + n_f] = -1.0
-            blocks.append([*range(first, first + n_f + 1), sigma])
-        LCP.__init__(self, M, q, blocks)
-        D.setflags(write=False)
-        _freeze(self, cone=cone, n_directions=int(n_f), D=D)
+        beyond = _finite(np.full(n, more) if np.ndim(more) == 0 else more, (n,), "more friction")
+        W, b, mu = cone.W.copy(), cone.b.copy(), cone.mu.copy()  # writable, as numba compiled for
+        M, q = linear_problem(W, b, mu, regular_directions(n_f), beyond.copy())
+        LCP.__init__(self, M, q, tuple(contact_blocks(n, n_f)))
+        _freeze(self, cone=cone, n_directions=n_f)
 
     def impulses(self, z: ArrayLike) -> Array:
         """``r = D̲ β̲`` (n, 3) of a solution (N s)."""
-        beta = _finite(z, (self.size,), "z")[: self.D.shape[1]]
-        return (self.D @ beta).reshape(-1, 3)
-
-
-def project(x: Array, mu: Array) -> Array:
-    """The points of the cones ``|x_t| ≤ μ x_n`` nearest to each row of ``x`` (n, 3)."""
-    t, n = np.linalg.norm(x[:, :2], axis=1), x[:, 2]
-    height = (n + mu * t) / (1 + mu**2)
-    inside, below = (t <= mu * n) & (n >= 0), mu * t <= -n  # without friction, t = 0 says nothing on n
-    stretch = np.where(inside, 1.0, mu * height / np.where(t > 0, t, 1.0))
-    projected = np.column_stack([stretch[:, None] * x[:, :2], np.where(inside, n, height)])
-    projected[below & ~inside] = 0.0
-    return projected
+        values = finite_array(z, (self.size,), "z", "Pass the values of a solution.")
+        return impulses_of(values, regular_directions(self.n_directions), self.cone.n_contacts).reshape(-1, 3)
 
 
 def _finite(value: ArrayLike, shape: tuple[int, ...], argument: str) -> Array:

@@ -1,13 +1,18 @@
-"""What contact solvers return: a solution, how it came about, and residuals that check it."""
+"""What contact solvers return: values, how they came about, and residuals that check them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from delassus.contact.problems import LCP, MLCP, ConeProblem
+from delassus.contact.problems import ConeProblem
+from delassus.errors import ConfigurationError
+from delassus.model.check import check_number, check_whole, finite_array
 from delassus.model.rotations import Array
 
 
@@ -42,135 +47,105 @@ OUTCOMES = (
     SolverStatus.RAY_TERMINATION,
     SolverStatus.ITERATION_LIMIT,
     SolverStatus.NUMERICAL_TROUBLE,
-    SolverStatus.ROUND_OFF,
 )
 """Statuses by the numbers that compiled functions return."""
+SOLVED = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
+"""Statuses of problems whose velocities are within the tolerance."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LCPResult:
-    """Solution of an `LCP`.
-
-    Attributes
-    ----------
-    problem : LCP
-    z : (n,) array
-        Unknowns.
-    status : SolverStatus
-    iterations : int
-        Pivots or sweeps.
-    tolerance : float
-        What `residual` was held to.
-    """
-
-    problem: LCP
-    z: Array
-    status: SolverStatus
-    iterations: int
-    tolerance: float
+class Problem(Protocol):
+    """A complementarity problem: what its unknowns have to satisfy."""
 
     @property
-    def w(self) -> Array:
-        """``M z + q`` (n,)."""
-        return np.asarray(self.problem.M @ self.z + self.problem.q)
+    def size(self) -> int:
+        """Number of unknowns."""
 
-    def residual(self) -> float:
-        """``max |min(z, w)|``, in the units of ``z`` and ``w``."""
-        return float(np.abs(np.minimum(self.z, self.w)).max(initial=0.0))
+    def residual(self, values: ArrayLike, remainder: ArrayLike | None = None, /) -> float:
+        """How far values, and what they lack beyond float64, are from a solution."""
 
-    def complementarity(self) -> float:
-        """``max |z w|``."""
-        return float(np.abs(self.z * self.w).max(initial=0.0))
+    def complementarity(self, values: ArrayLike, /) -> float:
+        """Largest product of an unknown and its row."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MLCPResult:
-    """Solution of an `MLCP`.
-
-    Attributes
-    ----------
-    problem : MLCP
-    x : (k,) array
-        Free unknowns; where the equality rows are redundant, those of least norm.
-    z, w : (n,) arrays
-        Complementary unknowns and rows.
-    rank : int
-        Number of independent equality rows.
-    status : SolverStatus
-    iterations : int
-    tolerance : float
-        What `residual` was held to.
-    """
-
-    problem: MLCP
-    x: Array
-    z: Array
-    w: Array
-    rank: int
-    status: SolverStatus
-    iterations: int
-    tolerance: float
-
-    def _rows(self) -> Array:
-        return np.asarray(self.problem.M @ np.concatenate([self.x, self.z]) + self.problem.q)
-
-    def equality_residual(self) -> float:
-        """``max |rows of the equalities|``."""
-        return float(np.abs(self._rows()[: self.problem.n_free]).max(initial=0.0))
-
-    def complementarity(self) -> float:
-        """``max |z w|``."""
-        return float(np.abs(self.z * self._rows()[self.problem.n_free :]).max(initial=0.0))
-
-    def residual(self) -> float:
-        """Larger one of `equality_residual` and ``max |min(z, w)|``."""
-        gap = float(np.abs(np.minimum(self.z, self._rows()[self.problem.n_free :])).max(initial=0.0))
-        return max(gap, self.equality_residual())
+P = TypeVar("P", bound=Problem)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConeResult:
-    """Solution of a `ConeProblem`; its residuals are those of the problem.
+class Impulses(NamedTuple):
+    """Impulses of one call without checks.
 
     Attributes
     ----------
-    problem : ConeProblem
-    impulses, velocities : (n, 3) arrays
-        ``r`` (N s) and ``u = W (r + remainder) + b`` (m/s), in the order tangent, tangent, normal.
-    remainder : (n, 3) array
-        What impulses lack beyond float64 (N s): the solution is ``r + remainder``. Zero but where contacts jam and
-        impulses are so huge that rounding them misses the tolerance, status `SolverStatus.ROUND_OFF`.
+    p : (m,) array
+        Tangent, tangent, normal of each contact (N s); those of loops (N s; N m s), if there are some, first.
     status : SolverStatus
     iterations : int
-        Sweeps, or iterations of the solver.
-    tolerance : float
-        What `residual` was held to (m/s).
+    remainder : (m,) array, optional
+        What ``p`` lacks beyond float64, where the status is `SolverStatus.ROUND_OFF`.
     """
 
-    problem: ConeProblem
-    impulses: Array
-    velocities: Array
-    remainder: Array
+    p: Array
     status: SolverStatus
     iterations: int
-    tolerance: float
+    remainder: Array | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution(Generic[P]):
+    """What a solver found.
+
+    Attributes
+    ----------
+    problem : LCP, MLCP or ConeProblem
+        Checks these values and others: velocities, energy, cones are its methods.
+    values : array
+        Unknowns ``z`` (n,) of an `LCP`; ``(x, z)`` of an `MLCP`; impulses (n, 3) of a `ConeProblem` (N s).
+    status : SolverStatus
+    iterations : int
+        Pivots, sweeps, or iterations.
+    remainder : (n, 3) array, optional
+        What impulses lack beyond float64 (N s): the solution is ``values + remainder``. None but where contacts jam
+        and impulses are so huge that rounding them misses the tolerance, status `SolverStatus.ROUND_OFF`.
+    """
+
+    problem: P
+    values: Array
+    status: SolverStatus
+    iterations: int
+    remainder: Array | None = None
 
     def residual(self) -> float:
-        """How far ``impulses + remainder`` are from a solution, as a velocity (m/s); see `ConeProblem.residual`."""
-        return self.problem.residual(self.impulses, self.remainder if self.remainder.any() else None)
+        """How far the solution is from satisfying its problem, in the problem's units."""
+        return self.problem.residual(self.values, self.remainder)
 
     def complementarity(self) -> float:
-        """``max |rᵀ (u + s)|`` (J)."""
-        return self.problem.complementarity(self.impulses)
+        """Largest product of an unknown and its row: zero at a solution."""
+        return self.problem.complementarity(self.values)
 
-    def cone_violation(self) -> float:
-        """By how much impulses are outside of their cones (N s)."""
-        return self.problem.cone_violation(self.impulses)
 
-    def penetration_velocity(self) -> float:
-        """How fast bodies still approach (m/s)."""
-        return self.problem.penetration_velocity(self.impulses)
+def check_request(problem: object, kind: type, advice: str, tolerance: float, max_iterations: int) -> None:
+    """Raise `ConfigurationError` unless the problem is of that kind, and tolerance and limit are positive."""
+    if not isinstance(problem, kind):
+        raise ConfigurationError("problem", f"of type {kind.__name__}", type(problem).__name__, advice)
+    check_number("tolerance", tolerance, "1e-8 is usual.")
+    check_whole("max_iterations", max_iterations, "Allow at least one.", least=1)
 
-    def dissipation(self) -> Array:
-        """Energy that friction takes at each contact (n,), in J."""
-        return self.problem.dissipation(self.impulses)
+
+def starting(size: int, start: ArrayLike | None) -> Array:
+    """Values to start from, flat; zero by default."""
+    if start is None:
+        return np.zeros(size)
+    return finite_array(np.ravel(np.asarray(start)), (size,), "start", "Pass values as the solvers return them.")
+
+
+def solved_cones(
+    solve: Callable[..., Impulses], problem: ConeProblem, start: ArrayLike | None, tolerance: float, limit: int
+) -> Solution[ConeProblem]:
+    """Check what a solver on exact cones is asked for, and solve."""
+    check_request(
+        problem, ConeProblem, "Linear problems are for lemke and pgs; a ContactProblem has solve().", tolerance, limit
+    )
+    begin = starting(problem.size, start)
+    # copies: numba would compile all over again for arrays that may not be written to
+    found = solve(problem.W.copy(), problem.b.copy(), problem.mu.copy(), begin, float(tolerance), int(limit))
+    low = None if found.remainder is None else found.remainder.reshape(-1, 3)
+    return Solution(problem, found.p.reshape(-1, 3), found.status, found.iterations, low)

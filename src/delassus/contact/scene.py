@@ -13,7 +13,7 @@ from delassus.constraints import Constraint, check_constraints
 from delassus.contact.shapes import Collider
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
 from delassus.model.check import check_vector
-from delassus.model.combine import side_by_side
+from delassus.model.combine import combine_trees
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
 
@@ -91,7 +91,7 @@ class Scene:
             raise ModelError("robots", "a delassus.Tree, or a mapping of names to trees", shown(robots), "Load them.")
         if not all(isinstance(name, str) for name in named):
             raise ModelError("robots", "names that are text", shown(list(named)), "Pass such as {'arm': tree}.")
-        tree = named[""] if list(named) == [""] else side_by_side(named)
+        tree = named[""] if list(named) == [""] else combine_trees(named)
         if isinstance(colliders, Collider) or not isinstance(colliders, Iterable):
             raise ConfigurationError("colliders", "a list of Collider objects", shown(colliders), "Put it in a list.")
         shapes = tuple(colliders)

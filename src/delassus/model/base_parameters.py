@@ -14,6 +14,8 @@ would be lost.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from delassus.model.inertia import move_inertia
@@ -25,7 +27,7 @@ MOST_CANCELLED = 300.0
 """How often its own inertia about its joint a link may get from the links after it: two to three digits at worst."""
 
 
-def regroup_inertias(tree: Tree) -> Tree:
+def base_parameters(tree: Tree) -> Tree:
     """Tree with the same mass matrix at every configuration and as few inertia parameters as links can have."""
     inertias = np.array(tree.inertias)
     world = np.array(tree.world_inertia)
@@ -46,7 +48,7 @@ def regroup_inertias(tree: Tree) -> Tree:
             got[parent] = more
             inertias[parent] += moved
         inertias[i] -= unfelt
-    return Tree(tree.name, tree.link_names, tree.joints, tree.parents, inertias, tree.frames, world)
+    return replace(tree, inertias=inertias, world_inertia=world)
 
 
 def _unfelt(joint: Joint, H: Array) -> Array:

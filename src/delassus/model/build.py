@@ -5,24 +5,16 @@ Every loader ends here. A description is a list of `RawLink` and `RawJoint` in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from delassus.errors import ModelError, shown
-from delassus.model.description import (
-    FIXED,
-    Check,
-    RawJoint,
-    RawLink,
-    Root,
-    check_masses,
-    check_numbers,
-    find_root,
-    refuse_massless,
-)
-from delassus.model.inertia import move_inertia, spatial_inertia
+from delassus.model.description import DIRECTED, FIXED, Check, RawJoint, RawLink, Root, check_descriptions, find_root
+from delassus.model.inertia import motion_transform, move_inertia, spatial_inertia
 from delassus.model.joints import Joint, JointKind
+from delassus.model.kinematics import relative_poses
 from delassus.model.rotations import Array, exact_quarter_turns, rotation_between
 from delassus.model.tree import WORLD, Placement, Tree
 
@@ -68,55 +60,64 @@ def build_tree(
     if root not in ("fixed", "floating"):
         raise ModelError("root", "'fixed' or 'floating'", shown(root), "Choose one of the two.")
     root_link = find_root(name, links, joints)
-    check_masses(links, check_inertia)
+    check_descriptions(links, joints, check_inertia)
     if root == "floating":
         root_joint_name = unique_name(root_joint_name, {joint.name for joint in joints})
-        joints = [RawJoint(root_joint_name, JointKind.FREE, _GROUND, root_link), *joints]
+        carrier = RawJoint(root_joint_name, JointKind.FREE, _GROUND, root_link)
     else:
-        joints = [RawJoint(f"world_to_{root_link}", FIXED, _GROUND, root_link), *joints]
+        carrier = RawJoint(f"world_to_{root_link}", FIXED, _GROUND, root_link)
+    outgoing: dict[str, list[RawJoint]] = {}
+    for raw in joints:
+        outgoing.setdefault(raw.parent, []).append(raw)
+    if sort_children:
+        for siblings in outgoing.values():
+            siblings.sort(key=lambda j: j.name)
+    ordered = [carrier, *joints] if keep_order else list(_depth_first(carrier, outgoing))
 
-    raw_links = {link.name: link for link in links}
-
-    link_names: list[str] = []
-    tree_joints: list[Joint] = []
+    moving: list[tuple[RawJoint, JointKind, int, Array, Array]] = []  # with axis, rotation and position
     parents: list[int] = []
-    inertias: list[Array] = []
-    frames = {_GROUND: Placement(WORLD, np.eye(3), np.zeros(3))}
-    world_inertia = np.zeros((6, 6))
-    for raw in joints if keep_order else _depth_first(joints, sort_children):
-        at = frames[raw.parent]
-        check_numbers(np.append(raw.position, raw.rotation), f"origin of joint {raw.name!r}")
-        rotation = exact_quarter_turns(at.rotation @ raw.rotation)
-        position = at.position + at.rotation @ raw.position
-        if raw.kind is None:
-            placement = Placement(at.link, rotation, position + rotation @ raw.child_position)
+    poses = {_GROUND: (WORLD, np.eye(3), np.zeros(3))}  # of each link of the description, in a link of the tree
+    rotations = exact_quarter_turns(np.array([raw.rotation for raw in ordered]))
+    for raw, rotation in zip(ordered, rotations, strict=True):
+        parent, R, p = poses[raw.parent]
+        R, p = R @ rotation, p + R @ raw.position
+        if raw.kind is FIXED:
+            poses[raw.child] = parent, R, p + R @ raw.child_position
         else:
-            placed, turn = _place_joint(raw, raw.kind, rotation, position)
-            link_names.append(raw.child)
-            tree_joints.append(placed)
-            parents.append(at.link)
-            inertias.append(np.zeros((6, 6)))
-            placement = Placement(len(tree_joints) - 1, turn.T, turn.T @ raw.child_position)
-        frames[raw.child] = placement
-        link = raw_links[raw.child]
-        own = move_inertia(spatial_inertia(link.mass, link.com, link.inertia), placement.rotation, placement.position)
-        if placement.link == WORLD:
-            world_inertia = world_inertia + own
-        else:
-            inertias[placement.link] = inertias[placement.link] + own
+            axis, turn = _axis_and_turn(raw.kind, *raw.axis)
+            poses[raw.child] = len(moving), turn.T, turn.T @ raw.child_position
+            moving.append((raw, raw.kind, axis, R @ turn, p))
+            parents.append(parent)
+    rotations = exact_quarter_turns(np.array([R for _, R, _ in poses.values()]))
+    frames = {link: Placement(i, R, p) for (link, (i, _, p)), R in zip(poses.items(), rotations, strict=True)}
+    turns = exact_quarter_turns(np.array([R for *_, R, _ in moving]).reshape(-1, 3, 3))
+    tree_joints = tuple(
+        Joint(
+            raw.name,
+            kind,
+            axis,
+            R,
+            p,
+            *(np.full(kind.nv, number) for number in (raw.armature, raw.lower, raw.upper, raw.damping)),
+        )
+        for (raw, kind, axis, _, p), R in zip(moving, turns, strict=True)
+    )
+
+    placed = [frames[link.name] for link in links]
+    own = spatial_inertia(
+        np.array([x.mass for x in links]), np.array([x.com for x in links]), np.array([x.inertia for x in links])
+    )
+    moved = move_inertia(own, np.array([x.rotation for x in placed]), np.array([x.position for x in placed]))
+    inertias = np.zeros((len(moving) + 1, 6, 6))  # the last one is the world's
+    number = {link.name: k for k, link in enumerate(links)}
+    for raw in ordered:
+        inertias[frames[raw.child].link] += moved[number[raw.child]]
 
     ground = frames.pop(_GROUND)
     frames.setdefault("world", ground)
-    tree = Tree(
-        name,
-        tuple(link_names),
-        tuple(tree_joints),
-        tuple(parents),
-        np.array(inertias).reshape(-1, 6, 6),
-        frames,
-        world_inertia,
-    )
-    refuse_massless(tree)
+    link_names = tuple(raw.child for raw, *_ in moving)
+    tree = Tree(name, link_names, tree_joints, tuple(parents), inertias[:-1], frames, inertias[-1])
+    _refuse_massless(tree)
     return tree
 
 
@@ -128,46 +129,49 @@ def unique_name(wanted: str, taken: set[str]) -> str:
     return wanted
 
 
-def _depth_first(joints: Sequence[RawJoint], sort_children: bool) -> Iterator[RawJoint]:
-    """Visit the joints depth first, from the first one; without recursion, because chains may be long."""
-    outgoing: dict[str, list[RawJoint]] = {}
-    for joint in joints:
-        outgoing.setdefault(joint.parent, []).append(joint)
-    if sort_children:
-        for siblings in outgoing.values():
-            siblings.sort(key=lambda j: j.name)
-    pending = [joints[0]]
+def _depth_first(first: RawJoint, outgoing: Mapping[str, Sequence[RawJoint]]) -> Iterator[RawJoint]:
+    """Visit joints depth first; without recursion, because chains may be long."""
+    pending = [first]
     while pending:
         joint = pending.pop()
         yield joint
-        pending.extend(reversed(outgoing.get(joint.child, [])))
+        pending.extend(reversed(outgoing.get(joint.child, ())))
 
 
-def _place_joint(raw: RawJoint, kind: JointKind, rotation: Array, position: Array) -> tuple[Joint, Array]:
-    """Turn the joint frame so that the axis is a coordinate axis; returns the joint and that turn."""
-    axis, turn = 2, np.eye(3)
-    if kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC, JointKind.PLANAR):
-        direction = np.asarray(raw.axis, dtype=float)
-        check_numbers(direction, f"axis of joint {raw.name!r}")
-        length = float(np.linalg.norm(direction))
-        if length < 1e-9:
+@lru_cache(maxsize=256)
+def _axis_and_turn(kind: JointKind, x: float, y: float, z: float) -> tuple[int, Array]:
+    """Coordinate axis for the axis of a joint, and the turn of the joint's frame that makes it that one."""
+    if kind not in DIRECTED:
+        return 2, np.eye(3)
+    direction = np.array([x, y, z]) / np.linalg.norm([x, y, z])
+    axis = 2 if kind is JointKind.PLANAR else int(np.argmax(np.abs(direction)))
+    return axis, exact_quarter_turns(rotation_between(np.eye(3)[axis], direction))
+
+
+def _refuse_massless(tree: Tree) -> None:
+    """Raise if a joint moves nothing that has inertia: the mass matrix would be singular.
+
+    Runs the articulated-body sweep at one fixed generic configuration: each ``D`` must be positive, compared with the
+    rigid inertia of all that the joint carries.
+    """
+    if not tree.n_links:
+        return
+    X = motion_transform(*relative_poses(tree, tree.random(20240229)))
+    inertias = np.stack([tree.inertias, tree.inertias], axis=1)  # articulated and rigid inertia of each subtree
+    for i in tree.leaves_to_root():
+        joint, parent = tree.joints[i], tree.parents[i]
+        axes = list(joint.motion_axes)
+        U = inertias[i, 0][:, axes]
+        D = U[axes] + np.diag(joint.armature)
+        size = max(abs(inertias[i, 1, axes, axes]).max(), joint.armature.max(), 1e-30)
+        least = D[0, 0] if joint.nv == 1 else np.linalg.eigvalsh(D)[0]
+        if least <= 1e-12 * size:
+            came, means = ("a negative one", "indefinite") if least < -1e-12 * size else ("none", "singular")
             raise ModelError(
-                f"axis of joint {raw.name!r}", "a vector that is not zero", str(raw.axis), "Give the joint an axis."
-            )
-        direction = direction / length
-        axis = 2 if kind is JointKind.PLANAR else int(np.argmax(np.abs(direction)))
-        turn = exact_quarter_turns(rotation_between(np.eye(3)[axis], direction))
-    check_numbers(np.atleast_1d(raw.armature), f"armature of joint {raw.name!r}")
-    nv = kind.nv
-    joint = Joint(
-        name=raw.name,
-        kind=kind,
-        axis=axis,
-        rotation=exact_quarter_turns(rotation @ turn),
-        position=position,
-        armature=np.full(nv, raw.armature),
-        lower=np.full(nv, raw.lower),
-        upper=np.full(nv, raw.upper),
-        damping=np.full(nv, raw.damping),
-    )
-    return joint, turn
+                f"joint {joint.name!r}", "a subtree with inertia about every degree of freedom",
+                f"{came} behind link {tree.link_names[i]!r} (the mass matrix is {means})",
+                "Give the links mass and inertia, add armature, or make the joint fixed.",
+            )  # fmt: skip
+        if parent != WORLD:
+            inertias[i, 0] -= U @ (U.T / least if joint.nv == 1 else np.linalg.solve(D, U.T))
+            inertias[parent] += X[i].T @ inertias[i] @ X[i]

@@ -96,11 +96,21 @@ def check_number(
     argument: str, value: float, advice: str, *, least: float = 0.0, most: float = np.inf, above: bool = True
 ) -> float:
     """Return ``value`` as a finite float above ``least`` (or from it on) up to ``most``; or `ConfigurationError`."""
+    if type(value) is float and least < value <= most and value < np.inf:
+        return value  # as nearly always, and some callers take microseconds
     number = real_array(value)
     if number is not None and number.shape == () and np.isfinite(number) and number <= most:
         if number > least or (number == least and not above):
             return float(number)
     wanted = f"a number {'>' if above else '≥'} {least:g}" + ("" if most == np.inf else f" and ≤ {most:g}")
+    raise ConfigurationError(argument, wanted, shown(value), advice)
+
+
+def check_whole(argument: str, value: int, advice: str, *, least: int = 0, most: float = np.inf) -> int:
+    """Return ``value`` as an int from ``least`` up to ``most``; or `ConfigurationError`."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= most:
+        return int(value)
+    wanted = f"a whole number ≥ {least}" + ("" if most == np.inf else f" and ≤ {most:g}")
     raise ConfigurationError(argument, wanted, shown(value), advice)
 
 

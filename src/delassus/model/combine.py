@@ -1,37 +1,85 @@
-"""Several robots as one tree: each keeps its joints, and its names with its own name before them."""
+"""Several trees as one: mounted on a frame, or side by side on the world."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
+from delassus.errors import ModelError
+from delassus.model.inertia import move_inertia
 from delassus.model.joints import Joint
-from delassus.model.tree import WORLD, Placement, Tree
+from delassus.model.rotations import exact_quarter_turns
+from delassus.model.topology import WORLD, Placement, Topology
+
+T = TypeVar("T", bound=Topology)
 
 SEPARATOR = "/"
+"""Between the name of a robot and those of its links, joints and frames."""
+
+ON_THE_WORLD = Placement(WORLD, np.eye(3), np.zeros(3))
 
 
-def side_by_side(trees: Mapping[str, Tree], name: str = "scene") -> Tree:
+def combine_trees(trees: Mapping[str, T], name: str = "scene") -> T:
     """One tree whose joints are those of ``trees``, one after the other, all of them on the world.
 
     Links, joints and frames of the tree ``"arm"`` are called ``"arm/…"``; an empty name adds nothing. Coordinates keep
     their meaning and follow one another in the order of ``trees``.
     """
-    links: list[str] = []
+    return mount(name, [(key + SEPARATOR if key else "", tree, ON_THE_WORLD) for key, tree in trees.items()])
+
+
+def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
+    """One tree of the links of several: each with a prefix for its names, and where its world is in the new tree.
+
+    Raises
+    ------
+    ModelError
+        Two frames or two joints of the same name.
+    """
     joints: list[Joint] = []
     parents: list[int] = []
-    frames = {"world": Placement(WORLD, np.eye(3), np.zeros(3))}
-    inertias, fixed = [np.zeros((0, 6, 6))], np.zeros((6, 6))
-    for key, tree in trees.items():
-        prefix, offset = key + SEPARATOR if key else "", len(joints)
-        links.extend(prefix + link for link in tree.link_names)
-        joints.extend(replace(joint, name=prefix + joint.name) for joint in tree.joints)
-        parents.extend(p if p == WORLD else p + offset for p in tree.parents)
-        for frame, at in tree.frames.items():
-            moved = at if at.link == WORLD else replace(at, link=at.link + offset)
-            frames.setdefault(prefix + frame, moved)
-        inertias.append(tree.inertias)
-        fixed = fixed + tree.world_inertia
-    return Tree(name, tuple(links), tuple(joints), tuple(parents), np.concatenate(inertias), frames, fixed)
+    frames: dict[str, Placement] = {}
+    inertias = np.concatenate([tree.inertias for _, tree, _ in parts])
+    world_inertia = np.zeros((6, 6))
+    for prefix, tree, at in parts:
+        offset = len(joints)
+        for joint, parent in zip(tree.joints, tree.parents, strict=True):
+            named = replace(joint, name=prefix + joint.name)
+            if parent == WORLD:
+                rotation = exact_quarter_turns(at.rotation @ joint.rotation)
+                named = replace(named, rotation=rotation, position=at.position + at.rotation @ joint.position)
+            joints.append(named)
+            parents.append(at.link if parent == WORLD else parent + offset)
+        for frame, placed in tree.frames.items():
+            if frame == "world" and placed.link == WORLD and not prefix:
+                continue
+            if placed.link == WORLD:
+                R, p = at.rotation @ placed.rotation, at.position + at.rotation @ placed.position
+                placed = Placement(at.link, R, p)
+            else:
+                placed = replace(placed, link=placed.link + offset)
+            if prefix + frame in frames:
+                raise _twice("frame", prefix + frame)
+            frames[prefix + frame] = placed
+        moved = move_inertia(tree.world_inertia, at.rotation, at.position)
+        if at.link == WORLD:
+            world_inertia = world_inertia + moved
+        else:
+            inertias[at.link] += moved
+    frames.setdefault("world", ON_THE_WORLD)
+    name_of_two = next((n for n, count in Counter(joint.name for joint in joints).items() if count > 1), None)
+    if name_of_two is not None:
+        raise _twice("joint", name_of_two)
+    names = tuple(prefix + link for prefix, tree, _ in parts for link in tree.link_names)
+    return replace(
+        parts[0][1], name=name, link_names=names, joints=tuple(joints), parents=tuple(parents), inertias=inertias,
+        frames=frames, world_inertia=world_inertia,
+    )  # fmt: skip
+
+
+def _twice(kind: str, name: str) -> ModelError:
+    return ModelError(f"{kind} {name!r}", "a name that the tree does not have yet", "one that it has", "Give a prefix.")

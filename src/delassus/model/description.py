@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import hypot
 from typing import Literal
 
 import numpy as np
@@ -13,13 +14,15 @@ from delassus.errors import ModelError, shown, warn
 from delassus.model.inertia import inertia_defects
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array
-from delassus.model.tree import WORLD, Tree
 
 Root = Literal["fixed", "floating"]
 Check = Literal["warn", "refuse"]
 
 FIXED = None
 """Kind of a raw joint that does not move."""
+
+DIRECTED = frozenset({JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC, JointKind.PLANAR})
+"""Joints that move about or along their axis, or across it."""
 
 LARGEST = 1e30
 """Numbers of a description beyond this (SI units) are refused: their products would overflow."""
@@ -55,6 +58,11 @@ class RawJoint:
     upper: float | Array = np.inf
     damping: float | Array = 0.0
     child_position: Array = field(default_factory=lambda: np.zeros(3))
+
+    @property
+    def greatest_armature(self) -> float:
+        """Armature of largest magnitude among the degrees of freedom."""
+        return float(np.max(np.abs(self.armature)))
 
 
 def find_root(name: str, links: Sequence[RawLink], joints: Sequence[RawJoint]) -> str:
@@ -110,68 +118,48 @@ def find_root(name: str, links: Sequence[RawLink], joints: Sequence[RawJoint]) -
     return roots[0]
 
 
-def check_numbers(numbers: Array, argument: str) -> None:
-    """Refuse numbers that are not finite or beyond `LARGEST`."""
-    fine = np.abs(numbers) < LARGEST
-    if not fine.all():
-        raise ModelError(argument, f"finite numbers below {LARGEST:g}", f"{numbers[~fine][0]:g}", "Correct them.")
-
-
-def check_masses(links: Sequence[RawLink], check_inertia: Check) -> None:
-    """Refuse masses and inertias that are negative or not finite; warn of (or refuse) unphysical inertias."""
+def check_descriptions(links: Sequence[RawLink], joints: Sequence[RawJoint], check_inertia: Check) -> None:
+    """Refuse numbers that are not finite or beyond `LARGEST`, and negative masses; warn of unphysical inertias."""
     if check_inertia not in ("warn", "refuse"):
         raise ModelError("check_inertia", "'warn' or 'refuse'", shown(check_inertia), "Choose one of the two.")
-    defects: list[str] = []
+    for what, named, attributes in (
+        ("inertial of link", links, ("mass", "com", "inertia")),
+        ("origin of joint", joints, ("position", "rotation", "child_position")),
+        ("axis of joint", joints, ("axis",)),
+        ("armature of joint", joints, ("greatest_armature",)),
+    ):
+        columns = [np.array([getattr(x, attribute) for x in named]) for attribute in attributes]
+        numbers = (
+            np.concatenate([column.reshape(len(named), -1) for column in columns], axis=1) if named else np.zeros(0)
+        )
+        bad = ~(np.abs(numbers) < LARGEST)
+        if bad.any():
+            k, entry = np.argwhere(bad)[0]
+            raise ModelError(
+                f"{what} {named[k].name!r}", f"finite numbers below {LARGEST:g}", f"{numbers[k, entry]:g}",
+                "Correct them.",
+            )  # fmt: skip
+    for joint in joints:
+        if joint.kind in DIRECTED and hypot(*joint.axis) < 1e-9:
+            raise ModelError(
+                f"axis of joint {joint.name!r}", "a vector that is not zero", str(joint.axis), "Give the joint an axis."
+            )
     for link in links:
-        numbers = np.concatenate([[link.mass], np.ravel(link.com), np.ravel(link.inertia)])
-        check_numbers(numbers, f"inertial of link {link.name!r}")
         if link.mass < 0:
             raise ModelError(
                 f"mass of link {link.name!r}", "a mass of at least 0 kg", f"{link.mass:g}", "Correct the mass."
             )
-        defect = inertia_defects(link.inertia)
-        if defect:
-            defects.append(f"{link.name} ({defect})")
-    if not defects:
-        return
-    if check_inertia == "refuse":
+    all_defects = inertia_defects(np.array([link.inertia for link in links]))
+    defects = [f"{link.name} ({defect})" for link, defect in zip(links, all_defects, strict=True) if defect]
+    if defects and check_inertia == "refuse":
         raise ModelError(
             f"inertia of link {defects[0].split(' (')[0]!r}",
             "one that a rigid body can have",
             ", ".join(defects),
             "Correct the inertia, or load with check_inertia='warn'.",
         )
-    warn(
-        f"{len(defects)} link(s) have an inertia that no rigid body can have: {', '.join(defects)}. "
-        "The numbers are used as they are; check_inertia='refuse' makes this an error."
-    )
-
-
-def refuse_massless(tree: Tree) -> None:
-    """Raise if a joint moves nothing that has inertia: the mass matrix would be singular.
-
-    Runs the articulated-body sweep at one fixed generic configuration (rigid-body dynamics text: `D` must be positive).
-    """
-    from delassus.model.kinematics import relative_transforms
-
-    X = relative_transforms(tree, tree.random(20240229))
-    articulated = [H.copy() for H in tree.inertias]
-    composite = [H.copy() for H in tree.inertias]
-    for i in tree.leaves_to_root():
-        joint, axes = tree.joints[i], list(tree.joints[i].motion_axes)
-        U = articulated[i][:, axes]
-        D = U[axes] + np.diag(joint.armature)
-        size = max(float(np.max(np.abs(composite[i][axes][:, axes]))), float(np.max(joint.armature)), 1e-30)
-        least = np.linalg.eigvalsh(D)[0]
-        if least <= 1e-12 * size:
-            came, means = ("a negative one", "indefinite") if least < -1e-12 * size else ("none", "singular")
-            raise ModelError(
-                f"joint {joint.name!r}",
-                "a subtree with inertia about every degree of freedom",
-                f"{came} behind link {tree.link_names[i]!r} (the mass matrix is {means})",
-                "Give the links mass and inertia, add armature, or make the joint fixed.",
-            )
-        p = tree.parents[i]
-        if p != WORLD:
-            articulated[p] += X[i].T @ (articulated[i] - U @ np.linalg.solve(D, U.T)) @ X[i]
-            composite[p] += X[i].T @ composite[i] @ X[i]
+    if defects:
+        warn(
+            f"{len(defects)} link(s) have an inertia that no rigid body can have: {', '.join(defects)}. "
+            "The numbers are used as they are; check_inertia='refuse' makes this an error."
+        )

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from delassus.model.inertia import move_inertia
 from delassus.model.joints import Joint, JointKind
-from delassus.model.rotations import Array, exact_quarter_turns
-from delassus.model.tree import WORLD, Placement, Tree
+from delassus.model.kinematics import move_body_frames
+from delassus.model.rotations import exact_quarter_turns
+from delassus.model.tree import WORLD, Tree
 
 Vector = list[float]
 
@@ -66,7 +66,7 @@ class _Node:
     base: Vector | None = None
 
 
-def place_frames(tree: Tree, constrained: Iterable[str] = (), *, free_base: bool = False) -> Tree:
+def frame_placement(tree: Tree, constrained: Iterable[str] = (), *, free_base: bool = False) -> Tree:
     """Tree of the same robot whose body frames need fewer operations; all names, ``q`` and ``v`` keep their meaning.
 
     Parameters
@@ -87,7 +87,7 @@ def place_frames(tree: Tree, constrained: Iterable[str] = (), *, free_base: bool
     --------
     >>> import delassus as ds
     >>> arm = ds.mechanisms.chain(7)
-    >>> placed = place_frames(arm, ["link7"])
+    >>> placed = frame_placement(arm, ["link7"])
     >>> q = arm.random(0)
     >>> tip = ds.Weld("link7")
     >>> bool(abs(ds.delassus(placed, tip, q) - ds.delassus(arm, tip, q)).max() < 1e-10)
@@ -334,40 +334,20 @@ def _count(v: Vector, size: float) -> int:
 
 def _moved(tree: Tree, nodes: list[_Node], size: float) -> Tree:
     """The tree with its body frames where the nodes say."""
-    eye = np.eye(3)
-    R: list[Array] = []
-    p: list[Array] = []
-    for node in nodes:
-        turn, slide = np.eye(3), np.zeros(3)
+    R, p = np.tile(np.eye(3), (len(nodes), 1, 1)), np.zeros((len(nodes), 3))
+    for i, node in enumerate(nodes):
         x, y = (node.axis + 1) % 3, (node.axis + 2) % 3
-        turn[x, x] = turn[y, y] = node.c
-        turn[y, x], turn[x, y] = node.s, -node.s
-        slide[node.axis] = node.d
+        R[i, x, x] = R[i, y, y] = node.c
+        R[i, y, x], R[i, x, y] = node.s, -node.s
+        p[i, node.axis] = node.d
         if node.base is not None:
-            slide[:] = node.base
-        R.append(turn)
-        p.append(slide)
-
-    def tidy(position: Array) -> Array:
-        return np.where(np.abs(position) < 1e-14 * size, 0.0, position)
-
+            p[i] = node.base
     joints: list[Joint] = []
     for i, (joint, parent) in enumerate(zip(tree.joints, tree.parents, strict=True)):
-        Rp, pp = (eye, np.zeros(3)) if parent == WORLD else (R[parent], p[parent])
+        Rp, pp = (np.eye(3), np.zeros(3)) if parent == WORLD else (R[parent], p[parent])
         shift = np.zeros(3) if nodes[i].base is not None else joint.rotation @ p[i]
-        rotation = exact_quarter_turns(Rp.T @ joint.rotation @ R[i])
-        position = tidy(Rp.T @ (joint.position + shift - pp))
-        joints.append(replace(joint, rotation=rotation, position=position))
-    inertias = [
-        H if np.array_equal(R[i], eye) and not p[i].any() else move_inertia(H, R[i].T, -R[i].T @ p[i])
-        for i, H in enumerate(tree.inertias)
-    ]
-    frames = {}
-    for name, frame in tree.frames.items():
-        if frame.link == WORLD:
-            frames[name] = frame
-            continue
-        Ri, pi = R[frame.link], p[frame.link]
-        rotation = exact_quarter_turns(Ri.T @ frame.rotation)
-        frames[name] = Placement(frame.link, rotation, tidy(Ri.T @ (frame.position - pi)))
-    return Tree(tree.name, tree.link_names, tuple(joints), tree.parents, np.array(inertias), frames, tree.world_inertia)
+        position = Rp.T @ (joint.position + shift - pp)
+        position[np.abs(position) < 1e-14 * size] = 0.0
+        joints.append(replace(joint, rotation=exact_quarter_turns(Rp.T @ joint.rotation @ R[i]), position=position))
+    inertias, frames = move_body_frames(tree, R, p)
+    return replace(tree, joints=tuple(joints), inertias=inertias, frames=frames)

@@ -7,15 +7,19 @@ import numpy as np
 from delassus.model.rotations import Array, skew
 
 
-def spatial_inertia(mass: float, com: Array, inertia: Array) -> Array:
-    """6×6 inertia about the frame's origin from mass (kg), centre of mass (3,) (m), inertia about it (3, 3) (kg·m²)."""
-    h = mass * skew(np.asarray(com, dtype=float))
-    H = np.zeros((6, 6))
-    H[:3, :3] = mass * np.eye(3)
-    H[:3, 3:] = -h
-    H[3:, :3] = h
-    H[3:, 3:] = np.asarray(inertia) - h @ skew(np.asarray(com, dtype=float))
-    return H
+def spatial_inertia(mass: float | Array, com: Array, inertia: Array) -> Array:
+    """6×6 inertia about the frame's origin from mass (kg), centre of mass (3,) (m), inertia about it (3, 3) (kg·m²).
+
+    Batched: (...), (..., 3) and (..., 3, 3) give (..., 6, 6).
+    """
+    m, c = np.asarray(mass, dtype=float)[..., None, None], skew(np.asarray(com, dtype=float))
+    return np.concatenate(
+        [
+            np.concatenate([m * np.eye(3), -(m * c)], axis=-1),
+            np.concatenate([m * c, inertia - m * c @ c], axis=-1),
+        ],
+        axis=-2,
+    )
 
 
 def motion_transform(rotation: Array, position: Array) -> Array:
@@ -31,11 +35,11 @@ def motion_transform(rotation: Array, position: Array) -> Array:
 
 
 def move_inertia(H: Array, rotation: Array, position: Array) -> Array:
-    """Inertia given in a frame at (rotation, position), expressed in the frame that these are relative to."""
+    """Inertia (..., 6, 6) given in a frame at (rotation, position), in the frame that these are relative to."""
     X = motion_transform(rotation, position)
-    moved = X.T @ H @ X
-    moved = 0.5 * (moved + moved.T)
-    return np.where(np.abs(moved) < 1e-14 * np.max(np.abs(moved), initial=0.0), 0.0, moved)
+    moved = np.swapaxes(X, -1, -2) @ H @ X
+    moved = 0.5 * (moved + np.swapaxes(moved, -1, -2))
+    return np.where(np.abs(moved) < 1e-14 * np.max(np.abs(moved), axis=(-1, -2), keepdims=True), 0.0, moved)
 
 
 def about_centre(H: Array) -> tuple[float, Array, Array]:
@@ -47,12 +51,12 @@ def about_centre(H: Array) -> tuple[float, Array, Array]:
     return mass, com, np.where(np.abs(inertia) < 1e-15 * size, 0.0, inertia)
 
 
-def inertia_defects(inertia: Array) -> str:
-    """Say why no rigid body can have this rotational inertia (3, 3) about its centre of mass, or ''."""
-    principal = np.linalg.eigvalsh(0.5 * (inertia + np.transpose(inertia)))
-    scale = max(float(np.max(np.abs(principal))), 1e-300)
-    if principal[0] < -1e-9 * scale:
-        return "not positive semidefinite"
-    if principal[0] + principal[1] < principal[2] * (1 - 1e-6):
-        return "breaks the triangle inequality"
-    return ""
+def inertia_defects(inertias: Array) -> list[str]:
+    """Say why no rigid body can have each rotational inertia (n, 3, 3) about its centre of mass, or ''."""
+    principal = np.linalg.eigvalsh(0.5 * (inertias + np.swapaxes(inertias, -1, -2)))
+    indefinite = principal[:, 0] < -1e-9 * np.max(np.abs(principal), axis=-1)
+    triangle = principal[:, 0] + principal[:, 1] < principal[:, 2] * (1 - 1e-6)
+    return [
+        "not positive semidefinite" if a else "breaks the triangle inequality" if b else ""
+        for a, b in zip(indefinite, triangle, strict=True)
+    ]

@@ -62,6 +62,10 @@ class JointKind(Enum):
 
 _NQ = dict(zip(JointKind, (1, 2, 1, 4, 4, 3, 7), strict=True))
 _NV = dict(zip(JointKind, (1, 1, 1, 3, 3, 3, 6), strict=True))
+_AXES = ((3,), (3,), (0,), (0, 1, 5), (3, 4, 5), (0, 1, 2), (0, 1, 2, 3, 4, 5))
+_MOTION_AXES: dict[JointKind, tuple[int, ...]] = dict(zip(JointKind, _AXES, strict=True))
+"""Of revolute, cos-sin and prismatic joints: about or along x."""
+
 QUATERNION_START = {JointKind.BALL: 0, JointKind.FREE: 3}
 UNIT_CIRCLE_START = {JointKind.COS_SIN: 0, JointKind.PLANAR: 2}
 NO_LIMIT = 1e6
@@ -86,9 +90,11 @@ class Joint:
     armature : (nv,) array
         Rotor inertia felt at each degree of freedom (kg·m² or kg).
     lower, upper : (nv,) array
-        Limits of the coordinates of revolute and prismatic joints; infinite where there are none.
+        Limits of the coordinates of revolute and prismatic joints (rad or m); infinite where there are none.
     damping : (nv,) array
-        Viscous damping coefficient of each degree of freedom.
+        Viscous damping coefficient of each degree of freedom (N·m·s/rad or N·s/m).
+    motion_axes : tuple of int
+        Components of the child's twist ``[linear; angular]`` that the joint leaves free, one a degree of freedom.
     """
 
     name: str
@@ -107,16 +113,8 @@ class Joint:
             value = np.array(getattr(self, attribute), dtype=float)
             value.setflags(write=False)
             object.__setattr__(self, attribute, value)
-        axes = {
-            JointKind.REVOLUTE: (3 + self.axis,),
-            JointKind.COS_SIN: (3 + self.axis,),
-            JointKind.PRISMATIC: (self.axis,),
-            JointKind.PLANAR: (0, 1, 5),
-            JointKind.BALL: (3, 4, 5),
-            JointKind.TRANSLATION: (0, 1, 2),
-            JointKind.FREE: (0, 1, 2, 3, 4, 5),
-        }[self.kind]
-        object.__setattr__(self, "motion_axes", axes)
+        axes = _MOTION_AXES[self.kind]
+        object.__setattr__(self, "motion_axes", tuple(k + self.axis for k in axes) if len(axes) == 1 else axes)
 
     @property
     def nq(self) -> int:

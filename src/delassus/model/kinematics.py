@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from delassus.model.inertia import motion_transform
+from delassus.model.inertia import move_inertia
 from delassus.model.joints import Joint, JointKind
-from delassus.model.rotations import Array, quaternion_to_matrix
-from delassus.model.tree import WORLD, Tree
+from delassus.model.rotations import Array, exact_quarter_turns, quaternion_to_matrix
+from delassus.model.topology import WORLD, Placement, Topology
 
 
 def joint_displacement(joint: Joint, q: Array) -> tuple[Array, Array]:
@@ -42,33 +42,34 @@ def _planar(axis: int, c: Array, s: Array) -> Array:
     return R
 
 
-def relative_poses(tree: Tree, q: Array) -> list[tuple[Array, Array]]:
-    """Pose of each body frame in its parent's at ``q`` (..., nq)."""
-    out = []
-    for joint, sq in zip(tree.joints, tree.q_slices, strict=True):
-        R, p = joint_displacement(joint, q[..., sq])
-        out.append((joint.rotation @ R, joint.position + p @ joint.rotation.T))
-    return out
+def relative_poses(tree: Topology, q: Array) -> tuple[Array, Array]:
+    """Pose of each body frame in its parent's at ``q`` (..., nq): rotations (..., n, 3, 3), positions (..., n, 3)."""
+    alike: dict[tuple[JointKind, int], list[int]] = {}
+    for i, joint in enumerate(tree.joints):
+        alike.setdefault((joint.kind, joint.axis), []).append(i)
+    R, p = np.zeros((*q.shape[:-1], tree.n_links, 3, 3)), np.zeros((*q.shape[:-1], tree.n_links, 3))
+    for links in alike.values():
+        coordinates = np.stack([q[..., tree.q_slices[i]] for i in links], axis=-2)
+        R[..., links, :, :], p[..., links, :] = joint_displacement(tree.joints[links[0]], coordinates)
+    rotations = np.array([joint.rotation for joint in tree.joints]).reshape(-1, 3, 3)
+    positions = np.array([joint.position for joint in tree.joints]).reshape(-1, 3)
+    return rotations @ R, positions + (rotations @ p[..., None])[..., 0]
 
 
-def relative_transforms(tree: Tree, q: Array) -> list[Array]:
-    """Motion transform ``X_child_parent`` (..., 6, 6) of each link at ``q`` (..., nq)."""
-    return [motion_transform(R, p) for R, p in relative_poses(tree, q)]
-
-
-def world_poses(tree: Tree, q: Array) -> list[tuple[Array, Array]]:
-    """Pose of each body frame in the world at ``q`` (..., nq)."""
+def world_poses(tree: Topology, q: Array) -> list[tuple[Array, Array]]:
+    """Pose of each body frame in the world at ``q`` (..., nq): rotation (..., 3, 3), position (..., 3)."""
+    R, p = relative_poses(tree, q)
     poses: list[tuple[Array, Array]] = []
-    for i, (R, p) in enumerate(relative_poses(tree, q)):
-        if tree.parents[i] == WORLD:
-            poses.append((R, p))
-        else:
-            R0, p0 = poses[tree.parents[i]]
-            poses.append((R0 @ R, p0 + (R0 @ p[..., None])[..., 0]))
+    for i, parent in enumerate(tree.parents):
+        Ri, pi = R[..., i, :, :], p[..., i, :]
+        if parent != WORLD:
+            R0, p0 = poses[parent]
+            Ri, pi = R0 @ Ri, p0 + (R0 @ pi[..., None])[..., 0]
+        poses.append((Ri, pi))
     return poses
 
 
-def frame_pose(tree: Tree, frame: str, q: Array) -> tuple[Array, Array]:
+def frame_pose(tree: Topology, frame: str, q: Array) -> tuple[Array, Array]:
     """Pose of a named frame in the world at ``q`` (..., nq): rotation (..., 3, 3), position (..., 3) in m."""
     at = tree.placement(frame)
     if at.link == WORLD:
@@ -76,3 +77,20 @@ def frame_pose(tree: Tree, frame: str, q: Array) -> tuple[Array, Array]:
         return np.broadcast_to(at.rotation, (*batch, 3, 3)), np.broadcast_to(at.position, (*batch, 3))
     R, p = world_poses(tree, q)[at.link]
     return R @ at.rotation, p + (R @ at.position[..., None])[..., 0]
+
+
+def move_body_frames(tree: Topology, rotations: Array, positions: Array) -> tuple[Array, dict[str, Placement]]:
+    """Inertias (n, 6, 6) and frames, where each body frame has a new pose (n, 3, 3), (n, 3) in the old one."""
+    least = 1e-14 * max((float(np.max(np.abs(joint.position))) for joint in tree.joints), default=0.0)
+    moved = np.any(rotations != np.eye(3), axis=(1, 2)) | np.any(positions != 0, axis=1)
+    back, origin = np.swapaxes(rotations, 1, 2), -(positions[:, None] @ rotations)[:, 0]
+    inertias = np.where(moved[:, None, None], move_inertia(tree.inertias, back, origin), tree.inertias)
+    frames = {}
+    for name, frame in tree.frames.items():
+        if frame.link != WORLD and moved[frame.link]:
+            R, p = rotations[frame.link], positions[frame.link]
+            position = R.T @ (frame.position - p)
+            position[np.abs(position) < least] = 0.0
+            frame = Placement(frame.link, exact_quarter_turns(R.T @ frame.rotation), position)
+        frames[name] = frame
+    return inertias, frames

@@ -1,57 +1,28 @@
-"""The `Tree`: what a robot is. Links, joints, inertias, frames, and every question about topology."""
+"""The `Tree`: what a robot is. Its links, joints, frames and topology, its configurations, and trees made of it."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
 from operator import index
-from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model import joints as joint_rules
-from delassus.model.check import common_batch, normalised, real_array
-from delassus.model.joints import QUATERNION_START, UNIT_CIRCLE_START, Joint, JointKind
-from delassus.model.rotations import Array
+from delassus.model.check import check_rotation, check_vector, common_batch, normalised, real_array
+from delassus.model.combine import ON_THE_WORLD, mount
+from delassus.model.joints import QUATERNION_START, UNIT_CIRCLE_START
+from delassus.model.reroot import reroot, reroot_configuration
+from delassus.model.rotations import Array, exact_quarter_turns
+from delassus.model.topology import WORLD, Placement, Topology
 
-WORLD = -1
-"""Index of the world where an index of a link is asked for."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Placement:
-    """Where a named frame sits: on which link, and where in that link's body frame.
-
-    Attributes
-    ----------
-    link : int
-        Index of the link, or `WORLD`.
-    rotation : (3, 3) array
-        Orientation of the frame in the body frame.
-    position : (3,) array
-        Origin of the frame in the body frame, in m.
-    """
-
-    link: int
-    rotation: Array
-    position: Array
-
-    def __post_init__(self) -> None:
-        for attribute in ("rotation", "position"):
-            value = np.array(getattr(self, attribute), dtype=float)
-            value.setflags(write=False)
-            object.__setattr__(self, attribute, value)
+__all__ = ["WORLD", "Placement", "Tree", "total_mass"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tree:
+class Tree(Topology):
     """A kinematic tree of rigid links, immutable.
 
     Links are numbered 0 … n−1 so that a parent comes before its children; the world is −1. Joint *i* connects link *i*
@@ -80,149 +51,6 @@ class Tree:
     nq, nv, n_links : int
         Numbers of configuration coordinates, degrees of freedom and moving links.
     """
-
-    name: str
-    link_names: tuple[str, ...]
-    joints: tuple[Joint, ...]
-    parents: tuple[int, ...]
-    inertias: Array
-    frames: Mapping[str, Placement]
-    world_inertia: Array = field(default_factory=lambda: np.zeros((6, 6)))
-    joint_names: tuple[str, ...] = field(init=False)
-    n_links: int = field(init=False)
-    nq: int = field(init=False)
-    nv: int = field(init=False)
-    q_slices: tuple[slice, ...] = field(init=False)
-    v_slices: tuple[slice, ...] = field(init=False)
-    children: tuple[tuple[int, ...], ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        n = len(self.joints)
-        assert len(self.parents) == len(self.link_names) == n
-        assert all(WORLD <= p < i for i, p in enumerate(self.parents))
-        for attribute, shape in (("inertias", (n, 6, 6)), ("world_inertia", (6, 6))):
-            value = np.array(getattr(self, attribute), dtype=float).reshape(shape)
-            value.setflags(write=False)
-            object.__setattr__(self, attribute, value)
-        q_ends = np.cumsum([0, *(j.nq for j in self.joints)])
-        v_ends = np.cumsum([0, *(j.nv for j in self.joints)])
-        children: list[list[int]] = [[] for _ in range(n)]
-        for i, p in enumerate(self.parents):
-            if p != WORLD:
-                children[p].append(i)
-        derived: dict[str, Any] = {
-            "frames": MappingProxyType(dict(self.frames)),
-            "joint_names": tuple(j.name for j in self.joints),
-            "n_links": n,
-            "nq": int(q_ends[-1]),
-            "nv": int(v_ends[-1]),
-            "q_slices": tuple(slice(int(a), int(b)) for a, b in pairwise(q_ends)),
-            "v_slices": tuple(slice(int(a), int(b)) for a, b in pairwise(v_ends)),
-            "children": tuple(tuple(c) for c in children),
-        }
-        for attribute, derived_value in derived.items():
-            object.__setattr__(self, attribute, derived_value)
-
-    # -- pickling: a mapping proxy does not pickle, and everything derived is derived again ------------------------
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild from the defining attributes."""
-        defining = (self.name, self.link_names, self.joints, self.parents, self.inertias, dict(self.frames))
-        return Tree, (*defining, self.world_inertia)
-
-    def __repr__(self) -> str:
-        return f"Tree({self.name!r}, n_links={self.n_links}, nq={self.nq}, nv={self.nv})"
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of everything that the dynamics depend on; equal for equal robots in any process."""
-        digest = hashlib.sha256()
-        digest.update(repr((self.link_names, self.parents)).encode())
-        for j in self.joints:
-            digest.update(repr((j.name, j.kind.value, j.axis)).encode())
-            for a in (j.rotation, j.position, j.armature, j.damping):
-                digest.update(a.tobytes())
-        digest.update(self.inertias.tobytes())
-        for name in sorted(self.frames):
-            placement = self.frames[name]
-            digest.update(repr((name, placement.link)).encode())
-            digest.update(placement.rotation.tobytes() + placement.position.tobytes())
-        return digest.hexdigest()
-
-    # -- topology --------------------------------------------------------------------------------------------------
-
-    @property
-    def depth(self) -> int:
-        """Number of joints on the longest path from the world."""
-        depths: list[int] = []
-        for p in self.parents:
-            depths.append(1 if p == WORLD else depths[p] + 1)
-        return max(depths, default=0)
-
-    @property
-    def is_floating(self) -> bool:
-        """Whether the first joint is a free joint on the world."""
-        return bool(self.joints) and self.joints[0].kind is JointKind.FREE and self.parents[0] == WORLD
-
-    def support(self, link: int) -> tuple[int, ...]:
-        """Links from the root to ``link``, both included; empty for the world."""
-        path = []
-        while link != WORLD:
-            path.append(link)
-            link = self.parents[link]
-        return tuple(reversed(path))
-
-    def leaves_to_root(self) -> Iterable[int]:
-        """Links in an order that visits children before parents."""
-        return range(self.n_links - 1, -1, -1)
-
-    def root_to_leaves(self) -> Iterable[int]:
-        """Links in an order that visits parents before children."""
-        return range(self.n_links)
-
-    def closest_common_ancestor(self, a: int, b: int) -> int:
-        """Deepest link on both supports, or `WORLD`."""
-        while a != b:  # the link of the larger index is no ancestor of the other
-            a, b = (self.parents[a], b) if a > b else (a, self.parents[b])
-        return a
-
-    def supporting_links(self, links: Iterable[int]) -> frozenset[int]:
-        """All links on the support of one of ``links``."""
-        return frozenset(i for link in links for i in self.support(link))
-
-    def branching_links(self, ends: Sequence[int]) -> tuple[int, ...]:
-        """Links at which the supports of two or more end-effectors meet, root first.
-
-        ``ends`` holds one link per end-effector; a link that carries several of them is branching.
-        """
-        supporting = self.supporting_links(ends)
-        meeting = Counter([*ends, *(self.parents[i] for i in supporting)])
-        return tuple(sorted(i for i in supporting if meeting[i] >= 2))
-
-    def closest_branching_above(self, branching: Sequence[int]) -> tuple[int, ...]:
-        """For each link, the closest of the links ``branching`` strictly above it, or `WORLD`."""
-        stops = {WORLD, *branching}
-        out: list[int] = []
-        for p in self.parents:
-            out.append(p if p in stops else out[p])
-        return tuple(out)
-
-    @property
-    def dof_parents(self) -> tuple[int, ...]:
-        """Expanded parent array: for each degree of freedom the one before it towards the root, or −1."""
-        out: list[int] = []
-        for i, p in enumerate(self.parents):
-            before = self.v_slices[p].stop - 1 if p != WORLD else -1
-            for k in range(self.joints[i].nv):
-                out.append(before if k == 0 else self.v_slices[i].start + k - 1)
-        return tuple(out)
-
-    def placement(self, frame: str) -> Placement:
-        """Placement of the frame of that name; raises `UnknownNameError` with the nearest match."""
-        try:
-            return self.frames[frame]
-        except (KeyError, TypeError):
-            raise unknown_name("link or frame name", frame, self.frames) from None
 
     # -- configurations --------------------------------------------------------------------------------------------
 
@@ -383,7 +211,7 @@ class Tree:
             )
         return array
 
-    # -- edits (see model/edit.py) ---------------------------------------------------------------------------------
+    # -- trees made of this one ------------------------------------------------------------------------------------
 
     def attach(
         self,
@@ -395,37 +223,92 @@ class Tree:
     ) -> Tree:
         """Tree with the fixed-base tree ``other`` mounted on a frame of this one.
 
+        Coordinates of this tree keep their places in ``q`` and ``v``; those of ``other`` follow.
+
         Parameters
         ----------
         link : str
-            Frame of this tree that carries the other one.
+            Link or frame of this tree that carries the other one.
         other : Tree
             Tree whose world becomes that frame; links of ``other`` that are fixed to its world add their inertia.
         position : (3,) array_like
             Origin of ``other``'s world in the frame, in m.
         rotation : (3, 3) array_like, optional
-            Orientation of ``other``'s world in the frame.
+            Orientation of ``other``'s world in the frame; the identity by default.
         prefix : str
             Put before every name of ``other``, so that it can be mounted twice.
-        """
-        from delassus.model.edit import attach
 
-        return attach(self, link, other, position, rotation, prefix)
+        Returns
+        -------
+        Tree
+
+        Raises
+        ------
+        UnknownNameError
+            This tree has no such link or frame.
+        ModelError
+            ``other`` is no tree or its root is floating; a joint or frame name that both trees have; ``position`` is
+            not three finite numbers, or ``rotation`` is not a rotation matrix.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> arm, finger = ds.mechanisms.chain(6), ds.mechanisms.chain(2)
+        >>> hand = arm.attach("link6", finger, (0.1, 0, 0), prefix="left_")
+        >>> hand.nv, hand.link_names[-1]
+        (8, 'left_link2')
+        """
+        if not isinstance(other, Tree):
+            raise ModelError("other", "a delassus.Tree", shown(other), "Load one with delassus.load.")
+        if not isinstance(prefix, str):
+            raise ModelError("prefix", "text", shown(prefix), "Pass such as 'left_'.")
+        if other.is_floating:
+            raise ModelError(
+                f"tree {other.name!r}", "a tree whose root is fixed", "a floating one", "Load it with root='fixed'."
+            )
+        at = self.placement(link)
+        R = exact_quarter_turns(at.rotation @ check_rotation(rotation))
+        mounted = Placement(at.link, R, at.position + at.rotation @ check_vector(position, "position"))
+        return mount(self.name, [("", self, ON_THE_WORLD), (prefix, other, mounted)])
 
     def reroot(self, link: str) -> Tree:
         """Tree of the same floating robot whose free joint carries another link.
 
         `reroot_configuration` gives the configuration of the new tree at which the robot stands in the same pose.
-        """
-        from delassus.model.edit import reroot
 
+        Parameters
+        ----------
+        link : str
+            Link or frame that rides on the free joint: its pose becomes the first seven entries of ``q``.
+
+        Returns
+        -------
+        Tree
+            Joint, link and frame names stay; the order of joints starts from the new root.
+
+        Raises
+        ------
+        UnknownNameError
+            The tree has no such link or frame.
+        ModelError
+            The tree is not carried by one free joint without armature and damping; a planar or free joint, or a ball
+            joint of uneven armature or damping, is between the two roots.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> robot = ds.mechanisms.humanoid()
+        >>> robot.reroot("left_foot").link_names[0]
+        'left_leg6'
+        """
         return reroot(self, link)
 
     def reroot_configuration(self, link: str, q: ArrayLike) -> Array:
-        """Configuration (..., nq) of ``tree.reroot(link)`` at which the robot stands as it does here at ``q``."""
-        from delassus.model.edit import reroot_configuration
+        """Configuration (..., nq) of ``tree.reroot(link)`` at which the robot stands as it does here at ``q``.
 
-        return reroot_configuration(self, link, q)
+        Raises what `reroot` and `check_configuration` raise.
+        """
+        return reroot_configuration(self, link, self.check_configuration(q))
 
 
 def total_mass(tree: Tree) -> float:

@@ -5,8 +5,7 @@ Of a doubled element the first counts, as in Pinocchio's reader.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from functools import lru_cache
 from math import inf, isfinite, isnan
 from pathlib import Path
 from typing import Literal
@@ -33,6 +32,8 @@ _KINDS = {
     "floating": JointKind.FREE,
     "fixed": None,
 }
+
+ZERO = (0.0,)
 
 DEEPEST_XML = 1000
 """Elements nested deeper than this are refused; robots need a few levels, MJCF one for each link of a chain."""
@@ -144,12 +145,12 @@ def _link(element: Element) -> RawLink:
                 what, f"{missing[0]} in its <{'inertial' if part is None else tag}>", "none",
                 "Add it, or leave out the whole <inertial>.",
             )  # fmt: skip
-    (mass,) = _numbers(inertial, "mass", "value", (0.0,), what)
-    xx, xy, xz, yy, yz, zz = (
-        _numbers(inertial, "inertia", attribute, (0.0,), what)[0]
-        for attribute in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+    ((mass,),) = _numbers(inertial, "mass", what, value=ZERO)
+    (xx,), (xy,), (xz,), (yy,), (yz,), (zz,) = _numbers(
+        inertial, "inertia", what, ixx=ZERO, ixy=ZERO, ixz=ZERO, iyy=ZERO, iyz=ZERO, izz=ZERO
     )
     rotation, com = _pose(inertial, what)
+    rotation = exact_quarter_turns(rotation)
     return RawLink(name, mass, com, rotation @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ rotation.T)
 
 
@@ -166,13 +167,10 @@ def _joint(element: Element, continuous: Continuous) -> RawJoint:
             raise ModelError(what, f"a <{role} link='…'/>", "none", f"Say which link is its {role}.")
         ends.append(link)
     rotation, position = _pose(element, what)
-    axis = _numbers(element, "axis", "xyz", (1.0, 0.0, 0.0), what)
-    lower, upper, _, _ = (
-        _numbers(element, "limit", attribute, (0.0,), what)[0] for attribute in ("lower", "upper", "effort", "velocity")
-    )
-    damping, _ = (_numbers(element, "dynamics", attribute, (0.0,), what)[0] for attribute in ("damping", "friction"))
-    for attribute in ("multiplier", "offset"):
-        _numbers(element, "mimic", attribute, (0.0,), what)
+    (axis,) = _numbers(element, "axis", what, xyz=(1.0, 0.0, 0.0))
+    (lower,), (upper,), *_ = _numbers(element, "limit", what, lower=ZERO, upper=ZERO, effort=ZERO, velocity=ZERO)
+    (damping,), _ = _numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
+    _numbers(element, "mimic", what, multiplier=ZERO, offset=ZERO)
     if kind not in ("revolute", "prismatic") or element.find("limit") is None:
         lower, upper = -inf, inf
     moves = JointKind.COS_SIN if kind == "continuous" and continuous == "cos-sin" else _KINDS[kind]
@@ -183,26 +181,37 @@ def _joint(element: Element, continuous: Continuous) -> RawJoint:
 
 def _pose(element: Element, what: str) -> tuple[Array, Array]:
     """Rotation (3, 3) and position (3,) of the ``<origin>`` of an element; the identity where there is none."""
-    xyz = _numbers(element, "origin", "xyz", (0.0, 0.0, 0.0), what)
-    rpy = _numbers(element, "origin", "rpy", (0.0, 0.0, 0.0), what)
-    return exact_quarter_turns(rotation_from_rpy(rpy)), np.array(xyz)
+    xyz, rpy = _numbers(element, "origin", what, xyz=3 * ZERO, rpy=3 * ZERO)
+    return rotation_from_rpy(rpy), np.array(xyz)
 
 
-def _numbers(parent: Element, tag: str, attribute: str, default: Sequence[float], what: str) -> Sequence[float]:
-    """As many decimal numbers as ``default`` has, which stands for a missing element or attribute.
+def _numbers(parent: Element, tag: str, what: str, **defaults: tuple[float, ...]) -> list[tuple[float, ...]]:
+    """Numbers of each attribute of an element: finite but in a ``<limit>``, and as many as the default has.
 
-    Finite, but for those of a ``<limit>``.
+    The default stands for an attribute or element that is not there.
     """
     element = parent.find(tag)
-    text = None if element is None else element.get(attribute)
-    if text is None:
-        return default
-    numbers: list[float] = []
-    if text.isascii() and "_" not in text:  # float() takes digits of other scripts, and 1_000
-        with suppress(ValueError):
-            numbers = [float(word) for word in text.split()]
-    if len(numbers) != len(default) or not all(not isnan(x) if tag == "limit" else isfinite(x) for x in numbers):
-        raise ModelError(
-            f"{what}, {attribute} of <{tag}>", f"{len(default)} finite number(s)", shown(text), "Correct the text."
-        )
-    return numbers
+    if element is None:
+        return list(defaults.values())
+    out = []
+    for attribute, default in defaults.items():
+        text = element.get(attribute)
+        numbers = default if text is None else _decimal(text, tag == "limit")
+        if len(numbers) != len(default):
+            raise ModelError(
+                f"{what}, {attribute} of <{tag}>", f"{len(default)} finite number(s)", shown(text), "Correct the text."
+            )
+        out.append(numbers)
+    return out
+
+
+@lru_cache(maxsize=4096)
+def _decimal(text: str, infinite: bool) -> tuple[float, ...]:
+    """Decimal numbers of a text; none if one of them is something else, not finite, or NaN where ``infinite``."""
+    if not text.isascii() or "_" in text:  # float() takes digits of other scripts, and 1_000
+        return ()
+    try:
+        numbers = tuple(float(word) for word in text.split())
+    except ValueError:
+        return ()
+    return numbers if all(not isnan(x) if infinite else isfinite(x) for x in numbers) else ()

@@ -3,7 +3,7 @@
 Every candidate runs on the machine that numbers expressions, `ExactOps`, and the one with the fewest operations is
 taken: the cut algorithm over cut sets and, for floating bases, root links (``G`` does not depend on which link carries
 the free joint), and every named method. Candidates other than the named methods on the tree as it is run on a tree of
-the same robot whose body frames and inertias are placed for few operations (`place_frames`, `regroup_inertias`).
+the same robot whose body frames and inertias are placed for few operations (`frame_placement`, `base_parameters`).
 
 With few branching links all cut sets are counted; otherwise, and for the root, the search goes from neighbour to
 neighbour as long as that helps. The search stops when `EFFORT` operations have been counted.
@@ -27,9 +27,9 @@ from delassus.algorithms.osim.pvr import pv_osimr
 from delassus.algorithms.problem import Coordinate, Problem
 from delassus.constraints import Constraint
 from delassus.errors import ModelError
-from delassus.model.base_parameters import regroup_inertias
-from delassus.model.edit import reroot, reroot_coordinates
-from delassus.model.frame_placement import place_frames
+from delassus.model.base_parameters import base_parameters
+from delassus.model.frame_placement import frame_placement
+from delassus.model.reroot import reroot, reroot_coordinates
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.exact_ops import ExactOps
 from delassus.spatial.ops import Matrix
@@ -241,7 +241,7 @@ class _Search:
             except ModelError:
                 return None
             coordinates = reroot_coordinates(self._tree, link, tree)
-        tree = regroup_inertias(place_frames(tree, self._names, free_base=self._movable))
+        tree = base_parameters(frame_placement(tree, self._names, free_base=self._movable))
         ends = [link for link in (tree.placement(name).link for name in self._names) if link != WORLD]
         crowded = {link for link in ends if self._rows_on(tree, link) > 6}
         inner = {i for i in {*tree.branching_links(ends), *crowded} if tree.parents[i] != WORLD}

@@ -87,7 +87,7 @@ class CollisionDetector:
         self._boxes = np.zeros((len(shapes), 3)), np.zeros((len(shapes), 3))
         self._keys = np.empty(64, np.int64)
         # past the wrapper that compiles at the first call
-        self._touch, self._unpack = cast(Any, touch).machine(), cast(Any, unpack).machine()
+        self._touch, self._unpack = cast(Any, touch).dispatcher(), cast(Any, unpack).dispatcher()
         self._near(np.zeros((0, 2), np.int64))
 
     def contacts(self, poses: ArrayLike) -> ContactSet:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from delassus.contact.formulations.problem import ContactProblem
-from delassus.contact.results import SolverStatus
+from delassus.contact.results import Solution, SolverStatus
 from delassus.model.rotations import Array
 
 
@@ -31,7 +31,7 @@ class ContactSolution:
     iterations : int
     tolerance : float
         What the solver's residual was held to.
-    result : LCPResult, MLCPResult, ConeResult or ConvexResult
+    result : Solution
         What the solver returned.
     """
 
@@ -43,7 +43,7 @@ class ContactSolution:
     status: SolverStatus
     iterations: int
     tolerance: float
-    result: Any
+    result: Solution[Any]
 
     @property
     def loops(self) -> Array:

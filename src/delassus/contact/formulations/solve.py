@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,20 +12,10 @@ import numpy as np
 from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.formulations.solution import ContactSolution
 from delassus.contact.problems import ConeProblem
-from delassus.contact.results import LCPResult, SolverStatus
-from delassus.contact.solvers.admm import admm
-from delassus.contact.solvers.convex import convex
-from delassus.contact.solvers.lemke import lemke
-from delassus.contact.solvers.nsgs import nsgs
-from delassus.contact.solvers.pgs import pgs
+from delassus.contact.results import Solution, SolverStatus
+from delassus.contact.solvers.registry import SOLVERS
 from delassus.errors import ConfigurationError, unknown_name
 from delassus.model.rotations import Array
-
-ON_PYRAMIDS: Mapping[str, Callable[..., LCPResult]] = MappingProxyType({"lemke": lemke, "pgs": pgs})
-"""Solvers of linear problems: friction cones are pyramids."""
-
-ON_CONES: Mapping[str, Callable[..., Any]] = MappingProxyType({"nsgs": nsgs, "admm": admm, "convex": convex})
-"""Solvers on exact cones. `convex` solves a relaxation, in which what slides also lifts off."""
 
 COMPLIANCES = (1e-13, 1e-12, 1e-11, 1e-10)
 """Compliances of contacts over their mobility, tried where rigid ones have no definite impulses."""
@@ -47,7 +36,7 @@ def solve(
     tolerance : float
         Of the solver's residual.
     **options
-        Other options of the solver, such as ``max_pivots``.
+        Other options of the solver, such as ``max_iterations``.
 
     Raises
     ------
@@ -58,16 +47,15 @@ def solve(
     MissingDependencyError
         A package of the extra ``contact`` is not installed.
     """
-    if not isinstance(solver, str):
-        raise unknown_name("solver", solver, [*ON_PYRAMIDS, *ON_CONES])
-    if solver in ON_PYRAMIDS:
-        return _on_pyramids(problem, partial(ON_PYRAMIDS[solver], **options), tolerance)
-    if solver in ON_CONES:
-        return _on_cones(problem, partial(ON_CONES[solver], **options), tolerance)
-    raise unknown_name("solver", solver, [*ON_PYRAMIDS, *ON_CONES])
+    if not isinstance(solver, str) or solver not in SOLVERS:
+        raise unknown_name("solver", solver, SOLVERS)
+    kind, function, *_ = SOLVERS[solver]
+    if kind == "linear":
+        return _on_pyramids(problem, partial(function, **options), tolerance)
+    return _on_cones(problem, partial(function, **options), tolerance)
 
 
-def _on_pyramids(problem: ContactProblem, solver: Callable[..., LCPResult], tolerance: float) -> ContactSolution:
+def _on_pyramids(problem: ContactProblem, solver: Callable[..., Solution[Any]], tolerance: float) -> ContactSolution:
     """By the rigid contacts first; if round-off spoils that, with a compliance that their residual does not show."""
     cone = problem.cone()
     given = problem.contacts.friction * problem.applied[:, 2]
@@ -81,8 +69,8 @@ def _on_pyramids(problem: ContactProblem, solver: Callable[..., LCPResult], tole
             soft = ConeProblem(W, cone.b, cone.mu).polyhedral(problem.n_directions, given)
         found = solver(soft, tolerance=tolerance)
         iterations += found.iterations
-        status, F = found.status, linear.impulses(found.z)
-        result = LCPResult(linear, found.z, status, iterations, tolerance)
+        status, F = found.status, linear.impulses(found.values)
+        result = Solution(linear, found.values, status, iterations)
         if status is SolverStatus.CONVERGED and not result.residual() <= tolerance:
             result = replace(result, status=SolverStatus.NUMERICAL_TROUBLE)
         solution = _solution(problem, F, result, tolerance)
@@ -105,10 +93,10 @@ def _on_cones(problem: ContactProblem, solver: Callable[..., Any], tolerance: fl
             "solver", "'lemke' or 'pgs' where normal impulses are applied", "one on exact cones", "Their friction adds."
         )
     result = solver(problem.cone(), tolerance=tolerance)
-    return _solution(problem, result.impulses, result, tolerance)
+    return _solution(problem, result.values, result, tolerance)
 
 
-def _solution(problem: ContactProblem, F: Array, result: Any, tolerance: float) -> ContactSolution:
+def _solution(problem: ContactProblem, F: Array, result: Solution[Any], tolerance: float) -> ContactSolution:
     """Free unknowns and velocities from the impulses ``F`` (n_u, 3) of a solver, and what that says of its status."""
     P, x_0, _, agree = problem.eliminated
     x, total = -(P @ F.ravel() + x_0), F + problem.applied

@@ -1,11 +1,11 @@
-"""Loop-shaped functions compiled by numba at their first call, so that importing them needs no numba.
+"""Functions that are loops, compiled by numba at their first call, so that importing them needs no numba.
 
 Functions marked with `compiled` may call one another; they take and return numbers and arrays. Machine code is kept in
 the library's cache directory, in a folder named after the text of all these files, the processor's name and numba's
-version: numba itself looks at the file of the function called, and not at those of the functions that it calls.
+version: numba itself looks at the file of the function called, and not at those of the functions that it calls. The
+first compilation of a process is announced on stderr.
 
-Of floating-point rules, sums may be reordered and multiply-adds fused; NaN and infinities stay what they are. Functions
-marked with `literal` keep every operation as written: those of extended precision live on what others round away.
+Of floating-point rules, sums may be reordered and multiply-adds fused; NaN and infinities stay what they are.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-from delassus.errors import missing_dependency
+from delassus.errors import announce, missing_dependency
 from delassus.runtime import cache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-LIBERTIES = frozenset({"reassoc", "contract", "nsz"})
-"""What may be done to floating-point operations, in LLVM's words."""
+OPTIONS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
+NOTICE = "compiling contact loops, about a minute, once"
 
 _one_at_a_time = threading.RLock()
 
@@ -32,61 +32,66 @@ _one_at_a_time = threading.RLock()
 class Compiled:
     """A function that becomes machine code when it is first called."""
 
-    def __init__(self, function: FunctionType, liberties: frozenset[str]) -> None:
-        self.function, self.liberties = function, liberties
-        self._machine: Callable[..., Any] | None = None
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+        self._dispatcher: Callable[..., Any] | None = None
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any) -> Any:
         """Call the machine code, after compiling it if this is the first time."""
-        machine = self._machine
-        return (self.machine() if machine is None else machine)(*args)
+        dispatcher = self._dispatcher
+        return (self.dispatcher() if dispatcher is None else dispatcher)(*args)
 
-    def machine(self) -> Callable[..., Any]:
+    def dispatcher(self) -> Callable[..., Any]:
         """Numba's dispatcher; raises `MissingDependencyError` where there is no numba."""
         with _one_at_a_time:
-            if self._machine is None:
+            if self._dispatcher is None:
                 scope = dict(self.function.__globals__)
                 for name in self.function.__code__.co_names:
                     called = scope.get(name)
                     if isinstance(called, Compiled):
-                        scope[name] = called.machine()
-                self._machine = _dispatcher(_in_scope(self.function, scope), self.liberties)
-            return self._machine
+                        scope[name] = called.dispatcher()
+                self._dispatcher = _dispatcher(self.function, scope)
+            return self._dispatcher
 
 
 def compiled(function: F) -> F:
     """Mark a function as one for numba."""
-    return cast(F, Compiled(cast(FunctionType, function), LIBERTIES))
+    return cast(F, Compiled(cast(FunctionType, function)))
 
 
-def literal(function: F) -> F:
-    """Mark a function as one for numba whose floating-point operations are all done as they stand."""
-    return cast(F, Compiled(cast(FunctionType, function), frozenset()))
-
-
-def _in_scope(function: FunctionType, scope: dict[str, Any]) -> FunctionType:
-    """The same function, its global names looked up elsewhere."""
-    twin = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
-    twin.__qualname__, twin.__module__ = function.__qualname__, function.__module__
-    return twin
-
-
-def _dispatcher(function: FunctionType, liberties: frozenset[str]) -> Callable[..., Any]:
+def _dispatcher(function: FunctionType, scope: dict[str, Any]) -> Callable[..., Any]:
+    """The same function for numba, its global names looked up in ``scope``."""
     try:
         import numba
     except ImportError as error:
         raise missing_dependency("numba", "contact", "contact solvers") from error
+    _listen()
+    twin = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+    twin.__qualname__, twin.__module__ = function.__qualname__, function.__module__
     folder = cache.directory()
-    options: dict[str, Any] = {"fastmath": set(liberties), "error_model": "numpy", "nogil": True}
     if folder is None:
-        return cast(Callable[..., Any], numba.njit(**options)(function))
+        return cast(Callable[..., Any], numba.njit(**OPTIONS)(twin))
     before = numba.config.CACHE_DIR  # numba reads it here and nowhere later
     numba.config.CACHE_DIR = str(folder / f"numba-{_texts()}")
     try:
-        return cast(Callable[..., Any], numba.njit(cache=True, **options)(function))
+        return cast(Callable[..., Any], numba.njit(cache=True, **OPTIONS)(twin))
     finally:
         numba.config.CACHE_DIR = before
+
+
+@functools.cache
+def _listen() -> None:
+    """Announce the first function of ours that numba compiles, and does not find in its cache."""
+    from numba.core import event
+
+    def on_start(listener: Any, happening: Any) -> None:
+        if happening.data["dispatcher"].py_func.__globals__.get("compiled") is compiled:
+            event.unregister("numba:compile", listener)
+            announce(NOTICE)
+
+    methods = {"on_start": on_start, "on_end": lambda listener, happening: None}
+    event.register("numba:compile", type("Announcer", (event.Listener,), methods)())
 
 
 @functools.cache

@@ -16,26 +16,22 @@ quartic.)
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from delassus.contact.solvers.compiled import compiled
+from delassus.contact.solvers.double_double import ROUNDING
 from delassus.model.rotations import Array
 
 OPEN, STICK, SLIP = 0, 1, 2
+"""Contact modes."""
 PROXIMAL = 1e-9
 """Weight, relative to the largest mobility, of staying where the impulse was: some contacts cannot move every way."""
-SOLVED, LIMIT, TROUBLE, ROUND_OFF = 0, 2, 3, 4
-ROUNDING = 16 * 2.0**-53
-"""What sums of products may be off by, relative to the sum of the sizes."""
 
 
 @compiled
-def mobilities(W: Array, omega: Array) -> float:
-    """Mean mobility of each contact, that of all where it has none; returns the largest diagonal entry."""
-    total, most = 0.0, 0.0
+def mobilities(W: Array) -> tuple[Array, float]:
+    """Mean mobility of each contact (that of all where it has none), and the largest diagonal entry."""
+    total, most, omega = 0.0, 0.0, np.empty(W.shape[0] // 3)
     for i in range(omega.size):
         omega[i] = (W[3 * i, 3 * i] + W[3 * i + 1, 3 * i + 1] + W[3 * i + 2, 3 * i + 2]) / 3.0
         total += omega[i]
@@ -45,7 +41,7 @@ def mobilities(W: Array, omega: Array) -> float:
     for i in range(omega.size):
         if omega[i] < 1e-12 * mean:
             omega[i] = mean
-    return most
+    return omega, most
 
 
 @compiled
@@ -80,7 +76,7 @@ def natural_residual(u: Array, r: Array, mu: Array, omega: Array) -> float:
 
 @compiled
 def rounding(W: Array, r: Array, b: Array) -> float:
-    """What round-off may make of ``W r + b``: the largest of a row."""
+    """Bound of the round-off of ``W r + b``: the largest of a row."""
     worst = 0.0
     for i in range(b.size):
         total = abs(b[i])
@@ -91,8 +87,9 @@ def rounding(W: Array, r: Array, b: Array) -> float:
 
 
 @compiled
-def prepare(W: Array, most: float, prepared: Array) -> None:
-    """What `single` needs of each contact's own block."""
+def prepare(W: Array, most: float) -> Array:
+    """What `single` needs of each contact's own block (n, 8)."""
+    prepared = np.empty((W.shape[0] // 3, 8))
     for i in range(prepared.shape[0]):
         k = 3 * i
         here = max(W[k, k], W[k + 1, k + 1], W[k + 2, k + 2])
@@ -117,6 +114,7 @@ def prepare(W: Array, most: float, prepared: Array) -> None:
         p[3] = max(mean - radius, 0.5 * epsilon)
         p[4], p[5] = c, s
         p[6], p[7] = c * h1 + s * h2, c * h2 - s * h1
+    return prepared
 
 
 @compiled
@@ -166,33 +164,3 @@ def single(
     f = mu * n / tangential
     x, y = f * x, f * y
     return c * x - s * y, s * x + c * y, n, SLIP, alpha
-
-
-@compiled
-def sweep(
-    W: Array, mu: Array, omega: Array, prepared: Array, r: Array, u: Array, modes: NDArray[Any], alphas: Array
-) -> tuple[float, int]:
-    """Solve every contact once, in order, each with the newest velocities ``u = W r + b``.
-
-    Returns the largest change, as a velocity, and the number of contacts whose mode changed.
-    """
-    moved, changed = 0.0, 0
-    size = r.size
-    for i in range(mu.size):
-        k = 3 * i
-        p = prepared[i]
-        r1, r2, r3 = r[k], r[k + 1], r[k + 2]
-        A, B, C = W[k], W[k + 1], W[k + 2]
-        c1 = u[k] - A[k] * r1 - A[k + 1] * r2 - A[k + 2] * r3 - p[0] * r1
-        c2 = u[k + 1] - B[k] * r1 - B[k + 1] * r2 - B[k + 2] * r3 - p[0] * r2
-        c3 = u[k + 2] - C[k] * r1 - C[k + 1] * r2 - C[k + 2] * r3 - p[0] * r3
-        x, y, z, mode, alphas[i] = single(p, mu[i], c1, c2, c3, alphas[i])
-        changed += mode != modes[i]
-        modes[i] = mode
-        d1, d2, d3 = x - r1, y - r2, z - r3
-        if d1 != 0.0 or d2 != 0.0 or d3 != 0.0:
-            moved = max(moved, omega[i] * max(abs(d1), abs(d2), abs(d3)))
-            for j in range(size):
-                u[j] += A[j] * d1 + B[j] * d2 + C[j] * d3
-            r[k], r[k + 1], r[k + 2] = x, y, z
-    return moved, changed

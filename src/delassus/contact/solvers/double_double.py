@@ -1,36 +1,37 @@
-"""Velocities and residuals of huge impulses, in twice the precision of float64, for numba.
+"""Velocities and residuals of huge impulses, in twice the precision of float64.
 
-Where contacts jam, impulses of 1e9 hold one another in balance, and float64 leaves 1e-7 of their sum. Here impulses
-are unevaluated sums ``r + low`` of two numbers each, ``W r + b`` is summed with all that its operations round away
-(*Dot2*), and the residual is computed from small differences only: with ``y = x − v``, the distance
-``g(y) = |y_t| − μ y_n`` from the cone is that of ``x`` and a difference, and the projection of ``y`` is ``y`` less a
-multiple of ``g``. `delassus.contact.precise` does the same in NumPy, by other means.
+Where contacts jam, impulses of 1e9 N s hold one another in balance, and float64 leaves 1e-6 m/s of their sums. Here
+impulses are unevaluated sums ``r + low`` of two numbers each, products are split into two numbers, and `math.fsum`
+rounds sums once, at the end.
 
-Source: Ogita, Rump and Oishi 2005, *Accurate sum and dot product*; Dekker 1971 for the product.
+Source: Dekker 1971 for the product; Knuth for the sum of two numbers; Shewchuk 1997 for that of many.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from delassus.contact.solvers.compiled import literal
 from delassus.model.rotations import Array
 
 SPLIT = 134217729.0
 """2²⁷ + 1: cuts a float64 in two halves whose products are exact."""
+ROUNDING = 16 * 2.0**-53
+"""Bound of the error of a sum of products, relative to the sum of their sizes."""
+PLAIN = 1e-11
+"""Round-off, relative to the size of ``b``, up to which the plain sum will do."""
 
 
-@literal
-def two_sum(a: float, b: float) -> tuple[float, float]:
-    """``a + b`` as a rounded sum and what rounding left."""
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """``a + b`` as rounded sums and what rounding left."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
-@literal
-def two_product(a: float, b: float) -> tuple[float, float]:
-    """``a b`` as a rounded product and what rounding left."""
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """``a b`` as rounded products and what rounding left."""
     product = a * b
     c, d = SPLIT * a, SPLIT * b
     a1, b1 = c - (c - a), d - (d - b)
@@ -38,56 +39,57 @@ def two_product(a: float, b: float) -> tuple[float, float]:
     return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
 
 
-@literal
-def velocities(W: Array, r: Array, low: Array, b: Array, u: Array) -> None:
-    """``u = W (r + low) + b``."""
-    for i in range(b.size):
-        total, left = b[i], 0.0
-        for j in range(b.size):
-            product, error = two_product(W[i, j], r[j])
-            total, more = two_sum(total, product)
-            left += (error + more) + W[i, j] * low[j]
-        u[i] = total + left
+def velocities(W: Array, r: Array, b: Array, low: Array | None = None) -> Array:
+    """``W (r + low) + b``, with all digits of float64 correct where impulses are huge."""
+    noise = ROUNDING * float((np.abs(W) @ np.abs(r) + np.abs(b)).max(initial=0.0))
+    if low is None and noise <= PLAIN * float(np.abs(b).max(initial=0.0)):
+        return np.asarray(W @ r + b)
+    product, left = two_product(W, np.broadcast_to(r, W.shape))
+    rest = left if low is None else left + W * low
+    return np.array([math.fsum((b[i], *product[i], *rest[i])) for i in range(b.size)])
 
 
-@literal
-def beyond(r: Array, low: Array, k: int, mu: float) -> float:
-    """``|r_t| − μ r_n`` of the contact whose components begin at ``k``."""
-    p, e = two_product(mu, r[k + 2])
-    a, a_left = two_product(r[k], r[k])
-    b, b_left = two_product(r[k + 1], r[k + 1])
-    c, c_left = two_product(p, p)
-    total, more = two_sum(a, b)
-    total, rest = two_sum(total, -c)
-    left = more + rest + a_left + b_left - c_left - 2.0 * p * e
-    left += 2.0 * (r[k] * low[k] + r[k + 1] * low[k + 1] - p * mu * low[k + 2])
-    t = np.sqrt(a + b)
-    return float((total + left) / (t + p) if p > 0.0 else t - p)
+def cone_distance(r: Array, mu: Array, low: Array | None = None) -> Array:
+    """``|r_t| − μ r_n`` of each row of ``r + low`` (n, 3), from differences of squares."""
+    p, e = two_product(mu, r[:, 2])
+    squares = [two_product(part, part) for part in (r[:, 0], r[:, 1], p)]
+    terms = [*squares[0], *squares[1], -squares[2][0], -squares[2][1], -2.0 * p * e]
+    if low is not None:
+        terms += [2.0 * r[:, 0] * low[:, 0], 2.0 * r[:, 1] * low[:, 1], -2.0 * p * mu * low[:, 2]]
+    t = np.hypot(r[:, 0], r[:, 1])
+    above = np.array([math.fsum(row) for row in zip(*terms, strict=True)])
+    return np.where(p > 0.0, above / np.where(p > 0.0, t + p, 1.0), t - p)
 
 
-@literal
-def extended_residual(u: Array, r: Array, low: Array, mu: Array, omega: Array) -> float:
-    """`coulomb.natural_residual` at ``r + low``."""
-    worst = 0.0
-    for i in range(mu.size):
-        k, m, w = 3 * i, mu[i], omega[i]
-        v1, v2 = u[k], u[k + 1]
-        v3 = u[k + 2] + m * np.sqrt(v1 * v1 + v2 * v2)
-        x1, x2, x3 = w * r[k], w * r[k + 1], w * r[k + 2]
-        y1, y2, y3 = x1 - v1, x2 - v2, x3 - v3
-        t = np.sqrt(y1 * y1 + y2 * y2)
-        sizes = t + np.sqrt(x1 * x1 + x2 * x2)
-        change = (v1 * v1 + v2 * v2 - 2.0 * (x1 * v1 + x2 * v2)) / sizes if sizes > 0.0 else 0.0
-        gap = w * beyond(r, low, k, m) + change + m * v3
-        if gap > 0.0 or y3 < 0.0:
-            if m * t <= -y3:
-                v1, v2, v3 = x1, x2, x3
-            else:
-                f = gap / (1.0 + m * m)
-                v1, v2, v3 = v1 + f * y1 / t, v2 + f * y2 / t, v3 - f * m
-        error = np.sqrt(v1 * v1 + v2 * v2 + v3 * v3)
-        if not error <= worst:
-            worst = error
-        if not worst < np.inf:
-            return np.inf
-    return worst
+def natural_map(r: Array, v: Array, mu: Array, omega: Array, low: Array | None = None) -> Array:
+    """``x − P_K(x − v)`` (n, 3) at ``x = ω (r + low)``, with the projection ``P_K`` on the friction cones.
+
+    Computed from small differences: with ``y = x − v`` the distance ``|y_t| − μ y_n`` from the cone is that of ``x``
+    and a change, and the projection of ``y`` is ``y`` less a multiple of that distance.
+    """
+    x = omega[:, None] * r
+    y = x - v
+    t = np.hypot(y[:, 0], y[:, 1])
+    sizes = t + np.hypot(x[:, 0], x[:, 1])
+    change = ((v[:, :2] - 2.0 * x[:, :2]) * v[:, :2]).sum(axis=1) / np.where(sizes > 0.0, sizes, 1.0)
+    gap = omega * cone_distance(r, mu, low) + change + mu * v[:, 2]
+    inside, below = (gap <= 0.0) & (y[:, 2] >= 0.0), mu * t <= -y[:, 2]
+    f = gap / (1.0 + mu**2)
+    onto = np.column_stack([y[:, :2] * (f / np.where(t > 0.0, t, 1.0))[:, None], -f * mu])
+    return np.where(inside[:, None], v, np.where(below[:, None], x, v + onto))
+
+
+def de_saxce(u: Array, mu: Array) -> Array:
+    """``u + (0, 0, μ |u_t|)`` (n, 3): what is complementary to impulses under Coulomb's law."""
+    return u + np.outer(mu * np.hypot(u[:, 0], u[:, 1]), [0.0, 0.0, 1.0])
+
+
+def cone_residual(
+    W: Array, b: Array, mu: Array, omega: Array, r: Array, low: Array | None = None
+) -> tuple[float, Array]:
+    """``max_i |ω r − P_K(ω r − u − s)|`` with De Saxcé's ``s``, and the velocities ``u`` (3n,)."""
+    u = velocities(W, r, b, low)
+    parts = None if low is None else low.reshape(-1, 3)
+    v = de_saxce(u.reshape(-1, 3), mu)
+    worst = np.linalg.norm(natural_map(r.reshape(-1, 3), v, mu, omega, parts), axis=1).max(initial=0.0)
+    return (float(worst) if worst == worst else np.inf), u

@@ -10,26 +10,103 @@ Source: Lemke 1965; Cottle, Pang, Stone, *The Linear Complementarity Problem*, 4
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import numpy as np
+
 from delassus.contact.problems import LCP
-from delassus.contact.results import OUTCOMES, LCPResult
-from delassus.contact.solvers.options import check_kind, check_options
-from delassus.contact.solvers.pivoting import lemke_kernel
+from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request
+from delassus.contact.solvers.compiled import compiled
+from delassus.contact.solvers.linear import affine, assign
+from delassus.contact.solvers.pivoting import LIMIT, RAY, SOLVED, TROUBLE, from_basis, gap, pivot, scales
+from delassus.contact.solvers.pyramids import impulses_of, linear_problem, unknowns
+from delassus.model.rotations import Array
+
+L = TypeVar("L", bound=LCP)
+
+ATTEMPTS = 4
+"""Vectors ``d`` to begin with, one after the other."""
+SHARPER = 1e-3
+"""Part of the tolerance beyond which the solution is computed again from the basis."""
 
 
-def lemke(problem: LCP, *, tolerance: float = 1e-8, max_pivots: int = 10000) -> LCPResult:
+@compiled
+def lemke_kernel(M: Array, q: Array, tolerance: float, limit: int) -> tuple[Array, int, int]:
+    """``z``, outcome and number of pivots."""
+    n = q.size
+    z, least = np.zeros(n), 0.0
+    for i in range(n):
+        least = min(least, q[i])
+    if least >= -tolerance * SHARPER:
+        return z, SOLVED, 0
+    w, s, d, active, pivots = np.empty(n), np.empty(n), np.ones(n), np.zeros(n, np.bool_), 0
+    scales(M, s)
+    seed = 0.5
+    ended = RAY
+    for _ in range(ATTEMPTS):
+        outcome, more = pivot(M, q, s, d, limit - pivots, active, z)
+        pivots += more
+        affine(M, z, q, w)
+        residual = gap(z, w)
+        if residual > tolerance * SHARPER and outcome == SOLVED:
+            better_z, better_w = np.empty(n), np.empty(n)
+            sharper = from_basis(M, q, s, active, better_z, better_w)
+            if sharper < residual:
+                residual = sharper
+                assign(z, better_z)
+                assign(w, better_w)
+        if residual <= tolerance:
+            return z, SOLVED, pivots
+        if outcome != RAY:
+            ended = TROUBLE
+        if outcome == LIMIT:
+            return z, LIMIT, pivots
+        for i in range(n):
+            seed = (seed + 0.6180339887498949) % 1.0
+            d[i] = 0.25 + 1.5 * seed
+    return z, ended, pivots
+
+
+@compiled
+def from_impulses(
+    W: Array, b: Array, mu: Array, directions: Array, start: Array, tolerance: float, limit: int
+) -> tuple[Array, int, int]:
+    """Impulses on pyramids; no pivot is needed if the contact modes of ``start`` still hold."""
+    n = mu.size
+    M, q = linear_problem(W, b, mu, directions, np.zeros(n))
+    z, active, some = unknowns(W, b, mu, directions, start)
+    if some:
+        w, s = np.empty(q.size), np.empty(q.size)
+        scales(M, s)
+        if from_basis(M, q, s, active, z, w) <= tolerance:
+            return impulses_of(z, directions, n), SOLVED, 0
+    z, outcome, pivots = lemke_kernel(M, q, tolerance, limit)
+    return impulses_of(z, directions, n), outcome, pivots
+
+
+def lemke_contacts(
+    W: Array, b: Array, mu: Array, directions: Array, start: Array, tolerance: float, limit: int
+) -> Impulses:
+    """Impulses by Lemke's method; see `delassus.contact.solvers.registry`."""
+    r, outcome, pivots = from_impulses(W, b, mu, directions, start, tolerance, limit)
+    return Impulses(r, OUTCOMES[outcome], pivots)
+
+
+def lemke(problem: L, *, tolerance: float = 1e-8, max_iterations: int = 10000) -> Solution[L]:
     """Solve a linear complementarity problem by Lemke's method.
 
     Parameters
     ----------
     problem : LCP
     tolerance : float
-        Of `LCPResult.residual`, in the units of ``z`` and ``w``.
-    max_pivots : int
+        Of `LCP.residual`, in the units of ``z`` and ``w``.
+    max_iterations : int
+        Pivots.
 
     Raises
     ------
     ConfigurationError
-        Another kind of problem, or an option that makes no sense.
+        Another kind of problem; a tolerance or limit that is not positive.
     MissingDependencyError
         numba is not installed.
 
@@ -40,12 +117,12 @@ def lemke(problem: LCP, *, tolerance: float = 1e-8, max_pivots: int = 10000) -> 
     Examples
     --------
     >>> from delassus.contact.problems import LCP
-    >>> lemke(LCP([[2, 1], [1, 2]], [-5, -6])).z.round(6).tolist()
+    >>> lemke(LCP([[2, 1], [1, 2]], [-5, -6])).values.round(6).tolist()
     [1.333333, 2.333333]
     >>> lemke(LCP([[-1]], [-1])).status.name
     'RAY_TERMINATION'
     """
-    check_kind(problem, LCP, "Of a ConeProblem, pass polyhedral(); for equality rows, solve_mixed.")
-    check_options(tolerance, max_pivots, "max_pivots")
-    z, outcome, pivots = lemke_kernel(problem.M, problem.q, float(tolerance), int(max_pivots))
-    return LCPResult(problem, z, OUTCOMES[outcome], pivots, tolerance)
+    advice = "Of a ConeProblem, pass polyhedral(); for equality rows, solve_mixed."
+    check_request(problem, LCP, advice, tolerance, max_iterations)
+    z, outcome, pivots = lemke_kernel(problem.M.copy(), problem.q.copy(), float(tolerance), int(max_iterations))
+    return Solution(problem, z, OUTCOMES[outcome], pivots)

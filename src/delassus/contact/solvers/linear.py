@@ -73,24 +73,3 @@ def assign(to: Array, what: Array) -> None:
     """Copy a vector into another: numba compiles this loop faster than slices."""
     for i in range(to.size):
         to[i] = what[i]
-
-
-@compiled
-def clear(x: Array) -> None:
-    """Set a vector to zero."""
-    for i in range(x.size):
-        x[i] = 0.0
-
-
-@compiled
-def factor_and_solve(A: Array, right: Array) -> tuple[Array, float]:
-    """``A⁻¹ right``, column by column, and what `factor` returns; ``A`` is overwritten."""
-    n, columns = right.shape
-    order, b, x, solution = np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros((n, columns))
-    least = factor(A, n, order)
-    if least > 0.0:
-        for j in range(columns):
-            b[:] = right[:, j]
-            substitute(A, n, order, b, x)
-            solution[:, j] = x
-    return solution, least

@@ -15,10 +15,10 @@ from collections.abc import Callable
 import numpy as np
 
 from delassus.contact.problems import LCP, MLCP
-from delassus.contact.results import LCPResult, MLCPResult, SolverStatus
+from delassus.contact.results import Solution, SolverStatus, check_request
+from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.lemke import lemke
-from delassus.contact.solvers.linear import factor_and_solve
-from delassus.contact.solvers.options import check_kind, check_options
+from delassus.contact.solvers.linear import factor, substitute
 from delassus.model.rotations import Array
 
 REGULAR = 1e-10
@@ -27,7 +27,9 @@ CONFLICT = 1e-8
 """Part of the right sides that may be outside of the range of ``A``."""
 
 
-def solve_mixed(problem: MLCP, solver: Callable[..., LCPResult] = lemke, *, tolerance: float = 1e-8) -> MLCPResult:
+def solve_mixed(
+    problem: MLCP, solver: Callable[..., Solution[LCP]] = lemke, *, tolerance: float = 1e-8
+) -> Solution[MLCP]:
     """Solve a mixed linear complementarity problem.
 
     Parameters
@@ -36,39 +38,47 @@ def solve_mixed(problem: MLCP, solver: Callable[..., LCPResult] = lemke, *, tole
     solver : callable
         `lemke`, or what takes an `LCP` and a tolerance in the same way; bind other options with `functools.partial`.
     tolerance : float
-        Of `MLCPResult.residual`.
+        Of `MLCP.residual`.
 
     Raises
     ------
     ConfigurationError
-        Another kind of problem, or an option that makes no sense.
+        Another kind of problem, or a tolerance that is not positive.
     MissingDependencyError
         numba is not installed.
 
     Examples
     --------
     >>> from delassus.contact.problems import MLCP
-    >>> result = solve_mixed(MLCP([[2, 1], [1, 2]], [-4, -5], n_free=1))
-    >>> result.x.round(9).tolist(), result.z.round(9).tolist(), result.rank
-    ([1.0], [2.0], 1)
+    >>> solve_mixed(MLCP([[2, 1], [1, 2]], [-4, -5], n_free=1)).values.round(9).tolist()
+    [1.0, 2.0]
     """
-    check_kind(problem, MLCP, "Without equality rows: lemke or pgs.")
-    check_options(tolerance, 1, "")
+    check_request(problem, MLCP, "Without equality rows: lemke or pgs.", tolerance, 1)
     k = problem.n_free
     A, B, C, D = problem.M[:k, :k], problem.M[:k, k:], problem.M[k:, :k], problem.M[k:, k:]
-    right = np.column_stack([B, problem.q[:k]])
-    solution, rank, agree = eliminated(A, right)
-    reduced = LCP(D - C @ solution[:, :-1], problem.q[k:] - C @ solution[:, -1])
-    result = solver(reduced, tolerance=tolerance)
-    x = -(solution[:, :-1] @ result.z + solution[:, -1])
-    w = C @ x + D @ result.z + problem.q[k:]
-    mixed = MLCPResult(problem, x, result.z, w, rank, result.status, result.iterations, tolerance)
-    status = result.status
+    inverse, _, agree = eliminated(A, np.column_stack([B, problem.q[:k]]))
+    found = solver(LCP(D - C @ inverse[:, :-1], problem.q[k:] - C @ inverse[:, -1]), tolerance=tolerance)
+    x = -(inverse[:, :-1] @ found.values + inverse[:, -1])
+    values, status = np.concatenate([x, found.values]), found.status
     if not agree:
         status = SolverStatus.CONFLICTING
-    elif status is SolverStatus.CONVERGED and not mixed.residual() <= tolerance:
+    elif status is SolverStatus.CONVERGED and not problem.residual(values) <= tolerance:
         status = SolverStatus.NUMERICAL_TROUBLE
-    return MLCPResult(problem, x, result.z, w, rank, status, result.iterations, tolerance)
+    return Solution(problem, values, status, found.iterations)
+
+
+@compiled
+def factor_and_solve(A: Array, right: Array) -> tuple[Array, float]:
+    """``A⁻¹ right``, column by column, and what `factor` returns; ``A`` is overwritten."""
+    n, columns = right.shape
+    order, b, x, solution = np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros((n, columns))
+    least = factor(A, n, order)
+    if least > 0.0:
+        for j in range(columns):
+            b[:] = right[:, j]
+            substitute(A, n, order, b, x)
+            solution[:, j] = x
+    return solution, least
 
 
 def eliminated(A: Array, right: Array) -> tuple[Array, int, bool]:

@@ -1,14 +1,14 @@
 """Nonsmooth Gauss–Seidel (NSGS) on the exact Coulomb cone, O(n²) a sweep.
 
-Contacts are solved one after the other, each exactly (`coulomb`). Once their modes stand still, Newton's method on
-these modes (`modes`) takes over, which ends at round-off or is dropped. If neither works within `PATIENCE` sweeps, the
-problem is made soft, ``W + δ``, and hardened step by step from the solutions before (`continuation`, which calls
-`admm` too where its first path ends early). Solutions too large for float64 are refined in extended precision
-(`refine`).
+Contacts are solved one after the other, each exactly (`coulomb`). Once contact modes stand still, `newton` takes over,
+which ends at round-off or is dropped. What neither solves within `PATIENCE` sweeps is solved by continuation in
+compliance: ``W + δ D`` from soft to hard, each from where the last two solutions point. Impulses are taken to go on as
+``x + y / δ``, which covers those that grow without bound. Where paths end early (solutions of friction problems come
+and go in pairs), another path may go on: the next have random weights ``D``, which become equal behind the place where
+the first ended. Between them, other ways are tried: `admm` once, and more sweeps without compliance.
 
 Source: Jean 1999, Moreau 1999; Acary, Brémond and Huber 2018 for the survey.
-*Deviations*: the local problem is solved by one equation; Newton's method, the continuation and the refinement are this
-library's.
+*Deviations*: the local problem is solved by one equation; Newton's method and the continuation are this library's.
 """
 
 from __future__ import annotations
@@ -17,53 +17,116 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.contact.problems import ConeProblem
-from delassus.contact.results import OUTCOMES, ConeResult
-from delassus.contact.solvers.compiled import compiled
-from delassus.contact.solvers.continuation import attempts, relax
-from delassus.contact.solvers.coulomb import LIMIT, SOLVED, TROUBLE, mobilities, prepare, rounding
-from delassus.contact.solvers.iterative_refinement import NEAR, TRUSTED, conclude
-from delassus.contact.solvers.linear import assign
-from delassus.contact.solvers.options import check_kind, check_options, starting, writable
+from delassus.contact.results import Impulses, Solution, SolverStatus, solved_cones
+from delassus.contact.solvers.admm import admm_contacts
+from delassus.contact.solvers.coulomb import mobilities, rounding
+from delassus.contact.solvers.newton import concluded, modes_of, newton
+from delassus.contact.solvers.sweeps import relax
 from delassus.model.rotations import Array
 
 PATIENCE = 150
 """Sweeps before the continuation begins."""
+RATIO, SMALLEST_RATIO = 10.0**0.5, 1.05
+"""Largest and smallest ratio of one compliance to the next."""
+SOFTEST, HARDEST = 1.0, 1e-10
+"""First and last compliance, relative to the largest mobility."""
+SPREADS = (1.5, 0.4)
+"""Decades by which weights differ from one, either way, in turn."""
+FIRST_EQUAL, LAST_EQUAL = 0.3, 1e-3
+"""Compliances, relative to where the first path ended, between which weights become equal."""
+SHORT, BETWEEN, ALTERNATING = 60, 200, 1500
+"""Most sweeps at one compliance; those without between two paths; iterations of `admm` after the first path."""
+SOLVED = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
+
+Candidate = tuple[Impulses, float]
+"""Impulses and their residual."""
 
 
-@compiled
-def nsgs_kernel(
-    W: Array, b: Array, mu: Array, start: Array, tolerance: float, limit: int
-) -> tuple[Array, Array, Array, float, int, int]:
-    """``r``, what it lacks beyond float64, ``u``, residual, outcome and number of sweeps."""
-    contacts, size = mu.size, b.size
-    omega, prepared, modes = np.empty(contacts), np.empty((contacts, 8)), np.full(contacts, -1)
-    r, low, u = np.copy(start), np.zeros(size), np.empty(size)
-    most = mobilities(W, omega)
-    prepare(W, most, prepared)
-    best, sweeps = relax(W, b, mu, omega, most, prepared, modes, r, u, tolerance, min(PATIENCE, limit))
-    noise = rounding(W, r, b)
-    if best <= tolerance and noise <= TRUSTED * tolerance:
-        return r, low, u, best, SOLVED, sweeps
-    outcome = LIMIT
-    if best <= max(tolerance, NEAR * noise):
-        best, outcome = conclude(W, b, mu, omega, most, tolerance, r, low, u)
-    if outcome == LIMIT and sweeps < limit:
-        try_r, try_low, try_u = np.copy(r), np.copy(low), np.copy(u)
-        residual, ended, more = attempts(W, b, mu, omega, most, try_r, try_low, try_u, tolerance, limit - sweeps)
+def nsgs_contacts(W: Array, b: Array, mu: Array, start: Array, tolerance: float, limit: int) -> Impulses:
+    """Impulses by nonsmooth Gauss–Seidel; see `delassus.contact.solvers.registry`."""
+    r, _, residual, sweeps = relax(W, b, mu, start, tolerance, min(PATIENCE, limit))
+    found, residual = concluded(W, b, mu, r, residual, tolerance, sweeps)
+    if found.status is not SolverStatus.ITERATION_LIMIT or sweeps >= limit:
+        return found
+    return attempts(W, b, mu, (found, residual), tolerance, limit)
+
+
+def harden(
+    W: Array, b: Array, mu: Array, weights: Array, end: float, tolerance: float, limit: int
+) -> tuple[Candidate, int, float]:
+    """One path of compliances: the best impulses, the number of sweeps, and the last compliance solved (0: none).
+
+    ``end`` is the compliance at which the first path ended, behind which weights become equal.
+    """
+    omega, most = mobilities(W)
+    mode = np.empty(mu.size, np.int64)
+    best: Candidate = Impulses(np.zeros(b.size), SolverStatus.ITERATION_LIMIT, 0), np.inf
+    delta, ratio, last, older, sweeps = SOFTEST, RATIO, 0.0, 0.0, 0
+    found = before = np.zeros(b.size)
+    while delta > HARDEST and ratio > SMALLEST_RATIO and sweeps < limit:
+        unequal = np.clip(np.log(delta / (LAST_EQUAL * end)) / np.log(FIRST_EQUAL / LAST_EQUAL), 0.0, 1.0)
+        soft = W + np.diag(np.repeat(delta * most * weights**unequal, 3))
+        ahead = (1.0 / delta - 1.0 / last) / (1.0 / last - 1.0 / older) if older > 0.0 else 0.0
+        r, u, left, more = relax(soft, b, mu, found + ahead * (found - before), tolerance, min(SHORT, limit - sweeps))
         sweeps += more
-        if ended != LIMIT or residual < best:
-            best, outcome = residual, ended
-            assign(r, try_r)
-            assign(low, try_low)
-            assign(u, try_u)
-    if not best < np.inf:
-        outcome = TROUBLE
-    return r, low, u, best, outcome, sweeps
+        if left > max(tolerance, rounding(W, r, b)):
+            if last == 0.0:
+                break
+            ratio = np.sqrt(ratio)
+            delta = last / ratio
+            continue
+        before, found, older, last = found, r, last, delta
+        delta /= ratio
+        ratio = min(ratio**1.5, RATIO)
+        modes_of(r, u, 10.0 * tolerance, mode)
+        rigid = r.copy()
+        left = newton(W, b, mu, omega, most, mode, 1e-3 * tolerance, rigid, u)
+        best = min(best, concluded(W, b, mu, rigid, left, tolerance, 0), key=quality)
+        if best[0].status in SOLVED:
+            return best, sweeps, last
+    r, _, left, more = relax(W, b, mu, found, tolerance, min(SHORT, limit - sweeps))
+    return min(best, concluded(W, b, mu, r, left, tolerance, 0), key=quality), sweeps + more, last
+
+
+def quality(candidate: Candidate) -> tuple[bool, float]:
+    """What is solved comes before what is not, and the smaller residual first."""
+    return candidate[0].status not in SOLVED, candidate[1]
+
+
+def attempts(W: Array, b: Array, mu: Array, best: Candidate, tolerance: float, limit: int) -> Impulses:
+    """Paths, one after the other, until one arrives; sweeps without compliance go on between them."""
+    weights, end, sweeps = np.ones(mu.size), SOFTEST, best[0].iterations
+    slow, random, first = best[0].p, np.random.default_rng(0), True
+    spread = SPREADS[0]
+
+    def solved(candidate: Candidate) -> bool:
+        nonlocal best
+        best = min(best, candidate, key=quality)
+        return best[0].status in SOLVED or sweeps >= limit
+
+    while True:
+        path, more, last = harden(W, b, mu, weights, end, tolerance, limit - sweeps)
+        sweeps += max(more, 1)
+        if solved(path):
+            break
+        if first:
+            first, end = False, max(last, HARDEST / LAST_EQUAL)
+            other = admm_contacts(W, b, mu, np.zeros(b.size), tolerance, min(ALTERNATING, limit - sweeps))
+            sweeps += other.iterations
+            if solved((other, 0.0 if other.status in SOLVED else np.inf)):
+                break
+        slow, _, left, more = relax(W, b, mu, slow, tolerance, min(BETWEEN, limit - sweeps))
+        sweeps += more
+        if solved(concluded(W, b, mu, slow, left, tolerance, 0)):
+            break
+        weights = 10.0 ** (spread * random.uniform(-1.0, 1.0, mu.size))
+        spread = SPREADS[1] if spread == SPREADS[0] else SPREADS[0]
+    return best[0]._replace(iterations=sweeps)
 
 
 def nsgs(
-    problem: ConeProblem, start: ArrayLike | None = None, *, tolerance: float = 1e-8, max_sweeps: int = 10000
-) -> ConeResult:
+    problem: ConeProblem, start: ArrayLike | None = None, *, tolerance: float = 1e-8, max_iterations: int = 10000
+) -> Solution[ConeProblem]:
     """Solve a contact problem with exact friction cones by nonsmooth Gauss–Seidel.
 
     Parameters
@@ -72,13 +135,14 @@ def nsgs(
     start : (n, 3) array_like, optional
         Impulses to start from (N s), such as those of the step before.
     tolerance : float
-        Of `ConeResult.residual` (m/s).
-    max_sweeps : int
+        Of `ConeProblem.residual` (m/s).
+    max_iterations : int
+        Sweeps.
 
     Raises
     ------
     ConfigurationError
-        Another kind of problem, an option or ``start`` that makes no sense.
+        Another kind of problem; a tolerance or limit that is not positive; a start of another size.
     MissingDependencyError
         numba is not installed.
 
@@ -86,16 +150,8 @@ def nsgs(
     --------
     >>> from delassus.contact.problems import ConeProblem
     >>> block = ConeProblem([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [3, 4, -1], mu=0.5)
-    >>> result = nsgs(block)
-    >>> result.status.name, result.impulses.round(6).tolist()
+    >>> solution = nsgs(block)
+    >>> solution.status.name, solution.values.round(6).tolist()
     ('CONVERGED', [[-0.3, -0.4, 1.0]])
     """
-    check_kind(problem, ConeProblem, "Linear problems are for lemke and pgs; a ContactProblem has solve().")
-    check_options(tolerance, max_sweeps, "max_sweeps")
-    r, low, u, _, outcome, sweeps = nsgs_kernel(
-        *writable(problem), starting(problem, start), float(tolerance), int(max_sweeps)
-    )
-    shape = (-1, 3)
-    return ConeResult(
-        problem, r.reshape(shape), u.reshape(shape), low.reshape(shape), OUTCOMES[outcome], sweeps, tolerance
-    )
+    return solved_cones(nsgs_contacts, problem, start, tolerance, max_iterations)

@@ -9,17 +9,22 @@ Source: Cottle, Pang, Stone, section 5.2. *Deviation*: the last step.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.contact.problems import LCP
-from delassus.contact.results import OUTCOMES, LCPResult
+from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request, starting
 from delassus.contact.solvers.compiled import compiled
+from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.linear import affine, assign
-from delassus.contact.solvers.options import check_kind, check_options, checked_start
-from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis, gap, lemke_kernel, scales
+from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis, gap, scales
+from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linear_problem, unknowns
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
+
+L = TypeVar("L", bound=LCP)
 
 CHECK = 8
 """Sweeps between two looks at the residual."""
@@ -29,16 +34,10 @@ PIVOTS = 1000
 
 @compiled
 def pgs_kernel(
-    M: Array,
-    q: Array,
-    starts: NDArray[np.int64],
-    members: NDArray[np.int64],
-    start: Array,
-    tolerance: float,
-    limit: int,
+    M: Array, q: Array, blocks: NDArray[np.int64], start: Array, tolerance: float, limit: int
 ) -> tuple[Array, int, int]:
-    """``z``, outcome and number of sweeps."""
-    n = q.size
+    """``z``, outcome and number of sweeps; rows of ``blocks`` end with −1 where they are shorter than the longest."""
+    n, size = q.size, 0
     z, w, s = np.copy(start), np.empty(n), np.empty(n)
     best_z, try_z, try_w, active = np.copy(z), np.empty(n), np.empty(n), np.empty(n, np.bool_)
     for i in range(n):
@@ -50,29 +49,26 @@ def pgs_kernel(
         return z, SOLVED, 0
     scales(M, s)
     for sweeps in range(1, limit + 1):
-        for block in range(starts.size - 1):
-            first, size = starts[block], starts[block + 1] - starts[block]
-            if size == 1:
-                i = members[first]
-                total = q[i]
-                for j in range(n):
-                    total += M[i, j] * z[j]
-                z[i] = max(0.0, z[i] - total / M[i, i])
-                continue
+        for block in blocks:
+            size = 0
+            while size < block.size and block[size] >= 0:
+                size += 1
             own, left = np.empty((size, size)), np.empty(size)
             for a in range(size):
-                i = members[first + a]
-                total = q[i]
+                i = block[a]
+                left[a] = q[i]
                 for j in range(n):
-                    total += M[i, j] * z[j]
+                    left[a] += M[i, j] * z[j]
                 for c in range(size):
-                    own[a, c] = M[i, members[first + c]]
-                    total -= own[a, c] * z[members[first + c]]
-                left[a] = total
+                    own[a, c] = M[i, block[c]]
+                    left[a] -= own[a, c] * z[block[c]]
+            if size == 1:
+                z[block[0]] = max(0.0, -left[0] / own[0, 0])
+                continue
             solution, outcome, _ = lemke_kernel(own, left, 0.1 * tolerance, PIVOTS)
             if outcome == SOLVED:
                 for a in range(size):
-                    z[members[first + a]] = solution[a]
+                    z[block[a]] = solution[a]
         if sweeps % CHECK and sweeps != limit:
             continue
         affine(M, z, q, w)
@@ -92,7 +88,19 @@ def pgs_kernel(
     return best_z, LIMIT, limit
 
 
-def pgs(problem: LCP, start: ArrayLike | None = None, *, tolerance: float = 1e-8, max_sweeps: int = 10000) -> LCPResult:
+def pgs_contacts(
+    W: Array, b: Array, mu: Array, directions: Array, start: Array, tolerance: float, limit: int
+) -> Impulses:
+    """Impulses by projected Gauss–Seidel over contacts; see `delassus.contact.solvers.registry`."""
+    M, q = linear_problem(W, b, mu, directions, np.zeros(mu.size))
+    z, _, _ = unknowns(W, b, mu, directions, start)
+    z, outcome, sweeps = pgs_kernel(M, q, contact_blocks(mu.size, len(directions)), z, tolerance, limit)
+    return Impulses(impulses_of(z, directions, mu.size), OUTCOMES[outcome], sweeps)
+
+
+def pgs(
+    problem: L, start: ArrayLike | None = None, *, tolerance: float = 1e-8, max_iterations: int = 10000
+) -> Solution[L]:
     """Solve a linear complementarity problem by projected Gauss–Seidel, over its blocks.
 
     Parameters
@@ -102,39 +110,35 @@ def pgs(problem: LCP, start: ArrayLike | None = None, *, tolerance: float = 1e-8
     start : (n,) array_like, optional
         Unknowns to start from.
     tolerance : float
-        Of `LCPResult.residual`, in the units of ``z`` and ``w``.
-    max_sweeps : int
+        Of `LCP.residual`, in the units of ``z`` and ``w``.
+    max_iterations : int
+        Sweeps.
 
     Raises
     ------
     ConfigurationError
-        Another kind of problem, an option or ``start`` that makes no sense, or a diagonal that is not positive.
+        Another kind of problem; a tolerance, limit or diagonal that is not positive; a start of another size.
     MissingDependencyError
         numba is not installed.
 
     Examples
     --------
     >>> from delassus.contact.problems import LCP
-    >>> pgs(LCP([[2, 1], [1, 2]], [-5, -6])).z.round(6).tolist()
+    >>> pgs(LCP([[2, 1], [1, 2]], [-5, -6])).values.round(6).tolist()
     [1.333333, 2.333333]
     """
-    check_kind(problem, LCP, "Of a ConeProblem, pass polyhedral(); for equality rows, solve_mixed.")
-    check_options(tolerance, max_sweeps, "max_sweeps")
-    sizes = [len(block) for block in problem.blocks]
+    advice = "Of a ConeProblem, pass polyhedral(); for equality rows, solve_mixed."
+    check_request(problem, LCP, advice, tolerance, max_iterations)
     for block in problem.blocks:
         if len(block) == 1 and not problem.M[block[0], block[0]] > 0:
             raise ConfigurationError(
-                f"row {block[0]} of an LCP",
-                "a positive number on the diagonal",
-                f"{problem.M[block[0], block[0]]:g}",
-                "Put it in a block with others (blocks=…), or use lemke.",
-            )
-    first = (
-        np.zeros(problem.size) if start is None else checked_start(start, problem.size, "z as the solvers return it")
-    )
-    members = np.concatenate([np.zeros(0, np.int64), *problem.blocks])
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+                f"row {block[0]} of an LCP", "a positive number on the diagonal",
+                f"{problem.M[block[0], block[0]]:g}", "Put it in a block with others (blocks=…), or use lemke.",
+            )  # fmt: skip
+    blocks = np.full((len(problem.blocks), max(map(len, problem.blocks), default=0)), -1)
+    for row, block in zip(blocks, problem.blocks, strict=True):
+        row[: len(block)] = block
     z, outcome, sweeps = pgs_kernel(
-        problem.M.copy(), problem.q.copy(), starts, members, first, float(tolerance), int(max_sweeps)
+        problem.M.copy(), problem.q.copy(), blocks, starting(problem.size, start), float(tolerance), int(max_iterations)
     )
-    return LCPResult(problem, z, OUTCOMES[outcome], sweeps, tolerance)
+    return Solution(problem, z, OUTCOMES[outcome], sweeps)

@@ -16,20 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.solvers.compiled import compiled
-from delassus.contact.solvers.linear import affine, assign, clear, factor, substitute
+from delassus.contact.solvers.linear import affine, factor, substitute
 from delassus.model.rotations import Array
 
 Indices = NDArray[Any]
 
 SOLVED, RAY, LIMIT, TROUBLE = 0, 1, 2, 3
+"""How it ended; `delassus.contact.results.OUTCOMES` in order."""
 PIVOT = 1e-10
 """Smallest entry to pivot on, of a matrix scaled to have ones on its diagonal."""
 TIE = 1e-12
 """Ratios this near to each other are one."""
-ATTEMPTS = 4
-"""Vectors ``d`` to begin with, one after the other."""
-SHARPER = 1e-3
-"""Part of the tolerance beyond which the solution is computed again from the basis."""
 
 
 @compiled
@@ -168,7 +165,7 @@ def from_basis(M: Array, q: Array, s: Array, active: NDArray[np.bool_], z: Array
             B[i, j] = s[rows[i]] * M[rows[i], rows[j]] * s[rows[j]]
     if factor(B, m, order) == 0.0:
         return np.inf
-    clear(z)
+    z[:] = 0.0
     right, step = np.empty(m), np.empty(m)
     for _ in range(2):  # the second time is iterative refinement
         affine(M, z, q, w)
@@ -181,40 +178,3 @@ def from_basis(M: Array, q: Array, s: Array, active: NDArray[np.bool_], z: Array
         z[i] = max(z[i], 0.0)
     affine(M, z, q, w)
     return gap(z, w)
-
-
-@compiled
-def lemke_kernel(M: Array, q: Array, tolerance: float, limit: int) -> tuple[Array, int, int]:
-    """``z``, outcome and number of pivots."""
-    n = q.size
-    z, least = np.zeros(n), 0.0
-    for i in range(n):
-        least = min(least, q[i])
-    if least >= -tolerance * SHARPER:
-        return z, SOLVED, 0
-    w, s, d, active, pivots = np.empty(n), np.empty(n), np.ones(n), np.zeros(n, np.bool_), 0
-    scales(M, s)
-    seed = 0.5
-    ended = RAY
-    for _ in range(ATTEMPTS):
-        outcome, more = pivot(M, q, s, d, limit - pivots, active, z)
-        pivots += more
-        affine(M, z, q, w)
-        residual = gap(z, w)
-        if residual > tolerance * SHARPER and outcome == SOLVED:
-            better_z, better_w = np.empty(n), np.empty(n)
-            sharper = from_basis(M, q, s, active, better_z, better_w)
-            if sharper < residual:
-                residual = sharper
-                assign(z, better_z)
-                assign(w, better_w)
-        if residual <= tolerance:
-            return z, SOLVED, pivots
-        if outcome != RAY:
-            ended = TROUBLE
-        if outcome == LIMIT:
-            return z, LIMIT, pivots
-        for i in range(n):
-            seed = (seed + 0.6180339887498949) % 1.0
-            d[i] = 0.25 + 1.5 * seed
-    return z, ended, pivots

@@ -1,61 +1,61 @@
-"""Contact solvers by name, for callers in a hurry: arrays in, arrays out, nothing checked, no objects made.
+"""The contact solvers by name: which kind of friction each takes, and which one is asked next where it fails.
 
-What they take and return:
+Functions of arrays check nothing and make no problems, for callers that solve at every step:
 
 ===========  =============================================================  ====================================
 kind         call                                                           friction
 ===========  =============================================================  ====================================
-``cone``     ``solve(W, b, mu, start, tolerance, limit)``                   exact cones
-``linear``   ``solve(W, b, mu, directions, start, tolerance, limit)``       pyramids, directions (n_f, 2)
+``cone``     ``contacts(W, b, mu, start, tolerance, limit)``                exact cones
+``linear``   ``contacts(W, b, mu, directions, start, tolerance, limit)``    pyramids, directions (n_f, 2)
 ===========  =============================================================  ====================================
 
 ``W`` (3n, 3n), ``b`` (3n,) and ``mu`` (n,) are those of a `ConeProblem`, C-contiguous float64; ``start`` (3n,) are the
-impulses to start from, zeros or those of the step before. Each returns impulses (3n,), an outcome, whose status is
-``OUTCOMES[outcome]``, and the number of iterations. The outcome ROUND_OFF says that these impulses miss the tolerance
-by their rounding to float64 (`nsgs` and `admm` return what is missing). All may be called from functions marked with
-`compiled`.
+impulses to start from, zeros or those of the step before. Each returns `Impulses`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from delassus.contact.solvers.admm import admm_kernel
-from delassus.contact.solvers.compiled import compiled
-from delassus.contact.solvers.nsgs import nsgs_kernel
-from delassus.contact.solvers.pyramids import lemke_contacts, pgs_contacts
-from delassus.model.rotations import Array
+from delassus.contact.results import Impulses, Solution
+from delassus.contact.solvers.admm import admm, admm_contacts
+from delassus.contact.solvers.convex import convex
+from delassus.contact.solvers.lemke import lemke, lemke_contacts
+from delassus.contact.solvers.nsgs import nsgs, nsgs_contacts
+from delassus.contact.solvers.pgs import pgs, pgs_contacts
 
 
 class Solver(NamedTuple):
-    """One solver: which kind it is, and the function."""
+    """One solver.
+
+    Attributes
+    ----------
+    kind : {"linear", "cone"}
+        Friction on pyramids, or on exact cones.
+    solve : callable
+        Takes an `LCP` or a `ConeProblem`, with checks; returns a `Solution`.
+    contacts : callable, optional
+        The same from arrays, without checks.
+    then : str
+        The solver that is asked where this one fails: exact cones where pyramids have no solution or their matrix is
+        badly conditioned; alternating directions, which need no diagonal blocks, where sweeps do not end.
+    """
 
     kind: Literal["linear", "cone"]
-    solve: Callable[..., tuple[Array, int, int]]
-
-
-@compiled
-def nsgs_contacts(W: Array, b: Array, mu: Array, start: Array, tolerance: float, limit: int) -> tuple[Array, int, int]:
-    """Impulses (3 n,), outcome and sweeps, by nonsmooth Gauss–Seidel."""
-    r, _, _, _, outcome, sweeps = nsgs_kernel(W, b, mu, start, tolerance, limit)
-    return r, outcome, sweeps
-
-
-@compiled
-def admm_contacts(W: Array, b: Array, mu: Array, start: Array, tolerance: float, limit: int) -> tuple[Array, int, int]:
-    """Impulses (3 n,), outcome and iterations, by alternating directions."""
-    r, _, _, _, outcome, iterations = admm_kernel(W, b, mu, start, tolerance, limit)
-    return r, outcome, iterations
+    solve: Callable[..., Solution[Any]]
+    contacts: Callable[..., Impulses] | None = None
+    then: str = ""
 
 
 SOLVERS: Mapping[str, Solver] = MappingProxyType(
     {
-        "lemke": Solver("linear", lemke_contacts),
-        "pgs": Solver("linear", pgs_contacts),
-        "nsgs": Solver("cone", nsgs_contacts),
-        "admm": Solver("cone", admm_contacts),
+        "lemke": Solver("linear", lemke, lemke_contacts, "nsgs"),
+        "pgs": Solver("linear", pgs, pgs_contacts, "nsgs"),
+        "nsgs": Solver("cone", nsgs, nsgs_contacts, "admm"),
+        "admm": Solver("cone", admm, admm_contacts, "nsgs"),
+        "convex": Solver("cone", convex),
     }
 )
 """All of them."""

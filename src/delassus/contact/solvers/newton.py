@@ -1,0 +1,209 @@
+"""Newton's method on given contact modes: what makes cone solvers end at round-off.
+
+Contacts that let go have no unknown. Those that stick have three and ask for ``u = 0``. Those that slip along the unit
+vector ``d`` have ``r = r_n (−μ d, 1)`` with two, ``r_n`` and the angle of ``d``, and ask for ``u_n = 0`` and for
+``u_t`` along ``d``. With ``d⊥`` across ``d`` and ``y = −μ r_n δθ`` the impulse that the angle brings, the latter is
+
+    d⊥ᵀ δu_t + (|u_t| / μ r_n) y = −d⊥ᵀ u_t,
+
+so that the reduced matrix is ``Tᵀ W S`` plus something positive on the diagonal, where ``S`` holds the directions that
+impulses may change in and ``T`` those that velocities are measured in.
+
+Solutions too large for float64 are found by iterative refinement: the same steps, with right sides and impulses in
+double-double. Each gains the digits that the factorisation keeps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.contact.results import Impulses, SolverStatus
+from delassus.contact.solvers.compiled import compiled
+from delassus.contact.solvers.coulomb import OPEN, SLIP, STICK, mobilities, natural_residual, projected, rounding
+from delassus.contact.solvers.double_double import cone_distance, cone_residual, two_sum
+from delassus.contact.solvers.linear import affine, assign, factor, substitute
+from delassus.model.rotations import Array
+
+Modes = NDArray[Any]
+
+PROXIMAL = 1e-13
+"""Added to the reduced matrix, relative to the largest mobility, so that redundant impulses stay where they are."""
+STEPS, REFINEMENTS = 8, 12
+"""Most steps in float64, and in double-double."""
+TRUSTED = 1e-3
+"""Part of the tolerance that round-off may make up before residuals are computed in double-double."""
+NEAR = 64.0
+"""Residuals up to this multiple of round-off may come from it: Newton's method makes more of it than sums do."""
+
+
+@compiled
+def linearised(
+    W: Array, mu: Array, most: float, mode: Modes, r: Array, u: Array, S: Array, owner: Modes, J: Array, right: Array
+) -> int:
+    """Newton's equations ``J x = right``; ``S`` (row by row) and ``owner`` say which impulse an unknown changes.
+
+    Returns the number of unknowns.
+    """
+    size, m = r.size, 0
+    T, across, row = np.zeros((size, 3)), np.zeros(size), np.empty(size)
+    for i in range(mode.size):
+        k = 3 * i
+        count = 0
+        if mode[i] == STICK:
+            count = 3
+            for j in range(3):
+                for c in range(3):
+                    S[m + j, c] = T[m + j, c] = 1.0 if j == c else 0.0
+        elif mode[i] == SLIP:
+            t = np.sqrt(r[k] ** 2 + r[k + 1] ** 2)
+            d1, d2 = (-r[k] / t, -r[k + 1] / t) if t > 0.0 else (1.0, 0.0)
+            S[m, 0], S[m, 1], S[m, 2] = -mu[i] * d1, -mu[i] * d2, 1.0
+            T[m, 2] = 1.0
+            count = 1
+            if t > 0.0:
+                S[m + 1, 0], S[m + 1, 1], S[m + 1, 2] = -d2, d1, 0.0
+                T[m + 1, 0], T[m + 1, 1] = -d2, d1
+                across[m + 1] = max(u[k] * d1 + u[k + 1] * d2, 0.0) / t
+                count = 2
+        for j in range(m, m + count):
+            owner[j] = i
+        m += count
+    for a in range(m):
+        i = 3 * owner[a]
+        right[a] = -(T[a, 0] * u[i] + T[a, 1] * u[i + 1] + T[a, 2] * u[i + 2])
+        for k in range(size):
+            row[k] = T[a, 0] * W[i, k] + T[a, 1] * W[i + 1, k] + T[a, 2] * W[i + 2, k]
+        for c in range(m):
+            j = 3 * owner[c]
+            J[a, c] = row[j] * S[c, 0] + row[j + 1] * S[c, 1] + row[j + 2] * S[c, 2]
+        J[a, a] += across[a] + PROXIMAL * most
+    return m
+
+
+@compiled
+def advance(mode: Modes, mu: Array, m: int, S: Array, owner: Modes, step: Array, r: Array) -> bool:
+    """Change impulses by a step of the unknowns, within the cones; False if a contact would pull."""
+    for c in range(m):
+        for j in range(3):
+            r[3 * owner[c] + j] += S[c, j] * step[c]
+    for i in range(mode.size):
+        k = 3 * i
+        if mode[i] != OPEN and not r[k + 2] >= 0.0:
+            return False
+        if mode[i] == STICK:
+            r[k], r[k + 1], r[k + 2] = projected(r[k], r[k + 1], r[k + 2], mu[i])
+        t = np.sqrt(r[k] ** 2 + r[k + 1] ** 2)
+        if mode[i] == SLIP and t > 0.0:
+            r[k], r[k + 1] = r[k] * mu[i] * r[k + 2] / t, r[k + 1] * mu[i] * r[k + 2] / t
+    return True
+
+
+@compiled
+def newton(
+    W: Array, b: Array, mu: Array, omega: Array, most: float, mode: Modes, goal: float, r: Array, u: Array
+) -> float:
+    """Overwrite ``r`` and ``u`` by the best that Newton's method found; returns its residual (infinite: nothing)."""
+    size = b.size
+    S, J, owner, order = np.empty((size, 3)), np.empty((size, size)), np.empty(size, np.int64), np.empty(size, np.int64)
+    right, step = np.empty(size), np.empty(size)
+    try_r, try_u = np.copy(r), np.copy(u)
+    for k in range(size):
+        if mode[k // 3] == OPEN:
+            try_r[k] = 0.0
+    affine(W, try_r, b, try_u)
+    best, before = np.inf, np.inf
+    for _ in range(STEPS):
+        m = linearised(W, mu, most, mode, try_r, try_u, S, owner, J, right)
+        if factor(J, m, order) == 0.0:
+            return best
+        substitute(J, m, order, right, step)
+        if not advance(mode, mu, m, S, owner, step, try_r):
+            return best
+        affine(W, try_r, b, try_u)
+        residual = natural_residual(try_u, try_r, mu, omega)
+        if residual < best:
+            best = residual
+            assign(r, try_r)
+            assign(u, try_u)
+        if best <= goal or not residual < before:
+            return best
+        before = residual
+    return best
+
+
+@compiled
+def modes_of(r: Array, u: Array, still: float, mode: Modes) -> None:
+    """Contact modes from impulses and velocities: what moves no faster than ``still`` sticks."""
+    for i in range(mode.size):
+        k = 3 * i
+        if r[k + 2] == 0.0:
+            mode[i] = OPEN
+        else:
+            mode[i] = STICK if abs(u[k]) + abs(u[k + 1]) + abs(u[k + 2]) <= still else SLIP
+
+
+def concluded(
+    W: Array, b: Array, mu: Array, r: Array, residual: float, tolerance: float, iterations: int
+) -> tuple[Impulses, float]:
+    """How impulses with a float64 residual stand, and the residual that this is based on.
+
+    Where round-off may hide the truth, the residual is computed in double-double; impulses that miss the tolerance by
+    no more than round-off explains are refined.
+    """
+    noise = rounding(W, r, b)
+    if residual > max(tolerance, NEAR * noise):
+        status = SolverStatus.ITERATION_LIMIT if residual < np.inf else SolverStatus.NUMERICAL_TROUBLE
+        return Impulses(r, status, iterations), residual
+    if residual <= tolerance and noise <= TRUSTED * tolerance:
+        return Impulses(r, SolverStatus.CONVERGED, iterations), residual
+    omega, most = mobilities(W)
+    residual, u = cone_residual(W, b, mu, omega, r)
+    if residual <= tolerance:
+        return Impulses(r, SolverStatus.CONVERGED, iterations), residual
+    if residual <= NEAR * noise:
+        mode = np.empty(mu.size, np.int64)
+        for still in (10.0 * residual, 1e3 * residual, 0.1 * residual):
+            modes_of(r, u, still, mode)
+            found, low, left = refined(W, b, mu, omega, most, mode, 1e-3 * tolerance, r)
+            if left <= tolerance:
+                alone, _ = cone_residual(W, b, mu, omega, found)
+                if alone <= tolerance:
+                    return Impulses(found, SolverStatus.CONVERGED, iterations), alone
+                return Impulses(found, SolverStatus.ROUND_OFF, iterations, low), left
+    return Impulses(r, SolverStatus.ITERATION_LIMIT, iterations), residual
+
+
+def refined(
+    W: Array, b: Array, mu: Array, omega: Array, most: float, mode: Modes, goal: float, start: Array
+) -> tuple[Array, Array, float]:
+    """Impulses ``r + low`` by iterative refinement on given contact modes, and their residual: the best found."""
+    size = b.size
+    S, J, owner, right = np.empty((size, 3)), np.empty((size, size)), np.empty(size, np.int64), np.empty(size)
+    r, low = start, np.zeros(size)
+    best, before = (r, low, np.inf), np.inf
+    slips = np.repeat(mode == SLIP, 3).reshape(-1, 3) & [True, True, False]
+    for _ in range(REFINEMENTS):
+        residual, u = cone_residual(W, b, mu, omega, r, low)
+        if residual < best[2]:
+            best = r, low, residual
+        if best[2] <= goal or not residual < 1e3 * before:
+            break
+        before = residual
+        m = linearised(W, mu, most, mode, r, u, S, owner, J, right)
+        try:
+            step = np.linalg.solve(J[:m, :m], right[:m])
+        except np.linalg.LinAlgError:
+            break
+        change = np.zeros((mu.size, 3))
+        np.add.at(change, owner[:m], S[:m] * step[:, None])
+        r, low = two_sum(r, low + change.ravel())
+        if not (r[2::3] >= 0.0).all():
+            break
+        rows = r.reshape(-1, 3)
+        t = np.hypot(rows[:, 0], rows[:, 1])
+        excess = cone_distance(rows, mu, low.reshape(-1, 3)) / np.where(t > 0.0, t, 1.0)
+        r, low = two_sum(r, low - np.where(slips, excess[:, None] * rows, 0.0).ravel())
+    return best

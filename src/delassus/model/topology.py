@@ -1,0 +1,193 @@
+"""Links, joints and frames of a robot, and every question about who carries whom."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from delassus.errors import unknown_name
+from delassus.model.joints import Joint, JointKind
+from delassus.model.rotations import Array
+
+WORLD = -1
+"""Index of the world where an index of a link is asked for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Where a named frame sits: on which link, and where in that link's body frame.
+
+    Attributes
+    ----------
+    link : int
+        Index of the link, or `WORLD`.
+    rotation : (3, 3) array
+        Orientation of the frame in the body frame.
+    position : (3,) array
+        Origin of the frame in the body frame, in m.
+    """
+
+    link: int
+    rotation: Array
+    position: Array
+
+    def __post_init__(self) -> None:
+        for attribute in ("rotation", "position"):
+            value = np.array(getattr(self, attribute), dtype=float)
+            value.setflags(write=False)
+            object.__setattr__(self, attribute, value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Topology:
+    """Links, joints and frames of a kinematic tree, and its topology; the attributes are those of `Tree`."""
+
+    name: str
+    link_names: tuple[str, ...]
+    joints: tuple[Joint, ...]
+    parents: tuple[int, ...]
+    inertias: Array
+    frames: Mapping[str, Placement]
+    world_inertia: Array = field(default_factory=lambda: np.zeros((6, 6)))
+    joint_names: tuple[str, ...] = field(init=False)
+    n_links: int = field(init=False)
+    nq: int = field(init=False)
+    nv: int = field(init=False)
+    q_slices: tuple[slice, ...] = field(init=False)
+    v_slices: tuple[slice, ...] = field(init=False)
+    children: tuple[tuple[int, ...], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.joints)
+        assert len(self.parents) == len(self.link_names) == n
+        assert all(WORLD <= p < i for i, p in enumerate(self.parents))
+        for attribute, shape in (("inertias", (n, 6, 6)), ("world_inertia", (6, 6))):
+            value = np.array(getattr(self, attribute), dtype=float).reshape(shape)
+            value.setflags(write=False)
+            object.__setattr__(self, attribute, value)
+        q_ends = np.cumsum([0, *(j.nq for j in self.joints)])
+        v_ends = np.cumsum([0, *(j.nv for j in self.joints)])
+        children: list[list[int]] = [[] for _ in range(n)]
+        for i, p in enumerate(self.parents):
+            if p != WORLD:
+                children[p].append(i)
+        derived: dict[str, Any] = {
+            "frames": MappingProxyType(dict(self.frames)),
+            "joint_names": tuple(j.name for j in self.joints),
+            "n_links": n,
+            "nq": int(q_ends[-1]),
+            "nv": int(v_ends[-1]),
+            "q_slices": tuple(slice(int(a), int(b)) for a, b in pairwise(q_ends)),
+            "v_slices": tuple(slice(int(a), int(b)) for a, b in pairwise(v_ends)),
+            "children": tuple(tuple(c) for c in children),
+        }
+        for attribute, derived_value in derived.items():
+            object.__setattr__(self, attribute, derived_value)
+
+    # -- pickling: a mapping proxy does not pickle, and everything derived is derived again ------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild from the defining attributes."""
+        defining = (self.name, self.link_names, self.joints, self.parents, self.inertias, dict(self.frames))
+        return type(self), (*defining, self.world_inertia)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, n_links={self.n_links}, nq={self.nq}, nv={self.nv})"
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that the dynamics depend on; equal for equal robots in any process."""
+        digest = hashlib.sha256()
+        digest.update(repr((self.link_names, self.parents)).encode())
+        for j in self.joints:
+            digest.update(repr((j.name, j.kind.value, j.axis)).encode())
+            for a in (j.rotation, j.position, j.armature, j.damping):
+                digest.update(a.tobytes())
+        digest.update(self.inertias.tobytes())
+        for name in sorted(self.frames):
+            placement = self.frames[name]
+            digest.update(repr((name, placement.link)).encode())
+            digest.update(placement.rotation.tobytes() + placement.position.tobytes())
+        return digest.hexdigest()
+
+    # -- topology --------------------------------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        """Number of joints on the longest path from the world."""
+        depths: list[int] = []
+        for p in self.parents:
+            depths.append(1 if p == WORLD else depths[p] + 1)
+        return max(depths, default=0)
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether the first joint is a free joint on the world."""
+        return bool(self.joints) and self.joints[0].kind is JointKind.FREE and self.parents[0] == WORLD
+
+    def support(self, link: int) -> tuple[int, ...]:
+        """Links from the root to ``link``, both included; empty for the world."""
+        path = []
+        while link != WORLD:
+            path.append(link)
+            link = self.parents[link]
+        return tuple(reversed(path))
+
+    def leaves_to_root(self) -> Iterable[int]:
+        """Links in an order that visits children before parents."""
+        return range(self.n_links - 1, -1, -1)
+
+    def root_to_leaves(self) -> Iterable[int]:
+        """Links in an order that visits parents before children."""
+        return range(self.n_links)
+
+    def closest_common_ancestor(self, a: int, b: int) -> int:
+        """Deepest link on both supports, or `WORLD`."""
+        while a != b:  # the link of the larger index is no ancestor of the other
+            a, b = (self.parents[a], b) if a > b else (a, self.parents[b])
+        return a
+
+    def supporting_links(self, links: Iterable[int]) -> frozenset[int]:
+        """All links on the support of one of ``links``."""
+        return frozenset(i for link in links for i in self.support(link))
+
+    def branching_links(self, ends: Sequence[int]) -> tuple[int, ...]:
+        """Links at which the supports of two or more end-effectors meet, root first.
+
+        ``ends`` holds one link per end-effector; a link that carries several of them is branching.
+        """
+        supporting = self.supporting_links(ends)
+        meeting = Counter([*ends, *(self.parents[i] for i in supporting)])
+        return tuple(sorted(i for i in supporting if meeting[i] >= 2))
+
+    def closest_branching_above(self, branching: Sequence[int]) -> tuple[int, ...]:
+        """For each link, the closest of the links ``branching`` strictly above it, or `WORLD`."""
+        stops = {WORLD, *branching}
+        out: list[int] = []
+        for p in self.parents:
+            out.append(p if p in stops else out[p])
+        return tuple(out)
+
+    @property
+    def dof_parents(self) -> tuple[int, ...]:
+        """Expanded parent array: for each degree of freedom the one before it towards the root, or −1."""
+        out: list[int] = []
+        for i, p in enumerate(self.parents):
+            before = self.v_slices[p].stop - 1 if p != WORLD else -1
+            for k in range(self.joints[i].nv):
+                out.append(before if k == 0 else self.v_slices[i].start + k - 1)
+        return tuple(out)
+
+    def placement(self, frame: str) -> Placement:
+        """Placement of the frame of that name; raises `UnknownNameError` with the nearest match."""
+        try:
+            return self.frames[frame]
+        except (KeyError, TypeError):
+            raise unknown_name("link or frame name", frame, self.frames) from None

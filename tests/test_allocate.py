@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import delassus as ds
 from delassus.compiler.allocate import Act, allocate
 from delassus.compiler.emit import llvm
-from delassus.compiler.graph import Graph, Op, arity
 from delassus.compiler.interpret import SEMANTICS, interpret
+from delassus.spatial.graph import Graph, Op, arity
 from programs import delassus_program, graphs, same
 
 

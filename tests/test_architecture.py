@@ -31,8 +31,8 @@ USE_INTEROP = ("cli", "delassus_studies", "delassus", "simulate", "contact", "in
 """Who loads robots and converts states of other libraries; dynamics and compiler know trees only."""
 
 OPTIONAL = {
-    "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal", "numba", "clarabel",
-    "viser", "scipy", "h5py",
+    "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal", "numba",
+    "clarabel", "viser", "scipy", "h5py",
 }  # fmt: skip
 """Packages of the extras: imported inside functions only."""
 
@@ -164,8 +164,7 @@ def test_algorithms_know_neither_machines_nor_joint_types():
         modules = {module for module, _ in imports(path)}
         assert "delassus.spatial.numpy_ops" not in modules, path
         if path.name != "plan.py":
-            assert "delassus.spatial.exact_ops" not in modules, path
-        assert not modules & {"delassus.spatial.casadi_ops", "delassus.spatial.count_ops", "casadi"}, path
+            assert "delassus.spatial.trace_ops" not in modules, path
         assert "JointKind" not in path.read_text(), path
 
 

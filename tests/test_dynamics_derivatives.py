@@ -6,7 +6,6 @@ import zlib
 from dataclasses import fields
 from functools import cache
 
-import casadi as ca
 import numpy as np
 import pytest
 
@@ -24,13 +23,13 @@ from delassus.model.joints import JointKind
 from delassus.model.rotations import matrix_to_quaternion
 from delassus.quantities.dynamics import DYNAMICS_DERIVATIVES
 from delassus.quantities.request import request
-from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.numpy_ops import NumpyOps
+from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import benchmark_cases
 from delassus_studies.peers_pinocchio import pinocchio_contacts, pinocchio_model
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import as_pose, everything, pairs, state, two_branches
-from tools import AGREEMENT, error, random_frame, random_rotation
+from tools import AGREEMENT, error, evaluated, random_frame, random_rotation
 
 STEP = 1e-4
 """Step of differences of fourth order, in rad or m: the fifth derivative times its fourth power, and 1e-16 over it."""
@@ -523,18 +522,18 @@ def test_symbols(seed):
     c = [ds.Weld(random_frame(rng, names[0]), random_frame(rng, names[1]), axes=("local", "world")[seed % 2])]
     if not is_regular(tree, c, q, {}):
         c = [ds.Point(random_frame(rng, names[0]))]
-    ops = CasadiOps()
-    symbols = [ca.SX.sym(name, size) for name, size in (("q", tree.nq), ("v", tree.nv), ("tau", tree.nv))]
+    ops = TraceOps()
+    symbols = [ops.vector(size) for size in (tree.nq, tree.nv, tree.nv)]
     gains = {"velocity_gain": 6.0, "position_gain": 9.0}
     motion = DynamicsProblem(
         Problem(ops, tree, check_constraints(tree, c), symbols[0]), *symbols[1:],
-        gravity=ops.constant(np.c_[(0, 0, -9.81)]), goals=[Goal(**gains)],
+        gravity=ops.constant([[0.0], [0.0], [-9.81]]), goals=[Goal(**gains)],
     )  # fmt: skip
     traced = derivatives(motion)
-    outputs = ca.Function("f", symbols, [ca.densify(getattr(traced, name)) for name in DERIVATIVES])(q, v, tau)
+    outputs = evaluated(ops, [getattr(traced, name) for name in DERIVATIVES], q, v, tau)
     found = ds.dynamics_derivatives(tree, q, v, tau, c, baumgarte=ds.Baumgarte(3.0))
     for name, value in zip(DERIVATIVES, outputs, strict=True):
-        assert error(np.array(value), getattr(found, name)) < DOUBLE, name
+        assert error(value, getattr(found, name)) < DOUBLE, name
 
 
 def test_operation_counts():

@@ -5,7 +5,6 @@ Where rows are dependent, and bad input, see `test_dynamics`.
 
 from __future__ import annotations
 
-import casadi as ca
 import numpy as np
 import pytest
 
@@ -16,19 +15,17 @@ from delassus.algorithms.dynamics.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
-from delassus.compiler.graph import graph_of
-from delassus.compiler.passes import clean
 from delassus.constraints import check_constraints
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
-from delassus.spatial.casadi_ops import CasadiOps
-from delassus.spatial.count_ops import CountOps
 from delassus.spatial.numpy_ops import NumpyOps
+from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import Case, benchmark_cases, general_rows, general_welds, welds
+from delassus_studies.count_ops import CountOps
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import everything, independent, state
-from tools import error, make_motion, random_frame, random_rotation
+from tools import error, evaluated, make_motion, random_frame, random_rotation
 
 HARD = ("ltl", "pv", "pv-early")
 
@@ -88,14 +85,13 @@ def test_symbols(seed):
         pytest.skip("no independent constraints")
     motion, _ = make_motion(m.tree, q, v, tau, kept, gravity=rest["gravity"])
     expected = METHODS["kkt"](motion)
-    ops = CasadiOps()
-    symbols = [ca.SX.sym(name, size) for name, size in (("q", m.tree.nq), ("v", m.tree.nv), ("tau", m.tree.nv))]
+    ops = TraceOps()
+    symbols = [ops.vector(size) for size in (m.tree.nq, m.tree.nv, m.tree.nv)]
     for name in HARD:
         problem = Problem(ops, m.tree, check_constraints(m.tree, kept), symbols[0])
         traced = METHODS[name](DynamicsProblem(problem, *symbols[1:], gravity=ops.constant(rest["gravity"][:, None])))
-        pivot = ca.SX(1) if traced.pivot is None else ca.SX(traced.pivot)
-        outputs = ca.Function("f", symbols, [traced.qdd, traced.forces, pivot])(motion.problem._q, v, tau)
-        qdd, forces, least = (np.array(x) for x in outputs)
+        pivot = 1.0 if traced.pivot is None else traced.pivot
+        qdd, forces, least = evaluated(ops, [traced.qdd, traced.forces, pivot], motion.problem._q, v, tau)
         if least.item() > 1e-6 and np.linalg.cond(expected.delassus) < WELL_CONDITIONED:
             assert error(qdd, expected.qdd) < SAME and error(forces, expected.forces) < SAME, name
 
@@ -292,12 +288,11 @@ def test_rows_that_hold_a_link(kind, turned):
 
 def traced(tree, constraints, name):
     """A method traced, as a function of numbers: accelerations, forces, pivot."""
-    ops = CasadiOps()
-    x = [ca.SX.sym(n, k) for n, k in (("q", tree.nq), ("v", tree.nv), ("tau", tree.nv))]
+    ops = TraceOps()
+    x = [ops.vector(size) for size in (tree.nq, tree.nv, tree.nv)]
     problem = Problem(ops, tree, check_constraints(tree, constraints), x[0])
-    found = METHODS[name](DynamicsProblem(problem, *x[1:], gravity=ops.constant(np.c_[(0, 0, -9.81)])))
-    run = ca.Function("f", x, [found.qdd, found.forces, ca.SX(found.pivot)])
-    return lambda *state: [np.array(y)[:, 0] for y in run(*state)]
+    found = METHODS[name](DynamicsProblem(problem, *x[1:], gravity=ops.constant([[0.0], [0.0], [-9.81]])))
+    return lambda *state: [y[:, 0] for y in evaluated(ops, [found.qdd, found.forces, found.pivot], *state)]
 
 
 def test_loops():
@@ -345,14 +340,13 @@ def test_more_rows_than_motions(name):
 
 def operations(case, name):
     """Operations of one state, common subexpressions once."""
-    ops, tree = CasadiOps(), case.tree
-    q, v, tau = (ca.SX.sym(n, k) for n, k in (("q", tree.nq), ("v", tree.nv), ("tau", tree.nv)))
+    ops, tree = TraceOps(), case.tree
+    q, v, tau = (ops.vector(size) for size in (tree.nq, tree.nv, tree.nv))
     constraints = () if name == "aba" else check_constraints(tree, case.constraints)
-    motion = DynamicsProblem(Problem(ops, tree, constraints, q), v, tau, gravity=ops.constant(np.c_[(0, 0, -9.81)]))
+    motion = DynamicsProblem(Problem(ops, tree, constraints, q), v, tau, gravity=ops.constant([[0.0], [0.0], [-9.81]]))
     solution = {**METHODS, **FALLBACKS}[name](motion)
-    results = [solution.qdd, solution.forces, *([] if solution.pivot is None else [solution.pivot])]
-    graph = clean(graph_of([q, v, tau], [ca.vertcat(*(ca.vec(ca.densify(x)) for x in results))]))
-    return graph.count(graph.reachable(graph.outputs[-1].tolist())).total
+    pivot = [] if solution.pivot is None else [ops.number(solution.pivot)]
+    return ops.count([*solution.qdd.nodes(), *solution.forces.nodes(), *pivot])
 
 
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
@@ -385,16 +379,16 @@ def test_early_elimination_is_linear():
 def test_what_is_zero_by_structure():
     """`Ops.nonzero` and `Ops.rank` on every machine."""
     pattern = np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0], [2.0, 0.0, 4.0]])
-    x = ca.SX.sym("x", 3)
-    symbols = CasadiOps().matrix([[x[0] * p if p else 0.0 for p in row] for row in pattern])
+    trace = TraceOps()
+    (x,) = trace.vector(1)
+    symbols = trace.matrix([[x * p for p in row] for row in pattern])
     for ops, a, rank in (
         (NumpyOps(), pattern * np.array([0.0, 1.0])[:, None, None], 1),
-        (CasadiOps(), symbols, 1),
+        (trace, symbols, 1),
         (CountOps(), CountOps().constant(pattern), 2),
     ):
         assert np.array_equal(ops.nonzero(a), pattern != 0) and ops.rank(a) == rank
-        assert ops.is_known(1.0) and not ops.is_known(np.float64(1.0) if isinstance(ops, NumpyOps) else x[0])
-    assert CasadiOps().is_known(2.0 * ca.SX(3.0)) and not CasadiOps().is_known(x[0] + 1.0)
+    assert trace.known(symbols) is None and trace.known(trace.matrix([[x * 0.0 + 2.0]])) == 2.0
 
 
 def test_every_method_is_here():

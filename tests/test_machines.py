@@ -1,11 +1,10 @@
-"""One algorithm text, many machines: NumPy (with batches), CasADi and counting agree; so do their building blocks."""
+"""One algorithm text, many machines: NumPy (with batches), traces and counting agree; so do their building blocks."""
 
 from __future__ import annotations
 
 import itertools
 from functools import partial
 
-import casadi as ca
 import numpy as np
 import pytest
 
@@ -17,23 +16,26 @@ from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.problem import Problem
+from delassus.compiler.emit.casadi import casadi_function
+from delassus.compiler.trace import count
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint
 from delassus.model.joints import Joint, JointKind, random
 from delassus.model.kinematics import joint_displacement
 from delassus.model.rotations import rotation_from_rpy
-from delassus.spatial.casadi_ops import CasadiOps
-from delassus.spatial.count_ops import CountOps
 from delassus.spatial.elementary_rotations import elementary_turns
 from delassus.spatial.factor import CholeskyFactor, Factor
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.rigid import DenseRigidInertia, RigidInertia
+from delassus.spatial.trace_ops import TraceOps
 from delassus.spatial.transform import DenseTransform, StagedTransform, displacement
+from delassus_studies.count_ops import CountOps
+from programs import plain_program, reference
 from random_trees import some_constraints, some_link, some_mechanism, some_rotation
-from tools import ROUND_OFF, UNPLANNED, error, random_frame, random_rotation
+from tools import ROUND_OFF, UNPLANNED, error, evaluated, random_frame, random_rotation
 
 SAME_TEXT = 1e-12
-"""NumPy against CasADi: the same text, but sums and products in another order, times the condition of the tree."""
+"""NumPy against traces: the same text, but sums and products in another order, times the condition of the tree."""
 
 TURNS = 1e-14
 """Products of elementary turns against the rotation that they factor: a few units in the last place."""
@@ -105,44 +107,56 @@ every_case = pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name
 every_method = pytest.mark.parametrize("method", ds.OSIM_METHODS)
 
 
-# -- CasADi --------------------------------------------------------------------------------------------------------
+# -- traces --------------------------------------------------------------------------------------------------------
 
 
 def traced(tree, constraints, text):
-    """`casadi.Function` of the configuration and the rows given at call time."""
-    q = ca.SX.sym("q", tree.nq)
-    rows = [ca.SX.sym("K", c.size, 6) for c in constraints if c.rows is None]
-    return ca.Function("f", [q, *rows], [ca.densify(text(Problem(CasadiOps(), tree, constraints, q, rows)))])
+    """Function of the configuration and the rows given at call time: a trace by the interpreter, held to CasADi."""
+    ops = TraceOps()
+    q, rows = ops.vector(tree.nq), [ops.unknown(c.size, 6) for c in constraints if c.rows is None]
+    result = text(Problem(ops, tree, constraints, q, rows))
+    program = plain_program(ops.graph([result.nodes()]), tree.nq + sum(6 * len(K.rows) for K in rows))
+    oracle = casadi_function(program)
+
+    def run(*values):
+        x = np.concatenate([np.ravel(v) for v in values])
+        (y,) = reference(program, x)
+        assert error(np.array(oracle(x))[:, 0], y) < ROUND_OFF
+        return y.reshape(result.shape)
+
+    return run
 
 
 @every_case
 @every_method
-def test_casadi_gives_the_same_numbers(make, method):
+def test_traces_give_the_same_numbers(make, method):
     tree, constraints, rows = make()
     function = traced(tree, constraints, METHODS[method])
     q = tree.random(1, batch=3)
     expected = ds.delassus(tree, constraints, q, method=method, rows=rows)
     for state in range(3):
-        assert error(np.array(function(q[state], *rows)), expected[state]) < SAME_TEXT
+        assert error((function(q[state], *rows)), expected[state]) < SAME_TEXT
 
 
 @every_case
-def test_casadi_gives_the_same_mass_matrix_and_jacobian(make):
+def test_traces_give_the_same_mass_matrix_and_jacobian(make):
     tree, constraints, rows = make()
     q = tree.random(2)
     M, J = traced(tree, constraints, mass_matrix), traced(tree, constraints, jacobian)
-    assert error(np.array(M(q, *rows)), ds.mass_matrix(tree, q)) < SAME_TEXT
-    assert error(np.array(J(q, *rows)), ds.jacobian(tree, constraints, q, rows=rows)) < SAME_TEXT
+    assert error(M(q, *rows), ds.mass_matrix(tree, q)) < SAME_TEXT
+    assert error(J(q, *rows), ds.jacobian(tree, constraints, q, rows=rows)) < SAME_TEXT
 
 
 @every_case
-def test_casadi_gives_the_same_product(make):
+def test_traces_give_the_same_product(make):
     tree, constraints, rows = make()
     q = tree.random(3)
     G = ds.delassus(tree, constraints, q, rows=rows)
     x = np.random.default_rng(0).normal(size=(len(G), 2))
-    function = traced(tree, constraints, lambda problem: delassus_product(problem, Articulated(problem), ca.SX(x)))
-    assert error(np.array(function(q, *rows)), G @ x) < SAME_TEXT
+    function = traced(
+        tree, constraints, lambda problem: delassus_product(problem, Articulated(problem), problem.ops.constant(x))
+    )
+    assert error(function(q, *rows), G @ x) < SAME_TEXT
 
 
 @pytest.mark.parametrize(
@@ -155,7 +169,7 @@ def test_casadi_gives_the_same_product(make):
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_casadi_gives_the_same_solution(tree, links):
+def test_traces_give_the_same_solution(tree, links):
     constraints = [ds.Weld(frame) for frame in frames(links)]
     q = tree.random(4)
     operator = ds.delassus_operator(tree, constraints, q)
@@ -164,14 +178,15 @@ def test_casadi_gives_the_same_solution(tree, links):
 
     def solve(problem):
         parts = branches(problem)
-        columns = [ca.vertcat(*(x[problem.rows[c]] for c in stack.constraints)) for stack in parts.stacks]
-        solved = FastFactor(problem, parts).solve(problem.ops, columns)
+        ops = problem.ops
+        columns = [np.concatenate([x[problem.rows[c]] for c in stack.constraints]) for stack in parts.stacks]
+        solved = FastFactor(problem, parts).solve(ops, [ops.constant(c[:, None]) for c in columns])
         rows = np.arange(len(x))
         order = np.concatenate([rows[problem.rows[c]] for stack in parts.stacks for c in stack.constraints])
-        return ca.vertcat(*solved)[np.argsort(order).tolist()]
+        return ops.take(ops.vstack(solved), np.argsort(order).tolist(), None)
 
     function = traced(tree, constraints, solve)
-    assert error(np.array(function(q))[:, 0], operator.solve(x)) < 1e-8  # condition of G
+    assert error((function(q))[:, 0], operator.solve(x)) < 1e-8  # condition of G
 
 
 # -- batches -------------------------------------------------------------------------------------------------------
@@ -270,15 +285,11 @@ triangle of each diagonal block, KJR a row and a column of each link's inverse i
 COUNTED_SMALL = dict.fromkeys(COUNTED, 0.20) | {"kjr": 0.35, "auto": 0.35}
 """The same on mechanisms of 1600 to 5000 operations, where the constant shows."""
 
-FREE = {ca.OP_INPUT, ca.OP_OUTPUT, ca.OP_CONST, ca.OP_NEG}
-"""Instructions that are no arithmetic; a sign folds into the addition or multiplication that uses it."""
-
 
 def traced_count(tree, constraints, method):
-    q = ca.SX.sym("q", tree.nq)
-    G = METHODS[method](Problem(CasadiOps(), tree, constraints, q))
-    f = ca.Function("G", [q], [ca.tril(G)])
-    return sum(f.instruction_id(k) not in FREE for k in range(f.n_instructions()))
+    """Operations but for signs, which fold into the addition or multiplication that uses them."""
+    clean = count(tree, constraints, METHODS[method]).clean
+    return clean.total - clean.neg
 
 
 def pattern_count(tree, constraints, method):
@@ -451,16 +462,16 @@ def test_factors_solve(make, n):
 
 
 @pytest.mark.parametrize("n", range(1, 9))
-def test_factors_solve_on_casadi(n):
+def test_factors_solve_on_traces(n):
     rng = np.random.default_rng(n)
     D, B = some_definite_matrices(rng, n), rng.normal(size=(n, 2))
-    symbols = ca.SX.sym("D", n, n)
-    factor = CasadiOps().factor(symbols)
-    outputs = [factor.solve(ca.SX(B)), factor.inverse(), factor.quadratic(ca.SX(B.T))]
-    solved, inverse, quadratic = ca.Function("f", [symbols], outputs)(D)
-    assert error(np.array(solved), np.linalg.solve(D, B)) < SAME_TEXT
-    assert error(np.array(inverse), np.linalg.inv(D)) < SAME_TEXT
-    assert error(np.array(quadratic), B.T @ np.linalg.solve(D, B)) < SAME_TEXT
+    ops = TraceOps()
+    factor = ops.factor(ops.unknown(n, n))
+    outputs = [factor.solve(ops.constant(B)), factor.inverse(), factor.quadratic(ops.constant(B.T))]
+    solved, inverse, quadratic = evaluated(ops, outputs, D)
+    assert error(solved, np.linalg.solve(D, B)) < SAME_TEXT
+    assert error(inverse, np.linalg.inv(D)) < SAME_TEXT
+    assert error(quadratic, B.T @ np.linalg.solve(D, B)) < SAME_TEXT
 
 
 def test_one_singular_state_spoils_only_itself():

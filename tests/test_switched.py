@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from functools import reduce
 
-import casadi as ca
 import numpy as np
 import pytest
 
@@ -18,13 +18,13 @@ from delassus.constraints import check_constraints
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
-from delassus.spatial.casadi_ops import CasadiOps
 from delassus.spatial.numpy_ops import NumpyOps
+from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import benchmark_cases
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import state
 from test_dynamics_methods import SAME, WELL_CONDITIONED
-from tools import error, make_motion, random_frame
+from tools import error, evaluated, make_motion, random_frame
 
 JUDGED = ("pv", "pv-early")
 
@@ -33,20 +33,22 @@ class Switched:
     """A method traced with flags, as a function of numbers."""
 
     def __init__(self, tree, constraints, method):
-        ops = CasadiOps()
+        ops = TraceOps()
         self.tree, self.constraints = tree, check_constraints(tree, constraints)
         sizes = {"q": tree.nq, "v": tree.nv, "tau": tree.nv, "active": len(self.constraints)}
-        x = [ca.SX.sym(name, size) for name, size in sizes.items()]
+        x = [ops.vector(size) for size in sizes.values()]
         problem = Problem(ops, tree, self.constraints, x[0], active=x[3])
-        found = METHODS[method](DynamicsProblem(problem, *x[1:3], gravity=ops.constant(np.c_[(0, 0, -9.81)])))
+        found = METHODS[method](DynamicsProblem(problem, *x[1:3], gravity=ops.constant([[0.0], [0.0], [-9.81]])))
         pivot, self.is_judged = found.pivot, found.pivot is not None
         if not self.is_judged:  # pivots of G by its diagonal, which says nothing about rows that nothing moves
             G = problem.relaxed(found.delassus)
-            pivot = ca.mmin(ca.vertcat(*ops.factor(G).pivots()) / ca.diag(G))
-        self._run = ca.Function("f", x, [found.qdd, found.forces, ca.SX(pivot)])
+            diagonal = [row[i] for i, row in enumerate(ops.entries(G))]
+            pivots = zip(ops.factor(G).pivots(), diagonal, strict=True)
+            pivot = reduce(ops.minimum, [d / g for d, g in pivots])
+        self._ops, self._results = ops, [found.qdd, found.forces, pivot]
 
     def __call__(self, q, v, tau, flags):
-        return (np.array(x)[:, 0] for x in self._run(q, v, tau, flags))
+        return (x[:, 0] for x in evaluated(self._ops, self._results, q, v, tau, flags))
 
     def check(self, q, v, tau, flags):
         """Compare with the dense solution of the constraints that are on; says whether the pivots are large enough."""

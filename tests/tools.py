@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import delassus as ds
+from delassus.compiler.interpret import interpret
 from delassus.quantities.dynamics import DYNAMICS
 from delassus.quantities.evaluate import case_of
 
@@ -38,6 +39,13 @@ def error(actual, expected):
     difference = float(np.max(np.abs(actual - expected)))
     assert np.isfinite(difference)
     return difference / scale if scale > NOTHING else difference
+
+
+def evaluated(ops, results, *values):
+    """Matrices and scalars of a trace as numbers, at these values of all inputs in order."""
+    tables = [x if hasattr(x, "rows") else ops.matrix([[x]]) for x in results]
+    found = interpret(ops.graph([table.nodes() for table in tables]), np.concatenate([np.ravel(v) for v in values]))
+    return [y.reshape(table.shape) for y, table in zip(found, tables, strict=True)]
 
 
 def random_rotation(rng):

@@ -36,13 +36,13 @@ from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics
 
 if _typing.TYPE_CHECKING:
     from delassus import contact
-    from delassus.compiler.graph import OperationCount
     from delassus.compiler.trace import OperationReport, count_operations
     from delassus.contact.scene import Scene
     from delassus.runtime.compile import compile
     from delassus.runtime.kernel import Kernel
     from delassus.runtime.rollout import rollout
     from delassus.simulate.simulator import Simulator
+    from delassus.spatial.graph import OperationCount
 
 __version__ = "0.1.0"
 
@@ -92,7 +92,7 @@ __all__ = [
 
 _LATER = {
     "Kernel": "delassus.runtime.kernel",
-    "OperationCount": "delassus.compiler.graph",
+    "OperationCount": "delassus.spatial.graph",
     "OperationReport": "delassus.compiler.trace",
     "Scene": "delassus.contact.scene",
     "Simulator": "delassus.simulate.simulator",

@@ -14,12 +14,12 @@ import numpy as np
 from rich.table import Table
 
 from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
-from delassus.compiler.graph import OperationCount
 from delassus.compiler.trace import Trace, report_of, trace_request
 from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
 from delassus.quantities.request import request
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
+from delassus.spatial.graph import OperationCount
 from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
 from delassus_studies.peers_mujoco import mujoco_calls
 from delassus_studies.peers_pinocchio import dynamics_calls

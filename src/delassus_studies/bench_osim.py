@@ -33,7 +33,6 @@ def measure(states: int, quick: bool = False) -> Record:
         for method in OSIM_METHODS:
             report = count_operations(case.tree, case.constraints, method=method)
             methods[method] = {
-                "raw": report.raw.total,
                 **asdict(report.clean),
                 "clean": report.clean.total,
                 "phases": {name: count.total for name, count in report.phases if count.total},

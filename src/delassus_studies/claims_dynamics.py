@@ -18,10 +18,10 @@ from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.dynamics import forward_dynamics
 from delassus.quantities.results import ForwardDynamics
-from delassus.spatial.count_ops import CountOps
 from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, installed, welds
 from delassus_studies.claims import Claim, Finding, verdict
 from delassus_studies.claims_families import slope
+from delassus_studies.count_ops import CountOps
 from delassus_studies.figures import Series
 
 HARD = ("pv", "pv-early", "ltl")

@@ -20,12 +20,12 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
 from delassus.model.mechanisms import chain, stem
 from delassus.model.tree import Tree
-from delassus.spatial.count_ops import CountOps
 from delassus.spatial.ops import Ops
 from delassus.spatial.rigid import DenseRigidInertia
 from delassus.spatial.transform import DenseTransform
 from delassus_studies.cases import general_rows, welds
 from delassus_studies.claims import Claim, Finding, verdict
+from delassus_studies.count_ops import CountOps
 from delassus_studies.figures import Series
 
 M = TypeVar("M", bound=Ops)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import casadi as ca
-
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.problem import Problem
@@ -14,8 +12,9 @@ from delassus.compiler.trace import OperationReport, count
 from delassus.constraints import Constraint
 from delassus.model.mechanisms import asimo
 from delassus.model.tree import Tree
-from delassus.spatial.casadi_ops import CasadiOps
+from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix
+from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import (
     ATLAS_FEET,
     ATLAS_HANDS,
@@ -35,11 +34,11 @@ from delassus_studies.claims_families import composite
 
 FINGERTIPS = ("ffdistal", "mfdistal", "rfdistal", "lfdistal", "thdistal")
 SMALL = ("ltl-osim", "efpa", "pv-osim", "pv-osimr")
-CompositeCasadiOps = composite(CasadiOps)
+CompositeTraceOps = composite(TraceOps)
 
 
 def totals(
-    tree: Tree, constraints: Sequence[Constraint], methods: Sequence[str] = SMALL, machine: type[CasadiOps] = CasadiOps
+    tree: Tree, constraints: Sequence[Constraint], methods: Sequence[str] = SMALL, machine: type[TraceOps] = TraceOps
 ) -> dict[str, int]:
     """Clean operation count of each method."""
     return {m: count(tree, constraints, METHODS[m], machine).clean.total for m in methods}
@@ -57,7 +56,7 @@ def _standing(robots: Path | None) -> Finding:
     pair = ("pv-osim", "pv-osimr")
     w, p = totals(atlas, welds(*ATLAS_FEET)), totals(atlas, sole_points(ATLAS_FEET))
     general = totals(atlas, general_rows([foot for foot in ATLAS_FEET for _ in range(4)], 3), pair)
-    dense = totals(atlas, sole_points(ATLAS_FEET), pair, CompositeCasadiOps)
+    dense = totals(atlas, sole_points(ATLAS_FEET), pair, CompositeTraceOps)
     more, more_general, more_composite = (x["pv-osim"] / x["pv-osimr"] - 1 for x in (p, general, dense))
     equal = w["pv-osim"] == w["pv-osimr"]
     far = min(w["efpa"], w["ltl-osim"]) > 1.15 * w["pv-osim"]
@@ -116,7 +115,7 @@ def _hands(robots: Path | None) -> Finding:
 def _hands_and_feet(robots: Path | None) -> Finding:
     atlas = robot_file(robots, "atlas_v4.urdf")
     found = totals(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), ("pv-osim", "pv-osimr"))
-    dense = totals(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), ("pv-osim", "pv-osimr"), CompositeCasadiOps)
+    dense = totals(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), ("pv-osim", "pv-osimr"), CompositeTraceOps)
     less = 1 - found["pv-osim"] / found["pv-osimr"]
     less_composite = 1 - dense["pv-osim"] / dense["pv-osimr"]
     return Finding(
@@ -142,7 +141,8 @@ def with_factorisation(algorithm: Callable[[Problem], Matrix]) -> Callable[[Prob
 
 def fast_factors(problem: Problem) -> Matrix:
     """PV-OSIM-fast up to its factors."""
-    return ca.vertcat(*(ca.vec(part) for part in FastFactor(problem, branches(problem)).outputs()))
+    parts = FastFactor(problem, branches(problem)).outputs()
+    return from_entries(problem.ops, [x for part in parts for row in problem.ops.entries(part) for x in row])
 
 
 def factored(tree: Tree, constraints: Sequence[Constraint]) -> dict[str, int]:
@@ -208,9 +208,9 @@ def _asimo(_: Path | None) -> Finding:
         "on one foot": (asimo(fixed_foot=True), ("hand1", "hand2", "foot2")),
     }
     said, below = [], []
-    composite_efpa = count(asimo(), general_welds(hf), METHODS["efpa"], CompositeCasadiOps).clean.total
+    composite_efpa = count(asimo(), general_welds(hf), METHODS["efpa"], CompositeTraceOps).clean.total
     composite_share = (
-        without_jacobian(count(asimo(), general_welds(hf), METHODS["ltl-osim"], CompositeCasadiOps)) / composite_efpa
+        without_jacobian(count(asimo(), general_welds(hf), METHODS["ltl-osim"], CompositeTraceOps)) / composite_efpa
     )
     share = 0.0
     for name, (tree, links) in cases.items():

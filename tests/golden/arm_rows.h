@@ -1,7 +1,7 @@
 /*
  * Delassus matrix J M^-1 J' of chain3, [Rows('link3', 2 rows), Rows('link1', 1 rows)], by pv-osimr.
  * 260 operations; robot dae4e025179df5c4d49ff12aaf13dc4a3d2ebda714d0b6b040910e90b6810422
- * delassus VERSION, casadi VERSION, numpy VERSION
+ * delassus VERSION, numpy VERSION
  *
  * Arguments, for one state:
  *   q: float[3], 3; configuration, rad and m

@@ -1,7 +1,7 @@
 /*
  * Delassus matrix J M^-1 J' of chain2, [Point('link2', 3 rows)], by pv-osim.
- * 37 operations; robot cdd538b0fcbadaf4861f548d0d5c711e436a1aeb38c247077be8a3479b48779a
- * delassus VERSION, casadi VERSION, numpy VERSION
+ * 35 operations; robot cdd538b0fcbadaf4861f548d0d5c711e436a1aeb38c247077be8a3479b48779a
+ * delassus VERSION, numpy VERSION
  */
 #include "pendulum_point.h"
 
@@ -13,9 +13,9 @@ static void pendulum_point_state(const double *q, double *G)
     const double t1 = sin(t0);
     const double t3 = t1 * 0x1.4b70aee26df08p+0;
     const double t4 = t1 * t3;
-    const double t6 = t4 + 0x1.d4bd3d069f208p-2;
+    const double t6 = 0x1.d4bd3d069f208p-2 + t4;
     const double t8 = t6 - 0x1.c09ffe2415b8ap+0;
-    const double t10 = 0x1.6a88995d4dc81p-1 * t8;
+    const double t10 = t8 * 0x1.6a88995d4dc81p-1;
     const double t11 = t6 - t10;
     const double t13 = t11 * 0x1.3333333333333p-2;
     const double t14 = cos(t0);
@@ -28,12 +28,12 @@ static void pendulum_point_state(const double *q, double *G)
     const double t24 = t1 * 0x1.178f9f1a5567dp-5;
     const double t25 = t1 * t24;
     const double t27 = 0x1.1edbd0c5506f2p-5 - t25;
-    const double t28 = 0x1.6a88995d4dc81p-1 * t27;
+    const double t28 = t27 * 0x1.6a88995d4dc81p-1;
     const double t29 = t28 + t22;
     const double t31 = 0x1.74538ef34d6a1p-5 + t29;
     const double t33 = 0x1p+0 / t31;
     const double t35 = t1 * 0x1.4bf63460c6e41p-3;
-    const double t36 = t35 * t33;
+    const double t36 = t33 * t35;
     const double t37 = t35 * t36;
     G[0] = t37;
     const double t38 = t14 * 0x1.4bf63460c6e41p-3;
@@ -53,9 +53,7 @@ static void pendulum_point_state(const double *q, double *G)
     G[5] = t47;
     G[7] = t47;
     const double t48 = 0x1.027ff89056e28p-2 * t43;
-    const double t50 = t43 * 0x1.027ff89056e28p-1;
-    const double t51 = t50 - t48;
-    G[8] = t51;
+    G[8] = t48;
 }
 
 void pendulum_point(const double *q, double *G)

@@ -1,7 +1,7 @@
 /*
  * Delassus matrix J M^-1 J' of chain2, [Point('link2', 3 rows)], by pv-osim.
- * 37 operations; robot cdd538b0fcbadaf4861f548d0d5c711e436a1aeb38c247077be8a3479b48779a
- * delassus VERSION, casadi VERSION, numpy VERSION
+ * 35 operations; robot cdd538b0fcbadaf4861f548d0d5c711e436a1aeb38c247077be8a3479b48779a
+ * delassus VERSION, numpy VERSION
  *
  * Arguments, for one state:
  *   q: double[2], 2; configuration, rad and m

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from delassus.compiler.graph import Graph, Op, arity
+from delassus.spatial.graph import Graph, Op, arity
 
 _CONSTANT = int(Op.CONSTANT)
 DIRTY = 60

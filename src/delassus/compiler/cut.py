@@ -11,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from delassus.compiler.graph import Graph, Op, arity
+from delassus.spatial.graph import Graph, Op, arity
 
 
 def operands_of(graph: Graph, k: int) -> tuple[int, ...]:

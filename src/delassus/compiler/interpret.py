@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.compiler.graph import Graph, Op, arity
+from delassus.spatial.graph import Graph, Op, arity
 
 SEMANTICS: dict[int, Callable[..., Any]] = {
     Op.ADD: np.add,

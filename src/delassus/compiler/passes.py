@@ -17,8 +17,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.compiler.graph import Builder, Graph, Op, arity
 from delassus.compiler.interpret import SEMANTICS
+from delassus.spatial.graph import Builder, Graph, Op, arity
 
 KINDS = frozenset(int(op) for op in Op)
 Rule = Callable[[Builder, int, tuple[int, ...]], int]

@@ -33,7 +33,7 @@ def make_program(asked: Request) -> Program:
         f"Robot: {tree.name}, nq = {tree.nq}, nv = {tree.nv}, fingerprint {tree.fingerprint}.",
         f"Constraints: {', '.join(map(repr, asked.constraints)) or 'none'}.",
         f"{f'Method: {asked.method}, {count}' if quantity.methods else count} operations.",
-        f"Made by delassus {version('delassus')} with CasADi {version('casadi')}.",
+        f"Made by delassus {version('delassus')}.",
     )
     return Program(
         name=name if not name[0].isdigit() else f"robot_{name}",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from delassus.algorithms.inputs import Argument
-from delassus.compiler.graph import Graph
+from delassus.spatial.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

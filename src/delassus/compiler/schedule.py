@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.compiler.graph import Graph, Op
 from delassus.compiler.passes import reorder
+from delassus.spatial.graph import Graph, Op
 
 
 def schedule(graph: Graph) -> Graph:

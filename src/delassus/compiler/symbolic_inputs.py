@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import casadi as ca
-
 from delassus.quantities.case import Case
 from delassus.quantities.request import Request
-from delassus.spatial.casadi_ops import CasadiOps
+from delassus.spatial.trace_ops import TraceOps
 
 
-def symbolic_case(asked: Request, ops: CasadiOps) -> tuple[Case, list[Any]]:
-    """The request with a symbol for each number of its arguments, and one column of symbols for each, row-major."""
-    symbols = [ca.SX.sym(a.name, a.size) for a in asked.arguments]
-    values = {
-        a.name: ca.reshape(x, a.shape[-1], -1).T if len(a.shape) == 2 else x
-        for a, x in zip(asked.arguments, symbols, strict=True)
-    }
-    return Case(asked, ops, values), symbols
+def symbolic_case(asked: Request, ops: TraceOps) -> Case:
+    """The request with an input of the trace for each number of its arguments, row-major."""
+    values = {a.name: ops.unknown(*a.shape) if len(a.shape) == 2 else ops.vector(a.size) for a in asked.arguments}
+    return Case(asked, ops, values)

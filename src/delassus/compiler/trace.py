@@ -1,4 +1,4 @@
-"""Trace an algorithm on CasADi symbols and count its operations, in all and by phase."""
+"""Trace an algorithm and count its operations, in all and by phase."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-import casadi as ca
-import numpy as np
-
 from delassus.algorithms.problem import Problem
-from delassus.compiler.graph import Graph, OperationCount, graph_of
-from delassus.compiler.passes import clean
+from delassus.compiler.passes import dead_code
 from delassus.compiler.symbolic_inputs import symbolic_case
 from delassus.constraints import Constraint
 from delassus.model.tree import Tree
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.request import Request, request
-from delassus.spatial.casadi_ops import CasadiOps
+from delassus.spatial.graph import Graph, OperationCount
 from delassus.spatial.ops import Matrix
+from delassus.spatial.trace_ops import TraceOps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +27,7 @@ class Output:
     ----------
     name : str
         C identifier.
-    matrix : SX
+    matrix : Table
         Its numbers, so that row by row they are those of an array of the ``shape``.
     shape : tuple of int
     meaning : str
@@ -48,9 +45,10 @@ class Output:
     symmetric: bool = False
     hidden: bool = False
 
-    def computed(self) -> Any:
-        """Column of what has to be computed: one triangle if it is symmetric, else all of it, row by row."""
-        return _lower_triangle(self.matrix) if self.symmetric else ca.vec(ca.densify(self.matrix).T)
+    def computed(self) -> list[int]:
+        """Nodes that have to be computed: one triangle if it is symmetric, else all, row by row."""
+        nodes: list[int] = self.matrix.nodes(lower=self.symmetric)
+        return nodes
 
     def entries(self) -> list[int]:
         """For each element, row by row, its position in `computed`."""
@@ -66,26 +64,23 @@ class Trace:
 
     Attributes
     ----------
-    inputs : list of SX
-        What comes with each call, one column for each argument, row-major.
+    ops : TraceOps
+        Machine that it ran on; its inputs are the arguments, each row-major.
     outputs : tuple of Output
         What the algorithm returns.
-    phases : list of (str, SX)
-        What each phase computes, in order, as column vectors.
     """
 
-    inputs: list[Any]
+    ops: TraceOps
     outputs: tuple[Output, ...]
-    phases: list[tuple[str, Any]]
 
     def graph(self) -> Graph:
         """Graph of the outputs: one group of outputs a phase, and all that the algorithm returns last."""
-        result = ca.vertcat(*(output.computed() for output in self.outputs))
-        return graph_of(self.inputs, [*(values for _, values in self.phases), result])
+        result = [node for output in self.outputs for node in output.computed()]
+        return self.ops.graph([*(nodes for _, nodes in self.ops.phases), result])
 
     def kernel_graph(self) -> Graph:
         """Graph of the outputs alone, one group each."""
-        return graph_of(self.inputs, [output.computed() for output in self.outputs])
+        return self.ops.graph([output.computed() for output in self.outputs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +89,12 @@ class OperationReport:
 
     Attributes
     ----------
-    raw : OperationCount
-        Of the graph as traced.
     clean : OperationCount
-        After common-subexpression elimination.
+        Common subexpressions once, without what no result needs.
     phases : tuple of (str, OperationCount)
         The clean count, split: each phase has what it adds to those before it.
     """
 
-    raw: OperationCount
     clean: OperationCount
     phases: tuple[tuple[str, OperationCount], ...]
 
@@ -111,40 +103,38 @@ def trace(
     tree: Tree,
     constraints: Iterable[Constraint] | Constraint,
     algorithm: Callable[[Problem], Matrix],
-    machine: type[CasadiOps] = CasadiOps,
+    machine: type[TraceOps] = TraceOps,
     payloads: Sequence[str] = (),
 ) -> Trace:
     """Run an algorithm that makes one matrix on the symbols of a machine; of a square one, one triangle counts."""
-    case, symbols = symbolic_case(request(tree, constraints, DELASSUS, payloads=payloads), machine())
+    ops = machine()
+    case = symbolic_case(request(tree, constraints, DELASSUS, payloads=payloads), ops)
     matrix = algorithm(case.problem())
     rows, columns = matrix.shape
-    return Trace(symbols, (Output("result", matrix, (rows, columns), symmetric=rows == columns),), _phases(case.ops))
+    return Trace(ops, (Output("result", matrix, (rows, columns), symmetric=rows == columns),))
 
 
 def trace_request(asked: Request) -> Trace:
     """Run a quantity on symbols; its smallest pivot, if its method has pivots to judge by, is a hidden output."""
-    case, symbols = symbolic_case(asked, CasadiOps())
+    ops = TraceOps()
+    case = symbolic_case(asked, ops)
     outputs = [
         Output(declared.name, matrix, asked.shape_of(declared), declared.meaning, declared.symmetric)
         for declared, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True)
     ]
     if case.pivots:
-        smallest = case.ops.matrix([[reduce(case.ops.minimum, case.pivots)]])
+        smallest = ops.matrix([[reduce(ops.minimum, case.pivots)]])
         outputs.append(
             Output("pivot", smallest, (), "smallest relative pivot: near zero, rows are dependent", hidden=True)
         )
-    return Trace(symbols, tuple(outputs), _phases(case.ops))
-
-
-def _phases(ops: Any) -> list[tuple[str, Any]]:
-    return [(name, ca.vertcat(*(ca.vec(v) for v in values))) for name, values in ops.phases]
+    return Trace(ops, tuple(outputs))
 
 
 def count(
     tree: Tree,
     constraints: Iterable[Constraint] | Constraint,
     algorithm: Callable[[Problem], Matrix],
-    machine: type[CasadiOps] = CasadiOps,
+    machine: type[TraceOps] = TraceOps,
     payloads: Sequence[str] = (),
 ) -> OperationReport:
     """Trace an algorithm and count its operations."""
@@ -153,18 +143,17 @@ def count(
 
 def report_of(traced: Trace) -> OperationReport:
     """Count the operations of what has been traced."""
-    raw = traced.graph()
-    tidy = clean(raw)
+    tidy = dead_code(traced.graph())
     needed = tidy.reachable(tidy.outputs[-1].tolist())
     left = needed.copy()
     phases = []
-    for (name, _), outputs in zip(traced.phases, tidy.outputs, strict=False):
+    for (name, _), outputs in zip(traced.ops.phases, tidy.outputs, strict=False):
         added = tidy.reachable(outputs.tolist(), among=left)
         left &= ~added
         phases.append((name, tidy.count(added)))
     if left.any() and tidy.count(left).total:
         phases.append(("rest", tidy.count(left)))
-    return OperationReport(raw.count(raw.reachable(raw.outputs[-1].tolist())), tidy.count(needed), tuple(phases))
+    return OperationReport(tidy.count(needed), tuple(phases))
 
 
 def count_operations(
@@ -188,7 +177,7 @@ def count_operations(
     Returns
     -------
     OperationReport
-        By kind, as traced and after common-subexpression elimination, and by phase.
+        By kind, and by phase.
 
     Raises
     ------
@@ -200,15 +189,7 @@ def count_operations(
     >>> import delassus as ds
     >>> arm = ds.mechanisms.chain(7)
     >>> report = ds.count_operations(arm, ds.Weld("link7"), method="pv-osim")
-    >>> report.clean.total < report.raw.total + 1
+    >>> report.clean.total < ds.count_operations(arm, ds.Weld("link7"), method="dense").clean.total
     True
     """
     return report_of(trace_request(request(tree, constraints, DELASSUS, method=method, payloads=payloads)))
-
-
-def _lower_triangle(a: Any) -> Any:
-    rows, columns = a.shape
-    if rows != columns:
-        return ca.vec(ca.densify(a))
-    i, j = np.tril_indices(rows)
-    return ca.densify(a)[(i + j * rows).tolist()] if rows else ca.SX(0, 1)

@@ -12,11 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from delassus.compiler.emit.llvm import llvm_module
-from delassus.compiler.graph import OperationCount
 from delassus.compiler.pipeline import make_program
 from delassus.quantities.request import Request
 from delassus.runtime import cache as disk
 from delassus.runtime.cpu_target import host, object_code, versions
+from delassus.spatial.graph import OperationCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def key_of(asked: Request, dtype: str, lanes: int) -> str:
         dtype=dtype,
         lanes=lanes,
         processor=f"{this.triple} {this.cpu} {this.features}",
-        versions=f"delassus {version('delassus')} {_sources()}, casadi {version('casadi')}, {versions()}",
+        versions=f"delassus {version('delassus')} {_sources()}, {versions()}",
     )
 
 

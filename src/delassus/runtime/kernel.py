@@ -303,7 +303,7 @@ class Kernel:
         return write_c(self.program(), Path(folder), "double" if self.dtype == np.float64 else "float")
 
     def casadi(self) -> Any:
-        """The kernel as a ``casadi.Function``, for derivatives and optimisation."""
+        """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``."""
         from delassus.compiler.emit.casadi import casadi_function
 
         return casadi_function(self.program())

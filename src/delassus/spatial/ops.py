@@ -3,8 +3,7 @@
 An algorithm receives an `Ops` and never knows which machine stands behind it:
 
 * `delassus.spatial.numpy_ops.NumpyOps`: float arrays, batched over leading axes (any NumPy dtype, object included);
-* `delassus.spatial.casadi_ops.CasadiOps`: CasADi ``SX`` matrices, for tracing;
-* `delassus.spatial.count_ops.CountOps`: sparsity patterns that count the operations they would cost.
+* `delassus.spatial.trace_ops.TraceOps`: nodes of the graph that the compiler starts from.
 
 Matrices of every machine support ``@``, ``+``, ``-`` and unary ``-`` themselves. What differs between machines is
 here. Operations whose result is symmetric have names of their own, so that a machine can compute one triangle only.
@@ -63,9 +62,9 @@ class Ops(ABC):
     def nonzero(self, a: Matrix) -> Any:
         """Array (rows, columns) of bool: False at structural zeros, that is where no state has anything else."""
 
-    def is_known(self, x: Scalar) -> bool:
-        """Whether a number is known before the state is; machines that cannot tell say False."""
-        return type(x) in (int, float)  # not numpy's
+    def known(self, a: Matrix) -> Any:
+        """Entries (rows, columns) as numbers if all of them are known before the state is, else None."""
+        return None
 
     def rank(self, a: Matrix) -> int:
         """Rank at almost all states; machines that know no numbers take the largest that structural zeros allow."""

@@ -66,7 +66,7 @@ class Switches:
         if condition == ALWAYS:
             return ops.matrix([[1.0 / a]]), None
         on, off = self.on(condition), self.off(condition)
-        if alone and not ops.is_known(a):
+        if alone and ops.known(ops.matrix([[a]])) is None:
             either = 1.0 / (on * a + off * b)
             return ops.matrix([[on * either]]), ops.matrix([[off * either]])
         return ops.matrix([[on * (1.0 / a)]]), ops.matrix([[off * (1.0 / b)]])

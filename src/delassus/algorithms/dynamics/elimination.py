@@ -110,13 +110,10 @@ class Passage:
         state is, and are as many as the ``columns`` that they meet. Says whether it was.
         """
         ops, m = self.ops, len(columns)
-        known = ops.entries(ops.take(self.R, None, columns))
         if len(self.acts) != m or len(set(self.acts)) != 1 or not isinstance(self.scale[0], float):
             return False
-        if not all(ops.is_known(x) for row in known for x in row):
-            return False
-        K, size = np.array(known, dtype=float), math.sqrt(self.scale[0])
-        if not size or np.linalg.cond(K) > REGULAR_ROWS:
+        K, size = ops.known(ops.take(self.R, None, columns)), math.sqrt(self.scale[0])
+        if K is None or not size or np.linalg.cond(K) > REGULAR_ROWS:
             return False
         l = ops.take(self.R, None, BIAS)
         if carried is not None:
@@ -271,7 +268,7 @@ class Passage:
         square = x[0] * x[0]
         for entry in x[1:]:
             square = square + entry * entry
-        away = square if ops.is_known(square) else square + off
+        away = square + off if ops.known(ops.matrix([[square]])) is None else square
         size = ops.copysign(ops.sqrt(away), x[0])
         unit = [entry * (1.0 / size) for entry in x]
         beta = 1.0 / (1.0 + unit[0])
@@ -329,7 +326,7 @@ def _spread(ops: Ops, H: Matrix, at: Sequence[int]) -> Matrix:
 
 def _square(ops: Ops, V: Matrix, e: Matrix) -> Matrix:
     """``V e Vᵀ`` for one number ``e``; of a leaf, ``V`` is known before the state is, and so is ``V Vᵀ``."""
-    if not all(ops.is_known(x) for (x,) in ops.entries(V)):
+    if ops.known(V) is None:
         return ops.sym_product(V @ e, ops.transpose(V))
     (by,) = ops.entries(e)[0]
     return ops.matrix([[x * by for x in row] for row in ops.entries(ops.sym_product(V, ops.transpose(V)))])

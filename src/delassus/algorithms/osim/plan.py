@@ -1,9 +1,9 @@
 """`auto`: choose the cut set, the root link and the body frames by operation count, never worse than a named method.
 
-Every candidate runs on the machine that numbers expressions, `ExactOps`, and the one with the fewest operations is
-taken: the cut algorithm over cut sets and, for floating bases, root links (``G`` does not depend on which link carries
-the free joint), and every named method. Candidates other than the named methods on the tree as it is run on a tree of
-the same robot whose body frames and inertias are placed for few operations (`frame_placement`, `base_parameters`).
+Every candidate is traced, and the one with the fewest operations is taken: the cut algorithm over cut sets and, for
+floating bases, root links (``G`` does not depend on which link carries the free joint), and every named method.
+Candidates other than the named methods on the tree as it is run on a tree of the same robot whose body frames and
+inertias are placed for few operations (`frame_placement`, `base_parameters`).
 
 With few branching links all cut sets are counted; otherwise, and for the root, the search goes from neighbour to
 neighbour as long as that helps. The search stops when `EFFORT` operations have been counted.
@@ -31,8 +31,8 @@ from delassus.model.base_parameters import base_parameters
 from delassus.model.frame_placement import frame_placement
 from delassus.model.reroot import reroot, reroot_coordinates
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.exact_ops import ExactOps
 from delassus.spatial.ops import Matrix
+from delassus.spatial.trace_ops import TraceOps
 
 NAMED: Mapping[str, Callable[[Problem], Matrix]] = {
     "pv-osim": pv_osim,
@@ -53,7 +53,7 @@ DENSE_FREEDOMS = 12
 """The dense method is counted for robots of at most so many degrees of freedom."""
 
 MARGIN = 0.01
-"""By how much the count must be lower to prefer another method to a named one: counts are exact to about that."""
+"""By how much the count must be lower to prefer another method to a named one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,10 +218,10 @@ class _Search:
         return out
 
     def _measure(self, tree: Tree, algorithm: Callable[[Problem], Matrix]) -> int:
-        ops = ExactOps()
-        given = [ops.unknown(*i.shape) if len(i.shape) == 2 else ops.state(*i.shape) for i in self._inputs]
-        problem = Problem(ops, tree, self._constraints, ops.state(tree.nq), given, self._payloads)
-        total = ops.total(algorithm(problem))
+        ops = TraceOps()
+        given = [ops.unknown(*i.shape) if len(i.shape) == 2 else ops.vector(i.shape[0]) for i in self._inputs]
+        problem = Problem(ops, tree, self._constraints, ops.vector(tree.nq), given, self._payloads)
+        total = ops.count(algorithm(problem).nodes(lower=True))
         self._spent += total
         self._considered += 1
         return total

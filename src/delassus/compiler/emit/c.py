@@ -16,8 +16,8 @@ from pathlib import Path
 from delassus.algorithms.inputs import Argument
 from delassus.compiler.cut import Part, cut, operands_of
 from delassus.compiler.emit.c_text import Scalar, comment, identifier, literal
-from delassus.compiler.graph import Op
 from delassus.compiler.program import Program, Result
+from delassus.spatial.graph import Op
 
 UNCUT = 4000
 """Longest program, in operations, that stays one function."""

@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
-import casadi as ca
-
 from delassus.algorithms.inputs import Argument
-from delassus.compiler.graph import Op, arity
 from delassus.compiler.program import Program, Result
+from delassus.errors import missing_dependency
+from delassus.spatial.graph import Op, arity
 
-_OPERATIONS: dict[int, Callable[..., Any]] = {
-    Op.ADD: lambda a, b: a + b,
-    Op.SUBTRACT: lambda a, b: a - b,
-    Op.MULTIPLY: lambda a, b: a * b,
-    Op.DIVIDE: lambda a, b: a / b,
-    Op.NEGATE: lambda a: -a,
-    Op.SQRT: ca.sqrt,
-    Op.SIN: ca.sin,
-    Op.COS: ca.cos,
-    Op.ATAN2: ca.atan2,
-    Op.FABS: ca.fabs,
-    Op.COPYSIGN: ca.copysign,
-    Op.MIN: ca.fmin,
-    Op.MAX: ca.fmax,
-    Op.LESS: ca.lt,
-    Op.LESS_EQUAL: ca.le,
-    Op.EQUAL: ca.eq,
-    Op.NOT_EQUAL: ca.ne,
-    Op.NOT: ca.logic_not,
-    Op.AND: ca.logic_and,
-    Op.OR: ca.logic_or,
-    Op.SELECT: ca.if_else,
+_OPERATORS: dict[int, Callable[..., Any]] = {
+    Op.ADD: operator.add,
+    Op.SUBTRACT: operator.sub,
+    Op.MULTIPLY: operator.mul,
+    Op.DIVIDE: operator.truediv,
+    Op.NEGATE: operator.neg,
 }
+_FUNCTIONS = {
+    Op.MIN: "fmin",
+    Op.MAX: "fmax",
+    Op.LESS: "lt",
+    Op.LESS_EQUAL: "le",
+    Op.EQUAL: "eq",
+    Op.NOT_EQUAL: "ne",
+    Op.NOT: "logic_not",
+    Op.AND: "logic_and",
+    Op.OR: "logic_or",
+    Op.SELECT: "if_else",
+}
+"""CasADi's functions whose names are not those of the operations."""
 
 
-def casadi_function(program: Program) -> ca.Function:
+def casadi_function(program: Program) -> Any:
     """Rebuild a program in CasADi's ``SX``, node by node.
 
     CasADi simplifies while it builds and adds the two branches of a selection, so that signed zeros, and NaN in
@@ -51,7 +48,18 @@ def casadi_function(program: Program) -> ca.Function:
     casadi.Function
         Inputs and outputs by the names of the program's arguments and results. A shape (n,) is a column; of more than
         two axes, all but the first are one, row-major.
+
+    Raises
+    ------
+    MissingDependencyError
+        CasADi is not installed.
     """
+    try:
+        import casadi as ca
+    except ImportError as error:
+        raise missing_dependency("casadi", "casadi", "a CasADi function") from error
+    functions = {int(op): getattr(ca, _FUNCTIONS.get(op, op.name.lower())) for op in Op if op >= Op.SQRT}
+    operations = _OPERATORS | functions
     arguments = [ca.SX.sym(a.name, *_matrix_shape(a)) for a in program.arguments]
     inputs = [x for argument in arguments for x in argument.T.elements()]  # CasADi counts along columns
     graph = program.graph
@@ -63,7 +71,7 @@ def casadi_function(program: Program) -> ca.Function:
         elif kind == Op.CONSTANT:
             values.append(ca.SX(value))
         else:
-            values.append(_OPERATIONS[kind](*(values[x] for x in (a, b, c)[: arity(kind)])))
+            values.append(operations[kind](*(values[x] for x in (a, b, c)[: arity(kind)])))
     flat = [values[k] for group in graph.outputs for k in group.tolist()]
     results = []
     for result in program.results:

@@ -25,8 +25,8 @@ from delassus.compiler.emit.llvm_roll import roll
 from delassus.compiler.emit.llvm_rows import load_rows, row, slot, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
 from delassus.compiler.emit.python_entry import python_entry
-from delassus.compiler.graph import Op
 from delassus.compiler.program import Program
+from delassus.spatial.graph import Op
 
 PART = 1_500
 """Longest part, in operations: compile time of a function grows faster than its length."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from delassus.compiler.emit.llvm_text import LlvmText
 from delassus.compiler.emit.trig import atan2, sincos
-from delassus.compiler.graph import Graph, Op, arity
+from delassus.spatial.graph import Graph, Op, arity
 
 _BINARY = {Op.ADD: "fadd", Op.SUBTRACT: "fsub", Op.MULTIPLY: "fmul", Op.DIVIDE: "fdiv"}
 _COMPARE = {Op.LESS: "olt", Op.LESS_EQUAL: "ole", Op.EQUAL: "oeq", Op.NOT_EQUAL: "une"}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,6 +36,8 @@ class Op(IntEnum):
     AND = 20
     OR = 21
     SELECT = 22
+
+    __hash__ = int.__hash__  # graphs look operations up by the million
 
 
 COMMUTATIVE = frozenset({Op.ADD, Op.MULTIPLY, Op.EQUAL, Op.NOT_EQUAL, Op.AND, Op.OR})
@@ -166,110 +166,37 @@ class Builder:
         self.b: list[int] = []
         self.c: list[int] = []
         self.value: list[float] = []
-        self._known: dict[tuple[int, int, int, int, str], int] = {}
+        self._made: dict[tuple[int, int, int, int], int] = {}
+        self._constants: dict[str, int] = {}
 
-    def node(self, op: int, a: int = -1, b: int = -1, c: int = -1, value: float = 0.0) -> int:
-        """Node of that kind and operands, made if there is none yet."""
-        if op in COMMUTATIVE and b < a:
+    def node(self, op: int, a: int = -1, b: int = -1, c: int = -1) -> int:
+        """Input or operation of that kind and operands, made if there is none yet."""
+        if b < a and op in COMMUTATIVE:
             a, b = b, a
-        key = (int(op), a, b, c, value.hex() if op == Op.CONSTANT else "")
-        known = self._known.get(key)
-        if known is not None:
-            return known
-        self.op.append(int(op))
-        self.a.append(a)
-        self.b.append(b)
-        self.c.append(c)
-        self.value.append(value)
-        self._known[key] = len(self.op) - 1
-        return len(self.op) - 1
+        key = (op, a, b, c)
+        made = self._made.get(key)
+        return self._append(key, 0.0) if made is None else made
 
     def constant(self, value: float) -> int:
         """Constant node."""
-        return self.node(Op.CONSTANT, value=float(value))
+        key = float(value).hex()
+        made = self._constants.get(key)
+        if made is None:
+            made = self._constants[key] = self._append((Op.CONSTANT, -1, -1, -1), float(value))
+        return made
 
-    def graph(self, outputs: Iterable[Iterable[int]]) -> Graph:
-        """The graph so far, with these groups of outputs."""
-        arrays = [np.array(x, dtype=np.int64) for x in (self.op, self.a, self.b, self.c)]
-        groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
-        return Graph(arrays[0], arrays[1], arrays[2], arrays[3], np.array(self.value, dtype=float), groups)
-
-
-_FROM_CASADI = {
-    ca.OP_ADD: Op.ADD,
-    ca.OP_SUB: Op.SUBTRACT,
-    ca.OP_MUL: Op.MULTIPLY,
-    ca.OP_DIV: Op.DIVIDE,
-    ca.OP_NEG: Op.NEGATE,
-    ca.OP_SQRT: Op.SQRT,
-    ca.OP_SIN: Op.SIN,
-    ca.OP_COS: Op.COS,
-    ca.OP_ATAN2: Op.ATAN2,
-    ca.OP_FABS: Op.FABS,
-    ca.OP_COPYSIGN: Op.COPYSIGN,
-    ca.OP_FMIN: Op.MIN,
-    ca.OP_FMAX: Op.MAX,
-    ca.OP_LT: Op.LESS,
-    ca.OP_LE: Op.LESS_EQUAL,
-    ca.OP_EQ: Op.EQUAL,
-    ca.OP_NE: Op.NOT_EQUAL,
-    ca.OP_NOT: Op.NOT,
-    ca.OP_AND: Op.AND,
-    ca.OP_OR: Op.OR,
-}
-
-
-class _Raw(Builder):
-    """A builder that makes every node anew: the graph as it was traced."""
-
-    def node(self, op: int, a: int = -1, b: int = -1, c: int = -1, value: float = 0.0) -> int:
+    def _append(self, key: tuple[int, int, int, int], value: float) -> int:
+        op, a, b, c = key
         self.op.append(int(op))
         self.a.append(a)
         self.b.append(b)
         self.c.append(c)
         self.value.append(value)
-        return len(self.op) - 1
+        made = self._made[key] = len(self.op) - 1
+        return made
 
-
-def graph_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> Graph:
-    """Graph of CasADi ``SX`` vectors ``outputs``, one group each, as functions of the symbols ``inputs``.
-
-    Inputs are numbered in the order of the symbols, each in column-major order. Raises `NotImplementedError` for an
-    operation of CasADi that graphs do not have.
-    """
-    function = ca.Function("graph", list(inputs), [ca.densify(o) for o in outputs])
-    offset = np.concatenate([[0], np.cumsum([i.numel() for i in inputs])])
-    raw = _Raw()
-    register: dict[Any, int] = {}
-    groups = [np.zeros(o.numel(), dtype=np.int64) for o in outputs]
-    for k in range(function.n_instructions()):
-        code = function.instruction_id(k)
-        if code == ca.OP_OUTPUT:
-            target, source = function.instruction_output(k), function.instruction_input(k)
-            groups[target[0]][target[1]] = register[source[0]]
-            continue
-        slot = function.instruction_output(k)[0]
-        if code == ca.OP_INPUT:
-            group, entry = function.instruction_input(k)
-            register[slot] = raw.node(Op.INPUT, int(offset[group]) + entry)
-        elif code == ca.OP_CONST:
-            register[slot] = raw.constant(function.instruction_constant(k))
-        else:
-            operands = [register[s] for s in function.instruction_input(k)]
-            register[slot] = _translate(raw, code, operands)
-    return raw.graph(groups)
-
-
-def _translate(raw: Builder, code: int, operands: list[int]) -> int:
-    if code == ca.OP_SQ:
-        return raw.node(Op.MULTIPLY, operands[0], operands[0])
-    if code == ca.OP_TWICE:
-        return raw.node(Op.ADD, operands[0], operands[0])
-    if code == ca.OP_INV:
-        return raw.node(Op.DIVIDE, raw.constant(1.0), operands[0])
-    if code == ca.OP_IF_ELSE_ZERO:
-        return raw.node(Op.SELECT, operands[0], operands[1], raw.constant(0.0))
-    if code not in _FROM_CASADI:
-        raise NotImplementedError(f"CasADi operation {code} has no node kind")
-    op = _FROM_CASADI[code]
-    return raw.node(op, *operands[: arity(op)])
+    def graph(self, outputs: Iterable[Iterable[int]]) -> Graph:
+        """The graph so far, with these groups of outputs."""
+        op, a, b, c = (np.array(x, dtype=np.int64) for x in (self.op, self.a, self.b, self.c))
+        groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
+        return Graph(op, a, b, c, np.array(self.value, dtype=float), groups)

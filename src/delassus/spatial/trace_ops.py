@@ -1,0 +1,442 @@
+"""`Ops` that record a graph: running an algorithm on it makes the nodes that the compiler optimises and counts.
+
+A scalar is a node, a matrix a table of node numbers. Equal nodes are one, known numbers are folded, zeros take no
+operation and signs move out of products as nodes are made. Node 0 is zero: it alone is a *structural* zero.
+
+Each node also has a value at one generic state, where inputs are fixed numbers: what is true there of the rank of a
+matrix is true at almost all states.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from delassus.spatial.factor import Factor
+from delassus.spatial.graph import Graph, Op
+from delassus.spatial.numpy_ops import rank_of
+from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rigid import RigidInertia
+from delassus.spatial.transform import Displacement, StagedTransform
+
+INPUT, CONSTANT = int(Op.INPUT), int(Op.CONSTANT)
+ADD, SUBTRACT, MULTIPLY, DIVIDE = int(Op.ADD), int(Op.SUBTRACT), int(Op.MULTIPLY), int(Op.DIVIDE)
+NEGATE, SQRT, SIN, COS = int(Op.NEGATE), int(Op.SQRT), int(Op.SIN), int(Op.COS)
+COPYSIGN, MIN = int(Op.COPYSIGN), int(Op.MIN)
+COMMUTATIVE = (ADD, MULTIPLY)
+
+Node = tuple[int, int, int]
+"""Kind and operands, −1 where there are none; of an input, its number."""
+
+VALUES: dict[int, Callable[..., float]] = {
+    ADD: operator.add,
+    SUBTRACT: operator.sub,
+    MULTIPLY: operator.mul,
+    DIVIDE: operator.truediv,
+    NEGATE: operator.neg,
+    SQRT: math.sqrt,
+    SIN: math.sin,
+    COS: math.cos,
+    COPYSIGN: math.copysign,
+    MIN: min,
+}
+"""What operations give at the generic state, and of known numbers."""
+
+
+class Expression:
+    """A scalar: a node of the graph."""
+
+    __slots__ = ("node", "ops")
+
+    def __init__(self, ops: TraceOps, node: int) -> None:
+        self.ops, self.node = ops, node
+
+    def __add__(self, other: Any) -> Expression:
+        return Expression(self.ops, self.ops.add(self.node, self.ops.number(other)))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Expression:
+        return Expression(self.ops, self.ops.subtract(self.node, self.ops.number(other)))
+
+    def __rsub__(self, other: Any) -> Expression:
+        return Expression(self.ops, self.ops.subtract(self.ops.number(other), self.node))
+
+    def __mul__(self, other: Any) -> Expression:
+        return Expression(self.ops, self.ops.multiply(self.node, self.ops.number(other)))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Expression:
+        return Expression(self.ops, self.ops.divide(self.node, self.ops.number(other)))
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return Expression(self.ops, self.ops.divide(self.ops.number(other), self.node))
+
+    def __neg__(self) -> Expression:
+        return Expression(self.ops, self.ops.negate(self.node))
+
+
+class Table:
+    """A matrix: node numbers, row by row."""
+
+    __array_ufunc__ = None
+    __slots__ = ("columns", "ops", "rows")
+
+    def __init__(self, ops: TraceOps, rows: list[list[int]], columns: int) -> None:
+        self.ops, self.rows, self.columns = ops, rows, columns
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.rows), self.columns
+
+    def _zip(self, other: Table, operation: Callable[[int, int], int]) -> Table:
+        pairs = zip(self.rows, other.rows, strict=True)
+        rows = [[operation(x, y) for x, y in zip(r, s, strict=True)] for r, s in pairs]
+        return Table(self.ops, rows, self.columns)
+
+    def __add__(self, other: Table) -> Table:
+        return self._zip(other, self.ops.add)
+
+    def __sub__(self, other: Table) -> Table:
+        return self._zip(other, self.ops.subtract)
+
+    def __neg__(self) -> Table:
+        return Table(self.ops, [[self.ops.negate(x) for x in row] for row in self.rows], self.columns)
+
+    def __matmul__(self, other: Table) -> Table:
+        assert self.columns == len(other.rows), (self.columns, len(other.rows))
+        columns = other.sparse_columns()
+        rows = [[self.ops.dot(row, column) for column in columns] for row in self.rows]
+        return Table(self.ops, rows, other.columns)
+
+    def sparse_columns(self) -> list[list[tuple[int, int]]]:
+        """Entries of each column that are not zero, with their rows."""
+        out: list[list[tuple[int, int]]] = [[] for _ in range(self.columns)]
+        for i, row in enumerate(self.rows):
+            for j, x in enumerate(row):
+                if x:
+                    out[j].append((i, x))
+        return out
+
+    def nodes(self, lower: bool = False) -> list[int]:
+        """Nodes row by row; ``lower``: of the lower triangle."""
+        return [x for i, row in enumerate(self.rows) for x in (row[: i + 1] if lower else row)]
+
+
+class TraceOps(Ops):
+    """The machine that records.
+
+    Attributes
+    ----------
+    phases : list of (str, list of int)
+        What `mark` was told, in order: the nodes that each phase computes.
+    at : list of float
+        Value of each node at the generic state; of a constant, its number.
+    """
+
+    def __init__(self) -> None:
+        self.phases: list[tuple[str, list[int]]] = []
+        self.at: list[float] = []
+        self._nodes: list[Node] = []
+        self._made: dict[Node, int] = {}
+        self._numbers: dict[float, int] = {}
+        self._random = random.Random(0)
+        self._n_inputs = 0
+        self.number(0.0)
+        self._one = self.number(1.0)
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def vector(self, size: int, at: Sequence[float] | None = None) -> list[Expression]:
+        """State vector of the next inputs; ``at``: their values at the generic state, random if None."""
+        values = [self._random.uniform(0.3, 1.0) for _ in range(size)] if at is None else at
+        self._n_inputs += size
+        indices = range(self._n_inputs - size, self._n_inputs)
+        return [Expression(self, self._leaf(INPUT, k, x)) for k, x in zip(indices, values, strict=True)]
+
+    def unknown(self, rows: int, columns: int) -> Table:
+        """Matrix of the next inputs."""
+        return Table(self, [[x.node for x in self.vector(columns)] for _ in range(rows)], columns)
+
+    def number(self, x: Any) -> int:
+        """Node of a scalar or of a known number."""
+        if type(x) is Expression:
+            return x.node
+        value = float(x) + 0.0  # not −0
+        node = self._numbers.get(value)
+        if node is None:
+            node = self._numbers[value] = self._leaf(CONSTANT, -1, value)
+        return node
+
+    def graph(self, outputs: Iterable[Iterable[int]]) -> Graph:
+        """The graph so far, with these groups of outputs."""
+        op, a, b = np.array(self._nodes, dtype=np.int64).T
+        groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
+        return Graph(op, a, b, np.full(len(op), -1), np.where(op == CONSTANT, self.at, 0.0), groups)
+
+    def count(self, nodes: Iterable[int]) -> int:
+        """Number of operations that these nodes need."""
+        live, total = bytearray(len(self.at)), 0
+        for x in nodes:
+            live[x] = 1
+        for k in range(len(live) - 1, -1, -1):
+            if live[k]:
+                op, a, b = self._nodes[k]
+                if op >= ADD:
+                    total += 1
+                    live[a] = 1
+                    if b >= 0:
+                        live[b] = 1
+        return total
+
+    def _leaf(self, op: int, a: int, at: float) -> int:
+        self._nodes.append((op, a, -1))
+        self.at.append(float(at))
+        return len(self.at) - 1
+
+    def _node(self, op: int, a: int, b: int = -1) -> int:
+        """Node of an operation, or the number that it gives on known numbers."""
+        if a > b >= 0 and op in COMMUTATIVE:
+            a, b = b, a
+        key = (op, a, b)
+        node = self._made.get(key)
+        if node is None:
+            at, nodes = self.at, self._nodes
+            try:
+                value = VALUES[op](at[a]) if b < 0 else VALUES[op](at[a], at[b])
+            except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
+                value = math.nan
+            if nodes[a][0] == CONSTANT and (b < 0 or nodes[b][0] == CONSTANT):
+                return self.number(value)
+            node = self._made[key] = len(nodes)
+            nodes.append(key)
+            at.append(value)
+        return node
+
+    def add(self, a: int, b: int) -> int:
+        """``a + b``."""
+        if not a:
+            return b
+        if not b:
+            return a
+        (p, pa, pb), (q, qa, qb) = self._nodes[a], self._nodes[b]
+        if q == NEGATE:
+            return self.subtract(a, qa)
+        if p == NEGATE:
+            return self.subtract(b, pa)
+        if p == SUBTRACT and pb == b:
+            return pa
+        if q == SUBTRACT and qb == a:
+            return qa
+        if a == b and p == MULTIPLY and CONSTANT in (self._nodes[pa][0], self._nodes[pb][0]):
+            return self.multiply(self.number(2.0), a)
+        return self._node(ADD, a, b)
+
+    def subtract(self, a: int, b: int) -> int:
+        """``a − b``."""
+        if not b:
+            return a
+        if not a:
+            return self.negate(b)
+        if a == b:
+            return 0
+        (p, pa, pb), (q, qa, qb) = self._nodes[a], self._nodes[b]
+        if q == NEGATE:
+            return self.add(a, qa)
+        if p == NEGATE:
+            return self.negate(self.add(pa, b))
+        if p == ADD and b in (pa, pb):
+            return pb if b == pa else pa
+        if q == ADD and a in (qa, qb):
+            return self.negate(qb if a == qa else qa)
+        return self._node(SUBTRACT, a, b)
+
+    def multiply(self, a: int, b: int) -> int:
+        """``a · b``; a sign moves out, and a product with ``1 / y`` is a quotient."""
+        if not a or not b:
+            return 0
+        p, q = self._nodes[a], self._nodes[b]
+        if p[0] == CONSTANT:
+            return self._scaled(a, b)
+        if q[0] == CONSTANT:
+            return self._scaled(b, a)
+        for (op, left, right), y in ((p, b), (q, a)):
+            if op == NEGATE:
+                return self.negate(self.multiply(left, y))
+            if op == DIVIDE:
+                if right == y:
+                    return left
+                if left == self._one:
+                    return self.divide(y, right)
+        return self._node(MULTIPLY, a, b)
+
+    def _scaled(self, number: int, x: int) -> int:
+        """A known number times ``x``."""
+        factor, (op, left, right) = self.at[number], self._nodes[x]
+        if factor == 1.0:
+            return x
+        if factor == -1.0:
+            return self.negate(x)
+        if op == NEGATE:
+            return self.negate(self._scaled(number, left))
+        if op == ADD and left == right:
+            return self.multiply(self.number(2.0 * factor), left)
+        if op == DIVIDE and left == self._one:
+            return self._node(DIVIDE, number, right)
+        if op == MULTIPLY:
+            for y, z in ((left, right), (right, left)):
+                if self._nodes[y][0] == CONSTANT:
+                    return self.multiply(self.number(factor * self.at[y]), z)
+        return self._node(MULTIPLY, number, x)
+
+    def divide(self, a: int, b: int) -> int:
+        """``a / b``."""
+        if not a or b == self._one:
+            return a
+        if a == b:
+            return self._one
+        (p, pa, pb), (q, qa, qb) = self._nodes[a], self._nodes[b]
+        if p == NEGATE:
+            return self.negate(self.divide(pa, b))
+        if p == MULTIPLY and b in (pa, pb):
+            return pb if b == pa else pa
+        if q == MULTIPLY and a in (qa, qb):
+            return self.divide(self._one, qb if a == qa else qa)
+        if q == DIVIDE and qa == self._one:
+            return self.multiply(a, qb)
+        return self._node(DIVIDE, a, b)
+
+    def negate(self, a: int) -> int:
+        """``−a``."""
+        op, inner, _ = self._nodes[a]
+        return inner if op == NEGATE else self._node(NEGATE, a)
+
+    def dot(self, row: list[int], column: list[tuple[int, int]]) -> int:
+        """Sum of products of a row and the entries of a column that are not zero."""
+        total = 0
+        for i, y in column:
+            x = row[i]
+            if x:
+                total = self.add(total, self.multiply(x, y))
+        return total
+
+    def _function(self, op: int, *operands: Scalar) -> Scalar:
+        return Expression(self, self._node(op, *(self.number(x) for x in operands)))
+
+    # -- the vocabulary of algorithms --------------------------------------------------------------------------------
+
+    def constant(self, value: Any) -> Matrix:
+        array = np.asarray(value, dtype=float)
+        return Table(self, [[self.number(x) for x in row] for row in array.tolist()], array.shape[1])
+
+    def zeros(self, rows: int, columns: int) -> Matrix:
+        return Table(self, [[0] * columns for _ in range(rows)], columns)
+
+    def entry(self, vector: Any, index: int) -> Scalar:
+        return vector[index]
+
+    def flag(self, vector: Any, index: int) -> Scalar:
+        flag = vector[index]
+        self.at[flag.node] = 1.0
+        return flag
+
+    def entries(self, a: Matrix) -> list[list[Scalar]]:
+        return [[Expression(self, x) for x in row] for row in a.rows]
+
+    def matrix(self, rows: Sequence[Sequence[Scalar]]) -> Matrix:
+        return Table(self, [[self.number(x) for x in row] for row in rows], len(rows[0]))
+
+    def take(self, a: Matrix, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Matrix:
+        chosen = a.rows if rows is None else [a.rows[i] for i in rows]
+        if columns is None:
+            return Table(self, list(chosen), a.columns)
+        return Table(self, [[row[j] for j in columns] for row in chosen], len(columns))
+
+    def put(self, a: Matrix, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Matrix:
+        out = [[0] * shape[1] for _ in range(shape[0])]
+        for i, row in zip(rows, a.rows, strict=True):
+            for j, x in zip(columns, row, strict=True):
+                out[i][j] = x
+        return Table(self, out, shape[1])
+
+    def shape(self, a: Matrix) -> tuple[int, int]:
+        shape: tuple[int, int] = a.shape
+        return shape
+
+    def nonzero(self, a: Matrix) -> Any:
+        return np.array(a.rows, dtype=int).reshape(a.shape) != 0
+
+    def known(self, a: Matrix) -> Any:
+        return self._values(a) if all(self._nodes[x][0] == CONSTANT for x in a.nodes()) else None
+
+    def rank(self, a: Matrix) -> int:
+        return rank_of(self._values(a))
+
+    def _values(self, a: Table) -> Any:
+        return np.array([self.at[x] for x in a.nodes()]).reshape(a.shape)
+
+    def transpose(self, a: Matrix) -> Matrix:
+        rows = [list(column) for column in zip(*a.rows, strict=True)] if a.rows else [[] for _ in range(a.columns)]
+        return Table(self, rows, len(a.rows))
+
+    def vstack(self, parts: Sequence[Matrix]) -> Matrix:
+        return Table(self, [row for part in parts for row in part.rows], parts[0].columns)
+
+    def block_diagonal(self, parts: Sequence[Matrix]) -> Matrix:
+        width = sum(part.columns for part in parts)
+        out, left = [], 0
+        for part in parts:
+            right = width - left - part.columns
+            out.extend([[0] * left + row + [0] * right for row in part.rows])
+            left += part.columns
+        return Table(self, out, width)
+
+    def cos(self, x: Scalar) -> Scalar:
+        return self._function(COS, x)
+
+    def sin(self, x: Scalar) -> Scalar:
+        return self._function(SIN, x)
+
+    def sqrt(self, x: Scalar) -> Scalar:
+        return self._function(SQRT, x)
+
+    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._function(COPYSIGN, x, y)
+
+    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._function(MIN, x, y)
+
+    def _mirrored(self, lower: list[list[int]]) -> Table:
+        n = len(lower)
+        return Table(self, [[lower[i][j] if j <= i else lower[j][i] for j in range(n)] for i in range(n)], n)
+
+    def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
+        pairs = enumerate(zip(a.rows, b.rows, strict=True))
+        return self._mirrored([[self.add(r[j], s[j]) for j in range(i + 1)] for i, (r, s) in pairs])
+
+    def sym_subtract(self, a: Matrix, b: Matrix) -> Matrix:
+        pairs = enumerate(zip(a.rows, b.rows, strict=True))
+        return self._mirrored([[self.subtract(r[j], s[j]) for j in range(i + 1)] for i, (r, s) in pairs])
+
+    def sym_product(self, a: Matrix, b: Matrix) -> Matrix:
+        columns = b.sparse_columns()
+        return self._mirrored([[self.dot(row, columns[j]) for j in range(i + 1)] for i, row in enumerate(a.rows)])
+
+    def transform(self, displacement: Displacement) -> StagedTransform:
+        return StagedTransform(self, displacement)
+
+    def factor(self, D: Matrix) -> Factor:
+        return Factor(self, D)
+
+    def rigid_inertia(self, H: Matrix) -> RigidInertia:
+        return RigidInertia.of_matrix(self, H)
+
+    def mark(self, phase: str, values: Sequence[Matrix]) -> None:
+        self.phases.append((phase, [x for a in values for x in a.nodes()]))

@@ -339,8 +339,7 @@ def test_the_direct_entry_judges(method, dtype):
     out = np.empty((17, 6), dtype=dtype), np.empty((17, 3), dtype=dtype)
     bad = v.copy()
     bad[16, 2] = np.nan
-    doubtful, solver = forward.run((q, bad, tau), out, (17,), 1)
-    assert solver.batch == (np.count_nonzero(doubtful),)
+    doubtful = forward._doubtful(out, forward._run((q, bad, tau), out, (17,), 1))
     assert doubtful[16] and np.count_nonzero(doubtful) < 9
     for k in range(17):
         one = out[0][k], out[1][k]
@@ -701,3 +700,104 @@ def test_stabilised_constraints_hold():
     gap = np.linalg.norm(found[:, 1] - found[:, 2], axis=-1)
     assert gap[0] > 1e-4 and gap[-1] < 1e-6
     assert np.max(np.abs(vs)) > 1e-2
+
+
+# -- statuses, time axes, cache lines ----------------------------------------------------------------------------------
+
+
+def two_points():
+    """An arm that stands on two points of one link, redundant at all states unless one of them is off."""
+    tree = ds.mechanisms.chain(7)
+    return tree, [ds.Point("link7"), ds.Point(ds.Frame("link7", (0.1, 0, 0)))]
+
+
+@pytest.mark.parametrize("integrator", ["semi-implicit", "rk4"])
+def test_rollouts_where_rows_are_dependent(integrator):
+    """From the first such step on, each is that of a call, which is that of the direct function."""
+    tree, points = two_points()
+    step = ds.compile(tree, points, "step", active=True, integrator=integrator)
+    rng, dt = np.random.default_rng(0), 1e-3
+    q, v, tau = tree.random(rng, 5), rng.normal(size=(5, 7)), rng.normal(size=(6, 7))
+    flags = np.ones((6, 5, 2))
+    flags[:, 0, 1] = flags[:3, 1, 0] = 0.0  # never dependent, and from the fourth step on
+    qs, vs, status = ds.rollout(step, q, v, tau, dt, active=flags, per_step=["active"], return_status=True)
+    assert status.shape == (6, 5)
+    solved = status == ds.DynamicsStatus.SOLVED
+    assert solved[:, 0].all() and solved[:3, 1].all() and not solved[3:, 1].any() and not solved[:, 2:].any()
+    for k in range(6):
+        after_q, after_v, same = step(qs[k], vs[k], tau[k], dt, active=flags[k], return_status=True)
+        assert error(qs[k + 1], after_q) < DOUBLE and error(vs[k + 1], after_v) < DOUBLE
+        assert np.array_equal(same, status[k])
+    if integrator == "semi-implicit":
+        expected = ds.forward_dynamics(tree, qs[2, 2], vs[2, 2], tau[2], points)
+        assert error(vs[3, 2], vs[2, 2] + dt * expected.qdd) < DOUBLE and status[2, 2] == expected.status
+    with pytest.warns(ds.DelassusWarning, match=r"21 of 30 state\(s\) were solved again on NumPy"):
+        ds.rollout(step, q, v, tau, dt, active=flags, per_step=["active"])
+
+
+def test_rollouts_whose_numbers_overflow():
+    tree, points = two_points()
+    step = ds.compile(tree, points[:1], "step")
+    v = np.array([1.0, 1e200])[:, None] * np.ones(7)
+    qs, _, status = ds.rollout(step, tree.random(0), v, np.zeros((3, 7)), 1e-3, return_status=True)
+    assert np.isfinite(qs[:, 0]).all() and np.isnan(qs[1:, 1]).all()
+    assert np.all(status[:, 1] == ds.DynamicsStatus.FAILED) and np.all(status[:, 0] == ds.DynamicsStatus.SOLVED)
+
+
+def test_statuses():
+    tree, constraints, q, v, tau = case("arm")
+    for what, given in (("dynamics", (q, v, tau)), ("dynamics_derivatives", (q, v, tau)), ("step", (q, v, tau, 0.1))):
+        kernel = ds.compile(tree, constraints, what)
+        *results, status = kernel(*given, return_status=True)
+        assert len(results) == len(kernel.results) and status.shape == (17,)
+        assert np.all(status == ds.DynamicsStatus.SOLVED)
+        assert kernel(*(x[0] if np.ndim(x) else x for x in given), return_status=True)[-1].shape == ()
+    with pytest.raises(ds.DelassusError, match="return_status"):
+        ds.compile(tree, [], "mass_matrix")(q, return_status=True)
+
+
+def test_compliance_that_comes_with_each_call():
+    tree, constraints, q, v, tau = case("loop")
+    R = np.random.default_rng(0).uniform(1e-4, 1e-2, (17, 3))
+    forward = ds.compile(tree, constraints, "dynamics", compliance=["input", 1e-3])
+    expected = stacked(ds.forward_dynamics(tree, q, v, tau, constraints, compliance=[R, 1e-3]))
+    for result, known in zip(forward(q, v, tau, compliance0=R), expected, strict=True):
+        assert error(result, known) < 1e3 * DOUBLE
+
+
+def test_time_and_batch_are_not_confused():
+    tree, _, q, v, tau = case("arm")
+    step = ds.compile(tree, [], "step")
+    batch_first = np.random.default_rng(0).normal(size=(17, 5, 6))
+    qs, vs = ds.rollout(step, q, v, np.moveaxis(batch_first, 1, 0), 1e-3)
+    for one, other in zip((qs, vs), ds.rollout(step, q, v, batch_first, 1e-3, time_axis=1), strict=True):
+        assert np.array_equal(one, other)
+    with pytest.raises(ds.DelassusError, match=r"controls: .*batch .*\(17,\), got shape \(17, 5, 6\).*time_axis=1"):
+        ds.rollout(step, q, v, batch_first, 1e-3)
+    square = np.broadcast_to(tau, (17, 17, 6))
+    with pytest.raises(ds.DelassusError, match=r"controls: .*shape \(17, 17, 6\), which may as well.*time_axis=0"):
+        ds.rollout(step, q, v, square, 1e-3)
+    assert np.array_equal(
+        ds.rollout(step, q, v, square, 1e-3, time_axis=0)[0],
+        ds.rollout(step, q, v, np.swapaxes(square, 0, 1), 1e-3, time_axis=1)[0],
+    )
+    with pytest.raises(ds.DelassusError, match=r"v0: .*batch"):
+        ds.rollout(step, q, v[:3], tau[:5], 1e-3)
+    with pytest.raises(ds.DelassusError, match="q0: expected shape"):
+        ds.rollout(step, q[:, :3], v, tau[:5], 1e-3)
+    with pytest.raises(ds.DelassusError, match="time_axis: expected 0 or 1"):
+        ds.rollout(step, q, v, tau[:5], 1e-3, time_axis=2)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_results_start_at_cache_lines(dtype):
+    tree, constraints, *states = case("arm")
+    q, v, tau = (x.astype(dtype) for x in states)
+    forward, step = (ds.compile(tree, constraints, what, dtype=dtype) for what in ("dynamics", "step"))
+    made = [*forward(q, v, tau), *forward.empty_results(17), *forward.empty_results((2, 3)), *forward.empty_results()]
+    made.extend(ds.rollout(step, q, v, tau[:5], np.array(1e-3, dtype)))
+    for x in made:
+        assert x.ctypes.data % 64 == 0 and x.flags.c_contiguous and x.flags.writeable and x.dtype == dtype
+    out = forward.empty_results(17)
+    assert forward(q, v, tau, out=out) is out and np.array_equal(out[0], made[0])
+    assert ds.compile(tree, [], "mass_matrix").empty_results((2, 3)).shape == (2, 3, 6, 6)

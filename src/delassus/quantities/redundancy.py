@@ -6,9 +6,10 @@ the solution that the pseudo-inverse of ``G`` gives, and proximal iterations con
 nearest to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state was solved.
 
 - Direct functions do this at every state.
-- Kernels, and rollouts at each step, do it at states that their pivots mark (`delassus.quantities.pivots`): by the
-  dense saddle point, whatever the method; by the method itself if that takes soft constraints. They warn once, or
-  return statuses if these are asked for.
+- Kernels, and rollouts at each step, do it at states that their pivots mark (`delassus.quantities.pivots`). Where a
+  method eliminates rows early, or runs in float32, small pivots may mean only that: ``"ltl"`` in float64, compiled when
+  first needed and announced, solves these states, and its pivots mark those whose rows are dependent. They warn once,
+  or return statuses if these are asked for.
 - Derivatives do not exist where rows are dependent: they are NaN.
 """
 

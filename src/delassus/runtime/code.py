@@ -37,12 +37,12 @@ class MachineCode:
     is_judged: bool
 
 
-def machine_code(asked: Request, dtype: str, lanes: int) -> MachineCode:
-    """Load the code of a request from the cache, or make and store it."""
+def machine_code(asked: Request, dtype: str, lanes: int, reason: str = "") -> MachineCode:
+    """Load the code of a request from the cache, or make and store it; with a ``reason``, never without a word."""
     key = key_of(asked, dtype, lanes)
     stored = disk.load(key)
     if stored is None:
-        stored = _make(asked, dtype, lanes)
+        stored = _make(asked, dtype, lanes, reason)
         disk.store(key, stored)
     size = int.from_bytes(stored[:8], "little")
     facts = json.loads(stored[8 : 8 + size])
@@ -61,14 +61,14 @@ def key_of(asked: Request, dtype: str, lanes: int) -> str:
     )
 
 
-def _make(asked: Request, dtype: str, lanes: int) -> bytes:
+def _make(asked: Request, dtype: str, lanes: int, reason: str) -> bytes:
     start = time.perf_counter()
     program = make_program(asked)
     count = program.graph.count()
-    slow = count.total > 5_000 and sys.stderr.isatty()
+    slow = count.total > 5_000 and (bool(reason) or sys.stderr.isatty())
     if slow:
         what = f"{asked.quantity.name} of {asked.tree.name}"
-        print(f"delassus: compiling {what}, {count.total:,} operations …", file=sys.stderr)
+        print(f"delassus: compiling {what}, {count.total:,} operations{reason} …", file=sys.stderr)
     scalar = "double" if dtype == "float64" else "float"
     objects = object_code(llvm_module(program, scalar, lanes, host().vector_registers, host().has_fma))
     if slow:

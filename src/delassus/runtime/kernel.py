@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.algorithms.dynamics import ITERATIVE
+from delassus.algorithms.dynamics import EARLY, ITERATIVE
 from delassus.compiler.emit.python_entry import watched_result
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program, Result
@@ -24,7 +25,7 @@ from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime.arrays import aligned_empty, gathered, in_order, result_arrays
 from delassus.runtime.code import machine_code
-from delassus.runtime.cpu_target import Code
+from delassus.runtime.cpu_target import Code, host
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.threads import number_of, over_states
 
@@ -56,8 +57,8 @@ class Kernel:
     (2, 5, 6, 6)
     """
 
-    def __init__(self, request: Request, dtype: str, lanes: int) -> None:
-        code = machine_code(request, dtype, lanes)
+    def __init__(self, request: Request, dtype: str, lanes: int, reason: str = "") -> None:
+        code = machine_code(request, dtype, lanes, reason)
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.operations = np.dtype(dtype), code.operations
         self.arguments = request.arguments
@@ -114,9 +115,9 @@ class Kernel:
         array or tuple of arrays
             Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. With
             ``return_status`` a tuple, the last of which is an array (...) of `DynamicsStatus`. States at which
-            the rows of hard constraints are dependent, or do not fit the method's order of elimination, are solved on
-            NumPy as `delassus.forward_dynamics` solves them; the first call that meets some warns, unless it returns
-            statuses.
+            rows do not fit the method's order of elimination, or float32, are solved in float64 by ``"ltl"``, which is
+            compiled when it is first needed. Those at which rows are dependent are solved on NumPy, as
+            `delassus.forward_dynamics` does; the first call that meets some warns, unless it returns statuses.
 
         Raises
         ------
@@ -201,32 +202,57 @@ class Kernel:
     def run(
         self, arrays: Arrays, results: Arrays, batch: tuple[int, ...], threads: int | None, with_status: bool = False
     ) -> tuple[NDArray[np.bool_], NumpyCase | None]:
-        """Run the machine code, and what it has not solved on NumPy.
+        """Run the machine code; solve the states that it has not solved by `_fallback`, and those left on NumPy.
 
         Returns
         -------
-        doubtful : (*batch) array of bool
-            States whose pivots are too small or whose results are not finite.
+        left : (*batch) array of bool
+            States that were solved on NumPy.
         case : NumpyCase or None
             What has solved them.
         """
+        pivots = self._run(arrays, results, batch, threads)
+        left, chosen = np.zeros(batch, dtype=bool), np.zeros(batch, dtype=bool)
+        by_numpy = not pivots or (
+            with_status and self.method in ITERATIVE
+        )  # a fixed number of iterations has no status
+        if pivots or with_status:
+            chosen = self._doubtful(results, pivots, with_status) | (with_status and self.method in ITERATIVE)
+        if not chosen.any():
+            return left, None
+        some = [x[chosen] for x in arrays]
+        count = len(some[0])
+        if by_numpy or self._fallback is None:
+            values = dict(zip((a.name for a in self.arguments), some, strict=True))
+            case: NumpyCase | None
+            case = on_numpy = solve_doubtful(self.request, values, (count,))
+            found, again = list(on_numpy.run().values()), np.ones(count, dtype=bool)
+        else:
+            some = [x.astype(self._fallback.dtype) for x in some]
+            found = [np.empty((count, *r.shape)) for r in self.results]
+            again, case = self._fallback.run(some, found, (count,), threads, with_status)
+        with np.errstate(over="ignore"):  # numbers beyond float32
+            for result, x in zip(results, found, strict=True):
+                result[chosen] = x
+        left[chosen] = again
+        return left, case
+
+    @cached_property
+    def _fallback(self) -> Kernel | None:
+        """The same in float64, by a method that eliminates no rows early; None if this is it."""
+        method = "ltl" if self.method in EARLY else self.method
+        if method == self.method and self.dtype == np.float64:
+            return None
+        reason = f", for states that {self.method!r} in {self.dtype} does not solve"
+        return Kernel(replace(self.request, method=method), "float64", host().lanes("float64"), reason)
+
+    def _run(self, arrays: Arrays, results: Arrays, batch: tuple[int, ...], threads: int | None) -> list[NDArray[Any]]:
+        """Run the machine code; returns the smallest pivots, if it makes any."""
         n = prod(batch)
         pivots = [np.empty(batch, dtype=self.dtype)] if self._is_judged else []
         number = number_of(threads, n * self.operations.total)
         over_states(self._batch, [*arrays, *results, *pivots], self._strides, n, number, self.lanes)
-        doubtful = np.zeros(batch, dtype=bool)
-        if pivots or with_status:
-            doubtful = self._doubtful(results, pivots, with_status)
-        if with_status and self.method in ITERATIVE:
-            doubtful = np.ones(batch, dtype=bool)
-        if not doubtful.any():
-            return doubtful, None
-        some = {a.name: x[doubtful] for a, x in zip(self.arguments, arrays, strict=True)}
-        case = solve_doubtful(self.request, some, (int(np.count_nonzero(doubtful)),))
-        with np.errstate(over="ignore"):  # numbers beyond float32
-            for result, values in zip(results, case.run().values(), strict=True):
-                result[doubtful] = values
-        return doubtful, case
+        return pivots
 
     def _doubtful(self, results: Arrays, pivots: Arrays, watch_all: bool = False) -> NDArray[np.bool_]:
         """States whose pivots are too small or whose results are not finite."""
@@ -241,10 +267,9 @@ class Kernel:
         if not self._has_warned:
             self._has_warned = True
             warn(
-                f"{self!r}: {count} of {total} state(s) were solved again on NumPy, which is slow: rows are dependent, "
-                f"nearly so, or not eliminable in the order of {self.method!r}, or numbers are not finite. Which, "
-                f"return_status=True says, which also silences this. Drop redundant rows, or compile another method: "
-                f"'ltl' eliminates no rows early, 'proximal' solves dependent ones."
+                f"{self!r}: {count} of {total} state(s) were solved again on NumPy, which is slow: rows are dependent "
+                f"there, or numbers are not finite. return_status=True says which, and silences this. Drop redundant "
+                f"rows, or compile with method='proximal', which solves dependent ones."
             )
 
     def roll(self, arrays: Arrays, batch: tuple[int, ...], steps: int, threads: int | None) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ import pytest
 import delassus as ds
 from delassus.contact import Box, Capsule, Cylinder, HalfSpace, Mesh, Scene, Sphere
 from delassus.contact.collision import CollisionDetector
-from delassus.contact.collision.layout import layout
+from delassus.contact.collision.colliders import collider_arrays
 from delassus.contact.geometry import load_colliders, load_ignored
 from delassus.errors import ModelError, UnknownNameError
 from delassus.interop.names import example_robot_files
@@ -33,7 +33,7 @@ def poses_of(tree, q):
 
 def placed(scene, q):
     """Poses (n, 3, 4) of all colliders in the world."""
-    poses, local = poses_of(scene.tree, q), layout(scene).local
+    poses, local = poses_of(scene.tree, q), collider_arrays(scene).local
     out = []
     for link, at in zip(scene.links, local, strict=True):
         R, p = (np.eye(3), np.zeros(3)) if link < 0 else (poses[link][:, :3], poses[link][:, 3])

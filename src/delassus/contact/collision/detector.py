@@ -7,15 +7,26 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.contact.collision.coal_pairs import CoalPairs
+from delassus.contact.collision.colliders import (
+    BOX,
+    CAPSULE,
+    HALF_SPACE,
+    KIND,
+    LINK,
+    MOST_POINTS,
+    RADIUS,
+    SPHERE,
+    VERTICES,
+    collider_arrays,
+)  # fmt: skip
 from delassus.contact.collision.filters import may_collide
-from delassus.contact.collision.general import Others
-from delassus.contact.collision.layout import BOX, CAPSULE, HALF_SPACE, KIND, LINK, MOST_POINTS, RADIUS, SPHERE, layout
-from delassus.contact.collision.motion import boxes_around, near_pairs
 from delassus.contact.collision.narrow_phase import WRONG, touch, unpack
+from delassus.contact.collision.near_pairs import near_pairs
 from delassus.contact.contacts import ContactSet
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import real_array
+from delassus.model.check import check_number
 from delassus.model.rotations import Array
 
 RELATIVE_TOLERANCE = 1e-9
@@ -70,22 +81,22 @@ class CollisionDetector:
         if not isinstance(scene, Scene):
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         self.scene = scene
-        self._arrays = layout(scene)
+        self._arrays = collider_arrays(scene)
         shapes = self._arrays.shapes
         finite = shapes[:, RADIUS][np.isfinite(shapes[:, RADIUS])]
         size = float(np.median(finite)) if finite.size else 1.0
-        self.tolerance = _length("tolerance", RELATIVE_TOLERANCE * size if tolerance is None else tolerance, 0.0)
-        self.margin = _length("margin", size if margin is None else margin, np.nextafter(0, 1))
-        self._allowed = may_collide(scene)
-        self.pairs = self._ordered(np.argwhere(np.triu(self._allowed)))
+        gap = RELATIVE_TOLERANCE * size if tolerance is None else tolerance
+        self.tolerance = check_number("tolerance", gap, "A length in metres.", above=False)
+        self.margin = check_number("margin", size if margin is None else margin, "A length in metres.")
+        self.pairs = np.argwhere(np.triu(may_collide(scene)))
+        fixed = shapes[self.pairs[:, 0], LINK] < 0  # the world as the second of each pair
+        self.pairs[fixed] = self.pairs[fixed][:, ::-1]
         self.pairs.setflags(write=False)
         self._material = np.array([(c.friction, c.restitution) for c in scene.colliders]).reshape(-1, 2)
         self._shape = (scene.tree.n_links, 3, 4)
         self._world = np.zeros_like(self._arrays.local)
         self._before = np.full_like(self._world, np.nan)
-        self._others = Others(scene, self._arrays, self.tolerance)
-        self._boxes = np.zeros((len(shapes), 3)), np.zeros((len(shapes), 3))
-        self._keys = np.empty(64, np.int64)
+        self._others = CoalPairs(scene, self._arrays, self.tolerance)
         # past the wrapper that compiles at the first call
         self._touch, self._unpack = cast(Any, touch).dispatcher(), cast(Any, unpack).dispatcher()
         self._near(np.zeros((0, 2), np.int64))
@@ -128,17 +139,7 @@ class CollisionDetector:
 
     def _look_around(self) -> None:
         """List the pairs that can touch before some collider has moved by half the margin."""
-        shapes, (low, high) = self._arrays.shapes, self._boxes
-        reach = self.margin + self.tolerance
-        boxes_around(shapes, self._world, 0.5 * reach, low, high)
-        order = np.argsort(low[:, 0], kind="stable")
-        while True:
-            count = near_pairs(shapes, self._world, self._allowed, order, low, high, reach, self._keys)
-            if count <= self._keys.size:
-                break
-            self._keys = np.empty(2 * count, np.int64)
-        keys = np.sort(self._keys[:count])
-        self._near(self._ordered(np.stack(np.divmod(keys, len(shapes)), axis=-1)))
+        self._near(near_pairs(self._arrays.shapes, self._world, self.pairs, self.margin + self.tolerance))
         self._before[:] = self._world
 
     def _near(self, pairs: NDArray[np.int64]) -> None:
@@ -150,16 +151,9 @@ class CollisionDetector:
         self._found = np.empty((MOST_POINTS * len(pairs), 8))
         a = self._arrays
         self._static = (
-            a.shapes, a.local, self._world, self._before, a.meshes, a.vertices, self._candidates, self._left,
+            a.shapes, a.local, self._world, self._before, a.meshes, a.hulls[VERTICES], self._candidates, self._left,
             self.tolerance, 0.5 * self.margin, self._found,
         )  # fmt: skip
-
-    def _ordered(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The world as the second of each pair."""
-        pairs = np.ascontiguousarray(pairs, dtype=np.int64).reshape(-1, 2)
-        fixed = self._arrays.shapes[pairs[:, 0], LINK] < 0
-        pairs[fixed] = pairs[fixed][:, ::-1]
-        return pairs
 
     def _refuse(self, poses: Array) -> None:
         link = int(np.flatnonzero(~np.isfinite(poses).all(axis=(1, 2)))[0])
@@ -170,13 +164,3 @@ class CollisionDetector:
 
 
 _NOTHING = ContactSet.empty()
-
-
-def _length(name: str, value: float, least: float) -> float:
-    number = real_array(value)
-    if number is None or number.shape != () or not least <= number < np.inf:
-        wanted = (
-            "a finite number of metres that is not negative" if least == 0 else "a positive, finite number of metres"
-        )
-        raise ConfigurationError(name, wanted, shown(value), "Pass such as 1e-3.")
-    return float(number)

@@ -7,10 +7,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.contact.collision.layout import BOX, CAPSULE, FIRST_VERTEX, HALF_SPACE, HULL, KIND, N_VERTICES, SPHERE
-from delassus.contact.collision.motion import place, stays_near
-from delassus.contact.collision.planes import corners_on_plane, on_plane
+from delassus.contact.collision.colliders import BOX, CAPSULE, HALF_SPACE, KIND, SPHERE
+from delassus.contact.collision.half_spaces import on_plane
+from delassus.contact.collision.near_pairs import collider_poses, stays_near
 from delassus.contact.collision.spheres_capsules import round_pair
+from delassus.contact.collision.vectors import cross, norm, scaled
 from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
@@ -35,28 +36,27 @@ def touch(
                 finite += 0.0 * poses[i, r, c]
     if not finite == 0.0:
         return WRONG
-    place(poses, shapes, local, world)
+    collider_poses(poses, shapes, local, world)
     if not stays_near(shapes, world, before, most_motion):
         return FAR
     m = waiting = 0
     for k in range(pairs.shape[0]):
-        i, j, sign = pairs[k, 0], pairs[k, 1], 1.0
+        i, j, first = pairs[k, 0], pairs[k, 1], m
         if shapes[i, KIND] > shapes[j, KIND]:
-            i, j, sign = j, i, -1.0
+            i, j = j, i
         a, b = shapes[i], shapes[j]
         kind, other = int(a[KIND]), int(b[KIND])
         if other == HALF_SPACE:
-            if kind >= HULL:
-                start = meshes[i, FIRST_VERTEX]
-                own = vertices[start : start + meshes[i, N_VERTICES]]
-                m = corners_on_plane(own, world[i], world[j], k, sign, tolerance, out, m)
-            else:
-                m = on_plane(a, world[i], world[j], k, sign, tolerance, out, m)
+            m = on_plane(a, world[i], meshes[i], vertices, world[j], tolerance, out, m)
         elif (kind == SPHERE and other <= BOX) or (kind == CAPSULE and other == CAPSULE):
-            m = round_pair(a, world[i], b, world[j], k, sign, tolerance, out, m)
+            m = round_pair(a, world[i], b, world[j], tolerance, out, m)
         else:
             waiting += 1
             left[waiting] = k
+        for row in out[first:m]:
+            row[0] = k
+            if i != pairs[k, 0]:
+                row[4], row[5], row[6] = -row[4], -row[5], -row[6]
     left[0] = waiting
     return m
 
@@ -75,18 +75,16 @@ def unpack(
         depths[k] = row[7]
         friction[k] = math.sqrt(material[i, 0] * material[j, 0])
         restitution[k] = math.sqrt(material[i, 1] * material[j, 1])
-        x, y, z = row[4], row[5], row[6]
         points[k, 0], points[k, 1], points[k, 2] = row[1], row[2], row[3]
+        n = (row[4], row[5], row[6])
         # first tangent: the normal times the unit vector that is furthest from it
-        if abs(x) <= abs(y) and abs(x) <= abs(z):
-            s, t, u = 0.0, z, -y
-        elif abs(y) <= abs(z):
-            s, t, u = -z, 0.0, x
+        if abs(n[0]) <= abs(n[1]) and abs(n[0]) <= abs(n[2]):
+            t = cross(n, (1.0, 0.0, 0.0))
+        elif abs(n[1]) <= abs(n[2]):
+            t = cross(n, (0.0, 1.0, 0.0))
         else:
-            s, t, u = y, -x, 0.0
-        length = math.sqrt(s * s + t * t + u * u)
-        s, t, u = s / length, t / length, u / length
-        F = frames[k]
-        F[0, 0], F[1, 0], F[2, 0] = s, t, u
-        F[0, 1], F[1, 1], F[2, 1] = y * u - z * t, z * s - x * u, x * t - y * s
-        F[0, 2], F[1, 2], F[2, 2] = x, y, z
+            t = cross(n, (0.0, 0.0, 1.0))
+        t = scaled(1.0 / norm(t), t)
+        s, F = cross(n, t), frames[k]
+        for r in range(3):
+            F[r, 0], F[r, 1], F[r, 2] = t[r], s[r], n[r]

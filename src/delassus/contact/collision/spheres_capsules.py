@@ -9,8 +9,19 @@ import math
 
 import numpy as np
 
-from delassus.contact.collision.layout import BOX, CAPSULE, SIZE
-from delassus.contact.collision.planes import write
+from delassus.contact.collision.colliders import BOX, CAPSULE, SIZE
+from delassus.contact.collision.vectors import (
+    Vector,
+    along,
+    column,
+    cross,
+    dot,
+    in_frame,
+    in_world,
+    norm,
+    scaled,
+    write,
+)
 from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
@@ -19,134 +30,74 @@ PARALLEL = 1e-4
 
 
 @compiled
-def balls(
-    ax: float, ay: float, az: float, ra: float, bx: float, by: float, bz: float, rb: float, spare: Array,
-    pair: int, sign: float, most: float, out: Array, m: int,
-) -> int:  # fmt: skip
+def balls(x: Vector, ra: float, y: Vector, rb: float, spare: Vector, most: float, out: Array, m: int) -> int:
     """Contact of two balls; where they have one centre, the normal is the unit vector ``spare``."""
-    x, y, z = ax - bx, ay - by, az - bz
-    squared = x * x + y * y + z * z
-    reach = ra + rb + most
-    if squared > reach * reach:
+    d = along(x, -1.0, y)
+    distance = norm(d)
+    if distance > ra + rb + most:
         return m
-    distance = math.sqrt(squared)
-    n = np.empty(3)
-    if distance > 1e-12 * (ra + rb):
-        n[0], n[1], n[2] = x / distance, y / distance, z / distance
-    else:
-        n[:] = spare
-    t = 0.5 * (distance + rb - ra)
-    return write(out, m, pair, bx + t * n[0], by + t * n[1], bz + t * n[2], n, sign, ra + rb - distance)
+    n = scaled(1.0 / distance, d) if distance > 1e-12 * (ra + rb) else spare
+    return write(out, m, along(y, 0.5 * (distance + rb - ra), n), n, ra + rb - distance)
 
 
 @compiled
-def across(T: Array) -> Array:
-    """Unit vector across the axis of a shape at ``T``, of our choice."""
-    return np.array((T[0, 0], T[1, 0], T[2, 0]))
-
-
-@compiled
-def round_pair(a: Array, A: Array, b: Array, B: Array, pair: int, sign: float, most: float, out: Array, m: int) -> int:
+def round_pair(a: Array, A: Array, b: Array, B: Array, most: float, out: Array, m: int) -> int:
     """Contacts of a sphere with a sphere, capsule or box, or of two capsules: ``a`` at ``A`` and ``b`` at ``B``."""
     if a[0] == CAPSULE:
-        return capsules(a[SIZE], a[SIZE + 1], A, b[SIZE], b[SIZE + 1], B, pair, sign, most, out, m)
+        return capsules(a[SIZE], a[SIZE + 1], A, b[SIZE], b[SIZE + 1], B, most, out, m)
     if b[0] == BOX:
-        return ball_on_box(a[SIZE], A, b, B, pair, sign, most, out, m)
-    t = 0.0
+        return ball_on_box(a[SIZE], A, (b[SIZE], b[SIZE + 1], b[SIZE + 2]), B, most, out, m)
+    y = column(B, 3)
     if b[0] == CAPSULE:
-        t = B[0, 2] * (A[0, 3] - B[0, 3]) + B[1, 2] * (A[1, 3] - B[1, 3]) + B[2, 2] * (A[2, 3] - B[2, 3])
-        t = min(max(t, -b[SIZE + 1]), b[SIZE + 1])
-    x, y, z = B[0, 3] + t * B[0, 2], B[1, 3] + t * B[1, 2], B[2, 3] + t * B[2, 2]
-    return balls(A[0, 3], A[1, 3], A[2, 3], a[SIZE], x, y, z, b[SIZE], across(B), pair, sign, most, out, m)
+        t = dot(column(B, 2), along(column(A, 3), -1.0, y))
+        y = along(y, min(max(t, -b[SIZE + 1]), b[SIZE + 1]), column(B, 2))
+    return balls(column(A, 3), a[SIZE], y, b[SIZE], column(B, 0), most, out, m)
 
 
 @compiled
-def ball_on_box(
-    radius: float, A: Array, b: Array, B: Array, pair: int, sign: float, most: float, out: Array, m: int
-) -> int:
+def ball_on_box(radius: float, A: Array, half: Vector, B: Array, most: float, out: Array, m: int) -> int:
     """Contact of a sphere with the nearest point of a box; from inside, through the nearest face."""
-    near, inside, slack, face = np.empty(3), True, np.inf, 0
+    own = in_frame(B, along(column(A, 3), -1.0, column(B, 3)))
+    near = (
+        min(max(own[0], -half[0]), half[0]), min(max(own[1], -half[1]), half[1]), min(max(own[2], -half[2]), half[2]),
+    )  # fmt: skip
+    slack, face = np.inf, 0
     for c in range(3):
-        own = B[0, c] * (A[0, 3] - B[0, 3]) + B[1, c] * (A[1, 3] - B[1, 3]) + B[2, c] * (A[2, 3] - B[2, 3])
-        half = b[SIZE + c]
-        near[c] = min(max(own, -half), half)
-        inside = inside and abs(own) < half
-        if half - abs(own) < slack:
-            slack, face = half - abs(own), c
-    n = np.empty(3)
-    if inside:
-        side = 1.0 if near[face] >= 0 else -1.0
-        gap = -slack
-        for r in range(3):
-            n[r] = side * B[r, face]
+        if half[c] - abs(own[c]) < slack:
+            slack, face = half[c] - abs(own[c]), c
+    away = along(own, -1.0, near)
+    gap = norm(away) if slack <= 0 else -slack
+    if gap > 1e-12 * radius:
+        n = in_world(B, scaled(1.0 / gap, away))
     else:
-        gap = 0.0
-        for r in range(3):
-            n[r] = A[r, 3] - B[r, 3] - B[r, 0] * near[0] - B[r, 1] * near[1] - B[r, 2] * near[2]
-            gap += n[r] * n[r]
-        gap = math.sqrt(gap)
-        if gap > 1e-12 * radius:
-            n /= gap
-        else:
-            side = 1.0 if near[face] >= 0 else -1.0
-            for r in range(3):
-                n[r] = side * B[r, face]
+        n = scaled(1.0 if near[face] >= 0 else -1.0, column(B, face))
     if gap - radius > most:
         return m
-    t = 0.5 * (gap + radius)  # back from the centre to the middle between the two surfaces
-    return write(out, m, pair, A[0, 3] - t * n[0], A[1, 3] - t * n[1], A[2, 3] - t * n[2], n, sign, radius - gap)
+    # back from the centre to the middle between the two surfaces
+    return write(out, m, along(column(A, 3), -0.5 * (gap + radius), n), n, radius - gap)
 
 
 @compiled
-def capsules(
-    ra: float, ha: float, A: Array, rb: float, hb: float, B: Array, pair: int, sign: float, most: float,
-    out: Array, m: int,
-) -> int:  # fmt: skip
+def capsules(ra: float, ha: float, A: Array, rb: float, hb: float, B: Array, most: float, out: Array, m: int) -> int:
     """Contact of two capsules at the nearest points of their segments; two contacts where they are parallel."""
-    dot = a_to = b_to = 0.0
-    for r in range(3):
-        d = A[r, 3] - B[r, 3]
-        dot += A[r, 2] * B[r, 2]
-        a_to += A[r, 2] * d
-        b_to += B[r, 2] * d
-    sine = 1 - dot * dot
+    a, b = column(A, 2), column(B, 2)
+    d = along(column(A, 3), -1.0, column(B, 3))
+    cosine, a_to, b_to = dot(a, b), dot(a, d), dot(b, d)
+    sine = 1 - cosine * cosine  # squared
+    spare = cross(a, b)
+    spare = scaled(1.0 / norm(spare), spare) if norm(spare) > PARALLEL else column(B, 0)
     if sine < PARALLEL * PARALLEL:
-        side = 1.0 if dot >= 0 else -1.0
         first, last = max(-ha, -a_to - hb), min(ha, -a_to + hb)  # shared stretch, along A
-        if last - first > 1e-9 * (ha + hb):
-            count = 2
-        else:
-            count = 1
-            first = min(max(0.5 * (first + last), -ha), ha)
-        for e in range(count):
+        if last - first <= 1e-9 * (ha + hb):
+            first = last = min(max(0.5 * (first + last), -ha), ha)
+        for e in range(2 if last > first else 1):
             s = first if e == 0 else last
-            t = min(max(side * (s + a_to), -hb), hb)
-            m = at_points(A, s, ra, B, t, rb, pair, sign, most, out, m)
+            t = min(max(math.copysign(1.0, cosine) * (s + a_to), -hb), hb)
+            m = balls(along(column(A, 3), s, a), ra, along(column(B, 3), t, b), rb, spare, most, out, m)
         return m
-    s = min(max((dot * b_to - a_to) / sine, -ha), ha)
-    t = b_to + dot * s
+    s = min(max((cosine * b_to - a_to) / sine, -ha), ha)
+    t = b_to + cosine * s
     if t > hb or t < -hb:
         t = min(max(t, -hb), hb)
-        s = min(max(dot * t - a_to, -ha), ha)
-    return at_points(A, s, ra, B, t, rb, pair, sign, most, out, m)
-
-
-@compiled
-def at_points(
-    A: Array, s: float, ra: float, B: Array, t: float, rb: float, pair: int, sign: float, most: float,
-    out: Array, m: int,
-) -> int:  # fmt: skip
-    """Contact of two balls at ``s`` and ``t`` along the axes of two capsules."""
-    spare = np.empty(3)
-    for r in range(3):
-        spare[r] = A[(r + 1) % 3, 2] * B[(r + 2) % 3, 2] - A[(r + 2) % 3, 2] * B[(r + 1) % 3, 2]
-    length = math.sqrt(spare[0] * spare[0] + spare[1] * spare[1] + spare[2] * spare[2])
-    if length > PARALLEL:
-        spare /= length
-    else:
-        spare[:] = across(B)
-    return balls(
-        A[0, 3] + s * A[0, 2], A[1, 3] + s * A[1, 2], A[2, 3] + s * A[2, 2], ra,
-        B[0, 3] + t * B[0, 2], B[1, 3] + t * B[1, 2], B[2, 3] + t * B[2, 2], rb,
-        spare, pair, sign, most, out, m,
-    )  # fmt: skip
+        s = min(max(cosine * t - a_to, -ha), ha)
+    return balls(along(column(A, 3), s, a), ra, along(column(B, 3), t, b), rb, spare, most, out, m)

@@ -1,17 +1,17 @@
-"""Pairs of shapes that have no file of their own: the normal and the depth by ``coal``, the patch by `features`."""
+"""Pairs of shapes that have no file of their own: the normal and the depth by ``coal``, the points by `patches`."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.collision.boxes import separation, sort_out
-from delassus.contact.collision.extent import overlap
-from delassus.contact.collision.features import patch
-from delassus.contact.collision.hull import Hull
-from delassus.contact.collision.layout import KIND, MOST_POINTS, RADIUS, SURFACE, Layout
+from delassus.contact.collision.colliders import KIND, MOST_POINTS, RADIUS, SURFACE, Colliders
+from delassus.contact.collision.patches import overlap, patch
+from delassus.contact.collision.vectors import Vector
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
 from delassus.errors import missing_dependency
@@ -34,53 +34,53 @@ that the patch is short of a point: the corners that stand for a rim, or for a f
 need not hold the deepest."""
 
 
-class Others:
+class CoalPairs:
     """Contacts of boxes, and of everything that ``coal`` is asked about."""
 
-    def __init__(self, scene: Scene, arrays: Layout, tolerance: float) -> None:
+    def __init__(self, scene: Scene, arrays: Colliders, tolerance: float) -> None:
         self._scene, self._arrays, self._tolerance = scene, arrays, tolerance
-        self._geometries: list[Any] = [None] * len(scene.colliders)
-        self._empty, self._none = np.zeros((0, 3)), np.zeros(4, np.int64)
+        self._geometries: dict[int, Any] = {}
         self._request: Any = None
 
     def touch(
         self, world: Array, pairs: NDArray[np.int64], left: NDArray[np.int64], found: Array, count: int
     ) -> tuple[Array, int]:
         """Add contacts of the pairs listed in ``left`` to ``count`` of them; returns all in the order of pairs."""
-        simple = count
-        shapes = self._arrays.shapes
-        count = sort_out(shapes, world, pairs, left, self._tolerance, self._empty, self._none, found, count)
+        simple, a = count, self._arrays
+        count = sort_out(a.shapes, world, pairs, left, self._tolerance, a.hulls, found, count)
         for pair in left[1 : left[0] + 1].tolist():
-            count = self._ask(world, pairs[pair].tolist(), pair, found, count)
+            i, j = pairs[pair].tolist()
+            end = self._ask(world, i, j, found, count)
+            found[count:end, 0] = pair
+            count = end
         if count > simple:
             found = found[np.argsort(found[:count, 0], kind="stable")]
         return found, count
 
-    def _ask(self, world: Array, colliders: list[int], pair: int, found: Array, count: int) -> int:
-        i, j = colliders
+    def _ask(self, world: Array, i: int, j: int, found: Array, count: int) -> int:
         a, A, B = self._arrays, world[i], world[j]
         result = self._collide(i, A, j, B, EPA)
         if not result.numContacts():
             return count
         if SURFACE in (a.shapes[i, KIND], a.shapes[j, KIND]):
-            return _triangles(result, self._tolerance, pair, found, count)
+            return _triangles(result, self._tolerance, found, count)
         x, n, depth = _deepest(result)
-        both = a.shapes[i], A, a.meshes[i], a.shapes[j], B, a.meshes[j], a.vertices
+        both = a.shapes[i], A, a.meshes[i], a.shapes[j], B, a.meshes[j], a.hulls
         size = float(min(a.shapes[i, RADIUS], a.shapes[j, RADIUS]))
         if not abs(overlap(*both, n) - depth) < DOUBTFUL * size:  # iterations that went astray
             result = self._collide(i, A, j, B, 100 * EPA)
             x, n, depth = _deepest(result) if result.numContacts() else (x, n, np.inf)
             if not abs(overlap(*both, n) - depth) < 100 * DOUBTFUL * size:
-                separation(a.shapes[i], A, a.shapes[j], B, n)
+                _, n, _ = separation(a.shapes[i], A, a.shapes[j], B)
                 x, depth = 0.5 * (A[:, 3] + B[:, 3]), float(overlap(*both, n))
-        end = patch(*both, a.face_ends, a.corners, a.face_normals, n, pair, self._tolerance, found, count)
+        end = int(patch(*both, n, self._tolerance, found, count))
         if end == count or found[count:end, 7].max() < depth - MISSED * size:
             if end == count + MOST_POINTS:  # the shallowest gives way
                 end -= 1
                 found[count + int(np.argmin(found[count : end + 1, 7]))] = found[end]
-            found[end] = pair, *x, *n, depth
+            found[end, 1:] = *x, *n, depth
             end += 1
-        return int(end)
+        return end
 
     def _collide(self, i: int, A: Array, j: int, B: Array, tolerance: float) -> Any:
         coal = _coal()
@@ -90,26 +90,24 @@ class Others:
             self._request.epa_max_iterations = MOST_ITERATIONS
         self._request.epa_tolerance = tolerance
         result = coal.CollisionResult()
-        coal.collide(
-            self._geometry(i), coal.Transform3s(A[:, :3], A[:, 3]),
-            self._geometry(j), coal.Transform3s(B[:, :3], B[:, 3]),
-            self._request, result,
-        )  # fmt: skip
+        first, second = coal.Transform3s(A[:, :3], A[:, 3]), coal.Transform3s(B[:, :3], B[:, 3])
+        coal.collide(self._geometry(i), first, self._geometry(j), second, self._request, result)
         return result
 
     def _geometry(self, i: int) -> Any:
-        if self._geometries[i] is None:
-            self._geometries[i] = _to_coal(self._scene.colliders[i].shape, self._arrays.hulls[i])
+        if i not in self._geometries:
+            self._geometries[i] = _to_coal(self._scene.colliders[i].shape, i, self._arrays)
         return self._geometries[i]
 
 
-def _deepest(result: Any) -> tuple[Array, Array, float]:
+def _deepest(result: Any) -> tuple[Any, Vector, float]:
     """Point, normal from B to A (coal's points from the first to the second), and depth."""
     contact = result.getContact(0)
-    return np.array(contact.pos), -np.array(contact.normal), -float(contact.penetration_depth)
+    x, y, z = contact.normal.tolist()
+    return contact.pos, (-x, -y, -z), -float(contact.penetration_depth)
 
 
-def _triangles(result: Any, tolerance: float, pair: int, found: Array, count: int) -> int:
+def _triangles(result: Any, tolerance: float, found: Array, count: int) -> int:
     """The deepest contact of triangles, and those that are furthest from the others chosen."""
     rows = np.array([(*c.pos, *c.normal, c.penetration_depth) for c in result.getContacts()])
     rows[:, 3:] *= -1.0
@@ -124,7 +122,7 @@ def _triangles(result: Any, tolerance: float, pair: int, found: Array, count: in
         chosen.append(int(np.argmax(distance)))
         distance = np.minimum(distance, np.linalg.norm(rows[:, :3] - rows[chosen[-1], :3], axis=1))
     for k in sorted(chosen):
-        found[count] = pair, *rows[k]
+        found[count, 1:] = rows[k]
         count += 1
     return count
 
@@ -137,7 +135,7 @@ def _coal() -> Any:
     return coal
 
 
-def _to_coal(shape: Shape, hull: Hull | None) -> Any:
+def _to_coal(shape: Shape, i: int, arrays: Colliders) -> Any:
     coal = _coal()
     match shape:
         case Sphere():
@@ -149,12 +147,15 @@ def _to_coal(shape: Shape, hull: Hull | None) -> Any:
         case Box():
             return coal.Box(shape.x, shape.y, shape.z)
         case Mesh() if shape.convex:
-            assert hull is not None
+            _, vertices, ends, corners, _ = arrays.hulls
+            first, size, first_face, n_faces = arrays.meshes[i].tolist()
             points, triangles = coal.StdVec_Vec3s(), coal.StdVec_Triangle()
-            for vertex in hull.vertices:
+            for vertex in vertices[first : first + size]:
                 points.append(vertex)
-            for corners in hull.triangles().tolist():
-                triangles.append(coal.Triangle(*corners))
+            for f in range(first_face, first_face + n_faces):
+                face = (corners[ends[f] : ends[f + 1]] - first).tolist()
+                for a, b in pairwise(face[1:]):
+                    triangles.append(coal.Triangle(face[0], a, b))
             return coal.Convex(points, triangles)
         case Mesh():
             assert shape.triangles is not None

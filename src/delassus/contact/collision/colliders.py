@@ -1,0 +1,171 @@
+"""Colliders of a scene as arrays for compiled functions; meshes as convex hulls, with flat faces as whole polygons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.contact.scene import Scene
+from delassus.contact.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
+from delassus.errors import ConfigurationError, missing_dependency
+from delassus.model.rotations import Array
+
+SPHERE, CAPSULE, BOX, CYLINDER, HULL, SURFACE, HALF_SPACE = range(7)
+"""Kinds of shapes; a hull is a convex mesh, a surface any other."""
+
+KIND, LINK, SIZE, RADIUS, CORE, CENTRE, HALF = 0, 1, 2, 5, 6, 7, 10
+"""Columns of `Colliders.shapes`: kind and link; three sizes (radius and half length; or half edges); radius of a ball
+that holds the shape, and of one that holds what a rotation moves, about the centre; centre and half edges of a box that
+holds the shape, in its frame."""
+COLUMNS = 13
+
+FIRST_VERTEX, N_VERTICES, FIRST_FACE, N_FACES = range(4)
+"""Columns of `Colliders.meshes`."""
+
+RANGES, VERTICES, ENDS, CORNERS, NORMALS = range(5)
+"""Parts of `Colliders.hulls`."""
+
+MOST_POINTS = 8
+"""Contacts of one pair."""
+
+FLAT = 1e-5
+"""Neighbouring triangles are one face if their unit normals differ by less, and their planes by less than this part of
+the size: files hold single-precision numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Colliders:
+    """Colliders as arrays; those that are no meshes have no vertices and faces.
+
+    Attributes
+    ----------
+    shapes : (n, 13) array
+        See `KIND` and the other columns.
+    local : (n, 3, 4) array
+        ``[R p]`` of each collider in the body frame of its link.
+    meshes : (n, 4) array of int
+        Ranges of vertices and faces; see `FIRST_VERTEX` and the other columns.
+    hulls : tuple
+        ``meshes``; corners of all convex hulls in the frames of their colliders (n_vertices, 3); where the corners of
+        face *f* are in the next array, ``ends[f]`` to ``ends[f + 1]``; those corners, rows of vertices,
+        counterclockwise seen from outside; outward normals (n_faces, 3). See `RANGES` and the others.
+    """
+
+    shapes: Array
+    local: Array
+    meshes: NDArray[np.int64]
+    hulls: tuple[Any, ...]
+
+
+def collider_arrays(scene: Scene) -> Colliders:
+    """Arrays of a scene's colliders."""
+    n = len(scene.colliders)
+    shapes, local, meshes = np.zeros((n, COLUMNS)), np.zeros((n, 3, 4)), np.zeros((max(n, 1), 4), np.int64)
+    vertices, normals, corners, ends = [np.zeros((0, 3))], [np.zeros((0, 3))], [np.zeros(0, np.int64)], [0]
+    made: dict[int, Any] = {}
+    for i, (collider, link) in enumerate(zip(scene.colliders, scene.links, strict=True)):
+        shape, R, p = collider.shape, collider.rotation, collider.position
+        if collider.link != "world":
+            at = scene.tree.placement(collider.link)
+            R, p = at.rotation @ R, at.rotation @ p + at.position
+        local[i, :, :3], local[i, :, 3] = R, p
+        shapes[i, LINK] = link
+        points = np.zeros((0, 3))
+        if isinstance(shape, Mesh):
+            if id(shape) not in made:
+                made[id(shape)] = hull_of(shape, collider.name)
+            points, faces, outward = made[id(shape)]
+            first = sum(map(len, vertices))
+            meshes[i] = first, len(points), len(ends) - 1, len(faces)
+            vertices.append(points)
+            normals.append(outward)
+            corners.extend(first + face for face in faces)
+            ends.extend(ends[-1] + np.cumsum([len(face) for face in faces]))
+        _describe(shape, points, shapes[i])
+    hulls = meshes, np.concatenate(vertices), np.array(ends), np.concatenate(corners), np.concatenate(normals)
+    return Colliders(shapes, local, meshes, hulls)
+
+
+def _describe(shape: Shape, vertices: Array, row: Array) -> None:
+    """Fill a shape's row but for its link."""
+    centre, half = np.zeros(3), np.zeros(3)
+    match shape:
+        case HalfSpace():
+            row[KIND], row[RADIUS] = HALF_SPACE, np.inf
+        case Sphere(radius):
+            half[:] = radius
+            row[KIND], row[RADIUS], row[SIZE] = SPHERE, radius, radius
+        case Capsule(radius, length):
+            half[:] = radius, radius, length / 2 + radius
+            row[KIND], row[RADIUS], row[CORE] = CAPSULE, half[2], length / 2
+            row[SIZE : SIZE + 2] = radius, length / 2
+        case Cylinder(radius, length):
+            half[:] = radius, radius, length / 2
+            row[KIND], row[SIZE : SIZE + 2] = CYLINDER, half[1:]
+            row[RADIUS] = row[CORE] = np.hypot(radius, length / 2)
+        case Box(x, y, z):
+            half[:] = x / 2, y / 2, z / 2
+            row[KIND], row[SIZE : SIZE + 3] = BOX, half
+            row[RADIUS] = row[CORE] = np.linalg.norm(half)
+        case Mesh():
+            low, high = vertices.min(axis=0), vertices.max(axis=0)
+            centre, half = (low + high) / 2, (high - low) / 2
+            row[KIND] = HULL if shape.convex else SURFACE
+            row[RADIUS] = row[CORE] = np.linalg.norm(vertices - centre, axis=1).max()
+    row[CENTRE : CENTRE + 3], row[HALF : HALF + 3] = centre, half
+
+
+def hull_of(mesh: Mesh, name: str) -> tuple[Array, list[NDArray[np.int64]], Array]:
+    """Convex hull of a mesh's vertices: corners (n, 3), faces counterclockwise seen from outside, and their normals.
+
+    Raises
+    ------
+    ConfigurationError
+        The vertices lie in a plane; names the collider.
+    MissingDependencyError
+        scipy is not installed.
+    """
+    try:
+        from scipy.spatial import ConvexHull, QhullError
+    except ImportError as error:
+        raise missing_dependency("scipy", "contact", "convex hulls of meshes") from error
+    try:
+        found = ConvexHull(mesh.vertices)
+    except QhullError as error:
+        raise ConfigurationError(
+            f"mesh of collider {name!r}", "points that span a volume", "points in one plane", "Give it a thickness."
+        ) from error
+    kept = np.sort(found.vertices)
+    vertices = np.ascontiguousarray(mesh.vertices[kept])
+    planes = np.array(found.equations)
+    planes[:, 3] /= float(np.ptp(vertices, axis=0).max())
+    faces, normals = [], []
+    for members in _flat_groups(planes, found.neighbors):
+        corners = np.searchsorted(kept, np.unique(found.simplices[members]))
+        normal = planes[members[0], :3]
+        from_centre = vertices[corners] - vertices[corners].mean(axis=0)
+        first = from_centre[0] - normal * (normal @ from_centre[0])
+        order = np.argsort(np.arctan2(from_centre @ np.cross(normal, first), from_centre @ first))
+        faces.append(np.asarray(corners[order]))
+        normals.append(normal)
+    return vertices, faces, np.array(normals)
+
+
+def _flat_groups(planes: Array, neighbours: NDArray[np.int32]) -> list[list[int]]:
+    """Triangles that are one face, by flooding from neighbour to neighbour; the first of each is near to all others."""
+    groups: list[list[int]] = []
+    done = np.zeros(len(planes), dtype=bool)
+    for start in range(len(planes)):
+        if done[start]:
+            continue
+        done[start], group = True, [start]
+        for member in group:
+            for other in neighbours[member].tolist():
+                if not done[other] and np.abs(planes[other] - planes[start]).max() < FLAT:
+                    done[other] = True
+                    group.append(other)
+        groups.append(group)
+    return groups

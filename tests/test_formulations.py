@@ -207,7 +207,7 @@ def test_sizes_with_loops_and_joints_of_several_degrees_of_freedom(n_directions)
 
 def test_claims_of_sizes_and_growth():
     """What `delassus reproduce contact` says of table 1, on small mechanisms where it measures time."""
-    from delassus.cli import claims_contact as claims
+    from delassus_studies import claims_contact as claims
 
     assert claims.SIZE_CLAIMS[0].measure(None).verdict == "holds"
     assert claims.exponent([3.0, 4.0, 8.0]) == pytest.approx(2.0)

@@ -15,6 +15,7 @@ import pytest
 
 import delassus as ds
 
+ROOT = Path(__file__).parent.parent
 PACKAGE = Path(ds.__file__).parent
 STUDIES = PACKAGE.parent / "delassus_studies"
 FILES = sorted([*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")])
@@ -238,6 +239,17 @@ def test_public_classes_are_documented():
         for attribute, value in vars(cls).items():
             if not attribute.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
                 assert inspect.getdoc(value), f"{name}.{attribute}"
+
+
+@pytest.mark.parametrize(
+    "command", ["mypy", "ruff check src tests benchmarks examples", "ruff format --check src tests benchmarks examples"]
+)
+def test_what_pre_commit_checks(command):
+    """Types of `src`, strictly; lint and format of everything."""
+    run = subprocess.run(
+        [sys.executable, "-m", *command.split()], cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_version():

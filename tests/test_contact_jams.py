@@ -5,13 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from contact_problems import of_bodies, of_low_rank
 from delassus.contact import ConeProblem, SolverStatus, admm, lemke, nsgs
 from delassus.contact.solvers import compiled as numba_functions
 from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.double_double import cone_distance, cone_residual, de_saxce, natural_map, velocities
 from delassus.contact.solvers.pyramids import linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS
+from delassus_studies.contact_problems import of_bodies, of_low_rank
 
 pytest.importorskip("numba")
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from contact_problems import of_bodies, of_low_rank
+from delassus_studies.contact_problems import of_bodies, of_low_rank
 from delassus.contact import (
     LCP,
     MLCP,

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-import siconos_peer
-from contact_problems import of_bodies, of_low_rank
+from delassus_studies import peers_siconos
+from delassus_studies.contact_problems import of_bodies, of_low_rank
 from delassus.contact import LCP, SolverStatus, admm, lemke, nsgs, pgs
 
 pytest.importorskip("numba")
-pytestmark = pytest.mark.skipif(siconos_peer.python() is None, reason="no Python here can import siconos")
+pytestmark = pytest.mark.skipif(peers_siconos.python() is None, reason="no Python here can import siconos")
 
 SAME = 1e-9
 """Both solve to 1e-10 or better, on matrices whose condition is below 1e3 in the directions that matter."""
@@ -21,8 +21,8 @@ def test_lemke_agrees_on_problems_with_one_solution():
     for n in range(3, 23):
         a, skew = rng.standard_normal((2, n, n))
         problems.append(LCP(a @ a.T / n + 0.1 * np.eye(n) + skew - skew.T, rng.standard_normal(n)))
-    theirs = siconos_peer.solved(problems)
-    for problem, by_lemke, by_pivot in zip(problems, theirs["LEMKE"], theirs["PIVOT"], strict=True):
+    theirs = peers_siconos.solved(problems)
+    for problem, by_lemke, by_pivot in zip(problems, theirs["LEMKE"].solutions, theirs["PIVOT"].solutions, strict=True):
         ours = lemke(problem).values
         np.testing.assert_allclose(ours, by_lemke, rtol=0, atol=SAME)
         np.testing.assert_allclose(ours, by_pivot, rtol=0, atol=SAME)
@@ -32,10 +32,10 @@ def test_linear_solvers_agree_on_contacts():
     """Impulses are compared where Siconos' answer is one: its residual, computed here, says so."""
     rng = np.random.default_rng(0)
     problems = [of_low_rank(rng, 4).polyhedral(4) for _ in range(20)]
-    theirs = siconos_peer.solved(problems)
+    theirs = peers_siconos.solved(problems)
     compared = 0
     for name in ("LEMKE", "PIVOT"):
-        for problem, z in zip(problems, theirs[name], strict=True):
+        for problem, z in zip(problems, theirs[name].solutions, strict=True):
             if np.abs(np.minimum(z, problem.M @ z + problem.q)).max() > 1e-10:
                 continue
             compared += 1
@@ -49,7 +49,7 @@ def test_cone_solvers_agree():
     """Their NSGS passes our residual; where a problem has several solutions, not all need to find the same one."""
     rng = np.random.default_rng(1)
     problems = [of_low_rank(rng, 3 + k % 3) for k in range(12)] + [of_bodies(rng, most=5) for _ in range(12)]
-    theirs = siconos_peer.solved(cones=problems)["NSGS"]
+    theirs = peers_siconos.solved(cones=problems)["NSGS"].solutions
     for solver in (nsgs, admm):
         same = 0
         for problem, r in zip(problems, theirs, strict=True):

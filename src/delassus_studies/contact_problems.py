@@ -1,19 +1,22 @@
-"""Random contact problems: those of PEERS.md, and those of several bodies with everything that makes them hard."""
+"""Random contact problems: of low rank, and of several bodies with everything that makes them hard."""
+
+from __future__ import annotations
 
 import numpy as np
 
 from delassus.contact import ConeProblem
+from delassus.model.rotations import Array
 
 
-def of_low_rank(rng, n_contacts, rank=18, mu=0.5):
-    """The problems measured in PEERS.md: from seven contacts on, ``b`` is not in the range of ``W`` without 1e-9."""
+def of_low_rank(rng: np.random.Generator, n_contacts: int, rank: int = 18, mu: float = 0.5) -> ConeProblem:
+    """Problem with ``W`` of that rank plus 1e-9: from seven contacts on, ``b`` is not in its range without 1e-9."""
     a = rng.standard_normal((3 * n_contacts, rank))
     b = rng.standard_normal(3 * n_contacts)
     b[2::3] -= 1.0
     return ConeProblem(a @ a.T / rank + 1e-9 * np.eye(3 * n_contacts), b, mu)
 
 
-def of_bodies(rng, most=12):
+def of_bodies(rng: np.random.Generator, most: int = 12) -> ConeProblem:
     """1 to ``most`` contacts of 1 to 6 free bodies: masses over four decades, repeated contacts, friction 0 to 1.5."""
     n, bodies = int(rng.integers(1, most + 1)), int(rng.integers(1, 7))
     mu = rng.uniform(0, 1.5, n)
@@ -36,6 +39,7 @@ def of_bodies(rng, most=12):
     return ConeProblem((J * inverse) @ J.T, J @ rng.standard_normal(6 * bodies), mu)
 
 
-def _point(rng):
+def _point(rng: np.random.Generator) -> Array:
+    """Velocity (3, 6) of a random point of a body, of its twist."""
     x, y, z = rng.uniform(-0.5, 0.5, 3)
     return np.hstack([np.eye(3), [[0, z, -y], [-z, 0, x], [y, -x, 0]]])

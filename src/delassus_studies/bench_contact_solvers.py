@@ -1,0 +1,135 @@
+"""Contact solvers on random problems, beside Siconos in the same run; ``python benchmarks/contact_solvers.py``.
+
+What the columns say, all computed here, from what solvers return:
+
+- ``> 1e-8``: the residual is above that: ``max |min(z, M z + q)|`` of linear problems, `ConeProblem.residual` of cones;
+- ``rounded``: the same, of impulses rounded to float64, without the remainder that our cone solvers return;
+- ``relative``: above 1e-8 relative to velocities without impulses, ``|r − P_K(r − u − s)| / |b|``;
+- ``unflagged``: a residual above 1e-8 of a problem that is called solved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from delassus.contact import LCP, ConeProblem, admm, lemke, nsgs, pgs
+from delassus.contact.solvers.double_double import de_saxce, natural_map
+from delassus.model.rotations import Array
+from delassus_studies import peers_siconos
+from delassus_studies.contact_problems import of_bodies, of_low_rank
+from delassus_studies.tables import table
+from delassus_studies.timing import Record, best, machine, pinned
+
+TOLERANCE = 1e-8
+PROBLEMS, ROUNDS = 100, 5
+COUNTS = {"missed": "> 1e-8", "rounded": "rounded", "relative": "relative", "unflagged": "unflagged"}
+
+
+def _relative(problem: ConeProblem, r: Array, remainder: Array | None = None) -> float:
+    """Residual of a cone problem relative to the size of ``b``, free of round-off."""
+    u = problem.velocities(r, remainder)
+    shifted, ones = de_saxce(u, problem.mu), np.ones(problem.n_contacts)
+    step = natural_map(np.reshape(r, (-1, 3)), shifted, problem.mu, ones, remainder)
+    return float(np.linalg.norm(step) / np.linalg.norm(problem.b))
+
+
+def _above(error: float) -> bool:
+    return not error <= TOLERANCE * (1 + 1e-6)
+
+
+def _figures(seconds: Sequence[float] | Array, counts: Counter[str], statuses: dict[str, int]) -> Record:
+    times = 1e6 * np.asarray(seconds)
+    spread = {"median": float(np.median(times)), "mean": float(times.mean()), "p99": float(np.percentile(times, 99))}
+    return {**spread, **{name: int(counts[name]) for name in COUNTS}, "statuses": statuses, "problems": len(times)}
+
+
+def _ours(solve: Callable[[Any], Any], problems: Sequence[LCP | ConeProblem], rounds: int) -> Record:
+    """Best time of each problem after a first call, and what became of the problems."""
+    times, counts, statuses = [], Counter[str](), Counter[str]()
+    for problem in problems:
+        solve(problem)
+        seconds, result = best(partial(solve, problem), rounds)
+        times.append(seconds)
+        statuses[result.status.name] += 1
+        missed = rounded = _above(result.residual())
+        if isinstance(problem, ConeProblem):
+            rounded = _above(problem.residual(result.values))
+            counts["relative"] += _above(_relative(problem, result.values, result.remainder))
+        counts["missed"] += missed
+        counts["rounded"] += rounded
+        counts["unflagged"] += rounded and result.status.name == "CONVERGED"
+        counts["unflagged"] += missed and result.status.name == "ROUND_OFF"
+    return _figures(times, counts, dict(statuses))
+
+
+def _theirs(linear: Sequence[LCP], cones: Sequence[ConeProblem]) -> dict[str, Record]:
+    """Figures of Siconos in the same form."""
+    answers = peers_siconos.solved(linear, cones, TOLERANCE, 10_000, ROUNDS)
+    found = {}
+    for name, solver in (("Lemke", "LEMKE"), ("NSGS", "NSGS")):
+        counts, answer = Counter[str](), answers[solver]
+        for x, lcp, cone in zip(answer.solutions, linear, cones, strict=True):
+            if solver == "LEMKE":
+                missed = _above(float(np.abs(np.minimum(x, lcp.M @ x + lcp.q)).max()))
+            else:
+                missed = _above(cone.residual(x))
+                counts["relative"] += _above(_relative(cone, x))
+            counts["missed"] += missed
+            counts["rounded"] += missed
+        found[f"Siconos {name}"] = _figures(answer.seconds, counts, {"FAILED_BY_ITS_OWN_ACCOUNT": answer.failed})
+    return found
+
+
+def measure(random: int) -> Record:
+    """Problems of low rank beside Siconos, others that no constant was chosen on, and ``random`` ones of bodies."""
+    record: Record = {**machine(), "low_rank": {}, "fresh": {}, "bodies": {}}
+    rng = np.random.default_rng(0)
+    problems = {contacts: [of_low_rank(rng, contacts) for _ in range(PROBLEMS)] for contacts in (4, 16)}
+    with pinned():
+        for contacts, cones in problems.items():
+            linear = [cone.polyhedral(4) for cone in cones]
+            found = {"lemke": _ours(lemke, linear, ROUNDS)}
+            found |= {solve.__name__: _ours(solve, cones, ROUNDS) for solve in (nsgs, admm)}
+            if peers_siconos.python() is not None:
+                found |= _theirs(linear, cones)
+            record["low_rank"] |= {f"{name}, {contacts}": figures for name, figures in found.items()}
+        rng = np.random.default_rng(2)
+        fresh = [of_low_rank(rng, 16) for _ in range(5 * PROBLEMS)]
+        record["fresh"] = {f"{solve.__name__}, 16": _ours(solve, fresh, 1) for solve in (nsgs, admm)}
+        rng = np.random.default_rng(1)
+        bodies = [of_bodies(rng) for _ in range(random)]
+        record["bodies"] = {solve.__name__: _ours(solve, bodies, 1) for solve in (nsgs, admm)}
+        linear = [cone.polyhedral(4) for cone in bodies]
+        record["bodies"] |= {"lemke": _ours(lemke, linear, 1), "pgs": _ours(partial(pgs, max_iterations=1000), linear, 1)}
+    return record
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """One table for each set of problems, and ratios to Siconos."""
+    number = record["bodies"]["nsgs"]["problems"]
+    titles = {
+        "low_rank": f"{PROBLEMS} random problems of 4 and of 16 contacts, W of rank 18",
+        "fresh": f"{5 * PROBLEMS} more of those of 16 contacts, which no constant was chosen on",
+        "bodies": f"{number:,} random problems of 1–12 contacts of several bodies",
+    }
+    columns = ("solver", "median µs", "mean µs", "99 % µs", *COUNTS.values(), "statuses")
+    yield f"one core; best of {ROUNDS} of each problem"
+    for part, title in titles.items():
+        rows = []
+        for name, figures in record[part].items():
+            times = (f"{figures[key]:,.1f}" for key in ("median", "mean", "p99"))
+            statuses = ", ".join(f"{n} {s.lower().replace('_', ' ')}" for s, n in figures["statuses"].items())
+            rows.append((name, *times, *(str(figures[key]) for key in COUNTS), statuses))
+        yield table(title, columns, rows, text=("statuses",))
+    found = record["low_rank"]
+    if peers_siconos.python() is None:
+        yield "Siconos was not run: no Python here can import it (SICONOS_PYTHON names one)"
+        return
+    for name, peer in (("lemke, 4", "Siconos Lemke, 4"), ("nsgs, 16", "Siconos NSGS, 16")):
+        yield f"{name}: {found[name]['median'] / found[peer]['median']:.3f} of Siconos' time"

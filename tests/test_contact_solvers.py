@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from delassus_studies.contact_problems import of_bodies, of_low_rank
 from delassus.contact import (
     LCP,
     MLCP,
@@ -26,6 +25,7 @@ from delassus.contact import (
 from delassus.contact.solvers.coulomb import prepare, single
 from delassus.contact.solvers.mixed import eliminated
 from delassus.errors import ConfigurationError, MissingDependencyError
+from delassus_studies.contact_problems import of_bodies, of_low_rank
 
 pytest.importorskip("numba")
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from delassus.contact import LCP, SolverStatus, admm, lemke, nsgs, pgs
 from delassus_studies import peers_siconos
 from delassus_studies.contact_problems import of_bodies, of_low_rank
-from delassus.contact import LCP, SolverStatus, admm, lemke, nsgs, pgs
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(peers_siconos.python() is None, reason="no Python here can import siconos")

@@ -106,7 +106,10 @@ def measure(random: int) -> Record:
         bodies = [of_bodies(rng) for _ in range(random)]
         record["bodies"] = {solve.__name__: _ours(solve, bodies, 1) for solve in (nsgs, admm)}
         linear = [cone.polyhedral(4) for cone in bodies]
-        record["bodies"] |= {"lemke": _ours(lemke, linear, 1), "pgs": _ours(partial(pgs, max_iterations=1000), linear, 1)}
+        record["bodies"] |= {
+            "lemke": _ours(lemke, linear, 1),
+            "pgs": _ours(partial(pgs, max_iterations=1000), linear, 1),
+        }
     return record
 
 

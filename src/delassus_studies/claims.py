@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from delassus.errors import MissingDependencyError
 from delassus_studies.cases import NotHere
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import table
+from delassus_studies.timing import machine
 
 HOLDS, IN_PART, NO, NOT_MEASURED = "holds", "in part", "no", "not measured"
 _STYLE = {HOLDS: "green", IN_PART: "yellow", NO: "red", NOT_MEASURED: "dim"}
@@ -105,16 +107,22 @@ def verdict(parts: Sequence[bool]) -> str:
 
 
 def reproduce(
-    console: Console, claims: Sequence[Claim], robots: Path | None, plot: Path | None, quick: bool = False
+    console: Console,
+    claims: Sequence[Claim],
+    robots: Path | None = None,
+    plot: Path | None = None,
+    file: Path | None = None,
+    quick: bool = False,
 ) -> list[Finding]:
-    """Measure and print claims, the quick ones or all; draw their figures into the folder ``plot``."""
+    """Measure and print all claims or the quick ones; draw their figures into ``plot``, write findings to a file."""
+    claims = [claim for claim in claims if claim.quick or not quick]
     shown = Table(show_lines=True)
     shown.add_column("source", no_wrap=True)
     shown.add_column("claim", ratio=3)
     shown.add_column("measured here", ratio=5)
     shown.add_column("verdict", no_wrap=True)
     findings = []
-    for claim in track([c for c in claims if c.quick or not quick], "measuring", console=console, transient=True):
+    for claim in track(claims, "measuring", console=console, transient=True):
         finding = claim.check(robots)
         findings.append(finding)
         lines = (escape(finding.measured), f"[italic]{escape(finding.reason)}[/]" if finding.reason else "")
@@ -131,4 +139,8 @@ def reproduce(
         console.print(table(escape(listing.title), listing.columns, listing.rows))
     if plot is not None:
         console.print(f"figures: {plot}")
+    if file is not None:
+        found = [{"claim": claim.text, **asdict(f)} for claim, f in zip(claims, findings, strict=True)]
+        file.write_text(json.dumps({**machine(), "findings": found}, indent=1))
+        console.print(f"raw figures: {file}")
     return findings

@@ -109,25 +109,25 @@ def bench_contact(file: Json = None, quick: Quick = False) -> None:
 
 
 @reproduce_app.command("osim")
-def reproduce_osim(robots: Robots = None, plot: Plot = None, quick: QuickClaims = False) -> None:
+def reproduce_osim(robots: Robots = None, plot: Plot = None, file: Json = None, quick: QuickClaims = False) -> None:
     """Measure each claim that the papers make of the Delassus algorithms."""
     from delassus_studies.claims_families import FAMILY_CLAIMS
     from delassus_studies.claims_robots import ROBOT_CLAIMS
 
-    reproduce(console, (*FAMILY_CLAIMS, *ROBOT_CLAIMS), robots, plot, quick)
+    reproduce(console, (*FAMILY_CLAIMS, *ROBOT_CLAIMS), robots, plot, file, quick)
 
 
 @reproduce_app.command("dynamics")
-def reproduce_dynamics(robots: Robots = None, plot: Plot = None, quick: QuickClaims = False) -> None:
+def reproduce_dynamics(robots: Robots = None, plot: Plot = None, file: Json = None, quick: QuickClaims = False) -> None:
     """Measure each claim that [LQR] makes of constrained forward dynamics."""
     from delassus_studies.claims_dynamics import DYNAMICS_CLAIMS
     from delassus_studies.claims_dynamics_times import TIME_CLAIMS
 
-    reproduce(console, (*TIME_CLAIMS, *DYNAMICS_CLAIMS), robots, plot, quick)
+    reproduce(console, (*TIME_CLAIMS, *DYNAMICS_CLAIMS), robots, plot, file, quick)
 
 
 @reproduce_app.command("contact")
-def reproduce_contact(plot: Plot = None, quick: QuickClaims = False) -> None:
+def reproduce_contact(plot: Plot = None, file: Json = None, quick: QuickClaims = False) -> None:
     """Measure each claim that [OS] makes of contact dynamics; needs [contact]."""
     require("numba", "contact", "contact solvers")
     from delassus_studies.claims_contact import SIZE_CLAIMS
@@ -135,4 +135,4 @@ def reproduce_contact(plot: Plot = None, quick: QuickClaims = False) -> None:
     from delassus_studies.claims_contact_swing import SWING_CLAIMS
     from delassus_studies.claims_contact_times import STEP_CLAIMS
 
-    reproduce(console, (*SIZE_CLAIMS, *RUN_CLAIMS, *STEP_CLAIMS, *SWING_CLAIMS), None, plot, quick)
+    reproduce(console, (*SIZE_CLAIMS, *RUN_CLAIMS, *STEP_CLAIMS, *SWING_CLAIMS), None, plot, file, quick)

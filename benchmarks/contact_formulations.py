@@ -1,7 +1,7 @@
 """What the formulations of [OS] cost: sizes, assembly, steps and simulations of a pendulum (Tables 1 and 2).
 
-Usage: python benchmarks/contact_formulations.py [OPTIONS], those of ``delassus reproduce contact``, such as ``--json FILE.json``.
-The figures go to benchmarks/figures.
+Usage: python benchmarks/contact_formulations.py [OPTIONS], those of ``delassus reproduce contact``, such as
+``--json FILE.json``. The figures go to benchmarks/figures.
 """
 
 import sys

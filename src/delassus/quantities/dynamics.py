@@ -411,9 +411,22 @@ def bias_force(
     damping: Damping = None,
     payloads: Payloads = None,
 ) -> Array:
-    """Joint forces ``c`` (..., nv) that keep ``q̈ = 0``: Coriolis, centrifugal, gravity, wrenches and damping.
+    """Joint forces ``c`` that keep ``q̈ = 0``: Coriolis, centrifugal, gravity, wrenches and damping.
 
-    Takes what `inverse_dynamics` takes, without ``qdd``, and raises what it raises.
+    Parameters
+    ----------
+    tree, q, v, wrenches, gravity, damping, payloads
+        As for `inverse_dynamics`.
+
+    Returns
+    -------
+    (..., nv) array
+        In N and N·m, as ``pinocchio.nonLinearEffects`` where there are neither wrenches nor damping.
+
+    Raises
+    ------
+    ConfigurationError, ConstraintError, UnknownNameError
+        As `inverse_dynamics` raises them.
 
     Examples
     --------

@@ -147,14 +147,25 @@ def osim(
     placements: Arrays = None,
     payloads: Payloads = None,
 ) -> Array:
-    """Operational-space inertia matrix ``Λ = (J M⁻¹ Jᵀ)⁻¹`` (..., m, m).
+    """Operational-space inertia matrix ``Λ = (J M⁻¹ Jᵀ)⁻¹``, as ``pinocchio``'s operational-space inertia.
 
-    Takes what `delassus` takes and raises what it raises.
+    Parameters
+    ----------
+    tree, constraints, q, method, rows, placements, payloads
+        As for `delassus`.
+
+    Returns
+    -------
+    (..., m, m) array
+        Symmetric positive definite. Entry (r, s) is the constraint force along row r that a unit acceleration along
+        row s takes (SI units; axes of the constraints).
 
     Raises
     ------
     SingularError
-        The rows are redundant at some state; names it.
+        The rows are linearly dependent at some state; names it.
+    ConfigurationError, ConstraintError, UnknownNameError
+        As `delassus` raises them.
 
     Examples
     --------
@@ -180,7 +191,12 @@ def consistent_inverse(
     """Dynamically consistent inverse ``J̄ = M⁻¹ Jᵀ Λ`` (..., nv, m) of the constraint Jacobian.
 
     ``J J̄ = 1``, and torques ``(1 − Jᵀ J̄ᵀ) τ`` cause no acceleration along the constraint rows. Takes what `delassus`
-    takes and raises what `osim` raises.
+    takes.
+
+    Raises
+    ------
+    SingularError, ConfigurationError, ConstraintError, UnknownNameError
+        As `osim` raises them.
 
     References
     ----------
@@ -210,8 +226,18 @@ def delassus_operator(
 ) -> DelassusOperator:
     """Delassus matrix factorised without being formed (PV-OSIM-fast): ``solve``, ``apply``, ``dense``.
 
-    Takes what `delassus` takes and raises what it raises. Where a branch block is singular, ``G`` itself is factorised,
-    and the result's ``factorisation`` says so for each state.
+    Takes what `delassus` takes, without ``method``. Where a branch block is singular, ``G`` itself is factorised, and
+    the result's ``factorisation`` says so for each state.
+
+    Returns
+    -------
+    DelassusOperator
+        ``solve(x)`` and ``apply(x)`` with vectors (..., m), and ``dense()`` of shape (..., m, m).
+
+    Raises
+    ------
+    ConfigurationError, ConstraintError, UnknownNameError
+        As `delassus` raises them.
 
     References
     ----------
@@ -231,9 +257,25 @@ def delassus_operator(
 
 
 def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Joint-space mass matrix ``M`` (..., nv, nv), by the composite-rigid-body algorithm.
+    """Joint-space mass matrix ``M``, by the composite-rigid-body algorithm: all of ``pinocchio.crba``, not a triangle.
 
-    Takes ``tree``, ``q`` and ``payloads`` as `delassus` does, and raises what that raises for them.
+    Parameters
+    ----------
+    tree : Tree
+    q : (..., nq) array_like
+        Configurations; leading axes are batches.
+    payloads : mapping of str to (..., 10) array_like, optional
+        As for `delassus`.
+
+    Returns
+    -------
+    (..., nv, nv) array
+        Symmetric positive definite, armature included (kg, kg·m, kg·m²); rows and columns in the layout of ``v``.
+
+    Raises
+    ------
+    ConfigurationError, UnknownNameError
+        As `delassus` raises them.
 
     Examples
     --------
@@ -248,9 +290,22 @@ def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array
 def jacobian(
     tree: Tree, constraints: Constraints, q: ArrayLike, *, rows: Arrays = None, placements: Arrays = None
 ) -> Array:
-    """Constraint Jacobian ``J`` (..., m, nv): ``J v`` are the velocities along the constraint rows (m/s, rad/s).
+    """Constraint Jacobian ``J``: ``J v`` are the velocities along the constraint rows (m/s, rad/s).
 
-    Takes what `delassus` takes and raises what it raises.
+    Parameters
+    ----------
+    tree, constraints, q, rows, placements
+        As for `delassus`.
+
+    Returns
+    -------
+    (..., m, nv) array
+        Of a `Weld` of one link it is ``pinocchio.getFrameJacobian`` in the frame's local axes.
+
+    Raises
+    ------
+    ConfigurationError, ConstraintError, UnknownNameError
+        As `delassus` raises them.
 
     Examples
     --------

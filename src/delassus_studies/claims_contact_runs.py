@@ -33,20 +33,9 @@ SAME = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """One pendulum by both formulations.
+    """One pendulum by both formulations: start and time step (s), steps, those with contact, seconds by formulation.
 
-    Attributes
-    ----------
-    start, dt : float
-        When it began, and its time step (s).
-    steps, touching : int
-        Steps, and those with contact.
-    seconds : mapping of str to float
-        By formulation.
-    apart : float
-        Largest difference of joint angles (rad).
-    unsolved : int
-        Problems that were not solved to the tolerance, by either.
+    ``apart`` is the largest difference of joint angles (rad), ``unsolved`` the problems not solved to the tolerance.
     """
 
     start: float

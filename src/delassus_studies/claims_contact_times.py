@@ -118,18 +118,10 @@ WAYS: Mapping[str, Way] = MappingProxyType({"eliminated": eliminated, "mixed": m
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """Steps of one pendulum.
+    """Steps of one pendulum: how many have contact, mean seconds without and with it by way and formulation.
 
-    Attributes
-    ----------
-    touching, steps : int
-        Steps with contact, of how many.
-    free, contact : mapping of (way, formulation) to float
-        Mean seconds of a step without and with contact, collision detection left out.
-    apart : float
-        Largest difference of velocities from those of OS, relative.
-    solved, tried : int
-        Problems that a solver reported as solved, of how many.
+    Collision detection is left out. ``apart`` is the largest relative difference of velocities from those of OS;
+    ``solved`` of ``tried`` problems were reported as solved.
     """
 
     touching: int

@@ -37,14 +37,9 @@ DIVERGENCE = 1e8
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Norms at each state: of constraint residuals, and of the difference of accelerations from PV.
+    """Norms at each of n states by method: residuals (n,) of hard ones; residuals, distances (weights, n) of soft ones.
 
-    Attributes
-    ----------
-    hard : mapping of str to (n,) array
-        Residuals of hard methods.
-    residual, distance : mapping of str to (weights, n) array
-        Of soft methods, by weight.
+    Distances are those of accelerations from PV's.
     """
 
     hard: Mapping[str, Array]

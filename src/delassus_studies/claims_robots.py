@@ -99,8 +99,7 @@ def _hands(robots: Path | None) -> Finding:
     if not near:
         reasons.append(
             "PV-OSIMr's largest saving differs from 34 % because a row costs less to propagate here than with "
-            "composite "
-            "transforms"
+            "composite transforms"
         )
     return Finding(
         "; ".join(f"{name}: {_say(f)}" for name, f in found.items()) + f". PV-OSIMr saves up to {max(savings):.0%}",
@@ -122,8 +121,7 @@ def _hands_and_feet(robots: Path | None) -> Finding:
         f"{_say(found)}: PV-OSIM {less:.1%} under (composite {less_composite:.1%})",
         verdict([less > 0, abs(less - 0.015) < 0.01]),
         "PV-OSIM is ahead by more than the paper's 1.5 %, also with composite transforms; as the paper says, "
-        "PV-OSIMr's two "
-        "rank-6 products cost more than rank-1 updates over the three torso joints.",
+        "PV-OSIMr's two rank-6 products cost more than rank-1 updates over the three torso joints.",
     )
 
 
@@ -225,14 +223,12 @@ def _asimo(_: Path | None) -> Finding:
     if failing:
         reasons.append(
             f"KJR is under EFPA for {', '.join(failing)}, where the end-effectors share a long support: KJR "
-            "propagates that "
-            "once, EFPA for each of them (the drawback that [EFPA] §V-C names)"
+            "propagates that once, EFPA for each of them (the drawback that [EFPA] §V-C names)"
         )
     if abs(share - 0.78) >= 0.05:
         reasons.append(
             f"sparse factorisation is at {share:.0%} of EFPA, not 78 % ({composite_share:.0%} with composite "
-            "transforms): the "
-            "paper counts by formula for general Denavit–Hartenberg geometry, which it does not list"
+            "transforms): the paper counts by formula for general Denavit–Hartenberg geometry, which it does not list"
         )
     return Finding(
         "; ".join(said),
@@ -245,30 +241,26 @@ ROBOT_CLAIMS = (
     Claim(
         "[r1] Fig. 4",
         "Atlas, 6 rows a foot: PV-OSIM = PV-OSIMr, both far under EFPA and LTL; four points a foot: PV-OSIM 19.9 % "
-        "more than "
-        "PV-OSIMr",
+        "more than PV-OSIMr",
         _standing,
     ),
     Claim(
         "[r1] Fig. 5",
         "Shadow hand on five fingertips; Atlas with one, two hands; with feet: LTL under EFPA on the hand alone, "
-        "worst with "
-        "Atlas; PV-OSIMr up to 34 % under PV-OSIM",
+        "worst with Atlas; PV-OSIMr up to 34 % under PV-OSIM",
         _hands,
     ),
     Claim("[r1] IV-E", "Atlas, 6 rows on hands and feet: PV-OSIM about 1.5 % under PV-OSIMr", _hands_and_feet),
     Claim(
         "[LQR] Fig. 2",
         "iiwa: LTL fewest; Go1: PV-OSIM slightly under LTL; Atlas, Talos: LTL most; PV-OSIM-fast fewest, about half "
-        "of LTL on "
-        "humanoids (Jacobian and factorisation counted)",
+        "of LTL on humanoids (Jacobian and factorisation counted)",
         _factorised,
     ),
     Claim(
         "[EFPA] Figs. 5, 6",
         "ASIMO cases: EFPA under KJR in every one; sparse factorisation at 78 % of EFPA for hands and feet (Jacobian "
-        "not "
-        "counted)",
+        "not counted)",
         _asimo,
     ),
 )

@@ -29,18 +29,7 @@ STAGES = ("plan", "trace", "passes", "schedule", "assembly", "LLVM")
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """A compiled Delassus kernel and how it came about.
-
-    Attributes
-    ----------
-    program : Program
-    lanes : int
-        States in a vector register.
-    stages : dict of str to float
-        Seconds in each of `STAGES` that it went through.
-    code : bytes
-        Object code, an ELF file on Linux.
-    """
+    """A compiled Delassus kernel: program, states in a vector register, seconds by stage, object code."""
 
     program: Program
     lanes: int

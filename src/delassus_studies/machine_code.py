@@ -32,18 +32,9 @@ def available() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """Instructions of some functions.
+    """Instructions of some functions by kind, bytes of code, bytes of the largest stack frame.
 
-    Attributes
-    ----------
-    kinds : Counter
-        Instructions by kind; they add up to the total.
-    from_memory : Counter
-        Operands that instructions other than moves read from memory, by where they are.
-    size : int
-        Bytes of code.
-    frame : int
-        Bytes of the largest stack frame.
+    ``from_memory`` counts operands that instructions other than moves read from memory, by where they are.
     """
 
     kinds: Counter[str]

@@ -27,17 +27,9 @@ from delassus_studies.cases import Case
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another library's Delassus matrices (k, m, m) at k configurations: a call to time, or why there is none.
+    """Another library's Delassus matrices (k, m, m) at k configurations: a call to time, or the reason for none.
 
-    Attributes
-    ----------
-    name : str
-    call : callable or None
-        Computes all of them.
-    answer : callable or None
-        What the call computes, as an array.
-    reason : str
-        Why it cannot be called.
+    ``answer`` gives what the call computes as an array.
     """
 
     name: str

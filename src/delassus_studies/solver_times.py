@@ -111,16 +111,9 @@ ROWS = tuple(PaperRow(robot, name, times) for robot, rows in TABLE.items() for n
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Figures of one row.
+    """Figures of one row: median µs per state by solver and peer, operations by solver.
 
-    Attributes
-    ----------
-    times : mapping of str to float
-        Median µs per state of each solver and peer.
-    operations : mapping of str to int
-        Operations of each solver.
-    apart : float
-        Largest difference of accelerations of hard solvers, relative to the largest acceleration of a state.
+    ``apart`` is the largest difference of accelerations of hard solvers, relative to the largest one of a state.
     """
 
     times: Mapping[str, float]
@@ -130,16 +123,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured of the rows that can be built here.
-
-    Attributes
-    ----------
-    rows : tuple of PaperRow
-    figures : mapping of str to Timing
-        By name of the row.
-    missing : tuple of str
-        Which rows are left out, and why.
-    """
+    """Rows that can be built here, their figures by name, and why others are missing."""
 
     rows: tuple[PaperRow, ...]
     figures: Mapping[str, Timing]
@@ -186,7 +170,7 @@ def measure(case: Case, rounds: int = ROUNDS) -> Timing:
         for name, method in SOLVERS.items():
             kernel = dynamics_kernel(case, method, lanes=1)
             operations[name] = kernel.operations.total
-            qdd[name] = kernel(states.q, states.v, states.tau)[0]
+            qdd[name] = kernel(states.q, states.v, states.tau, return_status=True)[0]
             written[name] = tuple(np.empty((STATES, *r.shape)) for r in kernel.results)
             calls[name] = (machine_code(kernel, states, written[name]), STATES)
             written[name][0].fill(np.nan)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import json
 import math
 import os
 import re
 import shutil
+import struct
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +26,12 @@ from delassus.compiler.emit import c
 from delassus.compiler.emit.c import c_source, write_c
 from delassus.compiler.emit.c_text import comment, identifier, literal
 from delassus.compiler.emit.casadi import casadi_function
+from delassus.compiler.emit.llvm import llvm_module
+from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Argument, Program, Result
+from delassus.interop.names import example_robot_files
+from delassus.quantities import find_quantity
+from delassus.quantities.request import request
 from delassus.spatial.graph import LEAVES, Builder, Graph, Op
 from programs import SPECIAL, delassus_program, graphs, plain_program, reference, same, table_of_operations
 from random_trees import some_constraints, some_mechanism
@@ -433,6 +441,50 @@ def test_golden_files(name):
             path.parent.mkdir(exist_ok=True)
             path.write_text(normalised, encoding="utf-8")
         assert path.read_text(encoding="utf-8") == normalised, f"{path.name} differs; if it should, set {REGENERATE}=1"
+
+
+GO1 = [ds.Point(f"{leg}_foot") for leg in ("FL", "FR", "RL", "RR")]
+FEET = [ds.Weld("left_foot"), ds.Point("right_foot")]
+GOLDEN_KERNELS = {
+    "humanoid, dynamics": (ds.mechanisms.humanoid, FEET, "dynamics"),
+    "ladder, step": (lambda: ds.mechanisms.ladder(4), [ds.Weld("left4", "right4")], "step"),
+    "go1, delassus": (lambda: robot_file("go1"), GO1, "delassus"),
+    "go1, dynamics": (lambda: robot_file("go1"), GO1, "dynamics"),
+}
+
+
+def robot_file(name):
+    if name not in example_robot_files():
+        pytest.skip("example-robot-data is not installed")
+    return ds.load(name, root="floating")
+
+
+def outline(text):
+    """Digest of generated code without its comments, numbers to ten digits: alike on every machine."""
+    text = re.sub(r"(?s)/\*.*?\*/", "", text)
+    text = re.sub(r"0x[0-9A-F]{16}\b", lambda m: f"{struct.unpack('>d', bytes.fromhex(m[0][2:]))[0]:.9e}", text)
+    text = re.sub(r"0x[01]\.[0-9a-f]+p[+-]\d+", lambda m: f"{float.fromhex(m[0]):.9e}", text)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")  # one link of the file of go1
+@pytest.mark.parametrize("name", GOLDEN_KERNELS)
+def test_golden_kernels(name):
+    """C and LLVM of whole robots as they were: operations and digests."""
+    make, constraints, what = GOLDEN_KERNELS[name]
+    program = make_program(request(make(), constraints, find_quantity(what)))
+    llvm = llvm_module(program, "double", lanes=8, registers=32, has_fma=True)
+    found = {
+        "operations": program.graph.count().total,
+        "C": outline(c_source(program)[1]),
+        "LLVM": outline(llvm),
+    }
+    path = GOLDEN / "kernels.json"
+    known = json.loads(path.read_text(encoding="utf-8"))
+    if os.environ.get(REGENERATE):
+        known[name] = found
+        path.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    assert known[name] == found, f"{name} differs; if it should, set {REGENERATE}=1"
 
 
 # -- CasADi --------------------------------------------------------------------------------------------------------

@@ -217,7 +217,7 @@ def test_claims_of_sizes_and_growth():
 
 def test_claims_of_steps():
     """Three ways to solve for hinges, from states of a short swing: the same velocities, every problem solved."""
-    from delassus.cli import claims_contact_times as claims
+    from delassus_studies import claims_contact_times as claims
 
     found = claims.swing(3, samples=3, duration=0.3)
     assert 0 < found.touching < found.steps == 300
@@ -232,7 +232,7 @@ def test_claims_of_steps():
 
 def test_claims_of_simulations():
     """Both formulations go the same way over a strike on the floor, and the claim is judged by ratios."""
-    from delassus.cli import claims_contact_runs as claims
+    from delassus_studies import claims_contact_runs as claims
     from delassus.simulate.scenes.pendulum import pendulum
 
     ready = pendulum(3)
@@ -246,7 +246,7 @@ def test_claims_of_simulations():
 
 def test_claims_of_the_swing():
     """Fig. 6 on a short swing: recordings by both formulations are the same, and unsolved problems are said."""
-    from delassus.cli import claims_contact_swing as claims
+    from delassus_studies import claims_contact_swing as claims
 
     pair = tuple(claims.recorded(f, 1e-3, links=3, duration=0.2) for f in ("os", "nmc-os"))
     assert len(pair[0]) == 201 and claims.unsolved(pair[1]) == 0

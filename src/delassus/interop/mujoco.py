@@ -59,17 +59,20 @@ def load_mjcf(path: Path, *, check_inertia: Check = "warn") -> Tree:
     >>> from delassus.interop.mujoco import load_mjcf
     >>> tree = load_mjcf(Path("humanoid.xml"))  # doctest: +SKIP
     """
+    return tree_from_mujoco(read_mjcf(Path(path)), check_inertia=check_inertia)
+
+
+def read_mjcf(path: Path) -> Any:
+    """Compile an MJCF file to a ``mujoco.MjModel``; raises as `load_mjcf` does."""
     mujoco = _import_mujoco(f"file {str(path)!r}")
-    path = Path(path)
     _check_files(path, path.parent, set())
     try:
-        model = mujoco.MjModel.from_xml_path(str(path))
+        return mujoco.MjModel.from_xml_path(str(path))
     except Exception as error:  # MuJoCo's own errors, fatal ones included, share no base class
         raise ModelError(
             f"file {str(path)!r}", "an MJCF file that MuJoCo compiles",
             f"{type(error).__name__}: {' '.join(str(error).split())}", "Correct the file.",
         ) from error  # fmt: skip
-    return tree_from_mujoco(model, check_inertia=check_inertia)
 
 
 def _import_mujoco(purpose: str) -> Any:
@@ -152,8 +155,8 @@ def tree_from_mujoco(model: Any, *, check_inertia: Check = "warn") -> Tree:
         int(mujoco.mjtJoint.mjJNT_SLIDE): JointKind.PRISMATIC,
         int(mujoco.mjtJoint.mjJNT_HINGE): JointKind.REVOLUTE,
     }
-    body_names = _names(mujoco, model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, "body")
-    joint_names = _names(mujoco, model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt, "joint")
+    body_names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, "body")
+    joint_names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt, "joint")
     armature = _armature(mujoco, model)
     frames, carriers = set(body_names), set(joint_names)
 
@@ -190,7 +193,7 @@ def tree_from_mujoco(model: Any, *, check_inertia: Check = "warn") -> Tree:
     return build_tree(title, links, joints, root="fixed", keep_order=True, check_inertia=check_inertia)
 
 
-def _names(mujoco: Any, model: Any, kind: Any, count: int, prefix: str) -> list[str]:
+def element_names(mujoco: Any, model: Any, kind: Any, count: int, prefix: str) -> list[str]:
     """Name of each object of a kind; made up from its number where it has none."""
     given = [mujoco.mj_id2name(model, kind, i) for i in range(count)]
     taken = {name for name in given if name}

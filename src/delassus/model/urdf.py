@@ -145,11 +145,11 @@ def _link(element: Element) -> RawLink:
                 what, f"{missing[0]} in its <{'inertial' if part is None else tag}>", "none",
                 "Add it, or leave out the whole <inertial>.",
             )  # fmt: skip
-    ((mass,),) = _numbers(inertial, "mass", what, value=ZERO)
-    (xx,), (xy,), (xz,), (yy,), (yz,), (zz,) = _numbers(
+    ((mass,),) = read_numbers(inertial, "mass", what, value=ZERO)
+    (xx,), (xy,), (xz,), (yy,), (yz,), (zz,) = read_numbers(
         inertial, "inertia", what, ixx=ZERO, ixy=ZERO, ixz=ZERO, iyy=ZERO, iyz=ZERO, izz=ZERO
     )
-    rotation, com = _pose(inertial, what)
+    rotation, com = read_pose(inertial, what)
     rotation = exact_quarter_turns(rotation)
     return RawLink(name, mass, com, rotation @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ rotation.T)
 
@@ -166,11 +166,11 @@ def _joint(element: Element, continuous: Continuous) -> RawJoint:
         if not link:
             raise ModelError(what, f"a <{role} link='…'/>", "none", f"Say which link is its {role}.")
         ends.append(link)
-    rotation, position = _pose(element, what)
-    (axis,) = _numbers(element, "axis", what, xyz=(1.0, 0.0, 0.0))
-    (lower,), (upper,), *_ = _numbers(element, "limit", what, lower=ZERO, upper=ZERO, effort=ZERO, velocity=ZERO)
-    (damping,), _ = _numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
-    _numbers(element, "mimic", what, multiplier=ZERO, offset=ZERO)
+    rotation, position = read_pose(element, what)
+    (axis,) = read_numbers(element, "axis", what, xyz=(1.0, 0.0, 0.0))
+    (lower,), (upper,), *_ = read_numbers(element, "limit", what, lower=ZERO, upper=ZERO, effort=ZERO, velocity=ZERO)
+    (damping,), _ = read_numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
+    read_numbers(element, "mimic", what, multiplier=ZERO, offset=ZERO)
     if kind not in ("revolute", "prismatic") or element.find("limit") is None:
         lower, upper = -inf, inf
     moves = JointKind.COS_SIN if kind == "continuous" and continuous == "cos-sin" else _KINDS[kind]
@@ -179,13 +179,13 @@ def _joint(element: Element, continuous: Continuous) -> RawJoint:
     )
 
 
-def _pose(element: Element, what: str) -> tuple[Array, Array]:
+def read_pose(element: Element, what: str) -> tuple[Array, Array]:
     """Rotation (3, 3) and position (3,) of the ``<origin>`` of an element; the identity where there is none."""
-    xyz, rpy = _numbers(element, "origin", what, xyz=3 * ZERO, rpy=3 * ZERO)
+    xyz, rpy = read_numbers(element, "origin", what, xyz=3 * ZERO, rpy=3 * ZERO)
     return rotation_from_rpy(rpy), np.array(xyz)
 
 
-def _numbers(parent: Element, tag: str, what: str, **defaults: tuple[float, ...]) -> list[tuple[float, ...]]:
+def read_numbers(parent: Element, tag: str, what: str, **defaults: tuple[float, ...]) -> list[tuple[float, ...]]:
     """Numbers of each attribute of an element: finite but in a ``<limit>``, and as many as the default has.
 
     The default stands for an attribute or element that is not there.

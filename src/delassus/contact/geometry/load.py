@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from delassus.contact.geometry.mjcf import colliders_of_model, ignored_of_model, read_model
-from delassus.contact.geometry.srdf import ignored_of_srdf
-from delassus.contact.geometry.urdf import colliders_of_urdf
+from delassus.contact.geometry.mjcf import colliders_of_model, ignored_of_model
+from delassus.contact.geometry.urdf import colliders_of_urdf, ignored_of_srdf
 from delassus.contact.shapes import Collider
 from delassus.errors import ModelError, shown
 from delassus.interop.load import find_description
+from delassus.interop.mujoco import read_mjcf
 from delassus.model.tree import Tree
 from delassus.model.urdf import read_xml
 
@@ -77,7 +77,7 @@ def load_colliders(
     path = find_description(robot)
     description = read_xml(path)
     if description.tag == "mujoco":
-        return colliders_of_model(read_model(path), tree, prefix, restitution)
+        return colliders_of_model(read_mjcf(path), tree, prefix, restitution)
     if description.tag != "robot":
         raise _unknown(path, description.tag)
     folders = tuple(Path(folder) for folder in package_dirs)
@@ -117,7 +117,7 @@ def load_ignored(
     path = Path(source)
     description = read_xml(path)
     if description.tag == "mujoco":
-        return ignored_of_model(read_model(path), prefix)
+        return ignored_of_model(read_mjcf(path), prefix)
     if description.tag != "robot":
         raise _unknown(path, description.tag)
     return ignored_of_srdf(description, path, prefix, tree)

@@ -232,8 +232,8 @@ def test_claims_of_steps():
 
 def test_claims_of_simulations():
     """Both formulations go the same way over a strike on the floor, and the claim is judged by ratios."""
-    from delassus_studies import claims_contact_runs as claims
     from delassus.simulate.scenes.pendulum import pendulum
+    from delassus_studies import claims_contact_runs as claims
 
     ready = pendulum(3)
     short = claims.race(ready, 1e-3, 250, ready.q0, ready.v0, 0.0, rounds=1)

@@ -385,7 +385,7 @@ def test_pinocchio(kind):
     joint, place = anchor(model, frame)
     outside[joint] = place.act(pin.Force(wrench))
     pin.computeABADerivatives(model, data, q, v, tau, outside)
-    found = ds.dynamics_derivatives(tree, q, v, tau, wrenches={frame: wrench})
+    found = ds.dynamics_derivatives(tree, q, v, tau, wrenches={frame: wrench}, damping=None)
     Minv = np.triu(data.Minv) + np.triu(data.Minv, 1).T
     for name, expected in (("dqdd_dq", data.ddq_dq), ("dqdd_dv", data.ddq_dv), ("dqdd_dtau", Minv)):
         assert error(getattr(found, name), expected) < PEER, name
@@ -405,7 +405,7 @@ def check_contacts(pin, model, tree, constraints, contacts, given):
     pin.initConstraintDynamics(model, data := model.createData(), *contacts)
     qdd = pin.constraintDynamics(model, data, *given, *contacts, settings)
     pin.computeConstraintDynamicsDerivatives(model, data, *contacts, settings)
-    found = ds.dynamics_derivatives(tree, *given, constraints)
+    found = ds.dynamics_derivatives(tree, *given, constraints, damping=None)
     assert found.status == SOLVED and error(found.qdd, qdd) < PEER
     for name, expected in (
         ("dqdd_dq", data.ddq_dq), ("dqdd_dv", data.ddq_dv), ("dqdd_dtau", data.ddq_dtau),

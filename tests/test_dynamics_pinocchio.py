@@ -51,7 +51,7 @@ def check_unconstrained(tree, model, names, rng):
         joint, place = anchor(model, frame)
         outside[joint] = outside[joint] + place.act(pin.Force(wrench))
         wrenches[frame] = wrench
-    given = {"gravity": gravity, "wrenches": wrenches}
+    given = {"gravity": gravity, "wrenches": wrenches, "damping": None}  # which Pinocchio's algorithms leave out
     data = model.createData()
     assert error(ds.inverse_dynamics(tree, q, v, qdd, **given), pin.rnea(model, data, q, v, qdd, outside)) < DYNAMICS
     bias = pin.rnea(model, data, q, v, 0 * qdd, outside)
@@ -60,11 +60,12 @@ def check_unconstrained(tree, model, names, rng):
     for method in ("aba", "kkt"):
         assert error(ds.forward_dynamics(tree, q, v, tau, method=method, **given).qdd, expected) < ACCELERATION
     d = rng.uniform(0, 1, tree.nv)
-    damped = ds.forward_dynamics(tree, q, v, tau, damping=d, **given).qdd
+    damped = ds.forward_dynamics(tree, q, v, tau, **{**given, "damping": d}).qdd
     assert error(damped, pin.aba(model, data, q, v, tau - d * v, outside)) < ACCELERATION
-    needed = ds.inverse_dynamics(tree, q, v, qdd, damping=d, **given)
+    needed = ds.inverse_dynamics(tree, q, v, qdd, **{**given, "damping": d})
     assert error(needed, pin.rnea(model, data, q, v, qdd, outside) + d * v) < DYNAMICS
-    own = ds.forward_dynamics(tree, q, v, tau, damping="model", **given).qdd
+    del given["damping"]
+    own = ds.forward_dynamics(tree, q, v, tau, **given).qdd
     assert error(own, pin.aba(model, data, q, v, tau - model.damping * v, outside)) < ACCELERATION
     motors = 0.5 * model.armature @ v**2
     model.armature = np.zeros(model.nv)  # Pinocchio 4.1 counts that of unaligned joints wrongly
@@ -115,7 +116,7 @@ def check_constrained(tree, model, constraints, rng, hold=False):
         v = v - np.linalg.pinv(J) @ (J @ v)
     qdd, forces = peer_dynamics(model, q, v, tau, constraints)
     for method in (name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED):
-        solution = ds.forward_dynamics(tree, q, v, tau, constraints, method=method)
+        solution = ds.forward_dynamics(tree, q, v, tau, constraints, method=method, damping=None)
         assert error(solution.qdd, qdd) < ACCELERATION, method
         assert error(np.concatenate(solution.forces), np.concatenate(forces)) < ACCELERATION, method
     return True
@@ -200,9 +201,9 @@ def test_stabilisation():
         if used is None:
             J = ds.jacobian(tree, constraints, q)
             parts = np.split(-beta * (J @ v), np.cumsum([c.size for c in constraints]))[:-1]
-            solution = ds.forward_dynamics(tree, q, v, tau, constraints, targets=parts)
+            solution = ds.forward_dynamics(tree, q, v, tau, constraints, targets=parts, damping=None)
         else:
-            solution = ds.forward_dynamics(tree, q, v, tau, constraints, baumgarte=used)
+            solution = ds.forward_dynamics(tree, q, v, tau, constraints, baumgarte=used, damping=None)
         assert error(solution.qdd, qdd) < ACCELERATION, (constraints, gains)
 
 
@@ -219,5 +220,7 @@ def test_position_errors_of_welds():
         at = there @ pin.exp6(size * apart).homogeneous
         weld = ds.Weld("tool4", ds.Frame("tool6", at[:3, 3], at[:3, :3]))
         qdd, _ = peer_dynamics(model, q, v, tau, [weld], stable.gains)
-        differences.append(np.abs(ds.forward_dynamics(tree, q, v, tau, weld, baumgarte=stable).qdd - qdd).max())
+        differences.append(
+            np.abs(ds.forward_dynamics(tree, q, v, tau, weld, baumgarte=stable, damping=None).qdd - qdd).max()
+        )
     assert differences[0] < 1e-3 and differences[1] < differences[0] / 50

@@ -44,14 +44,16 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
 def dynamics_kernel(case: Case, method: str, lanes: int | None = None) -> Kernel:
     """Forward dynamics by a method; soft ones with `COMPLIANCE` on all constraints."""
     soft = COMPLIANCE if method in SOFT and case.constraints else None
-    return compile(case.tree, case.constraints, "dynamics", method=method, lanes=lanes, compliance=soft)
+    return compile(case.tree, case.constraints, "dynamics", method=method, lanes=lanes, compliance=soft, damping=None)
 
 
 def _error(case: Case, method: str, states: States, qdd: Any) -> float:
     """Largest difference of accelerations from the dense solution, relative to the largest of a state."""
     few = states.first(CHECKED)
     dense, soft = ("ltl-soft", COMPLIANCE) if method in SOFT else ("kkt", None)
-    wanted = forward_dynamics(case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=soft).qdd
+    wanted = forward_dynamics(
+        case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=soft, damping=None
+    ).qdd
     return float(np.max(np.abs(qdd[:CHECKED] - wanted).max(axis=-1) / np.abs(wanted).max(axis=-1)))
 
 
@@ -62,7 +64,7 @@ def _measure_case(case: Case, rounds: int) -> Record:
     with pinned():
         for method in AGAINST:
             if method == DERIVATIVES:
-                kernel = compile(case.tree, case.constraints, "dynamics_derivatives")
+                kernel = compile(case.tree, case.constraints, "dynamics_derivatives", damping=None)
             else:
                 kernel = dynamics_kernel(case, method)
             out = kernel(states.q, states.v, states.tau, threads=1)
@@ -108,7 +110,9 @@ def tables(record: Record) -> Iterator[Table | str]:
 def dynamics_trace(case: Case, method: str) -> Trace:
     """Forward dynamics of a case by a method, with its phases."""
     compliance = COMPLIANCE if method in SOFT and case.constraints else None
-    return trace_request(request(case.tree, case.constraints, DYNAMICS, method=method, compliance=compliance))
+    return trace_request(
+        request(case.tree, case.constraints, DYNAMICS, method=method, compliance=compliance, damping=None)
+    )
 
 
 def phases(case: Case, method: str) -> dict[str, OperationCount]:

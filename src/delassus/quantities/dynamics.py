@@ -179,7 +179,7 @@ def forward_dynamics(
     method: str | None = None,
     wrenches: Wrenches = None,
     gravity: ArrayLike = GRAVITY,
-    damping: Damping = None,
+    damping: Damping = "model",
     targets: Targets = None,
     baumgarte: Stabilisation = None,
     poses: Poses = None,
@@ -212,9 +212,9 @@ def forward_dynamics(
         External wrench ``[force; moment]`` (N, N·m) on a link, at the origin and in the axes of that frame.
     gravity : (..., 3) array_like
         In m/s², world axes.
-    damping : (..., nv) array_like or "model", optional
-        Viscous coefficients ``d``: joints resist with ``d v``. ``"model"`` takes those of the robot's description. By
-        default there is none, as in Pinocchio.
+    damping : (..., nv) array_like, "model" or None
+        Viscous coefficients ``d``: joints resist with ``d v``. ``"model"``, the default, takes those of the robot's
+        description; None is no damping, as in Pinocchio.
     targets : list of (..., m_c) array_like or None, optional
         Acceleration along the rows of each constraint (m/s², rad/s²); None is zero.
     baumgarte : Baumgarte, float or list of these or None, optional
@@ -296,7 +296,7 @@ def dynamics_derivatives(
     *,
     wrenches: Wrenches = None,
     gravity: ArrayLike = GRAVITY,
-    damping: Damping = None,
+    damping: Damping = "model",
     targets: Targets = None,
     baumgarte: Stabilisation = None,
     poses: Poses = None,
@@ -356,7 +356,7 @@ def inverse_dynamics(
     *,
     wrenches: Wrenches = None,
     gravity: ArrayLike = GRAVITY,
-    damping: Damping = None,
+    damping: Damping = "model",
     payloads: Payloads = None,
 ) -> Array:
     """Joint forces ``τ = M q̈ + c + d v`` (..., nv) that cause given accelerations, by the Newton-Euler recursion.
@@ -408,7 +408,7 @@ def bias_force(
     *,
     wrenches: Wrenches = None,
     gravity: ArrayLike = GRAVITY,
-    damping: Damping = None,
+    damping: Damping = "model",
     payloads: Payloads = None,
 ) -> Array:
     """Joint forces ``c`` that keep ``q̈ = 0``: Coriolis, centrifugal, gravity, wrenches and damping.

@@ -80,7 +80,8 @@ class Keywords(TypedDict, total=False):
     gravity : (3,) array_like or "input"
         In m/s², world axes; (0, 0, −9.81) if not given. ``"input"`` makes it the argument ``gravity``.
     damping : (nv,) array_like, "model", "input" or None
-        Viscous coefficients; ``"model"`` takes the robot's own, ``"input"`` makes them the argument ``damping``.
+        Viscous coefficients; ``"model"``, the default, takes the robot's own, None is no damping, and ``"input"`` makes
+        them the argument ``damping``.
     wrenches : sequence of str or Frame
         Links or frames on which an external wrench ``[force; moment]`` acts: the argument ``wrench{i}`` (6,) of the
         i-th, at the origin and in the axes of that frame.
@@ -225,7 +226,7 @@ def check_options(
         raise unknown_name("integrator", integrator, INTEGRATE)
     return Options(
         gravity=_numbers(options.get("gravity", GRAVITY), 3, "gravity", "m/s² along the axes of the world"),
-        damping=_damping(tree, options.get("damping")),
+        damping=_damping(tree, options.get("damping", "model")),
         wrenches=_frames(tree, "wrenches", options.get("wrenches", ())),
         targets=_flags("targets", options.get("targets", False), [True] * n),
         poses=_flags(

@@ -61,7 +61,7 @@ class Grasp:
         tree = scene.tree
         self._jacobian = compile_kernel(tree, [Point(tip, axes="world") for tip in tips], "jacobian")
         self._places = compile_kernel(tree, (), "kinematics", frames=list(tips))
-        self._inverse = compile_kernel(tree, (), "inverse_dynamics", gravity=scene.gravity)
+        self._inverse = compile_kernel(tree, (), "inverse_dynamics", gravity=scene.gravity, damping=None)
         self._robot, self._mass, self._gravity = scene.v_slice("robot"), mass, scene.gravity
         robot = scene.robots["robot"]
         self._posture, self._q = np.array(q0[scene.q_slice("robot")]), scene.q_slice("robot")

@@ -11,8 +11,8 @@ solver       problem                           cost                          sou
 `convex`     relaxation of a `ConeProblem`     interior points               clarabel
 ===========  ================================  ============================  =======================================
 
-What they share: `pivoting` (Lemke's tableau), `coulomb` (the exact problem of one contact), `modes` (Newton's method on
-given contact modes), `continuation` (from soft contacts to hard ones), `refine` and `extended` (solutions too large for
-float64). `by_name` has the fast way, without checks and objects, for callers that solve at every step; `pyramids` is
-that of the linear solvers. `compiled` turns loops into machine code at their first call.
+`registry` has them by name, with the one that is asked next where one fails, and as functions of arrays without checks
+for callers that solve at every step. What they share: `pivoting` (Lemke's tableau), `pyramids` (linear problems of
+contacts), `coulomb` (the exact problem of one contact), `sweeps` and `newton` (on given contact modes), `double_double`
+(impulses too large for float64), `linear` (LU factors). `compiled` turns loops into machine code at their first call.
 """

@@ -2,7 +2,7 @@
 
 With ``M = [A, B; C, D]`` and ``q = (a, c)``, ``x = −A⁺ (B z + a)`` leaves ``M' = D − C A⁺ B``, ``q' = c − C A⁺ a``.
 ``A`` is factorised with partial pivoting; where that shows it to be singular (redundant loops), the pseudo-inverse from
-a singular value decomposition takes its place, and ``x`` has the least norm. Then ``B`` and ``a`` must be in the range
+a singular value decomposition is used instead, and ``x`` has the least norm. Then ``B`` and ``a`` must be in the range
 of ``A``, as they are where all come from the rows of one mechanism: if not, the status is CONFLICTING.
 
 Source: Cottle, Pang, Stone, section 1.5.

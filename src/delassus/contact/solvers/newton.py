@@ -27,7 +27,7 @@ from delassus.contact.solvers.double_double import cone_distance, cone_residual,
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
 from delassus.model.rotations import Array
 
-Modes = NDArray[Any]
+Indices = NDArray[Any]
 
 PROXIMAL = 1e-13
 """Added to the reduced matrix, relative to the largest mobility, so that redundant impulses stay where they are."""
@@ -41,7 +41,7 @@ NEAR = 64.0
 
 @compiled
 def linearised(
-    W: Array, mu: Array, most: float, mode: Modes, r: Array, u: Array, S: Array, owner: Modes, J: Array, right: Array
+    W: Array, mu: Array, most: float, mode: Indices, r: Array, u: Array, S: Array, owner: Indices, J: Array, right: Array
 ) -> int:
     """Newton's equations ``J x = right``; ``S`` (row by row) and ``owner`` say which impulse an unknown changes.
 
@@ -84,7 +84,7 @@ def linearised(
 
 
 @compiled
-def advance(mode: Modes, mu: Array, m: int, S: Array, owner: Modes, step: Array, r: Array) -> bool:
+def advance(mode: Indices, mu: Array, m: int, S: Array, owner: Indices, step: Array, r: Array) -> bool:
     """Change impulses by a step of the unknowns, within the cones; False if a contact would pull."""
     for c in range(m):
         for j in range(3):
@@ -103,7 +103,7 @@ def advance(mode: Modes, mu: Array, m: int, S: Array, owner: Modes, step: Array,
 
 @compiled
 def newton(
-    W: Array, b: Array, mu: Array, omega: Array, most: float, mode: Modes, goal: float, r: Array, u: Array
+    W: Array, b: Array, mu: Array, omega: Array, most: float, mode: Indices, goal: float, r: Array, u: Array
 ) -> float:
     """Overwrite ``r`` and ``u`` by the best that Newton's method found; returns its residual (infinite: nothing)."""
     size = b.size
@@ -135,7 +135,7 @@ def newton(
 
 
 @compiled
-def modes_of(r: Array, u: Array, still: float, mode: Modes) -> None:
+def modes_of(r: Array, u: Array, still: float, mode: Indices) -> None:
     """Contact modes from impulses and velocities: what moves no faster than ``still`` sticks."""
     for i in range(mode.size):
         k = 3 * i
@@ -177,7 +177,7 @@ def concluded(
 
 
 def refined(
-    W: Array, b: Array, mu: Array, omega: Array, most: float, mode: Modes, goal: float, start: Array
+    W: Array, b: Array, mu: Array, omega: Array, most: float, mode: Indices, goal: float, start: Array
 ) -> tuple[Array, Array, float]:
     """Impulses ``r + low`` by iterative refinement on given contact modes, and their residual: the best found."""
     size = b.size

@@ -48,7 +48,7 @@ def sweep(
 def relax(W: Array, b: Array, mu: Array, start: Array, tolerance: float, limit: int) -> tuple[Array, Array, float, int]:
     """Sweep until the residual is small; returns the best impulses, their velocities and residual, and sweeps.
 
-    Newton's method is tried when modes have not changed for two sweeps, and then after ever longer waits.
+    Newton's method is tried when contact modes have not changed for two sweeps, and then after ever longer waits.
     """
     omega, most = mobilities(W)
     prepared = prepare(W, most)

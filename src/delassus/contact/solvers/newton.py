@@ -41,8 +41,9 @@ NEAR = 64.0
 
 @compiled
 def linearised(
-    W: Array, mu: Array, most: float, mode: Indices, r: Array, u: Array, S: Array, owner: Indices, J: Array, right: Array
-) -> int:
+    W: Array, mu: Array, most: float, mode: Indices, r: Array, u: Array, S: Array, owner: Indices, J: Array,
+    right: Array,
+) -> int:  # fmt: skip
     """Newton's equations ``J x = right``; ``S`` (row by row) and ``owner`` say which impulse an unknown changes.
 
     Returns the number of unknowns.

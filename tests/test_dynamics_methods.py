@@ -25,7 +25,7 @@ from delassus_studies.cases import Case, benchmark_cases, general_rows, general_
 from delassus_studies.count_ops import CountOps
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import everything, independent, state
-from tools import error, evaluated, make_motion, random_frame, random_rotation
+from tools import by_method, error, evaluated, make_motion, random_frame, random_rotation
 
 HARD = ("ltl", "pv", "pv-early")
 
@@ -38,8 +38,7 @@ WELL_CONDITIONED = 1e6
 
 def both(motion, name):
     """Result of a method and of the dense saddle point, unsettled."""
-    with np.errstate(all="ignore"):
-        return METHODS[name](motion), METHODS["kkt"](motion)
+    return by_method(motion, name), by_method(motion, "kkt")
 
 
 def assert_same(motion, name):
@@ -130,7 +129,7 @@ def test_singular_branch_blocks(turned):
         motion, _ = make_motion(robot, q, v, tau, constraints)
         for name in ("ltl", "pv"):
             assert assert_same(motion, name).all()
-        assert METHODS["pv"](motion).pivot is None  # nothing is left to another method
+        assert by_method(motion, "pv").pivot is None  # nothing is left to another method
         expected = ds.forward_dynamics(robot, q, v, tau, constraints, method="kkt")
         early = ds.forward_dynamics(robot, q, v, tau, constraints, method="pv-early")
         assert error(early.qdd, expected.qdd) < SAME and np.all(early.status == ds.DynamicsStatus.SOLVED)
@@ -159,7 +158,7 @@ def test_the_order_that_pv_takes():
     ):
         q, v, tau = state(tree, rng, (3,))
         with np.errstate(all="ignore"):
-            solution = METHODS["pv"](make_motion(tree, q, v, tau, constraints)[0])
+            solution = by_method(make_motion(tree, q, v, tau, constraints)[0], "pv")
         assert (solution.delassus is None) == (solution.pivot is not None) == by_branches, constraints
         if by_branches:
             assert_same(make_motion(tree, q, v, tau, constraints)[0], "pv")
@@ -331,7 +330,7 @@ def test_more_rows_than_motions(name):
         assert np.all(np.isfinite(solution.qdd)) and np.abs(solution.dynamics_residual()).max() < 1e-8
         motion, _ = make_motion(robot, q, 0 * v, tau, constraints)
         with np.errstate(all="ignore"):
-            pivot = pv_early(motion).pivot
+            pivot = by_method(motion, "pv-early").pivot
         assert not np.any(pivot > least_pivot("float64"))
 
 
@@ -382,12 +381,11 @@ def test_what_is_zero_by_structure():
     trace = TraceOps()
     (x,) = trace.vector(1)
     symbols = trace.matrix([[x * p for p in row] for row in pattern])
-    for ops, a, rank in (
-        (NumpyOps(), pattern * np.array([0.0, 1.0])[:, None, None], 1),
-        (trace, symbols, 1),
-        (CountOps(), CountOps().constant(pattern), 2),
-    ):
+    at_zero = NumpyOps(structure=lambda: trace.answers)  # numbers answer nothing
+    for ops, a, rank in ((trace, symbols, 1), (at_zero, 0 * pattern, 1), (CountOps(), CountOps().constant(pattern), 2)):
         assert np.array_equal(ops.nonzero(a), pattern != 0) and ops.rank(a) == rank
+    with pytest.raises(AssertionError, match="in the trace"):
+        at_zero.rank(pattern)
     assert trace.known(symbols) is None and trace.known(trace.matrix([[x * 0.0 + 2.0]])) == 2.0
 
 

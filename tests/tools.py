@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 import delassus as ds
+from delassus.algorithms.dynamics import METHODS
 from delassus.compiler.interpret import interpret
 from delassus.quantities.dynamics import DYNAMICS
-from delassus.quantities.evaluate import case_of
+from delassus.quantities.evaluate import NumpyCase, case_of
 
 ROUND_OFF = 1e-13
 """One expression written in two ways: a few units in the last place of the largest entry."""
@@ -70,4 +73,14 @@ def make_motion(tree, q, v, tau, constraints=(), **given):
     """The problem in motion of a direct call of `delassus.forward_dynamics`, and its batch."""
     tau = np.zeros(tree.nv) if tau is None else tau
     case = case_of(tree, constraints, DYNAMICS, {"q": q, "v": v, "tau": tau}, **given)
-    return case.motion(), case.batch
+    motion = case.motion()
+    motion.case = case
+    return motion, case.batch
+
+
+def by_method(motion, name):
+    """What a method makes of a problem in motion of `make_motion`, unsettled."""
+    case = motion.case
+    own = NumpyCase(replace(case.request, method=name), case.values, case.batch)
+    with np.errstate(all="ignore"):
+        return METHODS[name](own.motion())

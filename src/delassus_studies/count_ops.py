@@ -146,6 +146,24 @@ class CountOps(Ops):
     def nonzero(self, a: Matrix) -> Any:
         return a.codes != ZERO
 
+    def rank(self, a: Matrix) -> int:
+        columns_of = [np.flatnonzero(row).tolist() for row in self.nonzero(a)]
+        row_of: dict[int, int] = {}  # of each matched column
+
+        def matched(row: int, tried: set[int]) -> bool:
+            for column in columns_of[row]:
+                if column not in tried:
+                    tried.add(column)
+                    if column not in row_of or matched(row_of[column], tried):
+                        row_of[column] = row
+                        return True
+            return False
+
+        return sum(matched(row, set()) for row in range(len(columns_of)))
+
+    def known(self, a: Matrix) -> Any:
+        return None
+
     def transpose(self, a: Matrix) -> Matrix:
         return Pattern(self, a.codes.T)
 

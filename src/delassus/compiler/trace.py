@@ -9,9 +9,9 @@ from typing import Any
 
 from delassus.algorithms.problem import Problem
 from delassus.compiler.passes import dead_code
-from delassus.compiler.symbolic_inputs import symbolic_case
 from delassus.constraints import Constraint
 from delassus.model.tree import Tree
+from delassus.quantities.case import symbolic_case
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.request import Request, request
 from delassus.spatial.graph import Graph, OperationCount

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,10 @@ from delassus.quantities.pivots import smallest_pivot
 from delassus.quantities.request import Request
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.trace_ops import TraceOps
 from delassus.spatial.transform import quaternion_rows
+
+GENERIC_PLACEMENT = (0.3, 0.5, 0.7, 0.46, 0.2, -0.58, math.sqrt(0.412))
 
 
 class Case:
@@ -128,3 +132,19 @@ class Case:
 def stacked(case: Case, entries: Sequence[Scalar]) -> Matrix:
     """Column (n × 1) of scalars."""
     return from_entries(case.ops, entries) if entries else case.ops.zeros(0, 1)
+
+
+def symbolic_case(request: Request, ops: TraceOps) -> Case:
+    """The request with an input of the trace for each number of its arguments, row-major.
+
+    The generic state is one: quaternions there are of unit length.
+    """
+    values: dict[str, Any] = {}
+    for a in request.arguments:
+        at: Any = None
+        if a.name == "q":
+            at = request.tree.random(0)
+        elif a.shape == (7,):
+            at = GENERIC_PLACEMENT
+        values[a.name] = ops.unknown(*a.shape) if len(a.shape) == 2 else ops.vector(a.size, at)
+    return Case(request, ops, values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,14 @@ from delassus.errors import DelassusError, ModelError
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
-from delassus.quantities.case import Case
+from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.iterate import MAX_ITERATIONS, TOLERANCE, iterate
 from delassus.quantities.quantity import Quantity
 from delassus.quantities.redundancy import DynamicsStatus, Settled, settle, worst
 from delassus.quantities.request import AUTO, Request, request
-from delassus.spatial.numpy_ops import NumpyOps
+from delassus.spatial.numpy_ops import Answer, NumpyOps
 from delassus.spatial.ops import Matrix
+from delassus.spatial.trace_ops import TraceOps
 
 INDEPENDENT = 1e-12
 """Rows count as dependent for an inverse if an eigenvalue of ``G`` is below this part of the largest."""
@@ -49,7 +51,7 @@ class NumpyCase(Case):
     """
 
     def __init__(self, request: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> None:
-        super().__init__(request, NumpyOps(), values)
+        super().__init__(request, NumpyOps(structure=lambda: structure_of(request)), values)
         self.batch = batch
         self.settled: list[Settled] = []
         self.tolerance, self.max_iterations = TOLERANCE, MAX_ITERATIONS
@@ -111,6 +113,14 @@ class NumpyCase(Case):
                 if output.unique:
                     out[output.name][self.status != DynamicsStatus.SOLVED] = np.nan
         return out
+
+
+@lru_cache(maxsize=256)
+def structure_of(asked: Request) -> tuple[Answer, ...]:
+    """What a request asks about structure, in order, and the answers: those of its trace."""
+    ops = TraceOps()
+    asked.quantity.run(symbolic_case(asked, ops))
+    return tuple(ops.answers)
 
 
 def case_of(

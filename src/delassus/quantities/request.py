@@ -55,6 +55,12 @@ class Request:
     payloads: tuple[str, ...]
     is_chosen: bool
 
+    def __hash__(self) -> int:
+        return hash(tuple(self.describe().values()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Request) and self.describe() == other.describe()
+
     @property
     def arguments(self) -> tuple[Argument, ...]:
         """All arguments: the state, then what constraints, payloads and options ask for."""

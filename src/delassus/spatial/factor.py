@@ -6,6 +6,7 @@ prismatic joints) reduce to a reciprocal.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -96,14 +97,17 @@ class Factor:
 class CholeskyFactor:
     """The same for float arrays, batched, through LAPACK: ``D = C Cᵀ``.
 
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        A matrix of the batch is not positive definite.
+    A matrix of the batch that is not positive definite gives NaN, and leaves the others alone.
     """
 
     def __init__(self, D: Matrix) -> None:
-        self._C = np.linalg.cholesky(D)
+        try:
+            self._C = np.linalg.cholesky(D)
+        except np.linalg.LinAlgError:
+            self._C = np.full(D.shape, np.nan)
+            for at in np.ndindex(D.shape[:-2]):
+                with suppress(np.linalg.LinAlgError):
+                    self._C[at] = np.linalg.cholesky(D[at])
 
     def pivots(self) -> list[Scalar]:
         """``d`` of the other factorisation."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rigid import DenseRigidInertia
 from delassus.spatial.transform import DenseTransform, Displacement
 
-RANK_TOLERANCE = 1e-9
-"""Singular values of matrices of unit rows and columns that count: far above round-off, also where that is squared."""
+Answer = tuple[str, tuple[int, int], Any]
+"""A question about structure (`Ops.nonzero`, `Ops.rank`, `Ops.known`), the shape of the matrix, and the answer."""
 
 
 class NumpyOps(Ops):
@@ -24,10 +24,15 @@ class NumpyOps(Ops):
     dtype : dtype-like
         Type of the numbers; ``object`` runs the same text on any number type (such as ``mpmath.mpf``), for which
         a subclass overrides `cos`, `sin` and `sqrt`.
+    structure : callable, optional
+        Gives the answers of a trace of the algorithm that is to run, in order. Numbers answer no question about
+        structure, so that the same steps are taken at all states, in all batches and on all machines.
     """
 
-    def __init__(self, dtype: Any = float) -> None:
+    def __init__(self, dtype: Any = float, structure: Callable[[], Sequence[Answer]] | None = None) -> None:
         self.dtype = np.dtype(dtype)
+        self._structure = structure
+        self._answers: Iterator[Answer] | None = None
 
     def constant(self, value: Any) -> Matrix:
         return np.asarray(value).astype(self.dtype)
@@ -60,10 +65,22 @@ class NumpyOps(Ops):
         return int(a.shape[-2]), int(a.shape[-1])
 
     def nonzero(self, a: Matrix) -> Any:
-        return np.any(a != 0, axis=tuple(range(a.ndim - 2)))
+        return self._answer("nonzero", a)
 
     def rank(self, a: Matrix) -> int:
-        return rank_of(np.asarray(a, dtype=float))
+        return int(self._answer("rank", a))
+
+    def known(self, a: Matrix) -> Any:
+        return self._answer("known", a)
+
+    def _answer(self, question: str, a: Matrix) -> Any:
+        if self._answers is None:
+            assert self._structure is not None, "structure is asked for where no trace can tell it"
+            self._answers = iter(self._structure())
+        asked, shape, answer = next(self._answers, ("nothing", (0, 0), None))
+        here = self.shape(a)
+        assert (asked, shape) == (question, here), f"{question} of {here} is asked, in the trace {asked} of {shape}"
+        return answer
 
     def transpose(self, a: Matrix) -> Matrix:
         return np.swapaxes(a, -1, -2)
@@ -114,21 +131,7 @@ class NumpyOps(Ops):
         return DenseTransform(self, displacement)
 
     def factor(self, D: Matrix) -> Factor | CholeskyFactor:
-        if D.shape[-1] > 1 and self.dtype != object:
-            try:
-                return CholeskyFactor(D)
-            except np.linalg.LinAlgError:  # some state of the batch is singular: LDLᵀ spoils that state only
-                pass
-        return Factor(self, D)
+        return CholeskyFactor(D) if D.shape[-1] > 1 and self.dtype != object else Factor(self, D)
 
     def rigid_inertia(self, H: Matrix) -> DenseRigidInertia:
         return DenseRigidInertia(self, H)
-
-
-def rank_of(a: Any) -> int:
-    """Largest rank among matrices (..., m, n), whose rows and columns may have different units."""
-    a = np.where(np.isfinite(a), a, 0.0)
-    for axis in (-1, -2):
-        size = np.linalg.norm(a, axis=axis, keepdims=True)
-        a = a / np.where(size > 0, size, 1.0)
-    return int(np.max(np.linalg.matrix_rank(a, tol=RANK_TOLERANCE), initial=0)) if a.size else 0

@@ -59,30 +59,6 @@ class Ops(ABC):
         """Rows and columns."""
 
     @abstractmethod
-    def nonzero(self, a: Matrix) -> Any:
-        """Array (rows, columns) of bool: False at structural zeros, that is where no state has anything else."""
-
-    def known(self, a: Matrix) -> Any:
-        """Entries (rows, columns) as numbers if all of them are known before the state is, else None."""
-        return None
-
-    def rank(self, a: Matrix) -> int:
-        """Rank at almost all states; machines that know no numbers take the largest that structural zeros allow."""
-        columns_of = [np.flatnonzero(row).tolist() for row in self.nonzero(a)]
-        row_of: dict[int, int] = {}  # of each matched column
-
-        def matched(row: int, tried: set[int]) -> bool:
-            for column in columns_of[row]:
-                if column not in tried:
-                    tried.add(column)
-                    if column not in row_of or matched(row_of[column], tried):
-                        row_of[column] = row
-                        return True
-            return False
-
-        return sum(matched(row, set()) for row in range(len(columns_of)))
-
-    @abstractmethod
     def transpose(self, a: Matrix) -> Matrix:
         """Transpose."""
 
@@ -106,6 +82,20 @@ class Ops(ABC):
         """Put matrices of equal height side by side."""
         return self.transpose(self.vstack([self.transpose(a) for a in parts]))
 
+    # -- structure: of robot and constraints alone, decided by a trace ---------------------------------------
+
+    @abstractmethod
+    def nonzero(self, a: Matrix) -> Any:
+        """Array (rows, columns) of bool: False at structural zeros, that is where no state has anything else."""
+
+    @abstractmethod
+    def rank(self, a: Matrix) -> int:
+        """Rank at almost all states."""
+
+    @abstractmethod
+    def known(self, a: Matrix) -> Any:
+        """Entries (rows, columns) as numbers if all of them are known before the state is, else None."""
+
     # -- scalars ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -126,7 +116,7 @@ class Ops(ABC):
 
     @abstractmethod
     def minimum(self, x: Scalar, y: Scalar) -> Scalar:
-        """The smaller of the two; numbers that are not, as the machine likes."""
+        """The smaller of the two; which, if one is NaN, is backend-defined."""
 
     # -- results that are symmetric --------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from delassus.spatial.factor import Factor
 from delassus.spatial.graph import Graph, Op
-from delassus.spatial.numpy_ops import rank_of
+from delassus.spatial.numpy_ops import Answer
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
@@ -46,6 +46,10 @@ VALUES: dict[int, Callable[..., float]] = {
     MIN: min,
 }
 """What operations give at the generic state, and of known numbers."""
+
+
+RANK_TOLERANCE = 1e-9
+"""Singular values of matrices of unit rows and columns that count: far above round-off, also where that is squared."""
 
 
 class Expression:
@@ -139,11 +143,14 @@ class TraceOps(Ops):
         What `mark` was told, in order: the nodes that each phase computes.
     at : list of float
         Value of each node at the generic state; of a constant, its number.
+    answers : list of Answer
+        What was asked about structure, in order, and what the answers were.
     """
 
     def __init__(self) -> None:
         self.phases: list[tuple[str, list[int]]] = []
         self.at: list[float] = []
+        self.answers: list[Answer] = []
         self._nodes: list[Node] = []
         self._made: dict[Node, int] = {}
         self._numbers: dict[float, int] = {}
@@ -371,16 +378,21 @@ class TraceOps(Ops):
         return shape
 
     def nonzero(self, a: Matrix) -> Any:
-        return np.array(a.rows, dtype=int).reshape(a.shape) != 0
-
-    def known(self, a: Matrix) -> Any:
-        return self._values(a) if all(self._nodes[x][0] == CONSTANT for x in a.nodes()) else None
+        return self._answer("nonzero", a, np.array(a.nodes(), dtype=int).reshape(a.shape) != 0)
 
     def rank(self, a: Matrix) -> int:
-        return rank_of(self._values(a))
+        return int(self._answer("rank", a, rank_of(self._values(a))))
+
+    def known(self, a: Matrix) -> Any:
+        all_known = all(self._nodes[x][0] == CONSTANT for x in a.nodes())
+        return self._answer("known", a, self._values(a) if all_known else None)
 
     def _values(self, a: Table) -> Any:
         return np.array([self.at[x] for x in a.nodes()]).reshape(a.shape)
+
+    def _answer(self, question: str, a: Table, answer: Any) -> Any:
+        self.answers.append((question, a.shape, answer))
+        return answer
 
     def transpose(self, a: Matrix) -> Matrix:
         rows = [list(column) for column in zip(*a.rows, strict=True)] if a.rows else [[] for _ in range(a.columns)]
@@ -440,3 +452,12 @@ class TraceOps(Ops):
 
     def mark(self, phase: str, values: Sequence[Matrix]) -> None:
         self.phases.append((phase, [x for a in values for x in a.nodes()]))
+
+
+def rank_of(a: Any) -> int:
+    """Rank of a matrix (m, n), whose rows and columns may have different units."""
+    a = np.where(np.isfinite(a), a, 0.0)
+    for axis in (-1, -2):
+        size = np.linalg.norm(a, axis=axis, keepdims=True)
+        a = a / np.where(size > 0, size, 1.0)
+    return int(np.linalg.matrix_rank(a, tol=RANK_TOLERANCE)) if a.size else 0

@@ -1,0 +1,177 @@
+"""Structure belongs to robot and constraints: all machines take the same steps, and no state heeds its batch mates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.interop.names import example_robot_files
+from delassus.quantities import QUANTITIES
+from delassus.quantities.case import symbolic_case
+from delassus.quantities.dynamics import DYNAMICS
+from delassus.quantities.evaluate import NumpyCase, case_of
+from delassus.quantities.osim import DELASSUS
+from delassus.quantities.request import request
+from delassus.spatial.numpy_ops import NumpyOps
+from delassus.spatial.trace_ops import TraceOps
+from delassus_studies.cases import GO1_FEET, TALOS_FEET, quiet_load
+from random_trees import some_constraints, some_mechanism
+from tools import UNPLANNED
+
+EPSILON = 2.0**-52
+STEPS = ("nonzero", "rank", "known", "factor", "put")
+"""What only algorithms ask for, not the building blocks that differ from machine to machine."""
+
+FEET = ("left_foot", "right_foot")
+
+
+def at_random(seed):
+    def make():
+        m = some_mechanism(seed, 9, ("fixed", "floating")[seed % 2])
+        return m.tree, [c for c in some_constraints(m, most=4)[0] if c.rows is not None]
+
+    return pytest.param(make, id=f"random{seed}")
+
+
+def installed(name, constraints):
+    missing = name not in example_robot_files()
+    mark = pytest.mark.skipif(missing, reason="example-robot-data is not installed")
+    return pytest.param(lambda: (quiet_load(name), constraints), id=name, marks=mark)
+
+
+CASES = [
+    pytest.param(lambda: (ds.mechanisms.humanoid(), [ds.Weld(x) for x in FEET]), id="two welds"),
+    pytest.param(lambda: (ds.mechanisms.humanoid(), [ds.Point(x) for x in FEET]), id="two points"),
+    pytest.param(
+        lambda: (ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Point("left_hand", "right_hand")]), id="loop"
+    ),
+    installed("talos_reduced", [ds.Weld(x) for x in TALOS_FEET]),
+    installed("go1", [ds.Point(x) for x in GO1_FEET]),
+    *(at_random(seed) for seed in range(30, 42)),
+]
+every_case = pytest.mark.parametrize("make", CASES)
+
+
+def recorded(machine):
+    """A machine that notes the steps of algorithms: what is asked, of which shape, and at which rows and columns."""
+
+    def noting(name):
+        def run(self, a, *rest):
+            where = [x if isinstance(x, tuple) else [int(k) for k in x] for x in rest]
+            self.noted.append((name, tuple(self.shape(a)), where))
+            return getattr(machine, name)(self, a, *rest)
+
+        return run
+
+    return type(f"Recorded{machine.__name__}", (machine,), {name: noting(name) for name in STEPS})
+
+
+def steps(asked, states):
+    """Steps of a request on NumPy, at some states, and in a trace."""
+    trace = recorded(TraceOps)()
+    trace.noted = []
+    case = symbolic_case(asked, trace)
+    batched = NumpyCase(asked, {n: np.asarray(x, dtype=float) for n, x in states.items()}, np.shape(states["q"])[:-1])
+    structure = batched.ops._structure
+    numbers = batched.ops = recorded(NumpyOps)(structure=structure)
+    numbers.noted = []
+    for one in (case, batched):
+        one.judged = lambda motion, solution: solution  # what makes up for dependent rows differs
+        with np.errstate(all="ignore"):
+            asked.quantity.run(one)
+    assert next(numbers._answers or iter(()), None) is None  # all that the trace asked
+    return trace.noted, numbers.noted
+
+
+def some_states(tree):
+    """Random states, the neutral one and one next to it, where limbs are stretched."""
+    rng = np.random.default_rng(0)
+    still = tree.neutral()
+    q = np.stack([tree.random(rng), still, tree.integrate(still, np.full(tree.nv, 1e-7)), tree.random(rng)])
+    return {"q": q, "v": rng.normal(size=(4, tree.nv)), "tau": rng.normal(size=(4, tree.nv))}
+
+
+HARD = [name for name in ds.DYNAMICS_METHODS if name not in ("aba", "ltl-soft", "pv-soft", "proximal")]
+
+
+@every_case
+def test_numbers_and_traces_take_the_same_steps(make):
+    tree, constraints = make()
+    states = some_states(tree)
+    for method in UNPLANNED:
+        traced, here = steps(request(tree, constraints, DELASSUS, method=method), {"q": states["q"]})
+        assert traced == here and (traced or "ltl" in method), method
+    for method in HARD:
+        traced, here = steps(request(tree, constraints, DYNAMICS, method=method), states)
+        assert traced == here and (traced or "ltl" in method), method
+    for method in ("ltl-soft", "pv-soft"):
+        traced, here = steps(request(tree, constraints, DYNAMICS, method=method, compliance=1e-3), states)
+        assert traced == here and (traced or "ltl" in method), method
+
+
+def condition(tree, constraints, q):
+    """How much round-off grows: the condition of ``M``, times that of the regular part of ``G``."""
+    G = ds.delassus(tree, constraints, q, method="dense")
+    values = np.linalg.eigvalsh(G)
+    kept = values[values > 1e-9 * values[-1:]]
+    return np.linalg.cond(ds.mass_matrix(tree, q)) * (kept[-1] / kept[0] if len(kept) else 1.0)
+
+
+def apart(a, b):
+    """Largest difference relative to the largest entry."""
+    assert np.array_equal(np.isfinite(a), np.isfinite(b))
+    size = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
+    return np.max(np.abs(a - b), initial=0.0, where=np.isfinite(b)) / (size or 1.0)
+
+
+@every_case
+def test_a_state_does_not_heed_its_batch_mates(make):
+    tree, constraints = make()
+    states = some_states(tree)
+    q, v, tau = states.values()
+    room = [100 * EPSILON * condition(tree, constraints, x) for x in q]
+    batches = ((0, 1, 2, 3), (1, 0), (2, 3))
+    for method in UNPLANNED:
+        alone = [ds.delassus(tree, constraints, x, method=method) for x in q]
+        for batch in batches:
+            together = ds.delassus(tree, constraints, q[list(batch)], method=method)
+            for k, G in zip(batch, together, strict=True):
+                assert apart(G, alone[k]) <= room[k], method
+    for method in ds.DYNAMICS_METHODS:
+        used = [] if method == "aba" else constraints
+        soft = {"compliance": 1e-3} if method.endswith("soft") else {}
+        alone = [ds.forward_dynamics(tree, *x, used, method=method, **soft) for x in zip(q, v, tau, strict=True)]
+        for batch in batches:
+            at = list(batch)
+            together = ds.forward_dynamics(tree, q[at], v[at], tau[at], used, method=method, **soft)
+            for row, k in enumerate(at):
+                assert together.status[row] == alone[k].status.item() and together.rank[row] == alone[k].rank, method
+                assert apart(together.qdd[row], alone[k].qdd) <= room[k], method
+                for f, own in zip(together.forces, alone[k].forces, strict=True):
+                    assert apart(f[row], own) <= room[k], method
+
+
+def test_every_quantity_that_asks_about_structure_is_answered():
+    """Steps of Runge and Kutta solve four times, and ask four times."""
+    tree = ds.mechanisms.humanoid()
+    values = {"q": tree.random(0), "v": np.ones(tree.nv), "tau": np.ones(tree.nv), "dt": np.array([1e-3])}
+    asked = request(tree, [ds.Weld(x) for x in FEET], QUANTITIES["step"], method="pv-early", integrator="rk4")
+    found = NumpyCase(asked, values, ()).run()
+    kernel = ds.compile(tree, [ds.Weld(x) for x in FEET], "step", method="pv-early", integrator="rk4")
+    for own, compiled in zip(found.values(), kernel(**{**values, "dt": 1e-3}), strict=True):
+        assert apart(compiled, own) < 1e-10
+
+
+def test_the_neutral_pose_beside_a_random_state():
+    """Two points at stretched legs: five rows are eliminated at that pose, six elsewhere; both take the same steps."""
+    tree, points = ds.mechanisms.humanoid(), [ds.Point(x) for x in FEET]
+    q = np.stack([tree.neutral(), tree.random(1)])
+    zero = np.zeros((2, tree.nv))
+    case = case_of(tree, points, DYNAMICS, {"q": q, "v": zero, "tau": zero}, method="pv-early")
+    assert (
+        case.ops._structure()
+        == case_of(
+            tree, points, DYNAMICS, {"q": q[0], "v": zero[0], "tau": zero[0]}, method="pv-early"
+        ).ops._structure()
+    )

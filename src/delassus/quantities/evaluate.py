@@ -106,10 +106,10 @@ class NumpyCase(Case):
             found = self.request.quantity.run(self)
             out = {}
             for output, a in zip(self.request.quantity.outputs, found, strict=True):
-                whole = np.array(np.broadcast_to(a, (*self.batch, *a.shape[-2:])))
+                whole = np.broadcast_to(a, (*self.batch, *a.shape[-2:]))
                 if output.symmetric:
                     whole = 0.5 * (whole + np.swapaxes(whole, -1, -2))
-                out[output.name] = whole.reshape((*self.batch, *self.request.shape_of(output)))
+                out[output.name] = np.array(whole.reshape((*self.batch, *self.request.shape_of(output))))
                 if output.unique:
                     out[output.name][self.status != DynamicsStatus.SOLVED] = np.nan
         return out

@@ -162,8 +162,8 @@ def _refuse_massless(tree: Tree) -> None:
         joint, parent = tree.joints[i], tree.parents[i]
         axes = list(joint.motion_axes)
         U = inertias[i, 0][:, axes]
-        D = U[axes] + np.diag(joint.armature)
-        size = max(abs(inertias[i, 1, axes, axes]).max(), joint.armature.max(), 1e-30)
+        D = U[axes] + joint.armature * np.eye(joint.nv)
+        size = max(*np.abs(inertias[i, 1, axes, axes]), *joint.armature, 1e-30)
         least = D[0, 0] if joint.nv == 1 else np.linalg.eigvalsh(D)[0]
         if least <= 1e-12 * size:
             came, means = ("a negative one", "indefinite") if least < -1e-12 * size else ("none", "singular")

@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 import warnings
 from collections import Counter
 from contextlib import contextmanager
@@ -550,7 +551,9 @@ def test_a_chain_of_five_thousand_links(load_text):
         *(link(f"l{k}") for k in range(n + 1)),
         *(joint(f"j{k:04}", f"l{k}", f"l{k + 1}", inside=origin) for k in range(n)),
     )
+    start = time.process_time()
     tree = load_text(text)
+    assert time.process_time() - start < 5  # half a second on a processor of its own; steps that are quadratic take 20
     assert (tree.n_links, tree.nv, tree.depth) == (n, n, n)
     assert tree.support(n - 1) == tuple(range(n))
     assert tree.closest_common_ancestor(n - 1, n // 2) == n // 2

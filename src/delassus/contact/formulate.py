@@ -65,7 +65,8 @@ def formulate(
     UnknownNameError
         No such formulation.
     ConfigurationError
-        A state, a time step, contacts or an ``n_directions`` that make no sense.
+        A state of the wrong shape or with NaN, a time step that is not positive, contacts of another scene, or an
+        ``n_directions`` that is not even and positive.
     ModelError
         A link that cannot be a body of its own, for ``"nmc-os"``.
     MissingDependencyError

@@ -89,7 +89,7 @@ def collide(problem: ContactProblem, solver: str = "lemke", *, tolerance: float 
     UnknownNameError
         No such solver.
     ConfigurationError
-        The problem is one of a time step, or the tolerance makes no sense.
+        The problem is one of a time step, or the tolerance is not positive.
 
     References
     ----------

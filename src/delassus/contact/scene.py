@@ -54,7 +54,8 @@ class Scene:
     UnknownNameError
         A collider or loop on a link that there is not.
     ConfigurationError, ConstraintError
-        Gravity, loops, colliders or pairs that make no sense.
+        Gravity that is not three finite numbers, a loop or collider of another type, or a pair that does not name two
+        links or colliders.
 
     Examples
     --------

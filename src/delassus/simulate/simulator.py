@@ -89,8 +89,8 @@ class Simulator:
     Raises
     ------
     ConfigurationError
-        Options, or a start, that make no sense: NaN, bodies that overlap, loops that are open, a time step that is not
-        positive, …
+        A time step that is not positive, an option or a start of the wrong type, shape or range, NaN, bodies that
+        overlap at the start, or loops that are open there.
     ModelError
         A body without mass that nothing carries.
     UnknownNameError
@@ -317,7 +317,7 @@ class Simulator:
         Raises
         ------
         ConfigurationError
-            A negative duration, or forces that make no sense.
+            A negative duration, or forces that are not (nv,) finite numbers.
         """
         n = round(_number("duration", duration, zero=True) / self.dt)
         if controller is not None and not callable(controller):

@@ -43,7 +43,7 @@ def solve(
     UnknownNameError
         No such solver.
     ConfigurationError
-        An option that makes no sense.
+        An option that the solver does not have, or whose value is out of its range.
     MissingDependencyError
         A package of the extra ``contact`` is not installed.
     """

@@ -17,7 +17,7 @@ from delassus.simulate.scenes import pendulum
 from delassus.simulate.simulator import Simulator
 from delassus_studies.peers_mujoco import mujoco_pendulum
 from delassus_studies.tables import table
-from delassus_studies.timing import Record, best, machine, pinned
+from delassus_studies.timing import Record, best, environment, pinned
 
 LINKS = (3, 12, 30)
 SWING, QUICK_SWING = 12.0, 0.1
@@ -102,7 +102,7 @@ def measure(quick: bool = False) -> Record:
     duration = QUICK_SWING if quick else SWING
     with pinned():
         links = {n: _measure_pendulum(n, duration) for n in (LINKS[:1] if quick else LINKS)}
-    return {**machine(), "swing": duration, "links": links}
+    return {**environment(), "swing": duration, "links": links}
 
 
 def tables(record: Record) -> Iterator[Table | str]:

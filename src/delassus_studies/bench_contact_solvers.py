@@ -24,7 +24,7 @@ from delassus.model.rotations import Array
 from delassus_studies import peers_siconos
 from delassus_studies.contact_problems import of_bodies, of_low_rank
 from delassus_studies.tables import table
-from delassus_studies.timing import Record, best, machine, pinned
+from delassus_studies.timing import Record, best, environment, pinned
 
 TOLERANCE = 1e-8
 PROBLEMS, ROUNDS = 100, 5
@@ -88,7 +88,7 @@ def _theirs(linear: Sequence[LCP], cones: Sequence[ConeProblem]) -> dict[str, Re
 
 def measure(random: int) -> Record:
     """Problems of low rank beside Siconos, others that no constant was chosen on, and ``random`` ones of bodies."""
-    record: Record = {**machine(), "low_rank": {}, "fresh": {}, "bodies": {}}
+    record: Record = {**environment(), "low_rank": {}, "fresh": {}, "bodies": {}}
     rng = np.random.default_rng(0)
     problems = {contacts: [of_low_rank(rng, contacts) for _ in range(PROBLEMS)] for contacts in (4, 16)}
     with pinned():

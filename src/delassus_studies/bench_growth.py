@@ -17,7 +17,7 @@ from delassus_studies.cases import Case, chain_of, welds
 from delassus_studies.compile_profile import STAGES, compile_cold
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, best, fitted_slope, interleaved, machine, pinned
+from delassus_studies.timing import Calls, Record, best, environment, fitted_slope, interleaved, pinned
 
 # -- operations and time against links and rows ---------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ def _values(points: Sequence[Record], method: str, what: str) -> list[float]:
 
 def measure_scaling(console: Console, largest: int | None = None) -> Record:
     """Both families; ``largest`` leaves out longer chains and more rows. Slopes are of the upper half of the range."""
-    record: Record = {**machine(), "families": {}}
+    record: Record = {**environment(), "families": {}}
     with pinned():
         for axis, (make, sizes, each) in FAMILIES.items():
             kept = [size for size in sizes if largest is None or size * each <= largest]
@@ -129,7 +129,7 @@ def measure_compile(console: Console, largest: int | None = None, methods: Seque
                 point = {"links": size, "method": method, "operations": made.program.graph.count().total}
                 points.append({**point, "seconds": made.seconds, "stages": made.stages})
     slopes = {method: _exponents([p for p in points if p["method"] == method]) for method in methods}
-    return {**machine(), "points": points, "slopes": slopes}
+    return {**environment(), "points": points, "slopes": slopes}
 
 
 def _exponents(points: Sequence[Record]) -> dict[str, float]:

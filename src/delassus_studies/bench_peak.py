@@ -17,7 +17,7 @@ from delassus_studies.compile_profile import Compilation, compile_cold
 from delassus_studies.machine_code import available, census
 from delassus_studies.peak_loops import clock, instructions_per_second, straight_line
 from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, interleaved, machine, pinned
+from delassus_studies.timing import Calls, Record, environment, interleaved, pinned
 
 DTYPES = ("float64", "float32")
 RATES = ("multiply", "add", "multiply-add", "add from memory", "store")
@@ -65,7 +65,7 @@ def _kernel(case: Case, dtype: str) -> Record:
 
 def measure(quick: bool = False) -> Record:
     """The machine's rates, every kernel in both types, and counters of the processor."""
-    record: Record = {**machine(), "kernels": {}, "counted": {}}
+    record: Record = {**environment(), "kernels": {}, "counted": {}}
     with pinned():
         record["machine"] = _rates()
         for case in benchmark_cases(quick):

@@ -16,7 +16,7 @@ from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.peers_compiled import Peer, casadi_c, frax
 from delassus_studies.peers_pinocchio import delassus_call
 from delassus_studies.tables import spread, table
-from delassus_studies.timing import Calls, Record, best, cores, interleaved, machine, pinned, uncached
+from delassus_studies.timing import Calls, Record, best, cores, environment, interleaved, pinned, uncached
 
 BATCH = 4096
 PEER_STATES = {"pinocchio": 256, "casadi": 1024, "frax": 1024}
@@ -94,7 +94,7 @@ def _measure_case(case: Case, rounds: int) -> Record:
 def measure(quick: bool = False) -> Record:
     """All figures of every case."""
     return {
-        **machine(),
+        **environment(),
         "cases": {case.name: _measure_case(case, 1 if quick else ROUNDS) for case in benchmark_cases(quick)},
     }
 

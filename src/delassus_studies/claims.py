@@ -16,7 +16,7 @@ from delassus.errors import MissingDependencyError
 from delassus_studies.cases import NotHere
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import table
-from delassus_studies.timing import machine
+from delassus_studies.timing import environment
 
 HOLDS, IN_PART, NO, NOT_MEASURED = "holds", "in part", "no", "not measured"
 _STYLE = {HOLDS: "green", IN_PART: "yellow", NO: "red", NOT_MEASURED: "dim"}
@@ -141,6 +141,6 @@ def reproduce(
         console.print(f"figures: {plot}")
     if file is not None:
         found = [{"claim": claim.text, **asdict(f)} for claim, f in zip(claims, findings, strict=True)]
-        file.write_text(json.dumps({**machine(), "findings": found}, indent=1))
+        file.write_text(json.dumps({**environment(), "findings": found}, indent=1))
         console.print(f"raw figures: {file}")
     return findings

@@ -97,7 +97,7 @@ def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
     return float(np.polyfit(np.log(x[-half:]), np.log(y[-half:]), 1)[0])
 
 
-def machine() -> Record:
+def environment() -> Record:
     """Processor and versions, for tables and records."""
     this = host()
     versions = {}

@@ -85,8 +85,12 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
         return np.asarray(check_compliance(value, a.size, owner))
     if kind == "rows":
         return check_rows(value, a.shape[0], owner)
+    if not a.shape:
+        value = np.asarray(value)[..., None]
     array = check_vectors(value, a.size, owner, a.meaning, ConstraintError if kind == "targets" else ConfigurationError)
-    return normalised(array, slice(3, 7), f"quaternion of the {owner}") if a.size == 7 else array
+    if a.shape == (7,):
+        return normalised(array, slice(3, 7), f"quaternion of the {owner}")
+    return array if a.shape else array[..., 0]
 
 
 def _mapping(argument: str, value: Any, example: str) -> Mapping[Any, Any]:

@@ -84,7 +84,7 @@ class Case:
         return self.judged(motion, METHODS[self.request.method](motion))
 
     def judged(self, motion: DynamicsProblem, solution: Solution) -> Solution:
-        """The solution, where rows are dependent settled or marked by a small pivot."""
+        """The solution, where rows are dependent resolved or marked by a small pivot."""
         pivot = smallest_pivot(self.request.method, motion.problem, solution)
         if pivot is not None:
             self.pivots.append(pivot)

@@ -284,7 +284,7 @@ def forward_dynamics(
     if max_iterations is not None:
         case.max_iterations = _whole("max_iterations", max_iterations)
     case.run()
-    return solved(case, case.settled[0], case.request.method)
+    return solved(case, case.resolved[0], case.request.method)
 
 
 def dynamics_derivatives(

@@ -24,7 +24,7 @@ from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.iterate import MAX_ITERATIONS, TOLERANCE, iterate
 from delassus.quantities.quantity import Quantity
-from delassus.quantities.redundancy import DynamicsStatus, Settled, settle, worst
+from delassus.quantities.redundancy import DynamicsStatus, Resolved, resolve, worst
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.numpy_ops import Answer, NumpyOps
 from delassus.spatial.ops import Matrix
@@ -44,22 +44,24 @@ class NumpyCase(Case):
     Attributes
     ----------
     batch : tuple of int
-    settled : list of Settled
+    resolved : list of Resolved
         Of each system that was solved.
     tolerance, max_iterations
         When proximal iterations end.
     """
 
     def __init__(self, request: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> None:
+        scalars = {a.name for a in request.arguments if not a.shape}
+        values = {name: x[..., None] if name in scalars else x for name, x in values.items()}
         super().__init__(request, NumpyOps(structure=lambda: structure_of(request)), values)
         self.batch = batch
-        self.settled: list[Settled] = []
+        self.resolved: list[Resolved] = []
         self.tolerance, self.max_iterations = TOLERANCE, MAX_ITERATIONS
 
     @property
     def status(self) -> NDArray[np.object_]:
         """How each state (...) was solved; the worst of all systems."""
-        return worst([s.status for s in self.settled]) if self.settled else np.full(self.batch, DynamicsStatus.SOLVED)
+        return worst([s.status for s in self.resolved]) if self.resolved else np.full(self.batch, DynamicsStatus.SOLVED)
 
     def as_vector(self, values: Any) -> Any:
         """Array (..., n)."""
@@ -68,20 +70,20 @@ class NumpyCase(Case):
         return np.stack(np.broadcast_arrays(*values), axis=-1) if len(values) else np.zeros(0)
 
     def solve(self, motion: DynamicsProblem) -> Solution:
-        """Forward dynamics by the request's method, iterated until each state has converged, settled."""
+        """Forward dynamics by the request's method, iterated until each state has converged, resolved."""
         if self.request.method not in ITERATIVE:
             return self.judged(motion, METHODS[self.request.method](motion))
         solution, iterated = iterate(motion, self.batch, self.tolerance, self.max_iterations)
-        self.settled.append(settle(motion, solution, self.batch, iterated))
+        self.resolved.append(resolve(motion, solution, self.batch, iterated))
         return self._solution(solution)
 
     def judged(self, motion: DynamicsProblem, solution: Solution) -> Solution:
-        """The solution, settled where rows are dependent."""
-        self.settled.append(settle(motion, solution, self.batch))
+        """The solution, resolved where rows are dependent."""
+        self.resolved.append(resolve(motion, solution, self.batch))
         return self._solution(solution)
 
     def _solution(self, solution: Solution) -> Solution:
-        last = self.settled[-1]
+        last = self.resolved[-1]
         return replace(solution, qdd=last.qdd[..., None], forces=last.forces[..., None])
 
     def require_independent(self, problem: Problem, G: Matrix) -> None:

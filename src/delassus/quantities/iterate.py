@@ -63,13 +63,13 @@ def iterate(
         left = point.left(d)
         change = _norm(missing - left)
         iterations += running
-        settled = (change <= tolerance * size) | (change >= STALLED * before)
-        running = running & ~(settled & (_norm(left) <= tolerance * size)) & np.isfinite(change)
+        resolved = (change <= tolerance * size) | (change >= STALLED * before)
+        running = running & ~(resolved & (_norm(left) <= tolerance * size)) & np.isfinite(change)
         if not running.any():
             break
 
         # what no force can give is taken off, and iterations start again
-        again = running & settled
+        again = running & resolved
         wanted = np.where(_each(again), wanted - left, wanted)
         f = np.where(_each(again), 0.0, f)
         missing = np.where(_each(again), wanted, left)

@@ -71,7 +71,7 @@ class Quantity:
     is_step : bool
         Whether its outputs are the next values of its first two inputs: what `delassus.rollout` repeats.
     report : callable or None
-        From a `NumpyCase`, `Settled` and the method's name to the solution that users get.
+        From a `NumpyCase`, `Resolved` and the method's name to the solution that users get.
     """
 
     name: str

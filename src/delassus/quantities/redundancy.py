@@ -61,7 +61,7 @@ class DynamicsStatus(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Settled:
+class Resolved:
     """Solutions of a batch, dependent rows dealt with; all arrays are read-only.
 
     Attributes
@@ -90,9 +90,9 @@ class Settled:
             array.setflags(write=False)
 
 
-def settle(
+def resolve(
     motion: DynamicsProblem, solution: Solution, batch: tuple[int, ...], iterated: Iterated | None = None
-) -> Settled:
+) -> Resolved:
     """Check the rank of the rows at each state, and solve again where it is deficient.
 
     Problems whose constraints are all soft are regular, and iterations have gone to the least-squares solution.
@@ -130,7 +130,7 @@ def settle(
             forces[..., rows] = np.where(np.asarray(flag)[..., None], forces[..., rows], 0.0)
     failed = ~(np.isfinite(qdd).all(axis=-1) & np.isfinite(forces).all(axis=-1))
     status[failed], redundant[failed] = DynamicsStatus.FAILED, False
-    return Settled(qdd, forces, status, rank, redundant, iterated)
+    return Resolved(qdd, forces, status, rank, redundant, iterated)
 
 
 def worst(statuses: list[NDArray[np.object_]]) -> NDArray[np.object_]:
@@ -149,7 +149,7 @@ def _independence(problem: Problem, G: Array, batch: tuple[int, ...]) -> tuple[N
     moved = diagonal > UNMOVED * mobility_bound(problem, Articulated(problem))
     scale = np.where(moved, 1.0 / np.sqrt(np.where(moved, diagonal, 1.0)), 0.0)
     scaled = scale[..., :, None] * G * scale[..., None, :]
-    scaled = np.broadcast_to(np.where(np.isfinite(scaled), scaled, 0.0), (*batch, m, m))  # overflow: `settle` says so
+    scaled = np.broadcast_to(np.where(np.isfinite(scaled), scaled, 0.0), (*batch, m, m))  # overflow: `resolve` says so
     values = np.linalg.eigvalsh(scaled)
     rank = np.asarray(np.count_nonzero(values > REGULAR_CONDITION * values[..., -1:], axis=-1))
     redundant, deficient = np.zeros((*batch, m), dtype=bool), rank < m

@@ -13,7 +13,7 @@ from delassus.algorithms.dynamics.kkt import row_accelerations
 from delassus.algorithms.jacobian import jacobian
 from delassus.model.rotations import Array
 from delassus.quantities.evaluate import NumpyCase
-from delassus.quantities.redundancy import DynamicsStatus, Settled
+from delassus.quantities.redundancy import DynamicsStatus, Resolved
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -105,16 +105,16 @@ class ForwardDynamics:
         return np.array(np.broadcast_to(column[..., 0], (*self._case.batch, column.shape[-2])))
 
 
-def solved(case: NumpyCase, settled: Settled, method: str) -> ForwardDynamics:
+def solved(case: NumpyCase, resolved: Resolved, method: str) -> ForwardDynamics:
     """The result of a method; its arrays are read-only."""
-    i = settled.iterated
+    i = resolved.iterated
     reported = (None, None) if i is None else (i.iterations, i.residual)
     return ForwardDynamics(
-        settled.qdd,
-        _by_constraint(case, settled),
-        settled.status,
-        settled.rank,
-        settled.redundant,
+        resolved.qdd,
+        _by_constraint(case, resolved),
+        resolved.status,
+        resolved.rank,
+        resolved.redundant,
         method,
         case,
         *reported,
@@ -167,16 +167,16 @@ class DynamicsDerivatives:
 
 def differentiated(case: NumpyCase, found: dict[str, Array]) -> DynamicsDerivatives:
     """The result with derivatives; its arrays are read-only."""
-    (settled,) = case.settled
+    (resolved,) = case.resolved
     derivatives = [x for name, x in found.items() if name not in ("qdd", "forces")]
     for array in derivatives:
         array.setflags(write=False)
-    judged = settled.status, settled.rank, settled.redundant
-    return DynamicsDerivatives(settled.qdd, _by_constraint(case, settled), *judged, *derivatives)
+    judged = resolved.status, resolved.rank, resolved.redundant
+    return DynamicsDerivatives(resolved.qdd, _by_constraint(case, resolved), *judged, *derivatives)
 
 
-def _by_constraint(case: NumpyCase, settled: Settled) -> tuple[Array, ...]:
-    forces = tuple(np.array(settled.forces[..., rows]) for rows in case.problem().rows)
+def _by_constraint(case: NumpyCase, resolved: Resolved) -> tuple[Array, ...]:
+    forces = tuple(np.array(resolved.forces[..., rows]) for rows in case.problem().rows)
     for array in forces:
         array.setflags(write=False)
     return forces

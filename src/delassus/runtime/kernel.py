@@ -20,7 +20,7 @@ from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
 from delassus.quantities.evaluate import NumpyCase, solve_doubtful
 from delassus.quantities.pivots import pivot_limit
-from delassus.quantities.redundancy import DynamicsStatus, Settled
+from delassus.quantities.redundancy import DynamicsStatus, Resolved
 from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime.arrays import aligned_empty, gathered, in_order, result_arrays
@@ -168,12 +168,12 @@ class Kernel:
         qdd, forces = (x.astype(float) for x in results)
         rank, redundant = np.full(batch, forces.shape[-1]), np.zeros(forces.shape, dtype=bool)
         if case is not None:
-            (again,) = case.settled
+            (again,) = case.resolved
             qdd[doubtful], forces[doubtful] = again.qdd, again.forces
             rank[doubtful], redundant[doubtful] = again.rank, again.redundant
         values = {a.name: x.astype(float) for a, x in zip(self.arguments, arrays, strict=True)}
-        settled = Settled(qdd, forces, statuses(doubtful, case), rank, redundant)
-        found: ForwardDynamics = report(NumpyCase(self.request, values, batch), settled, self.method)
+        resolved = Resolved(qdd, forces, statuses(doubtful, case), rank, redundant)
+        found: ForwardDynamics = report(NumpyCase(self.request, values, batch), resolved, self.method)
         return found
 
     def empty_results(self, batch: int | tuple[int, ...] = ()) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import check_number, check_rotation, check_vector, real_array
+from delassus.model.check import check_number, check_rotation, check_vector, finite_array
 from delassus.model.rotations import Array
 
 
@@ -99,22 +99,12 @@ class Mesh:
     convex: bool
 
     def __init__(self, vertices: ArrayLike, triangles: ArrayLike | None = None, *, convex: bool = True) -> None:
-        points = real_array(vertices)
-        if (
-            points is None
-            or points.ndim != 2
-            or points.shape[1] != 3
-            or len(points) < 4
-            or not np.isfinite(points).all()
-        ):
-            came = shown(vertices) if points is None else f"shape {points.shape}"
-            raise ConfigurationError(
-                "vertices of a mesh", "at least four finite points (n, 3)", came, "Check the file."
-            )
+        points = finite_array(vertices, (-1, 3), "vertices of a mesh", "Check the file.")
+        if len(points) < 4:
+            raise ConfigurationError("vertices of a mesh", "at least four", f"{len(points)}", "Check the file.")
         corners = None if triangles is None else _corners(triangles, len(points))
         if corners is None and not convex:
             raise ConfigurationError("triangles of a mesh", "corners (m, 3)", "none", "Pass them, or convex=True.")
-        points = np.array(points)
         points.setflags(write=False)
         for name, value in (("vertices", points), ("triangles", corners), ("convex", bool(convex))):
             object.__setattr__(self, name, value)
@@ -184,8 +174,10 @@ class Collider:
             raise ConfigurationError(
                 f"collider {label!r}", "a half space on the world", f"one on {link!r}", "Use a Box."
             )
-        _within(f"friction of collider {label!r}", friction, np.inf, "Coulomb's coefficient, such as 0.5.")
-        _within(f"restitution of collider {label!r}", restitution, 1.0, "0 does not bounce, 1 loses no energy.")
+        advice = "Coulomb's coefficient, such as 0.5."
+        mu = check_number(f"friction of collider {label!r}", friction, advice, above=False)
+        advice = "0 does not bounce, 1 loses no energy."
+        e = check_number(f"restitution of collider {label!r}", restitution, advice, most=1.0, above=False)
         p, R = check_vector(position, f"position of collider {label!r}"), check_rotation(rotation)
         p.setflags(write=False)
         R.setflags(write=False)
@@ -194,8 +186,8 @@ class Collider:
             ("shape", shape),
             ("position", p),
             ("rotation", R),
-            ("friction", float(friction)),
-            ("restitution", float(restitution)),
+            ("friction", mu),
+            ("restitution", e),
             ("name", label),
         ):
             object.__setattr__(self, attribute, value)
@@ -206,24 +198,13 @@ class Collider:
 
 def _corners(triangles: ArrayLike, n_points: int) -> NDArray[np.int64]:
     """Corners of triangles (m, 3), checked."""
-    given = real_array(triangles)
-    if (
-        given is None
-        or given.ndim != 2
-        or given.shape[1] != 3
-        or not given.size
-        or not np.all((given >= 0) & (given < n_points) & (given == np.floor(given)))
-    ):
-        raise ConfigurationError(
-            "triangles of a mesh", f"whole numbers (m, 3) below {n_points}", shown(triangles), "Check the file."
-        )
-    return given.astype(np.int64)
+    corners = finite_array(triangles, (-1, 3), "triangles of a mesh", "Check the file.")
+    if not corners.size or np.any((corners < 0) | (corners >= n_points) | (corners != np.floor(corners))):
+        wanted = f"whole numbers (m, 3) below {n_points}"
+        raise ConfigurationError("triangles of a mesh", wanted, shown(triangles), "Check the file.")
+    return corners.astype(np.int64)
 
 
 def _positive(shape: object, *names: str) -> None:
     for name in names:
         check_number(f"{name} of a {type(shape).__name__}", getattr(shape, name), "A length in metres.")
-
-
-def _within(argument: str, number: float, most: float, advice: str) -> None:
-    check_number(argument, number, advice, most=most, above=False)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.pipeline import make_program
+from delassus.errors import announce
 from delassus.quantities.request import Request
 from delassus.runtime import cache as disk
 from delassus.runtime.cpu_target import host, object_code, versions
@@ -68,11 +69,11 @@ def _make(asked: Request, dtype: str, lanes: int, reason: str) -> bytes:
     slow = count.total > 5_000 and (bool(reason) or sys.stderr.isatty())
     if slow:
         what = f"{asked.quantity.name} of {asked.tree.name}"
-        print(f"delassus: compiling {what}, {count.total:,} operations{reason} …", file=sys.stderr)
+        announce(f"compiling {what}, {count.total:,} operations{reason} …")
     scalar = "double" if dtype == "float64" else "float"
     objects = object_code(llvm_module(program, scalar, lanes, host().vector_registers, host().has_fma))
     if slow:
-        print(f"delassus: compiled in {time.perf_counter() - start:.1f} s", file=sys.stderr)
+        announce(f"compiled in {time.perf_counter() - start:.1f} s")
     is_judged = any(r.hidden for r in program.results)
     facts = json.dumps({"operations": count.as_tuple(), "is_judged": is_judged}).encode()
     return len(facts).to_bytes(8, "little") + facts + objects

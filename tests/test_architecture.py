@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import pydoc
 import re
 import subprocess
 import sys
@@ -250,6 +251,13 @@ def test_what_pre_commit_checks(command):
         [sys.executable, "-m", *command.split()], cwd=ROOT, capture_output=True, text=True, timeout=600
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("name", ["Frame", "Hinge", "Point", "Rows", "Weld"])
+def test_help_shows_parameters_and_properties_only(name):
+    text = pydoc.plain(pydoc.render_doc(getattr(ds, name)))
+    assert "Parameters" in text and "Raises" in text and "Readonly properties" in text
+    assert not re.search(r"dataclass|__setattr__|__getstate__|member", text)
 
 
 def test_version():

@@ -56,7 +56,7 @@ class Body:
     rate: Matrix
 
     def plus(self, ops: Ops, other: Body) -> Body:
-        """Both."""
+        """The two bodies as one: all of a body's numbers add up."""
         return Body(
             self.m + other.m,
             self.h + other.h,

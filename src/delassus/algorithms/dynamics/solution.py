@@ -27,7 +27,7 @@ class Solution:
     delassus : (m, m) matrix or None
         ``G = J M⁻¹ Jᵀ`` if the method has it: its rank says whether the solution is unique.
     pivot : scalar or None
-        Smallest pivot, relative to what it is to be compared with, of a method that has no ``G``: where it is small,
+        Smallest pivot, relative to its reference scale, of a method that has no ``G``: where it is small,
         another method has to solve.
     """
 

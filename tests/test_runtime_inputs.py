@@ -85,13 +85,13 @@ def built_in(constraints, placements, rows):
     for c in constraints:
         c = copy.copy(c)
         if c.rows is None:
-            object.__setattr__(c, "rows", next(rows))
+            c._rows = next(rows)
         for end in ("first", "second"):
             frame = getattr(c, end)
             if frame is not None and frame.given is not None:
                 x = next(placements)
                 R = frame.rotation if frame.given == "position" else quaternion_to_matrix(x[3:])
-                object.__setattr__(c, end, ds.Frame(frame.link, x[:3], R))
+                setattr(c, f"_{end}", ds.Frame(frame.link, x[:3], R))
         out.append(c)
     return out
 
@@ -105,7 +105,7 @@ def opened(rng, constraints):
             frame, given = getattr(c, end), (None, "position", "placement")[rng.choice(3, p=(0.2, 0.4, 0.4))]
             if frame is not None and given is not None:
                 R = frame.rotation if given == "position" else None
-                object.__setattr__(c, end, ds.Frame(frame.link, rotation=R, given=given))
+                setattr(c, f"_{end}", ds.Frame(frame.link, rotation=R, given=given))
         out.append(c)
     return out
 

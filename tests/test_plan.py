@@ -215,7 +215,7 @@ def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
 
 @settings(max_examples=60, deadline=None)
 @given(mechanisms)
-def test_placed_frames_and_regrouped_inertias_are_the_same_robot(mechanism):
+def test_placed_frames_and_base_parameters_are_the_same_robot(mechanism):
     tree = mechanism.tree
     constraints, rows = some_constraints(mechanism)
     q = tree.random(mechanism.rng, 2)

@@ -1,4 +1,4 @@
-"""Inertias regrouped: what a joint's motion does not feel moves from its link to the link before.
+"""Base parameters: what a joint's motion does not feel moves from its link to the link before.
 
 A part ``Y`` of a link's inertia with ``Y S = 0`` that the joint's motion leaves as it is belongs to the parent just as
 well: for every configuration and velocity the kinetic energy stays the same, and with it the mass matrix ``M`` and all

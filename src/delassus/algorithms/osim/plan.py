@@ -75,7 +75,7 @@ class Plan:
     considered : int
         Number of candidates counted.
     tree : Tree
-        Tree that the algorithm runs on: re-rooted, frames placed, inertias regrouped.
+        Tree that the algorithm runs on: re-rooted, frames placed, inertias as base parameters.
     coordinates : tuple of (int, float), or None
         Where its configuration is in the original one; None: the same.
     """

@@ -10,7 +10,7 @@ import pytest
 
 import delassus as ds
 from delassus.algorithms.dynamics import METHODS
-from delassus.algorithms.dynamics.activation import ALWAYS, Switches
+from delassus.algorithms.dynamics.activation import Conditions
 from delassus.algorithms.dynamics.solution import least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
@@ -211,13 +211,11 @@ def test_conditions():
     ops, tree = NumpyOps(), ds.mechanisms.chain(3)
     constraints = check_constraints(tree, [ds.Point("link3"), ds.Point("link2"), ds.Point("link1")])
     values = np.array(list(itertools.product((0.0, 1.0), repeat=3)))
-    switches = Switches(Problem(ops, tree, constraints, np.zeros(3), active=values))
-    a, b, c = (switches.of(k) for k in range(3))
-    both, either = switches.both(a, b), switches.either(a, b)
-    assert switches.either(both, a) == a and switches.both(either, a) == a and switches.both(a, ALWAYS) == a
-    assert np.array_equal(switches.on(both), values[:, 0] * values[:, 1])
+    conditions = Conditions(Problem(ops, tree, constraints, np.zeros(3), active=values))
+    a, b, c = (conditions.of[k, 0] for k in range(3))
+    both, either = conditions.both(a, b), conditions.either(a, b)
+    assert conditions.either(both, a) == a and conditions.both(either, a) == a
+    assert np.array_equal(conditions.on(both), values[:, 0] * values[:, 1])
     assert np.array_equal(
-        switches.off(switches.both(either, c)), 1 - np.maximum(values[:, 0], values[:, 1]) * values[:, 2]
+        conditions.off(conditions.both(either, c)), 1 - np.maximum(values[:, 0], values[:, 1]) * values[:, 2]
     )
-    plain = Switches(Problem(ops, tree, constraints, np.zeros(3)))
-    assert plain.of(0) == plain.either(plain.of(1), ALWAYS) == ALWAYS and plain.off(ALWAYS) == 0.0

@@ -23,6 +23,8 @@ from delassus.spatial.ops import Matrix
 class Articulated:
     """Articulated-body quantities of every link, and what they propagate.
 
+    ``inertias`` (6 × 6) take the place of the links' own where they are given.
+
     Attributes
     ----------
     H : list of (6, 6) matrices
@@ -35,31 +37,22 @@ class Articulated:
         ``Hᵃ_i``; None where ``W_i`` is.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self._start(problem)
-        for i in problem.tree.leaves_to_root():
-            self.eliminate(i)
-        problem.ops.mark("articulated inertia", [*self.H, *(W for W in self.W if W is not None)])
-
-    @classmethod
-    def unswept(cls, problem: Problem) -> Articulated:
-        """Before the sweep: the caller may add to ``H[i]`` until it calls `eliminate`, for each link, leaves → root."""
-        body = cls.__new__(cls)
-        body._start(problem)
-        return body
-
-    def _start(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, inertias: Sequence[Matrix] | None = None) -> None:
         tree = problem.tree
         self._ops, self._X, self._tree = problem.ops, problem.X, tree
         self._axes = [joint.motion_axes for joint in tree.joints]
         self._kept = [_kept(joint.motion_axes, joint.armature) for joint in tree.joints]
-        self.H = list(problem.inertias)
+        self.H = list(problem.inertias if inertias is None else inertias)
         self.D: list[Matrix] = [None] * tree.n_links
         self.W: list[Matrix] = [None] * tree.n_links
         self.Ha: list[Matrix] = [None] * tree.n_links
 
-    def eliminate(self, i: int) -> None:
-        """Joint i of the sweep leaves → root: ``D_i``, ``W_i``, and what the parent's inertia gets."""
+        # leaves → root: D = Sᵀ Hᴬ S, Hᵃ = Hᴬ − U D⁻¹ Uᵀ, Hᴬ_p += Xᵀ Hᵃ X  ([LQR] eq. 42a)
+        for i in tree.leaves_to_root():
+            self._eliminate(i)
+        problem.ops.mark("articulated inertia", [*self.H, *(W for W in self.W if W is not None)])
+
+    def _eliminate(self, i: int) -> None:
         ops, tree, S = self._ops, self._tree, self._axes[i]
         U = ops.take(self.H[i], None, S)
         D = ops.take(U, S, None)

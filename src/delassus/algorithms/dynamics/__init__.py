@@ -7,14 +7,16 @@ method            file                 cost                            source
 ``kkt``           `kkt`                O(n³ + m n² + m³)               the definition
 ``ltl``           `ltl`                O(n d² + m² d + m³)             [LQR] eqs. 2-8, Featherstone 2005
 ``ltl-soft``      `ltl_soft`           O(n d² + m d²), soft            [LQR] VI and IX-C, MuJoCo
-``pv``            `pv`, `pv_dense`     O(n + m² d + m³)                [LQR] V, algorithm 1
+``pv``            `pv`                 O(n + m² d + m³)                [LQR] V, algorithm 1
 ``pv-early``      `pv_early`           O(n + m)                        [LQR] VIII
 ``pv-soft``       `pv_soft`            O(n + m), soft                  [LQR] VI
 ``proximal``      `proximal`           as ``ltl``, and iterations      Carpentier et al. 2021
 ================  ===================  ==============================  =======================================
 
-`state` holds what they start from, `relative` the right-hand sides of constraints, `regularity` what happens where rows
-are dependent. `rnea`, `kinematics` and `energy` are inverse dynamics, poses, energies, momentum and centre of mass.
+`state` holds what they start from, `constraint_acceleration` the right-hand sides of constraints, `redundancy` what
+happens where rows are dependent. `link_elimination` is what `pv` and `pv_early` share; `loop_rows`, `activation` and
+`constant_rows` extend `pv_early`. `rnea`, `kinematics` and `energy` are inverse dynamics, poses, energies, momentum and
+centre of mass.
 """
 
 from __future__ import annotations
@@ -23,13 +25,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from delassus.algorithms.dynamics.aba import aba
+from delassus.algorithms.dynamics.activation import activated_pv_early
 from delassus.algorithms.dynamics.kkt import kkt
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.ltl_soft import ltl_soft
 from delassus.algorithms.dynamics.proximal import proximal
 from delassus.algorithms.dynamics.pv import pv
-from delassus.algorithms.dynamics.pv_dense import pv_dense
-from delassus.algorithms.dynamics.pv_early import pv_early
 from delassus.algorithms.dynamics.pv_soft import pv_soft
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -42,14 +43,11 @@ METHODS: Mapping[str, Method] = MappingProxyType({
     "ltl": ltl,
     "ltl-soft": ltl_soft,
     "pv": pv,
-    "pv-early": pv_early,
+    "pv-early": activated_pv_early,
     "pv-soft": pv_soft,
     "proximal": proximal,
 })  # fmt: skip
 """Every method by its name."""
-
-FALLBACKS: Mapping[str, Method] = MappingProxyType({"pv-dense": pv_dense})
-"""Methods that solve what others cannot; they have no advantage of their own, and are not offered by name."""
 
 DYNAMICS_METHODS: tuple[str, ...] = tuple(METHODS)
 """Names that ``method=`` accepts."""

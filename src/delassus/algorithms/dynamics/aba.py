@@ -5,8 +5,7 @@ Leaves → root ``u_i = τ_i − S_iᵀ pᴬ_i``, ``pᴬ_p += X_iᵀ (pᴬ_i + H
 Rigid Body Dynamics Algorithms, table 7.1; [LQR] eqs. 42a, 42b, 44.
 
 Deviations: without armature the force that passes a joint along its own axes is ``τ_i``, not computed. The two sweeps
-are functions of their own: with constraint forces added to ``u``, the second one is the roll-out of the constrained
-algorithms.
+are functions of their own, which `pv_soft` and contact dynamics use too.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix
 
 
-def driving_forces(motion: DynamicsProblem, body: Articulated) -> list[Matrix]:
-    """``u_i`` (n_i × 1): what is left of each joint's force to accelerate it."""
+def driving_forces(motion: DynamicsProblem, body: Articulated, bias: Sequence[Matrix] | None = None) -> list[Matrix]:
+    """``u_i`` (n_i × 1): what is left of each joint's force to accelerate it; ``bias`` in place of ``p_i``."""
     ops, tree = motion.ops, motion.tree
-    p = list(motion.p)
+    p = list(motion.p if bias is None else bias)
     u: list[Matrix] = [None] * tree.n_links
 
     # leaves → root: articulated bias forces
@@ -37,13 +36,8 @@ def driving_forces(motion: DynamicsProblem, body: Articulated) -> list[Matrix]:
     return u
 
 
-def roll_out(
-    motion: DynamicsProblem, body: Articulated, u: Sequence[Matrix], base: Matrix | None = None
-) -> list[Matrix]:
-    """Accelerations ``q̈_i`` (n_i × 1) of the joints under the driving forces ``u``.
-
-    ``base`` (6 × 1) is the acceleration of link 0, where that is known already and its joint is free.
-    """
+def roll_out(motion: DynamicsProblem, body: Articulated, u: Sequence[Matrix]) -> tuple[list[Matrix], list[Matrix]]:
+    """Accelerations ``q̈_i`` (n_i × 1) of the joints and ``a_i`` (6 × 1) of the links under the driving forces ``u``."""
     a: list[Matrix] = []
     qdd: list[Matrix] = []
 
@@ -52,18 +46,15 @@ def roll_out(
         carried = motion.to_link(i, a)
         if motion.tree.parents[i] != WORLD:
             carried = carried + motion.c[i]
-        if i == 0 and base is not None:
-            own, reached = base - carried, base
-        else:
-            own, reached = body.through_joint(i, u[i], carried)
+        own, reached = body.through_joint(i, u[i], carried)
         qdd.append(own)
         a.append(reached)
     motion.ops.mark("accelerations", qdd)
-    return qdd
+    return qdd, a
 
 
 def aba(motion: DynamicsProblem) -> Solution:
     """Accelerations of the joints; for problems without constraints."""
     body = Articulated(motion.problem)
-    qdd = roll_out(motion, body, driving_forces(motion, body))
+    qdd, _ = roll_out(motion, body, driving_forces(motion, body))
     return Solution(motion.stacked(qdd), motion.ops.zeros(0, 1))

@@ -1,37 +1,48 @@
-"""At which states a row acts, where constraints can be switched off.
+"""Constraint activation: `pv_early` with constraints that each state can switch on and off (not in the source).
+
+The structure stays as it is where all are on. A degree of freedom is eliminated with the row that meets it where that
+acts, and as one that moves as the forces say elsewhere: all is a sum of two parts of which one is zero, and divisors
+that belong to the other part are one. Rows are not multiplied by flags; forces that wait (`wait`) are.
 
 A *condition* is a set of sets of constraints: it holds where all constraints of one of the sets are on. Rows of one
-constraint act where that is on. Of two rows that are turned into one that meets a degree of freedom and one that does
-not, the first acts where either did, and the second one where both did.
+constraint act where that is on. Of rows of several conditions that meet a degree of freedom, a Givens rotation turns
+two at a time so that one does not meet it any more: that one acts where both did, the other one where either did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.algorithms.dynamics.link_elimination import FIRST, ONE, Part, State
+from delassus.algorithms.dynamics.pivot_scaling import Label, Pivots
+from delassus.algorithms.dynamics.pv_early import EarlyElimination, pv_early
+from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Scalar
 
 Condition = frozenset[frozenset[int]]
 
-ALWAYS: Condition = frozenset({frozenset()})
 
+class Conditions:
+    """Conditions and their values, 1 or 0.
 
-class Switches:
-    """Conditions and their values, 1 or 0; plain numbers where nothing can be switched."""
+    Attributes
+    ----------
+    of : dict of Label to Condition
+        When each row acts.
+    """
 
     def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._values: dict[Condition, Scalar] = {ALWAYS: 1.0}
-
-    def of(self, constraint: int) -> Condition:
-        """When a constraint is on."""
-        flag = self._problem.flag(constraint)
-        if flag is None:
-            return ALWAYS
-        condition = frozenset({frozenset({constraint})})
-        self._values[condition] = flag
-        return condition
+        self._values: dict[Condition, Scalar] = {}
+        self.of: dict[Label, Condition] = {}
+        for c, constraint in enumerate(problem.constraints):
+            condition = frozenset({frozenset({c})})
+            self._values[condition] = problem.flag(c)
+            self.of |= {(c, row): condition for row in range(constraint.size)}
 
     def on(self, condition: Condition) -> Scalar:
         """1 where the condition holds, else 0."""
@@ -55,37 +66,133 @@ class Switches:
             self._values[out] = 1.0 - self.off(a) * self.off(b)
         return out
 
-    def reciprocals(
-        self, ops: Ops, condition: Condition, a: Scalar, b: Scalar, alone: bool
-    ) -> tuple[Matrix, Matrix | None]:
-        """``1 / a`` (1 × 1) where it holds, and ``1 / b`` where it does not, else zero; None if that is never.
 
-        ``alone``: ``1 / a`` is not there anyway, so that one division does for both, and ``a`` may be zero where the
-        condition does not hold.
+class ActivatedElimination(EarlyElimination):
+    """A link whose rows do not all act at each state."""
+
+    def __init__(
+        self, problem: Problem, pivots: Pivots, link: int, parts: Sequence[Part], conditions: Conditions
+    ) -> None:
+        super().__init__(problem, pivots, link, parts)
+        self.conditions = conditions
+
+    def off(self, label: Label) -> Scalar | None:
+        """1 where a row does not act, else 0."""
+        return self.conditions.off(self.conditions.of[label])
+
+    def act_together(self) -> bool:
+        """Whether all rows act under the same condition."""
+        return len({self.conditions.of[label] for label in self.rows}) == 1
+
+    def waiting(self, meets: NDArray[np.bool_], rank: int) -> list[Label]:
+        """Rows of several conditions wait too: where ``L`` of all is regular, it is of any of them."""
+        labels = [self.rows[k] for k in np.flatnonzero(meets.any(axis=1))]
+        mixed = len({self.conditions.of[label] for label in labels}) > 1
+        return labels if mixed else super().waiting(meets, rank)
+
+    def wait(self, labels: Sequence[Label]) -> None:
+        """Add rows to the form, multiplied by their flags."""
+        on = [[self.conditions.on(self.conditions.of[x]) if x in labels else 1.0] for x in self.rows]
+        if labels:
+            entries = self.ops.entries(self.R)
+            self.R = self.ops.matrix([[flag * x for x in row] for (flag,), row in zip(on, entries, strict=True)])
+        super().wait(labels)
+
+    def constrain_dof(self, s: int, armature: float, tau: Matrix, at: Sequence[int]) -> None:
+        """``a_s = W z`` is the row where it acts, and ``bᵀ z / D`` elsewhere."""
+        ops = self.ops
+        row, size, square = self.single_out(s, at)
+        label = self.rows[row]
+        act = self.conditions.of[label]
+        self.pivots.judge(square * (1.0 / self.pivots.square(self.link, s)), act, self.conditions.off(act))
+        b, D = self.separate_dof(s, armature, tau)
+        x, e = self.reciprocals(act, size, ops.entries(D)[0][0], len(at) == 1)
+        own, n = -(x @ ops.take(self.R, (row,), None)), FIRST + len(self.labels)
+        self.remove_rows([row])
+        met = [*np.flatnonzero(ops.nonzero(own)[0, :6]).tolist(), *ONE]
+        rest = [k for k in range(n) if k not in met]
+        own = ops.put(own, (1, n), (0,), range(FIRST))
+
+        # along what the row meets, W; along the rest, what a degree of freedom without rows leaves
+        W = ops.take(own, None, met) + e @ ops.transpose(ops.take(b, met, None))
+        self.substitute(b, D, ops.put(W, (1, n), (0,), met))
+        self.V = ops.sym_subtract(self.V, ops.put(self.square(ops.take(b, rest, None), e), (n, n), rest, rest))
+        self.add_mobility(s, b, e)
+        labels = self.labels
+
+        def back(state: State) -> None:
+            z = self.z(state, labels)
+            force = ops.transpose(b) @ z
+            a = own @ z + e @ force
+            state.forces[label] = x @ (D @ a - force)
+            self.set_acceleration(state, s, a)
+
+        self.steps.append(back)
+
+    def single_out(self, s: int, at: Sequence[int]) -> tuple[int, Scalar, Scalar]:
+        """Make all rows but one zero along the axis ``s``; returns that one, its entry there, and its square."""
+        ops, conditions = self.ops, self.conditions
+        groups: dict[Condition, list[int]] = {}
+        for k in at:
+            groups.setdefault(conditions.of[self.rows[k]], []).append(k)
+        met = [(group[0], *self.reflect(s, group, conditions.off(act))) for act, group in groups.items()]
+        row, size, square = met.pop()
+        for other, other_size, _ in reversed(met):
+            act, other_act = conditions.of[self.rows[row]], conditions.of[self.rows[other]]
+            a, b = conditions.on(act) * size, conditions.on(other_act) * other_size
+            either, square = conditions.either(act, other_act), a * a + b * b
+            size = ops.sqrt(square + conditions.off(either))
+            self.rotate(s, row, other, a * (1.0 / size), b * (1.0 / size))
+            conditions.of[self.rows[other]] = conditions.both(act, other_act)
+            conditions.of[self.rows[row]] = either
+        return row, size, square
+
+    def rotate(self, s: int, row: int, other: int, cos: Scalar, sin: Scalar) -> None:
+        """Givens rotation of two rows."""
+        ops, columns = self.ops, [k for k in range(7) if k != s]
+        rotation = ops.matrix([[cos, sin], [-sin, cos]])
+        self.set_rows((row, other), rotation @ ops.take(self.R, (row, other), columns), columns)
+        labels = self.rows[row], self.rows[other]
+
+        def back(state: State) -> None:
+            f = ops.transpose(rotation) @ ops.vstack([state.forces[label] for label in labels])
+            state.forces |= {label: ops.take(f, (k,), None) for k, label in enumerate(labels)}
+
+        self.steps.append(back)
+
+    def reciprocals(self, act: Condition, size: Scalar, D: Scalar, alone: bool) -> tuple[Matrix, Matrix]:
+        """``1 / size`` where the condition holds and ``1 / D`` where it does not, else zero.
+
+        Of one row ``alone``, the entry may be zero where it does not act, and one division does for both.
         """
-        if condition == ALWAYS:
-            return ops.matrix([[1.0 / a]]), None
-        on, off = self.on(condition), self.off(condition)
-        if alone and ops.known(ops.matrix([[a]])) is None:
-            either = 1.0 / (on * a + off * b)
+        ops, on, off = self.ops, self.conditions.on(act), self.conditions.off(act)
+        if alone and ops.known(ops.matrix([[size]])) is None:
+            either = 1.0 / (on * size + off * D)
             return ops.matrix([[on * either]]), ops.matrix([[off * either]])
-        return ops.matrix([[on * (1.0 / a)]]), ops.matrix([[off * (1.0 / b)]])
+        return ops.matrix([[on * (1.0 / size)]]), ops.matrix([[off * (1.0 / D)]])
 
-    def zero_where_off(self, ops: Ops, conditions: Sequence[Condition], R: Matrix) -> Matrix:
-        """Rows, each multiplied by the value of its condition."""
-        n = len(conditions)
-        if all(act == ALWAYS for act in conditions):
-            return R
-        on = [[self.on(act) if i == j else 0.0 for j in range(n)] for i, act in enumerate(conditions)]
-        return ops.matrix(on) @ R
-
-    def slack(self, ops: Ops, conditions: Sequence[Condition]) -> Matrix:
-        """Diagonal matrix with a one for each condition that does not hold."""
-        n = len(conditions)
-        return ops.matrix([[self.off(act) if i == j else 0.0 for j in range(n)] for i, act in enumerate(conditions)])
+    def square(self, b: Matrix, e: Matrix) -> Matrix:
+        """``b e bᵀ``; of a leaf, ``b`` is constant, and so is ``b bᵀ``."""
+        ops = self.ops
+        if ops.known(b) is None:
+            return ops.sym_product(b @ e, ops.transpose(b))
+        (by,) = ops.entries(e)[0]
+        return ops.matrix([[x * by for x in row] for row in ops.entries(ops.sym_product(b, ops.transpose(b)))])
 
 
 def _least(sets: Iterable[frozenset[int]]) -> Condition:
     """Without sets that hold another one."""
     every = frozenset(sets)
     return frozenset(x for x in every if not any(y < x for y in every))
+
+
+def activated_pv_early(motion: DynamicsProblem) -> Solution:
+    """`pv_early`; where constraints can be switched off, with their conditions."""
+    if not motion.problem.constraints or motion.problem.flag(0) is None:
+        return pv_early(motion)
+    conditions = Conditions(motion.problem)
+
+    def new_link(problem: Problem, pivots: Pivots, link: int, parts: Sequence[Part]) -> ActivatedElimination:
+        return ActivatedElimination(problem, pivots, link, parts, conditions)
+
+    return pv_early(motion, new_link)

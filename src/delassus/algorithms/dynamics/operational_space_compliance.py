@@ -69,7 +69,7 @@ def operational_space_compliance(motion: DynamicsProblem) -> OperationalSpaceCom
     """Run the sweeps."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     body = Articulated(problem)
-    qdd = roll_out(motion, body, driving_forces(motion, body))
+    qdd, _ = roll_out(motion, body, driving_forces(motion, body))
 
     # root → leaves: compliance kernels
     propagators: list[Matrix] = []

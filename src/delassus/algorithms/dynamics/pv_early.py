@@ -1,255 +1,251 @@
-"""PV-early: each joint eliminates as many multipliers as it has degrees of freedom; rows get fewer towards the root.
+"""PV-early: each joint eliminates as many constraint forces as it has degrees of freedom.
 
-At a degree of freedom whose axis some hard rows ``K a = l`` meet, a Householder reflection of ``K S`` leaves one row
-that does. It says how the degree of freedom moves, whatever the forces, and is eliminated with it; the others go on to
-the parent as they are, ``K A = K X`` for them. Degrees of freedom that no row meets are eliminated as in the
-articulated-body algorithm. The steps are in `elimination` and `way_back`. Cost O(n + m). Source: [LQR] section VIII,
-eqs. 56–68 (of eq. 68 the first row is the eliminated one).
+Rows ``R [a; 1] = 0``, ``R = [K −k]``, whose ``L`` is zero say what the acceleration of a link is (eq. 61b). Where some
+of them meet the axis of a degree of freedom, a Householder reflection leaves one row that does (eqs. 65, 67, 68). It
+says how the degree of freedom moves, whatever the forces are, and is eliminated with it; the others go on to the parent
+as they are, ``K X``. A degree of freedom that no row meets moves as the forces say (remark 8). Rows that are left at
+the world are redundant. Cost O(n + m). Source: [LQR] section VIII, eqs. 56–68; `link_elimination` is its section V.
 
-Deviations:
+Deviations, derived in ``docs/pv_early.md`` with what each gains:
 
-* The paper adds ``K̃ᵀ Σ⁻¹ K̃`` to ``Hᴬ`` after the joint's own ``U D⁻¹ Uᵀ`` has been taken off; both together are
-  ``Tᵀ Hᴬ T``, computed as such: the rows left need no propagation through the joint, and a row along the joint alone,
-  such as the first of a weld, costs nothing.
-* Six rows that hold a link (a weld) are written as ``a = l``, so that its joint meets one of them. The others leave
-  nothing free but the joint: on the parent they are five constant rows that do not meet the joint's axis, and only
-  ``l`` turns with the joint. ``K`` depends on the state from the second joint on.
-* Joints of several degrees of freedom: where the rank of ``K S`` is their number, its QR decomposition eliminates as
-  many rows, one after the other. Where it is less, single columns could vanish: the rows are *opened*, pass the joint
-  as in PV, ``L = K S D⁻¹ Sᵀ Kᵀ``, and are closed together once ``L`` is regular. That is what happens at the floating
-  base. The rank is that at almost all states (`Ops.rank`), so that the program stays straight-line.
-* Loops (not in the source): a loop's rows are open from the start and are closed where their ends have met and ``L`` is
-  regular at almost all states, at the latest at the world. Hard rows that are eliminated below leave their ``L`` alone.
-* Constraints that can be switched off (not in the source) leave the structure as it is: a degree of freedom is
-  eliminated with the row that meets it where one acts, and without rows elsewhere (see `elimination`). Rows of several
-  constraints that meet a joint of several degrees of freedom are opened.
-* Structure decides how many rows a joint eliminates. ``Solution.pivot`` is the smallest ``‖K S‖²`` of all of them over
-  the square of what its entries are to be compared with, and of the pivots of closed rows: errors are round-off over
-  that, and states below `least_pivot` (a stretched knee) need a method that eliminates nothing early: `pv_dense`. Rows
-  that are left at the world are redundant; the pivot is zero.
+* The paper adds ``K̃ᵀ Σ⁻¹ K̃`` to ``Hᴬ`` after the joint's own ``U D⁻¹ Uᵀ`` has been taken off (eqs. 42a, 63). Both
+  together are ``Tᵀ Hᴬ T``, computed as such: the rows left need no propagation through the joint.
+* Rows that hold a link are rewritten so that their entries are constants (`constant_rows`).
+* Joints of several degrees of freedom: one after the other, those at which the rank of ``K S`` grows with a row. Rows
+  that are fewer than the degrees of freedom that they meet wait: their ``L`` is regular after the joint (eqs. 57, 63).
+* How many rows a joint eliminates is a matter of structure. ``Solution.pivot`` is the smallest ``‖K S‖²`` relative to
+  its reference scale: near zero (a stretched knee), another method has to solve that state.
+
+Loops are in `loop_rows`, constraints that can be switched off in `activation`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from delassus.algorithms.dynamics.activation import Condition, Switches
-from delassus.algorithms.dynamics.back_substitution import BIAS, Label, State
+from delassus.algorithms.dynamics import constant_rows, loop_rows
+from delassus.algorithms.dynamics.constant_rows import Rewritten
 from delassus.algorithms.dynamics.constraint_acceleration import unswitched_right_hand_sides
-from delassus.algorithms.dynamics.elimination import Passage
-from delassus.algorithms.dynamics.loop_rows import Open, merged
-from delassus.algorithms.dynamics.pivot_scaling import Sizes, row_sizes, sum_of_sizes
-from delassus.algorithms.dynamics.pv_dense import starting_stacks
+from delassus.algorithms.dynamics.link_elimination import (
+    AXES,
+    FIRST,
+    ONE,
+    LinkElimination,
+    Part,
+    State,
+    add_forces,
+    back_substitution,
+    labels_of,
+    link_parts,
+    transform_and_drift,
+)
+from delassus.algorithms.dynamics.pivot_scaling import Label, Pivots
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.model.inertia import motion_transform
-from delassus.model.rotations import Array
+from delassus.algorithms.problem import Problem
+from delassus.model.joints import Joint
 from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix, Scalar
 
 
-class Sweep:
-    """Leaves → root: what is left to solve at each link, once all that lies beyond it is eliminated.
+class EarlyElimination(LinkElimination):
+    """A link with rows ``R [a; 1] = 0`` (m × 7) that its acceleration must meet; ``rows`` are their forces."""
 
-    Attributes
-    ----------
-    passages : dict of int to Passage
-        One for each link, with the steps that were taken there, and one for the world.
-    hard : dict of int to list of (Label, int)
-        Whose hard rows a link starts with, in order, and how many: of a constraint, or handed on by a child.
-    """
+    def __init__(self, problem: Problem, pivots: Pivots, link: int, parts: Sequence[Part]) -> None:
+        super().__init__(problem, pivots, link, parts)
+        self.rows = [label for part in parts for label in part.rows]
+        self.R = self.ops.vstack([self.ops.zeros(0, 7), *(part.R for part in parts if part.R is not None)])
 
-    def __init__(self, motion: DynamicsProblem) -> None:
-        self._motion, self._ops = motion, motion.ops
-        ops, tree, problem = motion.ops, motion.tree, motion.problem
-        self._ends = Counter(end.constraint for end in problem.unswitched_ends)
-        self._switches = Switches(problem)
-        self._scales = row_sizes(problem)
-        self._H, self._p = [*problem.inertias, ops.zeros(6, 6)], [*motion.p, ops.zeros(6, 1)]  # the last: the world's
-        everywhere = (WORLD, *range(tree.n_links))
-        self._rows: dict[int, list[tuple[Label, Matrix, list[Condition]]]] = {i: [] for i in everywhere}
-        self._open: dict[int, list[Open]] = {i: [] for i in everywhere}
-        self._scale: dict[int, Sizes] = dict.fromkeys(everywhere, (0.0, 0.0))
-        self.passages: dict[int, Passage] = {}
-        self.hard: dict[int, list[tuple[Label, int]]] = {}
-        self._start()
+    def eliminate_joint(self, joint: Joint, tau: Matrix) -> None:
+        """Degrees of freedom one by one, with a row each where rows meet them (eqs. 56–68)."""
+        ops, axes = self.ops, joint.motion_axes
+        KS = ops.take(self.R, None, axes)
+        meets = ops.nonzero(KS)
+        several = len(axes) > 1 and bool(meets.any())
+        ranks = [ops.rank(ops.take(KS, None, range(k, len(axes)))) if several else 0 for k in range(len(axes) + 1)]
+        if several:
+            self.wait(self.waiting(meets, ranks[0]))
+        for k in reversed(range(len(axes))):
+            s, armature, force = axes[k], float(joint.armature[k]), ops.take(tau, (k,), None)
+            at = np.flatnonzero(ops.nonzero(ops.take(self.R, None, (s,)))[:, 0]).tolist()
+            if at and (len(axes) == 1 or ranks[k] > ranks[k + 1]):
+                self.constrain_dof(s, armature, force, at)
+            else:
+                others = [c for c in range(7) if c != s]
+                self.set_rows(at, ops.take(self.R, at, others), others)
+                self.eliminate_dof(s, armature, force)
 
-        # leaves → root: joints, and what they leave for the parents
-        for i in tree.leaves_to_root():
-            link = self._meet(i)
-            link.rebase(range(6), np.eye(6))
-            self._close(link)
-            self._joint(i, link)
-            self._close(link)
-            self._hand_on(i, link)
-        world = self._meet(WORLD)
-        if world.open is not None:
-            world.close(world.open.labels)
-        links = self.passages.values()
-        ops.mark("articulated inertia", [link.H for link in links])
-        ops.mark("constraint rows", [link.R for link in links])
-        ops.mark("articulated bias forces", [link.p for link in links])
+    def waiting(self, meets: NDArray[np.bool_], rank: int) -> list[Label]:
+        """Rows that wait until a joint of several degrees of freedom is eliminated: fewer than those that they meet."""
+        at = np.flatnonzero(meets.any(axis=1))
+        return [self.rows[k] for k in at] if rank == len(at) < np.count_nonzero(meets.any(axis=0)) else []
 
-    @property
-    def pivot(self) -> Scalar:
-        """Smallest pivot; zero where hard rows that act are left at the world."""
-        found: dict[Condition, Scalar] = dict.fromkeys(self.passages[WORLD].acts, 0.0)
-        for link in self.passages.values():
-            for act, pivot in link.pivots.items():
-                found[act] = self._ops.minimum(found.get(act, 1.0), pivot)
-        worst: Scalar = 1.0
-        for act, pivot in found.items():
-            worst = self._ops.minimum(worst, pivot + self._switches.off(act))
-        return worst
+    def wait(self, labels: Sequence[Label]) -> None:
+        """Add rows to the form, with ``L = 0``: their forces are eliminated where ``L`` has become regular."""
+        ops, n, m = self.ops, FIRST + len(self.labels), len(labels)
+        at = [self.rows.index(label) for label in labels]
+        edge = ops.put(-ops.take(self.R, at, None), (n + m, n + m), range(n, n + m), range(FIRST))
+        self.V = ops.sym_add(ops.put(self.V, (n + m, n + m), range(n), range(n)), edge + ops.transpose(edge))
+        self.labels = (*self.labels, *labels)
+        self.remove_rows(at)
 
-    def _start(self) -> None:
-        """Put the rows of constraints on their links: hard ones if they have one end, else open ones."""
-        ops, motion = self._ops, self._motion
-        k = unswitched_right_hand_sides(motion)
-        for i, stacks in starting_stacks(motion, motion.problem.unswitched_ends, k).items():
-            for stack in stacks:
-                (c,), m = stack.constraints, ops.shape(stack.K)[0]
-                acts = [self._switches.of(c)] * m
-                if self._ends[c] == 1:
-                    self._rows[i].append((c, stack.K, acts))
-                else:
-                    R = self._switches.zero_where_off(ops, acts, stack.K)
-                    self._open[i].append(Open((c,), {c: m}, R, stack.L, {c: frozenset()}, {c: 1}, {c: acts}))
-                self._scale[i] = sum_of_sizes(self._scale[i], self._scales[c])
+    def constrain_dof(self, s: int, armature: float, tau: Matrix, at: Sequence[int]) -> None:
+        """A degree of freedom along the axis ``s`` that the rows ``at`` meet: one of them says how it moves.
 
-    def _meet(self, i: int) -> Passage:
-        """All rows that arrive at a link."""
-        ops = self._ops
-        self.hard[i] = [(label, len(acts)) for label, _, acts in self._rows[i]]
-        R = ops.vstack([ops.zeros(0, 7), *(R for _, R, _ in self._rows[i])])
-        acts = [act for _, _, acts in self._rows[i] for act in acts]
-        rows = merged(ops, self._open[i])
-        link = Passage(ops, self._switches, self._H[i], self._p[i], R, acts, rows, self._scale[i])
-        self.passages[i] = link
-        return link
+        ``a_s = W z`` is that row; ``V ← V − w W − (w W)ᵀ``, ``w = b − ½ D Wᵀ``; its force balances what is left along
+        the axis, ``f = (D a_s − bᵀ z) / K_s``.
+        """
+        ops = self.ops
+        size, square = self.reflect(s, at)
+        label = self.rows[at[0]]
+        self.pivots.judge(square * (1.0 / self.pivots.square(self.link, s)))
+        x = ops.matrix([[1.0 / size]])
+        W = -(x @ ops.take(self.R, (at[0],), None))
+        self.remove_rows([at[0]])
+        b, D = self.separate_dof(s, armature, tau)
+        W = ops.put(W, (1, FIRST + len(self.labels)), (0,), range(FIRST))
+        self.substitute(b, D, W)
+        labels = self.labels
 
-    def _close(self, link: Passage) -> None:
-        """Close the open rows all of whose ends are here and whose ``L`` is regular at almost all states."""
-        rows, chosen, size = link.open, list[Label](), 0
-        if rows is None:
+        def back(state: State) -> None:
+            z = self.z(state, labels)
+            a = W @ z
+            state.forces[label] = x @ (D @ a - ops.transpose(b) @ z)
+            self.set_acceleration(state, s, a)
+
+        self.steps.append(back)
+
+    def substitute(self, b: Matrix, D: Matrix, W: Matrix) -> None:
+        """Put ``a_s = W z`` into the form: ``Tᵀ V T``."""
+        ops = self.ops
+        wW = (b - ops.transpose(W) @ (ops.constant([[0.5]]) @ D)) @ W
+        self.V = ops.sym_subtract(self.V, wW + ops.transpose(wW))
+
+    def reflect(self, s: int, at: Sequence[int], off: Scalar = 0.0) -> tuple[Scalar, Scalar]:
+        """Householder reflection that makes all rows ``at`` but the first one zero along the axis ``s``.
+
+        Returns that row's entry there, ``‖K S‖`` but for its sign, and its square; in ``R`` it is left out.
+        ``off`` is 1 where the rows do not act, else 0: nothing is divided by zero.
+        """
+        ops, others = self.ops, [k for k in range(7) if k != s]
+        x = [ops.entries(ops.take(self.R, (k,), (s,)))[0][0] for k in at]
+        A = ops.take(self.R, at, others)
+        if len(at) == 1:
+            self.set_rows(at, A, others)
+            return x[0], x[0] * x[0]
+        square = sum(entry * entry for entry in x)
+        size = ops.copysign(ops.sqrt(square if ops.known(ops.matrix([[square]])) is not None else square + off), x[0])
+        unit = [entry * (1.0 / size) for entry in x]
+        beta = 1.0 / (1.0 + unit[0])
+        w = [entry * beta for entry in unit[1:]]
+        first = ops.matrix([unit]) @ A
+        both = first + ops.take(A, (0,), None)
+        left = ops.take(A, range(1, len(at)), None) - ops.matrix([[entry] for entry in w]) @ both
+        self.set_rows(at, ops.vstack([first, left]), others)
+        labels = [self.rows[k] for k in at]
+
+        def back(state: State) -> None:
+            f = [ops.entries(state.forces[label])[0][0] for label in labels]
+            sums = [unit[0] * f[0], f[0]]
+            for y, e, g in zip(unit[1:], w, f[1:], strict=True):
+                sums = [sums[0] - y * g, sums[1] - e * g]
+            found = [sums[0], *(g + y * sums[1] for y, g in zip(unit[1:], f[1:], strict=True))]
+            state.forces |= {label: ops.matrix([[g]]) for label, g in zip(labels, found, strict=True)}
+
+        self.steps.append(back)
+        return size, square
+
+    def set_rows(self, at: Sequence[int], A: Matrix, columns: Sequence[int]) -> None:
+        """Replace rows of ``R`` by ``A``, with zeros in all but these columns."""
+        ops, m = self.ops, len(self.rows)
+        rest = [k for k in range(m) if k not in at]
+        kept = ops.put(ops.take(self.R, rest, None), (m, 7), rest, range(7))
+        self.R = kept + ops.put(A, (m, 7), at, columns)
+
+    def remove_rows(self, at: Sequence[int]) -> None:
+        """Take rows off ``R``."""
+        rest = [k for k in range(len(self.rows)) if k not in at]
+        self.R, self.rows = self.ops.take(self.R, rest, None), [self.rows[k] for k in rest]
+
+    def rewrite_rows(self, rewritten: Rewritten | None) -> None:
+        """Put other rows of the same meaning in the place of ``R``."""
+        ops, labels = self.ops, tuple(self.rows)
+        if rewritten is None:
             return
-        for c in rows.labels:
-            whole = size + rows.sizes[c]
-            if rows.ends[c] == self._ends[c] and whole <= len(
-                frozenset().union(*(rows.moved[b] for b in (*chosen, c)))
-            ):
-                at = rows.indices([*chosen, c])
-                if self._ops.rank(self._ops.take(rows.L, at, at)) == whole:
-                    chosen, size = [*chosen, c], whole
-        if chosen:
-            link.close(chosen)
+        self.R, forces = rewritten
 
-    def _joint(self, i: int, link: Passage) -> None:
-        """Eliminate the joint of a link."""
-        ops, joint, dofs = self._ops, self._motion.tree.joints[i], self._motion.tree.v_slices[i]
-        if joint.nv > 1:
-            KS = ops.take(link.R, None, joint.motion_axes)
-            meets = ops.nonzero(KS)
-            conditions = {act for act, row in zip(link.acts, meets, strict=True) if row.any()}
-            if len(conditions) > 1 or (conditions and ops.rank(KS) < np.count_nonzero(meets.any(axis=0))):
-                label = _handed_on(i) - self._motion.tree.n_links  # one of its own
-                link.open_rows(np.flatnonzero(meets.any(axis=1)).tolist(), label)
-                self._ends[label] = 1
-        for k in reversed(range(joint.nv)):
-            tau = ops.take(self._motion.tau[i], (k,), None)
-            link.eliminate(joint.motion_axes[k], dofs.start + k, float(joint.armature[k]), tau)
+        def back(state: State) -> None:
+            f = forces(ops.vstack([state.forces[label] for label in labels]))
+            state.forces |= {label: ops.take(f, (k,), None) for k, label in enumerate(labels)}
 
-    def _hand_on(self, i: int, link: Passage) -> None:
-        """Give the parent what is left of a link."""
-        motion, ops, p, X = self._motion, self._ops, self._motion.tree.parents[i], self._motion.problem.X[i]
-        if p != WORLD:
-            c = motion.c[i]
-            self._H[p] = ops.sym_add(self._H[p], X.inertia_to_parent(link.H))
-            self._p[p] = self._p[p] + X.forces_to_parent(link.p + link.H @ c)
-        if ops.shape(link.R)[0]:
-            R = link.R if self._stand_still(i, link) else self._rows_to_parent(i, link.R)
-            self._rows[p].append((_handed_on(i), R, link.acts))
-        if link.open is not None:
-            o = link.open
-            R = self._rows_to_parent(i, o.R)
-            self._open[p].append(Open(o.labels, o.sizes, R, o.L, o.moved, o.ends, o.acts, o.mobility))
-        if ops.shape(link.R)[0] or link.open is not None:
-            self._scale[p] = sum_of_sizes(self._scale[p], link.scale)
+        self.steps.append(back)
 
-    def _stand_still(self, i: int, link: Passage) -> bool:
-        """Where hard rows leave nothing free but a joint, write them on the parent, where they do not turn with it."""
-        motion, tree = self._motion, self._motion.tree
-        p, joint = tree.parents[i], tree.joints[i]
-        if p == WORLD or joint.nv > 1:
-            return False
-        (s,) = joint.motion_axes
-        axis = np.asarray(np.linalg.inv(motion_transform(joint.rotation, joint.position))[:, s], dtype=np.float64)
-        N = annihilator(axis, tree.joints[p].motion_axes)
-        return link.rebase([k for k in range(6) if k != s], N, motion.problem.X[i], motion.c[i])
+    def to_parent(self, X: Any, c: Matrix, rewritten: Rewritten | None = None) -> Part:
+        """The same with the rows, ``K a = K X a_p + K c``; or as they have been rewritten for the parent."""
+        ops, part = self.ops, super().to_parent(X, c)
+        K, k = ops.take(self.R, None, AXES), ops.take(self.R, None, ONE)
+        R = ops.hstack([ops.zeros(*ops.shape(K)) if X is None else X.rows_to_parent(K), k + K @ c])
+        if rewritten is not None:
+            self.rewrite_rows(rewritten)
+            R = self.R
+        return Part(part.V, part.labels, R, tuple(self.rows))
 
-    def _rows_to_parent(self, i: int, R: Matrix) -> Matrix:
-        """``[K X, l − K c]``; at the world, whose acceleration is known, ``[0, l − K X a_0]``."""
-        motion, ops = self._motion, self._ops
-        K, l = ops.take(R, None, range(6)), ops.take(R, None, BIAS)
-        if motion.tree.parents[i] == WORLD:
-            return ops.hstack([ops.zeros(*ops.shape(K)), l - K @ motion.to_link(i, [])])
-        return ops.hstack([motion.problem.X[i].rows_to_parent(K), l - K @ motion.c[i]])
+    def leave_rows(self) -> None:
+        """Rows that no joint meets: they are redundant, and have no force."""
+        labels = tuple(self.rows)
+        for label in labels:
+            off = self.off(label)
+            self.pivots.judge(0.0, *(() if off is None else (label, off)))
+
+        def back(state: State) -> None:
+            state.forces |= dict.fromkeys(labels, self.ops.zeros(1, 1))
+
+        self.steps.append(back)
+
+    def act_together(self) -> bool:
+        """Whether there is no state at which some rows act and others do not."""
+        return True
 
 
-def annihilator(axis: Array, other: Sequence[int]) -> Array:
-    """Rows (5 × 6) ``e_k − (axis_k / axis_j) e_jᵀ`` that do not meet a constant axis (6,).
-
-    ``j`` is a coordinate along which it is large, not one of the ``other`` axes if there is a choice: these are met by
-    few rows then.
-    """
-    sizes = np.abs(axis)
-    away = np.where(np.isin(np.arange(6), other), 0.0, sizes)
-    j = int(np.argmax(away if 2.0 * away.max() >= sizes.max() else sizes))
-    N = np.eye(6)
-    N[:, j] -= np.where(sizes < NOTHING, 0.0, axis) / axis[j]
-    return np.delete(N, j, axis=0)
+NewLink = Callable[[Problem, Pivots, int, Sequence[Part]], EarlyElimination]
 
 
-NOTHING = 1e-15
-"""Entries of an axis that are round-off."""
+def add_rows(motion: DynamicsProblem, constraints: Iterable[int], parts: Mapping[int, list[Part]]) -> None:
+    """Give links the rows of constraints that have one end."""
+    ops, problem, k = motion.ops, motion.problem, unswitched_right_hand_sides(motion)
+    for end in problem.unswitched_ends:
+        if end.constraint in constraints:
+            R, rows = ops.hstack([end.K, -k[end.constraint]]), labels_of(problem, end.constraint)
+            parts[end.link].append(Part(ops.zeros(FIRST, FIRST), (), R, rows))
 
 
-def pv_early(motion: DynamicsProblem) -> Solution:
+def pv_early(motion: DynamicsProblem, new_link: NewLink = EarlyElimination) -> Solution:
     """Accelerations and constraint forces, and the smallest pivot."""
-    ops, tree, problem = motion.ops, motion.tree, motion.problem
-    sweep = Sweep(motion)
-    a: list[Matrix] = []
-    qdd: list[Matrix] = []
-    forces: dict[Label, Matrix] = {}
+    ops, tree, problem, pivots = motion.ops, motion.tree, motion.problem, Pivots(motion.problem)
+    parts, links = link_parts(motion), dict[int, LinkElimination]()
+    waiting = loop_rows.waiting(motion)
+    add_forces(motion, waiting, parts)
+    add_rows(motion, [c for c in range(len(problem.constraints)) if c not in waiting], parts)
 
-    def back(i: int, carried: Matrix, hard: Matrix) -> Matrix:
-        """Acceleration of a link, from what it is carried with and the forces of the rows that it handed on."""
-        state = State(carried, hard, forces)
-        for step in reversed(sweep.passages[i].steps):
-            step.back(ops, state)
-        start = 0
-        for label, size in sweep.hard[i]:
-            forces[label] = ops.take(state.hard, range(start, start + size), None)
-            start += size
-        return state.a
+    # leaves → root: joints, with the rows that they meet (eqs. 56–68)
+    for i in tree.leaves_to_root():
+        link = links[i] = new_link(problem, pivots, i, parts[i])
+        square = pivots.square(i, 0)
+        if link.act_together():
+            link.rewrite_rows(constant_rows.of_held_link(ops, link.R, square))
+        loop_rows.eliminate_regular(link)
+        link.eliminate_joint(tree.joints[i], motion.tau[i])
+        loop_rows.eliminate_regular(link)
+        rewritten = constant_rows.on_parent(motion, i, link.R, square) if link.act_together() else None
+        parts[tree.parents[i]].append(link.to_parent(*transform_and_drift(motion, i), rewritten))
 
-    # root → leaves: accelerations and forces
-    back(WORLD, motion.a0, ops.zeros(sum(size for _, size in sweep.hard[WORLD]), 1))
-    for i in tree.root_to_leaves():
-        carried = motion.to_link(i, a)
-        if tree.parents[i] != WORLD:
-            carried = carried + motion.c[i]
-        a.append(back(i, carried, forces.pop(_handed_on(i), ops.zeros(0, 1))))
-        axes = tree.joints[i].motion_axes
-        qdd.append(ops.take(a[i], axes, None) - ops.take(carried, axes, None))
-    f = motion.stacked([forces[c] for c in range(len(problem.constraints))])
-    ops.mark("accelerations", [*qdd, f])
-    return Solution(motion.stacked(qdd), f, pivot=sweep.pivot)
-
-
-def _handed_on(i: int) -> Label:
-    """Label of the hard rows that link i hands on."""
-    return -1 - i
+    # at the world: loops that meet only there, and redundant rows
+    world = links[WORLD] = new_link(problem, pivots, WORLD, parts[WORLD])
+    world.leave_rows()
+    world.eliminate_forces(world.labels)
+    ops.mark("link elimination", [link.V for link in links.values()])
+    return Solution(*back_substitution(motion, links), pivot=pivots.smallest)

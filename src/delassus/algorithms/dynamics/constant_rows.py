@@ -1,0 +1,87 @@
+"""Rows that hold a link, written so that their entries are constants; what `pv_early` gains by it is in its docs page.
+
+Six regular rows ``K a = k`` of constants are ``a = K⁻¹ k``, so that the joint meets one of them. The five others leave
+nothing free but the joint, whose axis is constant in the parent too: there they are ``N a_p = N X⁻¹ K⁺ (k − K c)``,
+with constants ``N`` (5 × 6) that do not meet that axis. The forces along the rows as they were are ``K⁺ᵀ X⁻ᵀ Nᵀ f``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.model.inertia import motion_transform
+from delassus.model.rotations import Array
+from delassus.model.tree import WORLD
+from delassus.spatial.ops import Matrix, Ops, Scalar
+
+REGULAR = 1e3
+"""Rows of a larger condition stay as they are given."""
+
+ROUND_OFF = 1e-15
+"""Entries of an axis that are round-off."""
+
+Rewritten = tuple[Matrix, Callable[[Matrix], Matrix]]
+"""Rows ``[K −k]``, and the map from the forces along them to those along the rows as they were."""
+
+
+def of_held_link(ops: Ops, R: Matrix, square: Scalar) -> Rewritten | None:
+    """Six constant rows as ``a = K⁻¹ k``, or None; ``square``: that of their reference scale."""
+    return _rewritten(ops, R, range(6), np.eye(6), square)
+
+
+def on_parent(motion: DynamicsProblem, i: int, R: Matrix, square: Scalar) -> Rewritten | None:
+    """Five constant rows that leave nothing but joint i free, as constant rows on the parent, or None."""
+    tree, joint, p = motion.tree, motion.tree.joints[i], motion.tree.parents[i]
+    if p == WORLD or joint.nv > 1:
+        return None
+    (s,) = joint.motion_axes
+    axis = np.asarray(np.linalg.inv(motion_transform(joint.rotation, joint.position))[:, s], dtype=np.float64)
+    N = annihilator(axis, tree.joints[p].motion_axes)
+    columns = [k for k in range(6) if k != s]
+    return _rewritten(motion.ops, R, columns, N, square, motion.problem.X[i], motion.c[i])
+
+
+def annihilator(axis: Array, other: Sequence[int]) -> Array:
+    """Rows (5 × 6) ``e_k − (axis_k / axis_j) e_jᵀ`` that do not meet a constant axis (6,).
+
+    ``j`` is a coordinate along which it is large, not one of the ``other`` axes if there is a choice: these are met by
+    few rows then.
+    """
+    sizes = np.abs(axis)
+    away = np.where(np.isin(np.arange(6), other), 0.0, sizes)
+    j = int(np.argmax(away if 2.0 * away.max() >= sizes.max() else sizes))
+    N = np.eye(6)
+    N[:, j] -= np.where(sizes < ROUND_OFF, 0.0, axis) / axis[j]
+    return np.delete(N, j, axis=0)
+
+
+def _rewritten(
+    ops: Ops, R: Matrix, columns: Sequence[int], N: Array, square: Scalar, X: Any = None, c: Matrix | None = None
+) -> Rewritten | None:
+    """Rows that meet the ``columns`` only, as ``N X⁻¹ K⁺``, if ``K`` is constant."""
+    m, K, known = ops.shape(R)[0], ops.take(R, None, columns), ops.known(ops.matrix([[square]]))
+    numbers = ops.known(K) if m == len(columns) and known is not None else None
+    if numbers is None or not known.any() or np.linalg.cond(numbers) > REGULAR:
+        return None
+    k = ops.take(R, None, (6,))
+    if c is not None:
+        k = k + K @ ops.take(c, columns, None)
+    right = ops.put(ops.constant(np.linalg.inv(numbers)), (6, m), columns, range(m))
+    rows = ops.constant(math.sqrt(known.item()) * N)
+    a = right @ k if X is None else _exchanged(ops, X.forces_to_parent(_exchanged(ops, right @ k)))
+
+    def forces(f: Matrix) -> Matrix:
+        g = ops.transpose(rows) @ f
+        return ops.transpose(right) @ (g if X is None else _exchanged(ops, X.motions_to_child(_exchanged(ops, g))))
+
+    return ops.hstack([rows, rows @ a]), forces
+
+
+def _exchanged(ops: Ops, a: Matrix) -> Matrix:
+    """Linear and angular part, one for the other: so exchanged, ``Xᵀ`` is ``X⁻¹``."""
+    return ops.take(a, (3, 4, 5, 0, 1, 2), None)

@@ -1,0 +1,239 @@
+"""Elimination of links one by one: the tail problem of [LQR] section V, on which `pv` and `pv_early` are built.
+
+All that lies beyond link i is a quadratic form of the link's acceleration ``a`` and of the constraint forces ``f`` that
+are not eliminated yet, the cost-to-go Lagrangian of eq. 39 (``f`` is minus the paper's ``λ``, ``p`` minus its ``f``):
+
+    ``½ zᵀ V z``,   ``z = [a; 1; f]``,   ``V = [H p −Kᵀ; pᵀ · kᵀ; −K k −L]``.
+
+The forms of a link and of what its children hand on add up (eqs. 38, 42). A joint is a chain of degrees of freedom
+along coordinate axes ``s`` of the link's frame. One of force ``τ`` and armature ``r`` adds ``½ r q̈² − τ q̈``,
+``q̈ = a_s − a'_s`` with the acceleration ``a'_s`` that the link is carried with. That takes the place of ``a_s`` in
+``z``, and ``a_s`` stands apart:
+
+    ``½ D a_s² − a_s bᵀ z + ½ zᵀ V z``,   ``D = H_ss + r``.
+
+To eliminate it is to put in ``a_s = W z``. Every elimination leaves its back substitution behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
+from delassus.algorithms.dynamics.pivot_scaling import Label, Pivots
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.problem import Problem
+from delassus.model.tree import WORLD
+from delassus.spatial.ops import Matrix, Scalar
+
+AXES, ONE, FIRST = range(6), (6,), 7
+"""Entries of ``z``: the acceleration, the one, the first force."""
+
+
+@dataclass(slots=True)
+class State:
+    """What back substitution knows at a link: its acceleration (6 × 1), and forces (1 × 1)."""
+
+    a: Matrix
+    forces: dict[Label, Matrix]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What arrives at a link: its inertia, rows of a constraint, or what a child hands on.
+
+    Attributes
+    ----------
+    V : (7 + k, 7 + k) matrix
+    labels : tuple of Label
+        The k forces of ``V``.
+    R : (m, 7) matrix or None
+        Rows ``R [a; 1] = 0`` that the acceleration must meet, ``[K −k]``; see `pv_early`.
+    rows : tuple of Label
+        Their forces.
+    """
+
+    V: Matrix
+    labels: tuple[Label, ...] = ()
+    R: Matrix | None = None
+    rows: tuple[Label, ...] = ()
+
+
+class LinkElimination:
+    """A link (or the world) while its joint and constraint forces are eliminated.
+
+    Attributes
+    ----------
+    V : (7 + k, 7 + k) matrix
+    labels : tuple of Label
+        The k forces of ``V``.
+    """
+
+    def __init__(self, problem: Problem, pivots: Pivots, link: int, parts: Sequence[Part]) -> None:
+        self.ops, self.problem, self.pivots, self.link = problem.ops, problem, pivots, link
+        self.steps: list[Callable[[State], None]] = []
+        self.labels = tuple(dict.fromkeys(label for part in parts for label in part.labels))
+        n = FIRST + len(self.labels)
+        self.V = self.ops.zeros(n, n)
+        for part in parts:
+            at = [*range(FIRST), *self._indices(part.labels)]
+            self.V = self.ops.sym_add(self.V, self.ops.put(part.V, (n, n), at, at))
+
+    def _indices(self, labels: Iterable[Label]) -> list[int]:
+        return [FIRST + self.labels.index(label) for label in labels]
+
+    def L(self, labels: Iterable[Label]) -> Matrix:
+        """Block of ``L`` of some forces."""
+        at = self._indices(labels)
+        return -self.ops.take(self.V, at, at)
+
+    def separate_dof(self, s: int, armature: float, tau: Matrix) -> tuple[Matrix, Matrix]:
+        """Put ``a'_s`` in the place of ``a_s``; returns ``b`` (n × 1) and ``D`` (1 × 1)."""
+        ops, n = self.ops, FIRST + len(self.labels)
+        others = [k for k in range(n) if k != s]
+        D, V = ops.take(self.V, (s,), (s,)), ops.put(ops.take(self.V, others, others), (n, n), others, others)
+        b = ops.put(tau, (n, 1), ONE, (0,)) - ops.put(ops.take(self.V, others, (s,)), (n, 1), others, (0,))
+        edge = ops.put(tau, (n, n), (s,), ONE)
+        self.V = ops.sym_add(V, edge + ops.transpose(edge))
+        if armature:
+            r = ops.constant([[armature]])
+            self.V, b = ops.sym_add(self.V, ops.put(r, (n, n), (s,), (s,))), b + ops.put(r, (n, 1), (s,), (0,))
+            D = D + r
+        return b, D
+
+    def eliminate_dof(self, s: int, armature: float, tau: Matrix) -> None:
+        """A degree of freedom that moves as the forces say: ``W = bᵀ / D``, ``V ← V − b W`` (eqs. 41, 42)."""
+        ops = self.ops
+        b, D = self.separate_dof(s, armature, tau)
+        d = ops.matrix([[1.0 / ops.entries(D)[0][0]]])
+        W = d @ ops.transpose(b)
+        self.V = ops.sym_subtract(self.V, ops.sym_product(b, W))
+        self.add_mobility(s, b, d)
+        labels = self.labels
+
+        def back(state: State) -> None:
+            self.set_acceleration(state, s, W @ self.z(state, labels))
+
+        self.steps.append(back)
+
+    def add_mobility(self, s: int, b: Matrix, d: Matrix) -> None:
+        """Reference scale of what a degree of freedom has added to ``L``."""
+        meets = self.ops.nonzero(b)[FIRST:, 0]
+        moved = [label for label, x in zip(self.labels, meets, strict=True) if x]
+        self.pivots.add_mobility(moved, self.link, s, self.ops.entries(d)[0][0])
+
+    def eliminate_forces(self, labels: Sequence[Label]) -> None:
+        """Forces whose ``L`` is regular: ``f = L⁻¹ (k − K a)``, ``H ← H + Kᵀ L⁻¹ K``, … (eqs. 46, 49; 62, 63)."""
+        ops, at = self.ops, self._indices(labels)
+        if not at:
+            return
+        rest = [k for k in range(FIRST + len(self.labels)) if k not in at]
+        L, off = self.L(labels), [self.off(label) for label in labels]
+        if any(x is not None for x in off):  # rows of constraints that are off are zero
+            slack = [[x if i == j else 0.0 for j in range(len(at))] for i, x in enumerate(off)]
+            L = ops.sym_add(L, ops.matrix(slack))
+        factor, moved = ops.factor(L), ops.nonzero(L)
+        for k, (label, d) in enumerate(zip(labels, factor.pivots(), strict=True)):
+            pivot = d / self.pivots.mobility(label) if moved[k, k] else 0.0
+            self.pivots.judge(pivot, *(() if off[k] is None else (label, off[k])))
+        B = ops.take(self.V, at, rest)
+        Z = factor.half_solve(B)
+        added = ops.sym_product(ops.transpose(factor.scale(Z)), Z)
+        self.V = ops.sym_add(ops.take(self.V, rest, rest), added)
+        self.labels = left = tuple(label for label in self.labels if label not in labels)
+
+        def back(state: State) -> None:
+            f = factor.solve(B @ self.z(state, left))
+            state.forces |= {label: ops.take(f, (k,), None) for k, label in enumerate(labels)}
+
+        self.steps.append(back)
+
+    def off(self, label: Label) -> Scalar | None:
+        """1 where the constraint of a force is off, else 0; None if it cannot be."""
+        flag = self.problem.flag(label[0])
+        return None if flag is None else 1.0 - flag
+
+    def to_parent(self, X: Any, c: Matrix) -> Part:
+        """The form with ``a = X a_p + c`` put in (eqs. 42a–42d); without ``X``, ``c`` is all of ``a``."""
+        ops, n = self.ops, FIRST + len(self.labels)
+        late, forces = range(6, n), range(FIRST, n)
+        B = ops.take(self.V, AXES, late)
+        V = ops.put(ops.take(self.V, late, late), (n, n), late, late)
+        edge = ops.put(ops.transpose(c) @ ops.take(self.V, AXES, forces), (n, n), ONE, forces)
+        if X is not None:
+            H = ops.take(self.V, AXES, AXES)
+            B = X.forces_to_parent(B + ops.put(H @ c, (6, n - 6), AXES, (0,)))
+            edge = edge + ops.put(B, (n, n), AXES, late)
+            V = ops.sym_add(V, ops.put(X.inertia_to_parent(H), (n, n), AXES, AXES))
+        return Part(ops.sym_add(V, edge + ops.transpose(edge)), self.labels)
+
+    def substitute_back(self, state: State) -> None:
+        """Find what has been eliminated here, the last elimination first."""
+        for back in reversed(self.steps):
+            back(state)
+
+    def z(self, state: State, labels: Sequence[Label]) -> Matrix:
+        """``[a; 1; f]`` (n × 1)."""
+        return self.ops.vstack([state.a, self.ops.eye(1), *(state.forces[label] for label in labels)])
+
+    def set_acceleration(self, state: State, s: int, value: Matrix) -> None:
+        """``a_s``, which takes the place of ``a'_s``."""
+        ops, others = self.ops, [k for k in AXES if k != s]
+        a = ops.put(ops.take(state.a, others, None), (6, 1), others, (0,))
+        state.a = a + ops.put(value, (6, 1), (s,), (0,))
+
+
+def link_parts(motion: DynamicsProblem) -> dict[int, list[Part]]:
+    """What links start with: inertia and bias force."""
+    ops = motion.ops
+    parts: dict[int, list[Part]] = {WORLD: []}
+    for i, (H, p) in enumerate(zip(motion.problem.inertias, motion.p, strict=True)):
+        edge = ops.put(p, (FIRST, FIRST), AXES, ONE)
+        parts[i] = [Part(ops.sym_add(ops.put(H, (FIRST, FIRST), AXES, AXES), edge + ops.transpose(edge)))]
+    return parts
+
+
+def add_forces(motion: DynamicsProblem, constraints: Iterable[int], parts: Mapping[int, list[Part]]) -> None:
+    """Give links the forces of constraints, ``L`` their compliance; both ends of a constraint have the same forces."""
+    ops, problem, k = motion.ops, motion.problem, right_hand_sides(motion)
+    for c in constraints:
+        m, labels = problem.constraints[c].size, labels_of(problem, c)
+        n, forces = FIRST + m, range(FIRST, FIRST + m)
+        edge = ops.put(k[c], (n, n), forces, ONE)
+        own = ops.sym_add(edge + ops.transpose(edge), ops.put(-motion.compliance(c), (n, n), forces, forces))
+        ends = [(end.link, end.K) for end in problem.ends if end.constraint == c] or [(WORLD, ops.zeros(m, 6))]
+        for link, K in ends:
+            edge = ops.put(-K, (n, n), forces, AXES)
+            parts[link].append(Part(ops.sym_add(own, edge + ops.transpose(edge)), labels))
+            own = ops.zeros(n, n)
+
+
+def labels_of(problem: Problem, constraint: int) -> tuple[Label, ...]:
+    """Forces of a constraint."""
+    return tuple((constraint, row) for row in range(problem.constraints[constraint].size))
+
+
+def transform_and_drift(motion: DynamicsProblem, i: int) -> tuple[Any, Matrix]:
+    """``X`` and ``c`` of ``a = X a_p + c``; on the world, whose acceleration is known, ``X`` is None."""
+    if motion.tree.parents[i] == WORLD:
+        return None, motion.to_link(i, [])
+    return motion.problem.X[i], motion.c[i]
+
+
+def back_substitution(motion: DynamicsProblem, links: Mapping[int, LinkElimination]) -> tuple[Matrix, Matrix]:
+    """Root → leaves: ``q̈`` (nv × 1) and constraint forces (m × 1) from the eliminations of the links and the world."""
+    ops, tree, problem = motion.ops, motion.tree, motion.problem
+    state, a, qdd = State(motion.a0, {}), list[Matrix](), list[Matrix]()
+    links[WORLD].substitute_back(state)
+    for i in tree.root_to_leaves():
+        X, c = transform_and_drift(motion, i)
+        carried = state.a = c if X is None else X.motions_to_child(a[tree.parents[i]]) + c
+        links[i].substitute_back(state)
+        a.append(state.a)
+        axes = tree.joints[i].motion_axes
+        qdd.append(ops.take(state.a, axes, None) - ops.take(carried, axes, None))
+    f = [state.forces[label] for c in range(len(problem.constraints)) for label in labels_of(problem, c)]
+    ops.mark("back substitution", [*qdd, *f])
+    return motion.stacked(qdd), motion.stacked(f)

@@ -12,7 +12,6 @@ import delassus as ds
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.activation import activated_pv_early
 from delassus.algorithms.dynamics.pv import pv
-from delassus.algorithms.dynamics.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem

@@ -145,12 +145,14 @@ def demo_case() -> Case:
 
 
 def benchmark_cases(quick: bool = False) -> list[Case]:
-    """The built-in humanoid and, unless ``quick``, the benchmark robots that are installed."""
+    """The built-in humanoid and the benchmark robots that are installed; or, ``quick``, an arm of seven links."""
+    if quick:
+        return [Case("chain of 7, tip held", chain(7), points("link7"))]
     cases = [Case("humanoid, 2 welds", humanoid(), welds("left_foot", "right_foot"))]
     robots = (
         ("talos_reduced", "Talos, 2 welds", welds(*TALOS_FEET)),
         ("go1", "Go1, 4 points", points(*GO1_FEET)),
         ("g1_29dof_rev_1_0", "G1, 4 welds", welds(*G1_ENDS)),
     )
-    here = () if quick else example_robot_files()
+    here = example_robot_files()
     return cases + [Case(name, quiet_load(robot), made) for robot, name, made in robots if robot in here]

@@ -26,7 +26,7 @@ Plot = Annotated[
     Path | None, typer.Option("--plot", callback=_figures, help="Folder to draw figures into, as PNG; needs [plot].")
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the raw figures to this file.")]
-Quick = Annotated[bool, typer.Option("--quick", help="The smallest case only, timed once: to see what comes out.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A small case only, timed once: to see what comes out.")]
 Robots = Annotated[Path | None, typer.Option(help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml.")]
 QuickClaims = Annotated[bool, typer.Option("--quick", help="Only claims that take seconds, not minutes.")]
 

@@ -12,8 +12,8 @@ import pytest
 import delassus as ds
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
-from delassus.algorithms.osim.ltl import SparseFactor
 from delassus.algorithms.problem import Problem
+from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.compiler.pipeline import make_program
 from delassus.constraints import check_constraints
 from delassus.errors import ConfigurationError, UnknownNameError

@@ -9,8 +9,8 @@ import delassus as ds
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, SOFT
 from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
 from delassus.algorithms.jacobian import jacobian_columns
-from delassus.algorithms.osim.ltl import SparseFactor
 from delassus.algorithms.problem import Problem
+from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.errors import ConfigurationError, ConstraintError
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.trace_ops import TraceOps

@@ -13,7 +13,8 @@ from delassus.algorithms.dynamics.constraint_acceleration import right_hand_side
 from delassus.algorithms.dynamics.kkt import row_accelerations
 from delassus.algorithms.dynamics.rnea import accelerations, joint_forces
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.osim.ltl import SparseFactor, rows_over_factor, squared
+from delassus.algorithms.osim.ltl import rows_over_factor, squared
+from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.spatial.ops import Matrix
 
 

@@ -19,7 +19,7 @@ from delassus.algorithms.dynamics.kkt import applied_forces, wanted_acceleration
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import Columns, jacobian_columns
-from delassus.algorithms.osim.ltl import SparseFactor
+from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.spatial.motion import column
 from delassus.spatial.ops import Matrix
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics import METHODS, constant_rows
 from delassus.algorithms.dynamics.activation import activated_pv_early
 from delassus.algorithms.dynamics.pv import pv
+from delassus.algorithms.dynamics.pv_early import EarlyElimination
 from delassus.algorithms.dynamics.solution import least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
@@ -359,6 +360,39 @@ def test_operation_counts(case):
     assert count["pv-early"] <= 1.01 * {"Talos, 2 welds": 9645, "Go1, 4 points": 3892, "G1, 4 welds": 11541}.get(
         case.name, 8639
     )
+
+
+GAINS = {
+    "Talos, 2 welds": (9598, 10331, 10195, 10735),
+    "Go1, 4 points": (3884, 3884, 4384, 4384),
+    "G1, 4 welds": (11523, 12786, 12248, 13364),
+}
+"""As it is; without constant rows; with the paper's update; with neither: the table of docs/pv_early.md."""
+
+
+@pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
+def test_gains_of_pv_early(case, monkeypatch):
+    def as_the_paper(link, s, armature, tau, at):
+        """The rows' ``L`` is regular after the joint: eqs. 57, 62, 63."""
+        size, _ = link.reflect(s, at)
+        ops, label, shape = link.ops, link.rows[at[0]], (len(link.rows), 7)
+        link.R = link.R + ops.put(ops.matrix([[size]]), shape, (at[0],), (s,))
+        link.wait([label])
+        link.eliminate_dof(s, armature, tau)
+        link.eliminate_forces([label])
+
+    count = []
+    for paper in (False, True):
+        for constants in (True, False):
+            with monkeypatch.context() as patch:
+                if paper:
+                    patch.setattr(EarlyElimination, "constrain_dof", as_the_paper)
+                if not constants:
+                    patch.setattr(constant_rows, "of_held_link", lambda *_: None)
+                    patch.setattr(constant_rows, "on_parent", lambda *_: None)
+                count.append(operations(case, "pv-early"))
+    if case.name in GAINS:
+        assert count == pytest.approx(GAINS[case.name], rel=0.01)
 
 
 def test_early_elimination_is_linear():

@@ -168,7 +168,7 @@ class Problem:
         return End(end.link, K, end.constraint, end.top)
 
     def slack(self, constraint: int) -> Matrix | None:
-        """``(1 − flag) 1`` (m_c × m_c): what makes the block of a constraint that is off regular; None: no switches."""
+        """``(1 − flag) 1`` (m_c × m_c): what makes the block of one that is off regular; None: none can be off."""
         flag = self.flag(constraint)
         if flag is None:
             return None

@@ -13,10 +13,10 @@ method            file                 cost                            source
 ``proximal``      `proximal`           as ``ltl``, and iterations      Carpentier et al. 2021
 ================  ===================  ==============================  =======================================
 
-`state` holds what they start from, `constraint_acceleration` the right-hand sides of constraints, `redundancy` what
-happens where rows are dependent. `link_elimination` is what `pv` and `pv_early` share; `loop_rows`, `activation` and
-`constant_rows` extend `pv_early`. `rnea`, `kinematics` and `energy` are inverse dynamics, poses, energies, momentum and
-centre of mass.
+`state` holds what they start from, `constraint_acceleration` the right-hand sides of constraints,
+`quantities.redundancy` what happens where rows are dependent. `link_elimination` is what `pv` and `pv_early` share;
+`loop_rows`, `activation` and `constant_rows` extend `pv_early`. `rnea`, `kinematics` and `energy` are inverse dynamics,
+poses, energies, momentum and centre of mass.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ rigid     ``L = Δa_v + Δa_ω × p + Δω × ṗ − ω_1 × e``, ``A = Δa_ω 
 points    ``L`` is the difference of the classical accelerations ``a_v + a_ω × p + ω × ṗ`` of both origins
 ========  ======================================================================================================
 
-plus Baumgarte's terms: ``β e`` and ``β Δω``, ``α`` times the position errors of `relative`. These are the definitions
-of `relative` in one inertial frame, where they can be differentiated term by term.
+plus Baumgarte's terms: ``β e`` and ``β Δω``, ``α`` times the position errors of `constraint_acceleration`, whose
+definitions these are, in one inertial frame, where they can be differentiated term by term.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Columns:
     wrenches: dict[int, Matrix]
 
 
-class RowRates:
+class ConstraintRates:
     """One constraint in the common frame.
 
     Attributes

@@ -1,7 +1,7 @@
 """Derivatives of constrained forward dynamics, by differentiating the system that its solution fulfils.
 
 The residuals ``r = ID(q, v, q̈) − Jᵀ f − τ`` and ``g = J q̈ − γ`` are differentiated with q̈ and f held (`rates`,
-`row_rates`); then, with ``M = Lᵀ L`` and ``Y = J L⁻¹`` (`joint_space`), ``W = L⁻ᵀ ∂r``,
+`constraint_derivatives`); then, with ``M = Lᵀ L`` and ``Y = J L⁻¹`` (`joint_space`), ``W = L⁻ᵀ ∂r``,
 
 ``∂f = G⁻¹ (Y W − ∂g)``,   ``∂q̈ = L⁻¹ (Yᵀ ∂f − W)``,
 
@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from delassus.algorithms.dynamics.constraint_derivatives import Columns, RowRates
+from delassus.algorithms.dynamics.constraint_derivatives import Columns, ConstraintRates
 from delassus.algorithms.dynamics.joint_space import JointSpace
 from delassus.algorithms.dynamics.rates import Body, Rates, force_matrix
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -144,7 +144,7 @@ def derivatives(motion: DynamicsProblem) -> Derivatives:
     qdd = system.accelerations(forces)
     rates = Rates(motion, [ops.take(qdd, range(s.start, s.stop), None) for s in motion.tree.v_slices])
     parts = [ops.take(forces, range(s.start, s.stop), None) for s in motion.problem.rows]
-    rows = [RowRates(rates, index, part) for index, part in enumerate(parts)]
+    rows = [ConstraintRates(rates, index, part) for index, part in enumerate(parts)]
 
     # joint forces; accelerations of followers are T times those of the leaders, and what their own forces make
     parts_of = _Division(motion, system)
@@ -202,7 +202,7 @@ def derivatives(motion: DynamicsProblem) -> Derivatives:
 
 
 def _residuals(
-    rates: Rates, rows: Sequence[RowRates], by_position: Sequence[Mapping[int, Columns]]
+    rates: Rates, rows: Sequence[ConstraintRates], by_position: Sequence[Mapping[int, Columns]]
 ) -> tuple[Matrix, Matrix]:
     """``∂r/∂q`` and ``∂r/∂v`` (nv × nv)."""
     motion = rates.motion

@@ -3,8 +3,8 @@
 All quantities of link i are columns in its own body frame, ``[linear; angular]``. Velocities and velocity-product
 accelerations come from one sweep root → leaves; gravity is an acceleration of the base, ``a_0 = −g`` ([LQR] section
 III-B2), so that the accelerations of algorithms are true ones less gravity; the right-hand sides of constraints (see
-`relative`) are shifted alike. Each is computed when first asked for, and what is not given (a wrench, a target,
-damping) takes no operation.
+`constraint_acceleration`) are shifted alike. Each is computed when first asked for, and what is not given (a wrench, a
+target, damping) takes no operation.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Stack:
     constraints : tuple of int
         Their indices; a negative number stands for six virtual rows (see `delassus.algorithms.osim.cut`).
     K : (m_i, 6) matrix
-        Their rows, propagated to the link; dynamics algorithms append a column of what the rows are to accelerate with.
+        Their rows, propagated to the link.
     L : (m_i, m_i) matrix
         Their inverse inertia when the link is grounded.
     """

@@ -13,15 +13,14 @@ Components of a contact are tangent, tangent, normal, everywhere.
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet, frames_of
 from delassus.contact.formulate import formulate, formulate_impact
-from delassus.contact.formulations.problem import ContactProblem
-from delassus.contact.formulations.solution import ContactSolution
+from delassus.contact.formulations.problem import ContactProblem, ContactSolution
 from delassus.contact.geometry import load_colliders, load_ignored
 from delassus.contact.impact import collide
 from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP, RelaxedProblem
 from delassus.contact.results import Solution, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
-from delassus.contact.snapshot import ContactDynamics, Ends, Snapshot
+from delassus.contact.snapshot import ContactDynamics, Snapshot
 from delassus.contact.solvers.admm import admm
 from delassus.contact.solvers.convex import convex
 from delassus.contact.solvers.lemke import lemke
@@ -43,7 +42,6 @@ __all__ = [
     "ContactSet",
     "ContactSolution",
     "Cylinder",
-    "Ends",
     "HalfSpace",
     "Mesh",
     "PolyhedralLCP",

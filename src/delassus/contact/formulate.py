@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
-from delassus.contact.formulations import FORMULATIONS, Setting
+from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics, Snapshot
 from delassus.contact.state import State
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import finite_array, real_array
-from delassus.model.rotations import Array
 
 
 def formulate(
@@ -65,8 +66,7 @@ def formulate(
     UnknownNameError
         No such formulation.
     ConfigurationError
-        A state of the wrong shape or with NaN, a time step that is not positive, contacts of another scene, or an
-        ``n_directions`` that is not even and positive.
+        Sizes of the state, contacts or velocities that are not those of the scene; ``dt ≤ 0``; an odd ``n_directions``.
     ModelError
         A link that cannot be a body of its own, for ``"nmc-os"``.
     MissingDependencyError
@@ -91,10 +91,11 @@ def formulate(
     step = real_array(dt)
     if step is None or step.shape != () or not 0 < step < np.inf:
         raise ConfigurationError("dt", "a positive number of seconds", shown(dt), "For impacts: formulate_impact.")
-    return _formulated(
-        scene, state, formulation, float(step), contacts, n_directions, dynamics, snapshot, loop_velocities,
-        contact_velocities,
+    impact = formulate_impact(
+        scene, state, formulation, contacts=contacts, n_directions=n_directions, dynamics=dynamics, snapshot=snapshot,
+        loop_velocities=loop_velocities, contact_velocities=contact_velocities,
     )  # fmt: skip
+    return replace(impact, dt=float(step))
 
 
 def formulate_impact(
@@ -119,29 +120,37 @@ def formulate_impact(
     UnknownNameError, ConfigurationError, ModelError, MissingDependencyError
         As `formulate`.
     """
-    return _formulated(
-        scene, state, formulation, 0.0, contacts, n_directions, dynamics, snapshot, loop_velocities, contact_velocities
-    )
-
-
-def _formulated(
-    scene: Scene,
-    state: State,
-    formulation: str,
-    dt: float,
-    contacts: ContactSet | None,
-    n_directions: int,
-    dynamics: ContactDynamics | None,
-    snapshot: Snapshot | None,
-    loop_velocities: ArrayLike | None,
-    contact_velocities: ArrayLike | None,
-) -> ContactProblem:
     if not isinstance(formulation, str) or formulation not in FORMULATIONS:
         raise unknown_name("formulation", formulation, FORMULATIONS)
     if not isinstance(scene, Scene):
         raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
     if not isinstance(state, State):
         raise ConfigurationError("state", "a State", shown(state), "Make one from q, v and tau.")
+    check_directions(n_directions)
+    if dynamics is None:
+        dynamics = _compiled(scene)
+    elif not isinstance(dynamics, ContactDynamics) or dynamics.scene is not scene:
+        raise ConfigurationError("dynamics", "the ContactDynamics of this scene", shown(dynamics), "Or leave it out.")
+    if snapshot is None:
+        checked = state.on(scene.tree)
+        snapshot = dynamics.at(checked.q, checked.v, checked.tau)
+    if contacts is None:
+        contacts = CollisionDetector(scene).contacts(snapshot.poses)
+    elif not isinstance(contacts, ContactSet):
+        raise ConfigurationError("contacts", "a ContactSet", shown(contacts), "Make one, or leave it out.")
+    n, advice = len(contacts), "One for each row."
+    wanted = loop_velocities if loop_velocities is None else finite_array(
+        loop_velocities, (dynamics.n_loops,), "loop_velocities", advice
+    )
+    moving = contact_velocities if contact_velocities is None else finite_array(
+        contact_velocities, (n, 3), "contact_velocities", advice
+    ).ravel()
+    model = FORMULATIONS[formulation](snapshot.rows(contacts, wanted, moving))
+    return ContactProblem(model, snapshot, 0.0, int(n_directions), np.zeros((n, 3)))
+
+
+def check_directions(n_directions: object) -> int:
+    """Check the number of sides of friction pyramids."""
     if (
         isinstance(n_directions, bool)
         or not isinstance(n_directions, int | np.integer)
@@ -149,46 +158,9 @@ def _formulated(
         or n_directions % 2
     ):
         raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_directions), "Four is usual.")
-    if dynamics is None:
-        dynamics = _compiled(scene)
-    elif not isinstance(dynamics, ContactDynamics) or dynamics.scene is not scene:
-        raise ConfigurationError("dynamics", "the ContactDynamics of this scene", shown(dynamics), "Or leave it out.")
-    checked = state.on(scene.tree)
-    if snapshot is None:
-        snapshot = dynamics.at(checked.q, checked.v, checked.tau)
-    if contacts is None:
-        from delassus.contact.collision import CollisionDetector
-
-        contacts = CollisionDetector(scene).contacts(snapshot.poses)
-    _check_contacts(contacts, scene)
-    setting = Setting(
-        dynamics,
-        snapshot,
-        checked,
-        contacts,
-        _numbers(loop_velocities, (dynamics.n_loops,), "loop_velocities"),
-        _numbers(contact_velocities, (len(contacts), 3), "contact_velocities").ravel(),
-    )
-    model = FORMULATIONS[formulation](setting)
-    return ContactProblem(model, checked, contacts, dt, int(n_directions), checked.v, np.zeros((len(contacts), 3)))
+    return int(n_directions)
 
 
 @lru_cache(maxsize=8)
 def _compiled(scene: Scene) -> ContactDynamics:
     return ContactDynamics(scene)
-
-
-def _check_contacts(contacts: ContactSet, scene: Scene) -> None:
-    if not isinstance(contacts, ContactSet):
-        raise ConfigurationError("contacts", "a ContactSet", shown(contacts), "Make one, or leave it out.")
-    if len(contacts) and contacts.links.max() >= scene.tree.n_links:
-        raise ConfigurationError(
-            "links of contacts",
-            f"numbers from −1 to {scene.tree.n_links - 1}",
-            str(contacts.links.max()),
-            "They count the links of the scene's tree.",
-        )
-
-
-def _numbers(value: ArrayLike | None, shape: tuple[int, ...], name: str) -> Array:
-    return np.zeros(shape) if value is None else finite_array(value, shape, name, "One for each row.")

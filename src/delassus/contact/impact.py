@@ -1,6 +1,6 @@
 """Impacts: compression and decompression as two solutions of one problem with ``Δ_t = 0`` ([OS] section 7).
 
-Pure functions on problems that `formulate_impact` made, in any formulation. All contacts of the problem take part.
+All contacts of the problem take part, in any formulation.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from delassus.contact.formulations.problem import ContactProblem
-from delassus.contact.formulations.solution import ContactSolution
-from delassus.contact.solvers.registry import SOLVERS
+from delassus.contact.formulations.problem import ContactProblem, ContactSolution
+from delassus.contact.impulses import ImpulseSolver
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 
@@ -40,47 +39,24 @@ class Collision:
     decompression: ContactSolution | None
 
 
-def compress(problem: ContactProblem, solver: str = "lemke", *, tolerance: float = 1e-8) -> ContactSolution:
-    """Compression phase: contacts stop approaching ([OS] eqs. 54 and 55).
+def collide(
+    problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8
+) -> Collision:
+    """Solve for an impact.
 
-    Raises
-    ------
-    ConfigurationError
-        The problem is one of a time step.
-    """
-    if problem.dt != 0.0:
-        raise ConfigurationError(
-            "an impact's problem", "dt = 0", f"dt = {problem.dt:g}", "Make it with formulate_impact."
-        )
-    return problem.solve(solver, tolerance=tolerance)
+    1. Compression: contacts stop approaching ([OS] eqs. 54 and 55).
+    2. Decompression: ``ϑ = ε`` times the normal impulse of compression is given back, together with what else contacts
+       need so as not to approach under it ([OS] eqs. 56 to 58). Skipped where no contact has restitution.
 
-
-def decompress(
-    problem: ContactProblem, compression: ContactSolution, solver: str = "lemke", *, tolerance: float = 1e-8
-) -> ContactSolution:
-    """Decompression phase: ``ϑ = ε`` times the normal impulse of compression is given back ([OS] eqs. 56 to 58).
-
-    Deviation: friction may reach ``μ`` times the whole normal impulse of the phase, ``ϑ`` included; in [OS] eq. 57,
-    ``ϑ`` brings none, and a fast spinning ball would leave with too little of it. This is solved on pyramids: by
-    "lemke" where ``solver`` is one on exact cones.
-
-    The solution holds ``ϑ``, and what else contacts needed so as not to approach under it.
-    """
-    returned = np.zeros((len(problem.contacts), 3))
-    returned[:, 2] = problem.contacts.restitution * compression.impulses[:, 2]
-    again = problem.restarted(compression.velocity, returned)
-    linear = solver if SOLVERS[solver].kind == "linear" else "lemke"
-    return again.solve(linear, tolerance=tolerance)
-
-
-def collide(problem: ContactProblem, solver: str = "lemke", *, tolerance: float = 1e-8) -> Collision:
-    """Both phases; decompression is skipped where no contact has restitution.
+    Deviation: friction may reach ``μ`` times the whole normal impulse of decompression, ``ϑ`` included; in [OS] eq. 57,
+    ``ϑ`` brings none, and a fast spinning ball would leave with too little of it. This phase is solved on pyramids, by
+    Lemke's method.
 
     Parameters
     ----------
     problem : ContactProblem
         From `formulate_impact`.
-    solver : str
+    solver : str or ImpulseSolver
         As in `ContactProblem.solve`.
     tolerance : float
 
@@ -105,8 +81,15 @@ def collide(problem: ContactProblem, solver: str = "lemke", *, tolerance: float 
     >>> collide(problem).velocity.round(9).tolist()
     [-0.5]
     """
-    first = compress(problem, solver, tolerance=tolerance)
-    if not problem.contacts.restitution.any():
+    if problem.dt != 0.0:
+        raise ConfigurationError(
+            "an impact's problem", "dt = 0", f"dt = {problem.dt:g}", "Make it with formulate_impact."
+        )
+    first = problem.solve(solver, tolerance=tolerance)
+    restitution = problem.contacts.restitution
+    if not restitution.any():
         return Collision(first.velocity, first.impulses, first.loops, first, None)
-    second = decompress(problem, first, solver, tolerance=tolerance)
+    returned = np.zeros_like(first.impulses)
+    returned[:, 2] = restitution * first.impulses[:, 2]
+    second = problem.restarted(first.velocity, returned).solve(solver, tolerance=tolerance)
     return Collision(second.velocity, first.impulses + second.impulses, first.loops + second.loops, first, second)

@@ -1,30 +1,31 @@
-"""Impulses at loops and contacts from the Delassus matrix of their rows: loops eliminated, contacts solved.
-
-``G`` (m, m) and ``b`` (m,) hold the rows of loops first, then three for each contact; ``b`` are the velocities without
-impulses. Loops end with ``u_b = 0``, contacts obey Coulomb's law or its polyhedral approximation ([OS] eqs. 12 and 53).
-Nothing is checked here; `ContactProblem` is the way with checks.
-"""
+"""`ImpulseSolver`: contact impulses from ``W``, ``b`` and ``μ`` by one solver, and by another where that fails."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
 from delassus.contact.results import OUTCOMES, SOLVED, Impulses, SolverStatus
 from delassus.contact.solvers.lemke import lemke_kernel
-from delassus.contact.solvers.mixed import eliminated
 from delassus.contact.solvers.pyramids import impulses_of, linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS
 from delassus.errors import unknown_name
+from delassus.model.check import check_number
 from delassus.model.rotations import Array
 
 LIMIT = 10000
 """Most iterations of a solver."""
 
+COMPLIANCES = (1e-13, 1e-12, 1e-11, 1e-10)
+"""Compliances of contacts over their mean mobility, tried on pyramids where rigid ones have no definite impulses."""
+
+DIGITS = 1e-4
+"""Round-off of velocities ``W r`` that leaves impulses definite, over the tolerance."""
+
+EPSILON = float(np.finfo(float).eps)
+
 
 class ImpulseSolver:
-    """One solver with its options.
+    """One solver with its options, for callers that solve at every step: arrays are not checked.
 
     Parameters
     ----------
@@ -39,55 +40,59 @@ class ImpulseSolver:
     ------
     UnknownNameError
         No such solver, or one that does not solve from arrays.
+    ConfigurationError
+        A tolerance that is not positive.
     """
 
     def __init__(self, solver: str = "lemke", n_directions: int = 4, tolerance: float = 1e-8) -> None:
         known = [name for name, entry in SOLVERS.items() if entry.contacts is not None]
         if solver not in known:
             raise unknown_name("solver", solver, known)
-        self.name, self.n_directions, self.tolerance = solver, n_directions, tolerance
+        self.name, self.n_directions = solver, n_directions
+        self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-8.", above=True)
         self.directions = regular_directions(n_directions)
 
-    def __call__(self, G: Array, b: Array, n_loops: int, mu: Array, start: Array | None = None) -> Impulses:
-        """Impulses that stop loops and obey the law of contact at once; ``start`` (3 n,): those of a step before."""
-        W, c, all_rows = without_loops(G, b, n_loops)
-        if not mu.size:
-            return Impulses(all_rows(np.zeros(0)), SolverStatus.CONVERGED, 0)
-        found = self._solved(self.name, W, c, mu, np.zeros(c.size) if start is None else start)
-        if found.status not in SOLVED:
-            other = self._solved(SOLVERS[self.name].then, W, c, mu, np.zeros(c.size))
-            iterations = found.iterations + other.iterations
-            if other.status is SolverStatus.CONVERGED or not np.isfinite(found.p).all():
-                found = other
-            found = found._replace(iterations=iterations)
-        return Impulses(all_rows(found.p), found.status, found.iterations)
+    def __call__(self, W: Array, b: Array, mu: Array, start: Array | None = None, more: Array | None = None) -> Impulses:
+        """Impulses (3 n,) that obey the law of contact for ``W`` (3 n, 3 n), ``b`` (3 n,) and ``mu`` (n,).
 
-    def _solved(self, name: str, W: Array, c: Array, mu: Array, start: Array) -> Impulses:
+        ``start`` (3 n,) are those of a step before. With ``more`` (n,), friction may exceed ``μ`` times the normal
+        impulse by so much (N s); this is solved by Lemke's method whatever the solver.
+        """
+        if not mu.size:
+            return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
+        if more is not None:
+            M, q = linear_problem(W, b, mu, self.directions, more)
+            z, outcome, pivots = lemke_kernel(M, q, self.tolerance, LIMIT)
+            return Impulses(impulses_of(z, self.directions, mu.size), OUTCOMES[outcome], pivots)
+        found = self._solved(self.name, W, b, mu, np.zeros(b.size) if start is None else start)
+        if found.status in SOLVED:
+            return found
+        other = self._solved(SOLVERS[self.name].then, W, b, mu, np.zeros(b.size))
+        iterations = found.iterations + other.iterations
+        better = other.status is SolverStatus.CONVERGED or not np.isfinite(found.p).all()
+        return (other if better else found)._replace(iterations=iterations)
+
+    def _solved(self, name: str, W: Array, b: Array, mu: Array, start: Array) -> Impulses:
         kind, _, contacts, _ = SOLVERS[name]
         assert contacts is not None
-        pyramids = (self.directions,) if kind == "linear" else ()
-        return contacts(W, c, mu, *pyramids, start, self.tolerance, LIMIT)
+        if kind == "cone":
+            return contacts(W, b, mu, start, self.tolerance, LIMIT)
+        first = contacts(W, b, mu, self.directions, start, self.tolerance, LIMIT)
+        rounding = EPSILON * W.trace() * np.sqrt(first.p @ first.p)  # at least that of W p: W is positive semidefinite
+        if first.status is SolverStatus.CONVERGED and rounding <= DIGITS * self.tolerance:
+            return first
+        iterations = first.iterations
+        for compliance in COMPLIANCES:
+            soft = W.copy()
+            soft.flat[:: b.size + 1] += compliance * W.diagonal().mean()
+            found = contacts(soft, b, mu, self.directions, start, self.tolerance, LIMIT)
+            iterations += found.iterations
+            # the velocity that the compliance adds must not show in the residual
+            if found.status is SolverStatus.CONVERGED and np.abs((soft - W) @ found.p).max() <= self.tolerance:
+                return found._replace(iterations=iterations)
+        return first._replace(iterations=iterations)
 
-    def decompression(self, G: Array, b: Array, n_loops: int, mu: Array, returned: Array) -> Impulses:
-        """Impulses beside the normal ones ``returned`` (n,), whose friction they bring; always on pyramids."""
-        W, c, all_rows = without_loops(G, b, n_loops)
-        M, q = linear_problem(W, c, mu, self.directions, mu * returned)
-        z, outcome, pivots = lemke_kernel(M, q, self.tolerance, LIMIT)
-        return Impulses(all_rows(impulses_of(z, self.directions, mu.size)), OUTCOMES[outcome], pivots)
-
-    def frictionless(self, G: Array, b: Array, n_loops: int) -> Impulses:
-        """The same where contacts have only a normal: ``G`` and ``b`` hold one row for each."""
-        W, c, all_rows = without_loops(G, b, n_loops)
-        z, outcome, pivots = lemke_kernel(W, c, self.tolerance, LIMIT)
-        return Impulses(all_rows(z), OUTCOMES[outcome], pivots)
-
-
-def without_loops(G: Array, b: Array, n_loops: int) -> tuple[Array, Array, Callable[[Array], Array]]:
-    """``W`` and ``b`` of contacts where loops hold, and the map from contact impulses to those of all rows."""
-    k = n_loops
-    if not k:
-        return G, b, lambda r: r
-    solution, _, _ = eliminated(G[:k, :k], np.column_stack([G[:k, k:], b[:k]]))
-    W = G[k:, k:] - G[k:, :k] @ solution[:, :-1]
-    c = b[k:] - G[k:, :k] @ solution[:, -1]
-    return 0.5 * (W + W.T), c, lambda r: np.concatenate([-(solution[:, :-1] @ r + solution[:, -1]), r])
+    def frictionless(self, W: Array, b: Array) -> Impulses:
+        """Impulses (n,) of contacts that have only a normal, by Lemke's method: a row of ``W`` (n, n) for each."""
+        z, outcome, pivots = lemke_kernel(W, b, self.tolerance, LIMIT)
+        return Impulses(z, OUTCOMES[outcome], pivots)

@@ -1,63 +1,31 @@
-"""A scene at one state: everything that contact problems are built from, computed by one compiled kernel.
+"""A scene at one state, and the rows of its loops and contacts: what all contact problems are built from.
 
-`ContactDynamics` compiles the kernel of a scene; `Snapshot` holds its results. `Snapshot.ends` turns contacts into rows
-on links; with these, `delassus`, `velocities` and `response` are ``J M⁻¹ Jᵀ``, ``J v`` and ``M⁻¹ Jᵀ p``, without ``J``
-or ``M``.
+`ContactDynamics` compiles the kernels of a scene, `Snapshot` holds what they give at one state, and `Snapshot.rows` the
+rows of loops and contacts there: ``J``, ``J M⁻¹ Jᵀ`` and ``M⁻¹ Jᵀ p``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.constraints import row_slices
-from delassus.contact import propagate
+from delassus.contact import assembly
 from delassus.contact.contacts import ContactSet
 from delassus.contact.scene import Scene
+from delassus.contact.state import State
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import finite_array
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
 from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.kernel import Kernel
+from delassus.spatial.manifold import turning
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Topology:
-    """Tree of a scene as arrays."""
-
-    parents: NDArray[np.int64]
-    depths: NDArray[np.int64]
-    first_dof: NDArray[np.int64]
-    axes: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ends:
-    """Stacks of rows on links: those of loops, then three for each contact on each of its links that moves.
-
-    Attributes
-    ----------
-    links, sizes, rows : (n_ends,) arrays of int
-        Link, number of rows, and first row of the problem that they add to.
-    K : (sum of sizes, 6) array
-        Rows on the twists of links in their body frames.
-    n_loops, n_contacts : int
-        Rows of the problem that belong to loops come first, then three for each contact.
-    """
-
-    links: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    K: Array
-    n_loops: int
-    n_contacts: int
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of the problem."""
-        return self.n_loops + 3 * self.n_contacts
+Indices = NDArray[np.int64]
 
 
 class ContactDynamics:
@@ -72,9 +40,14 @@ class ContactDynamics:
     Attributes
     ----------
     scene : Scene
-    topology : Topology
     damping : (nv,) array or None
         Damping coefficients; None without damping.
+    n_loops : int
+        Number of rows of the scene's loops.
+    parents, depths : (n,) arrays of int
+        Parent of each link (−1: the world), and the number of links above it.
+    first_dof, axes : (n + 1,) and (nv,) arrays of int
+        First degree of freedom of each joint; unit vector of the body frame that each moves along.
     kernel : Kernel
         ``"operational_space_compliance"`` of the scene's tree with its loops.
     """
@@ -83,48 +56,139 @@ class ContactDynamics:
         if not isinstance(scene, Scene):
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         tree = scene.tree
-        self.scene = scene
+        self.scene, self._damping = scene, damping
         self.kernel = compile_kernel(
-            tree,
-            scene.loops,
-            "operational_space_compliance",
-            gravity=scene.gravity,
-            damping=damping,
+            tree, scene.loops, "operational_space_compliance", gravity=scene.gravity, damping=damping
         )
         coefficients = self.kernel.request.options.damping
         self.damping = None if coefficients is None else np.array(coefficients)
         self._shapes = [r.shape for r in self.kernel.results]
-        depths: list[int] = []
-        for p in tree.parents:
-            depths.append(0 if p == WORLD else depths[p] + 1)
-        self.topology = Topology(
-            np.array(tree.parents, dtype=np.int64),
-            np.array(depths, dtype=np.int64),
-            np.array([*(s.start for s in tree.v_slices), tree.nv], dtype=np.int64),
-            np.array([a for j in tree.joints for a in j.motion_axes], dtype=np.int64),
-        )
-        ends, sizes, rows = [], [], []
-        for c, at in zip(scene.loops, row_slices(scene.loops), strict=True):
-            for frame in (c.first, c.second):
-                if frame is not None and frame.carrier(tree) != WORLD:
-                    ends.append(frame.carrier(tree))
-                    sizes.append(c.size)
-                    rows.append(at.start)
-        self._loop_ends = _indices(ends), _indices(sizes), _indices(rows)
+        self.parents, self.depths = _indices(tree.parents), _indices([len(tree.support(i)) - 1 for i in range(tree.n_links)])
+        self.first_dof = _indices([*(s.start for s in tree.v_slices), tree.nv])
+        self.axes = _indices([a for j in tree.joints for a in j.motion_axes])
         self.n_loops = sum(c.size for c in scene.loops)
+        ends = [
+            (frame.carrier(tree), c.size, at.start)
+            for c, at in zip(scene.loops, row_slices(scene.loops), strict=True)
+            for frame in (c.first, c.second)
+            if frame is not None and frame.carrier(tree) != WORLD
+        ]
+        self.loop_ends = tuple(_indices(column) for column in zip(*ends, strict=True)) if ends else (_indices([]),) * 3
 
     def at(self, q: Array, v: Array, tau: Array) -> Snapshot:
         """Evaluate at a state ``q`` (nq,), ``v`` (nv,) under joint forces ``tau`` (nv,); nothing is checked."""
-        results = tuple(np.empty(shape) for shape in self._shapes)
-        return Snapshot(self, v, self.kernel(q, v, tau, out=results))
+        return Snapshot(self, q, v, tau, self.kernel(q, v, tau, out=tuple(np.empty(shape) for shape in self._shapes)))
+
+    @cached_property
+    def response(self) -> Kernel:
+        """``M⁻¹ f`` from ``q``, zero velocity, and joint forces ``f``."""
+        return compile_kernel(self.scene.tree, (), "dynamics", method="aba", gravity=(0, 0, 0), damping=None)
+
+    @cached_property
+    def mass_matrix(self) -> Kernel:
+        """``M`` from ``q``."""
+        return compile_kernel(self.scene.tree, (), "mass_matrix")
+
+    @cached_property
+    def inverse_dynamics(self) -> Kernel:
+        """Joint forces from ``q``, ``v`` and accelerations, damping overcome."""
+        return compile_kernel(
+            self.scene.tree, (), "inverse_dynamics", gravity=self.scene.gravity, damping=self._damping
+        )
+
+    @cached_property
+    def armature(self) -> Array:
+        """(nv,) inertias of rotors felt at joints (kg m², kg)."""
+        return np.concatenate([np.zeros(0), *(joint.armature for joint in self.scene.tree.joints)])
 
 
-def _indices(numbers: list[int]) -> NDArray[np.int64]:
+def _indices(numbers: object) -> Indices:
     return np.array(numbers, dtype=np.int64)
 
 
-def _vector(value: ArrayLike, size: int, name: str) -> Array:
-    return finite_array(value, (size,), name, "Compiled code would read past its end.")
+class Ends(NamedTuple):
+    """Stacks of rows on links.
+
+    Attributes
+    ----------
+    links, sizes, rows : (n_ends,) arrays of int
+        Link, number of rows, and first row of the problem that they add to.
+    K : (sum of sizes, 6) array
+        Rows on the twists of links in their body frames.
+    """
+
+    links: Indices
+    sizes: Indices
+    rows: Indices
+    K: Array
+
+    @property
+    def placed(self) -> tuple[Indices, Indices]:
+        """Link, and row of the problem, of each row of ``K``."""
+        before = np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
+        return np.repeat(self.links, self.sizes), np.repeat(self.rows, self.sizes) + np.arange(len(self.K)) - before
+
+    def velocities(self, V: Array, n_rows: int) -> Array:
+        """Velocities (n_rows,) along the rows at the twists ``V`` (n, 6) of links."""
+        link, row = self.placed
+        return np.bincount(row, weights=(self.K * V[link]).sum(axis=1), minlength=n_rows)
+
+    def wrenches(self, p: Array, n_links: int) -> Array:
+        """``Kᵀ p`` (n, 6): wrenches on links of impulses along the rows."""
+        link, row = self.placed
+        w = np.zeros((n_links, 6))
+        np.add.at(w, link, self.K * p[row, None])
+        return w
+
+
+class ConstraintRows:
+    """Rows of the scene's loops, then three of each contact, at one configuration.
+
+    Attributes
+    ----------
+    snapshot : Snapshot
+    contacts : ContactSet
+    ends : Ends
+        Rows on each link that moves.
+    n_loops, n_rows : int
+    loop_velocities : (n_loops,) array
+        ``U``: velocities along the rows of loops that are to be reached (m/s, rad/s); zero by default.
+    contact_velocities : (3 n_u,) array
+        Velocities at contacts from which relative ones are measured, as those of a conveyor belt (m/s).
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        contacts: ContactSet,
+        ends: Ends,
+        loop_velocities: Array | None = None,
+        contact_velocities: Array | None = None,
+    ) -> None:
+        self.snapshot, self.contacts, self.ends = snapshot, contacts, ends
+        self.n_loops, n = snapshot.dynamics.n_loops, 3 * len(contacts.links)
+        self.n_rows = self.n_loops + n
+        self.loop_velocities = np.zeros(self.n_loops) if loop_velocities is None else loop_velocities
+        self.contact_velocities = np.zeros(n) if contact_velocities is None else contact_velocities
+
+    @cached_property
+    def jacobian(self) -> Array:
+        """``J`` (m, nv): ``J v`` are the velocities along the rows."""
+        d, J = self.snapshot.dynamics, np.empty((self.n_rows, self.snapshot.v.size))
+        assembly.jacobian(d.parents, d.first_dof, d.axes, self.snapshot.poses, *self.ends, J)
+        return J
+
+    @cached_property
+    def delassus(self) -> Array:
+        """``J M⁻¹ Jᵀ`` (m, m)."""
+        s, G = self.snapshot, np.empty((self.n_rows, self.n_rows))
+        assembly.delassus(s.dynamics.parents, s.dynamics.depths, s.propagators, s.compliances, *self.ends, G)
+        return G
+
+    def response(self, p: Array) -> Array:
+        """``M⁻¹ Jᵀ p`` (nv,): change of joint velocities by impulses ``p`` (m,)."""
+        q, at_rest = self.snapshot.q, np.zeros(self.snapshot.v.size)
+        return np.asarray(self.snapshot.dynamics.response(q, at_rest, p @ self.jacobian)[0])
 
 
 class Snapshot:
@@ -133,120 +197,87 @@ class Snapshot:
     Attributes
     ----------
     dynamics : ContactDynamics
-    v : (nv,) array
-        Velocities of joints.
+    q, v, tau : (nq,), (nv,) and (nv,) arrays
+        Configuration, velocity, forces of motors.
     poses : (n, 3, 4) array
         ``[R p]`` of each link's body frame in the world.
     twists : (n, 6) array
         Of each link, in its body frame.
     propagators, compliances : (n, 6, 6) arrays
         ``A_i`` and ``Υ_i``.
-    gains, carried : (nv, 6) arrays
-        ``D⁻¹ Sᵀ`` and ``D⁻¹ Uᵀ X``.
+    wrenches : (n, 6) array
+        Gravity and velocity products on each link, in its body frame (N, N m).
     qdd : (nv,) array
-        Accelerations without loops and contacts.
+        Accelerations without loops and contacts; of free and planar joints in axes that do not turn.
     loop_rows : (m', 6) array
         Rows of the ends of loops.
     loop_errors : (n_b,) array
         Position errors of loops (m, rad).
     """
 
-    __slots__ = (
-        "carried",
-        "compliances",
-        "dynamics",
-        "gains",
-        "loop_errors",
-        "loop_rows",
-        "poses",
-        "propagators",
-        "qdd",
-        "twists",
-        "v",
-    )
-
-    def __init__(self, dynamics: ContactDynamics, v: Array, results: tuple[Array, ...]) -> None:
-        self.dynamics, self.v = dynamics, v
+    def __init__(self, dynamics: ContactDynamics, q: Array, v: Array, tau: Array, results: tuple[Array, ...]) -> None:
+        self.dynamics, self.q, self.v, self.tau = dynamics, q, v, tau
         self.poses, self.twists, self.propagators, self.compliances = results[:4]
-        self.gains, self.carried, self.qdd, self.loop_rows, self.loop_errors = results[4:]
+        self.wrenches, self.qdd, self.loop_rows, self.loop_errors = results[4:]
 
-    def ends(self, contacts: ContactSet) -> Ends:
-        """Rows of the scene's loops and of contacts."""
-        loop_links, loop_sizes, loop_rows = self.dynamics._loop_ends
-        n, most, n_loop_rows = len(loop_links), 2 * len(contacts), len(self.loop_rows)
-        links, rows = np.empty(n + most, np.int64), np.empty(n + most, np.int64)
-        K = np.empty((n_loop_rows + 3 * most, 6))
-        links[:n], rows[:n], K[:n_loop_rows] = loop_links, loop_rows, self.loop_rows
-        n_loops = self.dynamics.n_loops
+    @property
+    def state(self) -> State:
+        """The state."""
+        return State(self.q, self.v, self.tau)
+
+    @cached_property
+    def turning(self) -> Array:
+        """``δ`` (nv,): ``ω × v`` of free and planar joints, by which accelerations differ in axes that do not turn."""
+        tree, out = self.dynamics.scene.tree, np.zeros(self.v.size)
+        for joint, at in zip(tree.joints, tree.v_slices, strict=True):
+            delta = turning(joint, self.v[at].tolist())
+            if delta is not None:
+                out[at] = delta
+        return out
+
+    @cached_property
+    def smooth_forces(self) -> Array:
+        """``τ − c + M δ`` (nv,): all forces in joint coordinates without loops and contacts, damping among them."""
+        return np.asarray(self.tau - self.dynamics.inverse_dynamics(self.q, self.v, -self.turning))
+
+    @cached_property
+    def joint_forces(self) -> Array:
+        """Forces (nv,) of motors less those of damping."""
+        damping = self.dynamics.damping
+        return self.tau if damping is None else self.tau - damping * self.v
+
+    @cached_property
+    def mass_matrix(self) -> Array:
+        """``M`` (nv, nv)."""
+        return np.asarray(self.dynamics.mass_matrix(self.q))
+
+    def momentum(self, dt: float) -> Array:
+        """``M v + dt (τ − c + M δ)`` (nv,): in joint coordinates, after a time ``dt`` without loops and contacts."""
+        momentum = self.mass_matrix @ self.v
+        return np.asarray(momentum + dt * self.smooth_forces if dt else momentum)
+
+    def rows(
+        self, contacts: ContactSet, loop_velocities: Array | None = None, contact_velocities: Array | None = None
+    ) -> ConstraintRows:
+        """Rows of the scene's loops and of contacts; `ConstraintRows` says what velocities are."""
+        dynamics = self.dynamics
+        loop_links, loop_sizes, loop_rows = dynamics.loop_ends
+        n, most, k = len(loop_links), 2 * len(contacts), len(self.loop_rows)
+        links, rows, K = np.empty(n + most, np.int64), np.empty(n + most, np.int64), np.empty((k + 3 * most, 6))
+        links[:n], rows[:n], K[:k] = loop_links, loop_rows, self.loop_rows
         try:
-            added = propagate.contact_ends(
-                contacts.links, contacts.points, contacts.frames, self.poses, n_loops, links[n:], rows[n:],
-                K[n_loop_rows:],
+            added = assembly.contact_ends(
+                contacts.links, contacts.points, contacts.frames, self.poses, dynamics.n_loops, links[n:], rows[n:],
+                K[k:],
             )  # fmt: skip
         except IndexError:
-            raise self._other_links(contacts) from None
+            raise ConfigurationError(
+                "links of contacts",
+                f"numbers from −1 to {len(self.poses) - 1}",
+                str(contacts.links.max()),
+                "They count the links of the scene's tree.",
+            ) from None
         sizes = np.full(n + added, 3)
         sizes[:n] = loop_sizes
-        return Ends(links[: n + added], sizes, rows[: n + added], K[: n_loop_rows + 3 * added], n_loops, len(contacts))
-
-    def delassus(self, ends: Ends) -> Array:
-        """``J M⁻¹ Jᵀ`` (m, m) of all rows: loops, then contacts."""
-        G = np.empty((ends.n_rows, ends.n_rows))
-        t = self.dynamics.topology
-        propagate.delassus_of_ends(
-            t.parents, t.depths, self.propagators, self.compliances, ends.links, ends.sizes, ends.rows, ends.K, G
-        )
-        return G
-
-    def _other_links(self, contacts: ContactSet) -> ConfigurationError:
-        return ConfigurationError(
-            "links of contacts",
-            f"numbers from −1 to {len(self.poses) - 1}",
-            str(contacts.links.max()),
-            "They count the links of the scene's tree.",
-        )
-
-    def velocities(self, ends: Ends, v: Array) -> Array:
-        """``J v`` (m,) at joint velocities ``v`` (nv,)."""
-        if not isinstance(v, np.ndarray) or v.shape != self.v.shape:
-            v = _vector(v, self.v.size, "v")
-        t, V, u = self.dynamics.topology, np.empty_like(self.twists), np.empty(ends.n_rows)
-        propagate.twists(t.parents, t.first_dof, t.axes, self.propagators, self.carried, v, V)
-        propagate.end_velocities(ends.links, ends.sizes, ends.rows, ends.K, V, u)
-        return u
-
-    def assemble(self, contacts: ContactSet, v: Array, other_v: Array) -> tuple[Ends, Array, Array, Array]:
-        """Rows, ``J M⁻¹ Jᵀ``, and ``J v`` at two velocities (nv,), in one call."""
-        t, dynamics = self.dynamics.topology, self.dynamics
-        if v.shape != self.v.shape or other_v.shape != self.v.shape:
-            v, other_v = _vector(v, self.v.size, "v"), _vector(other_v, self.v.size, "other_v")
-        try:
-            links, sizes, rows, K, G, u, other_u = propagate.assemble(
-                t.parents, t.depths, t.first_dof, t.axes, self.poses, self.propagators, self.compliances, self.carried,
-                *dynamics._loop_ends, self.loop_rows, dynamics.n_loops, contacts.links, contacts.points,
-                contacts.frames, v, other_v,
-            )  # fmt: skip
-        except IndexError:
-            raise self._other_links(contacts) from None
-        return Ends(links, sizes, rows, K, dynamics.n_loops, len(contacts.links)), G, u, other_u
-
-    def response(self, ends: Ends, p: Array) -> Array:
-        """``M⁻¹ Jᵀ p`` (nv,): change of joint velocities by impulses ``p`` (m,)."""
-        if not isinstance(p, np.ndarray) or p.shape != (ends.n_rows,):
-            p = _vector(p, ends.n_rows, "p")
-        t, dv = self.dynamics.topology, np.empty(self.v.size)
-        propagate.response(
-            t.parents,
-            t.first_dof,
-            t.axes,
-            self.propagators,
-            self.gains,
-            self.carried,
-            ends.links,
-            ends.sizes,
-            ends.rows,
-            ends.K,
-            p,
-            dv,
-        )
-        return dv
+        ends = Ends(links[: n + added], sizes, rows[: n + added], K[: k + 3 * added])
+        return ConstraintRows(self, contacts, ends, loop_velocities, contact_velocities)

@@ -1,10 +1,9 @@
 """Scenes in time: `Simulator`, recordings, checkpoints, ready-made scenes, a viewer in the browser."""
 
-from delassus.contact.formulations import FORMULATIONS
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recorder import Recorder
 from delassus.simulate.recording import Recording
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.viewer import view
 
-__all__ = ["FORMULATIONS", "Recorder", "Recording", "Simulator", "load_checkpoint", "save_checkpoint", "view"]
+__all__ = ["Recorder", "Recording", "Simulator", "load_checkpoint", "save_checkpoint", "view"]

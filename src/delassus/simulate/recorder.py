@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.contacts import ContactSet
+from delassus.contact.results import SolverStatus
+from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.recording import Origin, Recording
-
-if TYPE_CHECKING:
-    from delassus.simulate.simulator import Simulator
 
 FIRST_SAMPLES = 1024
 """Samples that arrays have room for at first; they double when they are full."""
 
 BLOCK = 256
 """Contact sets that are kept as they come before they are joined into arrays, which costs too much one by one."""
+
+
+class Run(Protocol):
+    """What a recorder follows: a `Simulator`."""
+
+    scene: Scene
+    dt: float
+    time: float
+    steps: int
+    seed: int
+    q: Array
+    v: Array
+    contacts: ContactSet
+    impulses: Array
+    statuses: Counter[SolverStatus]
+
+    @property
+    def formulation(self) -> str:
+        """Name of the formulation."""
+
+    @property
+    def solver(self) -> str:
+        """Name of the solver."""
 
 
 class Recorder:
@@ -48,10 +70,10 @@ class Recorder:
         if isinstance(every, bool) or not isinstance(every, (int, np.integer)) or every < 1:
             raise ConfigurationError("every", "a whole number of steps from 1 on", shown(every), "1 keeps every step.")
         self.every, self.energy, self.contacts = int(every), bool(energy), bool(contacts)
-        self._sim: Simulator | None = None
+        self._sim: Run | None = None
         self._last = -1
 
-    def start(self, sim: Simulator) -> None:
+    def start(self, sim: Run) -> None:
         """Take the first sample, of the state at the start; go on if this simulator was being recorded."""
         if self._sim is sim and self._last == sim.steps:  # the last sample or step is the present
             return
@@ -72,7 +94,7 @@ class Recorder:
         self._blocks: list[tuple[NDArray[Any], ...]] = []
         self._sample(sim)
 
-    def add(self, sim: Simulator) -> None:
+    def add(self, sim: Run) -> None:
         """Take a sample after a step, if it is the turn of one."""
         self._last = sim.steps
         n = len(sim.impulses)
@@ -87,7 +109,7 @@ class Recorder:
             self._numbers, self._marks = _doubled(self._numbers), _doubled(self._marks)
         self._sample(sim)
 
-    def _sample(self, sim: Simulator) -> None:
+    def _sample(self, sim: Run) -> None:
         k, nq = self._samples, self._nq
         row, marks = self._numbers[k], self._marks[k]
         row[0], row[1 : 1 + nq], row[1 + nq :] = sim.time, sim.q, sim.v
@@ -105,7 +127,7 @@ class Recorder:
             self._blocks.append((np.repeat(times, [len(r) for r in impulses]), *joined))
             self._waiting = []
 
-    def finish(self, sim: Simulator) -> Recording:
+    def finish(self, sim: Run) -> Recording:
         """Everything so far.
 
         Raises
@@ -141,7 +163,19 @@ class Recorder:
             frames[:, :, 2].copy(),
             depths.copy(),
             np.einsum("nij,nj->ni", frames, impulses),
-            Origin.of(sim, self.every, {name: count for name, count in counts.items() if count}),
+            Origin(
+                tuple(scene.tree.link_names),
+                tuple(scene.tree.joint_names),
+                tuple(c.name for c in scene.colliders),
+                tuple(scene.gravity.tolist()),
+                scene.tree.fingerprint,
+                sim.dt,
+                self.every,
+                sim.formulation,
+                sim.solver,
+                sim.seed,
+                {name: count for name, count in counts.items() if count},
+            ),
             scene,
         )
 

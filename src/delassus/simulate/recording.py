@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 from delassus.simulate import storage
-
-if TYPE_CHECKING:
-    from delassus.simulate.simulator import Simulator
 
 KIND = "recording"
 
@@ -56,24 +53,6 @@ class Origin:
     solver: str
     seed: int
     statuses: Mapping[str, int]
-
-    @classmethod
-    def of(cls, sim: Simulator, every: int, statuses: Mapping[str, int]) -> Origin:
-        """What a simulator says of itself."""
-        scene = sim.scene
-        return cls(
-            tuple(scene.tree.link_names),
-            tuple(scene.tree.joint_names),
-            tuple(c.name for c in scene.colliders),
-            tuple(float(g) for g in scene.gravity),
-            scene.tree.fingerprint,
-            sim.dt,
-            every,
-            sim.formulation,
-            sim.solver,
-            sim.seed,
-            dict(statuses),
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

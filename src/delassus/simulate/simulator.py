@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 from delassus.constraints import row_slices
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
+from delassus.contact.formulate import check_directions
 from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.impulses import ImpulseSolver
+from delassus.contact.impulses import SOUND, ImpulseSolver
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
@@ -21,12 +22,9 @@ from delassus.errors import ConfigurationError, ModelError, shown, unknown_name,
 from delassus.model.check import check_number
 from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
-from delassus.simulate.formulated import step_by_formulation
-from delassus.simulate.step import SOUND, StepOptions, StepResult, step
-
-if TYPE_CHECKING:
-    from delassus.simulate.recorder import Recorder
-    from delassus.simulate.recording import Recording
+from delassus.simulate.recorder import Recorder
+from delassus.simulate.recording import Recording
+from delassus.simulate.step import StepOptions, StepResult, step
 
 MOST_NAMED = 10
 """Pairs of colliders that a message names."""
@@ -146,20 +144,19 @@ class Simulator:
     ) -> None:
         if not isinstance(formulation, str) or formulation not in FORMULATIONS:
             raise unknown_name("formulation", formulation, FORMULATIONS)
-        if not _is_whole(n_directions) or n_directions < 2 or n_directions % 2:
-            raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_directions), "Four is usual.")
-        if not _is_whole(seed) or seed < 0:
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise ConfigurationError("seed", "a whole number ≥ 0", shown(seed), "The same one gives the same run.")
         self.dynamics = ContactDynamics(scene)
-        self.scene, self.formulation, self.dt = scene, formulation, _number("dt", dt)
+        self.scene, self.dt = scene, _number("dt", dt)
         fall = 2.0 * float(np.linalg.norm(scene.gravity)) * self.dt
         self._options = StepOptions(
+            formulation,
             self.dt,
             _number("resting", max(fall, 1e-9) if resting is None else resting),
             _number("penetration", penetration, zero=True),
             _number("correction", correction, zero=True, most=1.0),
         )
-        self._solver = ImpulseSolver(solver, int(n_directions), _number("tolerance", tolerance))
+        self._solver = ImpulseSolver(solver, check_directions(n_directions), tolerance)
         tree = scene.tree
         self._position_update = compile_kernel(tree, (), "position_update")
         self._energies = compile_kernel(tree, (), "energies", gravity=scene.gravity)
@@ -179,6 +176,11 @@ class Simulator:
         self._detector = CollisionDetector(scene)
         self.contacts = self._start(_number("max_overlap", max_overlap, zero=True))
         self.impulses = self._sustained = np.zeros((len(self.contacts), 3))
+
+    @property
+    def formulation(self) -> str:
+        """Name of the formulation."""
+        return self._options.formulation
 
     @property
     def solver(self) -> str:
@@ -264,16 +266,8 @@ class Simulator:
     def _advance(self, tau: Array) -> None:
         snapshot = self.dynamics.at(self.q, self.v, tau)
         contacts = self._detector.contacts(snapshot.poses)
-        if self.formulation == "os":
-            start = self._sustained if np.array_equal(contacts.colliders, self.contacts.colliders) else None
-            done = step(
-                self.dynamics, snapshot, contacts, self.q, self.v, tau, self._solver, self._options,
-                None if start is None else start.ravel(),
-            )  # fmt: skip
-        else:
-            done = step_by_formulation(
-                self.formulation, self.dynamics, snapshot, contacts, self.q, self.v, tau, self._solver, self._options
-            )
+        same = np.array_equal(contacts.colliders, self.contacts.colliders)
+        done = step(snapshot, contacts, self._solver, self._options, self._sustained.ravel() if same else None)
         shift = self._no_shift if done.drift is None else done.drift
         following = np.empty_like(self.q), np.empty_like(self.v)
         self.q, self.v = self._position_update(self.q, done.v, self._h, shift, out=following)
@@ -382,10 +376,6 @@ class Simulator:
         self.impulses = np.array(state["impulses"], dtype=float).reshape(-1, 3)
         self._sustained = np.array(state["sustained"], dtype=float).reshape(-1, 3)
         self.contacts = ContactSet(*(state[PREFIX + name] for name in ContactSet.__slots__))
-
-
-def _is_whole(number: object) -> TypeGuard[int]:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _number(name: str, value: float, *, zero: bool = False, most: float = np.inf) -> float:

@@ -1,13 +1,12 @@
-"""One time step in operational space, every part by compiled code: impact, contact, drift.
+"""One time step by any formulation of [OS]: impact, contact, drift.
 
 1. *Impact* ([OS] section 7), where a contact with restitution closes faster than gravity would close it in two steps:
    a compression phase that stops all approach, and a decompression phase that returns ``ε`` of each normal impulse.
-2. *Contact* ([OS] section 6): smooth forces and contact impulses over the step, ``u⁺ = J v⁺``, without restitution.
+2. *Contact* ([OS] sections 3 to 6, 8): smooth forces and contact impulses over the step, without restitution.
 3. *Drift*: what bodies overlap beyond a tolerance, and loops gape, is taken back by a displacement of its own, without
    friction and without any change of velocity, so that it brings no kinetic energy.
 
-Deviation from [OS]: contacts and loops hold for the velocities at the end of the step in the geometry at its start, so
-that no ``J̇ v`` appears and loop velocities do not drift (Stewart and Trinkle 1996; Anitescu and Potra 1997).
+`delassus.contact.formulations.formulation` says where this parts from [OS].
 """
 
 from __future__ import annotations
@@ -17,9 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from delassus.contact.contacts import ContactSet
-from delassus.contact.impulses import ImpulseSolver
+from delassus.contact.formulations import FORMULATIONS
+from delassus.contact.formulations.problem import ContactProblem
+from delassus.contact.impact import collide
+from delassus.contact.impulses import SOUND, ImpulseSolver
 from delassus.contact.results import SolverStatus
-from delassus.contact.snapshot import ContactDynamics, Ends, Snapshot
+from delassus.contact.snapshot import ConstraintRows, Snapshot
+from delassus.contact.solvers.mixed import eliminated
 from delassus.model.rotations import Array
 
 NOTHING = np.zeros((0, 3))
@@ -33,16 +36,14 @@ FARTHEST = 10.0
 MOST_SHIFT = 0.02
 """How far joints may move for that in one step (rad, m), since rows hold for small displacements only."""
 
-SOUND = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
-"""Statuses that leave nothing to warn of."""
-
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """What one step needs to know beside the state.
+    """Options of a time step.
 
     Attributes
     ----------
+    formulation : str
     dt : float
         Time step (s).
     resting : float
@@ -53,6 +54,7 @@ class StepOptions:
         Part of the overlap beyond that, and of loop errors, that each step takes back.
     """
 
+    formulation: str
     dt: float
     resting: float
     penetration: float
@@ -61,12 +63,12 @@ class StepOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepResult:
-    """What a step did.
+    """Outcome of a time step.
 
     Attributes
     ----------
     v : (nv,) array
-        Velocity at the end of the step.
+        Velocities at its end, free and planar joints in their axes of the start.
     drift : (nv,) array or None
         Displacement that takes back overlaps and loop errors; None if there are none.
     impulses : (n, 3) array
@@ -75,8 +77,6 @@ class StepResult:
         Those of the contact phase alone.
     statuses : tuple of SolverStatus
         Of every problem that was solved.
-    bounced : bool
-        Whether there was an impact.
     """
 
     v: Array
@@ -84,78 +84,36 @@ class StepResult:
     impulses: Array
     sustained: Array
     statuses: tuple[SolverStatus, ...]
-    bounced: bool
 
 
 def step(
-    dynamics: ContactDynamics,
-    snapshot: Snapshot,
-    contacts: ContactSet,
-    q: Array,
-    v: Array,
-    tau: Array,
-    solver: ImpulseSolver,
-    options: StepOptions,
-    start: Array | None = None,
+    snapshot: Snapshot, contacts: ContactSet, solver: ImpulseSolver, options: StepOptions, start: Array | None = None
 ) -> StepResult:
     """Advance velocities by one step; ``start`` (3 n,): contact impulses for the solver to start from."""
-    n, k, dt = len(contacts), dynamics.n_loops, options.dt
-    if not n and not k:
-        return StepResult(v + dt * snapshot.qdd, None, NOTHING, NOTHING, (), False)
-    free = v + dt * snapshot.qdd
-    ends, G, u, u_free = snapshot.assemble(contacts, v, free)
+    n, k, dt = len(contacts), snapshot.dynamics.n_loops, options.dt
+    formulation = FORMULATIONS[options.formulation]
+    if not n and not k and not formulation.has_hinges:
+        return StepResult(snapshot.v + dt * snapshot.qdd, None, NOTHING, NOTHING, ())
+    rows = snapshot.rows(contacts)
+    problem = ContactProblem(formulation(rows), snapshot, dt, solver.n_directions, np.zeros((n, 3)))
     statuses: list[SolverStatus] = []
-    total = np.zeros(ends.n_rows)
-    bounced = bool(n) and bool(np.any((u[k + 2 :: 3] < -options.resting) & (contacts.restitution > 0.0)))
+    total = np.zeros((n, 3))
 
-    if bounced:
-        p = impact(G, u, k, contacts, solver, statuses)
-        v = v + snapshot.response(ends, p)
-        total += p
-        snapshot = dynamics.at(q, v, tau)  # forces that depend on velocities are others now
-        free = v + dt * snapshot.qdd
-        u_free = snapshot.velocities(ends, free)
+    approach = rows.jacobian[k + 2 :: 3] @ snapshot.v
+    if np.any((approach < -options.resting) & (contacts.restitution > 0.0)):
+        impact = collide(problem.restarted(snapshot.v, dt=0.0), solver)
+        statuses += [phase.status for phase in (impact.compression, impact.decompression) if phase is not None]
+        total += impact.impulses
+        problem = problem.restarted(impact.velocity)  # forces that depend on velocities are others now
 
-    found = solver(G, u_free, k, contacts.friction, start)
+    found = problem.solve(solver, start=start)
     statuses.append(found.status)
-    total += found.p
-    v = free + snapshot.response(ends, found.p)
-    return StepResult(
-        v,
-        drift(snapshot, ends, G, contacts, solver, options, statuses),
-        total[k:].reshape(-1, 3),
-        found.p[k:].reshape(-1, 3),
-        tuple(statuses),
-        bounced,
-    )
-
-
-def impact(
-    G: Array, u: Array, n_loops: int, contacts: ContactSet, solver: ImpulseSolver, statuses: list[SolverStatus]
-) -> Array:
-    """Impulses of compression and decompression together, from the velocities ``u`` before ([OS] eqs. 54–58).
-
-    Deviation: friction during decompression may reach ``μ`` times the whole normal impulse, the returned one included;
-    in [OS] eq. 57 the returned impulse has none, and a fast spinning ball would bounce off with too little of it.
-    """
-    compression = solver(G, u, n_loops, contacts.friction)
-    statuses.append(compression.status)
-    returned = np.zeros(u.size)
-    returned[n_loops + 2 :: 3] = contacts.restitution * compression.p[n_loops + 2 :: 3]  # [OS] eq. 56
-    p = compression.p + returned
-    decompression = solver.decompression(G, u + G @ p, n_loops, contacts.friction, returned[n_loops + 2 :: 3])
-    statuses.append(decompression.status)
-    return np.asarray(p + decompression.p)
+    shift = drift(rows, solver, options, statuses)
+    return StepResult(found.velocity, shift, total + found.impulses, found.impulses, tuple(statuses))
 
 
 def drift(
-    snapshot: Snapshot,
-    ends: Ends,
-    G: Array,
-    contacts: ContactSet,
-    solver: ImpulseSolver,
-    options: StepOptions,
-    statuses: list[SolverStatus],
+    rows: ConstraintRows, solver: ImpulseSolver, options: StepOptions, statuses: list[SolverStatus]
 ) -> Array | None:
     """Displacement of joints that reduces overlaps and loop errors; None where there is nothing to do.
 
@@ -164,23 +122,24 @@ def drift(
     times the largest displacement wanted, and no joint by more than `MOST_SHIFT`. Where the problem cannot be solved
     there is no displacement, and the status is added to ``statuses``.
     """
-    k = ends.n_loops
-    overlap = contacts.depths - options.penetration
+    k, overlap = rows.n_loops, rows.contacts.depths - options.penetration
     if not k and not np.any(overlap > 0.0):
         return None
-    rows = np.concatenate([np.arange(k), np.arange(k + 2, ends.n_rows, 3)])
-    wanted = np.concatenate([snapshot.loop_errors, -np.maximum(overlap, 0.0)])
-    W = G[np.ix_(rows, rows)]
-    normals = np.arange(k, rows.size)
+    G = rows.delassus
+    wanted = options.correction * np.concatenate([rows.snapshot.loop_errors, -np.maximum(overlap, 0.0)])
+    kept = np.concatenate([np.arange(k), np.arange(k + 2, rows.n_rows, 3)])
+    W = G[np.ix_(kept, kept)]
+    normals = np.arange(k, kept.size)
     W[normals, normals] += YIELD * np.maximum(G.diagonal()[k:].reshape(-1, 3).mean(axis=1), LEAST)
-    wanted *= options.correction
-    found = solver.frictionless(W, wanted, k)
+    loops, _, _ = eliminated(W[:k, :k], np.column_stack([W[:k, k:], wanted[:k]]))  # impulses of loops for the others
+    of_normals = W[k:, k:] - W[k:, :k] @ loops[:, :-1]
+    found = solver.frictionless(0.5 * (of_normals + of_normals.T), wanted[k:] - W[k:, :k] @ loops[:, -1])
     if found.status not in SOUND:
         statuses.append(found.status)
         return None
-    p = np.zeros(ends.n_rows)
-    p[rows] = found.p
+    p = np.zeros(rows.n_rows)
+    p[kept] = np.concatenate([-(loops[:, :-1] @ found.r + loops[:, -1]), found.r])
     moved, most = float(np.abs(G @ p).max()), FARTHEST * float(np.abs(wanted).max())
-    shift = snapshot.response(ends, p if moved <= most else p * (most / moved))
+    shift = rows.response(p if moved <= most else p * (most / moved))
     turned = float(np.abs(shift).max())
     return shift if turned <= MOST_SHIFT else shift * (MOST_SHIFT / turned)

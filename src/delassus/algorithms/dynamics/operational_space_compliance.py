@@ -5,7 +5,7 @@ Contacts come and go from state to state, so nothing here knows them. Two sweeps
 - the propagator ``A_i`` of accelerations from its parent, whose transpose propagates impulses to the parent;
 - the operational-space compliance kernel ``Υ_i = A_i Υ_{p(i)} A_iᵀ + S_i D_i⁻¹ S_iᵀ``, the inverse inertia that the
   link shows at its own frame ([OS] eqs. 67 and 68);
-- ``D_i⁻¹ S_iᵀ`` and ``D_i⁻¹ U_iᵀ X_i``, with which an impulse changes the velocity of joint i.
+- the wrench of gravity and velocity products, the known part of its equation of motion as a body of its own.
 
 Any block of ``J M⁻¹ Jᵀ`` follows from the kernel of the closest common ancestor and the propagators below it ([OS] eq.
 69); that last step is taken where contacts are known. Cost O(n).
@@ -21,6 +21,7 @@ from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.aba import driving_forces, roll_out
 from delassus.algorithms.dynamics.constraint_acceleration import RelativeMotion
 from delassus.algorithms.dynamics.kinematics import body_poses
+from delassus.algorithms.dynamics.rnea import accelerations
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
 from delassus.spatial.manifold import turning
@@ -42,10 +43,9 @@ class OperationalSpaceCompliance:
         ``A_i``; zero for links whose parent is the world.
     compliances : (6 n, 6) matrix
         ``Υ_i``.
-    gains : (nv, 6) matrix
-        ``D_i⁻¹ S_iᵀ``: impulse on the link → velocity of its joint.
-    carried : (nv, 6) matrix
-        ``D_i⁻¹ U_iᵀ X_i``: change of the parent's twist → what it takes from the joint's velocity.
+    wrenches : (n, 6) matrix
+        ``H_i (g − a_i) − V_i ×* H_i V_i`` on each link in its body frame, with the accelerations ``a_i`` that
+        velocities alone cause.
     qdd : (nv, 1) matrix
         Accelerations without constraints and contacts; those of free and planar joints in axes that do not turn.
     rows : (m', 6) matrix
@@ -58,8 +58,7 @@ class OperationalSpaceCompliance:
     twists: Matrix
     propagators: Matrix
     compliances: Matrix
-    gains: Matrix
-    carried: Matrix
+    wrenches: Matrix
     qdd: Matrix
     rows: Matrix
     errors: Matrix
@@ -74,36 +73,37 @@ def operational_space_compliance(motion: DynamicsProblem) -> OperationalSpaceCom
     # root → leaves: compliance kernels
     propagators: list[Matrix] = []
     compliances: list[Matrix] = []
-    gains: list[Matrix] = []
-    carried: list[Matrix] = []
     for i in tree.root_to_leaves():
-        parent, own, axes = tree.parents[i], body.joint_inverse_inertia(i), tree.joints[i].motion_axes
-        gains.append(ops.take(own, axes, None))
+        parent, own = tree.parents[i], body.joint_inverse_inertia(i)
         if parent == WORLD:
             propagators.append(ops.zeros(6, 6))
-            carried.append(ops.zeros(len(axes), 6))
         else:
             propagators.append(body.motions_to_child(i, ops.eye(6)))
-            carried.append(problem.X[i].rows_to_parent(body.W[i]))
             own = ops.sym_add(body.inverse_inertia_to_child(i, compliances[parent]), own)
         compliances.append(own)
+
+    # root → leaves: a_i at joint accelerations that are zero in axes that do not turn
+    turned = [_turning(motion, i) for i in tree.root_to_leaves()]
+    a = accelerations(motion, [-delta for delta in turned])
+    wrenches = [-(H @ a[i] + motion.p[i]) for i, H in enumerate(problem.inertias)]
 
     return OperationalSpaceCompliance(
         ops.vstack([ops.hstack([R, p]) for R, p in body_poses(problem)]),
         ops.vstack([ops.transpose(V) for V in motion.V]),
         ops.vstack(propagators),
         ops.vstack(compliances),
-        ops.vstack(gains),
-        ops.vstack(carried),
-        motion.stacked([_in_fixed_axes(motion, i, own) for i, own in enumerate(qdd)]),
+        ops.vstack([ops.transpose(w) for w in wrenches]),
+        motion.stacked([own + delta for own, delta in zip(qdd, turned, strict=True)]),
         ops.vstack([end.K for end in problem.ends]) if problem.ends else ops.zeros(0, 6),
         motion.stacked([_error(motion, index) for index in range(len(problem.constraints))]),
     )
 
 
-def _in_fixed_axes(motion: DynamicsProblem, i: int, qdd: Matrix) -> Matrix:
-    more = turning(motion.tree.joints[i], column(motion.ops, motion.v[i]))
-    return qdd if more is None else qdd + from_entries(motion.ops, more)
+def _turning(motion: DynamicsProblem, i: int) -> Matrix:
+    """``ω × v`` (n_i × 1) of free and planar joints, whose axes turn; zero for others."""
+    ops, joint = motion.ops, motion.tree.joints[i]
+    delta = turning(joint, column(ops, motion.v[i]))
+    return ops.zeros(joint.nv, 1) if delta is None else from_entries(ops, delta)
 
 
 def _error(motion: DynamicsProblem, index: int) -> Matrix:

@@ -21,7 +21,6 @@ from delassus.contact.formulations.nmc import NonMinimalCoordinates
 from delassus.contact.formulations.nmc_os import NonMinimalOperationalSpace
 from delassus.contact.formulations.operational_space import OperationalSpace
 from delassus.contact.formulations.rmc import ReducedMinimalCoordinates
-from delassus.contact.formulations.setting import Setting
 
 FORMULATIONS = MappingProxyType(
     {
@@ -37,4 +36,4 @@ FORMULATIONS = MappingProxyType(
 )
 """Formulations by name."""
 
-__all__ = ["FORMULATIONS", "Formulation", "Setting"]
+__all__ = ["FORMULATIONS", "Formulation"]

@@ -17,54 +17,94 @@ from functools import lru_cache
 
 import numpy as np
 
-from delassus.contact.formulations import links
-from delassus.contact.formulations.setting import Setting
-from delassus.contact.snapshot import ContactDynamics, Ends
+from delassus.contact.formulations.formulation import Formulation
+from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Ends, Indices, Snapshot
 from delassus.errors import ModelError
-from delassus.model.rotations import Array
+from delassus.model.rotations import Array, skew
 
 REGULAR = 1e-14
 """Least singular value over the largest one of the inertia of a rigid body, in units in which its size is one."""
 
 
-def hinges_first(setting: Setting, rotors: bool) -> tuple[Ends, int]:
-    """Rows of hinges, then of loops and contacts, on the twists of links; and how many are of hinges.
+class AugmentedFormulation(Formulation):
+    """Formulation whose links are bodies of their own; bilateral rows are those of hinges, then of loops.
 
-    With ``rotors``, the rows of degrees of freedom with armature follow those of hinges and count as such.
+    Attributes
+    ----------
+    ends : Ends
+        Rows of hinges, loops and contacts on the twists of links.
+    n_hinges : int
+        Number of rows of hinges, ``N_i (V_i − X_i V_{p(i)})`` with ``N_i`` the unit vectors across ``S_i``; with
+        ``geared`` rotors, those of degrees of freedom with armature, ``S_iᵀ (V_i − X_i V_{p(i)})``, follow and count.
     """
-    s = setting
-    turning = np.flatnonzero(s.armature) if rotors else np.zeros(0, np.int64)
-    most = 2 * (s.n_links + turning.size)
-    of, sizes, rows = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    K = np.empty((2 * (6 * s.n_links + turning.size), 6))
-    e, at = links.hinge_ends(s.parents, s.first_dof, s.axes, s.X, turning, of, sizes, rows, K)
-    n_hinges = 6 * s.n_links - s.n_dofs + turning.size
-    others = s.ends
-    ends = Ends(
-        np.concatenate([of[:e], others.links]),
-        np.concatenate([sizes[:e], others.sizes]),
-        np.concatenate([rows[:e], others.rows + n_hinges]),
-        np.concatenate([K[:at], others.K]),
-        n_hinges + others.n_loops,
-        others.n_contacts,
+
+    has_hinges = True
+
+    def __init__(self, rows: ConstraintRows, *, geared: bool) -> None:
+        super().__init__(rows)
+        d, e = rows.snapshot.dynamics, rows.ends
+        self.dynamics, self.n_links = d, d.parents.size
+        self.X = _transforms(rows.snapshot)
+        self.owner = np.repeat(np.arange(self.n_links), np.diff(d.first_dof))
+        self.S_parent = -self.X[self.owner, d.axes]  # row of S_iᵀ (V_i − X_i V_p) on the parent; that on the link is 1
+        links, sizes, first, row_links, row_axes = _hinges(d, geared)
+        self.n_hinges = len(row_links)
+        carried, across = d.parents[links] >= 0, d.parents[row_links] >= 0
+        self.ends = Ends(
+            np.concatenate([links, d.parents[links][carried], e.links]),
+            np.concatenate([sizes, sizes[carried], e.sizes]),
+            np.concatenate([first, first[carried], e.rows + self.n_hinges]),
+            np.concatenate([np.eye(6)[row_axes], -self.X[row_links[across], row_axes[across]], e.K]),
+        )
+        self.n_rows, self.n_bilateral = self.n_hinges + rows.n_rows, self.n_hinges + rows.n_loops
+
+    def smooth_impulses(self, motion: Snapshot, dt: float) -> Array:
+        """Impulses (n, 6) of all known forces on links over a time ``dt``."""
+        w = dt * motion.wrenches
+        if dt:
+            self.add_joint_impulses(w, dt * motion.joint_forces)
+        return w
+
+    def add_joint_impulses(self, w: Array, f: Array) -> None:
+        """Add impulses ``f`` (nv,) of joints to those on links (n, 6): on each link, and the opposite on its parent."""
+        w[self.owner, self.dynamics.axes] += f
+        np.add.at(w, self.dynamics.parents[self.owner], self.S_parent * f[:, None])
+
+    def joint_velocities(self, V: Array) -> Array:
+        """Velocities ``S_iᵀ (V_i − X_i V_{p(i)})`` (nv,) of joints from the twists (n, 6) of links."""
+        below = V[self.dynamics.parents[self.owner]]  # S_parent is zero where the parent is the world
+        return np.asarray(V[self.owner, self.dynamics.axes] + (self.S_parent * below).sum(axis=1))
+
+
+def _transforms(snapshot: Snapshot) -> Array:
+    """Motion transforms (n, 6, 6) from parents, zero for links on the world."""
+    parents, R, p = snapshot.dynamics.parents, snapshot.poses[:, :, :3], snapshot.poses[:, :, 3]
+    E = R.mT @ R[parents]
+    X = np.zeros((parents.size, 6, 6))
+    X[:, :3, :3] = X[:, 3:, 3:] = E
+    X[:, :3, 3:] = -E @ skew(np.einsum("iba,ib->ia", R[parents], p - p[parents]))
+    X[parents < 0] = 0.0
+    return X
+
+
+@lru_cache(maxsize=8)
+def _hinges(dynamics: ContactDynamics, geared: bool) -> tuple[Indices, Indices, Indices, Indices, Indices]:
+    """Link, size and first row of each hinge and geared rotor; link and axis of each of their rows."""
+    n, own = dynamics.parents.size, np.repeat(np.arange(dynamics.parents.size), np.diff(dynamics.first_dof))
+    across = np.ones((n, 6), dtype=bool)
+    across[own, dynamics.axes] = False
+    turning = np.flatnonzero(dynamics.armature) if geared else np.zeros(0, np.int64)
+    sizes = np.concatenate([across.sum(axis=1), np.ones(turning.size, np.int64)])
+    links = np.concatenate([np.arange(n), own[turning]])
+    row_links, row_axes = np.nonzero(across)
+    kept = sizes > 0
+    return (
+        links[kept],
+        sizes[kept],
+        (np.cumsum(sizes) - sizes)[kept],
+        np.concatenate([row_links, own[turning]]),
+        np.concatenate([row_axes, dynamics.axes[turning]]),
     )
-    return ends, n_hinges
-
-
-def smooth_impulses(setting: Setting, dt: float) -> Array:
-    """Impulses (n, 6) of all known forces on links over a time ``dt``."""
-    s, w = setting, np.zeros((setting.n_links, 6))
-    if dt:
-        w += dt * s.known_wrenches
-        links.add_joint_wrenches(s.parents, s.first_dof, s.axes, s.X, dt * s.joint_forces, w)
-    return w
-
-
-def joint_velocities(setting: Setting, V: Array) -> Array:
-    """Velocities (nv,) of joints from the twists (n, 6) of links."""
-    s, v = setting, np.empty(setting.n_dofs)
-    links.joint_velocities(s.parents, s.first_dof, s.axes, s.X, V, v)
-    return v
 
 
 @lru_cache(maxsize=8)

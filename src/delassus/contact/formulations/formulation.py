@@ -1,4 +1,4 @@
-"""What a formulation is: the blocks of its mixed problem, and the way back from its solution to velocities.
+"""What a formulation is: the blocks of its mixed problem, and how velocities follow from its solution.
 
 All five of [OS] have one shape. With free unknowns ``x`` and contact impulses ``F``,
 
@@ -12,7 +12,7 @@ and ``F`` and the contact velocities ``u`` obey the law of contact. With pyramid
 Deviation from [OS] in all of them: loops and contacts hold for the velocities at the end of the step in the geometry
 at its start (Stewart and Trinkle 1996; Anitescu and Potra 1997), so that neither ``J̇ v`` nor ``Ũ`` appears, and
 velocities do not drift off the loops. Velocities of free and planar joints, which are in axes that turn, are in those
-of the start of the step at its end too: a free body keeps its momentum exactly.
+of the start of the step at its end too: a free body keeps its momentum exactly (`algorithms.dynamics.position_update`).
 With ``δ = ω × v`` for these joints, the smooth step is ``M (v⁺ − v − dt δ) = dt (τ − c)``.
 """
 
@@ -21,22 +21,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from delassus.contact.formulations.setting import Setting
+from delassus.contact.snapshot import ConstraintRows, Snapshot
 from delassus.model.rotations import Array
 
 
 class Formulation(ABC):
-    """Blocks of a contact problem.
+    """Blocks of a contact problem; they depend on the configuration only.
+
+    Parameters
+    ----------
+    rows : ConstraintRows
+        Of the loops and contacts.
 
     Attributes
     ----------
     name : str
         As `formulate` takes it.
-    setting : Setting
+    has_hinges : bool
+        Whether links are bodies of their own, whose hinges every step solves for.
     n_velocities, n_bilateral : int
         How many of the free unknowns are velocities, and how many are bilateral impulses ``p_b``.
     A, B, C, W : arrays
-        Blocks of the matrix; they depend on the configuration only.
+        Blocks of the matrix.
     consistent : bool
         False where loops that were eliminated beforehand contradict one another.
     mobility : (3 n_u,) array or None
@@ -44,9 +50,9 @@ class Formulation(ABC):
     """
 
     name: ClassVar[str]
-    setting: Setting
-    n_velocities: int
-    n_bilateral: int
+    has_hinges: ClassVar[bool] = False
+    n_velocities: int = 0
+    n_bilateral: int = 0
     consistent: bool = True
     mobility: Array | None = None
     A: Array
@@ -54,23 +60,26 @@ class Formulation(ABC):
     C: Array
     W: Array
 
+    def __init__(self, rows: ConstraintRows) -> None:
+        self.rows = rows
+
     @property
     def n_free(self) -> int:
         """Number of free unknowns and equality rows."""
         return self.n_velocities + self.n_bilateral
 
     @abstractmethod
-    def vector(self, v: Array, dt: float, applied: Array) -> tuple[Array, Array]:
-        """``a`` and ``b`` for a step of ``dt`` (s) that starts with the joint velocities ``v`` (nv,).
+    def vector(self, motion: Snapshot, dt: float, applied: Array) -> tuple[Array, Array]:
+        """``a`` and ``b`` for a step of ``dt`` (s) that starts with the velocities and forces of ``motion``.
 
         ``applied`` (3 n_u,) are impulses at contacts that act beside the unknown ones; with ``dt = 0`` no other forces
         do.
         """
 
     @abstractmethod
-    def recover(self, x: Array, F: Array, v: Array, dt: float) -> tuple[Array, Array]:
+    def recover(self, x: Array, F: Array, motion: Snapshot, dt: float) -> tuple[Array, Array]:
         """Joint velocities ``v⁺`` (nv,) and bilateral impulses ``p_b`` at a solution.
 
-        ``F`` (3 n_u,) are all impulses at contacts, applied ones included; ``v`` and ``dt`` as in `vector`. The last
-        of ``p_b`` are those of the scene's loops, in the order of their rows.
+        ``F`` (3 n_u,) are all impulses at contacts, applied ones included; ``motion`` and ``dt`` as in `vector`. The
+        last of ``p_b`` are those of the scene's loops, in the order of their rows.
         """

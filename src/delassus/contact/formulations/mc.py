@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from delassus.contact.formulations.formulation import Formulation
-from delassus.contact.formulations.setting import Setting
+from delassus.contact.snapshot import ConstraintRows, Snapshot
 from delassus.model.rotations import Array
 
 
@@ -19,26 +19,23 @@ class MinimalCoordinates(Formulation):
 
     name = "mc"
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
-        N, k, M, J = setting.n_dofs, setting.n_loops, setting.mass_matrix, setting.jacobian
-        self.n_velocities, self.n_bilateral = N, k
+    def __init__(self, rows: ConstraintRows) -> None:
+        super().__init__(rows)
+        k, M, J = rows.n_loops, rows.snapshot.mass_matrix, rows.jacobian
+        N, m = len(M), len(J) - k
         G_b, self.G_u = J[:k], J[k:]
-        m = len(self.G_u)
+        self.n_velocities, self.n_bilateral = N, k
         self.A = np.zeros((N + k, N + k))
         self.A[:N, :N], self.A[:N, N:], self.A[N:, :N] = M, -G_b.T, G_b
         self.C = np.zeros((m, N + k))
         self.C[:, :N] = self.G_u
         self.B, self.W = -self.C.T, np.zeros((m, m))
 
-    def vector(self, v: Array, dt: float, applied: Array) -> tuple[Array, Array]:
+    def vector(self, motion: Snapshot, dt: float, applied: Array) -> tuple[Array, Array]:
         """``a = −(𝓜 θ̇⁻ + Δ_t (𝒯 − 𝒞) + G_uᵀ applied, U)``, ``b = 0``."""
-        s = self.setting
-        momentum = s.mass_matrix @ v + self.G_u.T @ applied
-        if dt:
-            momentum += dt * s.smooth_forces
-        return -np.concatenate([momentum, s.loop_velocities]), -s.contact_velocities
+        momentum = motion.momentum(dt) + self.G_u.T @ applied
+        return -np.concatenate([momentum, self.rows.loop_velocities]), -self.rows.contact_velocities
 
-    def recover(self, x: Array, F: Array, v: Array, dt: float) -> tuple[Array, Array]:
+    def recover(self, x: Array, F: Array, motion: Snapshot, dt: float) -> tuple[Array, Array]:
         """``θ̇⁺`` and ``p_b`` are the unknowns."""
         return x[: self.n_velocities], x[self.n_velocities :]

@@ -12,60 +12,65 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from delassus.contact.formulations import links
-from delassus.contact.formulations.bodies import hinges_first, joint_velocities, smooth_impulses
-from delassus.contact.formulations.formulation import Formulation
-from delassus.contact.formulations.setting import Setting
+from delassus.contact.formulations.bodies import AugmentedFormulation
+from delassus.contact.snapshot import ConstraintRows, Indices, Snapshot
 from delassus.model.rotations import Array
 
-Triplets = tuple[NDArray[np.int64], NDArray[np.int64], Array]
+Triplets = tuple[Indices, Indices, Array]
 """Rows, columns and entries of a sparse matrix; those at the same place add up."""
 
 
-class NonMinimalCoordinates(Formulation):
-    """Equations of motion of all links and all constraints, unreduced."""
+class NonMinimalCoordinates(AugmentedFormulation):
+    """Equations of motion of all links and all constraints, unreduced.
+
+    Attributes
+    ----------
+    sparse_A, sparse_C : Triplets
+        Blocks of the matrix; those of ``B`` are the opposites of ``C``, transposed.
+    """
 
     name = "nmc"
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
-        self.ends, self.n_hinges = hinges_first(setting, rotors=False)
-        self.n_velocities = 6 * setting.n_links
-        self.n_bilateral = self.ends.n_loops
-        self.M = _mass_triplets(setting)
-        self.G = _row_triplets(self.ends.links, self.ends.sizes, self.ends.rows, self.ends.K)
-
-    @property
-    def free(self) -> Triplets:
-        """Triplets of ``A``."""
-        n, (row, column, value) = self.n_velocities, self.G
-        bilateral = row < self.n_bilateral
-        i, j, x = row[bilateral], column[bilateral], value[bilateral]
-        M_row, M_column, M_value = self.M
-        return (
-            np.concatenate([M_row, j, n + i]),
-            np.concatenate([M_column, n + i, j]),
-            np.concatenate([M_value, -x, x]),
+    def __init__(self, rows: ConstraintRows) -> None:
+        super().__init__(rows, geared=False)
+        n = self.n_velocities = 6 * self.n_links
+        M_row, M_column, M_value = self._mass_triplets()
+        link, row = self.ends.placed
+        i = np.repeat(row, 6)
+        j, x = (6 * link[:, None] + np.arange(6)).ravel(), self.ends.K.ravel()
+        b = i < self.n_bilateral
+        self.sparse_A = (
+            np.concatenate([M_row, j[b], n + i[b]]),
+            np.concatenate([M_column, n + i[b], j[b]]),
+            np.concatenate([M_value, -x[b], x[b]]),
         )
+        self.sparse_C = i[~b] - self.n_bilateral, j[~b], x[~b]
 
-    @property
-    def contact(self) -> Triplets:
-        """Triplets of ``C``; those of ``B`` are their opposites, transposed."""
-        row, column, value = self.G
-        unilateral = row >= self.n_bilateral
-        return row[unilateral] - self.n_bilateral, column[unilateral], value[unilateral]
+    def _mass_triplets(self) -> Triplets:
+        """Spatial inertias on the diagonal, and ``Tᵀ a T`` of rotors between links and their parents."""
+        d, six = self.dynamics, np.arange(6)
+        place = 6 * np.arange(self.n_links)[:, None] + six
+        turning = np.flatnonzero(d.armature)
+        own = self.owner[turning]
+        T = np.concatenate([np.eye(6)[d.axes[turning]], self.S_parent[turning]], axis=1)
+        columns = np.concatenate([place[own], place[np.maximum(d.parents[own], 0)]], axis=1)  # T is zero on the world
+        value = d.armature[turning, None, None] * T[:, :, None] * T[:, None, :]
+        return (
+            np.concatenate([np.repeat(place, 6, axis=1).ravel(), np.repeat(columns, 12, axis=1).ravel()]),
+            np.concatenate([np.tile(place, (1, 6)).ravel(), np.tile(columns, (1, 12)).ravel()]),
+            np.concatenate([d.scene.tree.inertias.ravel(), value.ravel()]),
+        )
 
     @cached_property
     def A(self) -> Array:  # type: ignore[override]
         """Dense, (6n + n_b, 6n + n_b)."""
-        return _dense(self.free, (self.n_free, self.n_free))
+        return _dense(self.sparse_A, (self.n_free, self.n_free))
 
     @cached_property
     def C(self) -> Array:  # type: ignore[override]
         """Dense, (3 n_u, 6n + n_b)."""
-        return _dense(self.contact, (3 * self.ends.n_contacts, self.n_free))
+        return _dense(self.sparse_C, (self.n_rows - self.n_bilateral, self.n_free))
 
     @property
     def B(self) -> Array:  # type: ignore[override]
@@ -75,50 +80,22 @@ class NonMinimalCoordinates(Formulation):
     @property
     def W(self) -> Array:  # type: ignore[override]
         """Zero, (3 n_u, 3 n_u)."""
-        m = 3 * self.ends.n_contacts
+        m = self.n_rows - self.n_bilateral
         return np.zeros((m, m))
 
-    def vector(self, v: Array, dt: float, applied: Array) -> tuple[Array, Array]:
+    def vector(self, motion: Snapshot, dt: float, applied: Array) -> tuple[Array, Array]:
         """``a = −(M V⁻ + dt (C − M J̇ v) + G_uᵀ applied, U)``, ``b = 0``."""
-        s, e = self.setting, self.ends
-        h = smooth_impulses(s, dt) + np.einsum("iab,ib->ia", s.inertias, s.twists(v))
-        links.add_joint_wrenches(s.parents, s.first_dof, s.axes, s.X, s.armature * (v + dt * s.turning), h)
-        p = np.concatenate([np.zeros(e.n_loops), applied])
-        links.wrenches_of_ends(e.links, e.sizes, e.rows, e.K, p, h)
-        a = -np.concatenate([h.ravel(), np.zeros(self.n_hinges), s.loop_velocities])
-        return a, -s.contact_velocities
+        rows, e, d = self.rows, self.ends, self.dynamics
+        h = self.smooth_impulses(motion, dt) + np.einsum("iab,ib->ia", d.scene.tree.inertias, motion.twists)
+        h += e.wrenches(np.concatenate([np.zeros(self.n_bilateral), applied]), self.n_links)
+        self.add_joint_impulses(h, d.armature * (motion.v + dt * motion.turning))
+        known = np.concatenate([h.ravel(), np.zeros(self.n_hinges), rows.loop_velocities])
+        return -known, -rows.contact_velocities
 
-    def recover(self, x: Array, F: Array, v: Array, dt: float) -> tuple[Array, Array]:
-        """``V⁺`` and ``p_b`` are among the unknowns; hinges before loops."""
+    def recover(self, x: Array, F: Array, motion: Snapshot, dt: float) -> tuple[Array, Array]:
+        """Joint velocities from twists; ``p_b`` are the unknowns: hinges, loops."""
         V = x[: self.n_velocities].reshape(-1, 6)
-        return joint_velocities(self.setting, V), x[self.n_velocities :]
-
-
-def _row_triplets(of: NDArray[np.int64], sizes: NDArray[np.int64], first: NDArray[np.int64], K: Array) -> Triplets:
-    """``[G_b; G_u]`` (n_b + 3 n_u, 6n) of stacks of rows ``K`` on links."""
-    before = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    row = np.repeat(first, sizes) + np.arange(len(K)) - before
-    column = 6 * np.repeat(of, sizes)[:, None] + np.arange(6)
-    return np.repeat(row, 6), column.ravel(), K.ravel()
-
-
-def _mass_triplets(setting: Setting) -> Triplets:
-    """Spatial inertias on the diagonal, and ``Tᵀ a T`` of rotors between links and their parents."""
-    s, six = setting, np.arange(6)
-    place = 6 * np.arange(s.n_links)[:, None] + six
-    turning = np.flatnonzero(s.armature)
-    own = np.searchsorted(s.first_dof, turning, side="right") - 1
-    T = np.zeros((turning.size, 12))
-    T[np.arange(turning.size), s.axes[turning]] = 1.0
-    T[:, 6:] = -s.X[own, s.axes[turning]]
-    columns = np.concatenate([place[own], place[np.maximum(s.parents[own], 0)]], axis=1)  # T is zero on the world
-    value = s.armature[turning, None, None] * T[:, :, None] * T[:, None, :]
-    rows = [np.repeat(place, 6, axis=1).ravel(), np.repeat(columns, 12, axis=1).ravel()]
-    return (
-        np.concatenate(rows),
-        np.concatenate([np.tile(place, (1, 6)).ravel(), np.tile(columns, (1, 12)).ravel()]),
-        np.concatenate([s.inertias.ravel(), value.ravel()]),
-    )
+        return self.joint_velocities(V), x[self.n_velocities :]
 
 
 def _dense(triplets: Triplets, shape: tuple[int, int]) -> Array:

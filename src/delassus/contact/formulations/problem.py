@@ -1,36 +1,30 @@
-"""`ContactProblem`: a formulated problem that can be taken away, or solved."""
+"""`ContactProblem`: a formulated problem that can be taken away, or solved; `ContactSolution`: its solution."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.contact.contacts import ContactSet
+from delassus.contact.formulations.elimination import Reduced, reduced
 from delassus.contact.formulations.formulation import Formulation
+from delassus.contact.formulations.nmc import NonMinimalCoordinates, Triplets
 from delassus.contact.formulations.pyramids import friction_rows, impulse_directions, slack_columns
+from delassus.contact.impulses import ImpulseSolver
 from delassus.contact.problems import LCP, MLCP, ConeProblem
-from delassus.contact.solvers.mixed import eliminated
+from delassus.contact.results import Impulses, SolverStatus
+from delassus.contact.snapshot import Snapshot
+from delassus.contact.solvers.convex import convex
+from delassus.contact.solvers.registry import SOLVERS
 from delassus.contact.state import State
-from delassus.errors import ConfigurationError
+from delassus.errors import ConfigurationError, missing_dependency, unknown_name
 from delassus.model.check import finite_array
 from delassus.model.rotations import Array
-
-if TYPE_CHECKING:
-    from delassus.contact.formulations.solution import ContactSolution
-
-NOISE = 1e-15
-"""Eigenvalues of a difference, over its size and what it is a difference of, that round-off could have left.
-
-Where ``k`` unknowns were eliminated, ``NOISE k²`` of them could: a chain of 30 hinges, k = 150, leaves up to 1e-12.
-"""
-
-EMPTY = 1e-12
-"""Largest entry of a row that is empty, over the largest one of the matrix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,30 +38,36 @@ class ContactProblem:
     ----------
     model : Formulation
         The blocks that everything else is made of.
-    state : State
-    contacts : ContactSet
+    motion : Snapshot
+        Velocities and forces at the start.
     dt : float
         Time step (s); 0 in an impact.
     n_directions : int
         ``n_f``: sides of the pyramids that stand for friction cones.
-    v : (nv,) array
-        Velocity of joints at the start: that of the state, unless `restarted`.
     applied : (n_u, 3) array
         Impulses at contacts that act beside the unknown ones (N s). Friction may reach ``μ`` times their normal parts
         beyond that of the unknown ones.
     """
 
     model: Formulation
-    state: State
-    contacts: ContactSet
+    motion: Snapshot
     dt: float
     n_directions: int
-    v: Array
     applied: Array
 
     @property
+    def contacts(self) -> ContactSet:
+        """Its contacts."""
+        return self.model.rows.contacts
+
+    @property
+    def state(self) -> State:
+        """State at the start."""
+        return self.motion.state
+
+    @property
     def formulation(self) -> str:
-        """Its name."""
+        """Name of the formulation."""
         return self.model.name
 
     @property
@@ -78,12 +78,11 @@ class ContactProblem:
     @property
     def sizes(self) -> dict[str, int]:
         """Number of unknowns by kind: velocity, bilateral (``p_b``), cone (``β̲``), slack (``σ``)."""
-        n = len(self.contacts)
-        cone = n * (self.n_directions + 1)
+        n, f = len(self.contacts), self.model
         return {
-            "velocity": self.model.n_velocities,
-            "bilateral": self.model.n_bilateral,
-            "cone": cone,
+            "velocity": f.n_velocities,
+            "bilateral": f.n_bilateral,
+            "cone": n * (self.n_directions + 1),
             "slack": n,
         }
 
@@ -120,15 +119,39 @@ class ContactProblem:
 
     @cached_property
     def sparse(self) -> Any:
-        """``𝔐`` as a `scipy.sparse.csc_array`; that of ``nmc`` is built in O(n), without the dense one."""
-        from delassus.contact.formulations.sparse import sparse_matrix
+        """``𝔐`` as a `scipy.sparse.csc_array`; that of ``nmc`` is built in O(n), without the dense one.
 
-        return sparse_matrix(self)
+        Raises
+        ------
+        MissingDependencyError
+            scipy is not installed.
+        """
+        try:
+            from scipy.sparse import block_array, coo_array, csc_array
+        except ImportError as error:
+            raise missing_dependency("scipy", "contact", "sparse matrices") from error
+        f, n, n_f = self.model, len(self.contacts), self.n_directions
+        if not isinstance(f, NonMinimalCoordinates):
+            return csc_array(self.matrix)
+
+        def block(triplets: Triplets, rows: int) -> Any:
+            row, column, value = triplets
+            return coo_array((value, (row, column)), shape=(rows, f.n_free)).tocsc()
+
+        DC = coo_array(self.D.T) @ block(f.sparse_C, 3 * n)
+        return block_array(
+            [
+                [block(f.sparse_A, f.n_free), -DC.T, coo_array((f.n_free, n))],
+                [DC, None, coo_array(slack_columns(n, n_f))],
+                [None, coo_array(friction_rows(self.contacts.friction, n_f)), None],
+            ],
+            format="csc",
+        )
 
     @cached_property
     def terms(self) -> tuple[Array, Array]:
         """``a`` (n_free,) and ``b`` (3 n_u,): what the free rows, and velocities at contacts, are without impulses."""
-        return self.model.vector(self.v, self.dt, self.applied.ravel())
+        return self.model.vector(self.motion, self.dt, self.applied.ravel())
 
     @cached_property
     def vector(self) -> Array:
@@ -158,88 +181,155 @@ class ContactProblem:
         return MLCP(self.matrix, self.vector, self.n_free)
 
     @cached_property
-    def eliminated(self) -> tuple[Array, Array, int, bool]:
-        """``P`` and ``x_0`` with ``x = −(P F + x_0)``, the rank of ``A``, and whether the free rows can be met."""
-        f, (a, _) = self.model, self.terms
-        A, s = balanced(f.A)
-        solution, rank, agree = eliminated(A, s[:, None] * np.column_stack([f.B, a]))
-        solution = s[:, None] * solution
-        return solution[:, :-1], solution[:, -1], rank, agree and f.consistent
+    def reduced(self) -> Reduced:
+        """The problem of contacts alone, free unknowns eliminated."""
+        return reduced(self.model, *self.terms)
 
     def cone(self) -> ConeProblem:
         """The problem of exact Coulomb cones, free unknowns eliminated: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
-        f, (_, b) = self.model, self.terms
-        if self.n_free:
-            P, x_0, _, _ = self.eliminated
-            size = f.W.diagonal() + np.einsum("ij,ji->i", np.abs(f.C), np.abs(P))
-            return ConeProblem(*without_noise(f.W - f.C @ P, b - f.C @ x_0, size, self.n_free), self.contacts.friction)
-        if f.mobility is not None:
-            return ConeProblem(*without_noise(f.W, b, f.mobility), self.contacts.friction)
-        return ConeProblem(f.W, b, self.contacts.friction)
+        return ConeProblem(self.reduced.W, self.reduced.b, self.contacts.friction)
 
-    def restarted(self, v: ArrayLike, applied: ArrayLike | None = None) -> ContactProblem:
+    def restarted(self, v: ArrayLike, applied: ArrayLike | None = None, dt: float | None = None) -> ContactProblem:
         """The same problem from joint velocities ``v`` (nv,), with impulses (n_u, 3) applied at contacts.
 
-        The matrix is shared, and smooth forces stay those of the state.
+        Forces are those at the new velocities. ``dt`` is another time step, if given.
 
         Raises
         ------
         ConfigurationError
             Wrong shapes, or entries that are not finite.
         """
-        velocity = finite_array(v, self.v.shape, "v", "Pass what a solution holds.")
-        n = len(self.contacts)
-        impulses = (
-            np.zeros((n, 3))
-            if applied is None
-            else finite_array(applied, (n, 3), "applied", "Pass what a solution holds.")
-        )
-        again = replace(self, v=velocity, applied=impulses)
-        for name in ("matrix", "D"):
-            if name in self.__dict__:
-                again.__dict__[name] = self.__dict__[name]
-        return again
+        start, n = self.motion, len(self.contacts)
+        velocity = finite_array(v, start.v.shape, "v", "Pass what a solution holds.")
+        given = np.zeros((n, 3)) if applied is None else applied
+        impulses = finite_array(given, (n, 3), "applied", "Pass what a solution holds.")
+        motion = start.dynamics.at(start.q, velocity, start.tau)
+        return replace(self, motion=motion, applied=impulses, dt=self.dt if dt is None else dt)
 
-    def solve(self, solver: str = "lemke", *, tolerance: float = 1e-8, **options: Any) -> ContactSolution:
-        """Solve; see `delassus.contact.formulations.solve.solve`."""
-        from delassus.contact.formulations.solve import solve
+    def solve(
+        self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8, start: Array | None = None
+    ) -> ContactSolution:
+        """Solve the problem: free unknowns are eliminated, contacts solved for, velocities recovered.
 
-        return solve(self, solver, tolerance=tolerance, **options)
+        Parameters
+        ----------
+        solver : {"lemke", "pgs", "nsgs", "admm", "convex"}
+            The first two on pyramids of ``n_directions`` sides, the others on exact cones; where one of the first four
+            fails, another is asked. "convex" solves a relaxation, in which what slides also lifts off. Or a solver with
+            its options. Where impulses are applied, Lemke's method is taken whatever the solver.
+        tolerance : float
+            Residual that the solver is held to (m/s).
+        start : (3 n_u,) array, optional
+            Impulses to start from, those of a step before.
+
+        Raises
+        ------
+        UnknownNameError
+            No such solver.
+        ConfigurationError
+            A tolerance that is not positive.
+        MissingDependencyError
+            A package of the extra ``contact`` is not installed.
+        """
+        W, b, P, x_0, consistent = self.reduced
+        mu, given = self.contacts.friction, self.applied[:, 2]
+        if solver == "convex":
+            whole = convex(self.cone(), tolerance=tolerance)
+            found = Impulses(whole.values.ravel(), whole.status, whole.iterations)
+        else:
+            if not isinstance(solver, ImpulseSolver):
+                if solver not in SOLVERS:
+                    raise unknown_name("solver", solver, SOLVERS)
+                solver = ImpulseSolver(solver, self.n_directions, tolerance)
+            tolerance = solver.tolerance
+            found = solver(W, b, mu, start, mu * given if given.any() else None)
+        F = found.p + self.applied.ravel()
+        x = -(P @ found.p + x_0)
+        v, p_b = self.model.recover(x, F, self.motion, self.dt)
+        solution = ContactSolution(self, v, F.reshape(-1, 3), p_b, x, found.status, found.iterations, tolerance)
+        if not consistent:
+            return replace(solution, status=SolverStatus.CONFLICTING)
+        loops_eliminated = self.n_free or self.model.mobility is not None
+        if loops_eliminated and found.status is SolverStatus.CONVERGED and not solution.residual() <= tolerance:
+            return replace(solution, status=SolverStatus.NUMERICAL_TROUBLE)
+        return solution
 
 
-def balanced(A: Array) -> tuple[Array, Array]:
-    """``diag(s) A diag(s)`` with rows and columns of like sizes, and ``s`` (Ruiz 2001).
+@dataclass(frozen=True, slots=True, eq=False)
+class ContactSolution:
+    """Solution of a `ContactProblem`.
 
-    The free block holds masses from grams to tonnes beside lengths and ones; what is singular shows only after that.
-    Rows that only round-off keeps from being zero, as those of a loop within a rigid part, become zero.
+    Attributes
+    ----------
+    problem : ContactProblem
+    velocity : (nv,) array
+        ``v⁺``: velocities of joints at the end of the step.
+    impulses : (n_u, 3) array
+        At contacts, on the first body: tangent, tangent, normal (N s); applied ones included.
+    bilateral : array
+        ``p_b`` (N s, N m s): those of hinges first where the formulation has them, those of the scene's loops last.
+    free : (n_free,) array
+        All free unknowns of the problem.
+    status : SolverStatus
+    iterations : int
+    tolerance : float
+        What the solver's residual was held to.
     """
-    size, s = np.abs(A), np.ones(len(A))
-    empty = size.max(axis=1, initial=0.0) <= EMPTY * size.max(initial=0.0)
-    for _ in range(3):
-        step = 1.0 / np.sqrt(np.where(empty, 1.0, size.max(axis=1, initial=0.0)))
-        s *= step
-        size *= step[:, None] * step
-    scaled = s[:, None] * A * s
-    if empty.any():
-        scaled[empty] = 0.0
-        scaled[:, empty] = 0.0
-    return scaled, s
 
+    problem: ContactProblem
+    velocity: Array
+    impulses: Array
+    bilateral: Array
+    free: Array
+    status: SolverStatus
+    iterations: int
+    tolerance: float
 
-def without_noise(W: Array, u: Array, size: Array, n_eliminated: int = 0) -> tuple[Array, Array]:
-    """``W`` without the eigenvalues that round-off left, and ``u`` without what is outside of its range.
+    @property
+    def loops(self) -> Array:
+        """Impulses (n_b,) of the scene's loops, in the order of their rows."""
+        return self.bilateral[self.bilateral.size - self.problem.model.rows.n_loops :]
 
-    ``W`` is a difference of matrices whose diagonals are ``size``, after ``n_eliminated`` unknowns. A contact that
-    cannot move along its normal must not seem to give way by 1e-15 of what its body would without hinges, least of all
-    to the wrong side; ``u``, a velocity at contacts, cannot but be in the range. Directions that cannot move at all,
-    as those across a planar mechanism, get rows of zeros: solvers scale by diagonals, and would blow up the rest.
-    """
-    root = np.sqrt(size)
-    root[root == 0.0] = 1.0
-    scaled = W / root[:, None] / root
-    values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.T))
-    least = NOISE * max(len(W), n_eliminated**2)
-    real = values > least
-    moves = scaled.diagonal() > least
-    basis = (moves * root)[:, None] * vectors[:, real]
-    return (basis * values[real]) @ basis.T, basis @ (vectors[:, real].T @ (u / root))
+    @property
+    def contact_velocities(self) -> Array:
+        """``u⁺`` (n_u, 3): velocities of the first bodies relative to the second ones at the end (m/s)."""
+        rows = self.problem.model.rows
+        return (rows.jacobian[rows.n_loops :] @ self.velocity - rows.contact_velocities).reshape(-1, 3)
+
+    def complementarity(self) -> float:
+        """``max |F_n u_n⁺|`` (J): impulses that the problem asks for, and velocities, along normals."""
+        own = self.impulses[:, 2] - self.problem.applied[:, 2]
+        return float(np.abs(own * self.contact_velocities[:, 2]).max(initial=0.0))
+
+    def penetration_velocity(self) -> float:
+        """How fast bodies still approach (m/s)."""
+        return float(np.maximum(-self.contact_velocities[:, 2], 0.0).max(initial=0.0))
+
+    def cone_violation(self) -> float:
+        """By how much impulses are outside of the exact friction cones (N s); pyramids are inside of them."""
+        r = self.impulses
+        beyond = np.linalg.norm(r[:, :2], axis=1) - self.problem.contacts.friction * r[:, 2]
+        return float(np.maximum(beyond, -r[:, 2]).max(initial=0.0))
+
+    def dissipation(self) -> Array:
+        """``−F_tᵀ u_t⁺`` (n_u,): what friction takes at each contact by velocities at the end (J)."""
+        return np.asarray(-(self.impulses[:, :2] * self.contact_velocities[:, :2]).sum(axis=1))
+
+    def momentum_residual(self) -> float:
+        """``‖M (v⁺ − v) − dt (τ − c + M δ) − Jᵀ p‖`` in joint coordinates (N s, N m s)."""
+        problem, start = self.problem, self.problem.motion
+        impulses = np.concatenate([self.loops, self.impulses.ravel()])
+        known = start.momentum(problem.dt) + problem.model.rows.jacobian.T @ impulses
+        return float(np.linalg.norm(start.mass_matrix @ self.velocity - known))
+
+    def bilateral_residual(self) -> float:
+        """Largest velocity along a row of loops, or of hinges where the formulation has them (m/s, rad/s)."""
+        problem, f = self.problem, self.problem.model
+        gap = f.rows.jacobian[: f.rows.n_loops] @ self.velocity - f.rows.loop_velocities
+        a, _ = problem.terms
+        rows = f.A @ self.free + f.B @ (self.impulses - problem.applied).ravel() + a
+        return float(max(np.abs(gap).max(initial=0.0), np.abs(rows[f.n_velocities :]).max(initial=0.0)))
+
+    def residual(self) -> float:
+        """Largest of the velocities that should vanish: of loops, hinges, and approach (m/s, rad/s)."""
+        return max(self.bilateral_residual(), self.penetration_velocity())

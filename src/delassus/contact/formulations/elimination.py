@@ -1,0 +1,95 @@
+"""Free unknowns eliminated from the blocks of a contact problem: ``W − C A⁺ B`` and ``b − C A⁺ a``.
+
+``A`` is scaled first (`balanced`), and what round-off leaves of directions that cannot move is removed after
+(`without_noise`); between them stands `eliminated`, by which `solve_mixed` solves too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from delassus.contact.formulations.formulation import Formulation
+from delassus.contact.solvers.mixed import eliminated
+from delassus.model.rotations import Array
+
+NOISE = 1e-15
+"""Eigenvalues of a difference, over its size and what it is a difference of, that round-off could have left.
+
+Where ``k`` unknowns were eliminated, ``NOISE k²`` of them could; a chain of 30 hinges, k = 150, leaves up to 1e-12.
+"""
+
+EMPTY = 1e-12
+"""Largest entry of a row that is empty, over the largest one of the matrix."""
+
+
+class Reduced(NamedTuple):
+    """A contact problem without free unknowns.
+
+    Attributes
+    ----------
+    W, b : (3 n_u, 3 n_u) and (3 n_u,) arrays
+        Contact velocities are ``W F + b``.
+    P, x_0 : (n_free, 3 n_u) and (n_free,) arrays
+        Free unknowns are ``−(P F + x_0)``.
+    consistent : bool
+        Whether the free rows can be met.
+    """
+
+    W: Array
+    b: Array
+    P: Array
+    x_0: Array
+    consistent: bool
+
+
+def reduced(f: Formulation, a: Array, b: Array) -> Reduced:
+    """Eliminate the free unknowns of a formulation with the vector ``(a, b)``."""
+    if f.n_free:
+        A, s = balanced(f.A)
+        solution, _, consistent = eliminated(A, s[:, None] * np.column_stack([f.B, a]))
+        solution = s[:, None] * solution
+        P, x_0 = solution[:, :-1], solution[:, -1]
+        size = f.W.diagonal() + np.einsum("ij,ji->i", np.abs(f.C), np.abs(P))
+        W, b = without_noise(f.W - f.C @ P, b - f.C @ x_0, size, f.n_free)
+        return Reduced(W, b, P, x_0, consistent)
+    W, b = (f.W, b) if f.mobility is None else without_noise(f.W, b, f.mobility)
+    return Reduced(W, b, f.B, a, f.consistent)
+
+
+def balanced(A: Array) -> tuple[Array, Array]:
+    """``diag(s) A diag(s)`` with rows and columns of like sizes, and ``s`` (Ruiz 2001).
+
+    The free block holds masses from grams to tonnes beside lengths and ones; what is singular shows only after that.
+    Rows that only round-off keeps from being zero, as those of a loop within a rigid part, become zero.
+    """
+    size, s = np.abs(A), np.ones(len(A))
+    empty = size.max(axis=1, initial=0.0) <= EMPTY * size.max(initial=0.0)
+    for _ in range(3):
+        step = 1.0 / np.sqrt(np.where(empty, 1.0, size.max(axis=1, initial=0.0)))
+        s *= step
+        size *= step[:, None] * step
+    scaled = s[:, None] * A * s
+    scaled[empty] = 0.0
+    scaled[:, empty] = 0.0
+    return scaled, s
+
+
+def without_noise(W: Array, u: Array, size: Array, n_eliminated: int = 0) -> tuple[Array, Array]:
+    """``W`` without the eigenvalues that round-off left, and ``u`` without what is outside of its range.
+
+    ``W`` is a difference of matrices whose diagonals are ``size``, after ``n_eliminated`` unknowns. A contact that
+    cannot move along its normal must not seem to give way by 1e-15 of what its body would without hinges, least of all
+    to the wrong side; ``u``, a velocity at contacts, cannot but be in the range. Directions that cannot move at all,
+    as those across a planar mechanism, get rows of zeros: solvers scale by diagonals, and would blow up the rest.
+    """
+    root = np.sqrt(size)
+    root[root == 0.0] = 1.0
+    scaled = W / root[:, None] / root
+    values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.T))
+    least = NOISE * max(len(W), n_eliminated**2)
+    real = values > least
+    moves = scaled.diagonal() > least
+    basis = (moves * root)[:, None] * vectors[:, real]
+    return np.ascontiguousarray((basis * values[real]) @ basis.T), basis @ (vectors[:, real].T @ (u / root))

@@ -211,18 +211,10 @@ def test_formulate_as_it_is_usually_called(scene: ds.Scene) -> None:
 
 def test_compiled_code_does_not_read_past_the_ends_of_arrays() -> None:
     snapshot = ContactDynamics(ds.Scene(ds.mechanisms.pendulum(3))).at(np.zeros(3), np.zeros(3), np.zeros(3))
-    there, nowhere = (ContactSet([[link, -1]], [[0, 0, 0]], UP) for link in (2, 3))
     with pytest.raises(ConfigurationError, match="links of contacts"):
-        snapshot.ends(nowhere)
-    with pytest.raises(ConfigurationError, match="links of contacts"):
-        snapshot.assemble(nowhere, np.zeros(3), np.zeros(3))
-    with pytest.raises(ConfigurationError, match="other_v"):
-        snapshot.assemble(there, np.zeros(3), np.zeros(1))
-    ends = snapshot.ends(there)
-    with pytest.raises(ConfigurationError, match="v: expected 3"):
-        snapshot.velocities(ends, np.zeros(1))
-    with pytest.raises(ConfigurationError, match="p: expected 3"):
-        snapshot.response(ends, np.zeros(1))
+        snapshot.rows(ContactSet([[3, -1]], [[0, 0, 0]], UP))
+    with pytest.raises(ValueError, match="mismatch"):
+        snapshot.rows(ContactSet([[2, -1]], [[0, 0, 0]], UP)).response(np.zeros(1))
 
 
 def test_what_is_recorded_adds_up() -> None:

@@ -18,7 +18,7 @@ from delassus.model.rotations import Array
 from delassus.simulate.scenes.pendulum import pendulum
 from delassus.simulate.scenes.ready import ReadyScene
 from delassus.simulate.simulator import Simulator
-from delassus.simulate.step import SOUND
+from delassus.contact.results import SOLVED
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.claims_contact_times import PAPER, PAPER_RATIOS
 from delassus_studies.timing import pinned
@@ -68,7 +68,7 @@ def race(ready: ReadyScene, dt: float, steps: int, q: Array, v: Array, start: fl
                 least[f][k] = min(least[f][k], seconds)
                 touching += touched if f == "os" else 0
             apart = max(apart, float(np.abs(sims["os"].q - sims["nmc-os"].q).max()))
-    unsolved = sum(count for sim in sims.values() for status, count in sim.statuses.items() if status not in SOUND)
+    unsolved = sum(count for sim in sims.values() for status, count in sim.statuses.items() if status not in SOLVED)
     return Race(start, dt, steps, touching, {f: float(t.sum()) for f, t in least.items()}, apart, unsolved)
 
 

@@ -13,7 +13,7 @@ from delassus.simulate.plots import centre_motion, swing_figure
 from delassus.simulate.recorder import Recorder
 from delassus.simulate.recording import Recording
 from delassus.simulate.scenes.pendulum import pendulum
-from delassus.simulate.step import SOUND
+from delassus.contact.results import SOLVED
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 
 LINKS, DURATION, SAMPLE = 12, 3.0, 1e-3
@@ -52,7 +52,7 @@ def apart(one: Recording, other: Recording, until: float = np.inf) -> tuple[Arra
 
 def unsolved(recording: Recording) -> int:
     """Problems that were not solved to the tolerance."""
-    sound = [status.name for status in SOUND]
+    sound = [status.name for status in SOLVED]
     return sum(count for status, count in recording.origin.statuses.items() if status not in sound)
 
 

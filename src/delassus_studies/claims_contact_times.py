@@ -3,9 +3,8 @@
 A simulation gives the states. At some of them, with contact and without, a step is assembled and solved from the same
 contacts by both formulations, through the same code, with Lemke's method in three ways:
 
-- *eliminated*: hinges are eliminated by a factorisation that skips zeros, in compiled code, as
-  `Simulator` steps by OS;
-- *mixed*: the same through Python: `formulate`, its mixed problem, `solve_mixed`;
+- *eliminated*: hinges are eliminated by a factorisation that skips zeros, as `Simulator` does;
+- *mixed*: the same through the mixed problem of `formulate`, by `solve_mixed`;
 - *pivoted*: the blocks of the first, but all unknowns pivoted in one tableau, hinge impulses as differences of two that
   are not negative: no use is made of what is known about hinges.
 """
@@ -23,12 +22,11 @@ import numpy as np
 
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulate import formulate
-from delassus.contact.formulations.nmc_os import NonMinimalOperationalSpace
-from delassus.contact.formulations.operational_space import OperationalSpace
+from delassus.contact.formulations import FORMULATIONS
+from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.formulations.pyramids import impulse_directions
-from delassus.contact.formulations.setting import Setting
 from delassus.contact.impulses import LIMIT, ImpulseSolver
-from delassus.contact.results import OUTCOMES, SolverStatus
+from delassus.contact.results import OUTCOMES, SOLVED, SolverStatus
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.mixed import solve_mixed
@@ -36,7 +34,6 @@ from delassus.contact.solvers.pyramids import impulses_of, linear_problem, regul
 from delassus.contact.state import State
 from delassus.model.rotations import Array
 from delassus.simulate.scenes.pendulum import pendulum
-from delassus.simulate.step import SOUND
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.timing import pinned
 
@@ -55,32 +52,27 @@ PAPER_RATIOS = MappingProxyType({n: slow / fast for n, (fast, slow) in PAPER.ite
 LARGE = (12, 30)
 """Numbers of links between which exponents are taken."""
 
-Pair = OperationalSpace | NonMinimalOperationalSpace
-PAIR: Mapping[str, type[Pair]] = MappingProxyType({"os": OperationalSpace, "nmc-os": NonMinimalOperationalSpace})
+PAIR = ("os", "nmc-os")
 
-DIRECTIONS, TOLERANCE = regular_directions(4), 1e-8
+DIRECTIONS, TOLERANCE, LEMKE = regular_directions(4), 1e-8, ImpulseSolver("lemke")
 SAMPLES, REPEATS, DURATION, TIME_STEP = 20, 4, 3.0, 1e-3
 
 Touch = tuple[State, ContactSet]
 Way = Callable[[ContactDynamics, Touch, str, float], tuple[Array, bool]]
 
 
-def assembled(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Pair, Array, Array]:
-    """Blocks and vector of a step, from the kernel on."""
+def assembled(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> ContactProblem:
+    """Problem of a step, from the kernel on."""
     state, contacts = at
-    nothing = np.zeros(3 * len(contacts))
     snapshot = dynamics.at(state.q, state.v, state.tau)
-    model = PAIR[formulation](Setting(dynamics, snapshot, state, contacts, np.zeros(dynamics.n_loops), nothing))
-    return model, *model.vector(state.v, dt, nothing)
+    model = FORMULATIONS[formulation](snapshot.rows(contacts))
+    return ContactProblem(model, snapshot, dt, len(DIRECTIONS), np.zeros((len(contacts), 3)))
 
 
 def eliminated(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
-    """Velocities after a step, and whether it was solved: blocks, compiled elimination and solver."""
-    model, a, b = assembled(dynamics, at, formulation, dt)
-    k = model.n_free
-    found = ImpulseSolver("lemke")(model.Lambda, np.concatenate([a, b]), k, at[1].friction)
-    velocity, _ = model.recover(found.p[:k], found.p[k:], at[0].v, dt)
-    return velocity, found.status in SOUND
+    """Velocities after a step as `Simulator` finds them, and whether it was solved."""
+    found = assembled(dynamics, at, formulation, dt).solve(LEMKE)
+    return found.velocity, found.status in SOLVED
 
 
 def mixed(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
@@ -89,14 +81,15 @@ def mixed(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> 
     problem = formulate(dynamics.scene, state, formulation, dt=dt, contacts=contacts, dynamics=dynamics)
     found, k = solve_mixed(problem.mlcp()), problem.n_free
     velocity, _ = problem.model.recover(
-        found.values[:k], problem.D @ found.values[k : k + problem.sizes["cone"]], state.v, dt
+        found.values[:k], problem.D @ found.values[k : k + problem.sizes["cone"]], problem.motion, dt
     )
     return velocity, found.status is SolverStatus.CONVERGED
 
 
 def pivoted(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
     """The same blocks as `eliminated`, with all unknowns in one tableau."""
-    model, a, b = assembled(dynamics, at, formulation, dt)
+    problem = assembled(dynamics, at, formulation, dt)
+    model, (a, b) = problem.model, problem.terms
     k, n = model.n_free, len(at[1])
     M, q = linear_problem(model.W, b, at[1].friction, DIRECTIONS, np.zeros(n))
     if k:
@@ -104,8 +97,8 @@ def pivoted(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -
         M, q = split(model.A, np.hstack([model.B @ D, slack]), np.vstack([D.T @ model.C, slack.T]), M, a, q)
     z, outcome, _ = lemke_kernel(M, q, TOLERANCE, LIMIT)
     F = impulses_of(z[2 * k :], DIRECTIONS, n)
-    velocity, _ = model.recover(z[:k] - z[k : 2 * k], F, at[0].v, dt)
-    return velocity, OUTCOMES[outcome] in SOUND
+    velocity, _ = model.recover(z[:k] - z[k : 2 * k], F, problem.motion, dt)
+    return velocity, OUTCOMES[outcome] in SOLVED
 
 
 def split(A: Array, B: Array, C: Array, D: Array, a: Array, c: Array) -> tuple[Array, Array]:

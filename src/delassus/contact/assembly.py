@@ -20,7 +20,14 @@ Indices = NDArray[Any]
 
 @compiled
 def contact_ends(
-    contact_links: Indices, points: Array, frames: Array, poses: Array, start: int, links: Indices, rows: Indices, K: Array
+    contact_links: Indices,
+    points: Array,
+    frames: Array,
+    poses: Array,
+    start: int,
+    links: Indices,
+    rows: Indices,
+    K: Array,
 ) -> int:
     """Ends of contacts, three rows each, from the problem's row ``start`` on; returns how many there are."""
     e = 0

@@ -139,12 +139,16 @@ def formulate_impact(
     elif not isinstance(contacts, ContactSet):
         raise ConfigurationError("contacts", "a ContactSet", shown(contacts), "Make one, or leave it out.")
     n, advice = len(contacts), "One for each row."
-    wanted = loop_velocities if loop_velocities is None else finite_array(
-        loop_velocities, (dynamics.n_loops,), "loop_velocities", advice
+    wanted = (
+        loop_velocities
+        if loop_velocities is None
+        else finite_array(loop_velocities, (dynamics.n_loops,), "loop_velocities", advice)
     )
-    moving = contact_velocities if contact_velocities is None else finite_array(
-        contact_velocities, (n, 3), "contact_velocities", advice
-    ).ravel()
+    moving = (
+        contact_velocities
+        if contact_velocities is None
+        else finite_array(contact_velocities, (n, 3), "contact_velocities", advice).ravel()
+    )
     model = FORMULATIONS[formulation](snapshot.rows(contacts, wanted, moving))
     return ContactProblem(model, snapshot, 0.0, int(n_directions), np.zeros((n, 3)))
 

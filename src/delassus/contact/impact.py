@@ -39,9 +39,7 @@ class Collision:
     decompression: ContactSolution | None
 
 
-def collide(
-    problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8
-) -> Collision:
+def collide(problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8) -> Collision:
     """Solve for an impact.
 
     1. Compression: contacts stop approaching ([OS] eqs. 54 and 55).

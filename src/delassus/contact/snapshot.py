@@ -18,7 +18,6 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.scene import Scene
 from delassus.contact.state import State
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import finite_array
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
 from delassus.runtime.compile import compile as compile_kernel
@@ -63,7 +62,8 @@ class ContactDynamics:
         coefficients = self.kernel.request.options.damping
         self.damping = None if coefficients is None else np.array(coefficients)
         self._shapes = [r.shape for r in self.kernel.results]
-        self.parents, self.depths = _indices(tree.parents), _indices([len(tree.support(i)) - 1 for i in range(tree.n_links)])
+        self.parents = _indices(tree.parents)
+        self.depths = _indices([len(tree.support(i)) - 1 for i in range(tree.n_links)])
         self.first_dof = _indices([*(s.start for s in tree.v_slices), tree.nv])
         self.axes = _indices([a for j in tree.joints for a in j.motion_axes])
         self.n_loops = sum(c.size for c in scene.loops)
@@ -131,7 +131,7 @@ class Ends(NamedTuple):
     def velocities(self, V: Array, n_rows: int) -> Array:
         """Velocities (n_rows,) along the rows at the twists ``V`` (n, 6) of links."""
         link, row = self.placed
-        return np.bincount(row, weights=(self.K * V[link]).sum(axis=1), minlength=n_rows)
+        return np.bincount(row, (self.K * V[link]).sum(axis=1), n_rows).astype(float)
 
     def wrenches(self, p: Array, n_links: int) -> Array:
         """``Kᵀ p`` (n, 6): wrenches on links of impulses along the rows."""
@@ -187,8 +187,9 @@ class ConstraintRows:
 
     def response(self, p: Array) -> Array:
         """``M⁻¹ Jᵀ p`` (nv,): change of joint velocities by impulses ``p`` (m,)."""
-        q, at_rest = self.snapshot.q, np.zeros(self.snapshot.v.size)
-        return np.asarray(self.snapshot.dynamics.response(q, at_rest, p @ self.jacobian)[0])
+        dv, no_forces = np.empty(self.snapshot.v.size), np.empty(0)
+        self.snapshot.dynamics.response(self.snapshot.q, np.zeros(dv.size), p @ self.jacobian, out=(dv, no_forces))
+        return dv
 
 
 class Snapshot:

@@ -14,8 +14,8 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulate import check_directions
 from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.impulses import SOUND, ImpulseSolver
-from delassus.contact.results import SolverStatus
+from delassus.contact.impulses import ImpulseSolver
+from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
@@ -280,7 +280,7 @@ class Simulator:
         self.status = SolverStatus.CONVERGED
         for status in done.statuses:
             self.statuses[status] += 1
-            if status not in SOUND:
+            if status not in SOLVED:
                 self.status = status
 
     def run(
@@ -318,16 +318,16 @@ class Simulator:
             raise ConfigurationError(
                 "controller", "a function of the simulator", shown(controller), "Constant forces: lambda sim: tau."
             )
-        before = sum(count for status, count in self.statuses.items() if status not in SOUND)
+        before = sum(count for status, count in self.statuses.items() if status not in SOLVED)
         if record is not None:
             record.start(self)
         for _ in _shown_progress(n) if progress else range(n):
             self.step(None if controller is None else controller(self))
             if record is not None:
                 record.add(self)
-        failed = sum(count for status, count in self.statuses.items() if status not in SOUND) - before
+        failed = sum(count for status, count in self.statuses.items() if status not in SOLVED) - before
         if failed:
-            commonest = max((status for status in self.statuses if status not in SOUND), key=lambda s: self.statuses[s])
+            commonest = max((status for status in self.statuses if status not in SOLVED), key=lambda s: self.statuses[s])
             warn(f"{failed} contact problems in {n} steps were not solved to the tolerance: {commonest.text}")
         return None if record is None else record.finish(self)
 

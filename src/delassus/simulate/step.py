@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.impact import collide
-from delassus.contact.impulses import SOUND, ImpulseSolver
-from delassus.contact.results import SolverStatus
+from delassus.contact.impulses import ImpulseSolver
+from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.snapshot import ConstraintRows, Snapshot
 from delassus.contact.solvers.mixed import eliminated
 from delassus.model.rotations import Array
@@ -101,7 +101,7 @@ def step(
 
     approach = rows.jacobian[k + 2 :: 3] @ snapshot.v
     if np.any((approach < -options.resting) & (contacts.restitution > 0.0)):
-        impact = collide(problem.restarted(snapshot.v, dt=0.0), solver)
+        impact = collide(replace(problem, dt=0.0), solver)
         statuses += [phase.status for phase in (impact.compression, impact.decompression) if phase is not None]
         total += impact.impulses
         problem = problem.restarted(impact.velocity)  # forces that depend on velocities are others now
@@ -131,14 +131,19 @@ def drift(
     W = G[np.ix_(kept, kept)]
     normals = np.arange(k, kept.size)
     W[normals, normals] += YIELD * np.maximum(G.diagonal()[k:].reshape(-1, 3).mean(axis=1), LEAST)
-    loops, _, _ = eliminated(W[:k, :k], np.column_stack([W[:k, k:], wanted[:k]]))  # impulses of loops for the others
-    of_normals = W[k:, k:] - W[k:, :k] @ loops[:, :-1]
-    found = solver.frictionless(0.5 * (of_normals + of_normals.T), wanted[k:] - W[k:, :k] @ loops[:, -1])
-    if found.status not in SOUND:
+    if k:  # impulses of loops follow from those of contacts
+        loops, _, _ = eliminated(W[:k, :k], np.column_stack([W[:k, k:], wanted[:k]]))
+        of_normals, b = W[k:, k:] - W[k:, :k] @ loops[:, :-1], wanted[k:] - W[k:, :k] @ loops[:, -1]
+        found = solver.frictionless(0.5 * (of_normals + of_normals.T), b)
+        impulses = np.concatenate([-(loops[:, :-1] @ found.p + loops[:, -1]), found.p])
+    else:
+        found = solver.frictionless(W, wanted)
+        impulses = found.p
+    if found.status not in SOLVED:
         statuses.append(found.status)
         return None
     p = np.zeros(rows.n_rows)
-    p[kept] = np.concatenate([-(loops[:, :-1] @ found.r + loops[:, -1]), found.r])
+    p[kept] = impulses
     moved, most = float(np.abs(G @ p).max()), FARTHEST * float(np.abs(wanted).max())
     shift = rows.response(p if moved <= most else p * (most / moved))
     turned = float(np.abs(shift).max())

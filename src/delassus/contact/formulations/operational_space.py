@@ -1,8 +1,8 @@
 """OS, operational space: [OS] section 6. Unknowns ``p_b, β̲, σ``; size n_b + n_u(n_f + 2); O(N + n_c²).
 
-``A, B, C, W`` are the blocks of ``Λ = 𝒥 𝓜⁻¹ 𝒥ᵀ`` at loops and contacts (eqs. 50 and 53), computed without ``𝓜`` or ``𝒥``:
-compliances of links come from two sweeps over the robot by a compiled kernel, and those of pairs of constraint nodes
-from their closest common ancestors (appendix, eqs. 67 to 69).
+``A, B, C, W`` are the blocks of ``Λ = 𝒥 𝓜⁻¹ 𝒥ᵀ`` at loops and contacts (eqs. 50 and 53), computed without ``𝓜`` and
+``𝒥``: compliances of links come from two sweeps over the robot by a compiled kernel, and those of pairs of constraint
+nodes from their closest common ancestors (appendix, eqs. 67 to 69).
 
 ``q = (J_b v_f − U, D̲ᵀ J_u v_f)`` with ``v_f = θ̇⁻ + Δ_t θ̈_f``, the velocity without loops and contacts; then
 ``θ̇⁺ = v_f + 𝓜⁻¹ 𝒥ᵀ (p_b, F)``, by the articulated-body algorithm.

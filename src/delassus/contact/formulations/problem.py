@@ -189,10 +189,10 @@ class ContactProblem:
         """The problem of exact Coulomb cones, free unknowns eliminated: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
         return ConeProblem(self.reduced.W, self.reduced.b, self.contacts.friction)
 
-    def restarted(self, v: ArrayLike, applied: ArrayLike | None = None, dt: float | None = None) -> ContactProblem:
+    def restarted(self, v: ArrayLike, applied: ArrayLike | None = None) -> ContactProblem:
         """The same problem from joint velocities ``v`` (nv,), with impulses (n_u, 3) applied at contacts.
 
-        Forces are those at the new velocities. ``dt`` is another time step, if given.
+        Forces are those at the new velocities.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class ContactProblem:
         given = np.zeros((n, 3)) if applied is None else applied
         impulses = finite_array(given, (n, 3), "applied", "Pass what a solution holds.")
         motion = start.dynamics.at(start.q, velocity, start.tau)
-        return replace(self, motion=motion, applied=impulses, dt=self.dt if dt is None else dt)
+        return replace(self, motion=motion, applied=impulses)
 
     def solve(
         self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8, start: Array | None = None

@@ -9,8 +9,7 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
-from delassus.contact.results import SOLVED
-from delassus.contact.results import SolverStatus
+from delassus.contact.results import SOLVED, SolverStatus
 from delassus.model.rotations import quaternion_to_matrix
 
 pytest.importorskip("numba")

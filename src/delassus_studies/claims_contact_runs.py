@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from delassus.contact.results import SOLVED
 from delassus.model.rotations import Array
 from delassus.simulate.scenes.pendulum import pendulum
 from delassus.simulate.scenes.ready import ReadyScene
 from delassus.simulate.simulator import Simulator
-from delassus.contact.results import SOLVED
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.claims_contact_times import PAPER, PAPER_RATIOS
 from delassus_studies.timing import pinned

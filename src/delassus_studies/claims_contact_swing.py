@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from delassus.contact.results import SOLVED
 from delassus.model.rotations import Array
 from delassus.simulate.plots import centre_motion, swing_figure
 from delassus.simulate.recorder import Recorder
 from delassus.simulate.recording import Recording
 from delassus.simulate.scenes.pendulum import pendulum
-from delassus.contact.results import SOLVED
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 
 LINKS, DURATION, SAMPLE = 12, 3.0, 1e-3

@@ -52,7 +52,9 @@ class ImpulseSolver:
         self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-8.", above=True)
         self.directions = regular_directions(n_directions)
 
-    def __call__(self, W: Array, b: Array, mu: Array, start: Array | None = None, more: Array | None = None) -> Impulses:
+    def __call__(
+        self, W: Array, b: Array, mu: Array, start: Array | None = None, more: Array | None = None
+    ) -> Impulses:
         """Impulses (3 n,) that obey the law of contact for ``W`` (3 n, 3 n), ``b`` (3 n,) and ``mu`` (n,).
 
         ``start`` (3 n,) are those of a step before. With ``more`` (n,), friction may exceed ``μ`` times the normal

@@ -327,7 +327,9 @@ class Simulator:
                 record.add(self)
         failed = sum(count for status, count in self.statuses.items() if status not in SOLVED) - before
         if failed:
-            commonest = max((status for status in self.statuses if status not in SOLVED), key=lambda s: self.statuses[s])
+            commonest = max(
+                (status for status in self.statuses if status not in SOLVED), key=lambda s: self.statuses[s]
+            )
             warn(f"{failed} contact problems in {n} steps were not solved to the tolerance: {commonest.text}")
         return None if record is None else record.finish(self)
 

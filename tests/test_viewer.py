@@ -151,24 +151,24 @@ def test_players_play_again_and_seek():
     live = player_of(ready, None)
     assert isinstance(live, Live)
     live.advance(0.002, budget=60.0)
-    assert np.isclose(live.frame().time, 0.002, atol=ready.dt)
-    moved = live.frame().q.copy()
+    assert np.isclose(live.instant().time, 0.002, atol=ready.dt)
+    moved = live.instant().q.copy()
     live.seek(0.0)
-    assert np.array_equal(live.frame().q, ready.q0)
+    assert np.array_equal(live.instant().q, ready.q0)
     live.advance(0.002, budget=60.0)
-    assert np.array_equal(live.frame().q, moved)
+    assert np.array_equal(live.instant().q, moved)
 
     ready = boxes(1)
     recording = ready.simulator().run(0.15, record=Recorder())
     replay = player_of(recording, None)
     assert isinstance(replay, Replay)
     replay.seek(recording.time[-1])
-    frame = replay.frame()
+    frame = replay.instant()
     assert np.array_equal(frame.q, recording.q[-1])
     assert len(frame.points) == recording.contact_counts[-1] == 4
     assert np.isclose(frame.forces[:, 2].sum(), 9.81, rtol=1e-6)  # a box of 1 kg at rest
     replay.advance(0.01, budget=1.0)
-    assert replay.frame().time == recording.time[0]
+    assert replay.instant().time == recording.time[0]
 
 
 @pytest.mark.parametrize(

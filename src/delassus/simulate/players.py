@@ -1,4 +1,4 @@
-"""What the viewer plays: a simulation as it is computed, or a recording. Both show frames, go on, and start again."""
+"""What the viewer plays: a simulation as it is computed, or a recording. Both show an instant, go on, and start again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from delassus.simulate.simulator import Controller, Simulator
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frame:
+class Instant:
     """What is to be seen at one time.
 
     Attributes
@@ -36,13 +36,14 @@ class Frame:
 
 
 class Player(Protocol):
-    """Source of frames."""
+    """Source of instants."""
 
     scene: Scene
+    start: float
     duration: float
     seekable: bool
 
-    def frame(self) -> Frame:
+    def instant(self) -> Instant:
         """The present."""
 
     def advance(self, seconds: float, budget: float) -> None:
@@ -58,15 +59,15 @@ class Live:
     seekable = False
 
     def __init__(self, sim: Simulator, controller: Controller | None, duration: float) -> None:
-        self.sim, self.scene, self.duration = sim, sim.scene, duration
-        self._controller, self._start, self._owed = controller, sim.get_state(), 0.0
+        self.sim, self.scene, self.start, self.duration = sim, sim.scene, 0.0, duration
+        self._controller, self._before, self._owed = controller, sim.get_state(), 0.0
 
-    def frame(self) -> Frame:
+    def instant(self) -> Instant:
         """See `Player`."""
         sim = self.sim
         n = len(sim.impulses)
         forces = np.einsum("nij,nj->ni", sim.contacts.frames[:n], sim.impulses) / sim.dt
-        return Frame(sim.time, sim.q, sim.contacts.points[:n], forces)
+        return Instant(sim.time, sim.q, sim.contacts.points[:n], forces)
 
     def advance(self, seconds: float, budget: float) -> None:
         """See `Player`."""
@@ -79,7 +80,7 @@ class Live:
 
     def seek(self, at: float) -> None:
         """Back to the start."""
-        self.sim.set_state(self._start)
+        self.sim.set_state(self._before)
         self._owed = 0.0
 
 
@@ -90,18 +91,18 @@ class Replay:
 
     def __init__(self, recording: Recording, scene: Scene) -> None:
         self.recording, self.scene = recording, scene
-        self._first = float(recording.time[0])
-        self.duration = float(recording.time[-1]) - self._first
+        self.start = float(recording.time[0])
+        self.duration = float(recording.time[-1]) - self.start
         self._at = 0.0
 
-    def frame(self) -> Frame:
+    def instant(self) -> Instant:
         """See `Player`."""
         r = self.recording
-        k = min(int(np.searchsorted(r.time, self._first + self._at)), len(r) - 1)
+        k = min(int(np.searchsorted(r.time, self.start + self._at)), len(r) - 1)
         contacts = r.contacts(k)
         n = int(r.contact_counts[k]) if len(contacts["times"]) else 0
         last = slice(len(contacts["times"]) - n, None)
-        return Frame(float(r.time[k]), r.q[k], contacts["points"][last], contacts["impulses"][last] / r.origin.dt)
+        return Instant(float(r.time[k]), r.q[k], contacts["points"][last], contacts["impulses"][last] / r.origin.dt)
 
     def advance(self, seconds: float, budget: float) -> None:
         """See `Player`."""

@@ -40,7 +40,7 @@ class Viewer:
         self._player = player
         self._server = viser.ViserServer(host=host, port=port, label="delassus", verbose=False)
         self.url = f"http://{'localhost' if host in ('0.0.0.0', '127.0.0.1') else host}:{self._server.get_port()}"
-        self._drawing = Drawing(self._server, player.scene, player.frame().q)
+        self._drawing = Drawing(self._server, player.scene, player.instant().q)
         away = self._drawing.size * np.array([0.35, -1.25, 0.4])
         camera = self._server.initial_camera
         camera.look_at, camera.position = tuple(self._drawing.centre), tuple(self._drawing.centre + away)
@@ -88,19 +88,14 @@ class Viewer:
                 self._restart = None
             elif self._playing:
                 self._player.advance(elapsed * float(self._speed.value), FRAME_TIME)
-            frame = self._player.frame()
-            self._drawing.update(frame.q, frame.points, frame.forces, bool(self._forces.value))
+            instant = self._player.instant()
+            self._drawing.update(instant.q, instant.points, instant.forces, bool(self._forces.value))
             if now - told > 0.2:
                 told = now
-                self._told.content = f"**{frame.time:.2f} s**, {len(frame.points)} contacts"
+                self._told.content = f"**{instant.time:.2f} s**, {len(instant.points)} contacts"
                 if self._time is not None and self._playing:
-                    self._time.value = min(frame.time - self._player_start, self._player.duration)
+                    self._time.value = min(instant.time - self._player.start, self._player.duration)
             self._stopped.wait(max(0.0, FRAME_TIME - (time.perf_counter() - now)))
-
-    @property
-    def _player_start(self) -> float:
-        recording = getattr(self._player, "recording", None)
-        return 0.0 if recording is None else float(recording.time[0])
 
     def wait(self) -> None:
         """Show until the thread is interrupted (Ctrl-C)."""

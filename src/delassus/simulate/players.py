@@ -1,4 +1,4 @@
-"""What the viewer plays: a simulation as it is computed, or a recording. Both show an instant, go on, and start again."""
+"""What the viewer plays: a simulation as it is computed, or a recording; both show an instant, and start again."""
 
 from __future__ import annotations
 

@@ -87,9 +87,9 @@ class Simulator:
     Raises
     ------
     ConfigurationError
-        A time step that is not positive, an option or a start of the wrong type, shape or range, NaN, bodies that
+            A time step that is not positive, an option or a start of the wrong type, shape or range, NaN, bodies that
         overlap at the start, or loops that are open there.
-    ModelError
+        ModelError
         A body without mass that nothing carries.
     UnknownNameError
         No such formulation or solver.

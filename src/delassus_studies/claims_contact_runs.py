@@ -1,7 +1,7 @@
 """Claims of [OS] about the time to simulate the pendulum of its section 8 by OS and by NMC/OS (Table 2).
 
-`Simulator` runs both from Python, with everything that belongs to a simulation: collision detection, impacts, drift. It
-steps by OS through compiled code, and by NMC/OS through the problem that `formulate` builds.
+`Simulator` runs both from Python through the same steps, with everything that belongs to a simulation: collision
+detection, impacts, drift.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def judge(whole: Mapping[int, Race], part: Mapping[int, Race]) -> Finding:
         f"whole swing in steps of {TIME_STEP * 1e3:g} ms: {_said(names, ratios)}; {WINDOW} steps of "
         f"{PAPER_STEP * 1e3:g} ms: {_said(names, short)}.",
         verdict(parts),
-        "ratios are large already at n = 3: by NMC/OS every step solves for the hinges, through Python; by OS a step "
+        "ratios are large already at n = 3: by NMC/OS every step solves for the hinges; by OS a step "
         "without contact is one call of a kernel. Without that, see below" + ("" if parts[1] else "; no steady growth"),
         {
             "whole simulation": {

@@ -238,7 +238,7 @@ class ContactProblem:
             found = Impulses(whole.values.ravel(), whole.status, whole.iterations)
         else:
             if not isinstance(solver, ImpulseSolver):
-                if solver not in SOLVERS:
+                if solver not in [*SOLVERS]:
                     raise unknown_name("solver", solver, SOLVERS)
                 solver = ImpulseSolver(solver, self.n_directions, tolerance)
             tolerance = solver.tolerance

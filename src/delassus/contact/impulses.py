@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from delassus.contact.results import OUTCOMES, SOLVED, Impulses, SolverStatus
@@ -53,12 +55,19 @@ class ImpulseSolver:
         self.directions = regular_directions(n_directions)
 
     def __call__(
-        self, W: Array, b: Array, mu: Array, start: Array | None = None, more: Array | None = None
+        self,
+        W: Array,
+        b: Array,
+        mu: Array,
+        start: Array | None = None,
+        more: Array | None = None,
+        accept: Callable[[Array], bool] | None = None,
     ) -> Impulses:
         """Impulses (3 n,) that obey the law of contact for ``W`` (3 n, 3 n), ``b`` (3 n,) and ``mu`` (n,).
 
         ``start`` (3 n,) are those of a step before. With ``more`` (n,), friction may exceed ``μ`` times the normal
-        impulse by so much (N s); this is solved by Lemke's method whatever the solver.
+        impulse by so much (N s); this is solved by Lemke's method whatever the solver. ``accept`` says of impulses on
+        pyramids whether they solve the problem that ``W`` and ``b`` were reduced from.
         """
         if not mu.size:
             return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
@@ -66,22 +75,26 @@ class ImpulseSolver:
             M, q = linear_problem(W, b, mu, self.directions, more)
             z, outcome, pivots = lemke_kernel(M, q, self.tolerance, LIMIT)
             return Impulses(impulses_of(z, self.directions, mu.size), OUTCOMES[outcome], pivots)
-        found = self._solved(self.name, W, b, mu, np.zeros(b.size) if start is None else start)
+        found = self._solved(self.name, W, b, mu, np.zeros(b.size) if start is None else start, accept)
         if found.status in SOLVED:
             return found
-        other = self._solved(SOLVERS[self.name].then, W, b, mu, np.zeros(b.size))
+        other = self._solved(SOLVERS[self.name].then, W, b, mu, np.zeros(b.size), None)
         iterations = found.iterations + other.iterations
         better = other.status is SolverStatus.CONVERGED or not np.isfinite(found.p).all()
         return (other if better else found)._replace(iterations=iterations)
 
-    def _solved(self, name: str, W: Array, b: Array, mu: Array, start: Array) -> Impulses:
+    def _solved(
+        self, name: str, W: Array, b: Array, mu: Array, start: Array, accept: Callable[[Array], bool] | None
+    ) -> Impulses:
         kind, _, contacts, _ = SOLVERS[name]
         assert contacts is not None
         if kind == "cone":
             return contacts(W, b, mu, start, self.tolerance, LIMIT)
         first = contacts(W, b, mu, self.directions, start, self.tolerance, LIMIT)
         rounding = EPSILON * W.trace() * np.sqrt(first.p @ first.p)  # at least that of W p: W is positive semidefinite
-        if first.status is SolverStatus.CONVERGED and rounding <= DIGITS * self.tolerance:
+        accept = accept or (lambda _: True)
+        definite = rounding <= DIGITS * self.tolerance
+        if first.status is SolverStatus.CONVERGED and definite and accept(first.p):
             return first
         iterations = first.iterations
         for compliance in COMPLIANCES:
@@ -90,7 +103,8 @@ class ImpulseSolver:
             found = contacts(soft, b, mu, self.directions, start, self.tolerance, LIMIT)
             iterations += found.iterations
             # the velocity that the compliance adds must not show in the residual
-            if found.status is SolverStatus.CONVERGED and np.abs((soft - W) @ found.p).max() <= self.tolerance:
+            hidden = np.abs((soft - W) @ found.p).max() <= self.tolerance
+            if found.status is SolverStatus.CONVERGED and hidden and accept(found.p):
                 return found._replace(iterations=iterations)
         return first._replace(iterations=iterations)
 

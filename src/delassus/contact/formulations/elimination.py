@@ -84,11 +84,11 @@ def without_noise(W: Array, u: Array, size: Array, n_eliminated: int = 0) -> tup
     to the wrong side; ``u``, a velocity at contacts, cannot but be in the range. Directions that cannot move at all,
     as those across a planar mechanism, get rows of zeros: solvers scale by diagonals, and would blow up the rest.
     """
+    least = NOISE * max(len(W), n_eliminated**2)
     root = np.sqrt(size)
-    root[root == 0.0] = 1.0
+    root[size <= least * size.max(initial=0.0)] = 1.0
     scaled = W / root[:, None] / root
     values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.T))
-    least = NOISE * max(len(W), n_eliminated**2)
     real = values > least
     moves = scaled.diagonal() > least
     basis = (moves * root)[:, None] * vectors[:, real]

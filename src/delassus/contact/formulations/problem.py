@@ -231,7 +231,12 @@ class ContactProblem:
         MissingDependencyError
             A package of the extra ``contact`` is not installed.
         """
-        W, b, P, x_0, consistent = self.reduced
+        W, b, _, _, consistent = self.reduced
+        reduces = self.n_free > 0 or self.model.mobility is not None
+
+        def accept(p: Array) -> bool:
+            return self._recovered(Impulses(p, SolverStatus.CONVERGED, 0), tolerance).residual() <= tolerance
+
         mu, given = self.contacts.friction, self.applied[:, 2]
         if solver == "convex":
             whole = convex(self.cone(), tolerance=tolerance)
@@ -242,17 +247,27 @@ class ContactProblem:
                     raise unknown_name("solver", solver, SOLVERS)
                 solver = ImpulseSolver(solver, self.n_directions, tolerance)
             tolerance = solver.tolerance
-            found = solver(W, b, mu, start, mu * given if given.any() else None)
-        F = found.p + self.applied.ravel()
-        x = -(P @ found.p + x_0)
-        v, p_b = self.model.recover(x, F, self.motion, self.dt)
-        solution = ContactSolution(self, v, F.reshape(-1, 3), p_b, x, found.status, found.iterations, tolerance)
+            found = solver(
+                W,
+                b,
+                mu,
+                start,
+                mu * given if given.any() else None,
+                accept if reduces else None,
+            )
+        solution = self._recovered(found, tolerance)
         if not consistent:
             return replace(solution, status=SolverStatus.CONFLICTING)
-        loops_eliminated = self.n_free or self.model.mobility is not None
-        if loops_eliminated and found.status is SolverStatus.CONVERGED and not solution.residual() <= tolerance:
+        if reduces and found.status is SolverStatus.CONVERGED and not solution.residual() <= tolerance:
             return replace(solution, status=SolverStatus.NUMERICAL_TROUBLE)
         return solution
+
+    def _recovered(self, found: Impulses, tolerance: float) -> ContactSolution:
+        """Free unknowns and velocities from the impulses of contacts."""
+        x = -(self.reduced.P @ found.p + self.reduced.x_0)
+        F = found.p + self.applied.ravel()
+        v, p_b = self.model.recover(x, F, self.motion, self.dt)
+        return ContactSolution(self, v, F.reshape(-1, 3), p_b, x, found.status, found.iterations, tolerance)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -88,7 +88,7 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
     if not a.shape:
         value = np.asarray(value)[..., None]
     array = check_vectors(value, a.size, owner, a.meaning, ConstraintError if kind == "targets" else ConfigurationError)
-    if a.shape == (7,):
+    if kind in ("placements", "poses") and a.shape == (7,):
         return normalised(array, slice(3, 7), f"quaternion of the {owner}")
     return array if a.shape else array[..., 0]
 

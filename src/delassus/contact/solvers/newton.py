@@ -88,8 +88,10 @@ def linearised(
 def advance(mode: Indices, mu: Array, m: int, S: Array, owner: Indices, step: Array, r: Array) -> bool:
     """Change impulses by a step of the unknowns, within the cones; False if a contact would pull."""
     for c in range(m):
-        for j in range(3):
-            r[3 * owner[c] + j] += S[c, j] * step[c]
+        k = 3 * owner[c]
+        along_normal = mode[owner[c]] == SLIP and S[c, 2] == 1.0 and r[k] ** 2 + r[k + 1] ** 2 > 0.0
+        for j in range(2 if along_normal else 0, 3):  # what slips goes back onto its cone below
+            r[k + j] += S[c, j] * step[c]
     for i in range(mode.size):
         k = 3 * i
         if mode[i] != OPEN and not r[k + 2] >= 0.0:

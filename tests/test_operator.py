@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.operator import REGULAR_CONDITION, Factorisation
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
+from delassus.quantities.operator import REGULAR_CONDITION, Factorisation
 from tools import AGREEMENT, error, random_frame
 
 SOLVE = 1e-6

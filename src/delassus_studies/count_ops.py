@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from delassus.spatial.factor import Factor
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Ops
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
 
@@ -115,38 +115,38 @@ class CountOps(Ops):
         """State vector of entries that all depend on the state."""
         return [Entry(self, STATE) for _ in range(size)]
 
-    def constant(self, value: Any) -> Matrix:
+    def constant(self, value: Any) -> Any:
         return Pattern(self, _codes(value))
 
-    def zeros(self, rows: int, columns: int) -> Matrix:
+    def zeros(self, rows: int, columns: int) -> Any:
         return Pattern(self, np.zeros((rows, columns), dtype=np.int8))
 
-    def entry(self, vector: Any, index: int) -> Scalar:
+    def entry(self, vector: Any, index: int) -> Any:
         return vector[index]
 
-    def entries(self, a: Matrix) -> list[list[Scalar]]:
+    def entries(self, a: Any) -> list[list[Any]]:
         return [[Entry(self, int(code)) for code in row] for row in a.codes]
 
-    def matrix(self, rows: Sequence[Sequence[Scalar]]) -> Matrix:
+    def matrix(self, rows: Sequence[Sequence[Any]]) -> Any:
         codes = [[x.use() if isinstance(x, Entry) else int(_codes(x)) for x in row] for row in rows]
         return Pattern(self, np.array(codes, dtype=np.int8))
 
-    def take(self, a: Matrix, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Matrix:
+    def take(self, a: Any, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Any:
         codes = a.codes if rows is None else a.codes[list(rows)]
         return Pattern(self, codes if columns is None else codes[:, list(columns)])
 
-    def put(self, a: Matrix, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Matrix:
+    def put(self, a: Any, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Any:
         codes = np.zeros(shape, dtype=np.int8)
         codes[np.ix_(list(rows), list(columns))] = a.codes
         return Pattern(self, codes)
 
-    def shape(self, a: Matrix) -> tuple[int, int]:
+    def shape(self, a: Any) -> tuple[int, int]:
         return int(a.codes.shape[0]), int(a.codes.shape[1])
 
-    def nonzero(self, a: Matrix) -> Any:
+    def nonzero(self, a: Any) -> Any:
         return a.codes != ZERO
 
-    def rank(self, a: Matrix) -> int:
+    def rank(self, a: Any) -> int:
         columns_of = [np.flatnonzero(row).tolist() for row in self.nonzero(a)]
         row_of: dict[int, int] = {}  # of each matched column
 
@@ -161,16 +161,16 @@ class CountOps(Ops):
 
         return sum(matched(row, set()) for row in range(len(columns_of)))
 
-    def known(self, a: Matrix) -> Any:
+    def known(self, a: Any) -> Any:
         return None
 
-    def transpose(self, a: Matrix) -> Matrix:
+    def transpose(self, a: Any) -> Any:
         return Pattern(self, a.codes.T)
 
-    def vstack(self, parts: Sequence[Matrix]) -> Matrix:
+    def vstack(self, parts: Sequence[Any]) -> Any:
         return Pattern(self, np.concatenate([p.codes for p in parts]))
 
-    def block_diagonal(self, parts: Sequence[Matrix]) -> Matrix:
+    def block_diagonal(self, parts: Sequence[Any]) -> Any:
         if len(parts) == 1:
             return parts[0]
         rows, columns = (sum(p.codes.shape[k] for p in parts) for k in (0, 1))
@@ -182,14 +182,14 @@ class CountOps(Ops):
             i, j = i + h, j + w
         return Pattern(self, codes)
 
-    def _function(self, x: Scalar) -> Scalar:
+    def _function(self, x: Any) -> Any:
         if isinstance(x, Entry) and x.code == STATE:
             return Entry(self, STATE, 1, (x,))
         return Entry(self, KNOWN)
 
     cos = sin = sqrt = _function
 
-    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+    def copysign(self, x: Any, y: Any) -> Any:
         return Entry(self, STATE, 1, (x, y))
 
     minimum = copysign
@@ -215,21 +215,21 @@ class CountOps(Ops):
             self.total += int(how_often[0] @ cost @ how_often[1])
         return Pattern(self, codes[row_of][:, column_of])
 
-    def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
+    def sym_add(self, a: Any, b: Any) -> Any:
         return self.plus(a, b, symmetric=True)
 
     sym_subtract = sym_add
 
-    def sym_product(self, a: Matrix, b: Matrix) -> Matrix:
+    def sym_product(self, a: Any, b: Any) -> Any:
         return self.times(a, b, symmetric=True)
 
     def transform(self, displacement: Displacement) -> StagedTransform:
         return StagedTransform(self, displacement)
 
-    def factor(self, D: Matrix) -> Factor:
+    def factor(self, D: Any) -> Factor:
         return Factor(self, D)
 
-    def rigid_inertia(self, H: Matrix) -> RigidInertia:
+    def rigid_inertia(self, H: Any) -> RigidInertia:
         return RigidInertia.of_matrix(self, H)
 
 

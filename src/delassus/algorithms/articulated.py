@@ -17,7 +17,7 @@ import numpy as np
 from delassus.algorithms.problem import Problem
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, SymmetricFactor
 
 
 class Articulated:
@@ -43,14 +43,14 @@ class Articulated:
         self._axes = [joint.motion_axes for joint in tree.joints]
         self._kept = [_kept(joint.motion_axes, joint.armature) for joint in tree.joints]
         self.H = list(problem.inertias if inertias is None else inertias)
-        self.D: list[Matrix] = [None] * tree.n_links
-        self.W: list[Matrix] = [None] * tree.n_links
-        self.Ha: list[Matrix] = [None] * tree.n_links
+        self.D: dict[int, SymmetricFactor] = {}
+        self.W: dict[int, Matrix] = {}
+        self.Ha: dict[int, Matrix] = {}
 
         # leaves → root: D = Sᵀ Hᴬ S, Hᵃ = Hᴬ − U D⁻¹ Uᵀ, Hᴬ_p += Xᵀ Hᵃ X  ([LQR] eq. 42a)
         for i in tree.leaves_to_root():
             self._eliminate(i)
-        problem.ops.mark("articulated inertia", [*self.H, *(W for W in self.W if W is not None)])
+        problem.ops.mark("articulated inertia", [*self.H, *self.W.values()])
 
     def _eliminate(self, i: int) -> None:
         ops, tree, S = self._ops, self._tree, self._axes[i]
@@ -101,7 +101,7 @@ class Articulated:
     def joint_acceleration(self, i: int, u: Matrix, carried: Matrix) -> Matrix:
         """``D_i⁻¹ (u − U_iᵀ a)``: acceleration of joint i under the force ``u``, its link carried with ``a``."""
         ops, S = self._ops, self._axes[i]
-        if self.W[i] is not None:
+        if i in self.W:
             return self.D[i].solve(u) - self.W[i] @ carried
         if not self._kept[i]:  # a free joint on the world makes up for all of it
             return self.D[i].solve(u) - carried
@@ -120,7 +120,7 @@ class Articulated:
         across = ops.take(carried, kept, None)
         if not kept:
             total = self.D[i].solve(u)
-        elif self.W[i] is not None:
+        elif i in self.W:
             total = self.D[i].solve(u) - ops.take(self.W[i], None, kept) @ across
         else:
             total = self.D[i].solve(u - ops.transpose(ops.take(self.H[i], kept, S)) @ across)

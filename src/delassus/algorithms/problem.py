@@ -18,7 +18,7 @@ from delassus.algorithms.inputs import inputs_of, payload_name, placement_name, 
 from delassus.constraints import Constraint, Frame, row_slices
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform, displacement, quaternion_rows
 
@@ -102,7 +102,7 @@ class Problem:
         return dict(zip(names, self._given, strict=True))
 
     @cached_property
-    def X(self) -> list[Any]:
+    def X(self) -> list[MotionTransform]:
         """Motion transform of each link from its parent (built when first asked for)."""
         steps = zip(self.tree.joints, self.tree.q_slices, strict=True)
         return [self.ops.transform(displacement(self.ops, joint, self._read, sq.start)) for joint, sq in steps]

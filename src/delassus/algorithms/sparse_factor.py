@@ -33,7 +33,7 @@ class SparseFactor:
         Degrees of freedom at which each row has off-diagonal entries, in order.
     rows : list of (1, len(ancestors)) matrices
         Off-diagonal entries of each row of ``L``.
-    reciprocal : list of (1, 1) matrices
+    reciprocal : dict of int to (1, 1) matrix
         Reciprocals of the diagonal of ``L``.
     """
 
@@ -56,7 +56,7 @@ class SparseFactor:
                 self.ancestors.append([*outside, *range(first, first + a)])
                 self.rows.append(ops.hstack(parts))
                 diagonal.append(ops.take(blocks[i, i], (a,), (a,)))
-        self.reciprocal: list[Matrix] = [None] * tree.nv
+        self.reciprocal: dict[int, Matrix] = {}
 
         # leaves → root: factorise in place
         for k in reversed(range(tree.nv)):
@@ -67,7 +67,7 @@ class SparseFactor:
                 change = factor @ ops.take(row, None, range(position))
                 self.rows[i] = self.rows[i] - self._spread(change, self.ancestors[k][:position], self.ancestors[i])
                 diagonal[i] = diagonal[i] - factor @ factor
-        ops.mark("factorisation of M" if added is None else "factorisation", [*self.rows, *self.reciprocal])
+        ops.mark("factorisation of M" if added is None else "factorisation", [*self.rows, *self.reciprocal.values()])
 
     def _spread(self, row: Matrix, columns: list[int], wanted: list[int]) -> Matrix:
         """Row with entries at some columns as one with entries at all that are wanted."""

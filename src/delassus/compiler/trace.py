@@ -110,7 +110,7 @@ def trace(
     ops = machine()
     case = symbolic_case(request(tree, constraints, DELASSUS, payloads=payloads), ops)
     matrix = algorithm(case.problem())
-    rows, columns = matrix.shape
+    rows, columns = ops.shape(matrix)
     return Trace(ops, (Output("result", matrix, (rows, columns), symmetric=rows == columns),))
 
 

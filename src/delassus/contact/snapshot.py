@@ -233,7 +233,7 @@ class Snapshot:
         for joint, at in zip(tree.joints, tree.v_slices, strict=True):
             delta = turning(joint, self.v[at].tolist())
             if delta is not None:
-                out[at] = delta
+                out[at] = np.array(delta, dtype=float)
         return out
 
     @cached_property

@@ -14,7 +14,6 @@ from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.operator import UNMOVED, mobility_bound
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint, check_constraints
 from delassus.errors import DelassusError, ModelError
@@ -23,10 +22,11 @@ from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.iterate import MAX_ITERATIONS, TOLERANCE, iterate
+from delassus.quantities.operator import UNMOVED, mobility_bound
 from delassus.quantities.quantity import Quantity
 from delassus.quantities.redundancy import DynamicsStatus, Resolved, resolve, worst
 from delassus.quantities.request import AUTO, Request, request
-from delassus.spatial.numpy_ops import Answer, NumpyOps
+from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace_ops import TraceOps
 
@@ -84,14 +84,15 @@ class NumpyCase(Case):
 
     def _solution(self, solution: Solution) -> Solution:
         last = self.resolved[-1]
-        return replace(solution, qdd=last.qdd[..., None], forces=last.forces[..., None])
+        return replace(solution, qdd=numbers(last.qdd[..., None]), forces=numbers(last.forces[..., None]))
 
     def require_independent(self, problem: Problem, G: Matrix) -> None:
         """Raise `SingularError` if ``G`` has no inverse at some state."""
-        moved = np.diagonal(G, axis1=-2, axis2=-1) > UNMOVED * mobility_bound(problem, Articulated(problem))
-        G = np.where(moved[..., :, None] & moved[..., None, :], G, 0.0)
-        size = G.shape[-1]
-        rank = np.broadcast_to(np.linalg.matrix_rank(G, rtol=INDEPENDENT, hermitian=True), self.batch)
+        values = numbers(G)
+        moved = np.diagonal(values, axis1=-2, axis2=-1) > UNMOVED * mobility_bound(problem, Articulated(problem))
+        values = np.where(moved[..., :, None] & moved[..., None, :], values, 0.0)
+        size = values.shape[-1]
+        rank = np.broadcast_to(np.linalg.matrix_rank(values, rtol=INDEPENDENT, hermitian=True), self.batch)
         deficient = np.argwhere(rank < size)
         if len(deficient):
             where = tuple(int(i) for i in deficient[0])
@@ -108,6 +109,7 @@ class NumpyCase(Case):
             found = self.request.quantity.run(self)
             out = {}
             for output, a in zip(self.request.quantity.outputs, found, strict=True):
+                a = numbers(a)
                 whole = np.broadcast_to(a, (*self.batch, *a.shape[-2:]))
                 if output.symmetric:
                     whole = 0.5 * (whole + np.swapaxes(whole, -1, -2))

@@ -11,6 +11,7 @@ from delassus.algorithms.dynamics.proximal import ProximalPoint, proximal
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.rotations import Array
+from delassus.spatial.numpy_ops import numbers
 
 TOLERANCE = 1e-12
 """Iterations end where one changes the accelerations of the rows by less, relative to those that are asked for."""
@@ -52,15 +53,15 @@ def iterate(
         return proximal(motion), None
     point = ProximalPoint(motion)
     space = point.space
-    wanted = np.broadcast_to(space.missing, (*batch, m, 1))
-    size = np.broadcast_to(_norm(space.gamma) + _norm(space.gamma - space.missing), batch)
+    wanted = np.broadcast_to(numbers(space.missing), (*batch, m, 1))
+    size = np.broadcast_to(_norm(numbers(space.gamma)) + _norm(numbers(space.gamma - space.missing)), batch)
     missing, f = wanted, np.zeros((*batch, m, 1))
     before = np.full(batch, np.inf)
     iterations, running = np.zeros(batch, dtype=int), np.ones(batch, dtype=bool)
     for _ in range(most):
-        d = point.step(missing)
+        d = numbers(point.step(numbers(missing)))
         f = np.where(_each(running), f + d, f)
-        left = point.left(d)
+        left = numbers(point.left(d))
         change = _norm(missing - left)
         iterations += running
         resolved = (change <= tolerance * size) | (change >= STALLED * before)
@@ -75,9 +76,9 @@ def iterate(
         missing = np.where(_each(again), wanted, left)
         before = np.where(again, np.inf, change)
     f = f - _idle(point, f, tolerance, most)
-    residual = np.broadcast_to(_norm(space.missing - point.G @ f), batch)
+    residual = np.broadcast_to(_norm(numbers(space.missing) - numbers(point.G) @ f), batch)
     report = Iterated(np.asarray(iterations), np.array(residual), ~running, size)
-    return Solution(space.accelerations(f), f, point.G), report
+    return Solution(space.accelerations(numbers(f)), numbers(f), point.G), report
 
 
 def _idle(point: ProximalPoint, f: Array, tolerance: float, most: int) -> Array:
@@ -85,7 +86,7 @@ def _idle(point: ProximalPoint, f: Array, tolerance: float, most: int) -> Array:
     size, before = _norm(f), np.full(f.shape[:-2], np.inf)
     running = np.ones(f.shape[:-2], dtype=bool)
     for _ in range(most):
-        left = np.where(_each(running), point.left(point.step(f)), f)
+        left = np.where(_each(running), numbers(point.left(point.step(numbers(f)))), f)
         change = _norm(f - left)
         f, running = left, running & (change > tolerance * size) & (change < STALLED * before)
         before = change

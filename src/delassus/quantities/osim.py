@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
-from delassus.algorithms.operator import DelassusOperator
 from delassus.algorithms.osim import METHODS
 from delassus.constraints import Constraint
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.case import Case
 from delassus.quantities.evaluate import case_of
+from delassus.quantities.operator import DelassusOperator
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix

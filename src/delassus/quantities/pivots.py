@@ -13,8 +13,8 @@ from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics import EARLY, ITERATIVE, SOFT
 from delassus.algorithms.dynamics.solution import Solution, least_pivot
 from delassus.algorithms.inputs import inputs_of
-from delassus.algorithms.operator import REGULAR_CONDITION, UNMOVED, mobility_bound
 from delassus.algorithms.problem import Problem
+from delassus.quantities.operator import REGULAR_CONDITION, UNMOVED, mobility_bound
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.ops import Scalar
 
@@ -54,7 +54,7 @@ def _mobility_pivots(problem: Problem, diagonal: list[Scalar]) -> list[Scalar]:
 
     Such a row has round-off on the diagonal of ``G``, by which a pivot looks regular.
     """
-    out = []
+    out: list[Scalar] = []
     for d, typical in zip(diagonal, _typical_mobilities(problem), strict=True):
         if isinstance(typical, float) and typical == 0.0:  # both frames are on the world
             out.append(0.0)
@@ -79,5 +79,6 @@ def _typical_mobilities(problem: Problem) -> list[Scalar | None]:
     for index, (c, rows) in enumerate(zip(problem.constraints, problem.rows, strict=True)):
         if c.rows is None:
             for k, row in enumerate(problem.ops.entries(problem.selection(index)), rows.start):
-                out[k] = None if out[k] is None else out[k] * sum(x * x for x in row)
+                typical = out[k]
+                out[k] = None if typical is None else typical * sum(x * x for x in row)
     return out

@@ -25,10 +25,11 @@ from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.kkt import SaddlePoint
 from delassus.algorithms.dynamics.solution import Solution, least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.operator import REGULAR_CONDITION, UNMOVED, mobility_bound
 from delassus.algorithms.problem import Problem
 from delassus.model.rotations import Array
 from delassus.quantities.iterate import Iterated
+from delassus.quantities.operator import REGULAR_CONDITION, UNMOVED, mobility_bound
+from delassus.spatial.numpy_ops import numbers
 
 CONFLICT = 1e-8
 """Rows contradict one another if this part of the acceleration that they have to add stays missing: round-off (1e-16)
@@ -99,25 +100,25 @@ def resolve(
     """
     problem = motion.problem
     m, nv = problem.n_rows, motion.tree.nv
-    qdd = np.array(np.broadcast_to(solution.qdd[..., 0], (*batch, nv)))
-    forces = np.array(np.broadcast_to(solution.forces[..., 0], (*batch, m)))
+    qdd = np.array(np.broadcast_to(numbers(solution.qdd)[..., 0], (*batch, nv)))
+    forces = np.array(np.broadcast_to(numbers(solution.forces)[..., 0], (*batch, m)))
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
     rank, redundant = np.full(batch, m), np.zeros((*batch, m), dtype=bool)
     if m and iterated is not None:
-        rank, redundant = _independence(problem, problem.relaxed(np.asarray(solution.delassus)), batch)
+        rank, redundant = _independence(problem, numbers(problem.relaxed(numbers(solution.delassus))), batch)
         status[rank < m] = DynamicsStatus.REDUNDANT
         status[(rank < m) & (iterated.residual > CONFLICT * iterated.size)] = DynamicsStatus.CONFLICTING
         status[~iterated.converged] = DynamicsStatus.UNFINISHED
     elif m and not all(motion.softness):
         saddle = None if solution.delassus is not None else SaddlePoint(motion)
-        G = problem.relaxed(np.asarray(solution.delassus if saddle is None else saddle.G))
+        G = numbers(problem.relaxed(numbers(solution.delassus) if saddle is None else saddle.G))
         rank, redundant = _independence(problem, G, batch)
         if saddle is not None and solution.pivot is not None:
-            unfit = ~(np.broadcast_to(solution.pivot, batch) > least_pivot("float64"))
+            unfit = ~(np.broadcast_to(numbers(solution.pivot), batch) > least_pivot("float64"))
             if unfit.any():
                 other = saddle.solve()
-                qdd[unfit] = np.broadcast_to(other.qdd[..., 0], qdd.shape)[unfit]
-                forces[unfit] = np.broadcast_to(other.forces[..., 0], forces.shape)[unfit]
+                qdd[unfit] = np.broadcast_to(numbers(other.qdd)[..., 0], qdd.shape)[unfit]
+                forces[unfit] = np.broadcast_to(numbers(other.forces)[..., 0], forces.shape)[unfit]
         deficient = rank < m
         if deficient.any():
             f, a, held = _least_squares(saddle or SaddlePoint(motion), G, rank, batch)
@@ -126,7 +127,7 @@ def resolve(
             status[deficient & held] = DynamicsStatus.REDUNDANT
     for c, rows in zip(range(len(problem.constraints)), problem.rows, strict=True):
         if (flag := problem.flag(c)) is not None:
-            rank = rank - np.where(flag, 0, rows.stop - rows.start)
+            rank = rank - np.where(numbers(flag), 0, rows.stop - rows.start)
             forces[..., rows] = np.where(np.asarray(flag)[..., None], forces[..., rows], 0.0)
     failed = ~(np.isfinite(qdd).all(axis=-1) & np.isfinite(forces).all(axis=-1))
     status[failed], redundant[failed] = DynamicsStatus.FAILED, False
@@ -189,11 +190,12 @@ def _least_squares(
     values, vectors = np.linalg.eigh(np.where(np.isfinite(G), G, 0.0))
     kept = np.arange(m) >= m - rank[..., None]
     inverse = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
-    missing = np.broadcast_to(saddle.missing, (*batch, m, 1))
+    J, free = numbers(saddle.J), numbers(saddle.free)
+    missing = np.broadcast_to(numbers(saddle.missing), (*batch, m, 1))
     along = np.swapaxes(vectors, -1, -2) @ missing
     f = vectors @ (inverse[..., None] * along)
-    qdd = saddle.free + saddle.respond(np.swapaxes(saddle.J, -1, -2) @ f)
+    qdd = free + numbers(saddle.respond(numbers(np.swapaxes(J, -1, -2) @ f)))
     left = np.linalg.norm(np.where(kept, 0.0, along[..., 0]), axis=-1)
-    size = np.linalg.norm(saddle.gamma[..., 0], axis=-1) + np.linalg.norm((saddle.J @ saddle.free)[..., 0], axis=-1)
+    size = np.linalg.norm(numbers(saddle.gamma)[..., 0], axis=-1) + np.linalg.norm((J @ free)[..., 0], axis=-1)
     held = np.broadcast_to(left <= CONFLICT * size, batch)
     return f[..., 0], np.broadcast_to(qdd[..., 0], (*batch, qdd.shape[-2])), held

@@ -14,6 +14,7 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.model.rotations import Array
 from delassus.quantities.evaluate import NumpyCase
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
+from delassus.spatial.numpy_ops import numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -80,7 +81,7 @@ class ForwardDynamics:
         """
         motion = self._case.motion()
         a = rnea.accelerations(motion, motion.per_joint(self.qdd))
-        residual = row_accelerations(motion, a) - motion.stacked(right_hand_sides(motion))
+        residual = numbers(row_accelerations(motion, a) - motion.stacked(right_hand_sides(motion)))
         return self._whole(residual)
 
     def compliance_residual(self) -> Array:
@@ -88,17 +89,17 @@ class ForwardDynamics:
         left, motion = self.constraint_residual(), self._case.motion()
         for c, (rows, goal) in enumerate(zip(motion.problem.rows, motion.goals, strict=True)):
             if goal.compliance is not None:
-                left[..., rows] += goal.compliance[..., 0] * self.forces[c]
+                left[..., rows] += numbers(goal.compliance)[..., 0] * self.forces[c]
         return left
 
     def dynamics_residual(self) -> Array:
         """``M q̈ + c − τ − Jᵀ f`` (..., nv): force that is missing or left over at each joint (N, N·m)."""
         motion = self._case.motion()
         needed = rnea.joint_forces(motion, motion.per_joint(self.qdd))
-        residual = motion.stacked(needed) - motion.stacked(motion.tau)
+        residual = numbers(motion.stacked(needed) - motion.stacked(motion.tau))
         if self.forces:
             f = np.concatenate(self.forces, axis=-1)
-            residual = residual - np.swapaxes(jacobian(motion.problem), -1, -2) @ f[..., None]
+            residual = residual - np.swapaxes(numbers(jacobian(motion.problem)), -1, -2) @ f[..., None]
         return self._whole(residual)
 
     def _whole(self, column: Array) -> Array:

@@ -100,7 +100,7 @@ class CholeskyFactor:
     A matrix of the batch that is not positive definite gives NaN, and leaves the others alone.
     """
 
-    def __init__(self, D: Matrix) -> None:
+    def __init__(self, D: Any) -> None:
         try:
             self._C = np.linalg.cholesky(D)
         except np.linalg.LinAlgError:
@@ -109,32 +109,32 @@ class CholeskyFactor:
                 with suppress(np.linalg.LinAlgError):
                     self._C[at] = np.linalg.cholesky(D[at])
 
-    def pivots(self) -> list[Scalar]:
+    def pivots(self) -> list[Any]:
         """``d`` of the other factorisation."""
         return [self._C[..., j, j] ** 2 for j in range(self._C.shape[-1])]
 
-    def half_solve(self, B: Matrix) -> Matrix:
+    def half_solve(self, B: Any) -> Any:
         """``C⁻¹ B``."""
         return np.linalg.solve(self._C, B)
 
-    def scale(self, Z: Matrix) -> Matrix:
+    def scale(self, Z: Any) -> Any:
         """``Z``: the diagonal is in ``C``."""
         return Z
 
-    def solve(self, B: Matrix) -> Matrix:
+    def solve(self, B: Any) -> Any:
         """``D⁻¹ B``."""
         return np.linalg.solve(np.swapaxes(self._C, -1, -2), np.linalg.solve(self._C, B))
 
-    def inverse(self) -> Matrix:
+    def inverse(self) -> Any:
         """``D⁻¹``."""
         Z = np.linalg.inv(self._C)
         return np.swapaxes(Z, -1, -2) @ Z
 
-    def quadratic(self, B: Matrix) -> Matrix:
+    def quadratic(self, B: Any) -> Any:
         """``B D⁻¹ Bᵀ``."""
         Z = np.linalg.solve(self._C, np.swapaxes(B, -1, -2))
         return np.swapaxes(Z, -1, -2) @ Z
 
-    def parts(self) -> list[Matrix]:
+    def parts(self) -> list[Any]:
         """``C``: what solving needs."""
         return [self._C]

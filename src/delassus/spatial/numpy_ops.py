@@ -34,16 +34,16 @@ class NumpyOps(Ops):
         self._structure = structure
         self._answers: Iterator[Answer] | None = None
 
-    def constant(self, value: Any) -> Matrix:
+    def constant(self, value: Any) -> Any:
         return np.asarray(value).astype(self.dtype)
 
-    def entry(self, vector: Any, index: int) -> Scalar:
+    def entry(self, vector: Any, index: int) -> Any:
         return vector[..., index]
 
-    def entries(self, a: Matrix) -> list[list[Scalar]]:
+    def entries(self, a: Any) -> list[list[Any]]:
         return [[a[..., i, j] for j in range(a.shape[-1])] for i in range(a.shape[-2])]
 
-    def matrix(self, rows: Sequence[Sequence[Scalar]]) -> Matrix:
+    def matrix(self, rows: Sequence[Sequence[Any]]) -> Any:
         batch = np.broadcast_shapes(*(np.shape(x) for row in rows for x in row))
         out = np.zeros((*batch, len(rows), len(rows[0])), dtype=self.dtype)
         for i, row in enumerate(rows):
@@ -51,29 +51,29 @@ class NumpyOps(Ops):
                 out[..., i, j] = x
         return out
 
-    def take(self, a: Matrix, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Matrix:
+    def take(self, a: Any, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Any:
         if rows is not None:
             a = a[..., list(rows), :]
         return a if columns is None else a[..., list(columns)]
 
-    def put(self, a: Matrix, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Matrix:
+    def put(self, a: Any, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Any:
         out = np.zeros((*a.shape[:-2], *shape), dtype=self.dtype)
         out[..., np.asarray(rows, dtype=int)[:, None], np.asarray(columns, dtype=int)] = a
         return out
 
-    def shape(self, a: Matrix) -> tuple[int, int]:
+    def shape(self, a: Any) -> tuple[int, int]:
         return int(a.shape[-2]), int(a.shape[-1])
 
-    def nonzero(self, a: Matrix) -> Any:
+    def nonzero(self, a: Any) -> Any:
         return self._answer("nonzero", a)
 
-    def rank(self, a: Matrix) -> int:
+    def rank(self, a: Any) -> int:
         return int(self._answer("rank", a))
 
-    def known(self, a: Matrix) -> Any:
+    def known(self, a: Any) -> Any:
         return self._answer("known", a)
 
-    def _answer(self, question: str, a: Matrix) -> Any:
+    def _answer(self, question: str, a: Any) -> Any:
         if self._answers is None:
             assert self._structure is not None, "structure is asked for where no trace can tell it"
             self._answers = iter(self._structure())
@@ -82,16 +82,16 @@ class NumpyOps(Ops):
         assert (asked, shape) == (question, here), f"{question} of {here} is asked, in the trace {asked} of {shape}"
         return answer
 
-    def transpose(self, a: Matrix) -> Matrix:
+    def transpose(self, a: Any) -> Any:
         return np.swapaxes(a, -1, -2)
 
-    def vstack(self, parts: Sequence[Matrix]) -> Matrix:
+    def vstack(self, parts: Sequence[Any]) -> Any:
         if len(parts) == 1:
             return parts[0]
         batch = np.broadcast_shapes(*(p.shape[:-2] for p in parts))
         return np.concatenate([np.broadcast_to(p, (*batch, *p.shape[-2:])) for p in parts], axis=-2)
 
-    def block_diagonal(self, parts: Sequence[Matrix]) -> Matrix:
+    def block_diagonal(self, parts: Sequence[Any]) -> Any:
         if len(parts) == 1:
             return parts[0]
         batch = np.broadcast_shapes(*(p.shape[:-2] for p in parts))
@@ -103,35 +103,40 @@ class NumpyOps(Ops):
             i, j = i + p.shape[-2], j + p.shape[-1]
         return out
 
-    def cos(self, x: Scalar) -> Scalar:
+    def cos(self, x: Any) -> Any:
         return np.cos(x)
 
-    def sin(self, x: Scalar) -> Scalar:
+    def sin(self, x: Any) -> Any:
         return np.sin(x)
 
-    def sqrt(self, x: Scalar) -> Scalar:
+    def sqrt(self, x: Any) -> Any:
         return np.sqrt(x)
 
-    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+    def copysign(self, x: Any, y: Any) -> Any:
         return np.where(np.asarray(y) < 0, -abs(x), abs(x))  # any number type; not a number where x is not
 
-    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
+    def minimum(self, x: Any, y: Any) -> Any:
         return np.minimum(x, y)
 
-    def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
+    def sym_add(self, a: Any, b: Any) -> Any:
         return a + b
 
-    def sym_subtract(self, a: Matrix, b: Matrix) -> Matrix:
+    def sym_subtract(self, a: Any, b: Any) -> Any:
         return a - b
 
-    def sym_product(self, a: Matrix, b: Matrix) -> Matrix:
+    def sym_product(self, a: Any, b: Any) -> Any:
         return a @ b
 
     def transform(self, displacement: Displacement) -> DenseTransform:
         return DenseTransform(self, displacement)
 
-    def factor(self, D: Matrix) -> Factor | CholeskyFactor:
+    def factor(self, D: Any) -> Factor | CholeskyFactor:
         return CholeskyFactor(D) if D.shape[-1] > 1 and self.dtype != object else Factor(self, D)
 
-    def rigid_inertia(self, H: Matrix) -> DenseRigidInertia:
+    def rigid_inertia(self, H: Any) -> DenseRigidInertia:
         return DenseRigidInertia(self, H)
+
+
+def numbers(a: Matrix | Scalar | None) -> Any:
+    """What a matrix or a scalar of this machine is: an array (..., rows, columns) or (...)."""
+    return a

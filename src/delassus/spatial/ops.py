@@ -13,12 +13,82 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-Matrix = Any
-Scalar = Any
+
+class Matrix(Protocol):
+    """Matrix of a machine: sums, products and signs; everything else is asked of `Ops`."""
+
+    def __add__(self, other: Matrix, /) -> Matrix: ...
+    def __sub__(self, other: Matrix, /) -> Matrix: ...
+    def __matmul__(self, other: Matrix, /) -> Matrix: ...
+    def __neg__(self) -> Matrix: ...
+
+
+class Scalar(Protocol):
+    """Number of a machine: arithmetic with its like and with floats."""
+
+    def __add__(self, other: Any, /) -> Scalar: ...
+    def __radd__(self, other: Any, /) -> Scalar: ...
+    def __sub__(self, other: Any, /) -> Scalar: ...
+    def __rsub__(self, other: Any, /) -> Scalar: ...
+    def __mul__(self, other: Any, /) -> Scalar: ...
+    def __rmul__(self, other: Any, /) -> Scalar: ...
+    def __truediv__(self, other: Any, /) -> Scalar: ...
+    def __rtruediv__(self, other: Any, /) -> Scalar: ...
+    def __neg__(self) -> Scalar: ...
+
+
+class SymmetricFactor(Protocol):
+    """Factorisation ``D = L diag(d) Lᵀ`` of a symmetric positive definite matrix (n × n); see `spatial.factor`."""
+
+    def pivots(self) -> list[Scalar]:
+        """``d``; one that is not positive, or tiny beside its diagonal entry of ``D``, means that ``D`` is singular."""
+
+    def half_solve(self, B: Matrix) -> Matrix:
+        """``L⁻¹ B`` (n × k)."""
+
+    def scale(self, Z: Matrix) -> Matrix:
+        """``diag(d)⁻¹ Z`` (n × k)."""
+
+    def solve(self, B: Matrix) -> Matrix:
+        """``D⁻¹ B`` (n × k)."""
+
+    def inverse(self) -> Matrix:
+        """``D⁻¹`` (n × n)."""
+
+    def quadratic(self, B: Matrix) -> Matrix:
+        """``B D⁻¹ Bᵀ`` (k × k)."""
+
+    def parts(self) -> list[Matrix]:
+        """What solving needs."""
+
+
+class MotionTransform(Protocol):
+    """Motion transform ``X`` (6 × 6) of a link from its parent; see `spatial.transform`."""
+
+    def rows_to_parent(self, K: Matrix) -> Matrix:
+        """``K X``."""
+
+    def motions_to_child(self, V: Matrix) -> Matrix:
+        """``X V``."""
+
+    def forces_to_parent(self, F: Matrix) -> Matrix:
+        """``Xᵀ F``."""
+
+    def inertia_to_parent(self, H: Matrix) -> Matrix:
+        """``Xᵀ H X``."""
+
+    def inverse_inertia_to_child(self, W: Matrix) -> Matrix:
+        """``X W Xᵀ``."""
+
+    def rotate_to_parent(self, V: Matrix) -> Matrix:
+        """``R V``: vectors of the child's axes in those of the parent."""
+
+    def position(self) -> Matrix:
+        """Origin (3 × 1) of the child in the parent."""
 
 
 class Ops(ABC):
@@ -133,13 +203,13 @@ class Ops(ABC):
         """``a @ b`` where that is known to be symmetric."""
 
     @abstractmethod
-    def factor(self, D: Matrix) -> Any:
+    def factor(self, D: Matrix) -> SymmetricFactor:
         """Factorisation of a symmetric positive definite matrix; see `delassus.spatial.factor`."""
 
     # -- rigid displacements: how X acts is the machine's choice, see transform.py -----------------------------------
 
     @abstractmethod
-    def transform(self, displacement: Any) -> Any:
+    def transform(self, displacement: Any) -> MotionTransform:
         """Motion transform of a `transform.Displacement`, in the form that this machine applies best."""
 
     @abstractmethod

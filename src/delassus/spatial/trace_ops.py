@@ -20,7 +20,7 @@ import numpy as np
 from delassus.spatial.factor import Factor
 from delassus.spatial.graph import Graph, Op
 from delassus.spatial.numpy_ops import Answer
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Ops
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
 
@@ -188,6 +188,11 @@ class TraceOps(Ops):
         groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
         return Graph(op, a, b, np.full(len(op), -1), np.where(op == CONSTANT, self.at, 0.0), groups)
 
+    def lower_nodes(self, a: Any) -> list[int]:
+        """Nodes of the lower triangle of a matrix."""
+        out: list[int] = a.nodes(lower=True)
+        return out
+
     def count(self, nodes: Iterable[int]) -> int:
         """Number of operations that these nodes need."""
         live, total = bytearray(len(self.at)), 0
@@ -334,56 +339,56 @@ class TraceOps(Ops):
                 total = self.add(total, self.multiply(x, y))
         return total
 
-    def _function(self, op: int, *operands: Scalar) -> Scalar:
+    def _function(self, op: int, *operands: Any) -> Any:
         return Expression(self, self._node(op, *(self.number(x) for x in operands)))
 
     # -- the vocabulary of algorithms --------------------------------------------------------------------------------
 
-    def constant(self, value: Any) -> Matrix:
+    def constant(self, value: Any) -> Any:
         array = np.asarray(value, dtype=float)
         return Table(self, [[self.number(x) for x in row] for row in array.tolist()], array.shape[1])
 
-    def zeros(self, rows: int, columns: int) -> Matrix:
+    def zeros(self, rows: int, columns: int) -> Any:
         return Table(self, [[0] * columns for _ in range(rows)], columns)
 
-    def entry(self, vector: Any, index: int) -> Scalar:
+    def entry(self, vector: Any, index: int) -> Any:
         return vector[index]
 
-    def flag(self, vector: Any, index: int) -> Scalar:
+    def flag(self, vector: Any, index: int) -> Any:
         flag = vector[index]
         self.at[flag.node] = 1.0
         return flag
 
-    def entries(self, a: Matrix) -> list[list[Scalar]]:
+    def entries(self, a: Any) -> list[list[Any]]:
         return [[Expression(self, x) for x in row] for row in a.rows]
 
-    def matrix(self, rows: Sequence[Sequence[Scalar]]) -> Matrix:
+    def matrix(self, rows: Sequence[Sequence[Any]]) -> Any:
         return Table(self, [[self.number(x) for x in row] for row in rows], len(rows[0]))
 
-    def take(self, a: Matrix, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Matrix:
+    def take(self, a: Any, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Any:
         chosen = a.rows if rows is None else [a.rows[i] for i in rows]
         if columns is None:
             return Table(self, list(chosen), a.columns)
         return Table(self, [[row[j] for j in columns] for row in chosen], len(columns))
 
-    def put(self, a: Matrix, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Matrix:
+    def put(self, a: Any, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Any:
         out = [[0] * shape[1] for _ in range(shape[0])]
         for i, row in zip(rows, a.rows, strict=True):
             for j, x in zip(columns, row, strict=True):
                 out[i][j] = x
         return Table(self, out, shape[1])
 
-    def shape(self, a: Matrix) -> tuple[int, int]:
+    def shape(self, a: Any) -> tuple[int, int]:
         shape: tuple[int, int] = a.shape
         return shape
 
-    def nonzero(self, a: Matrix) -> Any:
+    def nonzero(self, a: Any) -> Any:
         return self._answer("nonzero", a, np.array(a.nodes(), dtype=int).reshape(a.shape) != 0)
 
-    def rank(self, a: Matrix) -> int:
+    def rank(self, a: Any) -> int:
         return int(self._answer("rank", a, rank_of(self._values(a))))
 
-    def known(self, a: Matrix) -> Any:
+    def known(self, a: Any) -> Any:
         all_known = all(self._nodes[x][0] == CONSTANT for x in a.nodes())
         return self._answer("known", a, self._values(a) if all_known else None)
 
@@ -394,14 +399,14 @@ class TraceOps(Ops):
         self.answers.append((question, a.shape, answer))
         return answer
 
-    def transpose(self, a: Matrix) -> Matrix:
+    def transpose(self, a: Any) -> Any:
         rows = [list(column) for column in zip(*a.rows, strict=True)] if a.rows else [[] for _ in range(a.columns)]
         return Table(self, rows, len(a.rows))
 
-    def vstack(self, parts: Sequence[Matrix]) -> Matrix:
+    def vstack(self, parts: Sequence[Any]) -> Any:
         return Table(self, [row for part in parts for row in part.rows], parts[0].columns)
 
-    def block_diagonal(self, parts: Sequence[Matrix]) -> Matrix:
+    def block_diagonal(self, parts: Sequence[Any]) -> Any:
         width = sum(part.columns for part in parts)
         out, left = [], 0
         for part in parts:
@@ -410,47 +415,47 @@ class TraceOps(Ops):
             left += part.columns
         return Table(self, out, width)
 
-    def cos(self, x: Scalar) -> Scalar:
+    def cos(self, x: Any) -> Any:
         return self._function(COS, x)
 
-    def sin(self, x: Scalar) -> Scalar:
+    def sin(self, x: Any) -> Any:
         return self._function(SIN, x)
 
-    def sqrt(self, x: Scalar) -> Scalar:
+    def sqrt(self, x: Any) -> Any:
         return self._function(SQRT, x)
 
-    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+    def copysign(self, x: Any, y: Any) -> Any:
         return self._function(COPYSIGN, x, y)
 
-    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
+    def minimum(self, x: Any, y: Any) -> Any:
         return self._function(MIN, x, y)
 
     def _mirrored(self, lower: list[list[int]]) -> Table:
         n = len(lower)
         return Table(self, [[lower[i][j] if j <= i else lower[j][i] for j in range(n)] for i in range(n)], n)
 
-    def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
+    def sym_add(self, a: Any, b: Any) -> Any:
         pairs = enumerate(zip(a.rows, b.rows, strict=True))
         return self._mirrored([[self.add(r[j], s[j]) for j in range(i + 1)] for i, (r, s) in pairs])
 
-    def sym_subtract(self, a: Matrix, b: Matrix) -> Matrix:
+    def sym_subtract(self, a: Any, b: Any) -> Any:
         pairs = enumerate(zip(a.rows, b.rows, strict=True))
         return self._mirrored([[self.subtract(r[j], s[j]) for j in range(i + 1)] for i, (r, s) in pairs])
 
-    def sym_product(self, a: Matrix, b: Matrix) -> Matrix:
+    def sym_product(self, a: Any, b: Any) -> Any:
         columns = b.sparse_columns()
         return self._mirrored([[self.dot(row, columns[j]) for j in range(i + 1)] for i, row in enumerate(a.rows)])
 
     def transform(self, displacement: Displacement) -> StagedTransform:
         return StagedTransform(self, displacement)
 
-    def factor(self, D: Matrix) -> Factor:
+    def factor(self, D: Any) -> Factor:
         return Factor(self, D)
 
-    def rigid_inertia(self, H: Matrix) -> RigidInertia:
+    def rigid_inertia(self, H: Any) -> RigidInertia:
         return RigidInertia.of_matrix(self, H)
 
-    def mark(self, phase: str, values: Sequence[Matrix]) -> None:
+    def mark(self, phase: str, values: Sequence[Any]) -> None:
         self.phases.append((phase, [x for a in values for x in a.nodes()]))
 
 

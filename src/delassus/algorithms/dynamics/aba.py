@@ -10,7 +10,7 @@ are functions of their own, which `pv_soft` and contact dynamics use too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.solution import Solution
@@ -19,11 +19,13 @@ from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix
 
 
-def driving_forces(motion: DynamicsProblem, body: Articulated, bias: Sequence[Matrix] | None = None) -> list[Matrix]:
+def driving_forces(
+    motion: DynamicsProblem, body: Articulated, bias: Sequence[Matrix] | None = None
+) -> dict[int, Matrix]:
     """``u_i`` (n_i × 1): what is left of each joint's force to accelerate it; ``bias`` in place of ``p_i``."""
     ops, tree = motion.ops, motion.tree
     p = list(motion.p if bias is None else bias)
-    u: list[Matrix] = [None] * tree.n_links
+    u: dict[int, Matrix] = {}
 
     # leaves → root: articulated bias forces
     for i in tree.leaves_to_root():
@@ -32,11 +34,11 @@ def driving_forces(motion: DynamicsProblem, body: Articulated, bias: Sequence[Ma
         if parent != WORLD:
             b = p[i] + body.Ha[i] @ motion.c[i]
             p[parent] = p[parent] + body.bias_to_parent(i, b, u[i], motion.tau[i])
-    ops.mark("articulated bias forces", [*u, *p])
+    ops.mark("articulated bias forces", [*u.values(), *p])
     return u
 
 
-def roll_out(motion: DynamicsProblem, body: Articulated, u: Sequence[Matrix]) -> tuple[list[Matrix], list[Matrix]]:
+def roll_out(motion: DynamicsProblem, body: Articulated, u: Mapping[int, Matrix]) -> tuple[list[Matrix], list[Matrix]]:
     """Accelerations ``q̈_i`` (n_i × 1) of the joints and ``a_i`` (6 × 1) of the links under the driving forces ``u``."""
     a: list[Matrix] = []
     qdd: list[Matrix] = []

@@ -41,7 +41,9 @@ class Conditions:
         self.of: dict[Label, Condition] = {}
         for c, constraint in enumerate(problem.constraints):
             condition = frozenset({frozenset({c})})
-            self._values[condition] = problem.flag(c)
+            flag = problem.flag(c)
+            assert flag is not None, "conditions are of problems whose constraints can be switched"
+            self._values[condition] = flag
             self.of |= {(c, row): condition for row in range(constraint.size)}
 
     def on(self, condition: Condition) -> Scalar:

@@ -132,7 +132,8 @@ class LinkElimination:
         rest = [k for k in range(FIRST + len(self.labels)) if k not in at]
         L, off = self.L(labels), [self.off(label) for label in labels]
         if any(x is not None for x in off):  # rows of constraints that are off are zero
-            slack = [[x if i == j else 0.0 for j in range(len(at))] for i, x in enumerate(off)]
+            diagonal = [0.0 if x is None else x for x in off]
+            slack = [[x if i == j else 0.0 for j in range(len(at))] for i, x in enumerate(diagonal)]
             L = ops.sym_add(L, ops.matrix(slack))
         factor, moved = ops.factor(L), ops.nonzero(L)
         for k, (label, d) in enumerate(zip(labels, factor.pivots(), strict=True)):

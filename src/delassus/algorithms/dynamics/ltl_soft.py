@@ -53,6 +53,7 @@ def _weights(motion: DynamicsProblem) -> list[Matrix]:
     """``R⁻¹`` of each constraint, diagonal."""
     ops, out = motion.ops, []
     for goal in motion.goals:
+        assert goal.compliance is not None, "every constraint is soft"
         r = column(ops, goal.compliance)
         out.append(ops.matrix([[1.0 / x if i == j else 0.0 for j in range(len(r))] for i, x in enumerate(r)]))
     return out

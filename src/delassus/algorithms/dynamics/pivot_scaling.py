@@ -64,6 +64,8 @@ def _squares(problem: Problem) -> list[tuple[Scalar, Scalar]]:
     out: list[tuple[Scalar, Scalar]] = []
     for index, c in enumerate(problem.constraints):
         if c.rows is not None:
+            linear: Scalar
+            angular: Scalar
             linear, angular = (float(np.max(np.sum(part**2, axis=1))) for part in (c.rows[:, :3], c.rows[:, 3:]))
         else:
             ends = [end for end in problem.unswitched_ends if end.constraint == index]

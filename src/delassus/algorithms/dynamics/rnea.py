@@ -33,7 +33,7 @@ def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -
     ops, tree, X = motion.ops, motion.tree, motion.problem.X
     a = accelerations(motion, qdd)
     f = [H @ a[i] + motion.p[i] for i, H in enumerate(motion.problem.inertias)]
-    tau: list[Matrix] = [None] * tree.n_links
+    tau: dict[int, Matrix] = {}
 
     # leaves → root: forces through the joints
     for i in tree.leaves_to_root():
@@ -43,8 +43,8 @@ def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -
             tau[i] = tau[i] + scaled(ops, list(joint.armature), qdd[i])
         if p != WORLD:
             f[p] = f[p] + X[i].forces_to_parent(f[i])
-    ops.mark("joint forces", tau)
-    return tau
+    ops.mark("joint forces", [*tau.values()])
+    return [tau[i] for i in tree.root_to_leaves()]
 
 
 def inverse_dynamics(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> Matrix:

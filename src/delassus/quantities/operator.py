@@ -15,6 +15,7 @@ from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import common_batch, real_array
 from delassus.model.rotations import Array
+from delassus.spatial.numpy_ops import numbers
 
 REGULAR_CONDITION = 1e-10
 """A block counts as singular if its reciprocal condition, after scaling to unit diagonal, is below this."""
@@ -63,7 +64,7 @@ class DelassusOperator:
         least = UNMOVED * mobility_bound(problem, self._body)
         for stack in self._parts.stacks:
             rows = [r for c in stack.constraints for r in range(m)[problem.rows[c]]]
-            regular &= is_regular(stack.L, least[..., rows])
+            regular &= is_regular(numbers(stack.L), least[..., rows])
         self._regular = regular
         with np.errstate(divide="ignore", invalid="ignore"):  # at singular states, whose numbers `solve` leaves out
             self._fast = FastFactor(problem, self._parts) if regular.any() else None
@@ -110,7 +111,7 @@ class DelassusOperator:
             Not finite numbers, the last axis is not m, or the leading axes do not fit those of ``q``.
         """
         column = self._check(x)[..., None]
-        result: Array = delassus_product(self._problem, self._body, column)[..., 0]
+        result = numbers(delassus_product(self._problem, self._body, numbers(column)))[..., 0]
         shape = np.broadcast_shapes(result.shape, column.shape[:-1], self.shape[:-1])
         return np.array(np.broadcast_to(result, shape))
 
@@ -140,12 +141,12 @@ class DelassusOperator:
             parts = [[array[..., rows[c]] for c in s.constraints] for s in self._parts.stacks]
             columns = [np.concatenate(p, axis=-1)[..., None] for p in parts]
             with np.errstate(invalid="ignore"):
-                solved = self._fast.solve(self._problem.ops, columns)
+                solved = self._fast.solve(self._problem.ops, [numbers(x) for x in columns])
             for stack, part in zip(self._parts.stacks, solved, strict=True):
                 start = 0
                 for c in stack.constraints:
                     size = self._problem.constraints[c].size
-                    y[..., rows[c]] = part[..., start : start + size, 0]
+                    y[..., rows[c]] = numbers(part)[..., start : start + size, 0]
                     start += size
         if self._inverse is not None:
             slow = (self._inverse @ array[..., None])[..., 0]
@@ -169,7 +170,7 @@ class DelassusOperator:
             if covered:
                 K = ops.vstack([blocks[c] for c in range(len(blocks))])
             G = G + ops.factor(self._parts.H).quadratic(K)
-        return np.array(np.broadcast_to(0.5 * (G + ops.transpose(G)), self.shape))
+        return np.array(np.broadcast_to(0.5 * numbers(G + ops.transpose(G)), self.shape))
 
 
 def mobility_bound(problem: Problem, body: Articulated) -> Array:
@@ -178,11 +179,11 @@ def mobility_bound(problem: Problem, body: Articulated) -> Array:
     The squared length of the row times the largest ``S D⁻¹ Sᵀ`` of the joints that support its link.
     """
     tree = problem.tree
-    own = [np.max(_diagonal(body.joint_inverse_inertia(i)), axis=-1) for i in range(tree.n_links)]
+    own = [np.max(_diagonal(numbers(body.joint_inverse_inertia(i))), axis=-1) for i in range(tree.n_links)]
     bounds = [np.zeros(c.size) for c in problem.constraints]
     for end in problem.ends:
         offered = np.max(np.stack(np.broadcast_arrays(*(own[i] for i in tree.support(end.link)))), axis=0)
-        bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * np.sum(end.K**2, axis=-1)
+        bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * np.sum(numbers(end.K) ** 2, axis=-1)
     batch = np.broadcast_shapes(*(bound.shape[:-1] for bound in bounds))
     whole = [np.broadcast_to(bound, (*batch, bound.shape[-1])) for bound in bounds]
     return np.concatenate(whole, axis=-1) if whole else np.zeros(0)

@@ -445,11 +445,11 @@ def test_claims_of_accuracy():
 
 
 def test_claims_of_scaling():
-    from delassus_studies.claims_dynamics import pattern_count, rungs_to_the_world
+    from delassus_studies.claims_dynamics import operations, rungs_to_the_world
 
     tree, constraints = rungs_to_the_world(2)
     assert tree.nv == 20 and len(constraints) == 2
     for method in SOFT | {"aba"}:
-        assert pattern_count(tree, () if method == "aba" else constraints, method) > 1000
-    soft, free = pattern_count(tree, constraints, "pv-soft"), pattern_count(tree, (), "aba")
+        assert operations(tree, () if method == "aba" else constraints, method) > 1000
+    soft, free = operations(tree, constraints, "pv-soft"), operations(tree, (), "aba")
     assert free < soft < 1.2 * free  # nearly independent of the constraints

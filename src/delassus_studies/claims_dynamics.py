@@ -18,10 +18,10 @@ from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.dynamics import forward_dynamics
 from delassus.quantities.results import ForwardDynamics
+from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, installed, welds
 from delassus_studies.claims import Claim, Finding, verdict
 from delassus_studies.claims_families import slope
-from delassus_studies.count_ops import CountOps
 from delassus_studies.figures import Series
 
 HARD = ("pv", "pv-early", "ltl")
@@ -133,20 +133,20 @@ RUNGS = (1, 2, 4, 8, 16)
 
 
 @cache
-def pattern_count(tree: Tree, constraints: tuple[Constraint, ...], method: str) -> int:
-    """Operations of a method by sparsity pattern, velocities, torques and gravity included."""
-    ops = CountOps()
-    problem = Problem(ops, tree, constraints, ops.state(tree.nq))
+def operations(tree: Tree, constraints: tuple[Constraint, ...], method: str) -> int:
+    """Operations of a method's trace, velocities, torques and gravity included."""
+    ops = TraceOps()
+    problem = Problem(ops, tree, constraints, ops.vector(tree.nq))
     soft = [ops.constant(np.full((c.size, 1), 0.5)) if method in SOFT else None for c in constraints]
     motion = DynamicsProblem(
         problem,
-        ops.state(tree.nv),
-        ops.state(tree.nv),
+        ops.vector(tree.nv),
+        ops.vector(tree.nv),
         gravity=ops.constant([[0.0], [0.0], [-9.81]]),
         goals=[Goal(compliance=compliance) for compliance in soft],
     )
-    METHODS[method](motion)
-    return ops.total
+    solution = METHODS[method](motion)
+    return ops.count([*ops.nodes(solution.qdd), *ops.nodes(solution.forces)])
 
 
 def rungs_to_the_world(n: int) -> tuple[Tree, tuple[Constraint, ...]]:
@@ -170,12 +170,12 @@ def _judge_scaling(x: Sequence[int], counts: Series, linear: Sequence[str], stee
 
 
 def _chains(_: Path | None) -> Finding:
-    counts = {label(m): (CHAINS, [pattern_count(chain(n), (Weld(f"link{n}"),), m) for n in CHAINS]) for m in COUNTED}
+    counts = {label(m): (CHAINS, [operations(chain(n), (Weld(f"link{n}"),), m) for n in CHAINS]) for m in COUNTED}
     return _judge_scaling(CHAINS, counts, ("pv", "pv-early", "pv-soft"), ("ltl", "ltl-soft"))
 
 
 def _ladder(_: Path | None) -> Finding:
-    counts = {label(m): (RUNGS, [pattern_count(*rungs_to_the_world(n), m) for n in RUNGS]) for m in COUNTED}
+    counts = {label(m): (RUNGS, [operations(*rungs_to_the_world(n), m) for n in RUNGS]) for m in COUNTED}
     return _judge_scaling(RUNGS, counts, ("pv-early", "pv-soft"), ("pv", "ltl", "ltl-soft"))
 
 

@@ -188,9 +188,9 @@ class TraceOps(Ops):
         groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
         return Graph(op, a, b, np.full(len(op), -1), np.where(op == CONSTANT, self.at, 0.0), groups)
 
-    def lower_nodes(self, a: Any) -> list[int]:
-        """Nodes of the lower triangle of a matrix."""
-        out: list[int] = a.nodes(lower=True)
+    def nodes(self, a: Any, lower: bool = False) -> list[int]:
+        """Nodes of a matrix row by row; ``lower``: of the lower triangle."""
+        out: list[int] = a.nodes(lower)
         return out
 
     def count(self, nodes: Iterable[int]) -> int:

@@ -221,7 +221,7 @@ class _Search:
         ops = TraceOps()
         given = [ops.unknown(*i.shape) if len(i.shape) == 2 else ops.vector(i.shape[0]) for i in self._inputs]
         problem = Problem(ops, tree, self._constraints, ops.vector(tree.nq), given, self._payloads)
-        total = ops.count(ops.lower_nodes(algorithm(problem)))
+        total = ops.count(ops.nodes(algorithm(problem), lower=True))
         self._spent += total
         self._considered += 1
         return total

@@ -137,14 +137,6 @@ def test_importing_the_package_imports_no_optional_package():
     assert not imported & (OPTIONAL | SLOW | {"typer", "rich", "pytest"})
 
 
-REMAINING_CIRCLES = {
-    "delassus.contact.formulations.problem", "delassus.contact.formulations.solution",
-    "delassus.contact.formulations.solve", "delassus.contact.formulations.sparse",
-    "delassus.simulate.recorder", "delassus.simulate.recording", "delassus.simulate.simulator",
-}  # fmt: skip
-"""Modules in circles that are still to be undone."""
-
-
 def test_there_are_no_circles():
     """No module imports another that imports it in turn, by way of others or inside functions."""
     graph = {name_of(path): {m for m, _ in imports(path) if m in MODULES - {name_of(path)}} for path in FILES}
@@ -158,7 +150,7 @@ def test_there_are_no_circles():
         return found
 
     circles = {name for name in graph if name in reached(name)}
-    assert circles <= REMAINING_CIRCLES, sorted(circles - REMAINING_CIRCLES)
+    assert not circles, sorted(circles)
 
 
 def test_algorithms_know_neither_machines_nor_joint_types():

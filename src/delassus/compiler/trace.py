@@ -187,9 +187,9 @@ def count_operations(
     Examples
     --------
     >>> import delassus as ds
-    >>> arm = ds.mechanisms.chain(7)
-    >>> report = ds.count_operations(arm, ds.Weld("link7"), method="pv-osim")
-    >>> report.clean.total < ds.count_operations(arm, ds.Weld("link7"), method="dense").clean.total
+    >>> robot, feet = ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    >>> report = ds.count_operations(robot, feet, method="pv-osim")
+    >>> report.clean.total < ds.count_operations(robot, feet, method="dense").clean.total
     True
     """
     return report_of(trace_request(request(tree, constraints, DELASSUS, method=method, payloads=payloads)))

@@ -132,7 +132,10 @@ def test_readme_command_that_shows_a_scene_serves_its_page(tmp_path: Path) -> No
             assert page.status == 200
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        try:
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
 
 
 HIDDEN = """

@@ -16,6 +16,9 @@ from delassus.simulate.recording import Recording
 from delassus.simulate.scenes.ready import ReadyScene
 from delassus.simulate.simulator import Simulator
 
+STOP_TIME = 5.0
+"""Seconds that `Viewer.stop` waits for the step under way."""
+
 FRAME_TIME = 1.0 / 30.0
 """Between pictures (s)."""
 
@@ -108,9 +111,9 @@ class Viewer:
             self.stop()
 
     def stop(self) -> None:
-        """Close the page."""
+        """Close the page; a step that takes long, such as the first one, which compiles, is not waited for."""
         self._stopped.set()
-        self._thread.join()
+        self._thread.join(STOP_TIME)
         self._server.stop()
 
 

@@ -264,13 +264,14 @@ def test_mujoco(seed, tmp_path, monkeypatch):
     shift = np.zeros(tree.nv)
     shift[:3] = -np.cross(v[3:6], v[:3])
     tau = T @ (data.qfrc_passive + data.qfrc_applied + data.qfrc_actuator)
-    free = ds.forward_dynamics(tree, q, v, tau, constraints, method="ltl-soft", compliance=1.0)
+    passive = {"damping": None}  # MuJoCo's passive forces are in tau
+    free = ds.forward_dynamics(tree, q, v, tau, constraints, method="ltl-soft", compliance=1.0, **passive)
     drift = free.constraint_residual() - J @ free.qdd
     split = np.cumsum([c.size for c in constraints])[:-1]
     asked = np.split(data.efc_aref + drift + J @ shift, split)
     for method in ANY:
         solution = ds.forward_dynamics(
-            tree, q, v, tau, constraints, method=method, targets=asked, compliance=np.split(data.efc_R, split)
+            tree, q, v, tau, constraints, method=method, targets=asked, compliance=np.split(data.efc_R, split), **passive
         )
         assert error(T.T @ (solution.qdd - shift), data.qacc) < PEER
         assert error(stacked(solution), data.efc_force) < PEER

@@ -268,10 +268,10 @@ def test_mujoco(seed, tmp_path, monkeypatch):
     free = ds.forward_dynamics(tree, q, v, tau, constraints, method="ltl-soft", compliance=1.0, **passive)
     drift = free.constraint_residual() - J @ free.qdd
     split = np.cumsum([c.size for c in constraints])[:-1]
-    asked = np.split(data.efc_aref + drift + J @ shift, split)
+    asked, compliance = np.split(data.efc_aref + drift + J @ shift, split), np.split(data.efc_R, split)
     for method in ANY:
         solution = ds.forward_dynamics(
-            tree, q, v, tau, constraints, method=method, targets=asked, compliance=np.split(data.efc_R, split), **passive
+            tree, q, v, tau, constraints, method=method, targets=asked, compliance=compliance, **passive
         )
         assert error(T.T @ (solution.qdd - shift), data.qacc) < PEER
         assert error(stacked(solution), data.efc_force) < PEER

@@ -30,8 +30,17 @@ import numpy as np
 
 from delassus.model.joints import Joint, JointKind
 from delassus.model.rotations import Array
-from delassus.spatial.congruence import Stage, blocks, congruence, join, rigid_congruence
-from delassus.spatial.elementary_rotations import Entries, GeneralTurn, PlanarTurn, Turn, elementary_turns
+from delassus.spatial.elementary_displacements import (
+    ElementaryDisplacement,
+    Entries,
+    GeneralRotation,
+    PlanarRotation,
+    Rotation,
+    Translation,
+    blocks,
+    join,
+)
+from delassus.spatial.elementary_rotations import elementary_rotations
 
 if TYPE_CHECKING:
     from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -49,20 +58,20 @@ class Displacement:
         Constant orientation of the joint frame in the parent.
     slide : list of three scalars, or None
         Origin of the child in the joint frame.
-    turn : Turn or None
+    turn : Rotation or None
         Orientation of the child in the joint frame.
     """
 
     position: Array
     rotation: Array
     slide: list[Any] | None
-    turn: Turn | None
+    turn: Rotation | None
 
 
 def displacement(ops: Ops, joint: Joint, read: Callable[[int], Scalar], start: int) -> Displacement:
     """Displacement of a joint whose coordinates ``read`` gives from index ``start`` on."""
     slide: list[Any] | None = None
-    turn: Turn | None = None
+    turn: Rotation | None = None
     rotation = joint.rotation
 
     def x(k: int) -> Scalar:
@@ -70,31 +79,31 @@ def displacement(ops: Ops, joint: Joint, read: Callable[[int], Scalar], start: i
 
     kind = joint.kind
     if kind is JointKind.REVOLUTE:
-        rotation, offset = before_turn(rotation.tobytes(), joint.axis)
+        rotation, offset = before_rotation(rotation.tobytes(), joint.axis)
         angle = x(0) + offset if offset else x(0)
-        turn = PlanarTurn(joint.axis, ops.cos(angle), ops.sin(angle))
+        turn = PlanarRotation(joint.axis, ops.cos(angle), ops.sin(angle))
     elif kind is JointKind.COS_SIN:
-        rotation, offset = before_turn(rotation.tobytes(), joint.axis)
-        turn = _turned_further(PlanarTurn(joint.axis, x(0), x(1)), offset)
+        rotation, offset = before_rotation(rotation.tobytes(), joint.axis)
+        turn = _rotated_further(PlanarRotation(joint.axis, x(0), x(1)), offset)
     elif kind is JointKind.PRISMATIC:
         slide = [x(0) if k == joint.axis else 0.0 for k in range(3)]
     elif kind is JointKind.PLANAR:
-        slide, turn = [x(0), x(1), 0.0], PlanarTurn(2, x(2), x(3))
+        slide, turn = [x(0), x(1), 0.0], PlanarRotation(2, x(2), x(3))
     elif kind is JointKind.BALL:
-        turn = GeneralTurn(quaternion_rows(x(0), x(1), x(2), x(3)))
+        turn = GeneralRotation(quaternion_rows(x(0), x(1), x(2), x(3)))
     elif kind is JointKind.TRANSLATION:
         slide = [x(0), x(1), x(2)]
     elif kind is JointKind.FREE:
-        slide, turn = [x(0), x(1), x(2)], GeneralTurn(quaternion_rows(x(3), x(4), x(5), x(6)))
+        slide, turn = [x(0), x(1), x(2)], GeneralRotation(quaternion_rows(x(3), x(4), x(5), x(6)))
     return Displacement(joint.position, rotation, slide, turn)
 
 
-def _turned_further(turn: PlanarTurn, offset: float) -> PlanarTurn:
-    """A turn and a constant one about the same axis."""
+def _rotated_further(turn: PlanarRotation, offset: float) -> PlanarRotation:
+    """A rotation and a constant one about the same axis."""
     if not offset:
         return turn
     c, s = math.cos(offset), math.sin(offset)
-    return PlanarTurn(turn.axis, c * turn.c - s * turn.s, s * turn.c + c * turn.s)
+    return PlanarRotation(turn.axis, c * turn.c - s * turn.s, s * turn.c + c * turn.s)
 
 
 def quaternion_rows(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Entries:
@@ -162,13 +171,10 @@ class StagedTransform:
 
     def __init__(self, ops: Ops, d: Displacement) -> None:
         self._ops = ops
-        fixed, position, first = _fixed_stages(d.rotation.tobytes(), d.position.tobytes())
         # from the parent to the child
-        stages: list[Stage] = list(fixed)
-        if position is not None:
-            stages.insert(0 if first else len(stages), position)
+        stages = [*_constant_displacements(d.rotation.tobytes(), d.position.tobytes())]
         if d.slide is not None:
-            stages.append(d.slide)
+            stages.append(Translation(d.slide))
         if d.turn is not None:
             stages.append(d.turn)
         self._stages = stages
@@ -176,7 +182,7 @@ class StagedTransform:
 
     def _stage_matrices(self) -> list[Any]:
         if self._matrices is None:
-            self._matrices = [self._ops.matrix(_motion_rows(stage)) for stage in self._stages]
+            self._matrices = [self._ops.matrix(stage.motion_rows()) for stage in self._stages]
         return self._matrices
 
     def rows_to_parent(self, K: Matrix) -> Matrix:
@@ -199,7 +205,7 @@ class StagedTransform:
         """``Xᵀ H X``."""
         A, B, C = blocks(self._ops.entries(H))
         for stage in reversed(self._stages):
-            A, B, C = congruence(stage, A, B, C)
+            A, B, C = stage.congruence(A, B, C)
         return join(self._ops, A, B, C)
 
     def inverse_inertia_to_child(self, W: Matrix) -> Matrix:
@@ -207,55 +213,39 @@ class StagedTransform:
         L, M, A = blocks(self._ops.entries(W))
         B = [list(column) for column in zip(*M, strict=True)]
         for stage in self._stages:
-            back = [-x for x in stage] if isinstance(stage, list) else stage.inverse()
-            A, B, L = congruence(back, A, B, L)
+            A, B, L = stage.inverse().congruence(A, B, L)
         return join(self._ops, L, [list(column) for column in zip(*B, strict=True)], A)
 
     def rotate_to_parent(self, V: Matrix) -> Matrix:
         """``R V``."""
         for stage in reversed(self._stages):
-            if not isinstance(stage, list):
-                V = self._ops.matrix(stage.rows()) @ V
+            V = stage.rotate(self._ops, V)
         return V
 
     def position(self) -> Matrix:
         """``p``."""
         p = self._ops.zeros(3, 1)
         for stage in reversed(self._stages):
-            step = self._ops.matrix([[x] for x in stage] if isinstance(stage, list) else stage.rows())
-            p = p + step if isinstance(stage, list) else step @ p
+            p = stage.move(self._ops, p)
         return p
 
     def rigid_inertia_to_parent(self, m: Scalar, h: list[Any], C: Entries) -> tuple[list[Any], Entries]:
         """First and second mass moments ``h`` and ``C`` of a body of mass ``m``, moved to the parent frame."""
         for stage in reversed(self._stages):
-            h, C = rigid_congruence(stage, m, h, C)
+            h, C = stage.rigid_congruence(m, h, C)
         return h, C
 
 
-def _motion_rows(stage: Stage) -> Entries:
-    """6×6 motion transform of one stage, parent coordinates → child coordinates."""
-    zero = [0.0, 0.0, 0.0]
-    if isinstance(stage, list):
-        x, y, z = stage
-        minus_cross: Entries = [[0.0, z, -y], [-z, 0.0, x], [y, -x, 0.0]]
-        eye = np.eye(3).tolist()
-        return [eye[i] + minus_cross[i] for i in range(3)] + [zero + eye[i] for i in range(3)]
-    E = stage.inverse().rows()
-    return [list(E[i]) + zero for i in range(3)] + [zero + list(E[i]) for i in range(3)]
-
-
 @cache
-def before_turn(rotation: bytes, axis: int) -> tuple[Array, float]:
-    """A constant rotation without what it turns about the joint's own axis at its end, and the angle of that.
+def before_rotation(rotation: bytes, axis: int) -> tuple[Array, float]:
+    """A constant rotation without its part about the joint's own axis at its end, and the angle of that.
 
-    The angle joins the joint's own, which is cheaper than a constant turn; it is zero where no turn is saved.
+    The angle joins the joint's own, which is cheaper than a constant rotation; it is zero where none is saved.
     """
     R = np.frombuffer(rotation).reshape(3, 3)
     a = R[:, axis]
     zero = [k for k in range(3) if abs(a[k]) < 1e-15]
-    turns = sum(isinstance(t, PlanarTurn) for t in elementary_turns(R))
-    if turns <= 2 - len(zero):
+    if len(elementary_rotations(R)[0]) <= 2 - len(zero):
         return R, 0.0
     i, j = (axis + 1) % 3, (axis + 2) % 3
     first = np.zeros(3)  # where the axis after the joint's goes: a coordinate axis, or one across the joint's
@@ -271,16 +261,17 @@ def before_turn(rotation: bytes, axis: int) -> tuple[Array, float]:
 
 
 @cache
-def _fixed_stages(rotation: bytes, position: bytes) -> tuple[tuple[Turn, ...], list[float] | None, bool]:
-    """Elementary turns (parent → child order), translation or None, and whether the translation comes first."""
+def _constant_displacements(rotation: bytes, position: bytes) -> tuple[ElementaryDisplacement, ...]:
+    """Displacement of the joint frame in the parent, in parent → child order; the translation where it is sparser."""
     R = np.frombuffer(rotation).reshape(3, 3)
     p = np.frombuffer(position)
-    turns = elementary_turns(R)
+    planar, permutation = elementary_rotations(R)
+    rotations: tuple[ElementaryDisplacement, ...] = planar if permutation is None else (*planar, permutation)
     size = float(np.max(np.abs(p), initial=0.0))
     if size < 1e-15:
-        return turns, None, True
+        return rotations
     in_child = R.T @ p
     in_child = np.where(np.abs(in_child) < 1e-14 * size, 0.0, in_child)
     if np.count_nonzero(in_child) < np.count_nonzero(p):
-        return turns, in_child.tolist(), False
-    return turns, p.tolist(), True
+        return (*rotations, Translation(in_child.tolist()))
+    return (Translation(p.tolist()), *rotations)

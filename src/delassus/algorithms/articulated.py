@@ -159,14 +159,13 @@ class Articulated:
         return self.D[i].quadratic(self.joint_columns(i, K))
 
     def joint_half(self, i: int, K: Matrix) -> Matrix:
-        """``Z`` with ``Z joint_scaled(Z')ᵀ = K S_i D_i⁻¹ S_iᵀ K'ᵀ`` for any two stacks of rows."""
+        """``Z`` with ``Z Δ Z'ᵀ = K S_i D_i⁻¹ S_iᵀ K'ᵀ`` for any two stacks of rows, ``Δ`` being `joint_diagonal`."""
         ops = self._ops
         return ops.transpose(self.D[i].half_solve(ops.transpose(self.joint_columns(i, K))))
 
-    def joint_scaled(self, i: int, Z: Matrix) -> Matrix:
-        """The other factor; see `joint_half`."""
-        ops = self._ops
-        return ops.transpose(self.D[i].scale(ops.transpose(Z)))
+    def joint_diagonal(self, i: int) -> Matrix:
+        """``Δ`` (n_i × n_i), diagonal; see `joint_half`."""
+        return self.D[i].scale(self._ops.eye(len(self._axes[i])))
 
 
 def _kept(axes: Sequence[int], armature: Array) -> list[int]:

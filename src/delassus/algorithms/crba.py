@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from delassus.algorithms.blocks import symmetric
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix
@@ -40,17 +41,4 @@ def mass_matrix_blocks(problem: Problem) -> dict[tuple[int, int], Matrix]:
 
 def mass_matrix(problem: Problem) -> Matrix:
     """Mass matrix ``M`` (nv × nv)."""
-    ops, tree = problem.ops, problem.tree
-    blocks = mass_matrix_blocks(problem)
-    rows = []
-    for i in range(tree.n_links):
-        row = []
-        for j in range(tree.n_links):
-            if (i, j) in blocks:
-                row.append(blocks[i, j])
-            elif (j, i) in blocks:
-                row.append(ops.transpose(blocks[j, i]))
-            else:
-                row.append(ops.zeros(tree.joints[i].nv, tree.joints[j].nv))
-        rows.append(ops.hstack(row))
-    return ops.vstack(rows) if rows else ops.zeros(0, 0)
+    return symmetric(problem.ops, [joint.nv for joint in problem.tree.joints], mass_matrix_blocks(problem))

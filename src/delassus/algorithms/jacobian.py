@@ -7,6 +7,7 @@ closed loop of a rigid constraint the columns at and above the closest common an
 
 from __future__ import annotations
 
+from delassus.algorithms.blocks import assembled
 from delassus.algorithms.problem import End, Problem
 from delassus.spatial.ops import Matrix
 
@@ -50,8 +51,5 @@ def _columns_of(problem: Problem, link: int, top: int, K: Matrix) -> Columns:
 def jacobian(problem: Problem) -> Matrix:
     """Constraint Jacobian ``J`` (m × nv)."""
     ops, tree = problem.ops, problem.tree
-    rows = []
-    for c, columns in zip(problem.constraints, jacobian_columns(problem), strict=True):
-        parts = [columns.get(i, ops.zeros(c.size, tree.joints[i].nv)) for i in range(tree.n_links)]
-        rows.append(ops.hstack(parts) if parts else ops.zeros(c.size, 0))
-    return ops.vstack(rows) if rows else ops.zeros(0, tree.nv)
+    blocks = {(c, i): block for c, columns in enumerate(jacobian_columns(problem)) for i, block in columns.items()}
+    return assembled(ops, [c.size for c in problem.constraints], [joint.nv for joint in tree.joints], blocks)

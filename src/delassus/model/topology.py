@@ -167,14 +167,6 @@ class Topology:
         meeting = Counter([*ends, *(self.parents[i] for i in supporting)])
         return tuple(sorted(i for i in supporting if meeting[i] >= 2))
 
-    def closest_branching_above(self, branching: Sequence[int]) -> tuple[int, ...]:
-        """For each link, the closest of the links ``branching`` strictly above it, or `WORLD`."""
-        stops = {WORLD, *branching}
-        out: list[int] = []
-        for p in self.parents:
-            out.append(p if p in stops else out[p])
-        return tuple(out)
-
     @property
     def dof_parents(self) -> tuple[int, ...]:
         """Expanded parent array: for each degree of freedom the one before it towards the root, or −1."""

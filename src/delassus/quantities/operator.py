@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.osim.product import delassus_product
-from delassus.algorithms.osim.pv import in_order
+from delassus.algorithms.osim.pv import merge, rows_of
 from delassus.algorithms.osim.pv_fast import Branches, FastFactor, branches
 from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, shown
@@ -143,11 +143,8 @@ class DelassusOperator:
             with np.errstate(invalid="ignore"):
                 solved = self._fast.solve(self._problem.ops, [numbers(x) for x in columns])
             for stack, part in zip(self._parts.stacks, solved, strict=True):
-                start = 0
-                for c in stack.constraints:
-                    size = self._problem.constraints[c].size
-                    y[..., rows[c]] = numbers(part)[..., start : start + size, 0]
-                    start += size
+                for c, at in rows_of(self._problem, stack.constraints).items():
+                    y[..., rows[c]] = numbers(part)[..., at, 0]
         if self._inverse is not None:
             slow = (self._inverse @ array[..., None])[..., 0]
             y = np.where(self._regular[..., None], y, slow)
@@ -156,20 +153,10 @@ class DelassusOperator:
     def dense(self) -> Array:
         """``G`` (..., m, m), formed."""
         ops = self._problem.ops
-        G = in_order(self._problem, self._parts.stacks)
+        whole = merge(self._problem, self._parts.stacks, range(len(self._problem.constraints)))
+        G = whole.L
         if self._parts.H is not None:
-            covered = [c for s in self._parts.stacks for c in s.constraints]
-            K = ops.zeros(self.shape[-1], 6)
-            blocks = {c: ops.zeros(self._problem.constraints[c].size, 6) for c in range(len(self._problem.constraints))}
-            for s in self._parts.stacks:
-                start = 0
-                for c in s.constraints:
-                    size = self._problem.constraints[c].size
-                    blocks[c] = ops.take(s.K, range(start, start + size), None)
-                    start += size
-            if covered:
-                K = ops.vstack([blocks[c] for c in range(len(blocks))])
-            G = G + ops.factor(self._parts.H).quadratic(K)
+            G = G + ops.factor(self._parts.H).quadratic(whole.K)
         return np.array(np.broadcast_to(0.5 * numbers(G + ops.transpose(G)), self.shape))
 
 

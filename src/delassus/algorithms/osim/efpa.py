@@ -10,7 +10,7 @@ its own. Several end-effectors on one link are propagated separately, as in the 
 from __future__ import annotations
 
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.osim.assemble import EndBlocks
+from delassus.algorithms.blocks import ConstraintBlocks
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix
@@ -39,14 +39,12 @@ def efpa(problem: Problem) -> Matrix:
                 Lambda[i, e] = body.motions_to_child(i, Lambda[p, e]) + Lambda[i, e]
 
     # blocks at the closest common ancestor  ([EFPA] eq. 14)
-    G = EndBlocks(problem)
+    G = ConstraintBlocks(problem)
     for e, end in enumerate(ends):
-        G.add(e, e, ops.sym_product(end.K, Lambda[end.link, e]))
+        G.add_own(end.constraint, ops.sym_product(end.K, Lambda[end.link, e]))
         for f in range(e):
             meeting = tree.closest_common_ancestor(end.link, ends[f].link)
             if meeting != WORLD:
                 near, far = (e, f) if end.link <= ends[f].link else (f, e)
-                G.add(near, far, K[meeting, near] @ Lambda[meeting, far])
-    result = G.matrix()
-    ops.mark("Delassus matrix", [result])
-    return result
+                G.add(ends[near].constraint, ends[far].constraint, K[meeting, near] @ Lambda[meeting, far])
+    return G.delassus()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache
 
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.osim.assemble import EndBlocks
+from delassus.algorithms.blocks import ConstraintBlocks
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix
@@ -44,10 +44,11 @@ def kjr(problem: Problem) -> Matrix:
     ops.mark("inverse inertias", [cross(ends[e].link, ends[f].link) for e, f in pairs])
 
     # constraint rows on both sides
-    G = EndBlocks(problem)
+    G = ConstraintBlocks(problem)
     for e, f in pairs:
         left, right = ends[e].K @ cross(ends[e].link, ends[f].link), ops.transpose(ends[f].K)
-        G.add(e, f, ops.sym_product(left, right) if e == f else left @ right)
-    result = G.matrix()
-    ops.mark("Delassus matrix", [result])
-    return result
+        if e == f:
+            G.add_own(ends[e].constraint, ops.sym_product(left, right))
+        else:
+            G.add(ends[e].constraint, ends[f].constraint, left @ right)
+    return G.delassus()

@@ -9,8 +9,8 @@ ancestor of a closed loop).
 
 from __future__ import annotations
 
+from delassus.algorithms.blocks import ConstraintBlocks
 from delassus.algorithms.jacobian import jacobian_columns
-from delassus.algorithms.osim.assemble import symmetric_from_blocks
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.spatial.ops import Matrix
@@ -41,8 +41,7 @@ def rows_over_factor(problem: Problem, L: SparseFactor) -> list[dict[int, Matrix
 
 def squared(problem: Problem, Y: list[dict[int, Matrix]]) -> Matrix:
     """``G = Y Yᵀ`` over common supports."""
-    ops = problem.ops
-    blocks: dict[tuple[int, int], Matrix] = {}
+    ops, G = problem.ops, ConstraintBlocks(problem)
     for c in range(len(Y)):
         for d in range(c + 1):
             common = sorted(Y[c].keys() & Y[d].keys())
@@ -50,10 +49,11 @@ def squared(problem: Problem, Y: list[dict[int, Matrix]]) -> Matrix:
                 continue
             left = ops.hstack([Y[c][k] for k in common])
             right = ops.vstack([ops.transpose(Y[d][k]) for k in common])
-            blocks[c, d] = ops.sym_product(left, right) if c == d else left @ right
-    G = symmetric_from_blocks(problem, blocks)
-    ops.mark("Delassus matrix", [G])
-    return G
+            if c == d:
+                G.add_own(c, ops.sym_product(left, right))
+            else:
+                G.add(c, d, left @ right)
+    return G.delassus()
 
 
 def ltl_osim(problem: Problem) -> Matrix:

@@ -12,7 +12,6 @@ import delassus as ds
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.jacobian import jacobian
-from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.problem import Problem
@@ -23,6 +22,7 @@ from delassus.model.description import RawJoint
 from delassus.model.joints import Joint, JointKind, random
 from delassus.model.kinematics import joint_displacement
 from delassus.model.rotations import rotation_from_rpy
+from delassus.quantities.osim import METHODS
 from delassus.spatial.elementary_rotations import elementary_rotations
 from delassus.spatial.factor import CholeskyFactor, Factor
 from delassus.spatial.numpy_ops import NumpyOps

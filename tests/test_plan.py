@@ -14,17 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
-from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.cut import cut_osim
-from delassus.algorithms.osim.plan import CUT, plan
 from delassus.algorithms.problem import Problem
 from delassus.compiler.trace import count
 from delassus.interop.names import example_robot_files
-from delassus.model.base_parameters import base_parameters
-from delassus.model.frame_placement import frame_placement
 from delassus.model.mechanisms import asimo, chain, humanoid, ladder, star, stem
+from delassus.planner.base_parameters import base_parameters
+from delassus.planner.frame_placement import frame_placement
+from delassus.planner.plan import CUT, plan
 from delassus.quantities.evaluate import case_of
-from delassus.quantities.osim import DELASSUS
+from delassus.quantities.osim import DELASSUS, METHODS
 from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import (
     G1_ENDS,

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.osim.plan import plan
 from delassus.errors import ConfigurationError, ConstraintError, UnknownNameError
 from delassus.model.inertia import move_inertia
 from delassus.model.rotations import matrix_to_quaternion, quaternion_to_matrix
 from delassus.model.tree import WORLD, Tree
+from delassus.planner.plan import plan
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.request import request
 from delassus.runtime.code import key_of

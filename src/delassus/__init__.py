@@ -14,7 +14,6 @@ import importlib as _importlib
 import typing as _typing
 
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
-from delassus.algorithms.osim import OSIM_METHODS
 from delassus.constraints import Frame, Hinge, Point, Rows, Weld
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.interop.load import load
@@ -30,7 +29,15 @@ from delassus.quantities.kinematics import (
     potential_energy,
 )
 from delassus.quantities.options import Baumgarte
-from delassus.quantities.osim import consistent_inverse, delassus, delassus_operator, jacobian, mass_matrix, osim
+from delassus.quantities.osim import (
+    OSIM_METHODS,
+    consistent_inverse,
+    delassus,
+    delassus_operator,
+    jacobian,
+    mass_matrix,
+    osim,
+)
 from delassus.quantities.redundancy import DynamicsStatus
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics
 

@@ -11,12 +11,15 @@ A frame's placement on its link, and the rows of `Rows`, are fixed or come with 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConstraintError, shown
+from delassus.frozen import Frozen
 from delassus.model.check import check_rotation, check_vector, real_array
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Placement, Tree
@@ -25,7 +28,8 @@ Axes = Literal["local", "world"]
 Given = Literal["position", "placement"]
 
 
-class Frame:
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Frame(Frozen):
     """A place on a link: an origin and axes that stay where they are on it.
 
     Parameters
@@ -55,7 +59,10 @@ class Frame:
     'position'
     """
 
-    __slots__ = ("_given", "_link", "_position", "_rotation")
+    link: str
+    position: Array
+    rotation: Array
+    given: Given | None
 
     def __init__(
         self,
@@ -73,33 +80,16 @@ class Frame:
             raise ConstraintError(
                 argument, f"no {'position' if p.any() else 'rotation'} beside {given!r}", "one", "Leave out either."
             )
-        p.setflags(write=False)
-        R.setflags(write=False)
-        self._link, self._position, self._rotation, self._given = link, p, R, given
-
-    @property
-    def link(self) -> str:
-        """Name of the link or frame that this place is on."""
-        return self._link
-
-    @property
-    def position(self) -> Array:
-        """Origin (3,) in the link's frame, in m."""
-        return self._position
-
-    @property
-    def rotation(self) -> Array:
-        """Orientation (3, 3) in the link's frame."""
-        return self._rotation
-
-    @property
-    def given(self) -> Given | None:
-        """What comes with each call: "position", "placement" or None."""
-        return self._given
+        self._set(link=link, position=p, rotation=R, given=given)
 
     def __repr__(self) -> str:
         placed = f"given={self.given!r}" if self.given else f"{self.position.tolist()}"
         return f"Frame({self.link!r}, {placed})"
+
+    @property
+    def fingerprint(self) -> str:
+        """Unambiguous text of the frame."""
+        return repr((self.link, self.position.tolist(), self.rotation.tolist(), self.given))
 
     def carrier(self, tree: Tree) -> int:
         """Index of the moving link that this frame is on, or `WORLD`; raises `UnknownNameError`."""
@@ -123,68 +113,66 @@ class Frame:
         return Placement(at.link, at.rotation @ self.rotation, at.position + at.rotation @ self.position)
 
 
-class Constraint:
-    """Rows on the motion of a frame relative to another one, or to the world; made by `Weld`, `Point` and others."""
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Constraint(Frozen):
+    """Rows on the motion of a frame relative to another one, or to the world; made by `Weld`, `Point` and others.
 
-    __slots__ = ("_angular_axes", "_axes", "_first", "_rigid", "_rows", "_second", "_size")
+    Attributes
+    ----------
+    first : Frame
+        Frame that the rows act on, at its origin.
+    second : Frame or None
+        Frame that the motion is relative to; None is the world.
+    rows : (m, 6) array or None
+        Selection of the relative twist ``[linear; angular]``; None if it comes with each call.
+    size : int
+        Number of rows m.
+    axes, angular_axes : {"local", "world"}
+        Axes of the linear and of the angular parts of the rows: those of the first frame, or the world's.
+    rigid : bool
+        Whether the second frame's twist is carried over to the origin of the first (False: `Point`).
+    """
 
-    def _set(
+    first: Frame
+    second: Frame | None
+    rows: Array | None
+    size: int
+    axes: Axes
+    angular_axes: Axes
+    rigid: bool
+
+    def _set_rows(
         self,
         first: str | Frame,
         second: str | Frame | None,
         rows: Array | int,
         axes: Axes,
-        rigid: bool,
+        *,
         angular_axes: Axes | None = None,
+        rigid: bool = True,
     ) -> None:
         if axes not in ("local", "world"):
             raise ConstraintError("axes", "'local' or 'world'", shown(axes), "Choose one of the two.")
-        self._first = _as_frame(first, "first frame")
-        self._second = None if second is None else _as_frame(second, "second frame")
-        if not isinstance(rows, int):
-            rows.setflags(write=False)
-        self._rows: Array | None = None if isinstance(rows, int) else rows
-        self._size = rows if isinstance(rows, int) else len(rows)
-        self._axes, self._angular_axes, self._rigid = axes, angular_axes or axes, rigid
-
-    @property
-    def first(self) -> Frame:
-        """Frame that the rows act on, at its origin."""
-        return self._first
-
-    @property
-    def second(self) -> Frame | None:
-        """Frame that the motion is relative to; None is the world."""
-        return self._second
-
-    @property
-    def size(self) -> int:
-        """Number of rows m."""
-        return self._size
-
-    @property
-    def rows(self) -> Array | None:
-        """Selection (m, 6) of the relative twist ``[linear; angular]``; None if it comes with each call."""
-        return self._rows
-
-    @property
-    def axes(self) -> Axes:
-        """Axes of the linear parts of the rows: "local" (those of the first frame) or "world"."""
-        return self._axes
-
-    @property
-    def angular_axes(self) -> Axes:
-        """Axes of the angular parts of the rows: "local" or "world"."""
-        return self._angular_axes
-
-    @property
-    def rigid(self) -> bool:
-        """Whether the second frame's twist is carried over to the origin of the first (False: `Point`)."""
-        return self._rigid
+        self._set(
+            first=_as_frame(first, "first frame"),
+            second=None if second is None else _as_frame(second, "second frame"),
+            rows=None if isinstance(rows, int) else rows,
+            size=rows if isinstance(rows, int) else len(rows),
+            axes=axes,
+            angular_axes=angular_axes or axes,
+            rigid=rigid,
+        )
 
     def __repr__(self) -> str:
         other = "" if self.second is None else f", {self.second.link!r}"
         return f"{type(self).__name__}({self.first.link!r}{other}, {self.size} rows)"
+
+    @property
+    def fingerprint(self) -> str:
+        """Unambiguous text of the constraint."""
+        frames = [None if frame is None else frame.fingerprint for frame in (self.first, self.second)]
+        rows = None if self.rows is None else self.rows.tolist()
+        return repr([type(self).__name__, *frames, rows, self.size, self.axes, self.angular_axes, self.rigid])
 
 
 class Weld(Constraint):
@@ -213,7 +201,7 @@ class Weld(Constraint):
     __slots__ = ()
 
     def __init__(self, first: str | Frame, second: str | Frame | None = None, *, axes: Axes = "local") -> None:
-        self._set(first, second, np.eye(6), axes, True)
+        self._set_rows(first, second, np.eye(6), axes)
 
 
 class Point(Constraint):
@@ -242,7 +230,7 @@ class Point(Constraint):
     __slots__ = ()
 
     def __init__(self, first: str | Frame, second: str | Frame | None = None, *, axes: Axes = "local") -> None:
-        self._set(first, second, np.eye(6)[:3], axes, False)
+        self._set_rows(first, second, np.eye(6)[:3], axes, rigid=False)
 
 
 class Hinge(Constraint):
@@ -289,7 +277,7 @@ class Hinge(Constraint):
         rows = np.zeros((5, 6))
         rows[:3, :3] = np.eye(3)
         rows[3:, 3:] = _across(direction / length)
-        self._set(first, second, rows, axes, True, angular_axes="local")
+        self._set_rows(first, second, rows, axes, angular_axes="local")
 
 
 class Rows(Constraint):
@@ -319,12 +307,11 @@ class Rows(Constraint):
     __slots__ = ()
 
     def __init__(self, first: str | Frame, K: ArrayLike | int, *, axes: Axes = "local") -> None:
-        if isinstance(K, (int, np.integer)) and not isinstance(K, bool):
-            if K < 1:
-                raise ConstraintError("K of Rows", "at least one row", repr(K), "Pass a positive number.")
-            self._set(first, None, int(K), axes, True)
-        else:
-            self._set(first, None, check_rows(K, None, "K of Rows"), axes, True)
+        if not isinstance(K, int | np.integer) or isinstance(K, bool):
+            return self._set_rows(first, None, check_rows(K, None, "K of Rows"), axes)
+        if K < 1:
+            raise ConstraintError("K of Rows", "at least one row", repr(K), "Pass a positive number.")
+        self._set_rows(first, None, int(K), axes)
 
 
 def check_rows(K: ArrayLike, size: int | None, argument: str) -> Array:
@@ -374,28 +361,21 @@ def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint
     UnknownNameError
         A link that the tree does not have.
     """
-    checked: tuple[Any, ...]
     if isinstance(constraints, Constraint | str) or not isinstance(constraints, Iterable):
-        checked = (constraints,)
-    else:
-        checked = tuple(constraints)
+        constraints = (constraints,)
+    checked = tuple(constraints)
     for c in checked:
         if not isinstance(c, Constraint):
             raise ConstraintError("constraints", "Weld, Point, Hinge or Rows objects", shown(c), "Make one of these.")
-        first = c.first.carrier(tree)
-        if c.second is not None:
-            second = c.second.carrier(tree)
-            if first == second and first != WORLD:
-                raise ConstraintError(
-                    repr(c), "two links that can move apart", "two that are one rigid body", "Drop this constraint."
-                )
+        first, second = c.first.carrier(tree), None if c.second is None else c.second.carrier(tree)
+        if first == second and first != WORLD:
+            raise ConstraintError(
+                repr(c), "two links that can move apart", "two that are one rigid body", "Drop this constraint."
+            )
     return checked
 
 
 def row_slices(constraints: Sequence[Constraint]) -> tuple[slice, ...]:
     """Rows of the stacked constraints that each one has."""
-    out, start = [], 0
-    for c in constraints:
-        out.append(slice(start, start + c.size))
-        start += c.size
-    return tuple(out)
+    ends = accumulate((c.size for c in constraints), initial=0)
+    return tuple(slice(start, stop) for start, stop in pairwise(ends))

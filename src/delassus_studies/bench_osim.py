@@ -9,9 +9,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from delassus.algorithms.osim import OSIM_METHODS
 from delassus.compiler.trace import count_operations
-from delassus.quantities.osim import delassus
+from delassus.quantities.osim import OSIM_METHODS, delassus
 from delassus_studies.cases import benchmark_cases
 from delassus_studies.figures import bar_figure
 from delassus_studies.peers_pinocchio import delassus_call

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from delassus.algorithms.osim.plan import plan
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.passes import optimise
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program
 from delassus.compiler.schedule import schedule
 from delassus.compiler.trace import trace_request
+from delassus.planner.plan import plan
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.request import request
 from delassus.runtime.cpu_target import Host, host, object_code

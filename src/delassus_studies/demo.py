@@ -7,10 +7,9 @@ from functools import partial
 import numpy as np
 from rich.console import Console
 
-from delassus.algorithms.osim import OSIM_METHODS
 from delassus.compiler.trace import count_operations
 from delassus.model.rotations import Array
-from delassus.quantities.osim import delassus, jacobian, mass_matrix
+from delassus.quantities.osim import OSIM_METHODS, delassus, jacobian, mass_matrix
 from delassus_studies.cases import demo_case
 from delassus_studies.peers_pinocchio import pinocchio_delassus
 from delassus_studies.tables import table

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from delassus.algorithms.osim import plan
+from delassus.planner import plan
 from delassus.runtime.cpu_target import host
 
 T = TypeVar("T")

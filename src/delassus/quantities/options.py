@@ -196,11 +196,6 @@ class Options:
         return repr([(f.name, _described(getattr(self, f.name))) for f in fields(self)])
 
 
-def describe_frame(frame: Frame) -> tuple[object, ...]:
-    """Unambiguous content of a frame."""
-    return frame.link, frame.position.tolist(), frame.rotation.tolist(), frame.given
-
-
 def check_options(
     tree: Tree, constraints: Sequence[Constraint], what: str, taken: frozenset[str], options: Mapping[str, Any]
 ) -> Options:
@@ -356,5 +351,5 @@ def _frames(tree: Tree, argument: str, value: Any) -> tuple[Frame, ...]:
 
 def _described(value: Any) -> object:
     if isinstance(value, Frame):
-        return describe_frame(value)
+        return value.fingerprint
     return [_described(x) for x in value] if isinstance(value, tuple) else value

@@ -9,10 +9,11 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
-from delassus.algorithms.osim import METHODS
+from delassus.algorithms.osim import METHODS as NAMED
 from delassus.constraints import Constraint
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
+from delassus.planner.plan import auto
 from delassus.quantities.case import Case
 from delassus.quantities.evaluate import case_of
 from delassus.quantities.operator import DelassusOperator
@@ -24,7 +25,11 @@ Constraints = Iterable[Constraint] | Constraint
 Arrays = Sequence[ArrayLike] | None
 Payloads = Mapping[str, ArrayLike] | None
 
-NAMES = tuple(name for name in METHODS if name != AUTO)
+METHODS = {**NAMED, AUTO: auto}
+"""Every algorithm of the Delassus matrix by its name."""
+
+OSIM_METHODS = tuple(METHODS)
+"""Names that ``method=`` accepts."""
 
 
 def _delassus(case: Case) -> list[Matrix]:
@@ -52,7 +57,7 @@ DELASSUS = Quantity(
     ("q",),
     (Output("G", ("m", "m"), "Delassus matrix J M^-1 J', accelerations per unit of constraint force", symmetric=True),),
     _delassus,
-    methods=NAMES,
+    methods=tuple(NAMED),
 )
 OSIM = Quantity(
     "osim",
@@ -60,7 +65,7 @@ OSIM = Quantity(
     ("q",),
     (Output("Lambda", ("m", "m"), "operational-space inertia matrix (J M^-1 J')^-1", symmetric=True),),
     _osim,
-    methods=NAMES,
+    methods=tuple(NAMED),
 )
 MASS_MATRIX = Quantity(
     "mass_matrix",

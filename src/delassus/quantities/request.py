@@ -8,11 +8,11 @@ from typing import Any
 
 from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import Argument, inputs_of
-from delassus.algorithms.osim.plan import plan
 from delassus.constraints import Constraint, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, shown, unknown_name
 from delassus.model.tree import WORLD, Tree
-from delassus.quantities.options import Options, check_options, describe_frame
+from delassus.planner.plan import plan
+from delassus.quantities.options import Options, check_options
 from delassus.quantities.quantity import STATES, Output, Quantity
 
 AUTO = "auto"
@@ -104,7 +104,7 @@ class Request:
         """Unambiguous text of all of it, for keys of caches."""
         return {
             "tree": self.tree.fingerprint,
-            "constraints": "\n".join(map(_described, self.constraints)),
+            "constraints": "\n".join(c.fingerprint for c in self.constraints),
             "payloads": repr(self.payloads),
             "what": self.quantity.name,
             "method": self.method,
@@ -200,10 +200,3 @@ def check_payloads(tree: Tree, payloads: Iterable[str]) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise ConfigurationError("payloads", "each link once", f"{name!r} twice", "Add the two payloads up.")
     return names
-
-
-def _described(c: Constraint) -> str:
-    """Unambiguous content of a constraint."""
-    frames = [None if frame is None else describe_frame(frame) for frame in (c.first, c.second)]
-    rows = None if c.rows is None else c.rows.tolist()
-    return repr([type(c).__name__, c.axes, c.angular_axes, c.size, c.rigid, *frames, rows])

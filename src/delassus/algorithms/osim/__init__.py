@@ -9,10 +9,9 @@ method            file                 cost                            source
 ``efpa``          `efpa`               O(n + m d + m²)                 Wensing, Featherstone, Orin 2012
 ``pv-osim``       `pv`                 O(n + m² d)                     Sathya et al. 2024 (LQR)
 ``pv-osimr``      `pvr`                O(n + m²)                       Sathya, Decré, Swevers 2024
-``auto``          `plan`, `cut`        least of all                    by operation count
 ================  ===================  ==============================  =======================================
 
-`pv_fast` factorises ``G`` without forming it (PV-OSIM-fast).
+`pv_fast` factorises ``G`` without forming it (PV-OSIM-fast); `cut` is for `delassus.planner`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.osim.efpa import efpa
 from delassus.algorithms.osim.kjr import kjr
 from delassus.algorithms.osim.ltl import ltl_osim
-from delassus.algorithms.osim.plan import auto
 from delassus.algorithms.osim.pv import pv_osim
 from delassus.algorithms.osim.pvr import pv_osimr
 from delassus.algorithms.problem import Problem
@@ -40,10 +38,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "efpa": efpa,
         "pv-osim": pv_osim,
         "pv-osimr": pv_osimr,
-        "auto": auto,
     }
 )
 """Every method by its name."""
-
-OSIM_METHODS: tuple[str, ...] = tuple(METHODS)
-"""Names that ``method=`` accepts."""

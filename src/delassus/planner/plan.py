@@ -13,35 +13,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 
 from delassus.algorithms.inputs import inputs_of
+from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.cut import cut_osim
-from delassus.algorithms.osim.dense import dense
-from delassus.algorithms.osim.efpa import efpa
-from delassus.algorithms.osim.kjr import kjr
-from delassus.algorithms.osim.ltl import ltl_osim
-from delassus.algorithms.osim.pv import pv_osim
-from delassus.algorithms.osim.pvr import pv_osimr
 from delassus.algorithms.problem import Coordinate, Problem
 from delassus.constraints import Constraint
 from delassus.errors import ModelError
-from delassus.model.base_parameters import base_parameters
-from delassus.model.frame_placement import frame_placement
 from delassus.model.reroot import reroot, reroot_coordinates
 from delassus.model.tree import WORLD, Tree
+from delassus.planner.base_parameters import base_parameters
+from delassus.planner.frame_placement import frame_placement
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace_ops import TraceOps
 
-NAMED: Mapping[str, Callable[[Problem], Matrix]] = {
-    "pv-osim": pv_osim,
-    "pv-osimr": pv_osimr,
-    "kjr": kjr,
-    "efpa": efpa,
-    "ltl-osim": ltl_osim,
-    "dense": dense,
-}
+NAMED = ("pv-osim", "pv-osimr", "kjr", "efpa", "ltl-osim", "dense")
+"""Methods in the order in which they are counted; of equal ones the first is taken."""
+
 CUT = "cut"
 FEW = 4
 """Up to so many branching links, all cut sets are counted."""
@@ -103,7 +93,7 @@ class Plan:
         own = problem.on(self.tree, self.coordinates)
         if self.method == CUT:
             return cut_osim(own, {self.tree.link_names.index(name) for name in self.cut})
-        return NAMED[self.method](own)
+        return METHODS[self.method](own)
 
 
 def auto(problem: Problem) -> Matrix:
@@ -122,39 +112,29 @@ def plan(tree: Tree, constraints: Sequence[Constraint], payloads: Sequence[str] 
     >>> chosen.operations < min(chosen.named.values())
     True
     """
-    return _plan(_Key(tree, tuple(constraints), tuple(payloads)))
+    key = (tree.fingerprint, *(c.fingerprint for c in constraints), *payloads)
+    return _plan(_Asked(key, tree, tuple(constraints), tuple(payloads)))
 
 
-class _Key:
+@dataclass(frozen=True, slots=True)
+class _Asked:
     """A robot, constraints and payloads, compared by what the plan depends on."""
 
-    def __init__(self, tree: Tree, constraints: tuple[Constraint, ...], payloads: tuple[str, ...]) -> None:
-        self.tree, self.constraints, self.payloads = tree, constraints, payloads
-        self._text = (tree.fingerprint, payloads, *(_fingerprint(c) for c in constraints))
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self._text == other._text
-
-
-def _fingerprint(c: Constraint) -> tuple[object, ...]:
-    frames = (c.first, c.second)
-    ends = [None if f is None else (f.link, f.position.tobytes(), f.rotation.tobytes(), f.given) for f in frames]
-    return (*ends, None if c.rows is None else c.rows.tobytes(), c.size, c.axes, c.angular_axes, c.rigid)
+    key: tuple[str, ...]
+    tree: Tree = field(compare=False)
+    constraints: tuple[Constraint, ...] = field(compare=False)
+    payloads: tuple[str, ...] = field(compare=False)
 
 
 @lru_cache(maxsize=256)
-def _plan(key: _Key) -> Plan:
-    return _Search(key.tree, key.constraints, key.payloads).plan()
+def _plan(asked: _Asked) -> Plan:
+    return _Search(asked).plan()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stand:
-    """A tree that the algorithm may run on, and the branching links at which it may be cut."""
+class _Variant:
+    """A tree of the same robot that the algorithm may run on, and the branching links at which it may be cut."""
 
-    root: int
     tree: Tree
     coordinates: tuple[Coordinate, ...] | None
     branching: tuple[int, ...]
@@ -163,18 +143,18 @@ class _Stand:
 class _Search:
     """Counts candidates, the promising ones first."""
 
-    def __init__(self, tree: Tree, constraints: tuple[Constraint, ...], payloads: tuple[str, ...]) -> None:
-        self._tree, self._constraints, self._payloads = tree, constraints, payloads
-        self._inputs = inputs_of(constraints, payloads)
+    def __init__(self, asked: _Asked) -> None:
+        tree, constraints = asked.tree, asked.constraints
+        self._tree, self._constraints, self._payloads = tree, constraints, asked.payloads
+        self._inputs = inputs_of(constraints, asked.payloads)
         self._spent = self._considered = 0
-        frames = [f for c in constraints for f in (c.first, c.second) if f is not None]
-        self._names = [f.link for f in frames]
-        self._ends = [link for link in (f.carrier(tree) for f in frames) if link != WORLD]
-        self._movable = (
+        self._frames = [f for c in constraints for f in (c.first, c.second) if f is not None]
+        self._ends = [link for link in (f.carrier(tree) for f in self._frames) if link != WORLD]
+        self._root_is_free = (
             tree.is_floating and tree.parents.count(WORLD) == 1 and not any(map(self._needs_pose, constraints))
         )
-        self._stands: dict[int, _Stand | None] = {}
-        self._counts: dict[tuple[int, frozenset[int]], int] = {}
+        self._variant = cache(self._prepared)
+        self._count = cache(self._counted)
 
     def _needs_pose(self, c: Constraint) -> bool:
         """Whether the rows depend on where in the world the robot is."""
@@ -182,39 +162,36 @@ class _Search:
         return from_world or c.axes == "world" or c.angular_axes == "world"
 
     def plan(self) -> Plan:
-        """The best candidate."""
-        base = self._stand(0)
-        assert base is not None
-        named = self._named(self._tree, NAMED, 10**12)
-        best_named = min(named, key=lambda name: named[name])
-        choice = Plan(best_named, (), self._root(0), named[best_named], named, 0, self._tree, None)
-        placed = self._named(base.tree, ("kjr", "efpa", "ltl-osim", "dense"), choice.operations)
-        for name, operations in placed.items():
-            if operations < choice.operations * (1 - MARGIN):
-                choice = Plan(name, (), self._root(0), operations, named, 0, base.tree, base.coordinates)
-        root, cut = self._best_cut()
-        operations, stand = self._count(root, cut), self._stand(root)
-        assert stand is not None
-        if operations < choice.operations * (1 - MARGIN):
-            names = tuple(stand.tree.link_names[i] for i in sorted(cut))
-            choice = Plan(CUT, names, self._root(root), operations, named, 0, stand.tree, stand.coordinates)
-        return Plan(
-            choice.method, choice.cut, choice.root, choice.operations, named, self._considered, choice.tree,
-            choice.coordinates,
-        )  # fmt: skip
+        """The best candidate: a named method, one on placed body frames, or a cut set and a root."""
+        named = self._named(self._tree, NAMED)
+        method = min(named, key=lambda name: named[name])
+        best = Plan(method, (), self._root_name(0), named[method], named, 0, self._tree, None)
+        placed = self._variant(0).tree
+        for name, operations in self._named(placed, NAMED[2:], best.operations).items():
+            if operations < best.operations * (1 - MARGIN):
+                best = replace(best, method=name, operations=operations, tree=placed)
+        operations, root, cut = self._best_cut()
+        if operations < best.operations * (1 - MARGIN):
+            own = self._variant(root)
+            names = tuple(own.tree.link_names[i] for i in sorted(cut))
+            best = replace(
+                best, method=CUT, cut=names, root=self._root_name(root), operations=operations, tree=own.tree,
+                coordinates=own.coordinates,
+            )  # fmt: skip
+        return replace(best, considered=self._considered)
 
-    def _root(self, link: int) -> str | None:
+    def _root_name(self, link: int) -> str | None:
         return self._tree.link_names[link] if self._tree.is_floating else None
 
-    def _named(self, tree: Tree, names: Sequence[str] | Mapping[str, object], bound: int) -> dict[str, int]:
+    def _named(self, tree: Tree, names: Sequence[str], bound: float = float("inf")) -> dict[str, int]:
+        """Counts of the named methods, but for those that cannot come below the bound or the others."""
         out: dict[str, int] = {}
         for name in names:
-            least = min([bound, *out.values()])
             if name == "dense" and tree.nv > DENSE_FREEDOMS:
                 continue
-            if name == "ltl-osim" and _factorisation(tree) > least:
+            if name == "ltl-osim" and _factorisation(tree) > min([bound, *out.values()]):
                 continue
-            out[name] = self._measure(tree, NAMED[name])
+            out[name] = self._measure(tree, METHODS[name])
         return out
 
     def _measure(self, tree: Tree, algorithm: Callable[[Problem], Matrix]) -> int:
@@ -226,97 +203,73 @@ class _Search:
         self._considered += 1
         return total
 
-    def _stand(self, root: int) -> _Stand | None:
-        """The tree with that root, prepared; None if it cannot be re-rooted there."""
-        if root not in self._stands:
-            self._stands[root] = self._prepared(root)
-        return self._stands[root]
-
-    def _prepared(self, root: int) -> _Stand | None:
+    def _prepared(self, root: int) -> _Variant:
+        """The tree with that root, prepared; raises `ModelError` if it cannot be re-rooted there."""
         tree, coordinates = self._tree, None
         if root != 0:
             link = tree.link_names[root]
-            try:
-                tree = reroot(tree, link)
-            except ModelError:
-                return None
+            tree = reroot(tree, link)
             coordinates = reroot_coordinates(self._tree, link, tree)
-        tree = base_parameters(frame_placement(tree, self._names, free_base=self._movable))
-        ends = [link for link in (tree.placement(name).link for name in self._names) if link != WORLD]
+        names = [f.link for f in self._frames]
+        tree = base_parameters(frame_placement(tree, names, free_base=self._root_is_free))
+        ends = [link for link in (tree.placement(name).link for name in names) if link != WORLD]
         crowded = {link for link in ends if self._rows_on(tree, link) > 6}
         inner = {i for i in {*tree.branching_links(ends), *crowded} if tree.parents[i] != WORLD}
-        return _Stand(root, tree, coordinates, tuple(sorted(inner)))
+        return _Variant(tree, coordinates, tuple(sorted(inner)))
 
     def _rows_on(self, tree: Tree, link: int) -> int:
         return sum(c.size for c in self._constraints for f in (c.first, c.second) if f and f.carrier(tree) == link)
 
-    def _count(self, root: int, cut: frozenset[int]) -> int:
-        if (root, cut) not in self._counts:
-            stand = self._stand(root)
-            assert stand is not None
-            self._counts[root, cut] = self._measure(stand.tree, lambda problem: cut_osim(problem, cut))
-        return self._counts[root, cut]
+    def _counted(self, root: int, cut: frozenset[int]) -> int:
+        return self._measure(self._variant(root).tree, lambda problem: cut_osim(problem, cut))
 
     # -- cut sets and roots ----------------------------------------------------------------------------------------
 
-    def _best_cut(self) -> tuple[int, frozenset[int]]:
-        """Best root and cut set that the search finds."""
-        best = (self._cut_at(0)[1], 0, self._cut_at(0)[0])
-        pending = list(self._roots())
+    def _best_cut(self) -> tuple[int, int, frozenset[int]]:
+        """Fewest operations that the search finds, with their root and cut set."""
+        best = self._cut_at(0)
+        pending = list(self._likely_roots())
         tried = {0, *pending}
         while pending and self._spent < EFFORT:
-            root = pending.pop(0)
-            if self._stand(root) is None:
+            try:
+                found = self._cut_at(pending.pop(0))
+            except ModelError:  # the tree cannot be re-rooted there
                 continue
-            cut, operations = self._cut_at(root)
-            if operations < best[0]:
-                best = (operations, root, cut)
+            best = min(best, found, key=lambda candidate: candidate[0])
             if not pending:
                 pending = [i for i in self._neighbours(best[1]) if i not in tried]
                 tried.update(pending)
-        return best[1], best[2]
+        return best
 
-    def _roots(self) -> Iterator[int]:
+    def _likely_roots(self) -> Iterator[int]:
         """Links that may well be a better root: branching links, and those next to an end-effector's."""
         tree, ends = self._tree, self._ends
-        if not self._movable:
-            return
-        found = {0}
-        for i in (*tree.branching_links(ends), *(tree.parents[e] for e in ends[:1]), *ends[:1]):
-            if i not in found and i != WORLD:
-                found.add(i)
-                yield i
+        if self._root_is_free:
+            links = (*tree.branching_links(ends), *(tree.parents[e] for e in ends[:1]), *ends[:1])
+            yield from (i for i in dict.fromkeys(links) if i not in (0, WORLD))
 
     def _neighbours(self, root: int) -> Iterator[int]:
-        if self._movable:
-            supporting = self._tree.supporting_links(self._ends)
-            yield from (i for i in (self._tree.parents[root], *self._tree.children[root]) if i in supporting)
+        supporting = self._tree.supporting_links(self._ends)
+        yield from (i for i in (self._tree.parents[root], *self._tree.children[root]) if i in supporting)
 
-    def _cut_at(self, root: int) -> tuple[frozenset[int], int]:
-        """Best cut set for a root that the search finds, and its count."""
-        stand = self._stand(root)
-        assert stand is not None
-        none: frozenset[int] = frozenset()
-        if len(stand.branching) <= FEW:
-            sets = [
-                frozenset(s)
-                for k in range(len(stand.branching) + 1)
-                for s in itertools.combinations(stand.branching, k)
-            ]
-            sets = sets[:1] + [s for s in sets[1:] if self._spent < EFFORT or root == 0]
-            best = min(sets, key=lambda s: self._count(root, s))
-            return best, self._count(root, best)
-        best = min((none, frozenset(stand.branching)), key=lambda s: self._count(root, s))
-        improved = True
+    def _cut_at(self, root: int) -> tuple[int, int, frozenset[int]]:
+        """Fewest operations for a root that the search finds, with the root and the cut set."""
+        branching = self._variant(root).branching
+        if len(branching) <= FEW:
+            sizes = range(len(branching) + 1)
+            sets = [frozenset(s) for k in sizes for s in itertools.combinations(branching, k)]
+        else:
+            sets = [frozenset(), frozenset(branching)]
+        best = min(sets, key=lambda s: self._count(root, s))
+        improved = len(branching) > FEW
         while improved and self._spent < EFFORT:
             improved = False
-            for i in stand.branching:
+            for i in branching:
                 if self._spent > EFFORT:
                     break
-                flipped = best ^ {i}
-                if self._count(root, flipped) < self._count(root, best):
-                    best, improved = flipped, True
-        return best, self._count(root, best)
+                if self._count(root, best ^ {i}) < self._count(root, best):
+                    best, improved = best ^ {i}, True
+        return self._count(root, best), root, best
 
 
 def _factorisation(tree: Tree) -> int:

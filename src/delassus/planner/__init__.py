@@ -1,0 +1,1 @@
+"""What runs in fewest operations: order, cuts and root of the Delassus matrix, and where body frames sit."""

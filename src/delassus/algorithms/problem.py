@@ -10,20 +10,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from delassus.algorithms.inputs import inputs_of, payload_name, placement_name, rows_name
-from delassus.constraints import Constraint, Frame, row_slices
+from delassus.constraints import Constraint, row_slices
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
+from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, diagonal, from_entries
 from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform, displacement, quaternion_rows
 
 Coordinate = tuple[int, float]
 """An entry of one tree's configuration by that of another: its index there and ±1; or −1 and a constant."""
+
+Pose = tuple[Matrix, Matrix]
+"""Rotation (3 × 3) and origin (3 × 1) of a frame in another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,126 +139,104 @@ class Problem:
 
     @cached_property
     def ends(self) -> tuple[End, ...]:
-        """All end-effectors, in the order of their constraints."""
+        """All end-effectors, in the order of their constraints; their rows multiplied by the constraint's flag."""
         return tuple(self._switched(end) for end in self.unswitched_ends)
 
     @cached_property
     def unswitched_ends(self) -> tuple[End, ...]:
         """All end-effectors as they are where no constraint is off."""
-        out: list[End] = []
-        for index, c in enumerate(self.constraints):
-            out.extend(self._ends_of(index, c, self.selection(index)))
-        return tuple(out)
+        return tuple(end for index in range(len(self.constraints)) for end in self._ends_of(index))
 
     def selection(self, constraint: int) -> Matrix:
         """Rows (m_c × 6) of a constraint as they are given: in its axes, on the relative twist at its first frame."""
         rows = self.constraints[constraint].rows
         return self._inputs[rows_name(constraint)] if rows is None else self.ops.constant(rows)
 
-    def ends_on(self, link: int) -> tuple[End, ...]:
-        """End-effectors on a link."""
-        return tuple(e for e in self.ends if e.link == link)
+    def _ends_of(self, index: int) -> list[End]:
+        ops, c, N = self.ops, self.constraints[index], self.selection(index)
+        a, b = c.first.carrier(self.tree), WORLD if c.second is None else c.second.carrier(self.tree)
+        R_first, p_first = self.frame_pose(index, "first")
+        if c.axes == "world":
+            R_world_first = self.pose_between(a, WORLD)[0] @ R_first
+            linear, angular = ops.take(N, None, LINEAR), ops.take(N, None, ANGULAR)
+            N = ops.hstack([linear @ R_world_first, angular @ R_world_first if c.angular_axes == "world" else angular])
+        if c.first.given is None:
+            K_first = N @ ops.constant(_motion_into(c.first.on(self.tree)))
+        else:
+            K_first = self._rows_in(N, R_first, p_first)
+        top = WORLD if c.second is None or not c.rigid else self.tree.closest_common_ancestor(a, b)
+        ends = [End(a, K_first, index, top)] if a != WORLD else []
+        if b != WORLD:
+            R, p = self.pose_between(a, b)  # frame of a's link in b's
+            if c.rigid:
+                K_second = self._rows_in(K_first, R, p)
+            else:  # velocity of b's own point, in a's axes
+                linear = ops.take(N, None, LINEAR) @ ops.transpose(R_first) @ ops.transpose(R)
+                K_second = ops.hstack([linear, linear @ -cross_matrix(ops, self.frame_pose(index, "second")[1])])
+            ends.append(End(b, -K_second, index, top))
+        return ends
+
+    def _rows_in(self, K: Matrix, R: Matrix, p: Matrix) -> Matrix:
+        """Rows ``K`` on one body frame, as rows on another in which the first has the pose (R, p)."""
+        ops = self.ops
+        linear = ops.take(K, None, LINEAR) @ ops.transpose(R)
+        angular = ops.take(K, None, ANGULAR) @ ops.transpose(R)
+        return ops.hstack([linear, angular - linear @ cross_matrix(ops, p)])
+
+    # -- constraints that can be off ---------------------------------------------------------------------------------
 
     def flag(self, constraint: int) -> Scalar | None:
         """1 if a constraint acts, 0 if it is off; None if constraints cannot be switched."""
         return None if self._active is None else self.ops.flag(self._active, constraint)
 
     def _switched(self, end: End) -> End:
-        """An end with its rows multiplied by the constraint's flag."""
         flag = self.flag(end.constraint)
         if flag is None:
             return end
         K = self.ops.matrix([[flag * x for x in row] for row in self.ops.entries(end.K)])
         return End(end.link, K, end.constraint, end.top)
 
-    def slack(self, constraint: int) -> Matrix | None:
-        """``(1 − flag) 1`` (m_c × m_c): what makes the block of one that is off regular; None: none can be off."""
-        flag = self.flag(constraint)
-        if flag is None:
-            return None
-        size = self.constraints[constraint].size
-        return self.ops.matrix([[1.0 - flag if i == j else 0.0 for j in range(size)] for i in range(size)])
-
     def relaxed(self, G: Matrix) -> Matrix:
         """``G`` (m × m) with an identity in place of the zero blocks of constraints that are off.
 
         Their rows are zero, so that their forces come out as zero, whatever the rank of the whole set.
         """
-        blocks = [self.slack(index) for index in range(len(self.constraints))]
-        known = [block for block in blocks if block is not None]
-        return self.ops.sym_add(G, self.ops.block_diagonal(known)) if known else G
+        flags = [self.flag(index) for index, c in enumerate(self.constraints) for _ in range(c.size)]
+        slack = [0.0 if flag is None else 1.0 - flag for flag in flags]
+        if self._active is None or not slack:
+            return G
+        return self.ops.sym_add(G, diagonal(self.ops, slack))
 
-    def _ends_of(self, index: int, c: Constraint, N: Matrix) -> list[End]:
-        ops, first, second = self.ops, c.first, c.second
-        a, b = first.carrier(self.tree), WORLD if second is None else second.carrier(self.tree)
-        R_first, p_first = self._pose(first, placement_name(index, "first"))
-        if c.axes == "world":
-            N = self._in_frame_axes(c, N, self.pose_between(a, WORLD)[0] @ R_first)
-        if first.given is None:
-            K_first = N @ ops.constant(_motion_into(first.on(self.tree)))
-        else:
-            K_first = self._rows_in(N, R_first, p_first)
-        top = WORLD if second is None or not c.rigid else self.tree.closest_common_ancestor(a, b)
-        ends = []
-        if a != WORLD:
-            ends.append(End(a, K_first, index, top))
-        if second is not None and b != WORLD:
-            R, p = self.pose_between(a, b)  # frame of a's link in b's
-            if c.rigid:
-                K_second = self._rows_in(K_first, R, p)
-            else:  # velocity of b's own point, in a's axes
-                linear = ops.take(N, None, (0, 1, 2)) @ ops.transpose(R_first) @ ops.transpose(R)
-                _, p_second = self._pose(second, placement_name(index, "second"))
-                K_second = ops.hstack([linear, linear @ -cross_matrix(ops, p_second)])
-            ends.append(End(b, -K_second, index, top))
-        return ends
+    # -- poses ---------------------------------------------------------------------------------------------------------
 
-    def _pose(self, frame: Frame, name: str) -> tuple[Matrix, Matrix]:
-        """Pose of a frame in the body frame of its link; ``name``: of the input that it comes in, if it does."""
-        ops = self.ops
+    def frame_pose(self, constraint: int, end: Literal["first", "second"]) -> Pose:
+        """Pose of a frame of a constraint in the body frame of its link."""
+        ops, c = self.ops, self.constraints[constraint]
+        frame = c.first if end == "first" else c.second
+        assert frame is not None, "the constraint has a second frame"
         if frame.given is None:
             fixed = frame.on(self.tree)
             return ops.constant(fixed.rotation), ops.constant(fixed.position[:, None])
-        at, x = self.tree.placement(frame.link), self._inputs[name]
-        R_link, p_link = ops.constant(at.rotation), ops.constant(at.position[:, None])
-        position = ops.matrix([[ops.entry(x, k)] for k in range(3)])
+        at, x = self.tree.placement(frame.link), self._inputs[placement_name(constraint, end)]
+        position = from_entries(ops, [ops.entry(x, k) for k in range(3)])
         if frame.given == "position":
-            turn = ops.constant(frame.rotation)
+            rotation = ops.constant(frame.rotation)
         else:
-            turn = ops.matrix(quaternion_rows(*(ops.entry(x, k) for k in range(3, 7))))
-        return R_link @ turn, p_link + R_link @ position
+            rotation = ops.matrix(quaternion_rows(*(ops.entry(x, k) for k in range(3, 7))))
+        return compose((ops.constant(at.rotation), ops.constant(at.position[:, None])), (rotation, position))
 
-    def _in_frame_axes(self, c: Constraint, N: Matrix, R_world_frame: Matrix) -> Matrix:
-        """Rows given in world axes, in the axes of the first frame."""
-        ops = self.ops
-        linear, angular = ops.take(N, None, (0, 1, 2)), ops.take(N, None, (3, 4, 5))
-        if c.axes == "world":
-            linear = linear @ R_world_frame
-        if c.angular_axes == "world":
-            angular = angular @ R_world_frame
-        return ops.hstack([linear, angular])
-
-    def _rows_in(self, K: Matrix, R: Matrix, p: Matrix) -> Matrix:
-        """Rows ``K`` on one body frame, as rows on another in which the first has the pose (R, p)."""
-        ops = self.ops
-        linear = ops.take(K, None, (0, 1, 2)) @ ops.transpose(R)
-        angular = ops.take(K, None, (3, 4, 5)) @ ops.transpose(R)
-        return ops.hstack([linear, angular - linear @ cross_matrix(ops, p)])
-
-    def pose_between(self, link: int, other: int) -> tuple[Matrix, Matrix]:
+    def pose_between(self, link: int, other: int) -> Pose:
         """Pose of the body frame of ``link`` in that of ``other`` (either may be `WORLD`), through their ancestor."""
-        ops = self.ops
         meeting = self.tree.closest_common_ancestor(link, other)
         R, p = self._pose_in_ancestor(link, meeting)
         if other == meeting:
             return R, p
         R_other, p_other = self._pose_in_ancestor(other, meeting)
-        back = ops.transpose(R_other)
+        back = self.ops.transpose(R_other)
         return back @ R, back @ (p - p_other)
 
-    def _pose_in_ancestor(self, link: int, ancestor: int) -> tuple[Matrix, Matrix]:
-        ops = self.ops
-        R, p = ops.eye(3), ops.zeros(3, 1)
+    def _pose_in_ancestor(self, link: int, ancestor: int) -> Pose:
+        R, p = self.ops.eye(3), self.ops.zeros(3, 1)
         while link != ancestor:
             R = self.X[link].rotate_to_parent(R)
             p = self.X[link].position() + self.X[link].rotate_to_parent(p)
@@ -262,13 +244,12 @@ class Problem:
         return R, p
 
 
+def compose(outer: Pose, inner: Pose) -> Pose:
+    """Pose of a frame in the world of ``outer``: ``inner`` is in the frame of ``outer``."""
+    return outer[0] @ inner[0], outer[1] + outer[0] @ inner[1]
+
+
 def _motion_into(frame: Placement) -> Any:
     """6×6 motion transform from a body frame to a frame placed on it."""
     X = motion_transform(frame.rotation, frame.position)
     return np.where(np.abs(X) < 1e-15, 0.0, X)
-
-
-def cross_matrix(ops: Ops, p: Matrix) -> Matrix:
-    """Cross-product matrix of a 3×1 matrix."""
-    (x,), (y,), (z,) = ops.entries(p)
-    return ops.matrix([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])

@@ -12,7 +12,6 @@ from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.dynamics.operational_space_compliance import operational_space_compliance
 from delassus.algorithms.dynamics.position_update import position_update
-from delassus.algorithms.dynamics.solution import Solution
 from delassus.constraints import Frame
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number
@@ -51,9 +50,9 @@ def _dynamics(case: Case) -> list[Matrix]:
 
 def _derivatives(case: Case) -> list[Matrix]:
     motion = case.motion()
-    found = derivatives(motion)
-    solution = case.judged(motion, Solution(found.qdd, found.forces, found.delassus))
-    return [solution.qdd, solution.forces, *(getattr(found, name) for name in DERIVATIVES)]
+    solution, found = derivatives(motion)
+    solution = case.judged(motion, solution)
+    return [solution.qdd, solution.forces, *(found[name] for name in DERIVATIVES)]
 
 
 def _step(case: Case) -> list[Matrix]:

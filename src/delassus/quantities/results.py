@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.dynamics import rnea
-from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
-from delassus.algorithms.dynamics.kkt import row_accelerations
+from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
 from delassus.algorithms.jacobian import jacobian
 from delassus.model.rotations import Array
 from delassus.quantities.evaluate import NumpyCase

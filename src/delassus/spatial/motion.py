@@ -26,6 +26,13 @@ def from_entries(ops: Ops, a: Sequence[Scalar]) -> Matrix:
     return ops.matrix([[x] for x in a])
 
 
+def diagonal(ops: Ops, entries: Sequence[Scalar]) -> Matrix:
+    """Diagonal matrix; none give one of no rows."""
+    if not entries:
+        return ops.zeros(0, 0)
+    return ops.matrix([[x if i == j else 0.0 for j in range(len(entries))] for i, x in enumerate(entries)])
+
+
 def scaled(ops: Ops, factors: Sequence[Scalar], a: Matrix) -> Matrix:
     """Column with each entry multiplied by its factor."""
     return from_entries(ops, [s * x for s, x in zip(factors, column(ops, a), strict=True)])
@@ -39,6 +46,12 @@ def cross_entries(a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:
 def cross(ops: Ops, a: Matrix, b: Matrix) -> Matrix:
     """Cross product of two 3-vectors (3 × 1)."""
     return from_entries(ops, cross_entries(column(ops, a), column(ops, b)))
+
+
+def cross_matrix(ops: Ops, a: Matrix) -> Matrix:
+    """Matrix (3 × 3) of ``b ↦ a × b``."""
+    x, y, z = column(ops, a)
+    return ops.matrix([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
 
 def motion_cross(ops: Ops, V: Matrix, W: Matrix) -> Matrix:

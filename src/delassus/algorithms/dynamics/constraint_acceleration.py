@@ -24,19 +24,14 @@ Sources: [LQR] section III-B2 (gravity); Featherstone, Rigid Body Dynamics Algor
 
 from __future__ import annotations
 
-from delassus.algorithms import inputs
+from typing import Literal
+
+from delassus.algorithms.dynamics.rnea import accelerations
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.problem import End
-from delassus.constraints import Frame
+from delassus.algorithms.problem import End, Pose, compose
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, linear_at, motion_cross, scaled
-from delassus.spatial.ops import Matrix, Ops
-
-Pose = tuple[Matrix, Matrix]
-"""Rotation (3 × 3) and origin (3 × 1)."""
-
-Side = tuple[End | None, Frame | None, inputs.End]
-"""One of the two frames of a constraint, with its end-effector if its link moves."""
+from delassus.spatial.ops import Matrix
 
 
 def right_hand_sides(motion: DynamicsProblem) -> list[Matrix]:
@@ -56,119 +51,126 @@ def unswitched_right_hand_sides(motion: DynamicsProblem) -> list[Matrix]:
 
 
 def _right_hand_side(motion: DynamicsProblem, index: int) -> Matrix:
-    ops, goal = motion.ops, motion.goals[index]
-    relative = RelativeMotion(motion, index)
+    ops, goal, relative = motion.ops, motion.goals[index], RelativeMotion(motion, index)
     size = motion.problem.constraints[index].size
     k = ops.zeros(size, 1) if goal.target is None else goal.target
-    for term in (relative.drift(), relative.gravity()):
-        if term is not None:
-            k = k - term
+    k = k - relative.drift() - relative.gravity()
     if goal.velocity_gain is not None:
-        error = relative.velocity()
-        k = k if error is None else k - scaled(ops, [goal.velocity_gain] * size, error)
+        k = k - scaled(ops, [goal.velocity_gain] * size, relative.velocity())
     if goal.position_gain is not None:
-        error = relative.position(goal.pose)
-        k = k if error is None else k - scaled(ops, [goal.position_gain] * size, error)
+        k = k - scaled(ops, [goal.position_gain] * size, relative.position(goal.pose))
     return k
 
 
+def row_accelerations(motion: DynamicsProblem, a: list[Matrix]) -> Matrix:
+    """``Σ K a`` (m × 1) over the ends of each constraint, for the accelerations ``a`` of the links."""
+    ops, problem = motion.ops, motion.problem
+    rows = [ops.zeros(c.size, 1) for c in problem.constraints]
+    for end in problem.ends:
+        rows[end.constraint] = rows[end.constraint] + end.K @ a[end.link]
+    return motion.stacked(rows)
+
+
+def wanted_accelerations(motion: DynamicsProblem) -> Matrix:
+    """``γ = k − Σ K a°`` (m × 1), what ``J q̈`` has to be: velocities and gravity alone cause ``a°``."""
+    return motion.stacked(right_hand_sides(motion)) - row_accelerations(motion, accelerations(motion))
+
+
 class RelativeMotion:
-    """Motion of a constraint's first frame relative to its second one, along its rows.
+    """Motion of a constraint's first frame relative to its second one, along its rows (m_c × 1).
 
     Rows are applied in the body frame of the *carrier*: the first frame's link, or the second one's if the first frame
     is on the world. There, ``K`` is the rows' own matrix, whatever axes they are given in.
     """
 
     def __init__(self, motion: DynamicsProblem, index: int) -> None:
-        self._motion, self._ops = motion, motion.ops
-        self._index = index
-        self._c = c = motion.problem.constraints[index]
+        self._motion, self._problem, self._ops = motion, motion.problem, motion.ops
+        self._index, self._c = index, motion.problem.constraints[index]
+        self._zero = motion.ops.zeros(self._c.size, 1)
         ends = [end for end in motion.problem.unswitched_ends if end.constraint == index]
-        self._first: End | None = ends.pop(0) if c.first.carrier(motion.tree) != WORLD else None
+        self._first: End | None = ends.pop(0) if self._c.first.carrier(motion.tree) != WORLD else None
         self._second: End | None = ends.pop(0) if ends else None
+        self._ends = [end for end in (self._first, self._second) if end is not None]
         self._carrier = WORLD
-        if self._first is not None:
-            self._carrier, self._K = self._first.link, self._first.K
-        elif self._second is not None:
-            self._carrier, self._K = self._second.link, -self._second.K
+        if self._ends:
+            self._carrier, K = self._ends[0].link, self._ends[0].K
+            self._K = -K if self._first is None else K
 
-    def drift(self) -> Matrix | None:
-        """Part of the rows' acceleration that velocities alone cause; None if there is none."""
+    def drift(self) -> Matrix:
+        """Part of the rows' acceleration that velocities alone cause."""
         if not self._c.rigid:
             return self._drift_of_points()
         if self._first is None:
-            return None
+            return self._zero
         ops, V = self._ops, self._motion.V[self._carrier]
-        W = None if self._second is None else self._carried(self._second)
-        terms = [] if W is None else [self._K @ motion_cross(ops, V, W)]
-        if self._c.axes == "world":
-            w, p = ops.take(V, ANGULAR, None), self._place(self._c.first, "first")[1]
-            e = V if W is None else V - W
-            terms.append(self._linear(self._K) @ cross(ops, w, linear_at(ops, e, p)))
-            if W is not None and self._c.angular_axes == "world":
+        W = ops.zeros(6, 1) if self._second is None else self._carried(self._second)
+        drift = self._K @ motion_cross(ops, V, W)
+        if self._c.axes == "world":  # ω × e
+            w, p, e = ops.take(V, ANGULAR, None), self._problem.frame_pose(self._index, "first")[1], V - W
+            drift = drift + self._linear(self._K) @ cross(ops, w, linear_at(ops, e, p))
+            if self._c.angular_axes == "world":
                 turned = cross(ops, w, ops.take(e, ANGULAR, None))
-                terms.append(self._K @ ops.vstack([cross(ops, p, turned), turned]))
-        return _sum(terms)
+                drift = drift + self._K @ ops.vstack([cross(ops, p, turned), turned])
+        return drift
 
-    def _drift_of_points(self) -> Matrix | None:
-        ops, terms = self._ops, []
-        sides: tuple[Side, ...] = (self._first, self._c.first, "first"), (self._second, self._c.second, "second")
-        for end, frame, which in sides:
-            if end is not None and frame is not None:
-                V = self._motion.V[end.link]
-                point = linear_at(ops, V, self._place(frame, which)[1])
-                terms.append(self._linear(end.K) @ cross(ops, ops.take(V, ANGULAR, None), point))
-        return _sum(terms)
+    def _drift_of_points(self) -> Matrix:
+        """``ω × ṗ`` of both origins."""
+        ops, drift = self._ops, self._zero
+        sides: tuple[tuple[End | None, Literal["first", "second"]], ...]
+        sides = (self._first, "first"), (self._second, "second")
+        for end, which in sides:
+            if end is not None:
+                V, p = self._motion.V[end.link], self._problem.frame_pose(self._index, which)[1]
+                drift = drift + self._linear(end.K) @ cross(ops, ops.take(V, ANGULAR, None), linear_at(ops, V, p))
+        return drift
 
-    def gravity(self) -> Matrix | None:
+    def gravity(self) -> Matrix:
         """What gravity adds to the rows' acceleration; between two links, nothing."""
-        ends = [end for end in (self._first, self._second) if end is not None]
-        if len(ends) != 1:
-            return None
-        return self._linear(ends[0].K) @ gravity_in(self._motion, self._carrier)
+        if len(self._ends) != 1:
+            return self._zero
+        return self._linear(self._ends[0].K) @ gravity_in(self._motion, self._carrier)
 
-    def velocity(self) -> Matrix | None:
+    def velocity(self) -> Matrix:
         """``e`` along the rows."""
-        return _sum([end.K @ self._motion.V[end.link] for end in (self._first, self._second) if end is not None])
+        e = self._zero
+        for end in self._ends:
+            e = e + end.K @ self._motion.V[end.link]
+        return e
 
-    def position(self, goal: Pose | None) -> Matrix | None:
-        """Position error along the rows; None where nothing says what it is relative to."""
+    def position(self, goal: Pose | None) -> Matrix:
+        """Position error along the rows; zero where nothing says what it is relative to."""
         ops = self._ops
-        if self._carrier == WORLD:
-            return None
-        if self._c.second is not None:
-            R2, p2 = self._seen_from_carrier(self._c.second, "second")
-        elif goal is not None:
-            R2, p2 = _compose(ops, self._motion.problem.pose_between(WORLD, self._carrier), goal)
+        if self._carrier == WORLD or (self._c.second is None and goal is None):
+            return self._zero
+        R1, p1 = self._seen_from_carrier("first")
+        if goal is not None and self._c.second is None:
+            R2, p2 = compose(self._problem.pose_between(WORLD, self._carrier), goal)
         else:
-            return None
-        R1, p1 = self._seen_from_carrier(self._c.first, "first")
-        apart = p1 - p2
+            R2, p2 = self._seen_from_carrier("second")
         if not self._c.rigid:
-            return self._linear(self._K) @ apart
+            return self._linear(self._K) @ (p1 - p2)
         turned = [cross(ops, ops.take(R2, None, (j,)), ops.take(R1, None, (j,))) for j in range(3)]
         angle = scaled(ops, [0.5] * 3, turned[0] + turned[1] + turned[2])
-        return self._K @ ops.vstack([apart + cross(ops, p1, angle), angle])
+        return self._K @ ops.vstack([p1 - p2 + cross(ops, p1, angle), angle])
 
     def _linear(self, K: Matrix) -> Matrix:
         """Columns that linear motion meets."""
         return self._ops.take(K, None, LINEAR)
 
-    def _place(self, frame: Frame, which: inputs.End) -> Pose:
-        """Pose of a frame in the body frame of its link."""
-        return self._motion.problem._pose(frame, inputs.placement_name(self._index, which))
-
-    def _seen_from_carrier(self, frame: Frame, which: inputs.End) -> Pose:
+    def _seen_from_carrier(self, which: Literal["first", "second"]) -> Pose:
+        """Pose of a frame in the body frame of the carrier."""
+        frame, pose = (
+            self._c.first if which == "first" else self._c.second,
+            self._problem.frame_pose(self._index, which),
+        )
+        assert frame is not None, "the constraint has a second frame"
         link = frame.carrier(self._motion.tree)
-        place = self._place(frame, which)
-        if link == self._carrier:
-            return place
-        return _compose(self._ops, self._motion.problem.pose_between(link, self._carrier), place)
+        return pose if link == self._carrier else compose(self._problem.pose_between(link, self._carrier), pose)
 
     def _carried(self, end: End) -> Matrix:
         """Twist of an end's link, in the carrier's body frame."""
         ops, V = self._ops, self._motion.V[end.link]
-        R, p = self._motion.problem.pose_between(self._carrier, end.link)
+        R, p = self._problem.pose_between(self._carrier, end.link)
         back = ops.transpose(R)
         return ops.vstack([back @ linear_at(ops, V, p), back @ ops.take(V, ANGULAR, None)])
 
@@ -180,14 +182,3 @@ def gravity_in(motion: DynamicsProblem, link: int) -> Matrix:
     for i in motion.tree.support(link):
         g = motion.problem.X[i].motions_to_child(g)
     return ops.take(g, LINEAR, None)
-
-
-def _compose(ops: Ops, outer: Pose, inner: Pose) -> Pose:
-    return outer[0] @ inner[0], outer[1] + outer[0] @ inner[1]
-
-
-def _sum(terms: list[Matrix]) -> Matrix | None:
-    total: Matrix | None = None
-    for term in terms:
-        total = term if total is None else total + term
-    return total

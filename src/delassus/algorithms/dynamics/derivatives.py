@@ -19,15 +19,16 @@ Budhiraja et al., "Differential dynamic programming for multi-phase rigid contac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
-from delassus.algorithms.dynamics.constraint_derivatives import Columns, ConstraintRates
+from delassus.algorithms.blocks import assembled
+from delassus.algorithms.dynamics.constraint_derivatives import ConstraintRates, constraint_rates
 from delassus.algorithms.dynamics.joint_space import JointSpace
-from delassus.algorithms.dynamics.rates import Body, Rates, force_matrix
+from delassus.algorithms.dynamics.rates import Rates, force_matrix
+from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR
+from delassus.spatial.motion import ANGULAR, diagonal
 from delassus.spatial.ops import Matrix
 
 DERIVATIVES: Mapping[str, str] = MappingProxyType(
@@ -43,123 +44,39 @@ DERIVATIVES: Mapping[str, str] = MappingProxyType(
 """Names of the derivatives, and what they are."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Derivatives:
-    """Solution and its derivatives.
-
-    Attributes
-    ----------
-    qdd, forces : (nv, 1), (m, 1) matrices
-    delassus : (m, m) matrix
-        Its rank says whether they are unique.
-    dqdd_dq, dqdd_dv, dqdd_dtau : (nv, nv) matrices
-    df_dq, df_dv, df_dtau : (m, nv) matrices
-    """
-
-    qdd: Matrix
-    forces: Matrix
-    delassus: Matrix
-    dqdd_dq: Matrix
-    dqdd_dv: Matrix
-    dqdd_dtau: Matrix
-    df_dq: Matrix
-    df_dv: Matrix
-    df_dtau: Matrix
-
-
-class _Blocks:
-    """Matrix (rows × nv) that is put together from blocks of joints, structural zeros elsewhere."""
-
-    def __init__(self, motion: DynamicsProblem, heights: list[int]) -> None:
-        self._ops, self._heights = motion.ops, heights
-        self._widths = [joint.nv for joint in motion.tree.joints]
-        self._blocks: dict[tuple[int, int], Matrix] = {}
-
-    def add(self, row: int, column: int, block: Matrix) -> None:
-        """Add to one block."""
-        known = self._blocks.get((row, column))
-        self._blocks[row, column] = block if known is None else known + block
-
-    def matrix(self) -> Matrix:
-        """All of it."""
-        ops, heights, widths = self._ops, self._heights, self._widths
-        if not heights or not widths:
-            return ops.zeros(sum(heights), sum(widths))
-        return ops.vstack([
-            ops.hstack([self._blocks.get((r, c), ops.zeros(h, w)) for c, w in enumerate(widths)])
-            for r, h in enumerate(heights)
-        ])  # fmt: skip
-
-
-class _Division:
-    """Degrees of freedom by what they bear, in ascending order.
-
-    Attributes
-    ----------
-    leaders, followers : lists of int
-        Those that bear constraints, or are the floating root's; all others.
-    trunk, limbs : lists of int
-        Those that bear several constraints, or are the floating root's; all others.
-    """
-
-    def __init__(self, motion: DynamicsProblem, system: JointSpace) -> None:
-        self._ops, tree = motion.ops, motion.tree
-        self._nv = tree.nv
-        floating = range(tree.joints[0].nv) if tree.is_floating else ()
-        bears = [2 if k in floating else sum(k in columns for columns in system.Y) for k in range(tree.nv)]
-        self.leaders, self.followers = _split([n > 0 for n in bears])
-        self.trunk, self.limbs = _split([n > 1 for n in bears])
-
-    def rows(self, a: Matrix, which: list[int]) -> Matrix:
-        """A matrix with zeros in all but some rows."""
-        ops = self._ops
-        width = ops.shape(a)[1]
-        return ops.put(ops.take(a, which, None), (self._nv, width), which, range(width))
-
-    def columns(self, a: Matrix, which: list[int]) -> Matrix:
-        """A matrix whose columns are some of nv, with zeros in the others."""
-        height = self._ops.shape(a)[0]
-        return self._ops.put(a, (height, self._nv), range(height), which)
-
-    def block(self, a: Matrix, which: list[int]) -> Matrix:
-        """A matrix (nv × nv) with zeros in all but some rows and columns."""
-        return self._ops.put(self._ops.take(a, which, which), (self._nv, self._nv), which, which)
-
-
-def _split(first: list[bool]) -> tuple[list[int], list[int]]:
-    """Indices of those that are true, and of those that are not."""
-    return [k for k, x in enumerate(first) if x], [k for k, x in enumerate(first) if not x]
-
-
-def derivatives(motion: DynamicsProblem) -> Derivatives:
-    """Solution of a problem whose constraints are hard, with its derivatives."""
-    ops, nv = motion.ops, motion.tree.nv
+def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix]]:
+    """Solution of a problem whose constraints are hard, and by name its `DERIVATIVES`."""
+    ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
     system = JointSpace(motion)
-    factor = ops.factor(system.G) if motion.problem.n_rows else None
+    factor = ops.factor(system.G) if problem.n_rows else None
 
     def solved(x: Matrix) -> Matrix:
         return x if factor is None else factor.solve(x)
 
+    def columns(a: Matrix, which: Sequence[int]) -> Matrix:
+        return ops.take(a, None, which)
+
     forces = solved(system.missing)
     qdd = system.accelerations(forces)
     rates = Rates(motion, [ops.take(qdd, range(s.start, s.stop), None) for s in motion.tree.v_slices])
-    parts = [ops.take(forces, range(s.start, s.stop), None) for s in motion.problem.rows]
-    rows = [ConstraintRates(rates, index, part) for index, part in enumerate(parts)]
+    f = [ops.take(forces, range(s.start, s.stop), None) for s in problem.rows]
 
-    # joint forces; accelerations of followers are T times those of the leaders, and what their own forces make
-    parts_of = _Division(motion, system)
-    leaders, followers, trunk, limbs = parts_of.leaders, parts_of.followers, parts_of.trunk, parts_of.limbs
-    root = system.over_transpose(ops.eye(nv))
-    T = system.L.following(leaders)
-    to_leaders, own = ops.take(root, None, leaders), parts_of.block(root, followers)
+    # joint forces: A and ∂f/∂τ of leaders; followers are T times those, and what their own forces make
+    leaders, followers, trunk, limbs = _division(motion, system)
+    root = system.over_transpose(ops.eye(nv))  # L⁻ᵀ
+    T, own = system.L.following(leaders), ops.put(ops.take(root, followers, followers), (nv, nv), followers, followers)
+    to_leaders = columns(root, leaders)
     response = system.along_rows(to_leaders)
     df_leaders = -solved(response)
     A_leaders = ops.sym_add(
         ops.sym_product(ops.transpose(to_leaders), to_leaders), ops.sym_product(ops.transpose(response), df_leaders)
     )
     df_dtau = df_leaders @ ops.transpose(T)
-    dqdd_dtau = ops.sym_add(ops.sym_product(T @ A_leaders, ops.transpose(T)), ops.sym_product(ops.transpose(own), own))
+    A = ops.sym_add(ops.sym_product(T @ A_leaders, ops.transpose(T)), ops.sym_product(ops.transpose(own), own))
     inverse = None if factor is None else factor.inverse()
+
+    def with_followers(x: Matrix, W: Matrix) -> Matrix:
+        return T @ ops.take(x, leaders, None) - ops.transpose(own) @ W
 
     def of_trunk(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix]:
         """Changes of q̈ and f where all limbs feel what changes."""
@@ -170,92 +87,83 @@ def derivatives(motion: DynamicsProblem) -> Derivatives:
     def of_limbs(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix]:
         """The same where one limb feels it, and the others by way of the trunk only."""
         left = system.over_transpose(r, trunk)
-        on_trunk, W = ops.take(left, trunk, None), parts_of.rows(left, limbs)
-        s = system.along_rows(W) - g
-        x = -(ops.take(dqdd_dtau, None, trunk) @ on_trunk) - ops.transpose(root) @ W
-        df = -(ops.take(df_dtau, None, trunk) @ on_trunk)
+        rho, k = ops.take(left, trunk, None), range(ops.shape(r)[1])
+        W = ops.put(ops.take(left, limbs, None), (nv, len(k)), limbs, k)
+        sigma = system.along_rows(W) - g
+        x = -(columns(A, trunk) @ rho) - ops.transpose(root) @ W
+        df = -(columns(df_dtau, trunk) @ rho)
         if inverse is not None:
-            x, df = x - ops.transpose(df_dtau) @ s, df + inverse @ s
+            x, df = x - ops.transpose(df_dtau) @ sigma, df + inverse @ sigma
         return with_followers(x, W), df
 
-    def with_followers(x: Matrix, W: Matrix) -> Matrix:
-        return T @ ops.take(x, leaders, None) - ops.transpose(own) @ W
-
-    # those with positions and velocities
-    by_position = [{j: row.columns(j, True) for j in row.joints()} for row in rows]
-    by_velocity = [{j: row.columns(j, False) for j in row.joints()} for row in rows]
-    r_q, r_v = _residuals(rates, rows, by_position)
-    out = []
-    for r, changes, drift in ((r_q, by_position, rates.drift_q), (r_v, by_velocity, rates.drift_v)):
-        g = _row_changes(motion, changes)
-        dqdd, df = ops.zeros(nv, nv), ops.zeros(motion.problem.n_rows, nv)
-        for columns, solve in ((trunk, of_trunk), (limbs, of_limbs)):
-            if columns:
-                x, f = solve(ops.take(r, None, columns), ops.take(g, None, columns))
-                dqdd = dqdd + parts_of.columns(x, columns)
-                df = df + parts_of.columns(f, columns)
+    # positions and velocities
+    found = {"dqdd_dtau": A, "df_dtau": df_dtau}
+    with_q = [constraint_rates(rates, index, part, positions=True) for index, part in enumerate(f)]
+    with_v = [constraint_rates(rates, index, part, positions=False) for index, part in enumerate(f)]
+    r_q, r_v = _residuals(rates, with_q)
+    for name, r, of_rows, drift in (("dq", r_q, with_q, rates.drift_q), ("dv", r_v, with_v, rates.drift_v)):
+        g = ops.vstack([ops.zeros(0, nv), *(c.rows for c in of_rows)])
+        dqdd, df = ops.zeros(nv, nv), ops.zeros(problem.n_rows, nv)
+        for which, solve in ((trunk, of_trunk), (limbs, of_limbs)):
+            if which:
+                x, y = solve(columns(r, which), columns(g, which))
+                dqdd = dqdd + ops.put(x, (nv, nv), range(nv), which)
+                df = df + ops.put(y, (problem.n_rows, nv), range(problem.n_rows), which)
         if rates.root != WORLD:
             dqdd = dqdd - ops.put(drift, (nv, nv), range(6), range(6))
-        out.append((dqdd, df))
-    ops.mark("derivatives", [dqdd_dtau, df_dtau, *out[0], *out[1]])
-    return Derivatives(qdd, forces, system.G, out[0][0], out[1][0], dqdd_dtau, out[0][1], out[1][1], df_dtau)
+        found |= {f"dqdd_{name}": dqdd, f"df_{name}": df}
+    ops.mark("derivatives", list(found.values()))
+    return Solution(qdd, forces, system.G), found
 
 
-def _residuals(
-    rates: Rates, rows: Sequence[ConstraintRates], by_position: Sequence[Mapping[int, Columns]]
-) -> tuple[Matrix, Matrix]:
+def _division(motion: DynamicsProblem, system: JointSpace) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Degrees of freedom, ascending: leaders bear constraints, followers none; the trunk several, limbs others.
+
+    Those of a floating root are leaders and in the trunk.
+    """
+    tree = motion.tree
+    floating = range(tree.joints[0].nv) if tree.is_floating else ()
+    bears = [2 if k in floating else sum(k in columns for columns in system.Y) for k in range(tree.nv)]
+    leaders, followers = [k for k, n in enumerate(bears) if n], [k for k, n in enumerate(bears) if not n]
+    trunk, limbs = [k for k, n in enumerate(bears) if n > 1], [k for k, n in enumerate(bears) if n <= 1]
+    return leaders, followers, trunk, limbs
+
+
+def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple[Matrix, Matrix]:
     """``∂r/∂q`` and ``∂r/∂v`` (nv × nv)."""
-    motion = rates.motion
-    ops, tree = motion.ops, motion.tree
-    heights = [joint.nv for joint in tree.joints]
-    r_q, r_v = _Blocks(motion, heights), _Blocks(motion, heights)
-    beyond: list[Body] = list(rates.bodies)
-    F = [rates.force(i) for i in range(tree.n_links)]
-    for row in rows:
-        for link, W in row.wrenches.items():
+    motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
+    sizes = [joint.nv for joint in tree.joints]
+    beyond = [rates.body(i) for i in tree.root_to_leaves()]
+    F = [rates.force(i, body) for i, body in enumerate(beyond)]
+    for c in of_constraints:
+        for link, W in c.wrenches.items():
             F[link] = F[link] - W
 
-    # leaves → root: all that lies beyond each joint
+    # leaves → root: inertia and force of all that lies beyond each joint
     for i in tree.leaves_to_root():
         p = tree.parents[i]
         if p != WORLD:
-            beyond[p] = beyond[p].plus(ops, beyond[i])
-            F[p] = F[p] + F[i]
+            beyond[p], F[p] = beyond[p].plus(ops, beyond[i]), F[p] + F[i]
 
-    # changes of each joint's force with the joints above it, and of theirs with it
-    for j in range(tree.n_links):
-        S, psi, xi, phi, body = rates.S[j], rates.psi[j], rates.xi[j], rates.phi[j], beyond[j]
-        alone = body.times(ops, xi) + body.rate_times(ops, psi)
-        with_q = alone + force_matrix(ops, F[j]) @ S
-        with_v = body.rate_times(ops, S) + body.times(ops, phi)
-        St = ops.transpose(S)
-        r_q.add(j, j, St @ alone)
-        r_v.add(j, j, St @ with_v)
-        g, b = ops.transpose(body.times(ops, S)), ops.transpose(body.rate_transposed_times(ops, S))
+    # s_kᵀ ∂f_j/∂q_j, s_jᵀ ∂f_j/∂q_k and the same with velocities, for joints k above j  (formulas of `rates`)
+    q: dict[tuple[int, int], Matrix] = {}
+    v: dict[tuple[int, int], Matrix] = {}
+    for j, body in enumerate(beyond):
+        S, St = rates.S[j], ops.transpose(rates.S[j])
+        own = body.times(ops, rates.xi[j]) + body.rate_times(ops, rates.psi[j])
+        with_q = own + force_matrix(ops, F[j]) @ S
+        with_v = body.rate_times(ops, S) + body.times(ops, rates.phi[j])
+        q[j, j], v[j, j] = St @ own, St @ with_v
+        SI, SB = ops.transpose(body.times(ops, S)), ops.transpose(body.rate_transposed_times(ops, S))
         for k in tree.support(j)[:-1]:
             above = ops.transpose(rates.S[k])
-            r_q.add(k, j, above @ with_q)
-            r_v.add(k, j, above @ with_v)
-            r_q.add(j, k, g @ rates.xi[k] + b @ ops.take(rates.psi[k], ANGULAR, None))
-            r_v.add(j, k, g @ rates.phi[k] + b @ ops.take(rates.S[k], ANGULAR, None))
+            q[k, j], v[k, j] = above @ with_q, above @ with_v
+            q[j, k] = SI @ rates.xi[k] + SB @ ops.take(rates.psi[k], ANGULAR, None)
+            v[j, k] = SI @ rates.phi[k] + SB @ ops.take(rates.S[k], ANGULAR, None)
+    r_q, r_v = assembled(ops, sizes, sizes, q), assembled(ops, sizes, sizes, v)
 
-    # wrenches that do not move with their links
-    for changes in by_position:
-        for j, columns in changes.items():
-            for link, change in columns.wrenches.items():
-                for k in tree.support(link):
-                    r_q.add(k, j, -(ops.transpose(rates.S[k]) @ change))
-    for j, slots in enumerate(tree.v_slices):
-        if motion.damping is not None:
-            d = motion.damping[slots]
-            r_v.add(j, j, ops.matrix([[x if a == b else 0.0 for b in range(len(d))] for a, x in enumerate(d)]))
-    return r_q.matrix(), r_v.matrix()
-
-
-def _row_changes(motion: DynamicsProblem, changes: Sequence[Mapping[int, Columns]]) -> Matrix:
-    """``∂g`` (m × nv)."""
-    out = _Blocks(motion, [c.size for c in motion.problem.constraints])
-    for index, of_joints in enumerate(changes):
-        for j, columns in of_joints.items():
-            out.add(index, j, columns.rows)
-    return out.matrix()
+    # wrenches that do not move with their links, and damping
+    for c in of_constraints:
+        for link, change in c.wrench_changes.items():
+            r_q = r_q - ops.transpose(rates.of_link(link, rates.S)) @ change
+    return r_q, r_v if motion.damping is None else r_v + diagonal(ops, motion.damping)

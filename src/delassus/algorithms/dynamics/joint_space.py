@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
-from delassus.algorithms.dynamics.kkt import row_accelerations
-from delassus.algorithms.dynamics.rnea import accelerations, joint_forces
+from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
+from delassus.algorithms.dynamics.rnea import applied_forces
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.osim.ltl import rows_over_factor, squared
 from delassus.algorithms.sparse_factor import SparseFactor
@@ -38,10 +37,7 @@ class JointSpace:
         problem = motion.problem
         self.L = SparseFactor(problem)
         self.Y = rows_over_factor(problem, self.L)
-        bias = joint_forces(motion)
-        force = motion.stacked([t - c for t, c in zip(motion.tau, bias, strict=True)])
-        self.z = self.over_transpose(force)
-        self.gamma = motion.stacked(right_hand_sides(motion)) - row_accelerations(motion, accelerations(motion))
+        self.z, self.gamma = self.over_transpose(applied_forces(motion)), wanted_accelerations(motion)
 
     @cached_property
     def G(self) -> Matrix:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from delassus.algorithms.problem import Problem
+from delassus.algorithms.problem import Pose, Problem, compose
 from delassus.model.tree import WORLD, Placement
 from delassus.spatial.ops import Matrix
-
-Pose = tuple[Matrix, Matrix]
-"""Rotation (3 × 3) and origin (3 × 1) of a frame in the world."""
 
 
 def body_poses(problem: Problem) -> list[Pose]:
@@ -15,22 +12,15 @@ def body_poses(problem: Problem) -> list[Pose]:
     ops, tree, X = problem.ops, problem.tree, problem.X
     poses: list[Pose] = []
     for i in tree.root_to_leaves():
-        R, p = X[i].rotate_to_parent(ops.eye(3)), X[i].position()
-        if tree.parents[i] != WORLD:
-            R0, p0 = poses[tree.parents[i]]
-            R, p = R0 @ R, p0 + R0 @ p
-        poses.append((R, p))
+        own, parent = (X[i].rotate_to_parent(ops.eye(3)), X[i].position()), tree.parents[i]
+        poses.append(own if parent == WORLD else compose(poses[parent], own))
     return poses
 
 
 def frame_pose(problem: Problem, poses: list[Pose], at: Placement) -> Pose:
     """Pose of a frame placed on a link (or on the world), by the poses of links."""
-    ops = problem.ops
-    R, p = ops.constant(at.rotation), ops.constant(at.position[:, None])
-    if at.link == WORLD:
-        return R, p
-    R0, p0 = poses[at.link]
-    return R0 @ R, p0 + R0 @ p
+    own = problem.ops.constant(at.rotation), problem.ops.constant(at.position[:, None])
+    return own if at.link == WORLD else compose(poses[at.link], own)
 
 
 def homogeneous(problem: Problem, pose: Pose) -> Matrix:

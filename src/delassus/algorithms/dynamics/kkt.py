@@ -10,32 +10,12 @@ from __future__ import annotations
 from functools import cached_property
 
 from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
-from delassus.algorithms.dynamics.rnea import accelerations, joint_forces
+from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
+from delassus.algorithms.dynamics.rnea import applied_forces
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.spatial.ops import Matrix
-
-
-def row_accelerations(motion: DynamicsProblem, a: list[Matrix]) -> Matrix:
-    """``Σ K a`` (m × 1) over the ends of each constraint, for the accelerations ``a`` of the links."""
-    ops, problem = motion.ops, motion.problem
-    rows = [ops.zeros(c.size, 1) for c in problem.constraints]
-    for end in problem.ends:
-        rows[end.constraint] = rows[end.constraint] + end.K @ a[end.link]
-    return motion.stacked(rows)
-
-
-def applied_forces(motion: DynamicsProblem) -> Matrix:
-    """``τ − c`` (nv × 1), damping taken off."""
-    bias = joint_forces(motion)
-    return motion.stacked([t - c for t, c in zip(motion.tau, bias, strict=True)])
-
-
-def wanted_accelerations(motion: DynamicsProblem) -> Matrix:
-    """``γ`` (m × 1): what ``J q̈`` has to be."""
-    return motion.stacked(right_hand_sides(motion)) - row_accelerations(motion, accelerations(motion))
 
 
 class SaddlePoint:

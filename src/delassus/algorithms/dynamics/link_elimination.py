@@ -26,6 +26,7 @@ from delassus.algorithms.dynamics.pivot_scaling import Label, Pivots
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
+from delassus.spatial.motion import diagonal
 from delassus.spatial.ops import Matrix, Scalar
 
 AXES, ONE, FIRST = range(6), (6,), 7
@@ -132,9 +133,7 @@ class LinkElimination:
         rest = [k for k in range(FIRST + len(self.labels)) if k not in at]
         L, off = self.L(labels), [self.off(label) for label in labels]
         if any(x is not None for x in off):  # rows of constraints that are off are zero
-            diagonal = [0.0 if x is None else x for x in off]
-            slack = [[x if i == j else 0.0 for j in range(len(at))] for i, x in enumerate(diagonal)]
-            L = ops.sym_add(L, ops.matrix(slack))
+            L = ops.sym_add(L, diagonal(ops, [0.0 if x is None else x for x in off]))
         factor, moved = ops.factor(L), ops.nonzero(L)
         for k, (label, d) in enumerate(zip(labels, factor.pivots(), strict=True)):
             pivot = d / self.pivots.mobility(label) if moved[k, k] else 0.0

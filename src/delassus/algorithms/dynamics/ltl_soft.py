@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.dynamics.kkt import applied_forces, wanted_accelerations
+from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
+from delassus.algorithms.dynamics.rnea import applied_forces
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import Columns, jacobian_columns
 from delassus.algorithms.sparse_factor import SparseFactor
-from delassus.spatial.motion import column
+from delassus.spatial.motion import column, diagonal
 from delassus.spatial.ops import Matrix
 
 
@@ -54,8 +55,7 @@ def _weights(motion: DynamicsProblem) -> list[Matrix]:
     ops, out = motion.ops, []
     for goal in motion.goals:
         assert goal.compliance is not None, "every constraint is soft"
-        r = column(ops, goal.compliance)
-        out.append(ops.matrix([[1.0 / x if i == j else 0.0 for j in range(len(r))] for i, x in enumerate(r)]))
+        out.append(diagonal(ops, [1.0 / r for r in column(ops, goal.compliance)]))
     return out
 
 

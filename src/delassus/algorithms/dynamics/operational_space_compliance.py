@@ -109,4 +109,4 @@ def _turning(motion: DynamicsProblem, i: int) -> Matrix:
 def _error(motion: DynamicsProblem, index: int) -> Matrix:
     c = motion.problem.constraints[index]
     error = RelativeMotion(motion, index).position(motion.goals[index].pose)
-    return motion.ops.zeros(c.size, 1) if error is None or c.rows is None else error
+    return motion.ops.zeros(c.size, 1) if c.rows is None else error

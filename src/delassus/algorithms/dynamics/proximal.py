@@ -20,7 +20,7 @@ from functools import reduce
 from delassus.algorithms.dynamics.joint_space import JointSpace
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.spatial.motion import scaled
+from delassus.spatial.motion import diagonal, scaled
 from delassus.spatial.ops import Matrix, Scalar
 
 WEIGHT = 1e-8
@@ -53,11 +53,9 @@ class ProximalPoint:
         compliances = [motion.compliance(c) for c in range(len(motion.problem.constraints))]
         self.G = ops.sym_add(self.space.G, ops.block_diagonal(compliances))
         size = motion.problem.n_rows
-        diagonal = [row[i] for i, row in enumerate(ops.entries(self.G))]
-        self._mu = sum(diagonal) * (WEIGHT / size) + LEAST_WEIGHT
-        weights = ops.matrix([[self._mu if i == j else 0.0 for j in range(size)] for i in range(size)])
-        self._factor = ops.factor(ops.sym_add(self.G, weights))
-        self._diagonal = diagonal
+        self._diagonal = [row[i] for i, row in enumerate(ops.entries(self.G))]
+        self._mu = sum(self._diagonal) * (WEIGHT / size) + LEAST_WEIGHT
+        self._factor = ops.factor(ops.sym_add(self.G, diagonal(ops, [self._mu] * size)))
 
     @property
     def pivot(self) -> Scalar:

@@ -21,15 +21,15 @@ dynamics algorithms", RSS 2018; the formulas here are derived anew, for joints o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.constraint_acceleration import gravity_in
-from delassus.algorithms.dynamics.kinematics import Pose
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.problem import cross_matrix
+from delassus.algorithms.problem import Pose, compose
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR, LINEAR
+from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix
 from delassus.spatial.ops import Matrix, Ops
 
 
@@ -57,20 +57,13 @@ class Body:
 
     def plus(self, ops: Ops, other: Body) -> Body:
         """The two bodies as one: all of a body's numbers add up."""
-        return Body(
-            self.m + other.m,
-            self.h + other.h,
-            ops.sym_add(self.C, other.C),
-            self.momentum + other.momentum,
-            self.rate + other.rate,
-        )
+        m, h, C = self.m + other.m, self.h + other.h, ops.sym_add(self.C, other.C)
+        return Body(m, h, C, self.momentum + other.momentum, self.rate + other.rate)
 
     def times(self, ops: Ops, s: Matrix) -> Matrix:
         """``I s`` of motions as columns."""
         v, w, h = ops.take(s, LINEAR, None), ops.take(s, ANGULAR, None), cross_matrix(ops, self.h)
-        mass = ops.entries(self.m)[0][0]
-        scaled = ops.matrix([[mass * x for x in row] for row in ops.entries(v)])
-        return ops.vstack([scaled - h @ w, h @ v + self.C @ w])
+        return ops.vstack([_scaled(ops, self.m, v) - h @ w, h @ v + self.C @ w])
 
     def rate_times(self, ops: Ops, s: Matrix) -> Matrix:
         """``B s``."""
@@ -103,35 +96,28 @@ class Rates:
 
     def __init__(self, motion: DynamicsProblem, qdd: list[Matrix]) -> None:
         ops, tree = motion.ops, motion.tree
-        self.motion, self._ops, self._tree = motion, ops, tree
+        self.motion = motion
         self.root = 0 if tree.is_floating and tree.parents.count(WORLD) == 1 else WORLD
         self.gravity = motion.gravity if self.root == WORLD else gravity_in(motion, self.root)
         a0 = ops.put(-self.gravity, (6, 1), LINEAR, (0,))
-        self.drift_q = self.drift_v = ops.zeros(6, 6)
         self.poses: list[Pose] = []
-        self.S: list[Matrix] = []
-        self.psi: list[Matrix] = []
-        self.xi: list[Matrix] = []
-        self.phi: list[Matrix] = []
-        self.V: list[Matrix] = []
-        self.a: list[Matrix] = []
+        self.S, self.psi, self.xi, self.phi = list[Matrix](), list[Matrix](), list[Matrix](), list[Matrix]()
+        self.V, self.a = list[Matrix](), list[Matrix]()
 
-        # root → leaves
+        # root → leaves: s, V = V_p + s v, a = a_p + s q̈ + V_p × s v, and ψ, ξ, φ
         for i in tree.root_to_leaves():
             p = tree.parents[i]
             self.poses.append(self._pose(i))
             S = self._axes(i)
             V_p, a_p = (ops.zeros(6, 1), a0) if p == WORLD else (self.V[p], self.a[p])
-            own = S @ motion.v[i]
-            V = V_p + own
-            at_parent = motion_matrix(ops, V_p)
-            psi = at_parent @ S
+            Sv, V_px = S @ motion.v[i], motion_matrix(ops, V_p)
             self.S.append(S)
-            self.V.append(V)
-            self.psi.append(psi)
-            self.xi.append(motion_matrix(ops, a_p) @ S + at_parent @ psi)
-            self.phi.append(motion_matrix(ops, V_p + V) @ S)
-            self.a.append(a_p + S @ qdd[i] + at_parent @ own)
+            self.V.append(V_p + Sv)
+            self.a.append(a_p + S @ qdd[i] + V_px @ Sv)
+            self.psi.append(V_px @ S)
+            self.xi.append(motion_matrix(ops, a_p) @ S + V_px @ self.psi[i])
+            self.phi.append(motion_matrix(ops, V_p + self.V[i]) @ S)
+        self.drift_q = self.drift_v = ops.zeros(6, 6)
         if self.root != WORLD:  # its axes span all motions, and are orthonormal
             back = ops.transpose(self.S[self.root])
             self.drift_q, self.drift_v = back @ self.xi[self.root], back @ self.phi[self.root]
@@ -139,63 +125,63 @@ class Rates:
         ops.mark("links", [*self.V, *self.a, *self.psi, *self.xi, *self.phi])
 
     def _pose(self, i: int) -> Pose:
-        ops, X, p = self._ops, self.motion.problem.X[i], self._tree.parents[i]
+        ops, X, p = self.motion.ops, self.motion.problem.X[i], self.motion.tree.parents[i]
         if i == self.root:
             return ops.eye(3), ops.zeros(3, 1)
-        R, position = X.rotate_to_parent(ops.eye(3)), X.position()
-        if p in (WORLD, self.root):
-            return R, position
-        R_p, p_p = self.poses[p]
-        return R_p @ R, p_p + R_p @ position
+        own = X.rotate_to_parent(ops.eye(3)), X.position()
+        return own if p in (WORLD, self.root) else compose(self.poses[p], own)
 
     def _axes(self, i: int) -> Matrix:
         """``s`` of joint i: the axes of its body frame, carried to the common frame."""
-        ops, (R, p) = self._ops, self.poses[i]
-        columns = []
-        for axis in self._tree.joints[i].motion_axes:
-            direction = ops.take(R, None, (axis % 3,))
-            if axis < 3:
-                columns.append(ops.vstack([direction, ops.zeros(3, 1)]))
-            else:
-                columns.append(ops.vstack([cross_matrix(ops, p) @ direction, direction]))
-        return ops.hstack(columns) if columns else ops.zeros(6, 0)
+        ops, (R, p) = self.motion.ops, self.poses[i]
+        columns = [ops.zeros(6, 0)]
+        for axis in self.motion.tree.joints[i].motion_axes:
+            e = ops.take(R, None, (axis % 3,))
+            turned = (e, ops.zeros(3, 1)) if axis < 3 else (cross_matrix(ops, p) @ e, e)
+            columns.append(ops.vstack(turned))
+        return ops.hstack(columns)
 
-    @cached_property
-    def bodies(self) -> list[Body]:
-        """Each link alone."""
-        return [self._body(i) for i in range(self._tree.n_links)]
+    def in_common(self, link: int, pose: Pose) -> Pose:
+        """A pose in a link, or in the world, in the common frame."""
+        if link == self.root:
+            return pose
+        return compose(self.motion.problem.pose_between(WORLD, self.root) if link == WORLD else self.poses[link], pose)
 
-    def _body(self, i: int) -> Body:
-        ops, (R, p), H = self._ops, self.poses[i], self.motion.problem.inertias[i]
+    def of_link(self, link: int, columns: Sequence[Matrix]) -> Matrix:
+        """Columns of all joints (6 × nv), zero for those that do not move the link."""
+        tree = self.motion.tree
+        moving = {(0, j): columns[j] for j in tree.support(link)}
+        return assembled(self.motion.ops, [6], [joint.nv for joint in tree.joints], moving)
+
+    def body(self, i: int) -> Body:
+        """Link i alone."""
+        ops, (R, p), H = self.motion.ops, self.poses[i], self.motion.problem.inertias[i]
         e = ops.entries(H)
         m, local = ops.matrix([[e[0][0]]]), ops.matrix([[e[1][5]], [e[2][3]], [e[0][4]]])
         turned = R @ local
         P, Q = cross_matrix(ops, p), cross_matrix(ops, turned)
+        h, PQ = turned + p @ m, P @ Q
         C = ops.sym_product(R @ ops.take(H, ANGULAR, ANGULAR), ops.transpose(R))
-        between = P @ Q
-        h = turned + p @ m
-        mass = e[0][0]
-        far = ops.matrix([[mass * x for x in row] for row in ops.entries(ops.sym_product(P, P))])
-        C = ops.sym_subtract(ops.sym_subtract(C, far), between + ops.transpose(between))
+        C = ops.sym_subtract(C, _scaled(ops, m, ops.sym_product(P, P)))
+        C = ops.sym_subtract(C, PQ + ops.transpose(PQ))
         v, w = ops.take(self.V[i], LINEAR, None), ops.take(self.V[i], ANGULAR, None)
         hx, vx, wx = cross_matrix(ops, h), cross_matrix(ops, v), cross_matrix(ops, w)
-        momentum = v @ m - hx @ w
-        turning = wx @ C
-        vh = vx @ hx
-        spin = hx @ v + C @ w
-        rate = turning + ops.transpose(turning) - (vh + ops.transpose(vh)) - cross_matrix(ops, spin)
-        return Body(m, h, C, momentum, rate)
+        wC, vh = wx @ C, vx @ hx
+        rate = wC + ops.transpose(wC) - (vh + ops.transpose(vh)) - cross_matrix(ops, hx @ v + C @ w)
+        return Body(m, h, C, v @ m - hx @ w, rate)
 
-    def force(self, i: int) -> Matrix:
+    def force(self, i: int, body: Body) -> Matrix:
         """``I a + V ×* I V`` of a link, less its external wrench."""
-        ops, body, V = self._ops, self.bodies[i], self.V[i]
-        momentum = body.times(ops, V)
-        F = body.times(ops, self.a[i]) - ops.transpose(motion_matrix(ops, V)) @ momentum
-        wrench = self.motion.wrenches.get(i)
-        return F if wrench is None else F - self.wrench_from(i, wrench)
-
-    def wrench_from(self, i: int, wrench: Matrix) -> Matrix:
-        """A wrench in a link's body frame, in the common frame."""
-        ops, (R, p) = self._ops, self.poses[i]
+        ops, V, wrench = self.motion.ops, self.V[i], self.motion.wrenches.get(i)
+        F = body.times(ops, self.a[i]) - ops.transpose(motion_matrix(ops, V)) @ body.times(ops, V)
+        if wrench is None:
+            return F
+        R, p = self.poses[i]
         f = R @ ops.take(wrench, LINEAR, None)
-        return ops.vstack([f, R @ ops.take(wrench, ANGULAR, None) + cross_matrix(ops, p) @ f])
+        return F - ops.vstack([f, R @ ops.take(wrench, ANGULAR, None) + cross_matrix(ops, p) @ f])
+
+
+def _scaled(ops: Ops, m: Matrix, A: Matrix) -> Matrix:
+    """A matrix times a mass (1 × 1)."""
+    mass = ops.entries(m)[0][0]
+    return ops.matrix([[mass * x for x in row] for row in ops.entries(A)])

@@ -47,6 +47,11 @@ def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -
     return [tau[i] for i in tree.root_to_leaves()]
 
 
+def applied_forces(motion: DynamicsProblem) -> Matrix:
+    """``τ − c`` (nv × 1), damping taken off."""
+    return motion.stacked([t - c for t, c in zip(motion.tau, joint_forces(motion), strict=True)])
+
+
 def inverse_dynamics(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> Matrix:
     """``M q̈ + c + d v`` (nv × 1): joint forces, damping overcome; without ``qdd`` the bias force of the joints."""
     tau = joint_forces(motion, qdd)

@@ -22,6 +22,7 @@ from delassus.spatial.motion import (
     bias_force,
     bias_force_about_centre,
     column,
+    diagonal,
     from_entries,
     motion_cross,
     scaled,
@@ -186,11 +187,8 @@ class DynamicsProblem:
 
     def compliance(self, constraint: int) -> Matrix:
         """``R`` (m_c × m_c) of a constraint, diagonal; zero for a hard one."""
-        ops, given = self.ops, self.goals[constraint].compliance
-        size = self.problem.constraints[constraint].size
-        if given is None:
-            return ops.zeros(size, size)
-        return ops.matrix([[x if i == j else 0.0 for j in range(size)] for i, x in enumerate(column(ops, given))])
+        ops, given, size = self.ops, self.goals[constraint].compliance, self.problem.constraints[constraint].size
+        return ops.zeros(size, size) if given is None else diagonal(ops, column(ops, given))
 
     @property
     def softness(self) -> list[bool]:

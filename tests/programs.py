@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from delassus.compiler.interpret import interpret
 from delassus.compiler.passes import optimise
 from delassus.compiler.program import Argument, Program, Result
-from delassus.compiler.schedule import schedule
 from delassus.compiler.trace import trace
 from delassus.quantities.osim import METHODS
 from delassus.spatial.graph import LEAVES, Graph, Op, arity
@@ -24,6 +23,20 @@ def kernel_graph(tree, constraints, method):
     """Graph of one triangle of the Delassus matrix, as traced."""
     graph = trace(tree, constraints, METHODS[method]).graph()
     return replace(graph, outputs=graph.outputs[-1:])  # without the groups of the phases
+
+
+def verify(graph):
+    """Check the invariants of a graph; raises `AssertionError` naming the node."""
+    n = len(graph)
+    for k, (op, *operands) in enumerate(graph.nodes()):
+        assert op in set(Op), f"node {k} has no kind"
+        used = arity(op)
+        if op == Op.INPUT:
+            assert operands[0] >= 0 and operands[1:] == [-1, -1], f"input node {k}"
+            continue
+        assert all(0 <= x < k for x in operands[:used]), f"node {k} uses a node that is not before it"
+        assert all(x == -1 for x in operands[used:]), f"node {k} has too many operands"
+    assert all(0 <= x < n for x in graph.flat_outputs()), "an output is no node"
 
 
 def mirrored(m):
@@ -39,9 +52,7 @@ def delassus_program(name, tree, constraints, method, comment=()):
             arguments.append(Argument(f"K{i}", (c.size, 6), "rows [linear; angular] on the link's body frame"))
     m = sum(c.size for c in constraints)
     result = Result("G", (m, m), mirrored(m), "Delassus matrix")
-    return Program(
-        name, schedule(optimise(kernel_graph(tree, constraints, method))), tuple(arguments), (result,), comment
-    )
+    return Program(name, optimise(kernel_graph(tree, constraints, method)), tuple(arguments), (result,), comment)
 
 
 def plain_program(graph, n_inputs, name="plain"):

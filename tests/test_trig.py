@@ -1,4 +1,4 @@
-"""Sine, cosine and arc tangent of the compiler, compiled for this machine, in units in the last place (ulp).
+"""Sine and cosine of the compiler, compiled for this machine, in units in the last place (ulp).
 
 The reference is `numpy.longdouble` (80 bits on x86), which counts only because it is itself compared with mpmath here,
 at the arguments nearest to multiples of π/2 too: that is where a reduction with too few bits of π shows.
@@ -20,7 +20,7 @@ from delassus.compiler.emit.llvm_text import LlvmText
 llvm = pytest.importorskip("llvmlite.binding")
 
 PROMISE = 2.0
-"""ulp, of all three functions in both precisions."""
+"""ulp, of both functions in both precisions."""
 
 REFERENCE = 0.01
 """ulp of float64 by which the reference may differ from mpmath (80-bit numbers: 2^-11 = 0.0005)."""
@@ -67,30 +67,25 @@ VARIANTS = [
 
 
 @functools.cache
-def compiled(function, lanes, scalar, **options):
+def compiled(lanes, scalar, **options):
     """`Compiled`, once for each set of arguments."""
-    return Compiled(function, lanes, scalar, **options)
+    return Compiled(lanes, scalar, **options)
 
 
 class Compiled:
-    """A function of `trig` as one of NumPy arrays, `lanes` numbers at a time."""
+    """Sine and cosine as a function of NumPy arrays, `lanes` numbers at a time."""
 
-    def __init__(self, function, lanes, scalar, *, oldest=False, passes=True, **options):
+    def __init__(self, lanes, scalar, *, oldest=False, passes=True, has_fma):
         self.lanes, self.dtype = lanes, np.dtype(DTYPE[scalar])
         text = LlvmText(lanes, scalar)
-        inputs, n_outputs = (["%a"], 2) if function is trig.sincos else (["%a", "%b"], 1)
-        results = function(text, *inputs, **options)
-        results = (results,) if isinstance(results, str) else results
+        results = trig.sincos(text, "%a", has_fma)
         align = self.dtype.itemsize
         lines = ["define void @f(ptr %p, ptr %q, i64 %n) {", "entry:", "br label %loop", "loop:"]
-        lines.append("%i = phi i64 [0, %entry], [%next, %loop]")
-        for k, name in enumerate(inputs):
-            lines += [f"%i{k} = mul i64 %i, {len(inputs)}", f"%j{k} = add i64 %i{k}, {k}"]
-            lines.append(f"%p{k} = getelementptr {text.vector}, ptr %p, i64 %j{k}")
-            lines.append(f"{name} = load {text.vector}, ptr %p{k}, align {align}")
+        lines += ["%i = phi i64 [0, %entry], [%next, %loop]", f"%pi = getelementptr {text.vector}, ptr %p, i64 %i"]
+        lines.append(f"%a = load {text.vector}, ptr %pi, align {align}")
         lines += text.lines
         for k, name in enumerate(results):
-            lines += [f"%k{k} = mul i64 %i, {n_outputs}", f"%l{k} = add i64 %k{k}, {k}"]
+            lines += [f"%k{k} = mul i64 %i, 2", f"%l{k} = add i64 %k{k}, {k}"]
             lines.append(f"%q{k} = getelementptr {text.vector}, ptr %q, i64 %l{k}")
             lines.append(f"store {text.vector} {name}, ptr %q{k}, align {align}")
         lines += ["%next = add i64 %i, 1", "%more = icmp slt i64 %next, %n"]
@@ -107,21 +102,17 @@ class Compiled:
         self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(oldest))
         self.engine.add_object_file(llvm.ObjectFileRef.from_data(machine.emit_object(module)))
         self.engine.finalize_object()
-        pointer, self.n_outputs = ctypes.c_void_p, n_outputs
+        pointer = ctypes.c_void_p
         self.call = ctypes.CFUNCTYPE(None, pointer, pointer, ctypes.c_int64)(self.engine.get_function_address("f"))
 
-    def __call__(self, *arrays):
-        """Arrays (n,) → arrays (n,)."""
-        n = len(arrays[0])
-        blocks = -(-n // self.lanes)
-        padded = np.zeros((blocks, len(arrays), self.lanes), dtype=self.dtype)
-        for k, array in enumerate(arrays):
-            values = np.zeros(blocks * self.lanes, dtype=self.dtype)
-            values[:n] = array
-            padded[:, k] = values.reshape(blocks, self.lanes)
-        out = np.empty((blocks, self.n_outputs, self.lanes), dtype=self.dtype)
+    def __call__(self, x):
+        """Array (n,) → sines and cosines (n,)."""
+        blocks = -(-len(x) // self.lanes)
+        padded = np.zeros(blocks * self.lanes, dtype=self.dtype)
+        padded[: len(x)] = x
+        out = np.empty((blocks, 2, self.lanes), dtype=self.dtype)
         self.call(padded.ctypes.data, out.ctypes.data, blocks)
-        return [np.ascontiguousarray(out[:, k]).reshape(-1)[:n] for k in range(self.n_outputs)]
+        return [np.ascontiguousarray(out[:, k]).reshape(-1)[: len(x)] for k in range(2)]
 
 
 def ulps(actual, exact):
@@ -182,18 +173,6 @@ def test_reference_of_sine_and_cosine(sweep):
                 assert abs(exact - mpmath.mpf(a) - mpmath.mpf(b)) <= REFERENCE * np.spacing(abs(float(exact))), x
 
 
-@wide
-def test_reference_of_the_arc_tangent():
-    rng = np.random.default_rng(2)
-    y, x = logarithmic(rng, 1000, 1e-5, 1e5), logarithmic(rng, 1000, 1e-5, 1e5)
-    high, low = in_two(np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble)))
-    with mpmath.workdps(60):
-        for k in range(len(x)):
-            exact = mpmath.atan2(mpmath.mpf(y[k]), mpmath.mpf(x[k]))
-            error = abs(exact - mpmath.mpf(high[k]) - mpmath.mpf(low[k]))
-            assert error <= REFERENCE * np.spacing(abs(float(exact))), (y[k], x[k])
-
-
 def test_pieces_of_the_quarter_turn():
     """They sum to π/2, and the short ones leave room for the multiple."""
     with mpmath.workdps(80):
@@ -227,7 +206,7 @@ def report(what, errors):
 @wide
 @needs_fma
 def test_sine_and_cosine_on_ten_million_arguments(sweep):
-    errors = largest_errors(compiled(trig.sincos, 8, "double", has_fma=True), sweep, np.longdouble)
+    errors = largest_errors(compiled(8, "double", has_fma=True), sweep, np.longdouble)
     report("sin, cos of double", errors)
     assert np.all(errors <= PROMISE)
 
@@ -235,7 +214,7 @@ def test_sine_and_cosine_on_ten_million_arguments(sweep):
 @wide
 @pytest.mark.parametrize("oldest", MACHINES)
 def test_sine_and_cosine_without_fused_operations(sweep, oldest):
-    f = compiled(trig.sincos, 8, "double", oldest=oldest, has_fma=False)
+    f = compiled(8, "double", oldest=oldest, has_fma=False)
     errors = largest_errors(f, sweep[::3], np.longdouble)
     report("sin, cos of double, plain", errors)
     assert np.all(errors <= PROMISE)
@@ -252,7 +231,7 @@ def float_arguments(rng, largest):
 @pytest.mark.parametrize("largest", [100.0, trig.LIMIT["float"]])
 @pytest.mark.parametrize(("oldest", "has_fma"), FLOAT_VARIANTS)
 def test_sine_and_cosine_of_float(largest, oldest, has_fma):
-    f = compiled(trig.sincos, 16, "float", oldest=oldest, has_fma=has_fma)
+    f = compiled(16, "float", oldest=oldest, has_fma=has_fma)
     x = float_arguments(np.random.default_rng(3), largest)
     errors = largest_errors(f, [x], np.float64)
     report(f"sin, cos of float up to {largest:.0f}, {'fused' if has_fma else 'plain'}", errors)
@@ -267,7 +246,7 @@ def test_sine_and_cosine_of_float(largest, oldest, has_fma):
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize(("scalar", "oldest", "has_fma"), VARIANTS)
 def test_special_arguments_of_sine_and_cosine(scalar, oldest, has_fma, lanes, passes):
-    f = compiled(trig.sincos, lanes, scalar, oldest=oldest, passes=passes, has_fma=has_fma)
+    f = compiled(lanes, scalar, oldest=oldest, passes=passes, has_fma=has_fma)
     dtype = DTYPE[scalar]
     tiny, normal = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).tiny
     small = np.array([0.0, tiny, 3 * tiny, normal / 2, normal, 1e-20], dtype=dtype)
@@ -289,7 +268,7 @@ def test_special_arguments_of_sine_and_cosine(scalar, oldest, has_fma, lanes, pa
 def test_lanes_agree_on_sine_and_cosine(scalar, oldest, has_fma):
     rng = np.random.default_rng(4)
     x = np.concatenate([rng.uniform(-1e5, 1e5, 4001), logarithmic(rng, 4000, 1e-30, 1e9), [-0.0, np.nan, np.inf]])
-    results = [f(x) for f in (compiled(trig.sincos, n, scalar, oldest=oldest, has_fma=has_fma) for n in LANES)]
+    results = [f(x) for f in (compiled(n, scalar, oldest=oldest, has_fma=has_fma) for n in LANES)]
     for result in results[1:]:
         for actual, expected in zip(result, results[0], strict=True):
             assert np.array_equal(actual, expected, equal_nan=True)
@@ -300,63 +279,6 @@ def test_lanes_agree_on_sine_and_cosine(scalar, oldest, has_fma):
 @pytest.mark.parametrize("scalar", ["double", "float"])
 def test_no_library_is_called(scalar):
     """Nor any branch taken but the loop's, on the oldest machine."""
-    for function, options in ((trig.sincos, {"has_fma": False}), (trig.atan2, {})):
-        assembly = compiled(function, 4, scalar, oldest=True, **options).assembly
-        assert "call" not in assembly
-        assert sum(line.startswith("\tj") for line in assembly.splitlines()) == 1
-
-
-# -- arc tangent ---------------------------------------------------------------------------------------------------
-
-
-def points(rng, n, dtype):
-    """Coordinates y, x: of one size, of very different sizes, near the diagonals and where the method changes."""
-    angle, radius = rng.uniform(-np.pi, np.pi, n), logarithmic(rng, n, 1e-3, 1e3)
-    y, x = [radius * np.sin(angle)], [radius * np.cos(angle)]
-    y, x = [*y, logarithmic(rng, n, 1e-15, 1e15)], [*x, logarithmic(rng, n, 1e-15, 1e15)]
-    for slope in (1.0, 0.5, 35 / 64, 64 / 35):
-        x.append(logarithmic(rng, n // 4, 1e-3, 1e3))
-        y.append(x[-1] * slope * (1 + logarithmic(rng, n // 4, 1e-17, 0.3)))
-    return np.concatenate(y).astype(dtype), np.concatenate(x).astype(dtype)
-
-
-@wide
-@pytest.mark.parametrize("oldest", MACHINES)
-@pytest.mark.parametrize("scalar", ["double", "float"])
-def test_arc_tangent(scalar, oldest):
-    f = compiled(trig.atan2, 8, scalar, oldest=oldest)
-    wider = np.longdouble if scalar == "double" else np.float64
-    y, x = points(np.random.default_rng(5), 500_000, DTYPE[scalar])
-    (angle,) = f(y, x)
-    error = ulps(angle, np.arctan2(y.astype(wider), x.astype(wider)))
-    report(f"atan2 of {scalar}", error)
-    assert error <= PROMISE
-
-
-@pytest.mark.parametrize("passes", [False, True], ids=["as-emitted", "optimised"])
-@pytest.mark.parametrize("lanes", LANES)
-@pytest.mark.parametrize("oldest", MACHINES)
-@pytest.mark.parametrize("scalar", ["double", "float"])
-def test_special_arguments_of_the_arc_tangent(scalar, lanes, oldest, passes):
-    """All pairs of zeros, infinities, NaN and the smallest and largest numbers, against NumPy."""
-    f = compiled(trig.atan2, lanes, scalar, oldest=oldest, passes=passes)
-    dtype, limits = DTYPE[scalar], np.finfo(DTYPE[scalar])
-    numbers = [0.0, limits.smallest_subnormal, limits.tiny, 0.4, 1.0, 2.5, limits.max / 2, limits.max, np.inf, np.nan]
-    y, x = (g.ravel() for g in np.meshgrid(*[np.array(numbers + [-v for v in numbers], dtype=dtype)] * 2))
-    (angle,) = f(y, x)
-    expected = np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))
-    with np.errstate(under="ignore"):
-        rounded = expected.astype(dtype)
-    valid = ~np.isnan(rounded)
-    assert np.array_equal(np.isnan(angle), ~valid)
-    assert np.array_equal(np.signbit(angle[valid]), np.signbit(rounded[valid]))
-    assert np.all(np.abs(angle - rounded)[valid] <= PROMISE * np.spacing(np.abs(rounded[valid])))
-    exact = valid & ((y == 0) | (x == 0) | np.isinf(y) | np.isinf(x))
-    assert np.array_equal(angle[exact], np.arctan2(y, x)[exact])
-
-
-@pytest.mark.parametrize("scalar", ["double", "float"])
-def test_lanes_agree_on_the_arc_tangent(scalar):
-    y, x = points(np.random.default_rng(6), 4001, DTYPE[scalar])
-    results = [compiled(trig.atan2, lanes, scalar)(y, x)[0] for lanes in LANES]
-    assert all(np.array_equal(result, results[0]) for result in results[1:])
+    assembly = compiled(4, scalar, oldest=True, has_fma=False).assembly
+    assert "call" not in assembly
+    assert sum(line.startswith("\tj") for line in assembly.splitlines()) == 1

@@ -8,13 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from delassus.compiler.emit.llvm import llvm_module
-from delassus.compiler.passes import optimise
+from delassus.compiler.passes import PASSES
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program
-from delassus.compiler.schedule import schedule
 from delassus.compiler.trace import trace_request
 from delassus.planner.plan import plan
 from delassus.quantities.osim import DELASSUS
@@ -50,16 +50,17 @@ def compile_cold(case: Case, method: str = "auto", dtype: str = "float64", targe
     def timed(stage: str, call: Callable[[], T]) -> T:
         start = time.process_time()
         result = call()
-        stages[stage] = time.process_time() - start
+        stages[stage] = stages.get(stage, 0.0) + time.process_time() - start
         return result
 
     asked = request(case.tree, case.constraints, DELASSUS, method=method)
     with uncached():
         if method == "auto":
             timed("plan", lambda: plan(case.tree, case.constraints))  # which the trace finds in memory
-        traced = timed("trace", lambda: trace_request(asked).kernel_graph())
-        graph = timed("passes", lambda: optimise(traced))
-        timed("schedule", lambda: schedule(graph))
+        traced = timed("trace", lambda: trace_request(asked))
+        graph = traced.ops.graph(traced.computed)
+        for name, run in PASSES:
+            graph = timed("schedule" if name == "schedule" else "passes", partial(run, graph))
         program = make_program(asked)
     lanes, scalar = cpu.lanes(dtype), "double" if dtype == "float64" else "float"
     text = timed("assembly", lambda: llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))

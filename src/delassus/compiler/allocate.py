@@ -1,25 +1,24 @@
-"""Which values stay in registers and which wait in memory, decided for the whole program in its order.
+"""Parts of a program, which become functions, and which values stay in registers in them and which wait in memory.
 
 A value that no register is left for is stored to a slot and loaded again where it is next used; the one to go is the
 one whose next use is farthest away (Belady's rule), preferably one that is in memory already. What LLVM is given then
 fits the registers that there are. Left alone, its allocator stores three times as many values of a program as long as
 these.
 
-The program is also cut into parts, which become functions: at a cut every value that is used later is in memory.
+Compile time of a function grows faster than its length. At a cut every value that is used later is in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 
 from delassus.spatial.graph import Graph, Op, arity
 
-_CONSTANT = int(Op.CONSTANT)
 DIRTY = 60
 """How many operations farther away the next use of a value must be that has to be stored before it can go."""
 
@@ -39,16 +38,11 @@ Step = tuple[Act, int, int]
 """Act, node, slot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(NamedTuple):
     """Parts of a program as steps, and the number of slots that they share."""
 
     parts: list[list[Step]]
     n_slots: int
-
-    def count(self, act: Act) -> int:
-        """Number of steps of a kind."""
-        return sum(step[0] == act for part in self.parts for step in part)
 
 
 def allocate(graph: Graph, outputs: Iterable[int], registers: int, length: int) -> Allocation:
@@ -57,13 +51,9 @@ def allocate(graph: Graph, outputs: Iterable[int], registers: int, length: int) 
     The length of a part counts operations. Constants take no register.
     """
     wanted = set(outputs)
-    nodes = np.flatnonzero(graph.reachable(wanted) & (graph.op >= Op.ADD)).tolist()
-    return _Allocator(graph, nodes, wanted, registers).run(_lengths(len(nodes), length))
-
-
-def _lengths(n: int, length: int) -> list[int]:
-    n_parts = max(1, -(-n // length))
-    return [n // n_parts + (part < n % n_parts) for part in range(n_parts)]
+    nodes = np.flatnonzero(graph.reachable(wanted) & (graph.op >= Op.ADD))
+    parts = np.array_split(nodes, max(1, -(-len(nodes) // length)))
+    return _Allocator(graph, nodes.tolist(), wanted, registers).run([len(part) for part in parts])
 
 
 class _Allocator:
@@ -71,12 +61,12 @@ class _Allocator:
 
     def __init__(self, graph: Graph, nodes: list[int], outputs: set[int], registers: int) -> None:
         self.nodes, self.registers = nodes, registers
-        self.op, columns = graph.op.tolist(), [x.tolist() for x in (graph.a, graph.b, graph.c)]
+        every = graph.nodes()
+        constants = {k for k, node in enumerate(every) if node[0] == Op.CONSTANT}
         self.operands = [
-            [x for x in dict.fromkeys(c[k] for c in columns[: arity(self.op[k])]) if self.op[x] != _CONSTANT]
-            for k in nodes
+            [x for x in dict.fromkeys(every[k][1 : 1 + arity(every[k][0])]) if x not in constants] for k in nodes
         ]
-        self.has_home = outputs | {k for k, kind in enumerate(self.op) if kind == Op.INPUT}
+        self.has_home = outputs | {k for k, node in enumerate(every) if node[0] == Op.INPUT}
         self.steps: list[Step] = []
         self.slot: dict[int, int] = {}
         self.free: list[int] = []

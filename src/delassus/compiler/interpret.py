@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,41 +19,37 @@ SEMANTICS: dict[int, Callable[..., Any]] = {
     Op.SQRT: np.sqrt,
     Op.SIN: np.sin,
     Op.COS: np.cos,
-    Op.ATAN2: np.arctan2,
-    Op.FABS: np.abs,
     Op.COPYSIGN: np.copysign,
     Op.MIN: np.fmin,
     Op.MAX: np.fmax,
     Op.LESS: lambda a, b: (a < b).astype(a.dtype),
-    Op.LESS_EQUAL: lambda a, b: (a <= b).astype(a.dtype),
-    Op.EQUAL: lambda a, b: (a == b).astype(a.dtype),
-    Op.NOT_EQUAL: lambda a, b: (a != b).astype(a.dtype),
-    Op.NOT: lambda a: (a == 0).astype(a.dtype),
-    Op.AND: lambda a, b: ((a != 0) & (b != 0)).astype(a.dtype),
-    Op.OR: lambda a, b: ((a != 0) | (b != 0)).astype(a.dtype),
     Op.SELECT: lambda condition, a, b: np.where(condition != 0, a, b),
 }
 """What each operation means, on arrays of float64 or float32. A minimum or maximum ignores a NaN; a comparison with
-a NaN is 0.0 (`NOT_EQUAL`: 1.0), and a NaN counts as true. Which of two zeros is the minimum or maximum, and what sign
-and payload a NaN has, is left open."""
+a NaN is 0.0, and a NaN counts as true. Which of two zeros is the minimum or maximum, and what sign and payload a NaN
+has, is left open."""
 
 
 def interpret(graph: Graph, x: NDArray[Any]) -> list[NDArray[Any]]:
     """Run a graph on floating-point inputs (..., n_inputs); returns one array (..., k) for each group of outputs."""
     assert np.issubdtype(x.dtype, np.floating), x.dtype
-    op, operands = graph.op.tolist(), (graph.a.tolist(), graph.b.tolist(), graph.c.tolist())
-    dtype = x.dtype
-    values: list[Any] = []
+    batch = x.shape[:-1]
     with np.errstate(all="ignore"):
-        for k, kind in enumerate(op):
-            if kind == Op.INPUT:
-                values.append(x[..., operands[0][k]])
-            elif kind == Op.CONSTANT:
-                values.append(np.full(x.shape[:-1], graph.value[k], dtype=dtype))
-            else:
-                values.append(SEMANTICS[kind](*(values[operands[i][k]] for i in range(arity(kind)))))
-    shape = x.shape[:-1]
-    return [
-        np.stack([values[k] for k in group], axis=-1) if len(group) else np.zeros((*shape, 0), dtype=dtype)
-        for group in graph.outputs
-    ]
+        values = evaluate(graph, list(np.moveaxis(x, -1, 0)), lambda c: np.full(batch, c, x.dtype), SEMANTICS)
+    empty = np.zeros((*batch, 0), dtype=x.dtype)
+    return [np.stack([values[k] for k in group], axis=-1) if len(group) else empty for group in graph.outputs]
+
+
+def evaluate(
+    graph: Graph, inputs: Sequence[Any], constant: Callable[[float], Any], operations: Mapping[int, Callable[..., Any]]
+) -> list[Any]:
+    """Values of all nodes, on any type of number that the operations take."""
+    values: list[Any] = []
+    for (op, a, b, c), number in zip(graph.nodes(), graph.value.tolist(), strict=True):
+        if op == Op.INPUT:
+            values.append(inputs[a])
+        elif op == Op.CONSTANT:
+            values.append(constant(number))
+        else:
+            values.append(operations[op](*(values[k] for k in (a, b, c)[: arity(op)])))
+    return values

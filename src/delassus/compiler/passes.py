@@ -1,13 +1,10 @@
 """Passes: small pure functions from graph to graph that keep what it computes. `PASSES` lists them in order.
 
-Each but the last two rewrites the nodes in order through a `Builder`, which makes equal nodes once; a rule sees a
-node's kind and its operands as they are in the new graph. Running one of these again changes nothing. What they keep:
+A trace shares equal nodes, folds known numbers and drops zeros as it is made: no pass does that again.
 
-- Common subexpressions and dead code keep every bit (but for which NaN a NaN is).
-- Constant and sign folding keep every rounding. They take a constant zero for a structural one, as the tracing machine
-  does: ``0 · x`` is zero even if x is not finite, and ``x + 0``, ``0 − x`` and ``−(x − y)`` may be a zero of the other
-  sign.
 - Sharing reciprocals rounds once more, and needs the reciprocals themselves to be finite.
+- Sign folding and absorption keep every rounding; ``−(x − y)`` may be a zero of the other sign.
+- The schedule keeps every bit. It drops what no output needs.
 """
 
 from __future__ import annotations
@@ -15,80 +12,39 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from delassus.compiler.interpret import SEMANTICS
+from delassus.compiler.schedule import schedule
 from delassus.spatial.graph import Builder, Graph, Op, arity
 
-KINDS = frozenset(int(op) for op in Op)
-Rule = Callable[[Builder, int, tuple[int, ...]], int]
+Rule = Callable[[Builder, int, list[int]], int | None]
+"""From the new graph, a node of the old one and the new numbers of those before it to its own; None: as it was."""
 
 
 def rewrite(graph: Graph, rule: Rule) -> Graph:
-    """Rebuild a graph; ``rule`` makes each operation from its kind and its new operands."""
+    """Rebuild a graph, each operation as the rule has it; equal nodes are made once."""
     build = Builder()
     new: list[int] = []
-    op, a, b, c = graph.op.tolist(), graph.a.tolist(), graph.b.tolist(), graph.c.tolist()
-    for k, kind in enumerate(op):
-        if kind == Op.INPUT:
-            new.append(build.node(Op.INPUT, a[k]))
-        elif kind == Op.CONSTANT:
-            new.append(build.constant(graph.value[k]))
+    for k, (op, *operands) in enumerate(graph.nodes()):
+        made: int | None
+        if op == Op.INPUT:
+            made = build.node(op, operands[0])
+        elif op == Op.CONSTANT:
+            made = build.constant(float(graph.value[k]))
         else:
-            operands = tuple(new[x] for x in (a[k], b[k], c[k])[: arity(kind)])
-            new.append(rule(build, kind, operands))
+            made = rule(build, k, new)
+            if made is None:
+                made = build.node(op, *(new[x] for x in operands[: arity(op)]))
+        new.append(made)
     table = np.array(new, dtype=np.int64)
     return build.graph([table[group] for group in graph.outputs])
 
 
-def _plain(build: Builder, kind: int, operands: tuple[int, ...]) -> int:
-    return build.node(kind, *operands)
-
-
 def _negated(build: Builder, x: int) -> int:
     """``−x``, where a constant changes its sign and a second negation undoes the first."""
-    if build.op[x] == Op.CONSTANT:
+    op, inner, *_ = build.nodes[x]
+    if op == Op.CONSTANT:
         return build.constant(-build.value[x])
-    return build.a[x] if build.op[x] == Op.NEGATE else build.node(Op.NEGATE, x)
-
-
-def common_subexpressions(graph: Graph) -> Graph:
-    """Compute equal expressions once; operands of sums and products count as equal in either order."""
-    return rewrite(graph, _plain)
-
-
-def fold_constants(graph: Graph) -> Graph:
-    """Compute what is known before any state is, and drop ``x + 0``, ``x · 1``, ``x / 1``, ``−(−x)`` and ``0 · x``."""
-
-    def rule(build: Builder, kind: int, operands: tuple[int, ...]) -> int:
-        known = [build.op[x] == Op.CONSTANT for x in operands]
-        values = [build.value[x] for x in operands]
-        if all(known):
-            with np.errstate(all="ignore"):
-                return build.constant(float(SEMANTICS[kind](*(np.array(v) for v in values))))
-
-        def is_constant(position: int, value: float) -> bool:
-            return known[position] and values[position] == value
-
-        if kind == Op.NEGATE:
-            return _negated(build, operands[0])
-        if kind == Op.SELECT and known[0]:
-            return operands[1] if values[0] != 0 else operands[2]
-        if kind in (Op.ADD, Op.MULTIPLY):
-            for this, other in ((0, 1), (1, 0)):
-                if (kind == Op.ADD and is_constant(this, 0.0)) or (kind == Op.MULTIPLY and is_constant(this, 1.0)):
-                    return operands[other]
-                if kind == Op.MULTIPLY and is_constant(this, -1.0):
-                    return _negated(build, operands[other])
-                if kind == Op.MULTIPLY and is_constant(this, 0.0):
-                    return build.constant(0.0)
-        if (kind == Op.SUBTRACT and is_constant(1, 0.0)) or (kind == Op.DIVIDE and is_constant(1, 1.0)):
-            return operands[0]
-        if kind == Op.SUBTRACT and is_constant(0, 0.0):
-            return _negated(build, operands[1])
-        return build.node(kind, *operands)
-
-    return rewrite(graph, rule)
+    return inner if op == Op.NEGATE else build.node(Op.NEGATE, x)
 
 
 HAS_RECIPROCAL = 2.0**-126, 2.0**126
@@ -97,17 +53,19 @@ HAS_RECIPROCAL = 2.0**-126, 2.0**126
 
 def share_reciprocals(graph: Graph) -> Graph:
     """Turn ``x / y`` into ``x · (1 / y)``: one division for all quotients by the same number, none by a constant."""
+    nodes = graph.nodes()
 
-    def rule(build: Builder, kind: int, operands: tuple[int, ...]) -> int:
-        if kind != Op.DIVIDE:
-            return build.node(kind, *operands)
-        x, y = operands
-        if build.op[y] == Op.CONSTANT:
+    def rule(build: Builder, k: int, new: list[int]) -> int | None:
+        op, a, b, _ = nodes[k]
+        if op != Op.DIVIDE:
+            return None
+        x, y = new[a], new[b]
+        if build.nodes[y][0] == Op.CONSTANT:
             if HAS_RECIPROCAL[0] <= abs(build.value[y]) <= HAS_RECIPROCAL[1]:
                 return build.node(Op.MULTIPLY, x, build.constant(1.0 / build.value[y]))
-            return build.node(Op.DIVIDE, x, y)
+            return None
         reciprocal = build.node(Op.DIVIDE, build.constant(1.0), y)
-        if build.op[x] == Op.CONSTANT and abs(build.value[x]) == 1.0:
+        if build.nodes[x][0] == Op.CONSTANT and abs(build.value[x]) == 1.0:
             return reciprocal if build.value[x] > 0 else _negated(build, reciprocal)
         return build.node(Op.MULTIPLY, x, reciprocal)
 
@@ -116,37 +74,36 @@ def share_reciprocals(graph: Graph) -> Graph:
 
 def fold_signs(graph: Graph) -> Graph:
     """Move negations out of products, where they cancel, and into sums, where they cost nothing."""
+    nodes = graph.nodes()
 
     def positive(build: Builder, x: int) -> tuple[int, bool]:
         """``x`` without its negation or with its constant made positive, and whether that changed its sign."""
-        if build.op[x] == Op.NEGATE:
-            return build.a[x], True
-        if build.op[x] == Op.CONSTANT and build.value[x] < 0:
+        op, inner, *_ = build.nodes[x]
+        if op == Op.NEGATE:
+            return inner, True
+        if op == Op.CONSTANT and build.value[x] < 0:
             return build.constant(-build.value[x]), True
         return x, False
 
-    def rule(build: Builder, kind: int, operands: tuple[int, ...]) -> int:
-        if kind == Op.NEGATE:
-            x = operands[0]
-            if build.op[x] == Op.SUBTRACT:
-                return build.node(Op.SUBTRACT, build.b[x], build.a[x])
-            return _negated(build, x)
-        if kind in (Op.ADD, Op.SUBTRACT):
-            x, y = operands
-            minus_y = kind == Op.SUBTRACT
-            if build.op[y] == Op.NEGATE:
-                y, minus_y = build.a[y], not minus_y
-            if build.op[x] == Op.NEGATE:
-                x = build.a[x]
-                if not minus_y:
-                    return build.node(Op.SUBTRACT, y, x)
-                return build.node(Op.NEGATE, build.node(Op.ADD, x, y))
+    def rule(build: Builder, k: int, new: list[int]) -> int | None:
+        op, a, b, _ = nodes[k]
+        x, y = new[a], new[b]
+        if op == Op.NEGATE:
+            inner, left, right, _ = build.nodes[x]
+            return build.node(Op.SUBTRACT, right, left) if inner == Op.SUBTRACT else _negated(build, x)
+        if op in (Op.ADD, Op.SUBTRACT):
+            minus_y = op == Op.SUBTRACT
+            if build.nodes[y][0] == Op.NEGATE:
+                y, minus_y = build.nodes[y][1], not minus_y
+            if build.nodes[x][0] == Op.NEGATE:
+                x = build.nodes[x][1]
+                return build.node(Op.NEGATE, build.node(Op.ADD, x, y)) if minus_y else build.node(Op.SUBTRACT, y, x)
             return build.node(Op.SUBTRACT if minus_y else Op.ADD, x, y)
-        if kind in (Op.MULTIPLY, Op.DIVIDE):
-            (x, first), (y, second) = positive(build, operands[0]), positive(build, operands[1])
-            product = build.node(kind, x, y)
+        if op in (Op.MULTIPLY, Op.DIVIDE):
+            (x, first), (y, second) = positive(build, x), positive(build, y)
+            product = build.node(op, x, y)
             return _negated(build, product) if first != second else product
-        return build.node(kind, *operands)
+        return None
 
     return rewrite(graph, rule)
 
@@ -157,79 +114,46 @@ DEPTH = 6
 
 def absorb_signs(graph: Graph) -> Graph:
     """Move the negations left into constant factors and differences below them that serve nothing else."""
-    alive = graph.reachable(int(k) for group in graph.outputs for k in group)
-    op, a, b = graph.op.tolist(), graph.a.tolist(), graph.b.tolist()
-    uses = np.zeros(len(graph) + 1, dtype=np.int64)  # the last entry counts "no operand"
+    nodes, outputs = graph.nodes(), graph.flat_outputs()
+    alive = graph.reachable(outputs)
+    uses = np.bincount(outputs, minlength=len(nodes))
     for operands in (graph.a, graph.b, graph.c):
-        np.add.at(uses, operands[alive & (graph.op >= Op.ADD)], 1)
-    for group in graph.outputs:
-        np.add.at(uses, group, 1)
-    build = Builder()
-    new: list[int] = []
+        used = operands[alive & (graph.op >= Op.ADD)]
+        uses += np.bincount(used[used >= 0], minlength=len(nodes))
 
-    def minus(x: int, depth: int = DEPTH) -> int | None:
-        """Node for ``−x`` that takes the place of x at no cost, if there is one."""
-        if op[x] == Op.CONSTANT:
-            return build.constant(-graph.value[x])
-        if uses[x] != 1 or not depth:
+    def rule(build: Builder, k: int, new: list[int]) -> int | None:
+        def minus(x: int, depth: int) -> int | None:
+            """Node for ``−x`` that takes the place of x at no cost, if there is one."""
+            op, a, b, _ = nodes[x]
+            if op == Op.CONSTANT:
+                return build.constant(-float(graph.value[x]))
+            if uses[x] != 1 or not depth:
+                return None
+            if op == Op.SUBTRACT:
+                return build.node(Op.SUBTRACT, new[b], new[a])
+            if op in (Op.MULTIPLY, Op.DIVIDE):
+                if (factor := minus(a, depth - 1)) is not None:
+                    return build.node(op, factor, new[b])
+                if (factor := minus(b, depth - 1)) is not None:
+                    return build.node(op, new[a], factor)
+            if op == Op.ADD:
+                for this, other in ((a, b), (b, a)):
+                    if (term := minus(this, depth - 1)) is not None:
+                        return build.node(Op.SUBTRACT, term, new[other])
             return None
-        if op[x] == Op.SUBTRACT:
-            return build.node(Op.SUBTRACT, new[b[x]], new[a[x]])
-        if op[x] in (Op.MULTIPLY, Op.DIVIDE):
-            if (factor := minus(a[x], depth - 1)) is not None:
-                return build.node(op[x], factor, new[b[x]])
-            if (factor := minus(b[x], depth - 1)) is not None:
-                return build.node(op[x], new[a[x]], factor)
-        if op[x] == Op.ADD:
-            for this, other in ((a[x], b[x]), (b[x], a[x])):
-                if (term := minus(this, depth - 1)) is not None:
-                    return build.node(Op.SUBTRACT, term, new[other])
-        return None
 
-    for k, kind in enumerate(op):
-        absorbed = minus(a[k]) if kind == Op.NEGATE and alive[k] else None
-        if absorbed is not None:
-            new.append(absorbed)
-        elif kind == Op.INPUT:
-            new.append(build.node(Op.INPUT, a[k]))
-        elif kind == Op.CONSTANT:
-            new.append(build.constant(graph.value[k]))
-        else:
-            new.append(build.node(kind, *(new[x] for x in (a[k], b[k], int(graph.c[k]))[: arity(kind)])))
-    table = np.array(new, dtype=np.int64)
-    return build.graph([table[group] for group in graph.outputs])
+        return minus(nodes[k][1], DEPTH) if nodes[k][0] == Op.NEGATE and alive[k] else None
 
-
-def dead_code(graph: Graph) -> Graph:
-    """Drop what no output depends on."""
-    alive = graph.reachable(int(k) for group in graph.outputs for k in group)
-    return reorder(graph, np.flatnonzero(alive))
-
-
-def reorder(graph: Graph, order: NDArray[np.int64]) -> Graph:
-    """Keep the nodes ``order``, in that order, renumbered."""
-    new = np.full(len(graph) + 1, -1, dtype=np.int64)  # the last entry stands for "no operand"
-    new[order] = np.arange(len(order))
-    is_input = graph.op[order] == Op.INPUT
-    a = np.where(is_input, graph.a[order], new[np.where(is_input, -1, graph.a[order])])
-    outputs = tuple(new[group] for group in graph.outputs)
-    return Graph(graph.op[order], a, new[graph.b[order]], new[graph.c[order]], graph.value[order], outputs)
+    return rewrite(graph, rule)
 
 
 PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
-    ("common subexpressions", common_subexpressions),
-    ("constant folding", fold_constants),
     ("shared reciprocals", share_reciprocals),
     ("sign folding", fold_signs),
     ("sign absorption", absorb_signs),
-    ("dead code", dead_code),
+    ("schedule", schedule),
 )
 """Passes of a kernel by name, in the order in which they run."""
-
-
-def clean(graph: Graph) -> Graph:
-    """Common subexpressions and dead code only: the graph as the papers count it."""
-    return dead_code(common_subexpressions(graph))
 
 
 def optimise(graph: Graph) -> Graph:
@@ -237,19 +161,3 @@ def optimise(graph: Graph) -> Graph:
     for _, run in PASSES:
         graph = run(graph)
     return graph
-
-
-def verify(graph: Graph) -> None:
-    """Check the invariants of a graph; raises `AssertionError` naming the node."""
-    n = len(graph)
-    for k in range(n):
-        op = int(graph.op[k])
-        assert op in KINDS, f"node {k} has no kind"
-        operands = [int(x[k]) for x in (graph.a, graph.b, graph.c)]
-        used = arity(op)
-        if op == Op.INPUT:
-            assert operands[0] >= 0 and operands[1:] == [-1, -1], f"input node {k}"
-            continue
-        assert all(0 <= x < k for x in operands[:used]), f"node {k} uses a node that is not before it"
-        assert all(x == -1 for x in operands[used:]), f"node {k} has too many operands"
-    assert all(0 <= int(x) < n for group in graph.outputs for x in group), "an output is no node"

@@ -1,35 +1,25 @@
-"""From a request to a `Program`: trace, optimise, schedule."""
+"""From a request to a `Program`: trace and optimise."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from importlib.metadata import version
 
 from delassus.compiler.passes import optimise
 from delassus.compiler.program import Program, Result
-from delassus.compiler.schedule import schedule
-from delassus.compiler.trace import Output, trace_request
+from delassus.compiler.trace import trace_request
 from delassus.quantities.request import Request
-
-trace = trace_request  # a stage by its name
 
 
 def make_program(asked: Request) -> Program:
-    """Trace what is asked for, optimise and schedule its graph."""
+    """Trace what is asked for and optimise its graph."""
     tree, quantity = asked.tree, asked.quantity
-    traced = trace(asked)
-    graph = schedule(optimise(traced.kernel_graph()))
-    results: list[Result] = []
-    start = 0
-    for output, group in zip(traced.outputs, graph.outputs, strict=True):
-        entries = tuple(start + k for k in output.entries())
-        results.append(Result(output.name, output.shape, entries, output.meaning, output.hidden))
-        start += len(group)
+    traced = trace_request(asked)
+    graph = optimise(traced.ops.graph(traced.computed))
     name = re.sub(r"\W+", "_", f"{tree.name}_{quantity.name}").strip("_") or quantity.name
     count = graph.count().total
     comment = (
-        _meaning(quantity.meaning, traced.outputs),
+        _meaning(quantity.meaning, traced.results),
         f"Robot: {tree.name}, nq = {tree.nq}, nv = {tree.nv}, fingerprint {tree.fingerprint}.",
         f"Constraints: {', '.join(map(repr, asked.constraints)) or 'none'}.",
         f"{f'Method: {asked.method}, {count}' if quantity.methods else count} operations.",
@@ -39,7 +29,7 @@ def make_program(asked: Request) -> Program:
         name=name if not name[0].isdigit() else f"robot_{name}",
         graph=graph,
         arguments=asked.arguments,
-        results=tuple(results),
+        results=tuple(traced.results),
         comment=comment,
         state_results=len(quantity.outputs) if quantity.is_step else 0,
         moving=moving_arguments(asked),
@@ -53,7 +43,7 @@ def moving_arguments(asked: Request) -> frozenset[str]:
     return frozenset(a.name for a in asked.arguments[len(asked.quantity.outputs) :] if a.name != "dt")
 
 
-def _meaning(whole: str, outputs: Sequence[Output]) -> str:
-    if len(outputs) == 1:
-        return f"{outputs[0].meaning}."
-    return f"{whole}: {'; '.join(f'{x.name}, {x.meaning}' for x in outputs)}."
+def _meaning(whole: str, results: list[Result]) -> str:
+    if len(results) == 1:
+        return f"{results[0].meaning}."
+    return f"{whole}: {'; '.join(f'{x.name}, {x.meaning}' for x in results)}."

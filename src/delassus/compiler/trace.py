@@ -2,85 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 from delassus.algorithms.problem import Problem
-from delassus.compiler.passes import dead_code
+from delassus.compiler.program import Result
 from delassus.constraints import Constraint
 from delassus.model.tree import Tree
 from delassus.quantities.case import symbolic_case
 from delassus.quantities.osim import DELASSUS
+from delassus.quantities.quantity import Output
 from delassus.quantities.request import Request, request
 from delassus.spatial.graph import Graph, OperationCount
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace_ops import TraceOps
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Output:
-    """Something that an algorithm returns.
-
-    Attributes
-    ----------
-    name : str
-        C identifier.
-    matrix : Table
-        Its numbers, so that row by row they are those of an array of the ``shape``.
-    shape : tuple of int
-    meaning : str
-        Units and layout, for people.
-    symmetric : bool
-        Whether one triangle is computed and mirrored.
-    hidden : bool
-        Whether kernels keep it to themselves.
-    """
-
-    name: str
-    matrix: Any
-    shape: tuple[int, ...]
-    meaning: str = ""
-    symmetric: bool = False
-    hidden: bool = False
-
-    def computed(self) -> list[int]:
-        """Nodes that have to be computed: one triangle if it is symmetric, else all, row by row."""
-        nodes: list[int] = self.matrix.nodes(lower=self.symmetric)
-        return nodes
-
-    def entries(self) -> list[int]:
-        """For each element, row by row, its position in `computed`."""
-        rows, columns = self.matrix.shape
-        if not self.symmetric:
-            return list(range(rows * columns))
-        return [max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for i in range(rows) for j in range(columns)]
+PIVOT = Output("pivot", (), "smallest relative pivot: near zero, rows are dependent")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """A traced algorithm.
 
     Attributes
     ----------
     ops : TraceOps
-        Machine that it ran on; its inputs are the arguments, each row-major.
-    outputs : tuple of Output
-        What the algorithm returns.
+        What it ran on; the inputs are the arguments, each row-major.
+    results : list of Result
+    computed : list of list of int
+        Nodes that each result needs, row by row; of a symmetric one, those of a triangle.
     """
 
-    ops: TraceOps
-    outputs: tuple[Output, ...]
+    def __init__(self, ops: TraceOps) -> None:
+        self.ops = ops
+        self.results: list[Result] = []
+        self.computed: list[list[int]] = []
+
+    def add(self, output: Output, shape: tuple[int, ...], matrix: Any, hidden: bool = False) -> None:
+        """Add a result whose numbers are those of a matrix, row by row."""
+        start = sum(map(len, self.computed))
+        rows, columns = self.ops.shape(matrix)
+        every = [(i, j) for i in range(rows) for j in range(columns)]
+        if output.symmetric:
+            entries = [max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for i, j in every]
+        else:
+            entries = list(range(len(every)))
+        self.computed.append(self.ops.nodes(matrix, lower=output.symmetric))
+        self.results.append(Result(output.name, shape, tuple(start + k for k in entries), output.meaning, hidden))
 
     def graph(self) -> Graph:
-        """Graph of the outputs: one group of outputs a phase, and all that the algorithm returns last."""
-        result = [node for output in self.outputs for node in output.computed()]
+        """Graph of the results: one group of outputs a phase, and all results last."""
+        result = [node for nodes in self.computed for node in nodes]
         return self.ops.graph([*(nodes for _, nodes in self.ops.phases), result])
-
-    def kernel_graph(self) -> Graph:
-        """Graph of the outputs alone, one group each."""
-        return self.ops.graph([output.computed() for output in self.outputs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,30 +78,25 @@ def trace(
     constraints: Iterable[Constraint] | Constraint,
     algorithm: Callable[[Problem], Matrix],
     machine: type[TraceOps] = TraceOps,
-    payloads: Sequence[str] = (),
 ) -> Trace:
-    """Run an algorithm that makes one matrix on the symbols of a machine; of a square one, one triangle counts."""
-    ops = machine()
-    case = symbolic_case(request(tree, constraints, DELASSUS, payloads=payloads), ops)
-    matrix = algorithm(case.problem())
-    rows, columns = ops.shape(matrix)
-    return Trace(ops, (Output("result", matrix, (rows, columns), symmetric=rows == columns),))
+    """Run an algorithm that makes one matrix on symbols; of a square one, one triangle counts."""
+    traced = Trace(machine())
+    matrix = algorithm(symbolic_case(request(tree, constraints, DELASSUS), traced.ops).problem())
+    rows, columns = traced.ops.shape(matrix)
+    traced.add(Output("result", (rows, columns), "", symmetric=rows == columns), (rows, columns), matrix)
+    return traced
 
 
 def trace_request(asked: Request) -> Trace:
-    """Run a quantity on symbols; its smallest pivot, if its method has pivots to judge by, is a hidden output."""
-    ops = TraceOps()
-    case = symbolic_case(asked, ops)
-    outputs = [
-        Output(declared.name, matrix, asked.shape_of(declared), declared.meaning, declared.symmetric)
-        for declared, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True)
-    ]
+    """Run a quantity on symbols; its smallest pivot, if its method has pivots to judge by, is a hidden result."""
+    traced = Trace(TraceOps())
+    case = symbolic_case(asked, traced.ops)
+    for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
+        traced.add(output, asked.shape_of(output), matrix)
     if case.pivots:
-        smallest = ops.matrix([[reduce(ops.minimum, case.pivots)]])
-        outputs.append(
-            Output("pivot", smallest, (), "smallest relative pivot: near zero, rows are dependent", hidden=True)
-        )
-    return Trace(ops, tuple(outputs))
+        smallest = reduce(traced.ops.minimum, case.pivots)
+        traced.add(PIVOT, (), traced.ops.matrix([[smallest]]), hidden=True)
+    return traced
 
 
 def count(
@@ -135,25 +104,24 @@ def count(
     constraints: Iterable[Constraint] | Constraint,
     algorithm: Callable[[Problem], Matrix],
     machine: type[TraceOps] = TraceOps,
-    payloads: Sequence[str] = (),
 ) -> OperationReport:
     """Trace an algorithm and count its operations."""
-    return report_of(trace(tree, constraints, algorithm, machine, payloads))
+    return report_of(trace(tree, constraints, algorithm, machine))
 
 
 def report_of(traced: Trace) -> OperationReport:
     """Count the operations of what has been traced."""
-    tidy = dead_code(traced.graph())
-    needed = tidy.reachable(tidy.outputs[-1].tolist())
+    graph = traced.graph()
+    needed = graph.reachable(graph.outputs[-1].tolist())
     left = needed.copy()
     phases = []
-    for (name, _), outputs in zip(traced.ops.phases, tidy.outputs, strict=False):
-        added = tidy.reachable(outputs.tolist(), among=left)
+    for (name, _), outputs in zip(traced.ops.phases, graph.outputs, strict=False):
+        added = graph.reachable(outputs.tolist(), among=left)
         left &= ~added
-        phases.append((name, tidy.count(added)))
-    if left.any() and tidy.count(left).total:
-        phases.append(("rest", tidy.count(left)))
-    return OperationReport(tidy.count(needed), tuple(phases))
+        phases.append((name, graph.count(added)))
+    if graph.count(left).total:
+        phases.append(("rest", graph.count(left)))
+    return OperationReport(graph.count(needed), tuple(phases))
 
 
 def count_operations(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -75,7 +75,7 @@ def _make(asked: Request, dtype: str, lanes: int, reason: str) -> bytes:
     if slow:
         announce(f"compiled in {time.perf_counter() - start:.1f} s")
     is_judged = any(r.hidden for r in program.results)
-    facts = json.dumps({"operations": count.as_tuple(), "is_judged": is_judged}).encode()
+    facts = json.dumps({"operations": astuple(count), "is_judged": is_judged}).encode()
     return len(facts).to_bytes(8, "little") + facts + objects
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+Node = tuple[int, int, int, int]
+"""Kind and operands, −1 where there are none; of an input, its number."""
+
 
 class Op(IntEnum):
-    """Kind of a node. Comparisons give 1.0 or 0.0; `SELECT` takes its second operand where its first is not zero."""
+    """Kind of a node. `LESS` gives 1.0 or 0.0; `SELECT` takes its second operand where its first is not zero."""
 
     INPUT = 0
     CONSTANT = 1
@@ -23,25 +26,17 @@ class Op(IntEnum):
     SQRT = 7
     SIN = 8
     COS = 9
-    ATAN2 = 10
-    FABS = 11
-    COPYSIGN = 12
-    MIN = 13
-    MAX = 14
-    LESS = 15
-    LESS_EQUAL = 16
-    EQUAL = 17
-    NOT_EQUAL = 18
-    NOT = 19
-    AND = 20
-    OR = 21
-    SELECT = 22
+    COPYSIGN = 10
+    MIN = 11
+    MAX = 12
+    LESS = 13
+    SELECT = 14
 
     __hash__ = int.__hash__  # graphs look operations up by the million
 
 
-COMMUTATIVE = frozenset({Op.ADD, Op.MULTIPLY, Op.EQUAL, Op.NOT_EQUAL, Op.AND, Op.OR})
-UNARY = frozenset({Op.NEGATE, Op.SQRT, Op.SIN, Op.COS, Op.FABS, Op.NOT})
+COMMUTATIVE = frozenset({Op.ADD, Op.MULTIPLY})
+UNARY = frozenset({Op.NEGATE, Op.SQRT, Op.SIN, Op.COS})
 LEAVES = frozenset({Op.INPUT, Op.CONSTANT})
 
 
@@ -59,8 +54,8 @@ class OperationCount:
     Attributes
     ----------
     mul, add, neg, div, sqrt, trig, other : int
-        Multiplications; additions and subtractions; negations; divisions; square roots; sines, cosines and arc
-        tangents; comparisons, selections and the like.
+        Multiplications; additions and subtractions; negations; divisions; square roots; sines and cosines;
+        comparisons, selections and the like.
     """
 
     mul: int = 0
@@ -74,22 +69,13 @@ class OperationCount:
     @property
     def total(self) -> int:
         """All of them, one each."""
-        return sum(self.as_tuple())
-
-    def __add__(self, other: OperationCount) -> OperationCount:
-        mine, theirs = self.as_tuple(), other.as_tuple()
-        return OperationCount(*(a + b for a, b in zip(mine, theirs, strict=True)))
-
-    def as_tuple(self) -> tuple[int, ...]:
-        """The fields in order."""
-        return self.mul, self.add, self.neg, self.div, self.sqrt, self.trig, self.other
+        return sum(astuple(self))
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v}" for k, v in zip(_KINDS, self.as_tuple(), strict=True))
+        shown = ", ".join(f"{kind}={n}" for kind, n in zip(self.__slots__, astuple(self), strict=True))
         return f"OperationCount({shown}, total={self.total})"
 
 
-_KINDS = ("mul", "add", "neg", "div", "sqrt", "trig", "other")
 _COUNTED_AS = {
     Op.MULTIPLY: "mul",
     Op.ADD: "add",
@@ -99,7 +85,6 @@ _COUNTED_AS = {
     Op.SQRT: "sqrt",
     Op.SIN: "trig",
     Op.COS: "trig",
-    Op.ATAN2: "trig",
 }
 
 
@@ -129,74 +114,70 @@ class Graph:
     def __len__(self) -> int:
         return len(self.op)
 
+    def nodes(self) -> list[Node]:
+        """All nodes."""
+        return list(zip(self.op.tolist(), self.a.tolist(), self.b.tolist(), self.c.tolist(), strict=True))
+
+    def flat_outputs(self) -> list[int]:
+        """Outputs of all groups, one after the other."""
+        return [k for group in self.outputs for k in group.tolist()]
+
     def reachable(self, roots: Iterable[int], among: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """Mask of the nodes that ``roots`` depend on, themselves included, leaving out those not in ``among``."""
-        seen = np.zeros(len(self), dtype=bool)
-        allowed = np.ones(len(self), dtype=bool) if among is None else among
-        pending = [int(r) for r in roots if allowed[r]]
-        op, a, b, c = self.op.tolist(), self.a.tolist(), self.b.tolist(), self.c.tolist()
+        seen = np.zeros(len(self), dtype=bool) if among is None else ~among
+        left_out = seen.copy()
+        nodes, pending = self.nodes(), list(roots)
         while pending:
             k = pending.pop()
-            if seen[k]:
-                continue
-            seen[k] = True
-            if op[k] >= Op.ADD:
-                for operand in (a[k], b[k], c[k]):
-                    if operand >= 0 and allowed[operand] and not seen[operand]:
-                        pending.append(operand)
-        return seen
+            if not seen[k]:
+                seen[k] = True
+                op, *operands = nodes[k]
+                pending += operands[: arity(op)]
+        return seen & ~left_out
 
     def count(self, mask: NDArray[np.bool_] | None = None) -> OperationCount:
         """Count operations, of all nodes or of those in ``mask``."""
-        kinds = self.op if mask is None else self.op[mask]
-        numbers = np.bincount(kinds, minlength=len(Op))
-        fields = dict.fromkeys(_KINDS, 0)
-        for op in Op:
-            if op not in LEAVES:
-                fields[_COUNTED_AS.get(op, "other")] += int(numbers[op])
+        numbers = np.bincount(self.op if mask is None else self.op[mask], minlength=len(Op))
+        fields: dict[str, int] = {}
+        for op in set(Op) - LEAVES:
+            kind = _COUNTED_AS.get(op, "other")
+            fields[kind] = fields.get(kind, 0) + int(numbers[op])
         return OperationCount(**fields)
+
+
+_CONSTANT = (int(Op.CONSTANT), -1, -1, -1)
 
 
 class Builder:
     """Makes a graph node by node; equal nodes are made once (operands of commutative operations in either order)."""
 
     def __init__(self) -> None:
-        self.op: list[int] = []
-        self.a: list[int] = []
-        self.b: list[int] = []
-        self.c: list[int] = []
+        self.nodes: list[Node] = []
         self.value: list[float] = []
-        self._made: dict[tuple[int, int, int, int], int] = {}
-        self._constants: dict[str, int] = {}
+        self._made: dict[Node | float | str, int] = {}
 
     def node(self, op: int, a: int = -1, b: int = -1, c: int = -1) -> int:
         """Input or operation of that kind and operands, made if there is none yet."""
         if b < a and op in COMMUTATIVE:
             a, b = b, a
-        key = (op, a, b, c)
-        made = self._made.get(key)
-        return self._append(key, 0.0) if made is None else made
+        node = (op, a, b, c)
+        made = self._made.get(node)
+        return self._append(node, node, 0.0) if made is None else made
 
     def constant(self, value: float) -> int:
-        """Constant node."""
-        key = float(value).hex()
-        made = self._constants.get(key)
-        if made is None:
-            made = self._constants[key] = self._append((Op.CONSTANT, -1, -1, -1), float(value))
-        return made
+        """Constant node; zeros of both signs are two."""
+        key = value or value.hex()
+        made = self._made.get(key)
+        return self._append(key, _CONSTANT, value) if made is None else made
 
-    def _append(self, key: tuple[int, int, int, int], value: float) -> int:
-        op, a, b, c = key
-        self.op.append(int(op))
-        self.a.append(a)
-        self.b.append(b)
-        self.c.append(c)
+    def _append(self, key: Node | float | str, node: Node, value: float) -> int:
+        made = self._made[key] = len(self.nodes)
+        self.nodes.append(node)
         self.value.append(value)
-        made = self._made[key] = len(self.op) - 1
         return made
 
     def graph(self, outputs: Iterable[Iterable[int]]) -> Graph:
         """The graph so far, with these groups of outputs."""
-        op, a, b, c = (np.array(x, dtype=np.int64) for x in (self.op, self.a, self.b, self.c))
+        op, a, b, c = np.array(self.nodes, dtype=np.int64).reshape(-1, 4).T
         groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
         return Graph(op, a, b, c, np.array(self.value, dtype=float), groups)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from delassus.spatial.factor import Factor
-from delassus.spatial.graph import Graph, Op
+from delassus.spatial.graph import Builder, Graph, Op
 from delassus.spatial.numpy_ops import Answer
 from delassus.spatial.ops import Ops
 from delassus.spatial.rigid import RigidInertia
@@ -28,10 +28,6 @@ INPUT, CONSTANT = int(Op.INPUT), int(Op.CONSTANT)
 ADD, SUBTRACT, MULTIPLY, DIVIDE = int(Op.ADD), int(Op.SUBTRACT), int(Op.MULTIPLY), int(Op.DIVIDE)
 NEGATE, SQRT, SIN, COS = int(Op.NEGATE), int(Op.SQRT), int(Op.SIN), int(Op.COS)
 COPYSIGN, MIN = int(Op.COPYSIGN), int(Op.MIN)
-COMMUTATIVE = (ADD, MULTIPLY)
-
-Node = tuple[int, int, int]
-"""Kind and operands, −1 where there are none; of an input, its number."""
 
 VALUES: dict[int, Callable[..., float]] = {
     ADD: operator.add,
@@ -149,14 +145,13 @@ class TraceOps(Ops):
 
     def __init__(self) -> None:
         self.phases: list[tuple[str, list[int]]] = []
-        self.at: list[float] = []
+        self.at: list[float] = [0.0]
         self.answers: list[Answer] = []
-        self._nodes: list[Node] = []
-        self._made: dict[Node, int] = {}
-        self._numbers: dict[float, int] = {}
+        self._build = Builder()
+        self._nodes = self._build.nodes
         self._random = random.Random(0)
         self._n_inputs = 0
-        self.number(0.0)
+        self._build.constant(0.0)
         self._one = self.number(1.0)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
@@ -164,9 +159,12 @@ class TraceOps(Ops):
     def vector(self, size: int, at: Sequence[float] | None = None) -> list[Expression]:
         """State vector of the next inputs; ``at``: their values at the generic state, random if None."""
         values = [self._random.uniform(0.3, 1.0) for _ in range(size)] if at is None else at
-        self._n_inputs += size
-        indices = range(self._n_inputs - size, self._n_inputs)
-        return [Expression(self, self._leaf(INPUT, k, x)) for k, x in zip(indices, values, strict=True)]
+        out = []
+        for x in values:
+            out.append(Expression(self, self._build.node(INPUT, self._n_inputs)))
+            self.at.append(float(x))
+            self._n_inputs += 1
+        return out
 
     def unknown(self, rows: int, columns: int) -> Table:
         """Matrix of the next inputs."""
@@ -176,17 +174,17 @@ class TraceOps(Ops):
         """Node of a scalar or of a known number."""
         if type(x) is Expression:
             return x.node
-        value = float(x) + 0.0  # not −0
-        node = self._numbers.get(value)
-        if node is None:
-            node = self._numbers[value] = self._leaf(CONSTANT, -1, value)
+        value = float(x)
+        if not value:
+            return 0
+        node = self._build.constant(value)
+        if node == len(self.at):
+            self.at.append(value)
         return node
 
     def graph(self, outputs: Iterable[Iterable[int]]) -> Graph:
         """The graph so far, with these groups of outputs."""
-        op, a, b = np.array(self._nodes, dtype=np.int64).T
-        groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
-        return Graph(op, a, b, np.full(len(op), -1), np.where(op == CONSTANT, self.at, 0.0), groups)
+        return self._build.graph(outputs)
 
     def nodes(self, a: Any, lower: bool = False) -> list[int]:
         """Nodes of a matrix row by row; ``lower``: of the lower triangle."""
@@ -200,7 +198,7 @@ class TraceOps(Ops):
             live[x] = 1
         for k in range(len(live) - 1, -1, -1):
             if live[k]:
-                op, a, b = self._nodes[k]
+                op, a, b, _ = self._nodes[k]
                 if op >= ADD:
                     total += 1
                     live[a] = 1
@@ -208,28 +206,21 @@ class TraceOps(Ops):
                         live[b] = 1
         return total
 
-    def _leaf(self, op: int, a: int, at: float) -> int:
-        self._nodes.append((op, a, -1))
-        self.at.append(float(at))
-        return len(self.at) - 1
-
     def _node(self, op: int, a: int, b: int = -1) -> int:
         """Node of an operation, or the number that it gives on known numbers."""
-        if a > b >= 0 and op in COMMUTATIVE:
-            a, b = b, a
-        key = (op, a, b)
-        node = self._made.get(key)
-        if node is None:
-            at, nodes = self.at, self._nodes
-            try:
-                value = VALUES[op](at[a]) if b < 0 else VALUES[op](at[a], at[b])
-            except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
-                value = math.nan
-            if nodes[a][0] == CONSTANT and (b < 0 or nodes[b][0] == CONSTANT):
-                return self.number(value)
-            node = self._made[key] = len(nodes)
-            nodes.append(key)
-            at.append(value)
+        at, nodes = self.at, self._nodes
+        is_known = nodes[a][0] == CONSTANT and (b < 0 or nodes[b][0] == CONSTANT)
+        if not is_known:
+            node = self._build.node(op, a, b)
+            if node < len(at):
+                return node
+        try:
+            value = VALUES[op](at[a]) if b < 0 else VALUES[op](at[a], at[b])
+        except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
+            value = math.nan
+        if is_known:
+            return self.number(value)
+        at.append(value)
         return node
 
     def add(self, a: int, b: int) -> int:
@@ -238,7 +229,7 @@ class TraceOps(Ops):
             return b
         if not b:
             return a
-        (p, pa, pb), (q, qa, qb) = self._nodes[a], self._nodes[b]
+        (p, pa, pb, _), (q, qa, qb, _) = self._nodes[a], self._nodes[b]
         if q == NEGATE:
             return self.subtract(a, qa)
         if p == NEGATE:
@@ -259,7 +250,7 @@ class TraceOps(Ops):
             return self.negate(b)
         if a == b:
             return 0
-        (p, pa, pb), (q, qa, qb) = self._nodes[a], self._nodes[b]
+        (p, pa, pb, _), (q, qa, qb, _) = self._nodes[a], self._nodes[b]
         if q == NEGATE:
             return self.add(a, qa)
         if p == NEGATE:
@@ -279,7 +270,7 @@ class TraceOps(Ops):
             return self._scaled(a, b)
         if q[0] == CONSTANT:
             return self._scaled(b, a)
-        for (op, left, right), y in ((p, b), (q, a)):
+        for (op, left, right, _), y in ((p, b), (q, a)):
             if op == NEGATE:
                 return self.negate(self.multiply(left, y))
             if op == DIVIDE:
@@ -291,7 +282,7 @@ class TraceOps(Ops):
 
     def _scaled(self, number: int, x: int) -> int:
         """A known number times ``x``."""
-        factor, (op, left, right) = self.at[number], self._nodes[x]
+        factor, (op, left, right, _) = self.at[number], self._nodes[x]
         if factor == 1.0:
             return x
         if factor == -1.0:
@@ -314,7 +305,7 @@ class TraceOps(Ops):
             return a
         if a == b:
             return self._one
-        (p, pa, pb), (q, qa, qb) = self._nodes[a], self._nodes[b]
+        (p, pa, pb, _), (q, qa, qb, _) = self._nodes[a], self._nodes[b]
         if p == NEGATE:
             return self.negate(self.divide(pa, b))
         if p == MULTIPLY and b in (pa, pb):
@@ -327,7 +318,7 @@ class TraceOps(Ops):
 
     def negate(self, a: int) -> int:
         """``−a``."""
-        op, inner, _ = self._nodes[a]
+        op, inner, *_ = self._nodes[a]
         return inner if op == NEGATE else self._node(NEGATE, a)
 
     def dot(self, row: list[int], column: list[tuple[int, int]]) -> int:

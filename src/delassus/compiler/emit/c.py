@@ -3,7 +3,7 @@
 Every operation becomes one ``const`` variable, in the graph's order, so that a compiler that fuses nothing (gcc under
 ``-std=c99``) computes what the interpreter does, rounding by rounding. Long programs are cut into static functions,
 because compilers take more than linear time for a function; the values that cross a cut lie in a workspace on the
-stack, whose slots are used again as soon as their values are no longer needed.
+stack.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path
 
 from delassus.algorithms.inputs import Argument
-from delassus.compiler.cut import Part, cut, operands_of
+from delassus.compiler.allocate import Act, Step, allocate
 from delassus.compiler.emit.c_text import Scalar, comment, identifier, literal
 from delassus.compiler.program import Program, Result
-from delassus.spatial.graph import Op
+from delassus.spatial.graph import Op, arity
 
 UNCUT = 4000
 """Longest program, in operations, that stays one function."""
@@ -34,37 +34,19 @@ _EXPRESSIONS: dict[int, str] = {
     Op.SQRT: "sqrt{f}({0})",
     Op.SIN: "sin{f}({0})",
     Op.COS: "cos{f}({0})",
-    Op.ATAN2: "atan2{f}({0}, {1})",
-    Op.FABS: "fabs{f}({0})",
     Op.COPYSIGN: "copysign{f}({0}, {1})",
     Op.MIN: "fmin{f}({0}, {1})",
     Op.MAX: "fmax{f}({0}, {1})",
     Op.LESS: "{0} < {1} ? 1.0{f} : 0.0{f}",
-    Op.LESS_EQUAL: "{0} <= {1} ? 1.0{f} : 0.0{f}",
-    Op.EQUAL: "{0} == {1} ? 1.0{f} : 0.0{f}",
-    Op.NOT_EQUAL: "{0} != {1} ? 1.0{f} : 0.0{f}",
-    Op.NOT: "{0} == 0.0{f} ? 1.0{f} : 0.0{f}",
-    Op.AND: "({0} != 0.0{f} && {1} != 0.0{f}) ? 1.0{f} : 0.0{f}",
-    Op.OR: "({0} != 0.0{f} || {1} != 0.0{f}) ? 1.0{f} : 0.0{f}",
     Op.SELECT: "{0} != 0.0{f} ? {1} : {2}",
 }
 
 
 def c_source(program: Program, dtype: Scalar = "double") -> tuple[str, str]:
-    """C99 of a program.
+    """Header and source of a program, with all numbers of type ``dtype``.
 
-    Parameters
-    ----------
-    program : Program
-    dtype : {"double", "float"}
-        Type of all numbers; constants are printed exactly, after rounding to it.
-
-    Returns
-    -------
-    header, source : str
-        ``NAME.h`` and ``NAME.c``, where NAME is ``identifier(program.name)``. They declare and define
-        ``void NAME(const double *q, …, double *G)`` for one state and ``void NAME_batch(size_t n, …)`` for n states
-        that lie one after the other. Arrays are row-major and must not overlap.
+    With NAME as of ``identifier(program.name)``, they declare and define ``void NAME(const double *q, …, double *G)``
+    for one state, and ``void NAME_batch(size_t n, …)`` for n states that lie one after the other.
     """
     text = _Text(program, dtype)
     return text.header(), text.source()
@@ -91,8 +73,7 @@ class _Text:
     """Both files of a program."""
 
     def __init__(self, program: Program, scalar: Scalar) -> None:
-        self.program, self.scalar = program, scalar
-        self.suffix = "f" if scalar == "float" else ""
+        self.program, self.scalar, self.nodes = program, scalar, program.graph.nodes()
         self.name = identifier(program.name)
         self.arrays: tuple[Argument | Result, ...] = (*program.arguments, *program.results)
         taken: list[str] = [self.name, f"{self.name}_batch", f"{self.name}_state"]
@@ -103,7 +84,7 @@ class _Text:
         types = [f"const {scalar} *"] * n + [f"{scalar} *"] * len(program.results)
         self.declared = [kind + name for kind, name in zip(types, self.parameters, strict=True)]
         self.inputs = _elements(program.arguments, self.parameters[:n])
-        flat = [int(k) for group in program.graph.outputs for k in group]
+        flat = program.graph.flat_outputs()
         self.goals: dict[int, list[str]] = {}  # where the value of a node is stored
         entries = chain.from_iterable(result.entries for result in program.results)
         for goal, entry in zip(_elements(program.results, self.parameters[n:]), entries, strict=True):
@@ -157,7 +138,10 @@ class _Text:
         """``NAME.c``. Both entry points call a static function, which no symbol of another library can replace."""
         lines = [*comment(self.program.comment), f'#include "{self.name}.h"', "", "#include <math.h>"]
         state, passed = f"{self.name}_state", ", ".join(self.parameters)
-        parts, n_slots = cut(self.program.graph, self.goals, UNCUT, PART)
+        graph = self.program.graph
+        length = len(graph) if graph.count().total <= UNCUT else PART
+        allocation = allocate(graph, self.goals, len(graph), max(1, length))  # registers are the compiler's business
+        parts = allocation.parts
         if len(parts) == 1:
             lines += self._function(_signature(f"static {state}", self.declared), self.parameters, parts[0], True)
         else:
@@ -166,16 +150,15 @@ class _Text:
                 signature = _signature(f"static {self.name}_part{k}", workspace)
                 lines += self._function(signature, [*self.parameters, "w"], part, k == 0)
             calls = (f"{self.name}_part{k}({', '.join([*self.parameters, 'w'])});" for k in range(len(parts)))
-            lines += _block(
-                _signature(f"static {state}", self.declared), [f"{self.scalar} w[{max(n_slots, 1)}];", "", *calls]
-            )
+            space = f"{self.scalar} w[{max(allocation.n_slots, 1)}];"
+            lines += _block(_signature(f"static {state}", self.declared), [space, "", *calls])
         shifted = (f"{x} + {array.size} * i" for x, array in zip(self.parameters, self.arrays, strict=True))
         loop = ["size_t i;", "", "for (i = 0; i < n; ++i) {", f"    {state}({', '.join(shifted)});", "}"]
         lines += _block(_signature(self.name, self.declared), [f"{state}({passed});"])
         lines += _block(_signature(f"{self.name}_batch", ["size_t n", *self.declared]), loop)
         return "\n".join(lines) + "\n"
 
-    def _function(self, signature: str, parameters: list[str], part: Part, first: bool) -> list[str]:
+    def _function(self, signature: str, parameters: list[str], part: list[Step], first: bool) -> list[str]:
         statements = [*(self._leaves() if first else ()), *self._statements(part)]
         named = set(re.findall(r"[A-Za-z_]\w*(?=\[)", "\n".join(statements)))
         unused = (f"(void){name};" for name in parameters if name not in named)  # else compilers warn
@@ -184,33 +167,34 @@ class _Text:
     def _leaves(self) -> Iterator[str]:
         """Results that are constants or inputs."""
         for k, goals in self.goals.items():
-            if self.program.graph.op[k] < Op.ADD:
-                yield from (f"{goal} = {self._leaf(k)};" for goal in goals)
+            if self.nodes[k][0] < Op.ADD:
+                yield from (f"{goal} = {self._place(k)};" for goal in goals)
 
-    def _statements(self, part: Part) -> Iterator[str]:
+    def _statements(self, part: list[Step]) -> Iterator[str]:
         """Each operation where it stands, its operands from elsewhere just before it, results as soon as known."""
-        graph, here = self.program.graph, set(part.nodes)
-        for k in part.nodes:
-            operands = operands_of(graph, k)
-            for x in operands:
-                if x not in here and graph.op[x] != Op.CONSTANT:
-                    here.add(x)
-                    yield f"const {self.scalar} t{x} = {f'w[{part.loads[x]}]' if x in part.loads else self._leaf(x)};"
-            shown = (self._operand(x) for x in operands)
-            yield f"const {self.scalar} t{k} = {_EXPRESSIONS[int(graph.op[k])].format(*shown, f=self.suffix)};"
-            if k in part.stores:
-                yield f"w[{part.stores[k]}] = t{k};"
-            yield from (f"{goal} = t{k};" for goal in self.goals.get(k, ()))
+        suffix = "f" if self.scalar == "float" else ""
+        for act, k, slot in part:
+            if act == Act.STORE:
+                yield f"w[{slot}] = t{k};"
+            elif act == Act.LOAD:
+                yield f"const {self.scalar} t{k} = {self._place(k) if slot < 0 else f'w[{slot}]'};"
+            else:
+                op, *operands = self.nodes[k]
+                shown = (self._operand(x) for x in operands[: arity(op)])
+                yield f"const {self.scalar} t{k} = {_EXPRESSIONS[op].format(*shown, f=suffix)};"
+                yield from (f"{goal} = t{k};" for goal in self.goals.get(k, ()))
 
-    def _leaf(self, k: int) -> str:
-        graph = self.program.graph
-        is_input = graph.op[k] == Op.INPUT
-        return self.inputs[int(graph.a[k])] if is_input else literal(float(graph.value[k]), self.scalar)
+    def _place(self, k: int) -> str:
+        """Where the value of an input, a constant or an output is read."""
+        op, index, *_ = self.nodes[k]
+        if op == Op.CONSTANT:
+            return literal(float(self.program.graph.value[k]), self.scalar)
+        return self.inputs[index] if op == Op.INPUT else self.goals[k][0]
 
     def _operand(self, k: int) -> str:
-        if self.program.graph.op[k] != Op.CONSTANT:
+        if self.nodes[k][0] != Op.CONSTANT:
             return f"t{k}"
-        text = self._leaf(k)
+        text = self._place(k)
         return f"({text})" if text.startswith("-") else text
 
 

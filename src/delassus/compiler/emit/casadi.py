@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from typing import Any
 
 from delassus.algorithms.inputs import Argument
+from delassus.compiler.interpret import evaluate
 from delassus.compiler.program import Program, Result
 from delassus.errors import missing_dependency
-from delassus.spatial.graph import Op, arity
+from delassus.spatial.graph import Op
 
-_OPERATORS: dict[int, Callable[..., Any]] = {
-    Op.ADD: operator.add,
-    Op.SUBTRACT: operator.sub,
-    Op.MULTIPLY: operator.mul,
-    Op.DIVIDE: operator.truediv,
-    Op.NEGATE: operator.neg,
-}
 _FUNCTIONS = {
+    Op.ADD: "plus",
+    Op.SUBTRACT: "minus",
+    Op.MULTIPLY: "times",
+    Op.DIVIDE: "rdivide",
+    Op.SQRT: "sqrt",
+    Op.SIN: "sin",
+    Op.COS: "cos",
+    Op.COPYSIGN: "copysign",
     Op.MIN: "fmin",
     Op.MAX: "fmax",
     Op.LESS: "lt",
-    Op.LESS_EQUAL: "le",
-    Op.EQUAL: "eq",
-    Op.NOT_EQUAL: "ne",
-    Op.NOT: "logic_not",
-    Op.AND: "logic_and",
-    Op.OR: "logic_or",
     Op.SELECT: "if_else",
 }
-"""CasADi's functions whose names are not those of the operations."""
+"""CasADi's functions; it has none for a negation."""
 
 
 def casadi_function(program: Program) -> Any:
     """Rebuild a program in CasADi's ``SX``, node by node.
 
-    CasADi simplifies while it builds and adds the two branches of a selection, so that signed zeros, and NaN in
-    ``x − x`` and the like, are not kept as the interpreter keeps them.
+    CasADi simplifies while it builds: signed zeros, and NaN in ``x − x`` and the like, are not kept.
 
     Parameters
     ----------
@@ -58,21 +51,11 @@ def casadi_function(program: Program) -> Any:
         import casadi as ca
     except ImportError as error:
         raise missing_dependency("casadi", "casadi", "a CasADi function") from error
-    functions = {int(op): getattr(ca, _FUNCTIONS.get(op, op.name.lower())) for op in Op if op >= Op.SQRT}
-    operations = _OPERATORS | functions
+    operations = {int(op): getattr(ca, name) for op, name in _FUNCTIONS.items()} | {int(Op.NEGATE): lambda x: -x}
     arguments = [ca.SX.sym(a.name, *_matrix_shape(a)) for a in program.arguments]
     inputs = [x for argument in arguments for x in argument.T.elements()]  # CasADi counts along columns
-    graph = program.graph
-    values: list[Any] = []
-    rows = (graph.op.tolist(), graph.a.tolist(), graph.b.tolist(), graph.c.tolist(), graph.value.tolist())
-    for kind, a, b, c, value in zip(*rows, strict=True):
-        if kind == Op.INPUT:
-            values.append(inputs[a])
-        elif kind == Op.CONSTANT:
-            values.append(ca.SX(value))
-        else:
-            values.append(operations[kind](*(values[x] for x in (a, b, c)[: arity(kind)])))
-    flat = [values[k] for group in graph.outputs for k in group.tolist()]
+    values = evaluate(program.graph, inputs, ca.SX, operations)
+    flat = [values[k] for k in program.graph.flat_outputs()]
     results = []
     for result in program.results:
         n_rows, n_columns = _matrix_shape(result)

@@ -5,9 +5,9 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 =====================================  ==========================================================================
 ``one(a0, …, r0, …)``                  one state, scalars: least latency
 ``block(a0, …, r0, …)``                as many states as there are lanes; rows are transposed to lanes inside
-``batch(n, a0, …, r0, …)``             n states: whole blocks, the last one overlapping the one before it
+``batch(n, a0, …, r0, …)``             n states; see `delassus.compiler.emit.llvm_loops`
+``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see there
 ``call(self, args, nargs)``            one or a few states, straight from Python; see `delassus.runtime.fastcall`
-``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see `delassus.compiler.emit.llvm_roll`
 =====================================  ==========================================================================
 
 The operations are in functions ``one_part0``, … and ``block_part0``, … that ``one`` and ``block`` call one by one.
@@ -18,11 +18,12 @@ outputs and the slots, all by lanes; one state's has the slots only.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
-from delassus.compiler.allocate import Act, Step, allocate
+from delassus.compiler.allocate import Act, Allocation, Step, allocate
+from delassus.compiler.emit.llvm_loops import batch, pointers, roll, signature
 from delassus.compiler.emit.llvm_operations import Operations
-from delassus.compiler.emit.llvm_roll import roll
-from delassus.compiler.emit.llvm_rows import load_rows, row, slot, store_rows
+from delassus.compiler.emit.llvm_rows import load_rows, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
 from delassus.compiler.emit.python_entry import python_entry
 from delassus.compiler.program import Program
@@ -39,24 +40,16 @@ ATTRIBUTES = '"prefer-vector-width"="512" nounwind'
 
 def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_fma: bool) -> str:
     """Assembly of all functions for one number type; ``lanes`` of 1 leaves out the lane code."""
-    declarations: set[str] = set()
-    functions: list[str] = []
-    functions += _One(program, scalar, 1, registers, has_fma, declarations).assembly()
+    allocation = allocate(program.graph, program.graph.flat_outputs(), registers - SPARE, PART)
+    codes: list[_Code] = [_One(program, allocation, scalar, 1, has_fma)]
     if lanes > 1:
-        functions += _Block(program, scalar, lanes, registers, has_fma, declarations).assembly()
-    functions += [_batch(program, scalar, lanes), python_entry(program, 8 if scalar == "double" else 4)]
+        codes.append(_Block(program, allocation, scalar, lanes, has_fma))
+    functions = [function for code in codes for function in code.functions()]
+    functions += [batch(program, scalar, lanes, ATTRIBUTES), python_entry(program, 8 if scalar == "double" else 4)]
     if program.state_results:
         functions.append(roll(program, scalar, lanes, ATTRIBUTES))
+    declarations = set[str]().union(*(code.declarations for code in codes))
     return "\n\n".join([*sorted(declarations), *functions]) + "\n"
-
-
-def _pointers(program: Program) -> list[str]:
-    return [f"%a{i}" for i in range(len(program.arguments))] + [f"%r{i}" for i in range(len(program.results))]
-
-
-def _signature(program: Program) -> str:
-    inputs = [f"ptr noalias readonly %a{i}" for i in range(len(program.arguments))]
-    return ", ".join([*inputs, *(f"ptr noalias %r{i}" for i in range(len(program.results)))])
 
 
 def _define(name: str, signature: str, text: LlvmText, attributes: str = "") -> str:
@@ -68,19 +61,16 @@ class _Code:
     """A function from rows to rows and the parts that it calls."""
 
     name: str
+    first_slot = 0
 
-    def __init__(
-        self, program: Program, scalar: str, lanes: int, registers: int, has_fma: bool, declarations: set[str]
-    ) -> None:
-        self.program, self.graph, self.scalar, self.has_fma = program, program.graph, scalar, has_fma
-        self.lanes, self.declarations = lanes, declarations
-        self.outputs = [int(k) for group in program.graph.outputs for k in group.tolist()]
-        self.allocation = allocate(self.graph, self.outputs, registers - SPARE, PART)
-        self.inputs = [(i, k) for i, a in enumerate(program.arguments) for k in range(a.size)]
-
-    def text(self) -> LlvmText:
-        """An empty function body."""
-        return LlvmText(self.lanes, self.scalar)
+    def __init__(self, program: Program, allocation: Allocation, scalar: str, lanes: int, has_fma: bool) -> None:
+        self.program, self.allocation = program, allocation
+        self.nodes, self.outputs = program.graph.nodes(), program.graph.flat_outputs()
+        self.text = partial(LlvmText, lanes, scalar)
+        self.operations = partial(Operations, nodes=self.nodes, numbers=program.graph.value.tolist(), has_fma=has_fma)
+        self.declarations: set[str] = set()
+        self.pointers = ", ".join(f"ptr {p}" for p in [*pointers(program), "%w"])
+        self.signature = signature(program)
 
     def parts(self, signature: str) -> list[str]:
         """The functions of the parts."""
@@ -93,21 +83,17 @@ class _Code:
         return functions
 
     def _emit(self, text: LlvmText, steps: list[Step]) -> None:
-        operations = Operations(text, self.graph, self.has_fma)
-        outputs = set(self.outputs)
+        operations, outputs = self.operations(text), set(self.outputs)
         for act, k, where in steps:
             if act == Act.COMPUTE:
                 value = operations.emit(k)
                 if k in outputs:
                     self.write(text, k, value)
             elif act == Act.LOAD:
-                address = slot(text, "%w", self.first_slot + where) if where >= 0 else self.home(text, k)
-                operations.values[k] = text.instruction(f"load {text.vector}, ptr {address}")
+                address = text.slot("%w", self.first_slot + where) if where >= 0 else self.home(text, k)
+                operations.values[k] = text.load(address)
             else:
-                address = slot(text, "%w", self.first_slot + where)
-                text.lines.append(f"store {text.vector} {operations.values[k]}, ptr {address}")
-
-    first_slot = 0
+                text.store(operations.values[k], text.slot("%w", self.first_slot + where))
 
     def home(self, text: LlvmText, k: int) -> str:
         """Address of an input, or of an output that has been written."""
@@ -117,91 +103,86 @@ class _Code:
         """Write an output to where it belongs."""
         raise NotImplementedError
 
-    def assembly(self) -> list[str]:
-        """All functions."""
+    def functions(self) -> list[str]:
+        """Assembly of all functions."""
         raise NotImplementedError
 
 
 class _One(_Code):
     name = "one"
 
-    def __init__(
-        self, program: Program, scalar: str, lanes: int, registers: int, has_fma: bool, declarations: set[str]
-    ) -> None:
-        super().__init__(program, scalar, 1, registers, has_fma, declarations)
+    def __init__(self, *shared: Any) -> None:
+        super().__init__(*shared)
+        self.inputs = [(i, k) for i, a in enumerate(self.program.arguments) for k in range(a.size)]
         self.places: dict[int, list[tuple[int, int]]] = {}
-        for r, result in enumerate(program.results):
+        for r, result in enumerate(self.program.results):
             for position, entry in enumerate(result.entries):
                 self.places.setdefault(self.outputs[entry], []).append((r, position))
 
     def home(self, text: LlvmText, k: int) -> str:
-        if self.graph.op[k] == Op.INPUT:
-            i, entry = self.inputs[int(self.graph.a[k])]
-            return row(text, f"%a{i}", entry)
+        op, index, *_ = self.nodes[k]
+        if op == Op.INPUT:
+            i, entry = self.inputs[index]
+            return text.row(f"%a{i}", entry)
         r, position = self.places[k][0]
-        return row(text, f"%r{r}", position)
+        return text.row(f"%r{r}", position)
 
     def write(self, text: LlvmText, k: int, value: str) -> None:
         for r, position in self.places.get(k, ()):
-            text.lines.append(f"store {text.scalar} {value}, ptr {row(text, f'%r{r}', position)}")
+            text.store(value, text.row(f"%r{r}", position))
 
-    def assembly(self) -> list[str]:
-        signature = f"{_signature(self.program)}, ptr noalias %w"
+    def functions(self) -> list[str]:
         text = self.text()
         text.lines.append(f"%w = alloca {text.scalar}, i64 {max(1, self.allocation.n_slots)}")
-        pointers = ", ".join(f"ptr {p}" for p in [*_pointers(self.program), "%w"])
-        text.lines += [f"call void @one_part{k}({pointers})" for k in range(len(self.allocation.parts))]
-        operations = Operations(text, self.graph, self.has_fma)
+        text.lines += [f"call void @one_part{k}({self.pointers})" for k in range(len(self.allocation.parts))]
+        operations = self.operations(text)
         for k in self.places:
-            if self.graph.op[k] == Op.INPUT:
-                operations.values[k] = text.instruction(f"load {text.scalar}, ptr {self.home(text, k)}")
-            if self.graph.op[k] < Op.ADD:
+            op = self.nodes[k][0]
+            if op == Op.INPUT:
+                operations.values[k] = text.load(self.home(text, k))
+            if op < Op.ADD:
                 self.write(text, k, operations.operand(k))
-        return [*self.parts(signature), _define("one", _signature(self.program), text)]
+        return [*self.parts(f"{self.signature}, ptr noalias %w"), _define("one", self.signature, text)]
 
 
 class _Block(_Code):
     name = "block"
 
-    def __init__(
-        self, program: Program, scalar: str, lanes: int, registers: int, has_fma: bool, declarations: set[str]
-    ) -> None:
-        super().__init__(program, scalar, lanes, registers, has_fma, declarations)
-        self.first_output = len(self.inputs)
-        self.place = {k: self.first_output + position for position, k in enumerate(self.outputs)}
-        self.first_slot = self.first_output + len(self.outputs)
-        self.size = max(1, self.first_slot + self.allocation.n_slots)
+    def __init__(self, *shared: Any) -> None:
+        super().__init__(*shared)
+        first_output = sum(a.size for a in self.program.arguments)
+        self.place = {k: first_output + position for position, k in enumerate(self.outputs)}
+        self.first_slot = first_output + len(self.outputs)
 
     def home(self, text: LlvmText, k: int) -> str:
-        return slot(text, "%w", int(self.graph.a[k]) if self.graph.op[k] == Op.INPUT else self.place[k])
+        op, index, *_ = self.nodes[k]
+        return text.slot("%w", index if op == Op.INPUT else self.place[k])
 
     def write(self, text: LlvmText, k: int, value: str) -> None:
-        text.lines.append(f"store {text.vector} {value}, ptr {slot(text, '%w', self.place[k])}")
+        text.store(value, text.slot("%w", self.place[k]))
 
-    def assembly(self) -> list[str]:
-        rows = f"{_signature(self.program)}, ptr noalias %w"
-        text = self.text()
-        text.lines.append(f"%w = alloca {text.vector}, i64 {self.size}, align {self.lanes * text.bits // 8}")
-        pointers = ", ".join(f"ptr {p}" for p in [*_pointers(self.program), "%w"])
-        text.lines.append(f"call void @block_in({pointers})")
+    def functions(self) -> list[str]:
+        rows, text = f"{self.signature}, ptr noalias %w", self.text()
+        size = max(1, self.first_slot + self.allocation.n_slots)
+        text.lines.append(f"%w = alloca {text.vector}, i64 {size}, align {text.lanes * text.bits // 8}")
+        text.lines.append(f"call void @block_in({self.pointers})")
         text.lines += [f"call void @block_part{k}(ptr %w)" for k in range(len(self.allocation.parts))]
-        text.lines.append(f"call void @block_out({pointers})")
+        text.lines.append(f"call void @block_out({self.pointers})")
         return [
             _define("block_in", rows, self._rows_in(), "noinline "),
             *self.parts("ptr noalias %w"),
             _define("block_out", rows, self._rows_out(), "noinline "),
-            _define("block", _signature(self.program), text),
+            _define("block", self.signature, text),
         ]
 
     def _rows_in(self) -> LlvmText:
         """Bring the rows of the arguments into the workspace."""
         text = self.text()
-        used = set(self.graph.a[self.graph.op == Op.INPUT].tolist())
+        used = {index for op, index, *_ in self.nodes if op == Op.INPUT}
         start = 0
         for i, argument in enumerate(self.program.arguments):
-            wanted = {k - start for k in used if start <= k < start + argument.size}
-            targets = {k: slot(text, "%w", start + k) for k in sorted(wanted)}
-            load_rows(text, f"%a{i}", argument.size, wanted, targets.__getitem__)
+            wanted = sorted(k - start for k in used if start <= k < start + argument.size)
+            load_rows(text, f"%a{i}", argument.size, {k: text.slot("%w", start + k) for k in wanted})
             start += argument.size
         return text
 
@@ -214,62 +195,5 @@ class _Block(_Code):
         return text
 
     def _written(self, text: LlvmText, k: int) -> str:
-        if self.graph.op[k] == Op.CONSTANT:
-            return text.constant(float(self.graph.value[k]))
-        return text.instruction(f"load {text.vector}, ptr {self.home(text, k)}")
-
-
-def _rows_at(program: Program, scalar: str, state: str) -> tuple[list[str], str]:
-    """Instructions for the addresses of a state's rows, and those addresses as operands."""
-    sizes = [a.size for a in program.arguments] + [r.size for r in program.results]
-    lines, operands = [], []
-    for p, size in zip(_pointers(program), sizes, strict=True):
-        name = f"{p}.{state[1:]}"
-        lines.append(f"  {name}.at = mul i64 {state}, {size}")
-        lines.append(f"  {name} = getelementptr {scalar}, ptr {p}, i64 {name}.at")
-        operands.append(f"ptr {name}")
-    return lines, ", ".join(operands)
-
-
-# -- the loop over a batch -----------------------------------------------------------------------------------------
-
-
-def _batch(program: Program, scalar: str, lanes: int) -> str:
-    body = [f"define void @batch(i64 %n, {_signature(program)}) {ATTRIBUTES} {{", "entry:"]
-    if lanes > 1:
-        rows, operands = _rows_at(program, scalar, "%s")
-        body += [
-            f"  %few = icmp slt i64 %n, {lanes}",
-            "  br i1 %few, label %single, label %whole",
-            "whole:",
-            f"  %last = sub i64 %n, {lanes}",
-            "  br label %blocks",
-            "blocks:",
-            "  %s = phi i64 [ 0, %whole ], [ %next, %blocks ]",
-            *rows,
-            f"  call void @block({operands})",
-            f"  %further = add i64 %s, {lanes}",
-            "  %past = icmp sgt i64 %further, %last",
-            "  %next = select i1 %past, i64 %last, i64 %further",
-            "  %finished = icmp eq i64 %s, %last",
-            "  br i1 %finished, label %end, label %blocks",
-            "single:",
-        ]
-    else:
-        body += ["  br label %single", "single:"]
-    rows, operands = _rows_at(program, scalar, "%i")
-    body += [
-        "  %none = icmp sle i64 %n, 0",
-        "  br i1 %none, label %end, label %singles",
-        "singles:",
-        "  %i = phi i64 [ 0, %single ], [ %i.next, %singles ]",
-        *rows,
-        f"  call void @one({operands})",
-        "  %i.next = add i64 %i, 1",
-        "  %all = icmp eq i64 %i.next, %n",
-        "  br i1 %all, label %end, label %singles",
-        "end:",
-        "  ret void",
-        "}",
-    ]
-    return "\n".join(body)
+        is_constant = self.nodes[k][0] == Op.CONSTANT
+        return self.operations(text).operand(k) if is_constant else text.load(self.home(text, k))

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from delassus.compiler.emit.llvm_text import LlvmText
 
 
-def row(text: LlvmText, base: str, offset: int) -> str:
-    """Address of a number behind ``base``."""
-    return text.instruction(f"getelementptr {text.scalar}, ptr {base}, i64 {offset}")
-
-
-def slot(text: LlvmText, base: str, k: int) -> str:
-    """Address of a vector behind ``base``."""
-    return text.instruction(f"getelementptr {text.vector}, ptr {base}, i64 {k}")
-
-
-def load_rows(text: LlvmText, base: str, size: int, wanted: set[int], target: Callable[[int], str]) -> None:
-    """Store the ``wanted`` entries of rows of ``size`` numbers by lanes, at the addresses ``target``."""
+def load_rows(text: LlvmText, base: str, size: int, targets: Mapping[int, str]) -> None:
+    """Store entries of rows of ``size`` numbers by lanes; ``targets``: their addresses by entry, in order."""
     lanes = text.lanes
     if size < lanes:
-        for k in sorted(wanted):
+        for k, target in targets.items():
             vector = "poison"
             for s in range(lanes):
-                number = text.instruction(f"load {text.scalar}, ptr {row(text, base, s * size + k)}")
+                number = text.instruction(f"load {text.scalar}, ptr {text.row(base, s * size + k)}")
                 vector = text.instruction(f"insertelement {text.vector} {vector}, {text.scalar} {number}, i64 {s}")
-            text.lines.append(f"store {text.vector} {vector}, ptr {target(k)}")
+            text.store(vector, target)
         return
     covered: set[int] = set()
     for first in _tiles(size, lanes):
-        mine = (set(range(first, first + lanes)) - covered) & wanted
+        mine = (set(range(first, first + lanes)) - covered) & targets.keys()
         if not mine:
             continue
         vectors = [
-            text.instruction(f"load {text.vector}, ptr {row(text, base, s * size + first)}, align {text.bits // 8}")
+            text.instruction(f"load {text.vector}, ptr {text.row(base, s * size + first)}, align {text.bits // 8}")
             for s in range(lanes)
         ]
         for k, vector in enumerate(_transposed(text, vectors)):
             if first + k in mine:
-                text.lines.append(f"store {text.vector} {vector}, ptr {target(first + k)}")
+                text.store(vector, targets[first + k])
         covered |= mine
 
 
@@ -51,11 +41,11 @@ def store_rows(text: LlvmText, base: str, sources: Sequence[Callable[[], str]]) 
             vector = source()
             for s in range(lanes):
                 number = text.instruction(f"extractelement {text.vector} {vector}, i64 {s}")
-                text.lines.append(f"store {text.scalar} {number}, ptr {row(text, base, s * size + k)}")
+                text.lines.append(f"store {text.scalar} {number}, ptr {text.row(base, s * size + k)}")
         return
     for first in _tiles(size, lanes):
         for s, vector in enumerate(_transposed(text, [source() for source in sources[first : first + lanes]])):
-            address = row(text, base, s * size + first)
+            address = text.row(base, s * size + first)
             text.lines.append(f"store {text.vector} {vector}, ptr {address}, align {text.bits // 8}")
 
 
@@ -65,21 +55,20 @@ def _tiles(size: int, lanes: int) -> list[int]:
 
 
 def _transposed(text: LlvmText, rows: list[str]) -> list[str]:
-    """Transpose a square of as many vectors as there are lanes."""
+    """Transpose a square of as many vectors as there are lanes: swap ever smaller blocks off its diagonal."""
     lanes = text.lanes
     distance = lanes // 2
     while distance:
         new = list(rows)
         low = [i if not i & distance else i - distance + lanes for i in range(lanes)]
-        high = [i + distance if not i & distance else i + lanes for i in range(lanes)]
         for i in range(lanes):
             if i & distance:
                 continue
             first, second = rows[i], rows[i + distance]
-            for position, mask in ((i, low), (i + distance, high)):
-                shown = ", ".join(f"i32 {m}" for m in mask)
+            for position, shift in ((i, 0), (i + distance, distance)):
+                mask = ", ".join(f"i32 {m + shift}" for m in low)
                 new[position] = text.instruction(
-                    f"shufflevector {text.vector} {first}, {text.vector} {second}, <{lanes} x i32> <{shown}>"
+                    f"shufflevector {text.vector} {first}, {text.vector} {second}, <{lanes} x i32> <{mask}>"
                 )
         rows = new
         distance //= 2

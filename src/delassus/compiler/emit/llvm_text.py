@@ -29,14 +29,9 @@ class LlvmText:
         1 for scalars.
     scalar : {"double", "float"}
         Type of one number.
-    vector : str
-        Type of all lanes.
-    integer : str
-        Integer type of the same width and lanes (for bit patterns).
-    mask : str
-        Type of the result of a comparison.
+    vector, integer, mask : str
+        Types of all lanes: of numbers, of their bit patterns and of the results of comparisons.
     lines : list of str
-        Instructions so far.
     declarations : set of str
         Intrinsics that the module must declare.
     """
@@ -44,14 +39,11 @@ class LlvmText:
     def __init__(self, lanes: int, scalar: str) -> None:
         self.lanes, self.scalar = lanes, scalar
         self.bits = 64 if scalar == "double" else 32
-        self.vector, self.integer, self.mask = (self.of(t) for t in (scalar, f"i{self.bits}", "i1"))
+        types = (scalar, f"i{self.bits}", "i1")
+        self.vector, self.integer, self.mask = types if lanes == 1 else (f"<{lanes} x {t}>" for t in types)
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self._names = 0
-
-    def of(self, scalar_type: str) -> str:
-        """Type of all lanes of a scalar type."""
-        return scalar_type if self.lanes == 1 else f"<{self.lanes} x {scalar_type}>"
 
     def constant(self, value: float) -> str:
         """The same number in all lanes, as an operand."""
@@ -89,12 +81,28 @@ class LlvmText:
         self.declarations.add(f"declare {self.vector} {function}({', '.join([self.vector] * len(operands))})")
         return self.instruction(f"call {self.vector} {function}({', '.join(f'{self.vector} {x}' for x in operands)})")
 
+    def row(self, base: str, k: int) -> str:
+        """Address of the k-th number behind ``base``."""
+        return self.instruction(f"getelementptr {self.scalar}, ptr {base}, i64 {k}")
+
+    def slot(self, base: str, k: int) -> str:
+        """Address of the k-th vector behind ``base``."""
+        return self.instruction(f"getelementptr {self.vector}, ptr {base}, i64 {k}")
+
+    def load(self, address: str) -> str:
+        """The vector at an address."""
+        return self.instruction(f"load {self.vector}, ptr {address}")
+
+    def store(self, x: str, address: str) -> None:
+        """Write a vector to an address."""
+        self.lines.append(f"store {self.vector} {x}, ptr {address}")
+
     def fma(self, x: str, y: str, z: str) -> str:
         """``x y + z`` rounded once (exact steps of range reductions)."""
         return self.intrinsic("fma", x, y, z)
 
     def muladd(self, x: str, y: str, z: str) -> str:
-        """``x y + z``, fused where the machine can do that fast."""
+        """``x y + z``, fused where the target can do that fast."""
         return self.intrinsic("fmuladd", x, y, z)
 
     def compare(self, predicate: str, x: str, y: str) -> str:

@@ -1,6 +1,6 @@
-"""Sine, cosine and arc tangent of all lanes at once: branch-free instructions for scalars and vectors.
+"""Sine and cosine of all lanes at once: branch-free instructions for scalars and vectors.
 
-Sine and cosine share one reduction ``r = x - k π/2`` with an integer ``k`` and ``|r| ≤ π/4``: π/2 is a sum of constants
+They share one reduction ``r = x - k π/2`` with an integer ``k`` and ``|r| ≤ π/4``: π/2 is a sum of constants
 of which each product with ``k`` is exact (three constants and fused multiply-adds, or shorter ones without), so that
 ``r`` has a full mantissa even where ``x`` is the nearest number to a multiple of π/2. The polynomials in ``z = r²`` run
 in Horner's order: the fewest instructions, and there is always another joint to fill the latencies.
@@ -48,10 +48,8 @@ class _Format:
         Largest multiple of π/2 that is promised: a multiple of 4.
     fused, short : tuples of float
         π/2 in pieces. A short piece times an integer up to `quarters` + 1 is exact, except the last one.
-    sine, cosine, tangent : tuples of float
-        Coefficients of ``sin(r)/r``, ``cos(r)`` and ``atan(r)/r`` after the leading one, in powers of ``r²``.
-    huge, shrink : float
-        Numbers above the first are multiplied by the second, so that the sum of two does not overflow.
+    sine, cosine : tuples of float
+        Coefficients of ``sin(r)/r`` and ``cos(r)`` after the leading one, in powers of ``r²``.
     """
 
     mantissa: int
@@ -60,9 +58,6 @@ class _Format:
     short: tuple[float, ...]
     sine: tuple[float, ...]
     cosine: tuple[float, ...]
-    tangent: tuple[float, ...]
-    huge: float
-    shrink: float
 
 
 FORMATS = {
@@ -87,23 +82,6 @@ FORMATS = {
             -2.7555239690827164e-07,
             2.063047507775753e-09,
         ),
-        tangent=(  # relative error 2^-58.8
-            -0.3333333333333317,
-            0.1999999999995627,
-            -0.1428571428160729,
-            0.11111110916498024,
-            -0.09090903635930653,
-            0.0769220903233504,
-            -0.06665454106219486,
-            0.05871907395347847,
-            -0.051990272242947014,
-            0.04479735655332135,
-            -0.034614568289943776,
-            0.020327135864312566,
-            -0.006408878809107418,
-        ),
-        huge=2.0**1000,
-        shrink=2.0**-100,
     ),
     "float": _Format(
         mantissa=23,
@@ -112,46 +90,19 @@ FORMATS = {
         short=_pieces((7, 7, 7, 7, 7, 24)),
         sine=(-0.16666653752326965, 0.008332106284797192, -0.00019507882825564593),  # 2^-27.8
         cosine=(-0.5, 0.04166664555668831, -0.00138873013202101, 2.443075027258601e-05),  # 2^-32.8
-        tangent=(  # 2^-30.2
-            -0.33333316445350647,
-            0.19998876750469208,
-            -0.14260590076446533,
-            0.10847979784011841,
-            -0.07644888013601303,
-            0.03414798900485039,
-        ),
-        huge=2.0**100,
-        shrink=2.0**-30,
     ),
 }
 
 LIMIT = {scalar: numbers.quarters * math.pi / 2 for scalar, numbers in FORMATS.items()}
 """Largest argument of `sincos`: 2^20 π/2 ≈ 1.6e6 for double, 2^16 π/2 ≈ 1.0e5 for float."""
 
-_SLOPE = 35 / 64
-"""Just above tan(1/2): the largest argument of the arc tangent's polynomial."""
-
 
 def sincos(text: LlvmText, x: str, has_fma: bool = True) -> tuple[str, str]:
-    """Sine and cosine of all lanes, without branches.
+    """Sine and cosine of ``x`` (rad), as operands.
 
     Double: within 2 ulp up to `LIMIT`. Float: the same, but without ``has_fma`` up to 100 only, and to 2e-7 beyond. An
-    argument above the limit by more than π gives NaN, as infinities and NaN do; ``sin(-0.0)`` is ``-0.0``.
-
-    Parameters
-    ----------
-    text : LlvmText
-        Where the instructions go.
-    x : str
-        Argument, in radians.
-    has_fma : bool
-        Whether the target fuses multiply-adds in hardware: ``False`` emits a longer reduction of plain operations,
-        correct on every target.
-
-    Returns
-    -------
-    sin, cos : str
-        Names of the results.
+    argument above the limit by more than π gives NaN, as infinities and NaN do; ``sin(-0.0)`` is ``-0.0``. Without
+    ``has_fma`` the reduction is longer, of plain operations, and correct on every target.
     """
     numbers = FORMATS[text.scalar]
     # k = x / (π/2) to the nearest integer, as a number and in the low bits of `bits`
@@ -178,55 +129,6 @@ def sincos(text: LlvmText, x: str, has_fma: bool = True) -> tuple[str, str]:
         _flip(text, text.select(swapped, cosine, sine), bits),
         _flip(text, text.select(swapped, sine, cosine), following),
     )
-
-
-def atan2(text: LlvmText, y: str, x: str) -> str:
-    """Angle of the points (x, y) of all lanes, from -π to π, without branches.
-
-    Within 2 ulp where the result is a normal number; signed zeros, infinities and NaN as in C.
-
-    Parameters
-    ----------
-    text : LlvmText
-        Where the instructions go.
-    y, x : str
-        Coordinates.
-
-    Returns
-    -------
-    str
-        Name of the result.
-    """
-    numbers = FORMATS[text.scalar]
-    zero, one = text.constant(0.0), text.constant(1.0)
-    # 0 ≤ low ≤ high: the coordinates without signs, and not so large that their sum overflows
-    width, height = text.intrinsic("fabs", x), text.intrinsic("fabs", y)
-    steep = text.compare("ogt", height, width)
-    low, high = text.select(steep, width, height), text.select(steep, height, width)
-    is_huge = text.compare("ogt", high, text.constant(numbers.huge))
-    scale = text.select(is_huge, text.constant(numbers.shrink), one)
-    low, high = text.binary("fmul", low, scale), text.binary("fmul", high, scale)
-    high = text.select(text.compare("oeq", high, zero), one, high)
-
-    # atan(low/high), or π/4 + atan((low - high)/(low + high)) where that difference is exact and the angle above 1/2
-    diagonal = text.compare("oge", low, text.binary("fmul", high, text.constant(_SLOPE)))
-    difference = text.binary("fsub", low, high, contract=False)
-    difference = text.select(text.compare("oeq", low, high), zero, difference)  # both may be infinite
-    above = text.select(diagonal, difference, low)
-    below = text.select(diagonal, text.binary("fadd", low, high, contract=False), high)
-    t = text.binary("fdiv", above, below, contract=False)
-    angle = _odd(text, t, text.binary("fmul", t, t), numbers.tangent)
-
-    # octant: quarters π/4 ± angle; π/4 in two pieces, the first short enough for an exact multiple
-    left = text.integer_compare("slt", text.to_bits(x), text.integer_constant(0))
-    on_diagonal = text.select(left, text.constant(3.0), one)
-    off_diagonal = text.select(steep, text.constant(2.0), text.select(left, text.constant(4.0), zero))
-    quarters = text.select(diagonal, on_diagonal, off_diagonal)
-    backwards = text.instruction(f"xor {text.mask} {steep}, {left}")
-    angle = text.select(backwards, text.negate(angle), angle)
-    first, second = (text.constant(piece / 2) for piece in _pieces((numbers.mantissa - 1, numbers.mantissa + 1)))
-    positive = text.muladd(quarters, first, text.muladd(quarters, second, angle))
-    return text.intrinsic("copysign", positive, y)
 
 
 def _reduce_fused(text: LlvmText, x: str, k: str, pieces: tuple[float, ...]) -> str:

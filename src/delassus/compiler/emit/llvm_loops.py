@@ -1,0 +1,138 @@
+"""LLVM assembly of loops: over the states of a batch, and over the time steps of a rollout.
+
+``batch(n, a0, …, r0, …)`` runs n states: whole blocks of as many as there are lanes, the last one overlapping the one
+before it; fewer than a block one by one.
+
+``roll(n, pitch, steps, a0, …, r0, …)`` runs n of ``pitch`` states that lie side by side through a time step, repeated.
+Arrays of what changes from step to step are ``(steps, pitch, …)``: the arguments named in ``moving`` and all results.
+The first results are the next values of as many arguments: such an argument and its result are one trajectory,
+``(steps + 1, pitch, …)``, the result one row further on. The other arguments, ``(pitch, …)``, stay as they are.
+"""
+
+from __future__ import annotations
+
+from delassus.compiler.program import Program
+
+
+def pointers(program: Program) -> list[str]:
+    """Names of the arrays."""
+    return [f"%a{i}" for i in range(len(program.arguments))] + [f"%r{i}" for i in range(len(program.results))]
+
+
+def _sizes(program: Program) -> list[int]:
+    return [*(a.size for a in program.arguments), *(r.size for r in program.results)]
+
+
+def signature(program: Program) -> str:
+    """Parameters of a function that takes the arrays, which do not overlap."""
+    readonly = ["readonly "] * len(program.arguments) + [""] * len(program.results)
+    return ", ".join(f"ptr noalias {kind}{p}" for kind, p in zip(readonly, pointers(program), strict=True))
+
+
+def batch(program: Program, scalar: str, lanes: int, attributes: str) -> str:
+    """Assembly of ``batch``; calls ``block``, which takes as many states as there are lanes, and ``one``."""
+
+    def call(function: str, state: str) -> list[str]:
+        lines, operands = [], []
+        for p, size in zip(pointers(program), _sizes(program), strict=True):
+            name = f"{p}.{state[1:]}"
+            lines.append(f"  {name}.at = mul i64 {state}, {size}")
+            lines.append(f"  {name} = getelementptr {scalar}, ptr {p}, i64 {name}.at")
+            operands.append(f"ptr {name}")
+        return [*lines, f"  call void @{function}({', '.join(operands)})"]
+
+    body = [f"define void @batch(i64 %n, {signature(program)}) {attributes} {{", "entry:"]
+    if lanes > 1:
+        body += _blocks(lanes, call("block", "%s"), "blocks", "%next")
+    else:
+        body += ["  br label %single", "single:"]
+    body += ["  %none = icmp sle i64 %n, 0", "  br i1 %none, label %end, label %singles"]
+    body += _singles(call("one", "%i"), "singles")
+    return "\n".join(body)
+
+
+def roll(program: Program, scalar: str, lanes: int, attributes: str) -> str:
+    """Assembly of ``roll``; calls ``block`` and ``one`` as ``batch`` does."""
+    n_inputs = len(program.arguments)
+    moves = [i < program.state_results or a.name in program.moving for i, a in enumerate(program.arguments)]
+    moves += [True] * len(program.results)
+    arrays = list(zip(pointers(program), _sizes(program), moves, strict=True))
+    shown = ", ".join(f"ptr {'readonly ' if k < n_inputs else ''}{p}" for k, (p, _, _) in enumerate(arrays))
+
+    def over_time(label: str, function: str, state: str, following: str) -> list[str]:
+        """Loop over time for the states from ``state`` on; goes on to the label ``following``."""
+        lines, operands = [], []
+        for p, size, moves_on in arrays:
+            place, first = f"{p}.{label}", state
+            if moves_on:
+                first = f"{place}.row"
+                lines.append(f"  {first} = add i64 %{label}.offset, {state}")
+            lines += [
+                f"  {place}.at = mul i64 {first}, {size}",
+                f"  {place} = getelementptr {scalar}, ptr {p}, i64 {place}.at",
+            ]
+            operands.append(f"ptr {place}")
+        return [
+            f"  br label %{label}",
+            f"{label}:",
+            f"  br label %{label}.step",
+            f"{label}.step:",
+            f"  %{label}.t = phi i64 [ 0, %{label} ], [ %{label}.t.next, %{label}.step ]",
+            f"  %{label}.offset = mul i64 %{label}.t, %pitch",
+            *lines,
+            f"  call void @{function}({', '.join(operands)})",
+            f"  %{label}.t.next = add i64 %{label}.t, 1",
+            f"  %{label}.more = icmp slt i64 %{label}.t.next, %steps",
+            f"  br i1 %{label}.more, label %{label}.step, label %{following}",
+            f"{following}:",
+        ]
+
+    body = [
+        f"define void @roll(i64 %n, i64 %pitch, i64 %steps, {shown}) {attributes} {{",
+        "entry:",
+        "  %states = icmp sgt i64 %n, 0",
+        "  %time = icmp sgt i64 %steps, 0",
+        "  %any = and i1 %states, %time",
+        "  br i1 %any, label %start, label %end",
+        "start:",
+    ]
+    if lanes > 1:
+        body += _blocks(lanes, over_time("many", "block", "%s", "after"), "after", "%s.next")
+    else:
+        body += ["  br label %single", "single:"]
+    return "\n".join([*body, "  br label %singles", *_singles(over_time("alone", "one", "%i", "done"), "done")])
+
+
+def _blocks(lanes: int, body: list[str], latch: str, following: str) -> list[str]:
+    """Loop over blocks whose ``body`` is for the states from ``%s`` on; goes on to ``single`` if there is no block."""
+    return [
+        f"  %few = icmp slt i64 %n, {lanes}",
+        "  br i1 %few, label %single, label %whole",
+        "whole:",
+        f"  %last = sub i64 %n, {lanes}",
+        "  br label %blocks",
+        "blocks:",
+        f"  %s = phi i64 [ 0, %whole ], [ {following}, %{latch} ]",
+        *body,
+        f"  %further = add i64 %s, {lanes}",
+        "  %past = icmp sgt i64 %further, %last",
+        f"  {following} = select i1 %past, i64 %last, i64 %further",
+        "  %finished = icmp eq i64 %s, %last",
+        "  br i1 %finished, label %end, label %blocks",
+        "single:",
+    ]
+
+
+def _singles(body: list[str], latch: str) -> list[str]:
+    """Loop over single states whose ``body`` is for the state ``%i``, and the end of the function."""
+    return [
+        "singles:",
+        f"  %i = phi i64 [ 0, %single ], [ %i.next, %{latch} ]",
+        *body,
+        "  %i.next = add i64 %i, 1",
+        "  %all = icmp eq i64 %i.next, %n",
+        "  br i1 %all, label %end, label %singles",
+        "end:",
+        "  ret void",
+        "}",
+    ]

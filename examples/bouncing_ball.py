@@ -8,8 +8,7 @@ import numpy as np
 import delassus as ds
 from delassus.contact.shapes import Collider, HalfSpace, Sphere
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
-from delassus.simulate.recorder import Recorder
-from delassus.simulate.recording import Recording
+from delassus.simulate.recording import Recorder, Recording
 
 shape, restitution = Sphere(0.1), 0.7
 ball = ds.mechanisms.free_body(1.0, shape.inertia(1.0))

@@ -2,7 +2,7 @@
 
 import sys
 
-from delassus.simulate.recorder import Recorder
+from delassus.simulate.recording import Recorder
 from delassus.simulate.scenes import dual_arm
 from delassus.simulate.viewer import view
 

@@ -11,8 +11,7 @@ import delassus as ds
 from delassus.contact.results import SolverStatus
 from delassus.errors import missing_dependency
 from delassus.simulate.plots import centre_motion, centres, summary_figure, swing_figure
-from delassus.simulate.recorder import Recorder
-from delassus.simulate.recording import Recording
+from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, pendulum, quadruped
 
 SOUND = {SolverStatus.CONVERGED.name, SolverStatus.ROUND_OFF.name}

@@ -20,7 +20,7 @@ import delassus as ds
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
 from delassus.simulate.players import Live, Replay, player_of
-from delassus.simulate.recorder import Recorder
+from delassus.simulate.recording import Recorder
 from delassus.simulate.scenes import boxes, pendulum
 from delassus.simulate.viewer import view
 

@@ -11,8 +11,7 @@ import numpy as np
 from delassus.contact.results import SOLVED
 from delassus.model.rotations import Array
 from delassus.simulate.plots import centre_motion, swing_figure
-from delassus.simulate.recorder import Recorder
-from delassus.simulate.recording import Recording
+from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.scenes.pendulum import pendulum
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from delassus.errors import ConfigurationError, require, shown, unknown_name
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.plots import summary_figure, swing_figure
-from delassus.simulate.recorder import Recorder
+from delassus.simulate.recording import Recorder
 from delassus.simulate.scenes import ReadyScene, boxes, dual_arm, pendulum, quadruped
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target

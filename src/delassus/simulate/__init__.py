@@ -1,8 +1,7 @@
 """Scenes in time: `Simulator`, recordings, checkpoints, ready-made scenes, a viewer in the browser."""
 
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
-from delassus.simulate.recorder import Recorder
-from delassus.simulate.recording import Recording
+from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.viewer import view
 

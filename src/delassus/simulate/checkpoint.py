@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,12 +34,11 @@ def save_checkpoint(sim: Simulator, path: str | Path) -> Path:
     """
     state = sim.get_state()
     arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
-    numbers = {name: value for name, value in state.items() if name not in arrays}
     description = {
         "tree": sim.scene.tree.fingerprint,
         "scene": scene_fingerprint(sim.scene),
         "options": sim.options,
-        "state": numbers,
+        "state": {name: value for name, value in state.items() if name not in arrays},
     }
     return storage.write(path, KIND, arrays, description)
 
@@ -72,9 +70,11 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     (100, True)
     """
     arrays, description = storage.read(path, KIND)
-    for part, own in (("tree", scene.tree.fingerprint), ("scene", scene_fingerprint(scene))):
+    for part, own, differs in (
+        ("tree", scene.tree.fingerprint, "links, joints or masses"),
+        ("scene", scene_fingerprint(scene), "colliders, loops or gravity"),
+    ):
         if description.get(part) != own:
-            differs = "links, joints or masses" if part == "tree" else "colliders, loops or gravity"
             raise ConfigurationError(
                 "scene",
                 f"the scene of the checkpoint {str(path)!r}",
@@ -82,14 +82,9 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
                 "Build it with the options of the run that was saved.",
             )
     # Bodies may overlap in the middle of a run by more than is allowed at a start.
-    options: dict[str, Any] = {**description["options"], "max_overlap": LARGEST_OVERLAP}
-    sim = Simulator(scene, q0=arrays["q"], v0=arrays["v"], **options)
+    sim = Simulator(scene, q0=arrays["q"], v0=arrays["v"], max_overlap=1e6, **description["options"])
     sim.set_state({**arrays, **description["state"]})
     return sim
-
-
-LARGEST_OVERLAP = 1e6
-"""Overlap (m) that no scene has."""
 
 
 def scene_fingerprint(scene: Scene) -> str:

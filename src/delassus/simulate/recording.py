@@ -1,18 +1,23 @@
-"""What a simulation did, as arrays: `Recording`."""
+"""What a simulation did, as arrays: `Recorder` collects it, `Recording` holds it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.contact.contacts import ContactSet
+from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError
+from delassus.model.check import check_whole
 from delassus.model.rotations import Array
+from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate import storage
 
 KIND = "recording"
@@ -89,10 +94,8 @@ class Recording:
 
     Examples
     --------
-    >>> from delassus.simulate.recorder import Recorder
     >>> from delassus.simulate.scenes import pendulum
-    >>> ready = pendulum(3)
-    >>> recording = ready.simulator().run(0.01, record=Recorder())
+    >>> recording = pendulum(3).simulator().run(0.01, record=Recorder())
     >>> recording.q.shape, len(recording.contacts(50)["depths"])
     ((101, 3), 0)
     """
@@ -184,3 +187,130 @@ class Recording:
 
 ARRAYS = tuple(f.name for f in fields(Recording) if f.name not in ("origin", "scene"))
 """Names of the arrays of a recording."""
+
+
+class Run(Protocol):
+    """What a recorder reads of a `Simulator`, whose arrays are never changed by later steps."""
+
+    scene: Scene
+    dt: float
+    time: float
+    steps: int
+    seed: int
+    formulation: str
+    solver: str
+    q: Array
+    v: Array
+    contacts: ContactSet
+    impulses: Array
+    statuses: Counter[SolverStatus]
+
+
+class Recorder:
+    """Collects samples of a simulation; ``Simulator.run(…, record=Recorder())`` returns them as a `Recording`.
+
+    A recorder that is passed to a second run of the same simulator goes on where it was.
+
+    Parameters
+    ----------
+    every : int
+        Steps from one sample to the next.
+    energy : bool
+        Whether the recording has energies. They are computed at the end, all states at once.
+    contacts : bool
+        Whether the recording has contacts: those of all steps, so that no impact between two samples is lost.
+
+    Raises
+    ------
+    ConfigurationError
+        ``every`` is not a positive whole number.
+    """
+
+    def __init__(self, every: int = 1, *, energy: bool = True, contacts: bool = True) -> None:
+        self.every = check_whole("every", every, "1 keeps every step.", least=1)
+        self.energy, self.contacts = energy, contacts
+        self._sim: Run | None = None
+        self._last = -1
+
+    def start(self, sim: Run) -> None:
+        """Take the first sample, of the state at the start; go on if this simulator was being recorded."""
+        if self._sim is sim and self._last == sim.steps:
+            return
+        if self._sim is not None:
+            raise ConfigurationError(
+                "recorder",
+                "a new one, or one that has followed this simulator",
+                "one that holds another run",
+                "Make a Recorder for each run.",
+            )
+        self._sim, self._first, self._last = sim, sim.steps, sim.steps
+        self._before = Counter(sim.statuses)
+        self._samples: list[tuple[float, Array, Array, int, int]] = []
+        self._touching: list[tuple[float, ContactSet, Array]] = []
+        self._n_touching = 0
+        self._sample(sim)
+
+    def add(self, sim: Run) -> None:
+        """Take a sample after a step, if it is the turn of one."""
+        self._last = sim.steps
+        if self.contacts and len(sim.impulses):
+            self._touching.append((sim.time, sim.contacts, sim.impulses))
+            self._n_touching += len(sim.impulses)
+        if (sim.steps - self._first) % self.every == 0:
+            self._sample(sim)
+
+    def _sample(self, sim: Run) -> None:
+        self._samples.append((sim.time, sim.q, sim.v, len(sim.impulses), self._n_touching))
+
+    def finish(self, sim: Run) -> Recording:
+        """Everything so far.
+
+        Raises
+        ------
+        ConfigurationError
+            Nothing was recorded.
+        """
+        if self._sim is not sim:
+            raise ConfigurationError("recorder", "one that was started", "another one", "Call start(sim) first.")
+        scene = sim.scene
+        times, qs, vs, counts, ends = zip(*self._samples, strict=True)
+        q, v = np.array(qs), np.array(vs)
+        kinetic, potential = np.zeros(0), np.zeros(0)
+        if self.energy:
+            kinetic, potential = compile_kernel(scene.tree, (), "energies", gravity=scene.gravity)(q, v)
+        contact_times, sets, impulses = zip((0.0, ContactSet.empty(), np.zeros((0, 3))), *self._touching, strict=True)
+        links, colliders, points, frames, depths = (
+            np.concatenate([getattr(contacts, name) for contacts in sets])
+            for name in ("links", "colliders", "points", "frames", "depths")
+        )
+        statuses = {status.name: n for status, n in (sim.statuses - self._before).items()}
+        return Recording(
+            time=np.array(times),
+            q=q,
+            v=v,
+            kinetic=np.array(kinetic),
+            potential=np.array(potential),
+            contact_counts=np.array(counts),
+            contact_offsets=np.array((0, *ends)),
+            contact_times=np.repeat(contact_times, [len(p) for p in impulses]),
+            contact_links=links,
+            contact_colliders=colliders,
+            contact_points=points,
+            contact_normals=frames[:, :, 2].copy(),
+            contact_depths=depths,
+            contact_impulses=np.einsum("nij,nj->ni", frames, np.concatenate(impulses)),
+            origin=Origin(
+                link_names=tuple(scene.tree.link_names),
+                joint_names=tuple(scene.tree.joint_names),
+                colliders=tuple(c.name for c in scene.colliders),
+                gravity=tuple(scene.gravity.tolist()),
+                fingerprint=scene.tree.fingerprint,
+                dt=sim.dt,
+                every=self.every,
+                formulation=sim.formulation,
+                solver=sim.solver,
+                seed=sim.seed,
+                statuses=statuses,
+            ),
+            scene=scene,
+        )

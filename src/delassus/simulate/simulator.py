@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,16 @@ from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
-from delassus.model.check import check_number
+from delassus.model.check import check_number, check_whole
 from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
-from delassus.simulate.recorder import Recorder
-from delassus.simulate.recording import Recording
-from delassus.simulate.step import StepOptions, StepResult, step
+from delassus.simulate.recording import Recorder, Recording
+from delassus.simulate.step import StepOptions, step
 
 MOST_NAMED = 10
 """Pairs of colliders that a message names."""
+
+UNIT = "Check its unit."
 
 PREFIX = "contacts_"
 """Of the names of a contact set's arrays in the state of a simulator."""
@@ -87,9 +89,9 @@ class Simulator:
     Raises
     ------
     ConfigurationError
-            A time step that is not positive, an option or a start of the wrong type, shape or range, NaN, bodies that
+        A time step that is not positive, an option or a start of the wrong type, shape or range, NaN, bodies that
         overlap at the start, or loops that are open there.
-        ModelError
+    ModelError
         A body without mass that nothing carries.
     UnknownNameError
         No such formulation or solver.
@@ -144,72 +146,47 @@ class Simulator:
     ) -> None:
         if not isinstance(formulation, str) or formulation not in FORMULATIONS:
             raise unknown_name("formulation", formulation, FORMULATIONS)
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ConfigurationError("seed", "a whole number ≥ 0", shown(seed), "The same one gives the same run.")
         self.dynamics = ContactDynamics(scene)
-        self.scene, self.dt = scene, _number("dt", dt)
+        self.scene, self.dt = scene, check_number("dt", dt, UNIT)
         fall = 2.0 * float(np.linalg.norm(scene.gravity)) * self.dt
         self._options = StepOptions(
             formulation,
             self.dt,
-            _number("resting", max(fall, 1e-9) if resting is None else resting),
-            _number("penetration", penetration, zero=True),
-            _number("correction", correction, zero=True, most=1.0),
+            check_number("resting", max(fall, 1e-9) if resting is None else resting, UNIT),
+            check_number("penetration", penetration, UNIT, above=False),
+            check_number("correction", correction, UNIT, above=False, most=1.0),
         )
         self._solver = ImpulseSolver(solver, check_directions(n_directions), tolerance)
+        self.formulation, self.solver = formulation, solver
+        self.seed = check_whole("seed", seed, "The same one gives the same run.")
+        self.rng = np.random.default_rng(self.seed)
         tree = scene.tree
         self._position_update = compile_kernel(tree, (), "position_update")
         self._energies = compile_kernel(tree, (), "energies", gravity=scene.gravity)
-        self._no_torque = np.zeros(tree.nv)
-        self._h, self._no_shift = np.array(self.dt), np.zeros(tree.nv)
-        self.q = np.array(tree.neutral() if q0 is None else tree.check_configuration(q0, "q0"))
-        self.v = np.array(np.zeros(tree.nv) if v0 is None else tree.check_velocity(v0, "v0"))
-        for name, array, size in (("q0", self.q, tree.nq), ("v0", self.v, tree.nv)):
-            if array.shape != (size,):
-                raise ConfigurationError(
-                    name, f"one state of shape ({size},)", f"shape {array.shape}", "Drop the batch."
-                )
+        self._h, self._no_torque, self._no_shift = np.array(self.dt), np.zeros(tree.nv), np.zeros(tree.nv)
+        q0, v0 = tree.neutral() if q0 is None else q0, np.zeros(tree.nv) if v0 is None else v0
+        self.q = _one_state("q0", tree.check_configuration(q0, "q0"))
+        self.v = _one_state("v0", tree.check_velocity(v0, "v0"))
         self.time, self.steps = 0.0, 0
-        self.rng, self.seed = np.random.default_rng(int(seed)), int(seed)
         self.statuses: Counter[SolverStatus] = Counter()
         self.status = SolverStatus.CONVERGED
         self._detector = CollisionDetector(scene)
-        self.contacts = self._start(_number("max_overlap", max_overlap, zero=True))
+        self.contacts = self._start(check_number("max_overlap", max_overlap, UNIT, above=False))
         self.impulses = self._sustained = np.zeros((len(self.contacts), 3))
-
-    @property
-    def formulation(self) -> str:
-        """Name of the formulation."""
-        return self._options.formulation
-
-    @property
-    def solver(self) -> str:
-        """Name of the solver."""
-        return self._solver.name
 
     @property
     def options(self) -> dict[str, Any]:
         """Options that make a simulator of the same scene go the same way, as plain numbers and names."""
-        o = self._options
-        return {
-            "formulation": self.formulation,
-            "solver": self.solver,
-            "dt": self.dt,
-            "n_directions": self._solver.n_directions,
-            "seed": self.seed,
-            "resting": o.resting,
-            "penetration": o.penetration,
-            "correction": o.correction,
-            "tolerance": self._solver.tolerance,
-        }
+        solver = self._solver
+        of_solver = {"solver": solver.name, "n_directions": solver.n_directions, "tolerance": solver.tolerance}
+        return {**asdict(self._options), **of_solver, "seed": self.seed}
 
     def _start(self, max_overlap: float) -> ContactSet:
-        """Contacts at the start, after a look at whether it makes sense."""
+        """Contacts at the start, whose links have inertia, loops are closed and bodies do not overlap."""
         snapshot = self.dynamics.at(self.q, self.v, self._no_torque)
-        tree = self.scene.tree
         bad = ~np.isfinite(snapshot.compliances).all(axis=(1, 2))
         if bad.any():
-            link = tree.link_names[int(np.argmax(bad))]
+            link = self.scene.tree.link_names[int(np.argmax(bad))]
             raise ModelError(f"link {link!r}", "a body that has inertia along its joint", "none", "Give it mass.")
         for loop, rows in zip(self.scene.loops, row_slices(self.scene.loops), strict=True):
             gap = float(np.abs(snapshot.loop_errors[rows]).max(initial=0.0))
@@ -221,23 +198,15 @@ class Simulator:
                     "Close it at the start, or raise max_overlap: the first steps then pull it together.",
                 )
         contacts = self._detector.contacts(snapshot.poses)
-        if len(contacts) and contacts.depths.max() > max_overlap:
-            i = int(np.argmax(contacts.depths))
-            deep = contacts.colliders[contacts.depths > max_overlap]
-            pairs = dict.fromkeys((a, b) for a, b in deep.tolist())
-            a, b = (self.scene.colliders[c].name for c in contacts.colliders[i])
-            others = [
-                f"{self.scene.colliders[c].name!r} and {self.scene.colliders[d].name!r}"
-                for c, d in pairs
-                if (c, d) != tuple(contacts.colliders[i])
-            ]
-            more = (
-                f"; so do {', '.join(others[:MOST_NAMED])}{', …' if len(others) > MOST_NAMED else ''}" if others else ""
-            )
+        deep = contacts.colliders[contacts.depths > max_overlap]
+        if len(deep):
+            names = [c.name for c in self.scene.colliders]
+            pairs = list(dict.fromkeys(f"{names[a]!r} and {names[b]!r}" for a, b in deep.tolist()))
             raise ConfigurationError(
                 "q0",
                 f"bodies that overlap by at most {max_overlap:g} m",
-                f"colliders {a!r} and {b!r} that overlap by {contacts.depths[i]:.3g} m{more}",
+                f"an overlap of up to {contacts.depths.max():.3g} m of colliders "
+                f"{', '.join(pairs[:MOST_NAMED])}{', …' if len(pairs) > MOST_NAMED else ''}",
                 "Move them apart, list the pair in the scene's `ignore`, or raise max_overlap.",
             )
         return contacts
@@ -250,21 +219,8 @@ class Simulator:
         ConfigurationError
             ``tau`` has the wrong shape or is not finite.
         """
-        self._advance(self._no_torque if tau is None else self._checked(tau))
-
-    def _checked(self, tau: ArrayLike) -> Array:
-        if type(tau) is np.ndarray and tau.dtype == np.float64 and tau.shape == self._no_torque.shape:
-            if np.isfinite(tau).all():
-                return np.ascontiguousarray(tau)  # as nearly always, and faster than what follows
-        array = self.scene.tree.check_velocity(tau, "tau")
-        if array.shape != self._no_torque.shape:
-            raise ConfigurationError(
-                "tau", f"forces of one state, shape {self._no_torque.shape}", f"shape {array.shape}", "Drop the batch."
-            )
-        return array
-
-    def _advance(self, tau: Array) -> None:
-        snapshot = self.dynamics.at(self.q, self.v, tau)
+        forces = self._no_torque if tau is None else _one_state("tau", self.scene.tree.check_velocity(tau, "tau"))
+        snapshot = self.dynamics.at(self.q, self.v, forces)
         contacts = self._detector.contacts(snapshot.poses)
         same = np.array_equal(contacts.colliders, self.contacts.colliders)
         done = step(snapshot, contacts, self._solver, self._options, self._sustained.ravel() if same else None)
@@ -272,16 +228,10 @@ class Simulator:
         following = np.empty_like(self.q), np.empty_like(self.v)
         self.q, self.v = self._position_update(self.q, done.v, self._h, shift, out=following)
         self.contacts, self.impulses, self._sustained = contacts, done.impulses, done.sustained
-        self._count(done)
+        self.statuses.update(done.statuses)
+        self.status = next((s for s in reversed(done.statuses) if s not in SOLVED), SolverStatus.CONVERGED)
         self.steps += 1
         self.time = self.steps * self.dt
-
-    def _count(self, done: StepResult) -> None:
-        self.status = SolverStatus.CONVERGED
-        for status in done.statuses:
-            self.statuses[status] += 1
-            if status not in SOLVED:
-                self.status = status
 
     def run(
         self,
@@ -313,24 +263,22 @@ class Simulator:
         ConfigurationError
             A negative duration, or forces that are not (nv,) finite numbers.
         """
-        n = round(_number("duration", duration, zero=True) / self.dt)
+        n = round(check_number("duration", duration, UNIT, above=False) / self.dt)
         if controller is not None and not callable(controller):
             raise ConfigurationError(
                 "controller", "a function of the simulator", shown(controller), "Constant forces: lambda sim: tau."
             )
-        before = sum(count for status, count in self.statuses.items() if status not in SOLVED)
+        before = Counter(self.statuses)
         if record is not None:
             record.start(self)
         for _ in _shown_progress(n) if progress else range(n):
             self.step(None if controller is None else controller(self))
             if record is not None:
                 record.add(self)
-        failed = sum(count for status, count in self.statuses.items() if status not in SOLVED) - before
+        failed = Counter({status: k for status, k in (self.statuses - before).items() if status not in SOLVED})
         if failed:
-            commonest = max(
-                (status for status in self.statuses if status not in SOLVED), key=lambda s: self.statuses[s]
-            )
-            warn(f"{failed} contact problems in {n} steps were not solved to the tolerance: {commonest.text}")
+            commonest, _ = failed.most_common(1)[0]
+            warn(f"{failed.total()} contact problems in {n} steps were not solved to the tolerance: {commonest.text}")
         return None if record is None else record.finish(self)
 
     def energy(self) -> tuple[float, float]:
@@ -365,9 +313,8 @@ class Simulator:
         if missing:
             raise ConfigurationError("state", "what get_state returned", f"no {', '.join(missing)}", "Pass all of it.")
         tree = self.scene.tree
-        q, v = tree.check_configuration(state["q"], "q of the state"), tree.check_velocity(state["v"], "v of the state")
-        if q.shape != (tree.nq,) or v.shape != (tree.nv,):
-            raise ConfigurationError("state", "one state", f"shapes {q.shape} and {v.shape}", "Drop the batch.")
+        _one_state("q of the state", tree.check_configuration(state["q"], "q of the state"))
+        _one_state("v of the state", tree.check_velocity(state["v"], "v of the state"))
         # as they are: quaternions that are normalised once more may change in their last bit
         self.q, self.v = np.array(state["q"], dtype=float), np.array(state["v"], dtype=float)
         self.steps = int(state["steps"])
@@ -380,8 +327,12 @@ class Simulator:
         self.contacts = ContactSet(*(state[PREFIX + name] for name in ContactSet.__slots__))
 
 
-def _number(name: str, value: float, *, zero: bool = False, most: float = np.inf) -> float:
-    return check_number(name, value, "Check its unit.", most=most, above=not zero)
+def _one_state(name: str, array: Array) -> Array:
+    if array.ndim != 1:
+        raise ConfigurationError(
+            name, f"one state, shape {array.shape[-1:]}", f"shape {array.shape}", "Drop the batch."
+        )
+    return array
 
 
 def _shown_progress(n: int) -> Any:

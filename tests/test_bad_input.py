@@ -241,19 +241,19 @@ def test_names_of_robots():
 
 
 def test_missing_packages_name_the_pip_command(monkeypatch):
-    from delassus.interop import names
+    from delassus.interop import load
 
     check_four_parts(missing_dependency("mujoco", "mjcf", "reading MJCF"))
-    monkeypatch.setattr(names, "example_robot_files", dict)
-    monkeypatch.setattr(names, "robot_description_names", list)
+    monkeypatch.setattr(load, "example_robot_files", dict)
+    monkeypatch.setattr(load, "robot_description_names", list)
     with refused("robot 'talos': .*pip install 'delassus\\[robots\\]'", MissingDependencyError):
         ds.load("talos")
 
 
 def test_a_robot_that_cannot_be_fetched(monkeypatch):
-    from delassus.interop import names
+    from delassus.interop import load
 
-    monkeypatch.setattr(names, "robot_description_names", lambda: ["no_such_robot_description"])
+    monkeypatch.setattr(load, "robot_description_names", lambda: ["no_such_robot_description"])
     with refused("robot 'no_such_robot_description': expected files that robot_descriptions can fetch"):
         ds.load("no_such_robot")
 

@@ -29,7 +29,7 @@ from delassus.compiler.emit.casadi import casadi_function
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Argument, Program, Result
-from delassus.interop.names import example_robot_files
+from delassus.interop.load import example_robot_files
 from delassus.quantities import find_quantity
 from delassus.quantities.request import request
 from delassus.spatial.graph import LEAVES, Builder, Graph, Op

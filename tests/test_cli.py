@@ -115,6 +115,14 @@ def test_bad_input_is_one_message_and_status_2(arm: Path, arguments: tuple[str, 
     assert message in out
 
 
+@pytest.mark.parametrize("command", [[], ["simulate"], ["bench"], ["bench", "osim"], ["reproduce"]])
+def test_help_names_extras(command: list[str]) -> None:
+    """The terminal's markup takes what is in square brackets for a style and shows nothing."""
+    out = run(*command, "--help")
+    assert "needs ." not in out
+    assert "needs the extra" in out
+
+
 def test_figures_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from delassus_studies.figures import bar_figure, line_figure

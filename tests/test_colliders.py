@@ -14,7 +14,7 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.colliders import collider_arrays
 from delassus.contact.geometry import load_colliders, load_ignored
 from delassus.errors import ModelError, UnknownNameError
-from delassus.interop.names import example_robot_files
+from delassus.interop.load import example_robot_files
 from delassus.model.kinematics import world_poses
 from delassus.model.urdf import parse_xml, tree_from_urdf
 

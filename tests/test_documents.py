@@ -143,8 +143,8 @@ import sys
 sys.modules.update(dict.fromkeys({hidden}))  # as if they were not installed
 from delassus.cli import main
 if "robot_descriptions" in {hidden}:
-    from delassus.interop import names
-    names.example_robot_files = dict
+    from delassus.interop import load
+    load.example_robot_files = dict
 main()
 """
 

@@ -305,7 +305,7 @@ def test_loading_from_strings_and_paths(tmp_path, monkeypatch):
 
 def test_a_folder_does_not_hide_a_robot_of_its_name(tmp_path, monkeypatch):
     pytest.importorskip("robot_descriptions")
-    from delassus.interop.names import example_robot_files
+    from delassus.interop.load import example_robot_files
 
     if "ur5" not in example_robot_files():
         pytest.skip("example-robot-data is not installed")

@@ -21,7 +21,6 @@ from delassus.errors import ConfigurationError, MissingDependencyError, ModelErr
 from delassus.interop.mujoco import (
     configuration_from_mujoco,
     configuration_to_mujoco,
-    load_mjcf,
     tree_from_mujoco,
     velocity_from_mujoco,
     velocity_map_from_mujoco,
@@ -215,10 +214,10 @@ def test_file(name):
     model = compiled(name)
     if model is None:
         with pytest.raises(ModelError):
-            load_mjcf(FILES[name])
+            ds.load(FILES[name])
     elif name in REFUSED:
         with pytest.raises(ModelError, match=REFUSED[name]):
-            load_mjcf(FILES[name])
+            ds.load(FILES[name])
     elif name not in BEYOND_LINKS_AND_DOFS:
         check_against_peer(loaded(name), model, generator(name))
 
@@ -513,17 +512,16 @@ def test_files_that_are_refused(tmp_path):
     assert ds.load(write(tmp_path / "good.xml", mjcf(good))).nv == 1
     doctype = "<!DOCTYPE mujoco [<!ENTITY a 'b'>]>"
     bad = write(tmp_path / "doctype.xml", doctype + mjcf(good))
-    for load in (load_mjcf, ds.load):
-        with pytest.raises(ModelError, match=r"doctype\.xml.*without a document type"):
-            load(bad)
+    with pytest.raises(ModelError, match=r"doctype\.xml.*without a document type"):
+        ds.load(bad)
     write(tmp_path / "part.xml", f"{doctype}<mujocoinclude><body/></mujocoinclude>")
     inner = write(tmp_path / "inner.xml", "<mujocoinclude><include file='part.xml'/></mujocoinclude>")
     for part in ("part.xml", "inner.xml", str(inner)):
         outer = write(tmp_path / "outer.xml", mjcf(f"<include file='{part}'/>"))
         with pytest.raises(ModelError, match=r"part\.xml.*without a document type"):
-            load_mjcf(outer)
+            ds.load(outer)
     with pytest.raises(ModelError, match=r"missing\.xml.*Check the path"):
-        load_mjcf(tmp_path / "missing.xml")
+        ds.load(tmp_path / "missing.xml")
     cases = {
         "not closed": ("<mujoco><worldbody></mujoco>", "well-formed XML"),
         "unknown element": (mjcf("<boddy/>"), r"MuJoCo compiles, got ValueError: .*boddy.*Correct the file"),
@@ -535,24 +533,24 @@ def test_files_that_are_refused(tmp_path):
     }
     for text, message in cases.values():
         with pytest.raises(ModelError, match=message):
-            load_mjcf(write(tmp_path / "case.xml", text))
+            ds.load(write(tmp_path / "case.xml", text))
 
 
 def test_a_file_that_crashes_mujoco_is_refused(tmp_path):
     field = "<hfield name='{}' nrow='{}' ncol='{}' size='1 1 1 1'/>"
     text = "<mujoco><asset>{}</asset><worldbody/></mujoco>"
     with pytest.raises(ModelError, match=r"height field 'huge'.*at most 1e\+08 samples"):
-        load_mjcf(write(tmp_path / "huge.xml", text.format(field.format("huge", 2_000_000, 2_000_000))))
+        ds.load(write(tmp_path / "huge.xml", text.format(field.format("huge", 2_000_000, 2_000_000))))
     with pytest.raises(ModelError, match="MuJoCo compiles"):
-        load_mjcf(write(tmp_path / "words.xml", text.format(field.format("words", "many", "more"))))
-    assert load_mjcf(write(tmp_path / "small.xml", text.format(field.format("small", 20, 30)))).nv == 0
+        ds.load(write(tmp_path / "words.xml", text.format(field.format("words", "many", "more"))))
+    assert ds.load(write(tmp_path / "small.xml", text.format(field.format("small", 20, 30)))).nv == 0
 
 
 def test_without_mujoco(monkeypatch, tmp_path):
     path = write(tmp_path / "good.xml", mjcf(""))
     model = mujoco.MjModel.from_xml_path(str(path))
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    for call in (lambda: load_mjcf(path), lambda: tree_from_mujoco(model)):
+    for call in (lambda: ds.load(path), lambda: tree_from_mujoco(model)):
         with pytest.raises(MissingDependencyError, match=r"pip install 'delassus\[mjcf\]'"):
             call()
 

@@ -17,7 +17,7 @@ import delassus as ds
 from delassus.algorithms.osim.cut import cut_osim
 from delassus.algorithms.problem import Problem
 from delassus.compiler.trace import count
-from delassus.interop.names import example_robot_files
+from delassus.interop.load import example_robot_files
 from delassus.model.mechanisms import asimo, chain, humanoid, ladder, star, stem
 from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement

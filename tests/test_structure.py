@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.interop.names import example_robot_files
+from delassus.interop.load import example_robot_files
 from delassus.quantities import QUANTITIES
 from delassus.quantities.case import symbolic_case
 from delassus.quantities.dynamics import DYNAMICS

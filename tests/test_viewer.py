@@ -19,10 +19,9 @@ import pytest
 import delassus as ds
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
-from delassus.simulate.players import Live, Replay, player_of
 from delassus.simulate.recording import Recorder
 from delassus.simulate.scenes import boxes, pendulum
-from delassus.simulate.viewer import view
+from delassus.simulate.viewer import Live, Replay, player_of, view
 
 pytest.importorskip("viser")
 

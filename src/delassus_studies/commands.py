@@ -13,8 +13,8 @@ from delassus_studies.claims import reproduce
 from delassus_studies.figures import check_folder
 from delassus_studies.tables import publish
 
-bench_app = typer.Typer(help="Measure.", no_args_is_help=True)
-reproduce_app = typer.Typer(help="Measure again what the papers claim.", no_args_is_help=True)
+bench_app = typer.Typer(help="Benchmarks: operations and times, measured here.", no_args_is_help=True)
+reproduce_app = typer.Typer(help="Claims of the papers, measured here and judged one by one.", no_args_is_help=True)
 console = Console()
 
 
@@ -23,9 +23,10 @@ def _figures(folder: Path | None) -> Path | None:
 
 
 Plot = Annotated[
-    Path | None, typer.Option("--plot", callback=_figures, help="Folder to draw figures into, as PNG; needs [plot].")
+    Path | None,
+    typer.Option("--plot", callback=_figures, help="Draw figures (PNG) into this folder; needs the extra plot."),
 ]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the raw figures to this file.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the raw figures to this JSON file.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A small case only, timed once: to see what comes out.")]
 Robots = Annotated[Path | None, typer.Option(help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml.")]
 QuickClaims = Annotated[bool, typer.Option("--quick", help="Only claims that take seconds, not minutes.")]
@@ -38,7 +39,7 @@ def bench_osim(
     quick: Quick = False,
     states: Annotated[int, typer.Option(help="States in a batch.")] = 512,
 ) -> None:
-    """Operations and NumPy time per state of every method on the benchmark robots, beside Pinocchio."""
+    """Count operations and time NumPy, per state, of every method on the benchmark robots, beside Pinocchio."""
     from delassus_studies.bench_osim import draw, measure, tables
 
     publish(console, measure(states, quick), tables, file, plot, draw)
@@ -73,7 +74,7 @@ def bench_scaling(
     file: Json = None,
     largest: Annotated[int | None, typer.Option(min=20, help="No more links, and no more rows, than this.")] = None,
 ) -> None:
-    """Operations and time of compiled kernels against the number of links and of rows, with fitted slopes."""
+    """Count and time compiled kernels against the number of links and of rows, with fitted slopes."""
     from delassus_studies.bench_growth import draw_scaling, measure_scaling, scaling_tables
 
     publish(console, measure_scaling(console, largest), scaling_tables, file, plot, draw_scaling)
@@ -85,7 +86,7 @@ def bench_compile(
     file: Json = None,
     largest: Annotated[int | None, typer.Option(min=50, help="No longer chains than this.")] = None,
 ) -> None:
-    """Seconds of cold compilations against the length of the program, stage by stage."""
+    """Time cold compilations against the length of the program, stage by stage."""
     from delassus_studies.bench_growth import compile_tables, draw_compile, measure_compile
 
     publish(console, measure_compile(console, largest), compile_tables, file, plot, draw_compile)
@@ -93,7 +94,7 @@ def bench_compile(
 
 @bench_app.command("peak")
 def bench_peak(file: Json = None, quick: Quick = False) -> None:
-    """Fraction of this core's measured peak that kernels reach, and what bounds the rest."""
+    """Measure the fraction of this core's peak that kernels reach, and what bounds the rest."""
     from delassus_studies.bench_peak import measure, tables
 
     publish(console, measure(quick), tables, file)
@@ -101,7 +102,7 @@ def bench_peak(file: Json = None, quick: Quick = False) -> None:
 
 @bench_app.command("contact")
 def bench_contact(file: Json = None, quick: Quick = False) -> None:
-    """Time per step of a pendulum that touches floor and wall, its shares, and MuJoCo beside it; needs [contact]."""
+    """Time a step of a pendulum that touches floor and wall, and its parts, beside MuJoCo; needs the extra contact."""
     from delassus_studies.bench_contact import measure, tables
 
     require("numba", "contact", "contact solvers")
@@ -128,7 +129,7 @@ def reproduce_dynamics(robots: Robots = None, plot: Plot = None, file: Json = No
 
 @reproduce_app.command("contact")
 def reproduce_contact(plot: Plot = None, file: Json = None, quick: QuickClaims = False) -> None:
-    """Measure each claim that [OS] makes of contact dynamics; needs [contact]."""
+    """Measure each claim that [OS] makes of contact dynamics; needs the extra contact."""
     require("numba", "contact", "contact solvers")
     from delassus_studies.claims_contact import SIZE_CLAIMS
     from delassus_studies.claims_contact_runs import RUN_CLAIMS

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from delassus.constraints import Weld
-from delassus.interop.mujoco_state import configuration_to_mujoco, velocity_map_from_mujoco
+from delassus.interop.mujoco import configuration_to_mujoco, velocity_map_from_mujoco
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, matrix_to_quaternion
 from delassus.model.tree import WORLD, Tree

@@ -14,12 +14,7 @@ from rich.table import Table
 from delassus import __version__
 from delassus_studies.commands import bench_app, reproduce_app
 
-app = typer.Typer(
-    help="Constrained rigid-body dynamics: robots in, Delassus matrices out.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench_app, name="bench")
 app.add_typer(reproduce_app, name="reproduce")
 console = Console()
@@ -32,8 +27,14 @@ class RootOption(StrEnum):
     floating = "floating"
 
 
-Robot = Annotated[str, typer.Argument(help="A .urdf or .xml file, or a name such as talos_reduced or go1.")]
-RootChoice = Annotated[RootOption, typer.Option("--root", help="What carries the root link of a URDF file.")]
+Robot = Annotated[str, typer.Argument(help="A .urdf or .xml (MJCF) file, or a name such as talos_reduced or go1.")]
+RootChoice = Annotated[
+    RootOption, typer.Option("--root", help="Whether a URDF file's root link is fixed to the world or on a free joint.")
+]
+Welds = Annotated[list[str] | None, typer.Option("--weld", help="LINK or LINK,LINK: six rows; may be repeated.")]
+Points = Annotated[
+    list[str] | None, typer.Option("--point", help="LINK, LINK@x,y,z or LINK,LINK: three rows; may be repeated.")
+]
 
 
 def _version(asked: bool) -> None:
@@ -61,8 +62,12 @@ def demo() -> None:
 
 
 @app.command()
-def info(robot: Robot, root: RootChoice = RootOption.fixed, frames: bool = False) -> None:
-    """Say what a robot is: links, joints, mass, and with --frames every name that a constraint can use."""
+def info(
+    robot: Robot,
+    root: RootChoice = RootOption.fixed,
+    frames: Annotated[bool, typer.Option("--frames", help="List every name that a constraint can use.")] = False,
+) -> None:
+    """Show the joints, links and masses of a robot, and where each joint is in q and v."""
     from delassus.interop.load import load
     from delassus.model.tree import total_mass
 
@@ -92,10 +97,10 @@ def info(robot: Robot, root: RootChoice = RootOption.fixed, frames: bool = False
 def compute(
     robot: Robot,
     root: RootChoice = RootOption.fixed,
-    weld: Annotated[list[str] | None, typer.Option(help="LINK or LINK,LINK: six rows.")] = None,
-    point: Annotated[list[str] | None, typer.Option(help="LINK, LINK@x,y,z or LINK,LINK: three rows.")] = None,
-    method: Annotated[str, typer.Option(help="Algorithm.")] = "pv-osimr",
-    q: Annotated[Path | None, typer.Option(help="Configurations (.npy or text); random if not given.")] = None,
+    weld: Welds = None,
+    point: Points = None,
+    method: Annotated[str, typer.Option(help="dense, ltl-osim, kjr, efpa, pv-osim, pv-osimr or auto.")] = "pv-osimr",
+    q: Annotated[Path | None, typer.Option(help="File of configurations, .npy or text; random if not given.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random configuration.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write G to this .npy file instead of printing it.")] = None,
 ) -> None:
@@ -127,21 +132,29 @@ def compute(
 def export(
     robot: Robot,
     root: RootChoice = RootOption.fixed,
-    weld: Annotated[list[str] | None, typer.Option(help="LINK or LINK,LINK: six rows.")] = None,
-    point: Annotated[list[str] | None, typer.Option(help="LINK, LINK@x,y,z or LINK,LINK: three rows.")] = None,
-    what: Annotated[str, typer.Option(help="delassus, osim, dynamics, inverse_dynamics, mass_matrix, …")] = "delassus",
-    method: Annotated[str, typer.Option(help="Algorithm.")] = "auto",
+    weld: Welds = None,
+    point: Points = None,
+    what: Annotated[
+        str, typer.Option(help="What to compute: delassus, osim, dynamics, inverse_dynamics, mass_matrix, …")
+    ] = "delassus",
+    method: Annotated[str, typer.Option(help="Method for that quantity, such as pv-osim or pv-early.")] = "auto",
     payload: Annotated[
-        list[str] | None, typer.Option(help="LINK whose inertia gets an addition with each call.")
+        list[str] | None, typer.Option(help="LINK: an inertia added to this link is an argument of the function.")
     ] = None,
-    frame: Annotated[list[str] | None, typer.Option(help="LINK or LINK@x,y,z: a pose of kinematics.")] = None,
-    wrench: Annotated[list[str] | None, typer.Option(help="LINK or LINK@x,y,z: an external wrench.")] = None,
-    compliance: Annotated[float | None, typer.Option(help="Makes all constraints soft.")] = None,
-    active: Annotated[bool, typer.Option("--active", help="Constraints are switched on and off in calls.")] = False,
-    single: Annotated[bool, typer.Option("--float", help="float instead of double.")] = False,
+    frame: Annotated[
+        list[str] | None, typer.Option(help="LINK or LINK@x,y,z: a frame whose pose kinematics computes.")
+    ] = None,
+    wrench: Annotated[
+        list[str] | None, typer.Option(help="LINK or LINK@x,y,z: a wrench there is an argument of the function.")
+    ] = None,
+    compliance: Annotated[float | None, typer.Option(help="Compliance of all constraints: makes them soft.")] = None,
+    active: Annotated[
+        bool, typer.Option("--active", help="Flags that switch constraints off are an argument of the function.")
+    ] = False,
+    single: Annotated[bool, typer.Option("--float", help="Write float instead of double.")] = False,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> None:
-    """Write C99 that computes the Delassus matrix of a robot, or its dynamics, and needs only math.h."""
+    """Write a quantity of a robot, such as its Delassus matrix or dynamics, as C99 that needs only math.h."""
     from delassus.cli.parse import parse_constraints, parse_frame
     from delassus.compiler.emit.c import write_c
     from delassus.compiler.pipeline import make_program
@@ -172,19 +185,25 @@ def export(
 def simulate(
     scene: Annotated[str, typer.Argument(help="pendulum, dual-arm, boxes or quadruped.")],
     links: Annotated[int | None, typer.Option(min=1, help="Links of the pendulum, or number of boxes.")] = None,
-    duration: Annotated[float | None, typer.Option(help="Time to simulate (s).")] = None,
-    dt: Annotated[float | None, typer.Option(help="Time step (s).")] = None,
-    formulation: Annotated[str | None, typer.Option(help="os, nmc-os, rmc, mc or nmc.")] = None,
-    solver: Annotated[str | None, typer.Option(help="lemke, pgs, nsgs or admm.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of random numbers.")] = None,
-    view: Annotated[bool, typer.Option("--view", help="Show it in the browser, until Ctrl-C; needs [view].")] = False,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Of the page.")] = 8080,
-    plot: Annotated[Path | None, typer.Option(help="Draw the figure into this .png file; needs [plot].")] = None,
-    record: Annotated[Path | None, typer.Option(help="Write all samples to this .npz or .h5 file.")] = None,
+    duration: Annotated[float | None, typer.Option(help="Time to simulate (s); the scene's own by default.")] = None,
+    dt: Annotated[float | None, typer.Option(help="Time step (s); the scene's own by default.")] = None,
+    formulation: Annotated[str | None, typer.Option(help="os (default), nmc-os, rmc, mc or nmc.")] = None,
+    solver: Annotated[str | None, typer.Option(help="lemke (default), pgs, nsgs or admm.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of random numbers, 0 by default.")] = None,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show it in the browser, until Ctrl-C; needs the extra view.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the page that --view opens.")] = 8080,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the figure into this .png file; needs the extra plot.")
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="Write all samples to this .npz or .h5 file; .h5 needs the extra record.")
+    ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Save the state at the end to this .npz or .h5 file.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on from this checkpoint.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on from the state in this file of --checkpoint.")] = None,
 ) -> None:
-    """Simulate a scene with contacts: a pendulum, two arms, falling boxes, or a quadruped; needs [contact]."""
+    """Simulate a scene with contacts: a pendulum, two arms, falling boxes, or a quadruped; needs the extra contact."""
     from delassus.cli.simulate import run
 
     options = {"dt": dt, "formulation": formulation, "solver": solver, "seed": seed}

@@ -187,9 +187,8 @@ def _report(sim: Simulator, start: tuple[float, float], rows: dict[str, str]) ->
 
 
 def _show(console: Console, sim: Simulator, ready: ReadyScene, port: int) -> None:
-    from delassus.simulate.players import Live
-    from delassus.simulate.viewer import Viewer
+    from delassus.simulate.viewer import Live, Viewer
 
-    viewer = Viewer(Live(sim, ready.controller, ready.duration), "127.0.0.1", port)
+    viewer = Viewer(Live(sim, ready.controller), "127.0.0.1", port)
     console.print(f"Open [bold]{viewer.url}[/] in a browser; Ctrl-C here ends it.", highlight=False)
     viewer.wait()

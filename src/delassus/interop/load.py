@@ -1,18 +1,31 @@
-"""`load`: one entry for every kind of robot description."""
+"""`load`: one entry for every kind of robot description, and for robots by name."""
 
 from __future__ import annotations
 
+import importlib
+import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from delassus.errors import ModelError, shown
-from delassus.interop.mujoco import load_mjcf, tree_from_mujoco
-from delassus.interop.names import find_robot
+from delassus.errors import ModelError, missing_dependency, shown, unknown_name
+from delassus.interop.mujoco import read_mjcf, tree_from_mujoco
 from delassus.interop.pinocchio import tree_from_pinocchio
 from delassus.model.description import Check, Root
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
 from delassus.model.urdf import Continuous, Mimic, read_xml, tree_from_urdf
+
+ALIASES = {
+    "talos": "talos_reduced",
+    "g1": "g1_29dof_rev_1_0",
+    "solo8": "solo",
+    "anymal_c": "anymal_c_simple_description/urdf/anymal",
+    "ur5": "ur5_robot",
+    "ur10": "ur10_robot",
+    "hyq": "hyq_no_sensors",
+}
+"""Short names for robots whose description has several files or a longer name."""
 
 
 def load(
@@ -74,11 +87,11 @@ def load(
                 f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
                 "Check that this is a robot description.",
             )  # fmt: skip
-        tree = load_mjcf(path, check_inertia=check_inertia)
+        tree = tree_from_mujoco(read_mjcf(path), check_inertia)
     elif module == "pinocchio":
-        tree = tree_from_pinocchio(robot, check_inertia=check_inertia)
+        tree = tree_from_pinocchio(robot, check_inertia)
     elif module == "mujoco":
-        tree = tree_from_mujoco(robot, check_inertia=check_inertia)
+        tree = tree_from_mujoco(robot, check_inertia)
     else:
         raise ModelError(
             "robot", "a path, a name, a pinocchio.Model or a mujoco.MjModel",
@@ -93,15 +106,7 @@ def load(
 
 
 def find_description(robot: str | Path) -> Path:
-    """Path of a file, or of the description of the robot of that name.
-
-    Raises
-    ------
-    ModelError
-        A path where there is no file.
-    UnknownNameError, MissingDependencyError
-        As `find_robot`.
-    """
+    """Path of a file, or of the description of the robot of that name; raises as `load` does."""
     path = Path(robot)
     try:
         is_file, is_folder = path.is_file(), path.is_dir()
@@ -112,4 +117,49 @@ def find_description(robot: str | Path) -> Path:
     if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".xml", ".mjcf"):
         came = "a directory" if is_folder else "none"
         raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
-    return find_robot(robot)
+    files = example_robot_files()
+    if robot in files:
+        return files[robot]
+    described = robot_description_names()
+    for candidate in (robot, f"{robot}_description", f"{robot}_mj_description"):
+        if candidate in described:
+            return _fetched(candidate)
+    if not files and not described:
+        raise missing_dependency("example-robot-data", "robots", f"robot {robot!r}")
+    raise unknown_name("robot name or file", robot, [*files, *described])
+
+
+def example_robot_files() -> dict[str, Path]:
+    """URDF files of ``example-robot-data`` by name; empty if the package is not installed.
+
+    A file is known by its stem; where stems repeat, the first in alphabetical order has the bare stem, and each is
+    known by its path below the package without the suffix.
+    """
+    out: dict[str, Path] = {}
+    for base in dict.fromkeys((sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))):
+        folder = Path(base) / "cmeel.prefix" / "share" / "example-robot-data" / "robots"
+        for path in sorted(folder.rglob("*.urdf")):
+            out.setdefault(path.stem, path)
+            out.setdefault(str(path.relative_to(folder).with_suffix("")), path)
+    for alias, name in ALIASES.items():
+        if name in out:
+            out.setdefault(alias, out[name])
+    return out
+
+
+def robot_description_names() -> list[str]:
+    """Names that ``robot_descriptions`` knows; empty if the package is not installed."""
+    if find_spec("robot_descriptions") is None:
+        return []
+    return sorted(importlib.import_module("robot_descriptions._descriptions").DESCRIPTIONS)
+
+
+def _fetched(name: str) -> Path:
+    try:
+        module = importlib.import_module(f"robot_descriptions.{name}")
+        return Path(getattr(module, "URDF_PATH", None) or module.MJCF_PATH)
+    except Exception as error:  # fetching runs git and the network: any failure of theirs is ours to explain
+        raise ModelError(
+            f"robot {name!r}", "files that robot_descriptions can fetch", f"{type(error).__name__}: {error}",
+            "Check the network connection, or load a file by its path.",
+        ) from error  # fmt: skip

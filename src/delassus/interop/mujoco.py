@@ -1,69 +1,41 @@
-"""MuJoCo: MJCF files and ``mujoco.MjModel`` → `Tree`; states in both directions (see `delassus.interop.mujoco_state`).
+"""MuJoCo: ``mujoco.MjModel`` → `Tree`, and states in both directions, batched over leading axes.
 
 Links and degrees of freedom keep MuJoCo's order. A body with several joints becomes as many links, all but the last of
 them without mass; the last has the body's name. What a tree does not hold is left out: equality constraints, contacts,
 actuators, tendons (their armature is refused: it couples joints through the mass matrix), springs, gravity. A mocap
 body stays where the model puts it.
+
+The layouts of ``qpos`` and ``q`` and of ``qvel`` and ``v`` are the same but for two things: MuJoCo's quaternions are
+``[w x y z]``, ours ``[x y z w]``; and the linear velocity of a free joint is in the world's axes there, in the body's
+here (its angular velocity is in the body's axes in both).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from delassus.errors import ModelError, missing_dependency
-from delassus.interop.mujoco_state import (
-    configuration_from_mujoco,
-    configuration_to_mujoco,
-    velocity_from_mujoco,
-    velocity_map_from_mujoco,
-    velocity_to_mujoco,
-)
+from delassus.errors import ConfigurationError, ModelError, missing_dependency
 from delassus.model.build import build_tree, unique_name
 from delassus.model.description import FIXED, Check, RawJoint, RawLink
-from delassus.model.joints import JointKind
+from delassus.model.joints import QUATERNION_START, JointKind
 from delassus.model.rotations import Array, quaternion_to_matrix, rotation_about
 from delassus.model.tree import Tree
 from delassus.model.urdf import read_xml
 
-__all__ = [
-    "configuration_from_mujoco",
-    "configuration_to_mujoco",
-    "load_mjcf",
-    "tree_from_mujoco",
-    "velocity_from_mujoco",
-    "velocity_map_from_mujoco",
-    "velocity_to_mujoco",
-]
-
 LARGEST_HEIGHT_FIELD = 10**8
 """Height fields with more samples than this are refused before MuJoCo sees them: it overflows its index and crashes."""
 
-
-def load_mjcf(path: Path, *, check_inertia: Check = "warn") -> Tree:
-    """Read an MJCF file with MuJoCo; see `delassus.load`.
-
-    Raises
-    ------
-    ModelError
-        The file cannot be read, is not MJCF that MuJoCo compiles, or declares a document type; or what
-        `tree_from_mujoco` refuses.
-    MissingDependencyError
-        MuJoCo is not installed.
-
-    Examples
-    --------
-    >>> from delassus.interop.mujoco import load_mjcf
-    >>> tree = load_mjcf(Path("humanoid.xml"))  # doctest: +SKIP
-    """
-    return tree_from_mujoco(read_mjcf(Path(path)), check_inertia=check_inertia)
+SHORTEST_QUATERNION = 1e-15
+"""MuJoCo reads a quaternion shorter than this as no rotation; here it is refused."""
 
 
 def read_mjcf(path: Path) -> Any:
-    """Compile an MJCF file to a ``mujoco.MjModel``; raises as `load_mjcf` does."""
+    """Compile an MJCF file to a ``mujoco.MjModel``; raises `ModelError`, `MissingDependencyError`."""
     mujoco = _import_mujoco(f"file {str(path)!r}")
     _check_files(path, path.parent, set())
     try:
@@ -88,10 +60,17 @@ def _check_files(path: Path, folder: Path, seen: set[Path]) -> None:
     if path in seen:
         return
     seen.add(path)
-    root = read_xml(path)
-    for field in root.iter("hfield"):
-        _check_height_field(field)
-    for element in root.iter():
+    for element in read_xml(path).iter():
+        if element.tag == "hfield":
+            try:
+                samples = int(element.get("nrow", 0)) * int(element.get("ncol", 0))
+            except ValueError:
+                continue  # MuJoCo says what is wrong
+            if samples > LARGEST_HEIGHT_FIELD:
+                raise ModelError(
+                    f"height field {element.get('name')!r}", f"at most {LARGEST_HEIGHT_FIELD:g} samples",
+                    f"{samples:g}", "Make it smaller; it has no part in the dynamics of the links.",
+                )  # fmt: skip
         if element.tag in ("include", "model") and element.get("file"):
             for base in (folder, path.parent):
                 included = (base / element.get("file", "")).resolve()
@@ -99,33 +78,11 @@ def _check_files(path: Path, folder: Path, seen: set[Path]) -> None:
                     _check_files(included, folder, seen)
 
 
-def _check_height_field(field: ElementTree.Element) -> None:
-    try:
-        samples = int(field.get("nrow", 0)) * int(field.get("ncol", 0))
-    except ValueError:
-        return  # MuJoCo says what is wrong
-    if samples > LARGEST_HEIGHT_FIELD:
-        raise ModelError(
-            f"height field {field.get('name')!r}", f"at most {LARGEST_HEIGHT_FIELD:g} samples", f"{samples:g}",
-            "Make it smaller; it has no part in the dynamics of the links.",
-        )  # fmt: skip
+def tree_from_mujoco(model: Any, check_inertia: Check = "warn") -> Tree:
+    """Tree of a compiled MuJoCo model, whose numbers are used as they are now, edits included.
 
-
-def tree_from_mujoco(model: Any, *, check_inertia: Check = "warn") -> Tree:
-    """Build the tree of a compiled MuJoCo model.
-
-    Parameters
-    ----------
-    model : mujoco.MjModel
-        Its numbers are used as they are now, edits included.
-    check_inertia : {"warn", "refuse"}
-        What to do about rotational inertias that no rigid body can have.
-
-    Returns
-    -------
-    Tree
-        Bodies and sites are frames. Angles and lengths equal ``qpos``: the reference ``qpos0`` is part of the fixed
-        placements. Bodies and joints without a name are called ``body<id>`` and ``joint<id>``.
+    Bodies and sites are frames. Angles and lengths equal ``qpos``: the reference ``qpos0`` is part of the fixed
+    placements. Bodies and joints without a name are called ``body<id>`` and ``joint<id>``.
 
     Raises
     ------
@@ -134,14 +91,6 @@ def tree_from_mujoco(model: Any, *, check_inertia: Check = "warn") -> Tree:
         mass matrix is singular. Names the culprit.
     MissingDependencyError
         MuJoCo is not installed.
-
-    Examples
-    --------
-    >>> import delassus as ds, mujoco
-    >>> xml = "<mujoco><worldbody><body><joint/><geom size='0.1' pos='1 0 0'/></body></worldbody></mujoco>"
-    >>> tree = ds.load(mujoco.MjModel.from_xml_string(xml))
-    >>> tree.link_names, tree.joint_names
-    (('body1',), ('joint0',))
     """
     mujoco = _import_mujoco("a tree from a MuJoCo model")
     if not isinstance(model, mujoco.MjModel):
@@ -254,3 +203,121 @@ def _joint(
         name, kind, parent, child, position, rotation, axis, armature=armature[dofs], lower=lower, upper=upper,
         damping=np.array(model.dof_damping[dofs]), child_position=-anchor,
     )  # fmt: skip
+
+
+# -- states --------------------------------------------------------------------------------------------------------
+
+
+def configuration_from_mujoco(tree: Tree, qpos: ArrayLike) -> Array:
+    """Configuration ``q`` (..., nq) of the tree at MuJoCo's ``qpos`` (..., nq).
+
+    Quaternions ``[w x y z]`` become ``[x y z w]`` of unit length: MuJoCo reads them whatever their length.
+
+    Raises
+    ------
+    ModelError
+        The tree has a joint that MuJoCo does not know.
+    ConfigurationError
+        Wrong shape or type, NaN or infinite entries, or a quaternion of zeros.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> base = ds.mechanisms.chain(1, root="floating")
+    >>> configuration_from_mujoco(base, [0, 0, 1, 2, 0, 0, 0, 0.5])
+    array([0. , 0. , 1. , 0. , 0. , 0. , 1. , 0.5])
+    """
+    q = tree._check_vector(qpos, tree.nq, "qpos", "nq").copy()
+    for name, part in _quaternions(tree):
+        length = np.linalg.norm(q[..., part], axis=-1, keepdims=True)
+        if np.any(length < SHORTEST_QUATERNION):
+            raise ConfigurationError(
+                f"qpos, the quaternion of joint {name!r}", "one that is not zero", "zeros", "No rotation is [1 0 0 0]."
+            )
+        q[..., part] = np.roll(q[..., part] / length, -1, axis=-1)
+    return q
+
+
+def configuration_to_mujoco(tree: Tree, q: ArrayLike) -> Array:
+    """MuJoCo's ``qpos`` (..., nq) at the configuration ``q`` (..., nq) of the tree.
+
+    Raises
+    ------
+    ModelError
+        The tree has a joint that MuJoCo does not know.
+    ConfigurationError
+        Wrong shape or type, NaN or infinite entries, or a quaternion that is not of unit length.
+    """
+    qpos = tree.check_configuration(q).copy()
+    for _, part in _quaternions(tree):
+        qpos[..., part] = np.roll(qpos[..., part], 1, axis=-1)
+    return qpos
+
+
+def velocity_from_mujoco(tree: Tree, qpos: ArrayLike, qvel: ArrayLike) -> Array:
+    """Velocity ``v`` (..., nv) of the tree at MuJoCo's ``qpos`` (..., nq) and ``qvel`` (..., nv).
+
+    Takes linear velocities of free joints from the world's axes to the body's. Raises what `configuration_from_mujoco`
+    raises.
+    """
+    return _turn_linear(tree, configuration_from_mujoco(tree, qpos), tree.check_velocity(qvel, "qvel"), True)
+
+
+def velocity_to_mujoco(tree: Tree, q: ArrayLike, v: ArrayLike) -> Array:
+    """MuJoCo's ``qvel`` (..., nv) at the configuration ``q`` (..., nq) and velocity ``v`` (..., nv) of the tree.
+
+    Takes linear velocities of free joints from the body's axes to the world's. Raises what `configuration_to_mujoco`
+    raises.
+    """
+    return _turn_linear(tree, tree.check_configuration(q), tree.check_velocity(v), False)
+
+
+def velocity_map_from_mujoco(tree: Tree, q: ArrayLike) -> Array:
+    """Matrix ``T`` (..., nv, nv) with ``v = T qvel`` at the configuration ``q`` (..., nq) of the tree.
+
+    It is orthogonal. MuJoCo's mass matrix is ``Tᵀ M T``, its Jacobians are ``J T``, its generalised forces ``Tᵀ τ``.
+    Raises what `configuration_to_mujoco` raises.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> robot = ds.mechanisms.humanoid()
+    >>> q = robot.random(0, batch=5)
+    >>> T = velocity_map_from_mujoco(robot, q)
+    >>> M_mujoco = T.swapaxes(-1, -2) @ ds.mass_matrix(robot, q) @ T
+    """
+    array = tree.check_configuration(q)
+    T = np.broadcast_to(np.eye(tree.nv), (*array.shape[:-1], tree.nv, tree.nv)).copy()
+    for linear, R in _free_joints(tree, array):
+        T[..., linear, linear] = np.swapaxes(R, -1, -2)
+    return T
+
+
+def _turn_linear(tree: Tree, q: Array, v: Array, to_body: bool) -> Array:
+    batch = np.broadcast_shapes(q.shape[:-1], v.shape[:-1])
+    out = np.broadcast_to(v, (*batch, tree.nv)).copy()
+    for linear, R in _free_joints(tree, q):
+        turn = np.swapaxes(R, -1, -2) if to_body else R
+        out[..., linear] = (turn @ out[..., linear, None])[..., 0]
+    return out
+
+
+def _free_joints(tree: Tree, q: Array) -> Iterator[tuple[slice, Array]]:
+    """Linear degrees of freedom of each free joint, and its rotation (..., 3, 3) from the body to the world."""
+    quaternions = dict(_quaternions(tree))
+    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
+        if joint.kind is JointKind.FREE:
+            yield slice(sv.start, sv.start + 3), quaternion_to_matrix(q[..., quaternions[joint.name]])
+
+
+def _quaternions(tree: Tree) -> Iterator[tuple[str, slice]]:
+    """Name and coordinates of each joint that has a quaternion; refuses joints that MuJoCo does not know."""
+    for joint, sq in zip(tree.joints, tree.q_slices, strict=True):
+        if joint.kind not in (JointKind.FREE, JointKind.BALL, JointKind.PRISMATIC, JointKind.REVOLUTE):
+            raise ModelError(
+                f"joint {joint.name!r}", "a revolute, prismatic, ball or free joint", f"a {joint.kind.value} joint",
+                "MuJoCo has no such joint, so that the tree has no MuJoCo state.",
+            )  # fmt: skip
+        if joint.kind in QUATERNION_START:
+            start = sq.start + QUATERNION_START[joint.kind]
+            yield joint.name, slice(start, start + 4)

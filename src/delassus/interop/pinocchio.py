@@ -34,21 +34,11 @@ _KINDS = {
 """Kind of each joint that a tree can hold, by Pinocchio's name without ``JointModel``."""
 
 
-def tree_from_pinocchio(model: Any, *, check_inertia: Check = "warn") -> Tree:
-    """Build the tree of a Pinocchio model.
+def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
+    """Tree of a Pinocchio model, whose numbers are used as they are now, edits included.
 
-    Parameters
-    ----------
-    model : pinocchio.Model
-        Its numbers are used as they are now, edits included.
-    check_inertia : {"warn", "refuse"}
-        What to do about rotational inertias that no rigid body can have.
-
-    Returns
-    -------
-    Tree
-        A link is named after the first body that its joint carries (after the joint if it carries none). All bodies
-        are frames, and so are joints and other frames of the model whose names are free.
+    A link is named after the first body that its joint carries (after the joint if it carries none). All bodies are
+    frames, and so are joints and other frames of the model whose names are free.
 
     Raises
     ------
@@ -57,14 +47,6 @@ def tree_from_pinocchio(model: Any, *, check_inertia: Check = "warn") -> Tree:
         singular. Names the culprit.
     MissingDependencyError
         Pinocchio is not installed.
-
-    Examples
-    --------
-    >>> import delassus as ds, pinocchio as pin
-    >>> model = pin.buildSampleModelManipulator()
-    >>> tree = ds.load(model)
-    >>> (tree.nq, tree.nv) == (model.nq, model.nv)
-    True
     """
     try:
         import pinocchio as pin

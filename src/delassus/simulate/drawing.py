@@ -31,45 +31,62 @@ class Drawing:
         self.centre, self.size = _extent(scene, poses)
         self._weight = max(_typical_mass(scene.tree) * float(np.linalg.norm(scene.gravity)), 1e-9)
         self._links = [server.scene.add_frame(f"/links/{name}", show_axes=False) for name in scene.tree.link_names]
-        for i, name in enumerate(scene.tree.link_names):
-            self._bones(f"/links/{name}", i)
-        for number, (collider, link) in enumerate(zip(scene.colliders, scene.links.tolist(), strict=True)):
+        colliders = list(zip(scene.colliders, scene.links.tolist(), strict=True))
+        for number, (collider, link) in enumerate(colliders):
             self._collider(number, collider, link)
+        for i, name in enumerate(scene.tree.link_names):  # bones: from a link's joint to its children and colliders
+            ends = [self._tree.joints[child].position for child in self._tree.children[i]]
+            ends += [collider_pose(scene, c)[1] for c, link in colliders if link == i]
+            self._bones(f"/links/{name}", np.zeros(3), ends)
         held = [
             j.position for j, p in zip(self._tree.joints, self._tree.parents, strict=True) if p == WORLD and j.nv < 6
         ]
         if len(held) > 1:  # a torso that is fixed to the world
-            for k, end in enumerate(held):
-                self._bone(f"/world/bone{k}", np.mean(held, axis=0), end)
+            self._bones("/world", np.mean(held, axis=0), held)
         self._arrows: Any = None
         self.update(q, np.zeros((0, 3)), np.zeros((0, 3)), False)
 
-    def _bones(self, parent: str, link: int) -> None:
-        """Rods from a link's joint to those of its children and to its colliders."""
-        ends = [self._tree.joints[child].position for child in self._tree.children[link]]
-        scene = self._scene
-        ends += [_placement(scene, c)[1] for c, on in zip(scene.colliders, scene.links, strict=True) if on == link]
+    def _bones(self, parent: str, start: Array, ends: list[Array]) -> None:
+        """Rods from one point to others, all in the frame of ``parent``."""
         for k, end in enumerate(ends):
-            self._bone(f"{parent}/bone{k}", np.zeros(3), end)
-
-    def _bone(self, name: str, start: Array, end: Array) -> None:
-        length = float(np.linalg.norm(end - start))
-        if length > 0.005 * self.size:
-            self._server.scene.add_cylinder(
-                name,
-                radius=BONE * self.size,
-                height=length,
-                color=BONE_COLOUR,
-                position=(start + end) / 2,
-                wxyz=_wxyz(rotation_between(np.array([0.0, 0.0, 1.0]), (end - start) / length)),
-            )
+            length = float(np.linalg.norm(end - start))
+            if length > 0.005 * self.size:
+                self._server.scene.add_cylinder(
+                    f"{parent}/bone{k}",
+                    radius=BONE * self.size,
+                    height=length,
+                    color=BONE_COLOUR,
+                    position=(start + end) / 2,
+                    wxyz=_wxyz(rotation_between(np.array([0.0, 0.0, 1.0]), (end - start) / length)),
+                )
 
     def _collider(self, number: int, collider: Collider, link: int) -> None:
         parent = "/world" if link == WORLD else f"/links/{self._tree.link_names[link]}"
-        R, p = _placement(self._scene, collider)
+        name = f"{parent}/collider{number}"
+        R, p = collider_pose(self._scene, collider)
+        shape, target, cell = collider.shape, self._server.scene, _round(self.size / 20)
         colour = FIXED_COLOUR if link == WORLD else COLOURS[link % len(COLOURS)]
-        place = {"position": p, "wxyz": _wxyz(R)}
-        add_shape(self._server.scene, f"{parent}/collider{number}", collider, colour, self.size, place)
+        look = {"position": p, "wxyz": _wxyz(R), "color": colour}
+        if isinstance(shape, Sphere):
+            target.add_icosphere(name, radius=shape.radius, **look)
+        elif isinstance(shape, Box):
+            target.add_box(name, dimensions=(shape.x, shape.y, shape.z), **look)
+        elif isinstance(shape, Cylinder):
+            target.add_cylinder(name, radius=shape.radius, height=shape.length, **look)
+        elif isinstance(shape, HalfSpace):
+            target.add_grid(
+                name,
+                width=4 * self.size,
+                height=4 * self.size,
+                cell_size=cell,
+                section_size=5 * cell,
+                plane_color=(225, 228, 232),
+                plane_opacity=0.6,
+                position=p,
+                wxyz=_wxyz(R),
+            )
+        else:
+            target.add_mesh_simple(name, *_triangles(shape), flat_shading=isinstance(shape, Mesh), **look)
 
     def update(self, q: Array, points: Array, forces: Array, show_forces: bool) -> None:
         """Move links to a configuration (nq,) and arrows to contact points and forces (n, 3)."""
@@ -92,34 +109,7 @@ class Drawing:
                 )
 
 
-def add_shape(
-    target: Any, name: str, collider: Collider, colour: tuple[int, int, int], size: float, place: dict[str, Any]
-) -> None:
-    """Add a collider's shape to viser's scene."""
-    shape = collider.shape
-    if isinstance(shape, Sphere):
-        target.add_icosphere(name, radius=shape.radius, color=colour, **place)
-    elif isinstance(shape, Box):
-        target.add_box(name, color=colour, dimensions=(shape.x, shape.y, shape.z), **place)
-    elif isinstance(shape, Cylinder):
-        target.add_cylinder(name, radius=shape.radius, height=shape.length, color=colour, **place)
-    elif isinstance(shape, HalfSpace):
-        target.add_grid(
-            name,
-            width=4 * size,
-            height=4 * size,
-            cell_size=_round(size / 20),
-            section_size=_round(size / 20) * 5,
-            plane_color=(225, 228, 232),
-            plane_opacity=0.6,
-            **place,
-        )
-    else:
-        vertices, triangles = _capsule(shape) if isinstance(shape, Capsule) else _hull(shape)
-        target.add_mesh_simple(name, vertices, triangles, color=colour, flat_shading=isinstance(shape, Mesh), **place)
-
-
-def _placement(scene: Scene, collider: Collider) -> tuple[Array, Array]:
+def collider_pose(scene: Scene, collider: Collider) -> tuple[Array, Array]:
     """Pose of a collider in the body frame of its link, or in the world."""
     if collider.link == "world":
         return collider.rotation, collider.position
@@ -133,7 +123,7 @@ def _extent(scene: Scene, poses: list[tuple[Array, Array]]) -> tuple[Array, floa
     for collider, link in zip(scene.colliders, scene.links.tolist(), strict=True):
         if link != WORLD:
             R, p = poses[link]
-            places.append(p + R @ _placement(scene, collider)[1])
+            places.append(p + R @ collider_pose(scene, collider)[1])
         elif not isinstance(collider.shape, HalfSpace):
             places.append(collider.position)
     low, high = np.min(places, axis=0), np.max(places, axis=0)
@@ -160,18 +150,15 @@ def _round(length: float) -> float:
     return float(min((1.0, 2.0, 5.0, 10.0), key=lambda k: abs(k * decade - length)) * decade)
 
 
-def _capsule(shape: Capsule) -> tuple[Array, NDArray[np.int64]]:
-    import trimesh
-
-    mesh = trimesh.creation.capsule(height=shape.length, radius=shape.radius, count=[24, 24])
-    middle = np.array([0.0, 0.0, mesh.bounds[:, 2].mean()])
-    return np.asarray(mesh.vertices - middle), np.asarray(mesh.faces)
-
-
-def _hull(shape: Mesh) -> tuple[Array, NDArray[np.int64]]:
-    if shape.triangles is not None:
+def _triangles(shape: Capsule | Mesh) -> tuple[Array, NDArray[np.int64]]:
+    """Vertices (n, 3) and triangles (m, 3)."""
+    if isinstance(shape, Mesh) and shape.triangles is not None:
         return shape.vertices, shape.triangles
     import trimesh
 
-    mesh = trimesh.convex.convex_hull(shape.vertices)
+    if isinstance(shape, Mesh):
+        mesh = trimesh.convex.convex_hull(shape.vertices)
+    else:
+        mesh = trimesh.creation.capsule(height=shape.length, radius=shape.radius, count=[24, 24])
+        mesh.apply_translation((0.0, 0.0, -mesh.bounds[:, 2].mean()))  # its middle is the shape's origin
     return np.asarray(mesh.vertices), np.asarray(mesh.faces)

@@ -18,7 +18,8 @@ from delassus.contact.shapes import HalfSpace, Sphere
 from delassus.errors import ConfigurationError, missing_dependency
 from delassus.model.kinematics import world_poses
 from delassus.model.rotations import Array
-from delassus.model.tree import WORLD
+from delassus.model.tree import WORLD, total_mass
+from delassus.simulate.drawing import collider_pose
 from delassus.simulate.recording import Recording
 
 FRAMES = 6
@@ -63,18 +64,16 @@ def swing_figure(recordings: Recording | Mapping[str, Recording], path: str | Pa
     height, speed, energy = grid[1].subgridspec(1, 3).subplots()
     for (name, recording), (colour, line) in zip(named.items(), LINES, strict=False):
         scene = _scene(recording)
-        label = name or recording.origin.formulation
-        link = scene.tree.n_links - 1
-        at, rate = centre_motion(scene, recording.q, recording.v, link)
-        style = {"color": colour, "linestyle": line, "linewidth": 1.2, "label": label}
+        at, rate = centre_motion(scene, recording.q, recording.v, scene.tree.n_links - 1)
+        style = {"color": colour, "linestyle": line, "linewidth": 1.2, "label": name}
         height.plot(recording.time, at[:, 2], **style)
         speed.plot(recording.time, rate[:, 2], **style)
         if len(recording.kinetic):
             energy.plot(recording.time, recording.energy, **style)
     last = _scene(first).tree.link_names[-1]
-    for ax, title, unit in ((height, f"height of {last}", "m"), (speed, f"normal velocity of {last}", "m/s"),
-                            (energy, "energy", "J")):  # fmt: skip
-        _tidy(ax, title, unit)
+    _tidy(height, f"height of {last}", "m")
+    _tidy(speed, f"normal velocity of {last}", "m/s")
+    _tidy(energy, "energy", "J")
     if len(named) > 1:
         height.legend(frameon=False, fontsize=8)
     return _save(figure, Path(path))
@@ -87,15 +86,13 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
     """
     scene = _scene(recording)
     figure = _figure(12.5, 6.2)
-    axes = figure.subplots(2, 2, sharex=True)
+    heights, forces, contacts, energies = figure.subplots(2, 2, sharex=True).ravel()
     step = max(1, len(recording) // POINTS)
-    time = recording.time[::step]
     places = centres(scene, recording.q[::step])
-    seen = _worth_seeing(scene)
-    for link in seen:
-        axes[0, 0].plot(time, places[:, link, 2], linewidth=1.2, label=scene.tree.link_names[link])
-    _legend(axes[0, 0])
-    _tidy(axes[0, 0], "heights", "m")
+    for link in _worth_seeing(scene):
+        heights.plot(recording.time[::step], places[:, link, 2], linewidth=1.2, label=scene.tree.link_names[link])
+    _tidy(heights, "heights", "m", legend=True)
+
     normal = np.abs(np.einsum("ni,ni->n", recording.contact_impulses, recording.contact_normals))
     outside = (recording.contact_links == WORLD).any(axis=1)
     span = recording.origin.every * recording.origin.dt
@@ -103,30 +100,28 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
         np.diff(np.concatenate([[0.0], np.cumsum(each)])[recording.contact_offsets]) / span
         for each in (normal, normal * outside)
     )
-    weight = scene.tree.inertias[:, 0, 0].sum() * float(np.linalg.norm(scene.gravity))
     if not outside.all():
-        axes[0, 1].plot(recording.time, total, linewidth=0.9, color="tab:red", label="all contacts")
-    axes[0, 1].plot(recording.time, on_world, linewidth=0.9, color="tab:blue", label="those with the world")
-    if all(scene.tree.joints[i].nv == 6 for i, p in enumerate(scene.tree.parents) if p == WORLD):
-        axes[0, 1].axhline(weight, color="0.4", linewidth=0.8, linestyle="--", label="weight of the scene")
-    else:
-        weight = 1.0  # the world carries most of it through joints
+        forces.plot(recording.time, total, linewidth=0.9, color="tab:red", label="all contacts")
+    forces.plot(recording.time, on_world, linewidth=0.9, color="tab:blue", label="those with the world")
+    weight = 1.0  # where the world carries most of it through joints
+    if all(joint.nv == 6 for joint, p in zip(scene.tree.joints, scene.tree.parents, strict=True) if p == WORLD):
+        weight = total_mass(scene.tree) * float(np.linalg.norm(scene.gravity))
+        forces.axhline(weight, color="0.4", linewidth=0.8, linestyle="--", label="weight of the scene")
     # An impact takes one step, so that its force is an impulse divided by an arbitrarily short time: cut these spikes.
     top = 4.0 * max(weight, float(np.percentile(total, 95)))
-    axes[0, 1].set_ylim(0.0, min(top, 1.1 * max(weight, float(total.max()))))
-    _legend(axes[0, 1])
-    _tidy(axes[0, 1], "normal contact forces", "N")
-    axes[1, 0].step(recording.time, recording.contact_counts, linewidth=0.9, color="tab:purple", where="post")
-    axes[1, 0].set_ylim(bottom=0)
-    axes[1, 0].yaxis.get_major_locator().set_params(integer=True)
-    _tidy(axes[1, 0], "contacts", "number")
+    forces.set_ylim(0.0, min(top, 1.1 * max(weight, float(total.max()))))
+    _tidy(forces, "normal contact forces", "N", legend=True)
+
+    contacts.step(recording.time, recording.contact_counts, linewidth=0.9, color="tab:purple", where="post")
+    contacts.set_ylim(bottom=0)
+    contacts.yaxis.get_major_locator().set_params(integer=True)
+    _tidy(contacts, "contacts", "number")
     if len(recording.kinetic):
         start = recording.potential[0]  # potential energy has no zero of its own
-        for name, values in (("kinetic", recording.kinetic), ("potential, from the start", recording.potential - start),
-                             ("both", recording.energy - start)):  # fmt: skip
-            axes[1, 1].plot(recording.time, values, linewidth=1.2, label=name)
-        _legend(axes[1, 1])
-    _tidy(axes[1, 1], "energy", "J")
+        energies.plot(recording.time, recording.kinetic, linewidth=1.2, label="kinetic")
+        energies.plot(recording.time, recording.potential - start, linewidth=1.2, label="potential, from the start")
+        energies.plot(recording.time, recording.energy - start, linewidth=1.2, label="both")
+    _tidy(energies, "energy", "J", legend=len(recording.kinetic) > 0)
     return _save(figure, Path(path))
 
 
@@ -150,42 +145,29 @@ def _frames(axes: Any, recording: Recording) -> None:
     from matplotlib.patches import Circle
 
     scene = _scene(recording)
-    balls = [(c, link) for c, link in zip(scene.colliders, scene.links.tolist(), strict=True)
-             if isinstance(c.shape, Sphere)]  # fmt: skip
+    samples = np.linspace(0, len(recording) - 1, FRAMES).round().astype(int)
+    poses = world_poses(scene.tree, recording.q[samples])
+    balls = [(c, c.shape.radius, *poses[link]) for c, link in zip(scene.colliders, scene.links.tolist(), strict=True)
+             if isinstance(c.shape, Sphere) and link != WORLD]  # fmt: skip
+    places = np.stack([p + R @ collider_pose(scene, c)[1] for c, _, R, p in balls], axis=1)
+    radii = [radius for _, radius, _, _ in balls]
     planes = [c for c in scene.colliders if isinstance(c.shape, HalfSpace)]
     base = scene.tree.joints[0].position
-    places: list[Array] = []
-    samples = np.linspace(0, len(recording) - 1, FRAMES).round().astype(int)
-    for k in samples:
-        poses = world_poses(scene.tree, recording.q[k])
-        now = []
-        for c, link in balls:
-            at = scene.tree.placement(c.link)
-            R, p = poses[link] if link != WORLD else (np.eye(3), np.zeros(3))
-            now.append(p + R @ (at.position + at.rotation @ c.position))
-        places.append(np.array(now))
-    everything = np.concatenate([*places, base[None]])
-    radius = max(c.shape.radius for c, _ in balls if isinstance(c.shape, Sphere))
-    low: Array = everything.min(axis=0) - 1.2 * radius
-    high: Array = everything.max(axis=0) + 1.2 * radius
+    everything = np.vstack([places.reshape(-1, 3), base])
+    low: Array = everything.min(axis=0) - 1.2 * max(radii)
+    high: Array = everything.max(axis=0) + 1.2 * max(radii)
     for c in planes:
         low, high = np.minimum(low, c.position - 0.5 * np.abs(c.rotation[:, 2])), np.maximum(high, c.position + 0.3)
     for ax, k, place in zip(axes, samples, places, strict=True):
         for c in planes:
             _half_space(ax, c.position, c.rotation[:, 2], low, high)
-        for number, ((c, _), p) in enumerate(zip(balls, place, strict=True)):
-            assert isinstance(c.shape, Sphere)
-            shade = 0.25 + 0.6 * number / max(len(balls) - 1, 1)
-            ax.add_patch(
-                Circle((p[0], p[2]), c.shape.radius, facecolor=(0.2, 0.45, shade + 0.1), edgecolor="white", lw=0.4)
-            )
+        for blue, radius, p in zip(np.linspace(0.35, 0.95, len(radii)), radii, place, strict=True):
+            ax.add_patch(Circle((p[0], p[2]), radius, facecolor=(0.2, 0.45, blue), edgecolor="white", lw=0.4))
         ax.plot(base[0], base[2], marker="v", color="0.2", markersize=5)
-        ax.set_xlim(low[0], high[0])
-        ax.set_ylim(low[2], high[2])
-        ax.set_aspect("equal")
+        ax.set(xlim=(low[0], high[0]), ylim=(low[2], high[2]), aspect="equal")
         ax.set_title(f"{recording.time[k]:.2f} s", fontsize=9)
-        ax.tick_params(labelsize=7)
         ax.set_xlabel("x (m)", fontsize=8)
+        ax.tick_params(labelsize=7)
     axes[0].set_ylabel("z (m)", fontsize=8)
 
 
@@ -203,9 +185,8 @@ def _worth_seeing(scene: Scene) -> list[int]:
     """Up to eight links: those on the world that are free to move as a whole, else those with colliders."""
     tree = scene.tree
     roots = [i for i, p in enumerate(tree.parents) if p == WORLD and tree.joints[i].nv == 6]
-    touching = sorted({int(link) for link in scene.links if link != WORLD})
-    seen = roots + [link for link in touching if link not in roots]
-    return seen[:8]
+    touching = sorted({link for link in scene.links.tolist() if link != WORLD})
+    return list(dict.fromkeys(roots + touching))[:8]
 
 
 def _scene(recording: Recording) -> Scene:
@@ -216,12 +197,9 @@ def _scene(recording: Recording) -> Scene:
     return recording.scene
 
 
-def _legend(ax: Any) -> None:
-    """Legend beside the axes, where it hides no curve."""
-    ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-
-
-def _tidy(ax: Any, title: str, unit: str) -> None:
+def _tidy(ax: Any, title: str, unit: str, legend: bool = False) -> None:
+    if legend:  # beside the axes, where it hides no curve
+        ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     ax.set_title(title, fontsize=10)
     ax.set_xlabel("time (s)", fontsize=9)
     ax.set_ylabel(unit, fontsize=9)

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,20 +40,7 @@ MOST_SHIFT = 0.02
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """Options of a time step.
-
-    Attributes
-    ----------
-    formulation : str
-    dt : float
-        Time step (s).
-    resting : float
-        Approach velocity (m/s) up to which a contact rests and does not bounce.
-    penetration : float
-        Overlap (m) that is left alone, so that resting contacts stay contacts.
-    correction : float
-        Part of the overlap beyond that, and of loop errors, that each step takes back.
-    """
+    """Options of a time step; `Simulator` says what they are."""
 
     formulation: str
     dt: float
@@ -61,8 +49,7 @@ class StepOptions:
     correction: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepResult:
+class StepResult(NamedTuple):
     """Outcome of a time step.
 
     Attributes
@@ -71,10 +58,8 @@ class StepResult:
         Velocities at its end, free and planar joints in their axes of the start.
     drift : (nv,) array or None
         Displacement that takes back overlaps and loop errors; None if there are none.
-    impulses : (n, 3) array
-        Of all phases at each contact: tangent, tangent, normal, on its first link (N s).
-    sustained : (n, 3) array
-        Those of the contact phase alone.
+    impulses, sustained : (n, 3) arrays
+        Of all phases, and of the contact phase alone: tangent, tangent, normal, on the first link (N s).
     statuses : tuple of SolverStatus
         Of every problem that was solved.
     """

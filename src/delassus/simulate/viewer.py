@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from delassus.contact.scene import Scene
-from delassus.errors import ConfigurationError, missing_dependency, shown
+from delassus.errors import ConfigurationError, missing_dependency
+from delassus.model.check import check_whole
+from delassus.model.rotations import Array
 from delassus.simulate.drawing import Drawing
-from delassus.simulate.players import Player, player_of
 from delassus.simulate.recording import Recording
 from delassus.simulate.scenes.ready import ReadyScene
-from delassus.simulate.simulator import Simulator
+from delassus.simulate.simulator import Controller, Simulator
 
 STOP_TIME = 5.0
 """Seconds that `Viewer.stop` waits for the step under way."""
@@ -26,6 +27,95 @@ SPEEDS = (0.05, 2.0)
 """Slowest and fastest, in seconds of simulation a second."""
 
 
+class Instant(NamedTuple):
+    """Time (s), configuration (nq,), contact points (n, 3) and mean forces (n, 3) on first links, in the world."""
+
+    time: float
+    q: Array
+    points: Array
+    forces: Array
+
+
+class Live:
+    """Plays a simulation while it is computed."""
+
+    span = None
+
+    def __init__(self, sim: Simulator, controller: Controller | None) -> None:
+        self.sim, self.scene = sim, sim.scene
+        self._controller, self._start, self._owed = controller, sim.get_state(), 0.0
+
+    def instant(self) -> Instant:
+        """The present."""
+        sim = self.sim
+        forces = np.einsum("nij,nj->ni", sim.contacts.frames, sim.impulses) / sim.dt
+        return Instant(sim.time, sim.q, sim.contacts.points, forces)
+
+    def advance(self, seconds: float, budget: float) -> None:
+        """Go on by a time, or by less if that takes longer than ``budget`` seconds to compute."""
+        self._owed += seconds
+        stop = time.perf_counter() + budget
+        while self._owed >= self.sim.dt and time.perf_counter() < stop:
+            self.sim.step(None if self._controller is None else self._controller(self.sim))
+            self._owed -= self.sim.dt
+        self._owed = min(self._owed, self.sim.dt)  # time that could not be kept up with is dropped
+
+    def seek(self, at: float) -> None:
+        """Go back to the start: a simulation goes to no other time."""
+        self.sim.set_state(self._start)
+        self._owed = 0.0
+
+
+class Replay:
+    """Plays a recording, over and over."""
+
+    def __init__(self, recording: Recording, scene: Scene) -> None:
+        self.recording, self.scene = recording, scene
+        self.span = float(recording.time[0]), float(recording.time[-1])
+        self._at = self.span[0]
+
+    def instant(self) -> Instant:
+        """The sample at the present time; contacts are those of the step that led to it."""
+        r = self.recording
+        k = min(int(np.searchsorted(r.time, self._at)), len(r) - 1)
+        contacts = r.contacts(k)
+        last = contacts["times"] == r.time[k]
+        return Instant(float(r.time[k]), r.q[k], contacts["points"][last], contacts["impulses"][last] / r.origin.dt)
+
+    def advance(self, seconds: float, budget: float) -> None:
+        """Go on by a time, at the end to the start."""
+        self._at = self._at + seconds if self._at < self.span[1] else self.span[0]
+
+    def seek(self, at: float) -> None:
+        """Go to the time of the recording that is nearest to ``at``."""
+        self._at = float(np.clip(at, *self.span))
+
+
+def player_of(source: Recording | ReadyScene | Simulator, scene: Scene | None) -> Live | Replay:
+    """Player of what a user wants to see; raises `ConfigurationError` if that is nothing that can be seen."""
+    if isinstance(source, ReadyScene):
+        return Live(source.simulator(), source.controller)
+    if isinstance(source, Simulator):
+        return Live(source, None)
+    if not isinstance(source, Recording):
+        raise ConfigurationError(
+            "source", "a Recording, a ReadyScene or a Simulator", type(source).__name__, "Pass such as pendulum()."
+        )
+    shown = source.scene if scene is None else scene
+    if shown is None:
+        raise ConfigurationError(
+            "scene", "the scene that was recorded", "none", "A file has no geometry: pass scene=pendulum().scene."
+        )
+    if shown.tree.nq != source.q.shape[1]:
+        raise ConfigurationError(
+            "scene",
+            f"the scene that was recorded, of {source.q.shape[1]} coordinates",
+            f"one of {shown.tree.nq}",
+            "Build it with the same options.",
+        )
+    return Replay(source, shown)
+
+
 class Viewer:
     """Page that shows a scene and lets its viewer play, pause, restart, and change the speed.
 
@@ -35,7 +125,7 @@ class Viewer:
         Address of the page.
     """
 
-    def __init__(self, player: Player, host: str, port: int) -> None:
+    def __init__(self, player: Live | Replay, host: str, port: int) -> None:
         try:
             import viser
         except ImportError:
@@ -49,31 +139,31 @@ class Viewer:
         camera.look_at, camera.position = tuple(self._drawing.centre), tuple(self._drawing.centre + away)
         self._controls()
         self._stopped = threading.Event()
-        self._restart: float | None = None
         self._thread = threading.Thread(target=self._loop, name="delassus viewer", daemon=True)
         self._thread.start()
 
     def _controls(self) -> None:
-        gui, player = self._server.gui, self._player
+        gui = self._server.gui
         self._playing = True
+        self._wanted: float | None = None  # time to go to, for the thread that plays
         self._button = gui.add_button("Pause")
-        restart = gui.add_button("Restart")
+        self._button.on_click(lambda _: self.play(not self._playing))
+        gui.add_button("Restart").on_click(lambda _: self._go(-np.inf))
         self._speed = gui.add_slider("Speed", *SPEEDS, step=0.05, initial_value=1.0)
         self._forces = gui.add_checkbox("Contact forces", True)
         self._time: Any = None
-        if player.seekable and player.duration > 0:
-            self._time = gui.add_slider("Time (s)", 0.0, player.duration, player.duration / 1000, 0.0)
+        if self._player.span is not None and self._player.span[0] < self._player.span[1]:
+            start, end = self._player.span
+            self._time = gui.add_slider("Time (s)", start, end, (end - start) / 1000, start)
             self._time.on_update(self._moved)
         self._told = gui.add_markdown("")
-        self._button.on_click(lambda _: self.play(not self._playing))
-        restart.on_click(lambda _: self._go(0.0))
 
     def _moved(self, event: Any) -> None:
         if event.client is not None:  # by a person, not by the loop below
             self._go(float(self._time.value))
 
     def _go(self, at: float) -> None:
-        self._restart = at
+        self._wanted = at
 
     def play(self, playing: bool = True) -> None:
         """Play, or pause."""
@@ -81,14 +171,13 @@ class Viewer:
         self._button.label = "Pause" if playing else "Play"
 
     def _loop(self) -> None:
-        last = time.perf_counter()
-        told = 0.0
+        last, told = time.perf_counter(), 0.0
         while not self._stopped.is_set():
             now = time.perf_counter()
             elapsed, last = min(now - last, 0.1), now
-            if self._restart is not None:
-                self._player.seek(self._restart)
-                self._restart = None
+            if self._wanted is not None:
+                self._player.seek(self._wanted)
+                self._wanted = None
             elif self._playing:
                 self._player.advance(elapsed * float(self._speed.value), FRAME_TIME)
             instant = self._player.instant()
@@ -97,7 +186,7 @@ class Viewer:
                 told = now
                 self._told.content = f"**{instant.time:.2f} s**, {len(instant.points)} contacts"
                 if self._time is not None and self._playing:
-                    self._time.value = min(instant.time - self._player.start, self._player.duration)
+                    self._time.value = instant.time
             self._stopped.wait(max(0.0, FRAME_TIME - (time.perf_counter() - now)))
 
     def wait(self) -> None:
@@ -155,8 +244,7 @@ def view(
     MissingDependencyError
         The extra ``view`` is not installed.
     """
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-        raise ConfigurationError("port", "a number from 1 to 65535", shown(port), "8080 is usual.")
+    check_whole("port", port, "8080 is usual.", least=1, most=65535)
     viewer = Viewer(player_of(source, scene), host, port)
     if block:
         viewer.wait()

@@ -6,7 +6,7 @@ import numpy as np
 
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, Collider, HalfSpace
-from delassus.errors import ConfigurationError, shown
+from delassus.model.check import check_whole
 from delassus.model.mechanisms import free_body
 from delassus.simulate.scenes.ready import ReadyScene
 
@@ -34,8 +34,7 @@ def boxes(n: int = 5) -> ReadyScene:
     >>> ready.scene.tree.nv
     18
     """
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ConfigurationError("n", "a whole number of boxes, such as 5", shown(n), "Five make a stack.")
+    n = check_whole("n", n, "Five make a stack.", least=1)
     shape = Box(*EDGES)
     names = [f"box{k + 1}" for k in range(n)]
     robots = {name: free_body(MASS, shape.inertia(MASS)) for name in names}

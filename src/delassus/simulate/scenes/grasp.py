@@ -37,22 +37,10 @@ EASE = 0.05
 
 
 class Grasp:
-    """Controller that lifts a box with finger tips of two hands.
+    """Controller that lifts a box (edges in m, mass in kg) with finger tips of a radius (m), half of them at each side.
 
-    Parameters
-    ----------
-    scene : Scene
-        With the robots ``"robot"`` and ``"box"``.
-    q0 : (nq,) array
-        Where it starts; the posture that the robot stays near.
-    tips : sequence of str
-        Frames of the tips: half of them on the left side (+y) of the box, half on the right.
-    centre, edges : (3,) arrays
-        Of the box, in m.
-    mass : float
-        Of the box, in kg.
-    radius : float
-        Of the tips, in m.
+    The scene has the robots ``"robot"``, which stays near its posture in ``q0``, and ``"box"``, with its ``centre`` in
+    the world; ``tips`` are frames.
     """
 
     def __init__(
@@ -62,25 +50,19 @@ class Grasp:
         self._jacobian = compile_kernel(tree, [Point(tip, axes="world") for tip in tips], "jacobian")
         self._places = compile_kernel(tree, (), "kinematics", frames=list(tips))
         self._inverse = compile_kernel(tree, (), "inverse_dynamics", gravity=scene.gravity, damping=None)
-        self._robot, self._mass, self._gravity = scene.v_slice("robot"), mass, scene.gravity
-        robot = scene.robots["robot"]
-        self._posture, self._q = np.array(q0[scene.q_slice("robot")]), scene.q_slice("robot")
-        fingers = ["finger" in name or "thumb" in name for name in robot.link_names]
+        self._robot, self._q = scene.v_slice("robot"), scene.q_slice("robot")
+        self._posture, self._mass, self._gravity = np.array(q0[self._q]), mass, scene.gravity
+        fingers = ["finger" in name or "thumb" in name for name in scene.robots["robot"].link_names]
         self._ease = np.where(fingers, EASE, 1.0)
         start = self._places(q0)[:, :3, 3]
         left = np.where(start[:, 1] > centre[1], 1.0, -1.0)
-        self._inwards = np.zeros((len(tips), 3))
-        self._inwards[:, 1] = -left
+        self._inwards = np.outer(-left, [0.0, 1.0, 0.0])
         side = start.copy()
         side[:, 0] = centre[0]
         side[:, 1] = centre[1] + left * (edges[1] / 2 + radius)
         side[:, 2] += centre[2] - start[:, 2].mean()
-        up = np.array([0.0, 0.0, HIGH])
-        self._stations = (
-            (0.0, ARRIVE, start, side - AWAY * self._inwards),
-            (ARRIVE, TOUCH, side - AWAY * self._inwards, side),
-            (LIFT, TOP, side, side + up),
-        )
+        beside, lifted = side - AWAY * self._inwards, side + np.array([0.0, 0.0, HIGH])
+        self._stations = ((0.0, ARRIVE, start, beside), (ARRIVE, TOUCH, beside, side), (LIFT, TOP, side, lifted))
 
     def __call__(self, sim: Simulator) -> Array:
         """Joint forces (nv,) at the state of a simulator; none on the box."""

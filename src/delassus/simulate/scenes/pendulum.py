@@ -8,8 +8,8 @@ import numpy as np
 
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Collider, HalfSpace, Sphere
-from delassus.errors import ConfigurationError, shown
 from delassus.model.build import build_tree
+from delassus.model.check import check_whole
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.model.rotations import rotation_about
@@ -50,8 +50,7 @@ def pendulum(n: int = 12) -> ReadyScene:
     >>> ready.scene.tree.nv, ready.scene.colliders[0].shape.radius
     (3, 2.0)
     """
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ConfigurationError("n", "a whole number of balls, such as 12", shown(n), "The paper has 3 to 30.")
+    n = check_whole("n", n, "The paper has 3 to 30.", least=1)
     radius = LENGTH / (2 * n)
     ball = Sphere(radius)
     centre = np.array([0.0, 0.0, -radius])

@@ -35,16 +35,7 @@ JOINT_SPRING, JOINT_DAMPER = 150.0, 2.0
 
 
 class Trot:
-    """Controller of a quadruped with legs ``FL``, ``FR``, ``RL``, ``RR`` of three joints each.
-
-    Parameters
-    ----------
-    tree : Tree
-        The robot, on a free joint.
-    gravity : (3,) array
-    height : float
-        Of the hips above the feet (m).
-    """
+    """Controller of a quadruped on a free joint, with `LEGS` of three joints and hips ``height`` (m) above the feet."""
 
     def __init__(self, tree: Tree, gravity: Array, height: float) -> None:
         feet = [Point(f"{leg}_foot", axes="world") for leg in LEGS]

@@ -236,7 +236,7 @@ def test_claims_of_simulations():
 
     ready = pendulum(3)
     short = claims.race(ready, 1e-3, 250, ready.q0, ready.v0, 0.0, rounds=1)
-    assert short.touching > 0 and short.unsolved == 0 and short.apart < claims.SAME
+    assert short.touching > 0 and short.unsolved == 0 and short.apart < 100 * SAME_MOTION
     steep = {n: replace(short, seconds={"os": 1.0, "nmc-os": ratio}) for n, ratio in ((3, 3.6), (30, 55.0))}
     flat = {n: replace(short, seconds={"os": 1.0, "nmc-os": 4.0}) for n in (3, 30)}
     assert claims.judge(steep, steep).verdict == "holds"

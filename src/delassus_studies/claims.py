@@ -33,64 +33,31 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a measurement says of a claim.
-
-    Attributes
-    ----------
-    measured : str
-        The numbers.
-    verdict : str
-        `HOLDS`, `IN_PART`, `NO` or `NOT_MEASURED`.
-    reason : str
-        Why, where it does not hold.
-    panels : mapping of str to Series
-        What to draw, by panel.
-    listings : tuple of Listing
-        What to print in full.
-    """
+    """What a measurement says of a claim: the numbers, the verdict, and why it does not hold."""
 
     measured: str
     verdict: str
     reason: str = ""
-    panels: Mapping[str, Series] = field(default_factory=dict)
-    listings: tuple[Listing, ...] = ()
+    panels: Mapping[str, Series] = field(default_factory=dict)  # what to draw
+    listings: tuple[Listing, ...] = ()  # what to print in full
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of a paper and how to measure it.
+    """A claim of a paper, and how to measure it from the folder of robot files (or None).
 
-    Attributes
-    ----------
-    source : str
-        Paper and figure or section.
-    text : str
-        The claim.
-    measure : callable
-        Takes the folder of robot files (or None) and returns a `Finding`; raises `NotHere` where something is missing.
-    figure : str
-        Name of its figure; empty for none.
-    log : bool
-        Whether the figure has logarithmic axes.
-    x, y : str
-        Labels of its axes.
-    level : float or None
-        Where to draw a line across it.
-    draw : callable or None
-        Draws a further figure into a folder.
-    quick : bool
-        Whether it takes seconds, not minutes.
+    ``measure`` raises `NotHere` where something is missing; ``quick``: it takes seconds, not minutes.
     """
 
     source: str
     text: str
     measure: Callable[[Path | None], Finding]
-    figure: str = ""
+    figure: str = ""  # file name; none if empty
     log: bool = False
     x: str = ""
     y: str = "operations"
-    level: float | None = None
-    draw: Callable[[Path], Path] | None = None
+    level: float | None = None  # of a line across the figure
+    draw: Callable[[Path], Path] | None = None  # draws a further figure into a folder
     quick: bool = False
 
     def check(self, robots: Path | None = None) -> Finding:

@@ -20,15 +20,12 @@ from delassus.simulate.scenes.pendulum import pendulum
 from delassus.simulate.scenes.ready import ReadyScene
 from delassus.simulate.simulator import Simulator
 from delassus_studies.claims import Claim, Finding, Listing, verdict
-from delassus_studies.claims_contact_times import PAPER, PAPER_RATIOS
+from delassus_studies.claims_contact_times import DURATION, PAIR, PAPER, PAPER_RATIOS, TIME_STEP
 from delassus_studies.timing import pinned
 
-PAIR = ("os", "nmc-os")
-DURATION, TIME_STEP = 3.0, 1e-3
 PAPER_STEP, WINDOW = 1e-4, 1500
 """Time step of the paper (s), and how many of these steps are simulated by both."""
 CHUNK, ROUNDS = 100, 2
-SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +124,7 @@ def judge(whole: Mapping[int, Race], part: Mapping[int, Race]) -> Finding:
     """What whole simulations say of the claim."""
     ratios, short = [r.ratio for r in whole.values()], [r.ratio for r in part.values()]
     names = list(whole)
-    parts = [min(ratios) > 1.0, _grows(ratios), ratios[-1] > 0.5 * PAPER_RATIOS[names[-1]]]
+    parts = [min(ratios) > 1.0, bool(np.all(np.diff(ratios) > 0)), ratios[-1] > 0.5 * PAPER_RATIOS[names[-1]]]
     return Finding(
         f"whole swing in steps of {TIME_STEP * 1e3:g} ms: {_said(names, ratios)}; {WINDOW} steps of "
         f"{PAPER_STEP * 1e3:g} ms: {_said(names, short)}.",
@@ -150,10 +147,6 @@ def judge(whole: Mapping[int, Race], part: Mapping[int, Race]) -> Finding:
 
 def _said(names: Sequence[int], ratios: Sequence[float]) -> str:
     return ", ".join(f"{r:.0f} (n = {n})" for n, r in zip(names, ratios, strict=True))
-
-
-def _grows(values: Sequence[float]) -> bool:
-    return bool(np.all(np.diff(values) > 0))
 
 
 def _runs(_: Path | None) -> Finding:

@@ -53,9 +53,10 @@ def _chains(vector: str, suffix: str, kinds: Iterable[str], start: str) -> tuple
     return lines, values
 
 
-def _loads(vector: str, names: Iterable[str]) -> list[str]:
+def _loads(vector: str) -> list[str]:
+    """Operands ``a`` and ``b``, and the chains' first values."""
     out = []
-    for i, name in enumerate(names):
+    for i, name in enumerate(("a", "b", *(f"s{k}" for k in range(CHAINS)))):
         out += [
             f"%p{name} = getelementptr {vector}, ptr %x, i64 {i}",
             f"%{name} = load {vector}, ptr %p{name}, align 4",
@@ -67,39 +68,37 @@ def _stores(vector: str, values: Iterable[str]) -> list[str]:
     return [f"store {vector} {value}, ptr %ps{k}, align 4" for k, value in enumerate(values)]
 
 
+def _repeated(before: Iterable[str], carried: Iterable[str], lines: Iterable[str], after: Iterable[str]) -> list[str]:
+    """Body of a function that runs ``lines`` n times; ``carried`` are the values that go from one time to the next."""
+    return [
+        "entry:", *before, "br label %again",
+        "again:", "%i = phi i64 [ 0, %entry ], [ %next, %again ]", *carried, *lines,
+        "%next = add i64 %i, 1", "%done = icmp eq i64 %next, %n", "br i1 %done, label %end, label %again",
+        "end:", *after, "ret void",
+    ]  # fmt: skip
+
+
 def _loop(dtype: str, kind: str) -> str:
     """``run(n, x)``: n rounds of ``CHAINS * UNROLLED`` instructions of one kind."""
     vector, suffix = _vector(dtype)
     lines, last = _chains(vector, suffix, [kind] * (CHAINS * UNROLLED), "c")
-    names = ["a", "b", *(f"s{k}" for k in range(CHAINS))]
-    phis = [f"%c{k} = phi {vector} [ %s{k}, %entry ], [ {last[k]}, %again ]" for k in range(CHAINS)]
-    body = [
-        "entry:", *_loads(vector, names), "br label %again",
-        "again:", "%i = phi i64 [ 0, %entry ], [ %next, %again ]", *phis, *lines,
-        "%next = add i64 %i, 1", "%done = icmp eq i64 %next, %n", "br i1 %done, label %end, label %again",
-        "end:", *_stores(vector, last), "ret void",
-    ]  # fmt: skip
+    carried = [f"%c{k} = phi {vector} [ %s{k}, %entry ], [ {last[k]}, %again ]" for k in range(CHAINS)]
+    body = _repeated(_loads(vector), carried, lines, _stores(vector, last))
     return _module(vector, suffix, [("run", "i64 %n, ptr %x", body)])
 
 
 def _straight(dtype: str, instructions: int, other: str) -> str:
     """``run(n, x)``: n times so many instructions in a row, multiply-adds and others in turn; no loop inside."""
     vector, suffix = _vector(dtype)
-    names = ["a", "b", *(f"s{k}" for k in range(CHAINS))]
     functions, calls = [], []
     for first in range(0, instructions, PIECE):
         # one more after each round of the chains: each chain has both kinds in turn
         kinds = [("multiply-add", other)[(k + k // CHAINS) % 2] for k in range(min(PIECE, instructions - first))]
         lines, last = _chains(vector, suffix, kinds, "s")
-        body = ["entry:", *_loads(vector, names), *lines, *_stores(vector, last), "ret void"]
+        body = ["entry:", *_loads(vector), *lines, *_stores(vector, last), "ret void"]
         functions.append((f"piece{first}", "ptr %x", body))
         calls.append(f"call void @piece{first}(ptr %x)")
-    body = [
-        "entry:", "br label %again", "again:", "%i = phi i64 [ 0, %entry ], [ %next, %again ]", *calls,
-        "%next = add i64 %i, 1", "%done = icmp eq i64 %next, %n", "br i1 %done, label %end, label %again",
-        "end:", "ret void",
-    ]  # fmt: skip
-    return _module(vector, suffix, [*functions, ("run", "i64 %n, ptr %x", body)])
+    return _module(vector, suffix, [*functions, ("run", "i64 %n, ptr %x", _repeated((), (), calls, ()))])
 
 
 def _module(vector: str, suffix: str, functions: Iterable[tuple[str, str, list[str]]]) -> str:
@@ -113,15 +112,9 @@ def _module(vector: str, suffix: str, functions: Iterable[tuple[str, str, list[s
 def _clock() -> str:
     """``run(n, x)``: n rounds of 64 integer operations, each of which waits one cycle for the one before it."""
     chain = [f"%c{k + 1} = {('add', 'xor')[k % 2]} i64 %c{k}, %{'ab'[k % 2]}" for k in range(64)]
-    body = [
-        "entry:", "%a = load i64, ptr %x", "%pb = getelementptr i64, ptr %x, i64 1", "%b = load i64, ptr %pb",
-        "br label %again",
-        "again:", "%i = phi i64 [ 0, %entry ], [ %next, %again ]", "%c0 = phi i64 [ 0, %entry ], [ %c64, %again ]",
-        *chain,
-        "%next = add i64 %i, 1", "%done = icmp eq i64 %next, %n", "br i1 %done, label %end, label %again",
-        "end:", "store i64 %c64, ptr %x", "ret void",
-    ]  # fmt: skip
-    text = "\n".join(body)
+    before = ["%a = load i64, ptr %x", "%pb = getelementptr i64, ptr %x, i64 1", "%b = load i64, ptr %pb"]
+    carried = ["%c0 = phi i64 [ 0, %entry ], [ %c64, %again ]"]
+    text = "\n".join(_repeated(before, carried, chain, ["store i64 %c64, ptr %x"]))
     return f"define void @run(i64 %n, ptr %x) nounwind {{\n{text}\n}}"
 
 

@@ -57,50 +57,61 @@ def run(
     files: dict[str, Path],
     port: int | None,
 ) -> None:
-    """Run a scene and say how it went.
+    """Run a scene and say how it went, or show it in the browser at ``port``.
 
-    Parameters
-    ----------
-    console : Console
-    scene : str
-    links : int or None
-        Links of the pendulum, or number of boxes.
-    duration : float or None
-        Time to simulate (s); None for the scene's own.
-    options : dict
-        Options of the simulator.
-    files : dict
-        Files to write (``plot``, ``record``, ``checkpoint``), and the checkpoint to go on from (``resume``).
-    port : int or None
-        Of the page that shows it in the browser; None to run it once.
+    ``options`` are those of the simulator; ``files`` those to write (plot, record, checkpoint), and the checkpoint to
+    go on from (resume).
     """
-    _check(files, duration, port)
+    _check(options, files, duration, port)
     ready = make_scene(scene, links)
-    sim = _simulator(ready, options, files.get("resume"))
+    resume = files.get("resume")
+    sim = ready.simulator(**options) if resume is None else load_checkpoint(ready.scene, resume)
     tree = sim.scene.tree
     console.print(
         f"[bold]{ready.name}[/]: {ready.description}. {tree.n_links} links, {tree.nv} degrees of freedom, "
         f"{len(sim.scene.colliders)} colliders; {sim.formulation} by {sim.solver}, steps of {sim.dt * 1e3:g} ms."
     )
     if port is not None:
-        _show(console, sim, ready, port)
+        from delassus.simulate.viewer import Live, Viewer
+
+        viewer = Viewer(Live(sim, ready.controller), "127.0.0.1", port)
+        console.print(f"Open [bold]{viewer.url}[/] in a browser; Ctrl-C here ends it.", highlight=False)
+        viewer.wait()
         return
     steps = round((max(ready.duration - sim.time, 0.0) if duration is None else duration) / sim.dt)
-    recorder = None
-    if "record" in files or "plot" in files:
-        recorder = Recorder(every=1 if "record" in files else max(1, steps // SAMPLES))
+    recorder = Recorder(every=1 if "record" in files else max(1, steps // SAMPLES))
+    recorded = bool({"record", "plot"} & files.keys())
+    console.print(_run(console, ready, sim, steps, recorder if recorded else None))
+    if recorded:
+        recording = recorder.finish(sim)
+        if "record" in files:
+            console.print(f"recording: {recording.save(files['record'])}, {len(recording):,} samples", highlight=False)
+        if "plot" in files:
+            draw = swing_figure if scene == "pendulum" else summary_figure
+            console.print(f"figure: {draw(recording, files['plot'])}", highlight=False)
+    if "checkpoint" in files:
+        console.print(f"checkpoint: {save_checkpoint(sim, files['checkpoint'])}", highlight=False)
+
+
+def _run(console: Console, ready: ReadyScene, sim: Simulator, steps: int, recorder: Recorder | None) -> Table:
+    """Take steps under a progress bar, and make the table that says how they went."""
+    began, start, contacts, blocks = time.perf_counter(), sim.energy(), 0, []
+    if recorder is not None:
         recorder.start(sim)
-    began, energy, contacts, blocks = time.perf_counter(), sim.energy(), 0, []
     columns = BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=steps)
         for first in range(0, steps, BAR):
-            many = min(BAR, steps - first)
-            block = time.perf_counter()
-            contacts = max(contacts, _steps(sim, ready, recorder, many))
+            many, block = min(BAR, steps - first), time.perf_counter()
+            for _ in range(many):
+                sim.step(None if ready.controller is None else ready.controller(sim))
+                if recorder is not None:
+                    recorder.add(sim)
+                contacts = max(contacts, len(sim.impulses))
             blocks.append((time.perf_counter() - block) / many)
             progress.advance(task, many)
     each = statistics.median(blocks) if blocks else 0.0  # the first steps of all may wait for a compiler
+    end = sim.energy()
     rows = {
         "steps": f"{steps:,}",
         "simulated time": f"{steps * sim.dt:.4g} s, up to {sim.time:.4g} s",
@@ -109,18 +120,20 @@ def run(
         "real-time factor": f"{sim.dt / each:.2f}" if steps else "–",
         "contacts at once, at most": f"{contacts}",
     }
-    console.print(_report(sim, energy, rows))
-    recording = None if recorder is None else recorder.finish(sim)
-    if recording is not None and "record" in files:
-        console.print(f"recording: {recording.save(files['record'])}, {len(recording):,} samples", highlight=False)
-    if recording is not None and "plot" in files:
-        draw = swing_figure if scene == "pendulum" else summary_figure
-        console.print(f"figure: {draw(recording, files['plot'])}", highlight=False)
-    if "checkpoint" in files:
-        console.print(f"checkpoint: {save_checkpoint(sim, files['checkpoint'])}", highlight=False)
+    for status, number in sorted(sim.statuses.items(), key=lambda item: item[0].name):
+        rows[f"contact problems: {status.name.lower().replace('_', ' ')}"] = f"{number:,}"
+    rows["kinetic energy, start → end"] = f"{start[0]:.4g} → {end[0]:.4g} J"
+    rows["potential energy, start → end"] = f"{start[1]:.4g} → {end[1]:.4g} J"
+    rows["energy, start → end"] = f"{sum(start):.6g} → {sum(end):.6g} J"
+    table = Table(show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for row in rows.items():
+        table.add_row(*row)
+    return table
 
 
-def _check(files: dict[str, Path], duration: float | None, port: int | None) -> None:
+def _check(options: dict[str, Any], files: dict[str, Path], duration: float | None, port: int | None) -> None:
     """Refuse what cannot be done before any work begins."""
     for package in ("numba", "coal", "scipy"):
         require(package, "contact", "simulation with contacts")
@@ -132,6 +145,13 @@ def _check(files: dict[str, Path], duration: float | None, port: int | None) -> 
             came = str(files["plot"])
             raise ConfigurationError("--plot", f"a name that ends in {' or '.join(FIGURES)}", came, "Use .png.")
         require("matplotlib", "plot", "figures")
+    if "resume" in files and options:
+        raise ConfigurationError(
+            "--resume",
+            "no options of the simulator: a checkpoint has its own",
+            ", ".join(f"--{name}" for name in options),
+            "Leave them out.",
+        )
     if duration is not None and not 0 <= duration < math.inf:
         raise ConfigurationError("--duration", "a time in s, not negative", shown(duration), "Such as 2.5.")
     if port is None:
@@ -145,50 +165,3 @@ def _check(files: dict[str, Path], duration: float | None, port: int | None) -> 
             ", ".join(f"--{name}" for name in given),
             "Run once with files, and once more with --view; runs are the same.",
         )
-
-
-def _simulator(ready: ReadyScene, options: dict[str, Any], checkpoint: Path | None) -> Simulator:
-    if checkpoint is None:
-        return ready.simulator(**options)
-    if options:
-        raise ConfigurationError(
-            "--resume",
-            "no options of the simulator: a checkpoint has its own",
-            ", ".join(f"--{name}" for name in options),
-            "Leave them out.",
-        )
-    return load_checkpoint(ready.scene, checkpoint)
-
-
-def _steps(sim: Simulator, ready: ReadyScene, recorder: Recorder | None, many: int) -> int:
-    """Take steps; returns the largest number of contacts."""
-    contacts, controller = 0, ready.controller
-    for _ in range(many):
-        sim.step(None if controller is None else controller(sim))
-        if recorder is not None:
-            recorder.add(sim)
-        contacts = max(contacts, len(sim.impulses))
-    return contacts
-
-
-def _report(sim: Simulator, start: tuple[float, float], rows: dict[str, str]) -> Table:
-    table = Table(show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for status, number in sorted(sim.statuses.items(), key=lambda item: item[0].name):
-        rows[f"contact problems: {status.name.lower().replace('_', ' ')}"] = f"{number:,}"
-    end = sim.energy()
-    for name, a, b in (("kinetic energy", start[0], end[0]), ("potential energy", start[1], end[1])):
-        rows[f"{name}, start → end"] = f"{a:.4g} → {b:.4g} J"
-    rows["energy, start → end"] = f"{sum(start):.6g} → {sum(end):.6g} J"
-    for row in rows.items():
-        table.add_row(*row)
-    return table
-
-
-def _show(console: Console, sim: Simulator, ready: ReadyScene, port: int) -> None:
-    from delassus.simulate.viewer import Live, Viewer
-
-    viewer = Viewer(Live(sim, ready.controller), "127.0.0.1", port)
-    console.print(f"Open [bold]{viewer.url}[/] in a browser; Ctrl-C here ends it.", highlight=False)
-    viewer.wait()

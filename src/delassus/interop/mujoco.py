@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from delassus.errors import ConfigurationError, ModelError, missing_dependency
 from delassus.model.build import build_tree, unique_name
 from delassus.model.description import FIXED, Check, RawJoint, RawLink
-from delassus.model.joints import QUATERNION_START, JointKind
+from delassus.model.joints import QUATERNION_START, Joint, JointKind
 from delassus.model.rotations import Array, quaternion_to_matrix, rotation_about
 from delassus.model.tree import Tree
 from delassus.model.urdf import read_xml
@@ -228,11 +228,14 @@ def configuration_from_mujoco(tree: Tree, qpos: ArrayLike) -> Array:
     array([0. , 0. , 1. , 0. , 0. , 0. , 1. , 0.5])
     """
     q = tree._check_vector(qpos, tree.nq, "qpos", "nq").copy()
-    for name, part in _quaternions(tree):
+    for joint, part, _ in _quaternions(tree):
         length = np.linalg.norm(q[..., part], axis=-1, keepdims=True)
         if np.any(length < SHORTEST_QUATERNION):
             raise ConfigurationError(
-                f"qpos, the quaternion of joint {name!r}", "one that is not zero", "zeros", "No rotation is [1 0 0 0]."
+                f"qpos, the quaternion of joint {joint.name!r}",
+                "one that is not zero",
+                "zeros",
+                "No rotation is [1 0 0 0].",
             )
         q[..., part] = np.roll(q[..., part] / length, -1, axis=-1)
     return q
@@ -249,7 +252,7 @@ def configuration_to_mujoco(tree: Tree, q: ArrayLike) -> Array:
         Wrong shape or type, NaN or infinite entries, or a quaternion that is not of unit length.
     """
     qpos = tree.check_configuration(q).copy()
-    for _, part in _quaternions(tree):
+    for _, part, _ in _quaternions(tree):
         qpos[..., part] = np.roll(qpos[..., part], 1, axis=-1)
     return qpos
 
@@ -260,7 +263,8 @@ def velocity_from_mujoco(tree: Tree, qpos: ArrayLike, qvel: ArrayLike) -> Array:
     Takes linear velocities of free joints from the world's axes to the body's. Raises what `configuration_from_mujoco`
     raises.
     """
-    return _turn_linear(tree, configuration_from_mujoco(tree, qpos), tree.check_velocity(qvel, "qvel"), True)
+    T = velocity_map_from_mujoco(tree, configuration_from_mujoco(tree, qpos))
+    return np.asarray((T @ tree.check_velocity(qvel, "qvel")[..., None])[..., 0])
 
 
 def velocity_to_mujoco(tree: Tree, q: ArrayLike, v: ArrayLike) -> Array:
@@ -269,7 +273,8 @@ def velocity_to_mujoco(tree: Tree, q: ArrayLike, v: ArrayLike) -> Array:
     Takes linear velocities of free joints from the body's axes to the world's. Raises what `configuration_to_mujoco`
     raises.
     """
-    return _turn_linear(tree, tree.check_configuration(q), tree.check_velocity(v), False)
+    T = velocity_map_from_mujoco(tree, q)
+    return np.asarray((T.mT @ tree.check_velocity(v)[..., None])[..., 0])
 
 
 def velocity_map_from_mujoco(tree: Tree, q: ArrayLike) -> Array:
@@ -284,35 +289,20 @@ def velocity_map_from_mujoco(tree: Tree, q: ArrayLike) -> Array:
     >>> robot = ds.mechanisms.humanoid()
     >>> q = robot.random(0, batch=5)
     >>> T = velocity_map_from_mujoco(robot, q)
-    >>> M_mujoco = T.swapaxes(-1, -2) @ ds.mass_matrix(robot, q) @ T
+    >>> M_mujoco = T.mT @ ds.mass_matrix(robot, q) @ T
     """
     array = tree.check_configuration(q)
     T = np.broadcast_to(np.eye(tree.nv), (*array.shape[:-1], tree.nv, tree.nv)).copy()
-    for linear, R in _free_joints(tree, array):
-        T[..., linear, linear] = np.swapaxes(R, -1, -2)
+    for joint, quaternion, dofs in _quaternions(tree):
+        if joint.kind is JointKind.FREE:
+            linear = slice(dofs.start, dofs.start + 3)
+            T[..., linear, linear] = quaternion_to_matrix(array[..., quaternion]).mT
     return T
 
 
-def _turn_linear(tree: Tree, q: Array, v: Array, to_body: bool) -> Array:
-    batch = np.broadcast_shapes(q.shape[:-1], v.shape[:-1])
-    out = np.broadcast_to(v, (*batch, tree.nv)).copy()
-    for linear, R in _free_joints(tree, q):
-        turn = np.swapaxes(R, -1, -2) if to_body else R
-        out[..., linear] = (turn @ out[..., linear, None])[..., 0]
-    return out
-
-
-def _free_joints(tree: Tree, q: Array) -> Iterator[tuple[slice, Array]]:
-    """Linear degrees of freedom of each free joint, and its rotation (..., 3, 3) from the body to the world."""
-    quaternions = dict(_quaternions(tree))
-    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
-        if joint.kind is JointKind.FREE:
-            yield slice(sv.start, sv.start + 3), quaternion_to_matrix(q[..., quaternions[joint.name]])
-
-
-def _quaternions(tree: Tree) -> Iterator[tuple[str, slice]]:
-    """Name and coordinates of each joint that has a quaternion; refuses joints that MuJoCo does not know."""
-    for joint, sq in zip(tree.joints, tree.q_slices, strict=True):
+def _quaternions(tree: Tree) -> Iterator[tuple[Joint, slice, slice]]:
+    """Joints with a quaternion, where it is in ``q``, and their part of ``v``; refuses joints that MuJoCo has not."""
+    for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
         if joint.kind not in (JointKind.FREE, JointKind.BALL, JointKind.PRISMATIC, JointKind.REVOLUTE):
             raise ModelError(
                 f"joint {joint.name!r}", "a revolute, prismatic, ball or free joint", f"a {joint.kind.value} joint",
@@ -320,4 +310,4 @@ def _quaternions(tree: Tree) -> Iterator[tuple[str, slice]]:
             )  # fmt: skip
         if joint.kind in QUATERNION_START:
             start = sq.start + QUATERNION_START[joint.kind]
-            yield joint.name, slice(start, start + 4)
+            yield joint, slice(start, start + 4), sv

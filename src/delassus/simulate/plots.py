@@ -63,14 +63,14 @@ def swing_figure(recordings: Recording | Mapping[str, Recording], path: str | Pa
     _frames(frames, first)
     height, speed, energy = grid[1].subgridspec(1, 3).subplots()
     for (name, recording), (colour, line) in zip(named.items(), LINES, strict=False):
-        scene = _scene(recording)
+        scene = recording.require_scene()
         at, rate = centre_motion(scene, recording.q, recording.v, scene.tree.n_links - 1)
         style = {"color": colour, "linestyle": line, "linewidth": 1.2, "label": name}
         height.plot(recording.time, at[:, 2], **style)
         speed.plot(recording.time, rate[:, 2], **style)
         if len(recording.kinetic):
             energy.plot(recording.time, recording.energy, **style)
-    last = _scene(first).tree.link_names[-1]
+    last = first.require_scene().tree.link_names[-1]
     _tidy(height, f"height of {last}", "m")
     _tidy(speed, f"normal velocity of {last}", "m/s")
     _tidy(energy, "energy", "J")
@@ -84,7 +84,7 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
 
     Raises what `swing_figure` raises.
     """
-    scene = _scene(recording)
+    scene = recording.require_scene()
     figure = _figure(12.5, 6.2)
     heights, forces, contacts, energies = figure.subplots(2, 2, sharex=True).ravel()
     step = max(1, len(recording) // POINTS)
@@ -144,7 +144,7 @@ def _frames(axes: Any, recording: Recording) -> None:
     """Balls, floor and walls in the x-z plane at equal times."""
     from matplotlib.patches import Circle
 
-    scene = _scene(recording)
+    scene = recording.require_scene()
     samples = np.linspace(0, len(recording) - 1, FRAMES).round().astype(int)
     poses = world_poses(scene.tree, recording.q[samples])
     balls = [(c, c.shape.radius, *poses[link]) for c, link in zip(scene.colliders, scene.links.tolist(), strict=True)
@@ -187,14 +187,6 @@ def _worth_seeing(scene: Scene) -> list[int]:
     roots = [i for i, p in enumerate(tree.parents) if p == WORLD and tree.joints[i].nv == 6]
     touching = sorted({link for link in scene.links.tolist() if link != WORLD})
     return list(dict.fromkeys(roots + touching))[:8]
-
-
-def _scene(recording: Recording) -> Scene:
-    if recording.scene is None:
-        raise ConfigurationError(
-            "recording", "one that knows its scene", "none", "Read it with Recording.load(path, scene=…)."
-        )
-    return recording.scene
 
 
 def _tidy(ax: Any, title: str, unit: str, legend: bool = False) -> None:

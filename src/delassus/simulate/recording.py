@@ -140,6 +140,14 @@ class Recording:
         names = ("times", "links", "colliders", "points", "normals", "depths", "impulses")
         return {name: getattr(self, f"contact_{name}")[part] for name in names}
 
+    def require_scene(self) -> Scene:
+        """The scene, for what needs its geometry; raises `ConfigurationError` if it is not known."""
+        if self.scene is None:
+            raise ConfigurationError(
+                "recording", "one that knows its scene", "none", "Read it with Recording.load(path, scene=…)."
+            )
+        return self.scene
+
     def save(self, path: str | Path) -> Path:
         """Write all arrays and the origin to a file: ``.npz``, or ``.h5`` with the extra ``[record]``.
 

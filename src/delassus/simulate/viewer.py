@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, missing_dependency
 from delassus.model.check import check_whole
 from delassus.model.rotations import Array
@@ -69,8 +68,8 @@ class Live:
 class Replay:
     """Plays a recording, over and over."""
 
-    def __init__(self, recording: Recording, scene: Scene) -> None:
-        self.recording, self.scene = recording, scene
+    def __init__(self, recording: Recording) -> None:
+        self.recording, self.scene = recording, recording.require_scene()
         self.span = float(recording.time[0]), float(recording.time[-1])
         self._at = self.span[0]
 
@@ -91,29 +90,17 @@ class Replay:
         self._at = float(np.clip(at, *self.span))
 
 
-def player_of(source: Recording | ReadyScene | Simulator, scene: Scene | None) -> Live | Replay:
+def player_of(source: Recording | ReadyScene | Simulator) -> Live | Replay:
     """Player of what a user wants to see; raises `ConfigurationError` if that is nothing that can be seen."""
     if isinstance(source, ReadyScene):
         return Live(source.simulator(), source.controller)
     if isinstance(source, Simulator):
         return Live(source, None)
-    if not isinstance(source, Recording):
-        raise ConfigurationError(
-            "source", "a Recording, a ReadyScene or a Simulator", type(source).__name__, "Pass such as pendulum()."
-        )
-    shown = source.scene if scene is None else scene
-    if shown is None:
-        raise ConfigurationError(
-            "scene", "the scene that was recorded", "none", "A file has no geometry: pass scene=pendulum().scene."
-        )
-    if shown.tree.nq != source.q.shape[1]:
-        raise ConfigurationError(
-            "scene",
-            f"the scene that was recorded, of {source.q.shape[1]} coordinates",
-            f"one of {shown.tree.nq}",
-            "Build it with the same options.",
-        )
-    return Replay(source, shown)
+    if isinstance(source, Recording):
+        return Replay(source)
+    raise ConfigurationError(
+        "source", "a Recording, a ReadyScene or a Simulator", type(source).__name__, "Pass such as pendulum()."
+    )
 
 
 class Viewer:
@@ -209,7 +196,6 @@ class Viewer:
 def view(
     source: Recording | ReadyScene | Simulator,
     *,
-    scene: Scene | None = None,
     port: int = 8080,
     host: str = "127.0.0.1",
     block: bool = True,
@@ -223,8 +209,7 @@ def view(
     Parameters
     ----------
     source : Recording, ReadyScene or Simulator
-    scene : Scene, optional
-        What was recorded, for a recording that comes from a file.
+        A recording from a file needs its scene: ``Recording.load(path, scene=…)``.
     port : int
         Of the page; the next free one if it is taken.
     host : str
@@ -245,7 +230,7 @@ def view(
         The extra ``view`` is not installed.
     """
     check_whole("port", port, "8080 is usual.", least=1, most=65535)
-    viewer = Viewer(player_of(source, scene), host, port)
+    viewer = Viewer(player_of(source), host, port)
     if block:
         viewer.wait()
     return viewer

@@ -13,7 +13,8 @@ from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
-from delassus.quantities.operator import REGULAR_CONDITION, Factorisation
+from delassus.quantities.operator import Factorisation
+from delassus.quantities.redundancy import REGULAR_CONDITION
 from tools import AGREEMENT, error, random_frame
 
 SOLVE = 1e-6

@@ -9,19 +9,25 @@ import numpy as np
 
 from delassus.algorithms.inputs import Argument, inputs_of
 from delassus.constraints import Constraint, Rows, check_rows
-from delassus.errors import ConfigurationError, ConstraintError, shown
+from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.model.check import check_vectors, common_batch, normalised, real_array
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
-from delassus.quantities.options import check_compliance, check_damping, one_each
+from delassus.quantities.options import ConstrainedMotion, check_compliance, check_damping, one_each
 
 LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
+
+KEYWORDS = (*ConstrainedMotion.__annotations__, "compliance", "frames")
+"""What the direct functions take beside states."""
 
 
 def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """From keywords of a direct call to those of `request`, and the values of arguments by name."""
     n, keywords, values = len(constraints), {**given}, dict[str, Any]()
+    for name in keywords:
+        if name not in KEYWORDS:
+            raise unknown_name("keyword", name, KEYWORDS)
     loads = _mapping("payloads", keywords.pop("payloads", None), "{'gripper': x, …}")
     inputs = inputs_of(constraints, list(loads))
     values.update(zip((i.name for i in inputs if i.keyword == "payloads"), loads.values(), strict=True))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,24 +13,25 @@ from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.dynamics.operational_space_compliance import operational_space_compliance
 from delassus.algorithms.dynamics.position_update import position_update
-from delassus.constraints import Frame
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.case import Case, stacked
 from delassus.quantities.evaluate import case_of
-from delassus.quantities.options import CONSTRAINED, GRAVITY, MOTION, Compliance, Damping, Stabilisation
-from delassus.quantities.osim import Arrays, Constraints, Payloads
+from delassus.quantities.options import (
+    CONSTRAINED,
+    MOTION,
+    Compliance,
+    ConstrainedMotion,
+    Constraints,
+    Motion,
+    Payloads,
+)
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, differentiated, solved
 from delassus.spatial.ops import Matrix, Scalar
-
-Wrenches = Mapping[str | Frame, ArrayLike] | None
-Targets = Sequence[ArrayLike | None] | None
-Poses = Sequence[ArrayLike | None] | None
-
 
 # -- declarations --------------------------------------------------------------------------------------------------
 
@@ -175,18 +177,10 @@ def forward_dynamics(
     constraints: Constraints = (),
     *,
     method: str | None = None,
-    wrenches: Wrenches = None,
-    gravity: ArrayLike = GRAVITY,
-    damping: Damping = "model",
-    targets: Targets = None,
-    baumgarte: Stabilisation = None,
-    poses: Poses = None,
     compliance: Compliance = None,
     tolerance: float | None = None,
     max_iterations: int | None = None,
-    rows: Arrays = None,
-    placements: Arrays = None,
-    payloads: Payloads = None,
+    **given: Unpack[ConstrainedMotion],
 ) -> ForwardDynamics:
     """Joint accelerations, and the forces of the constraints.
 
@@ -208,9 +202,9 @@ def forward_dynamics(
         ``"proximal"`` if some are, else ``"pv-early"``.
     wrenches : mapping of str or Frame to (..., 6) array_like, optional
         External wrench ``[force; moment]`` (N, N·m) on a link, at the origin and in the axes of that frame.
-    gravity : (..., 3) array_like
-        In m/s², world axes.
-    damping : (..., nv) array_like, "model" or None
+    gravity : (..., 3) array_like, optional
+        In m/s², world axes; (0, 0, −9.81) by default.
+    damping : (..., nv) array_like, "model" or None, optional
         Viscous coefficients ``d``: joints resist with ``d v``. ``"model"``, the default, takes those of the robot's
         description; None is no damping, as in Pinocchio.
     targets : list of (..., m_c) array_like or None, optional
@@ -267,11 +261,8 @@ def forward_dynamics(
     >>> bool(abs(solution.constraint_residual()).max() < 1e-8)
     True
     """
-    case = case_of(
-        tree, constraints, DYNAMICS, {"q": q, "v": v, "tau": tau}, AUTO if method is None else method, gravity=gravity,
-        wrenches=wrenches, damping=damping, targets=targets, baumgarte=baumgarte, poses=poses, compliance=compliance,
-        rows=rows, placements=placements, payloads=payloads,
-    )  # fmt: skip
+    states, chosen = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
+    case = case_of(tree, constraints, DYNAMICS, states, chosen, compliance=compliance, **given)
     for name, value in (("tolerance", tolerance), ("max_iterations", max_iterations)):
         if value is not None and case.request.method not in ITERATIVE:
             raise ConfigurationError(
@@ -291,24 +282,15 @@ def dynamics_derivatives(
     v: ArrayLike,
     tau: ArrayLike,
     constraints: Constraints = (),
-    *,
-    wrenches: Wrenches = None,
-    gravity: ArrayLike = GRAVITY,
-    damping: Damping = "model",
-    targets: Targets = None,
-    baumgarte: Stabilisation = None,
-    poses: Poses = None,
-    rows: Arrays = None,
-    placements: Arrays = None,
-    payloads: Payloads = None,
+    **given: Unpack[ConstrainedMotion],
 ) -> DynamicsDerivatives:
     """Forward dynamics, and the derivatives of accelerations and forces with positions, velocities and joint forces.
 
-    Takes what `forward_dynamics` takes for hard constraints: neither ``compliance`` nor a method, as all have the same
-    derivatives. Analytic: the system that the solution fulfils is differentiated. Positions change along the tangent
-    of the configuration, in the sense of ``tree.integrate(q, δ)``: for free and ball joints ``δ`` is in the frame of
-    their link, as ``v`` is, which is Pinocchio's convention. Wrenches stay fixed in their frames, targets along their
-    rows, poses in the world.
+    Takes what `forward_dynamics` takes for hard constraints, and raises what that raises: neither ``compliance`` nor a
+    method, as all have the same derivatives. Analytic: the system that the solution fulfils is differentiated.
+    Positions change along the tangent of the configuration, in the sense of ``tree.integrate(q, δ)``: for free and ball
+    joints ``δ`` is in the frame of their link, as ``v`` is, which is Pinocchio's convention. Wrenches stay fixed in
+    their frames, targets along their rows, poses in the world.
 
     Returns
     -------
@@ -316,11 +298,6 @@ def dynamics_derivatives(
         ``qdd``, ``forces``, ``status``, ``rank`` and ``redundant_rows`` as `forward_dynamics` returns them,
         ``dqdd_dq``, ``dqdd_dv``, ``dqdd_dtau`` (..., nv, nv) and ``df_dq``, ``df_dv``, ``df_dtau`` (..., m, nv), in SI
         units. Where the status is not ``SOLVED``, there are no derivatives, and they are NaN.
-
-    Raises
-    ------
-    ConfigurationError, ConstraintError, UnknownNameError
-        As `forward_dynamics` raises them.
 
     References
     ----------
@@ -338,26 +315,14 @@ def dynamics_derivatives(
     >>> bool(abs(ds.jacobian(robot, feet, robot.random(0)) @ found.dqdd_dtau).max() < 1e-8)
     True
     """
-    case = case_of(
-        tree, constraints, DYNAMICS_DERIVATIVES, {"q": q, "v": v, "tau": tau}, gravity=gravity, wrenches=wrenches,
-        damping=damping, targets=targets, baumgarte=baumgarte, poses=poses, rows=rows, placements=placements,
-        payloads=payloads,
-    )  # fmt: skip
+    case = case_of(tree, constraints, DYNAMICS_DERIVATIVES, {"q": q, "v": v, "tau": tau}, **given)
     return differentiated(case, case.run())
 
 
 def inverse_dynamics(
-    tree: Tree,
-    q: ArrayLike,
-    v: ArrayLike,
-    qdd: ArrayLike,
-    *,
-    wrenches: Wrenches = None,
-    gravity: ArrayLike = GRAVITY,
-    damping: Damping = "model",
-    payloads: Payloads = None,
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]
 ) -> Array:
-    """Joint forces ``τ = M q̈ + c + d v`` (..., nv) that cause given accelerations, by the Newton-Euler recursion.
+    """Joint forces ``τ = M q̈ + c + d v`` that cause given accelerations, by the Newton-Euler recursion.
 
     Parameters
     ----------
@@ -367,17 +332,12 @@ def inverse_dynamics(
     v, qdd : (..., nv) array_like
         Velocities (m/s, rad/s) and accelerations (m/s², rad/s²).
     wrenches, gravity, damping, payloads
-        As in `forward_dynamics`.
+        As in `forward_dynamics`, which raises the same errors.
 
     Returns
     -------
     (..., nv) array
         In N and N·m.
-
-    Raises
-    ------
-    ConfigurationError, UnknownNameError
-        As `forward_dynamics` raises them.
 
     References
     ----------
@@ -392,39 +352,18 @@ def inverse_dynamics(
     >>> bool(np.allclose(ds.forward_dynamics(arm, q, v, tau).qdd, qdd))
     True
     """
-    case = case_of(
-        tree, (), INVERSE_DYNAMICS, {"q": q, "v": v, "qdd": qdd}, wrenches=wrenches, gravity=gravity, damping=damping,
-        payloads=payloads,
-    )  # fmt: skip
-    return case.run()["tau"]
+    return case_of(tree, (), INVERSE_DYNAMICS, {"q": q, "v": v, "qdd": qdd}, payloads=payloads, **given).run()["tau"]
 
 
-def bias_force(
-    tree: Tree,
-    q: ArrayLike,
-    v: ArrayLike,
-    *,
-    wrenches: Wrenches = None,
-    gravity: ArrayLike = GRAVITY,
-    damping: Damping = "model",
-    payloads: Payloads = None,
-) -> Array:
+def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]) -> Array:
     """Joint forces ``c`` that keep ``q̈ = 0``: Coriolis, centrifugal, gravity, wrenches and damping.
 
-    Parameters
-    ----------
-    tree, q, v, wrenches, gravity, damping, payloads
-        As for `inverse_dynamics`.
+    Takes what `inverse_dynamics` takes, without ``qdd``, and raises what that raises.
 
     Returns
     -------
     (..., nv) array
         In N and N·m, as ``pinocchio.nonLinearEffects`` where there are neither wrenches nor damping.
-
-    Raises
-    ------
-    ConfigurationError, ConstraintError, UnknownNameError
-        As `inverse_dynamics` raises them.
 
     Examples
     --------
@@ -433,10 +372,7 @@ def bias_force(
     >>> ds.bias_force(arm, arm.random(0), np.ones(7)).shape
     (7,)
     """
-    case = case_of(
-        tree, (), BIAS_FORCE, {"q": q, "v": v}, wrenches=wrenches, gravity=gravity, damping=damping, payloads=payloads
-    )
-    return case.run()["c"]
+    return case_of(tree, (), BIAS_FORCE, {"q": q, "v": v}, payloads=payloads, **given).run()["c"]
 
 
 def _whole(argument: str, value: object) -> int:

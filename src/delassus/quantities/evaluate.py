@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -22,16 +21,12 @@ from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.iterate import MAX_ITERATIONS, TOLERANCE, iterate
-from delassus.quantities.operator import UNMOVED, mobility_bound
 from delassus.quantities.quantity import Quantity
-from delassus.quantities.redundancy import DynamicsStatus, Resolved, resolve, worst
+from delassus.quantities.redundancy import DynamicsStatus, Resolved, independence, resolve, worst
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace_ops import TraceOps
-
-INDEPENDENT = 1e-12
-"""Rows count as dependent for an inverse if an eigenvalue of ``G`` is below this part of the largest."""
 
 
 class SingularError(DelassusError, ArithmeticError):
@@ -88,11 +83,9 @@ class NumpyCase(Case):
 
     def require_independent(self, problem: Problem, G: Matrix) -> None:
         """Raise `SingularError` if ``G`` has no inverse at some state."""
-        values = numbers(G)
-        moved = np.diagonal(values, axis1=-2, axis2=-1) > UNMOVED * mobility_bound(problem, Articulated(problem))
-        values = np.where(moved[..., :, None] & moved[..., None, :], values, 0.0)
-        size = values.shape[-1]
-        rank = np.broadcast_to(np.linalg.matrix_rank(values, rtol=INDEPENDENT, hermitian=True), self.batch)
+        if not (size := problem.n_rows):
+            return
+        rank, _ = independence(problem, G, self.batch)
         deficient = np.argwhere(rank < size)
         if len(deficient):
             where = tuple(int(i) for i in deficient[0])

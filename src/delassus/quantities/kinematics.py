@@ -14,8 +14,7 @@ from delassus.model.rotations import Array
 from delassus.model.tree import Tree, total_mass
 from delassus.quantities.case import Case
 from delassus.quantities.evaluate import case_of
-from delassus.quantities.options import GRAVITY
-from delassus.quantities.osim import Payloads
+from delassus.quantities.options import GRAVITY, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 

@@ -15,14 +15,8 @@ from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import common_batch, real_array
 from delassus.model.rotations import Array
+from delassus.quantities.redundancy import UNMOVED, at_unit_diagonal, diagonal_of, mobility_bound, pseudo_inverse
 from delassus.spatial.numpy_ops import numbers
-
-REGULAR_CONDITION = 1e-10
-"""A block counts as singular if its reciprocal condition, after scaling to unit diagonal, is below this."""
-
-UNMOVED = 1e-20
-"""A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: the row's
-round-off (1e-16) enters squared."""
 
 
 class Factorisation(Enum):
@@ -57,26 +51,24 @@ class DelassusOperator:
         self._parts: Branches = branches(problem)
         self.factorisation: NDArray[np.object_] = np.full(batch, Factorisation.BRANCHES, dtype=object)
 
-        regular = np.ones(batch, dtype=bool)
-        covered = {c for s in self._parts.stacks for c in s.constraints}
-        if len(covered) < len(problem.constraints):  # constraints that nothing moves
-            regular[...] = False
         least = UNMOVED * mobility_bound(problem, self._body)
+        covered = {c for s in self._parts.stacks for c in s.constraints}
+        self._regular = np.full(batch, len(covered) == len(problem.constraints))  # others are moved by nothing
         for stack in self._parts.stacks:
             rows = [r for c in stack.constraints for r in range(m)[problem.rows[c]]]
-            regular &= is_regular(numbers(stack.L), least[..., rows])
-        self._regular = regular
+            self._regular &= at_unit_diagonal(numbers(stack.L), least[..., rows])[1] == len(rows)
         with np.errstate(divide="ignore", invalid="ignore"):  # at singular states, whose numbers `solve` leaves out
-            self._fast = FastFactor(problem, self._parts) if regular.any() else None
+            self._fast = FastFactor(problem, self._parts) if self._regular.any() else None
         self._inverse: Array | None = None
-        if not regular.all():
+        if not self._regular.all():
             G = self.dense()
-            singular = ~regular & ~is_regular(G, least)
-            self.factorisation[~regular] = Factorisation.DENSE
-            self.factorisation[singular] = Factorisation.SINGULAR
-            self._inverse = np.zeros(self.shape)
-            self._inverse[~regular & ~singular] = _inverse(G[~regular & ~singular])
-            self._inverse[singular] = _pseudo_inverse(G[singular], np.broadcast_to(least, (*batch, m))[singular])
+            scaled, rank = at_unit_diagonal(G, least)
+            singular = rank < m
+            self.factorisation[~self._regular] = Factorisation.DENSE
+            self.factorisation[~self._regular & singular] = Factorisation.SINGULAR
+            self._inverse = pseudo_inverse(G, rank)
+            scale = 1.0 / np.sqrt(diagonal_of(G[~singular]))
+            self._inverse[~singular] = scale[..., :, None] * np.linalg.inv(scaled[~singular]) * scale[..., None, :]
 
     def __repr__(self) -> str:
         return f"DelassusOperator(shape={self.shape})"
@@ -158,47 +150,3 @@ class DelassusOperator:
         if self._parts.H is not None:
             G = G + ops.factor(self._parts.H).quadratic(whole.K)
         return np.array(np.broadcast_to(0.5 * numbers(G + ops.transpose(G)), self.shape))
-
-
-def mobility_bound(problem: Problem, body: Articulated) -> Array:
-    """Size (..., m) that the diagonal of ``G`` has where no row is badly placed.
-
-    The squared length of the row times the largest ``S D⁻¹ Sᵀ`` of the joints that support its link.
-    """
-    tree = problem.tree
-    own = [np.max(_diagonal(numbers(body.joint_inverse_inertia(i))), axis=-1) for i in range(tree.n_links)]
-    bounds = [np.zeros(c.size) for c in problem.constraints]
-    for end in problem.ends:
-        offered = np.max(np.stack(np.broadcast_arrays(*(own[i] for i in tree.support(end.link)))), axis=0)
-        bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * np.sum(numbers(end.K) ** 2, axis=-1)
-    batch = np.broadcast_shapes(*(bound.shape[:-1] for bound in bounds))
-    whole = [np.broadcast_to(bound, (*batch, bound.shape[-1])) for bound in bounds]
-    return np.concatenate(whole, axis=-1) if whole else np.zeros(0)
-
-
-def is_regular(G: Array, least: Array) -> NDArray[np.bool_]:
-    """Whether each matrix (..., m, m) has an inverse; ``least`` (..., m) is what its diagonal must exceed."""
-    if G.shape[-1] == 0:
-        return np.ones(G.shape[:-2], dtype=bool)
-    diagonal = _diagonal(G)
-    moved = diagonal > least
-    values = np.linalg.eigvalsh(_scaled(G, 1.0 / np.sqrt(np.where(moved, diagonal, 1.0))))
-    return np.asarray(np.all(moved, axis=-1) & (values[..., 0] > REGULAR_CONDITION * values[..., -1]))
-
-
-def _diagonal(G: Array) -> Array:
-    return np.asarray(np.diagonal(G, axis1=-2, axis2=-1))
-
-
-def _scaled(G: Array, scale: Array) -> Array:
-    return np.asarray(scale[..., :, None] * G * scale[..., None, :])
-
-
-def _inverse(G: Array) -> Array:
-    scale = 1.0 / np.sqrt(_diagonal(G))
-    return _scaled(np.asarray(np.linalg.inv(_scaled(G, scale)), dtype=float), scale)
-
-
-def _pseudo_inverse(G: Array, least: Array) -> Array:
-    moved = np.where(_diagonal(G) > least, 1.0, 0.0)
-    return np.asarray(np.linalg.pinv(_scaled(G, moved), rcond=REGULAR_CONDITION, hermitian=True), dtype=float)

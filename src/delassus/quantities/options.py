@@ -67,34 +67,57 @@ class Baumgarte:
         return 2.0 * self.damping * self.frequency, self.frequency**2
 
 
+Constraints = Iterable[Constraint] | Constraint
+Payloads = Mapping[str, ArrayLike] | None
 Stabilisation = Baumgarte | float | Sequence[Baumgarte | float | None] | None
-Damping = ArrayLike | Literal["model"] | None
 Compliance = float | Sequence[ArrayLike | None] | None
+
+
+class Arrays(TypedDict, total=False):
+    """What constraints and payloads ask for, as keywords of the direct functions; explained in `delassus.delassus`."""
+
+    rows: Sequence[ArrayLike] | None
+    placements: Sequence[ArrayLike] | None
+    payloads: Payloads
+
+
+class Motion(TypedDict, total=False):
+    """Forces of the surroundings, as keywords of the direct functions; explained in `delassus.forward_dynamics`."""
+
+    wrenches: Mapping[str | Frame, ArrayLike] | None
+    gravity: ArrayLike
+    damping: ArrayLike | Literal["model"] | None
+
+
+class ConstrainedMotion(Arrays, Motion, total=False):
+    """The same, and what constraints ask for."""
+
+    targets: Sequence[ArrayLike | None] | None
+    baumgarte: Stabilisation
+    poses: Sequence[ArrayLike | None] | None
 
 
 class Keywords(TypedDict, total=False):
     """Options of `delassus.compile`; the table there says which quantity takes which.
 
+    They mean what they do in `delassus.forward_dynamics`; numbers are built in, and ``"input"`` asks for an argument.
+
     Attributes
     ----------
     gravity : (3,) array_like or "input"
-        In m/s², world axes; (0, 0, −9.81) if not given. ``"input"`` makes it the argument ``gravity``.
+        ``"input"`` makes it the argument ``gravity``.
     damping : (nv,) array_like, "model", "input" or None
-        Viscous coefficients; ``"model"``, the default, takes the robot's own, None is no damping, and ``"input"`` makes
-        them the argument ``damping``.
+        ``"input"`` makes it the argument ``damping``.
     wrenches : sequence of str or Frame
-        Links or frames on which an external wrench ``[force; moment]`` acts: the argument ``wrench{i}`` (6,) of the
-        i-th, at the origin and in the axes of that frame.
+        Links or frames on which an external wrench acts: the argument ``wrench{i}`` (6,) of the i-th.
     targets : bool or sequence of bool
         Whether the acceleration along the rows of all constraints, or of each, is an argument: ``target{i}`` (m_i,).
     baumgarte : Baumgarte, float or sequence of these or None
-        Stabilisation of all constraints, or of each, as in `delassus.forward_dynamics`.
     poses : bool or sequence of bool
         Whether the place in the world that position errors are relative to is an argument: ``pose{i}`` (7,) or, of a
         point, (3,). ``True`` asks for those of all stabilised constraints to the world.
     compliance : float or sequence of float, (m_i,) array_like, "input" or None
-        Makes all constraints soft, or each, as in `delassus.forward_dynamics`; ``"input"`` makes it the argument
-        ``compliance{i}`` (m_i,).
+        ``"input"`` makes it the argument ``compliance{i}`` (m_i,).
     active : bool
         Whether constraints can be switched off state by state: the argument ``active`` (n_constraints,) holds 1 for a
         constraint that acts and 0 for one that leaves no trace in the result and has no force.
@@ -125,25 +148,9 @@ CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "compli
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
-    """Checked options, one entry a constraint where they belong to constraints.
+    """Checked `Keywords`: of constraints one entry each, of damping and compliance None if there is none.
 
-    Attributes
-    ----------
-    gravity : tuple of three floats, or "input"
-    damping : tuple of float, "input" or None
-    wrenches : tuple of Frame
-    targets, poses : tuple of bool
-        Whether each constraint has that argument.
-    gains : tuple of (float, float) or None
-        Of velocity and position errors of each constraint.
-    compliance : tuple of tuple of float, "input" or None
-        Of the rows of each soft constraint; None is a hard one.
-    active : bool
-    frames : tuple of Frame, or None
-        None: all links.
-    single_frame : bool
-        Whether one frame was asked for, not a list.
-    integrator : str
+    ``gains`` are those of velocity and position errors, and ``single_frame`` says that ``frames`` was not a list.
     """
 
     gravity: tuple[float, ...] | Literal["input"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,20 +10,16 @@ from numpy.typing import ArrayLike
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.osim import METHODS as NAMED
-from delassus.constraints import Constraint
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
 from delassus.quantities.case import Case
 from delassus.quantities.evaluate import case_of
 from delassus.quantities.operator import DelassusOperator
+from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix
-
-Constraints = Iterable[Constraint] | Constraint
-Arrays = Sequence[ArrayLike] | None
-Payloads = Mapping[str, ArrayLike] | None
 
 METHODS = {**NAMED, AUTO: auto}
 """Every algorithm of the Delassus matrix by its name."""
@@ -84,14 +80,7 @@ JACOBIAN = Quantity(
 
 
 def delassus(
-    tree: Tree,
-    constraints: Constraints,
-    q: ArrayLike,
-    *,
-    method: str = "pv-osimr",
-    rows: Arrays = None,
-    placements: Arrays = None,
-    payloads: Payloads = None,
+    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: str = "pv-osimr", **given: Unpack[Arrays]
 ) -> Array:
     """Delassus matrix ``G = J M⁻¹ Jᵀ``, the inverse operational-space inertia.
 
@@ -138,26 +127,15 @@ def delassus(
     >>> ds.delassus(robot, feet, robot.neutral()).shape
     (12, 12)
     """
-    given = {"rows": rows, "placements": placements, "payloads": payloads}
     return case_of(tree, constraints, DELASSUS, {"q": q}, method, **given).run()["G"]
 
 
 def osim(
-    tree: Tree,
-    constraints: Constraints,
-    q: ArrayLike,
-    *,
-    method: str = "pv-osimr",
-    rows: Arrays = None,
-    placements: Arrays = None,
-    payloads: Payloads = None,
+    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: str = "pv-osimr", **given: Unpack[Arrays]
 ) -> Array:
     """Operational-space inertia matrix ``Λ = (J M⁻¹ Jᵀ)⁻¹``, as ``pinocchio``'s operational-space inertia.
 
-    Parameters
-    ----------
-    tree, constraints, q, method, rows, placements, payloads
-        As for `delassus`.
+    Takes what `delassus` takes, and raises what that raises.
 
     Returns
     -------
@@ -169,8 +147,6 @@ def osim(
     ------
     SingularError
         The rows are linearly dependent at some state; names it.
-    ConfigurationError, ConstraintError, UnknownNameError
-        As `delassus` raises them.
 
     Examples
     --------
@@ -179,29 +155,16 @@ def osim(
     >>> ds.osim(arm, ds.Point("link7"), arm.random(0)).shape
     (3, 3)
     """
-    given = {"rows": rows, "placements": placements, "payloads": payloads}
     return case_of(tree, constraints, OSIM, {"q": q}, method, **given).run()["Lambda"]
 
 
 def consistent_inverse(
-    tree: Tree,
-    constraints: Constraints,
-    q: ArrayLike,
-    *,
-    method: str = "pv-osimr",
-    rows: Arrays = None,
-    placements: Arrays = None,
-    payloads: Payloads = None,
+    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: str = "pv-osimr", **given: Unpack[Arrays]
 ) -> Array:
     """Dynamically consistent inverse ``J̄ = M⁻¹ Jᵀ Λ`` (..., nv, m) of the constraint Jacobian.
 
     ``J J̄ = 1``, and torques ``(1 − Jᵀ J̄ᵀ) τ`` cause no acceleration along the constraint rows. Takes what `delassus`
-    takes.
-
-    Raises
-    ------
-    SingularError, ConfigurationError, ConstraintError, UnknownNameError
-        As `osim` raises them.
+    takes, and raises what `osim` raises.
 
     References
     ----------
@@ -215,34 +178,22 @@ def consistent_inverse(
     >>> ds.consistent_inverse(arm, ds.Point("link7"), arm.random(0)).shape
     (7, 3)
     """
-    Lambda = osim(tree, constraints, q, method=method, rows=rows, placements=placements, payloads=payloads)
-    J = jacobian(tree, constraints, q, rows=rows, placements=placements)
-    return np.asarray(np.linalg.solve(mass_matrix(tree, q, payloads=payloads), np.swapaxes(J, -1, -2) @ Lambda))
+    Lambda = osim(tree, constraints, q, method=method, **given)
+    J = case_of(tree, constraints, JACOBIAN, {"q": q}, **given).run()["J"]
+    M = mass_matrix(tree, q, payloads=given.get("payloads"))
+    return np.asarray(np.linalg.solve(M, np.swapaxes(J, -1, -2) @ Lambda))
 
 
-def delassus_operator(
-    tree: Tree,
-    constraints: Constraints,
-    q: ArrayLike,
-    *,
-    rows: Arrays = None,
-    placements: Arrays = None,
-    payloads: Payloads = None,
-) -> DelassusOperator:
+def delassus_operator(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack[Arrays]) -> DelassusOperator:
     """Delassus matrix factorised without being formed (PV-OSIM-fast): ``solve``, ``apply``, ``dense``.
 
-    Takes what `delassus` takes, without ``method``. Where a branch block is singular, ``G`` itself is factorised, and
-    the result's ``factorisation`` says so for each state.
+    Takes what `delassus` takes, without ``method``, and raises what that raises. Where a branch block is singular,
+    ``G`` itself is factorised, and the result's ``factorisation`` says so for each state.
 
     Returns
     -------
     DelassusOperator
         ``solve(x)`` and ``apply(x)`` with vectors (..., m), and ``dense()`` of shape (..., m, m).
-
-    Raises
-    ------
-    ConfigurationError, ConstraintError, UnknownNameError
-        As `delassus` raises them.
 
     References
     ----------
@@ -257,30 +208,19 @@ def delassus_operator(
     >>> bool(np.allclose(op.apply(op.solve(x)), x))
     True
     """
-    case = case_of(tree, constraints, DELASSUS, {"q": q}, rows=rows, placements=placements, payloads=payloads)
+    case = case_of(tree, constraints, DELASSUS, {"q": q}, **given)
     return DelassusOperator(case.problem(), case.batch)
 
 
 def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
     """Joint-space mass matrix ``M``, by the composite-rigid-body algorithm: all of ``pinocchio.crba``, not a triangle.
 
-    Parameters
-    ----------
-    tree : Tree
-    q : (..., nq) array_like
-        Configurations; leading axes are batches.
-    payloads : mapping of str to (..., 10) array_like, optional
-        As for `delassus`.
+    Takes ``tree``, ``q`` and ``payloads`` as `delassus` does, and raises what that raises for them.
 
     Returns
     -------
     (..., nv, nv) array
         Symmetric positive definite, armature included (kg, kg·m, kg·m²); rows and columns in the layout of ``v``.
-
-    Raises
-    ------
-    ConfigurationError, UnknownNameError
-        As `delassus` raises them.
 
     Examples
     --------
@@ -292,25 +232,15 @@ def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array
     return case_of(tree, (), MASS_MATRIX, {"q": q}, payloads=payloads).run()["M"]
 
 
-def jacobian(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, rows: Arrays = None, placements: Arrays = None
-) -> Array:
+def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack[Arrays]) -> Array:
     """Constraint Jacobian ``J``: ``J v`` are the velocities along the constraint rows (m/s, rad/s).
 
-    Parameters
-    ----------
-    tree, constraints, q, rows, placements
-        As for `delassus`.
+    Takes what `delassus` takes, without ``method``, and raises what that raises; payloads change nothing.
 
     Returns
     -------
     (..., m, nv) array
         Of a `Weld` of one link it is ``pinocchio.getFrameJacobian`` in the frame's local axes.
-
-    Raises
-    ------
-    ConfigurationError, ConstraintError, UnknownNameError
-        As `delassus` raises them.
 
     Examples
     --------
@@ -319,4 +249,4 @@ def jacobian(
     >>> ds.jacobian(arm, ds.Weld("link7"), arm.random(0)).shape
     (6, 7)
     """
-    return case_of(tree, constraints, JACOBIAN, {"q": q}, rows=rows, placements=placements).run()["J"]
+    return case_of(tree, constraints, JACOBIAN, {"q": q}, **given).run()["J"]

@@ -14,7 +14,7 @@ from delassus.algorithms.dynamics import EARLY, ITERATIVE, SOFT
 from delassus.algorithms.dynamics.solution import Solution, least_pivot
 from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.problem import Problem
-from delassus.quantities.operator import REGULAR_CONDITION, UNMOVED, mobility_bound
+from delassus.quantities.redundancy import REGULAR_CONDITION, UNMOVED, mobility_bound
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.ops import Scalar
 

@@ -28,8 +28,15 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.model.rotations import Array
 from delassus.quantities.iterate import Iterated
-from delassus.quantities.operator import REGULAR_CONDITION, UNMOVED, mobility_bound
 from delassus.spatial.numpy_ops import numbers
+from delassus.spatial.ops import Matrix
+
+REGULAR_CONDITION = 1e-10
+"""Eigenvalues of ``G`` at unit diagonal below this part of the largest count as zero."""
+
+UNMOVED = 1e-20
+"""A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: the row's
+round-off (1e-16) enters squared."""
 
 CONFLICT = 1e-8
 """Rows contradict one another if this part of the acceleration that they have to add stays missing: round-off (1e-16)
@@ -65,17 +72,8 @@ class DynamicsStatus(Enum):
 class Resolved:
     """Solutions of a batch, dependent rows dealt with; all arrays are read-only.
 
-    Attributes
-    ----------
-    qdd : (..., nv) array
-    forces : (..., m) array
-    status : (...) array of DynamicsStatus
-    rank : (...) array of int
-        Number of independent rows; soft ones always are, and those of constraints that are off do not count.
-    redundant : (..., m) array of bool
-        Rows that depend on those before them; none where the status is `FAILED`.
-    iterated : Iterated or None
-        What proximal iterations report.
+    ``rank`` (...) counts soft rows as independent, and not those of constraints that are off; ``redundant`` (..., m)
+    are rows that depend on those before them, none where the status is `FAILED`.
     """
 
     qdd: Array
@@ -100,38 +98,41 @@ def resolve(
     """
     problem = motion.problem
     m, nv = problem.n_rows, motion.tree.nv
-    qdd = np.array(np.broadcast_to(numbers(solution.qdd)[..., 0], (*batch, nv)))
-    forces = np.array(np.broadcast_to(numbers(solution.forces)[..., 0], (*batch, m)))
+    qdd, forces = _vectors(solution.qdd, (*batch, nv)), _vectors(solution.forces, (*batch, m))
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
     rank, redundant = np.full(batch, m), np.zeros((*batch, m), dtype=bool)
     if m and iterated is not None:
-        rank, redundant = _independence(problem, numbers(problem.relaxed(numbers(solution.delassus))), batch)
+        rank, redundant = independence(problem, problem.relaxed(numbers(solution.delassus)), batch)
         status[rank < m] = DynamicsStatus.REDUNDANT
         status[(rank < m) & (iterated.residual > CONFLICT * iterated.size)] = DynamicsStatus.CONFLICTING
         status[~iterated.converged] = DynamicsStatus.UNFINISHED
     elif m and not all(motion.softness):
         saddle = None if solution.delassus is not None else SaddlePoint(motion)
         G = numbers(problem.relaxed(numbers(solution.delassus) if saddle is None else saddle.G))
-        rank, redundant = _independence(problem, G, batch)
+        rank, redundant = independence(problem, G, batch)
         if saddle is not None and solution.pivot is not None:
             unfit = ~(np.broadcast_to(numbers(solution.pivot), batch) > least_pivot("float64"))
             if unfit.any():
                 other = saddle.solve()
-                qdd[unfit] = np.broadcast_to(numbers(other.qdd)[..., 0], qdd.shape)[unfit]
-                forces[unfit] = np.broadcast_to(numbers(other.forces)[..., 0], forces.shape)[unfit]
+                qdd[unfit] = _vectors(other.qdd, qdd.shape)[unfit]
+                forces[unfit] = _vectors(other.forces, forces.shape)[unfit]
         deficient = rank < m
         if deficient.any():
             f, a, held = _least_squares(saddle or SaddlePoint(motion), G, rank, batch)
             qdd[deficient], forces[deficient] = a[deficient], f[deficient]
             status[deficient] = DynamicsStatus.CONFLICTING
             status[deficient & held] = DynamicsStatus.REDUNDANT
-    for c, rows in zip(range(len(problem.constraints)), problem.rows, strict=True):
+    for c, rows in enumerate(problem.rows):
         if (flag := problem.flag(c)) is not None:
             rank = rank - np.where(numbers(flag), 0, rows.stop - rows.start)
             forces[..., rows] = np.where(np.asarray(flag)[..., None], forces[..., rows], 0.0)
     failed = ~(np.isfinite(qdd).all(axis=-1) & np.isfinite(forces).all(axis=-1))
     status[failed], redundant[failed] = DynamicsStatus.FAILED, False
     return Resolved(qdd, forces, status, rank, redundant, iterated)
+
+
+def _vectors(column: Matrix, shape: tuple[int, ...]) -> Array:
+    return np.array(np.broadcast_to(numbers(column)[..., 0], shape))
 
 
 def worst(statuses: list[NDArray[np.object_]]) -> NDArray[np.object_]:
@@ -143,16 +144,40 @@ def worst(statuses: list[NDArray[np.object_]]) -> NDArray[np.object_]:
     return out
 
 
-def _independence(problem: Problem, G: Array, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
-    """How many rows are independent at each state (*batch), and which depend on others (*batch, m)."""
-    m = problem.n_rows
-    diagonal = np.diagonal(G, axis1=-2, axis2=-1)
-    moved = diagonal > UNMOVED * mobility_bound(problem, Articulated(problem))
+# -- rank ----------------------------------------------------------------------------------------------------------
+
+
+def mobility_bound(problem: Problem, body: Articulated) -> Array:
+    """Size (..., m) that the diagonal of ``G`` has where no row is badly placed.
+
+    The squared length of the row times the largest ``S D⁻¹ Sᵀ`` of the joints that support its link.
+    """
+    tree = problem.tree
+    own = [np.max(diagonal_of(numbers(body.joint_inverse_inertia(i))), axis=-1) for i in range(tree.n_links)]
+    bounds = [np.zeros(c.size) for c in problem.constraints]
+    for end in problem.ends:
+        offered = np.max(np.stack(np.broadcast_arrays(*(own[i] for i in tree.support(end.link)))), axis=0)
+        bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * np.sum(numbers(end.K) ** 2, axis=-1)
+    batch = np.broadcast_shapes(*(bound.shape[:-1] for bound in bounds))
+    whole = [np.broadcast_to(bound, (*batch, bound.shape[-1])) for bound in bounds]
+    return np.concatenate(whole, axis=-1) if whole else np.zeros(0)
+
+
+def at_unit_diagonal(G: Array, least: Array) -> tuple[Array, NDArray[np.int_]]:
+    """``G`` (..., m, m) at unit diagonal, and its rank (...); rows whose diagonal is not above ``least`` are zero."""
+    diagonal = diagonal_of(G)
+    moved = diagonal > least
     scale = np.where(moved, 1.0 / np.sqrt(np.where(moved, diagonal, 1.0)), 0.0)
     scaled = scale[..., :, None] * G * scale[..., None, :]
-    scaled = np.broadcast_to(np.where(np.isfinite(scaled), scaled, 0.0), (*batch, m, m))  # overflow: `resolve` says so
+    scaled = np.where(np.isfinite(scaled), scaled, 0.0)  # overflow: `resolve` says so
     values = np.linalg.eigvalsh(scaled)
-    rank = np.asarray(np.count_nonzero(values > REGULAR_CONDITION * values[..., -1:], axis=-1))
+    return scaled, np.asarray(np.count_nonzero(values > REGULAR_CONDITION * values[..., -1:], axis=-1))
+
+
+def independence(problem: Problem, G: Matrix, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
+    """How many rows are independent at each state (*batch), and which depend on others (*batch, m)."""
+    m, least = problem.n_rows, UNMOVED * mobility_bound(problem, Articulated(problem))
+    scaled, rank = at_unit_diagonal(np.broadcast_to(numbers(G), (*batch, m, m)), least)
     redundant, deficient = np.zeros((*batch, m), dtype=bool), rank < m
     if deficient.any():
         redundant[deficient] = _last_of_dependencies(scaled[deficient], rank[deficient])
@@ -181,21 +206,29 @@ def _last_of_dependencies(G: Array, rank: NDArray[np.int_]) -> NDArray[np.bool_]
     return out
 
 
+def pseudo_inverse(G: Array, rank: NDArray[np.int_]) -> Array:
+    """Pseudo-inverse of each matrix (..., m, m), of the rank (...) given."""
+    m = G.shape[-1]
+    values, vectors = np.linalg.eigh(np.where(np.isfinite(G), G, 0.0))
+    kept = np.arange(m) >= m - rank[..., None]
+    inverse = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
+    return np.asarray((vectors * inverse[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+
+
 def _least_squares(
     saddle: SaddlePoint, G: Array, rank: NDArray[np.int_], batch: tuple[int, ...]
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Forces and accelerations by the pseudo-inverse of ``G`` of the rank given, and whether all rows hold."""
-    m = G.shape[-1]
+    m, nv = numbers(saddle.J).shape[-2:]
     G = np.broadcast_to(G, (*batch, m, m))
-    values, vectors = np.linalg.eigh(np.where(np.isfinite(G), G, 0.0))
-    kept = np.arange(m) >= m - rank[..., None]
-    inverse = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
-    J, free = numbers(saddle.J), numbers(saddle.free)
-    missing = np.broadcast_to(numbers(saddle.missing), (*batch, m, 1))
-    along = np.swapaxes(vectors, -1, -2) @ missing
-    f = vectors @ (inverse[..., None] * along)
+    J, free, missing = numbers(saddle.J), numbers(saddle.free), numbers(saddle.missing)
+    f = pseudo_inverse(G, rank) @ missing
     qdd = free + numbers(saddle.respond(numbers(np.swapaxes(J, -1, -2) @ f)))
-    left = np.linalg.norm(np.where(kept, 0.0, along[..., 0]), axis=-1)
+    left = np.linalg.norm((missing - G @ f)[..., 0], axis=-1)
     size = np.linalg.norm(numbers(saddle.gamma)[..., 0], axis=-1) + np.linalg.norm((J @ free)[..., 0], axis=-1)
-    held = np.broadcast_to(left <= CONFLICT * size, batch)
-    return f[..., 0], np.broadcast_to(qdd[..., 0], (*batch, qdd.shape[-2])), held
+    return f[..., 0], _vectors(qdd, (*batch, nv)), np.broadcast_to(left <= CONFLICT * size, batch)
+
+
+def diagonal_of(G: Array) -> Array:
+    """Diagonal (..., m)."""
+    return np.asarray(np.diagonal(G, axis1=-2, axis2=-1))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.dynamics import rnea
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
+from delassus.algorithms.dynamics.derivatives import DERIVATIVES
 from delassus.algorithms.jacobian import jacobian
 from delassus.model.rotations import Array
 from delassus.quantities.evaluate import NumpyCase
@@ -47,13 +49,13 @@ class ForwardDynamics:
     rank: NDArray[np.int_]
     redundant_rows: NDArray[np.bool_]
     method: str
+    iterations: NDArray[np.int_] | None
+    residual: Array | None
     _case: NumpyCase
-    iterations: NDArray[np.int_] | None = None
-    residual: Array | None = None
 
     def __repr__(self) -> str:
         statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
-        return f"ForwardDynamics(method={self.method!r}, qdd={self.qdd.shape}, status={', '.join(statuses)})"
+        return f"{type(self).__name__}(method={self.method!r}, qdd={self.qdd.shape}, status={', '.join(statuses)})"
 
     def report(self) -> str:
         """What happened, in words: each status with its advice, and the rows that depend on those before them.
@@ -105,25 +107,9 @@ class ForwardDynamics:
         return np.array(np.broadcast_to(column[..., 0], (*self._case.batch, column.shape[-2])))
 
 
-def solved(case: NumpyCase, resolved: Resolved, method: str) -> ForwardDynamics:
-    """The result of a method; its arrays are read-only."""
-    i = resolved.iterated
-    reported = (None, None) if i is None else (i.iterations, i.residual)
-    return ForwardDynamics(
-        resolved.qdd,
-        _by_constraint(case, resolved),
-        resolved.status,
-        resolved.rank,
-        resolved.redundant,
-        method,
-        case,
-        *reported,
-    )
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class DynamicsDerivatives:
-    """Solution of a batch of states, and how it changes.
+class DynamicsDerivatives(ForwardDynamics):
+    """Solution of a batch of states, as `ForwardDynamics` holds it, and how it changes.
 
     Entry (i, k) of a derivative is the change of entry i per unit of entry k, in SI units. Positions change along the
     tangent that `Tree.integrate` moves on. Where rows are dependent there are no derivatives: they are NaN, and the
@@ -131,28 +117,12 @@ class DynamicsDerivatives:
 
     Attributes
     ----------
-    qdd : (..., nv) array
-        Joint accelerations; those of a free joint in its link's frame, as ``v`` is.
-    forces : tuple of (..., m_c) arrays
-        Force of each constraint on its first link, along its rows (N, N·m): ``M q̈ + c = τ + Jᵀ f``.
-    status : (...) array of DynamicsStatus
-        How each state was solved; the member's ``text`` is the advice.
-    rank : (...) array of int
-        Number of independent constraint rows at each state.
-    redundant_rows : (..., m) array of bool
-        Rows, in the order in which constraints stack, that depend on rows before them or that nothing moves; without
-        them the others are independent.
     dqdd_dq, dqdd_dv, dqdd_dtau : (..., nv, nv) arrays
         Changes of accelerations with positions, velocities and joint forces; the last is symmetric.
     df_dq, df_dv, df_dtau : (..., m, nv) arrays
         The same of the forces of all constraints, one after the other.
     """
 
-    qdd: Array
-    forces: tuple[Array, ...]
-    status: NDArray[np.object_]
-    rank: NDArray[np.int_]
-    redundant_rows: NDArray[np.bool_]
     dqdd_dq: Array
     dqdd_dv: Array
     dqdd_dtau: Array
@@ -160,23 +130,26 @@ class DynamicsDerivatives:
     df_dv: Array
     df_dtau: Array
 
-    def __repr__(self) -> str:
-        statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
-        return f"DynamicsDerivatives(qdd={self.qdd.shape}, status={', '.join(statuses)})"
+
+def solved(case: NumpyCase, resolved: Resolved, method: str) -> ForwardDynamics:
+    """The result of a method; its arrays are read-only."""
+    return ForwardDynamics(*_fields(case, resolved, method))
 
 
 def differentiated(case: NumpyCase, found: dict[str, Array]) -> DynamicsDerivatives:
     """The result with derivatives; its arrays are read-only."""
-    (resolved,) = case.resolved
-    derivatives = [x for name, x in found.items() if name not in ("qdd", "forces")]
-    for array in derivatives:
-        array.setflags(write=False)
+    changes = [_read_only(found[name]) for name in DERIVATIVES]
+    return DynamicsDerivatives(*_fields(case, case.resolved[0], "ltl"), *changes)
+
+
+def _fields(case: NumpyCase, resolved: Resolved, method: str) -> tuple[Any, ...]:
+    forces = tuple(_read_only(np.array(resolved.forces[..., rows])) for rows in case.problem().rows)
+    i = resolved.iterated
+    iterations, residual = (None, None) if i is None else (i.iterations, i.residual)
     judged = resolved.status, resolved.rank, resolved.redundant
-    return DynamicsDerivatives(resolved.qdd, _by_constraint(case, resolved), *judged, *derivatives)
+    return resolved.qdd, forces, *judged, method, iterations, residual, case
 
 
-def _by_constraint(case: NumpyCase, resolved: Resolved) -> tuple[Array, ...]:
-    forces = tuple(np.array(resolved.forces[..., rows]) for rows in case.problem().rows)
-    for array in forces:
-        array.setflags(write=False)
-    return forces
+def _read_only(array: Array) -> Array:
+    array.setflags(write=False)
+    return array

@@ -315,7 +315,7 @@ def dynamics_derivatives(
     >>> bool(abs(ds.jacobian(robot, feet, robot.random(0)) @ found.dqdd_dtau).max() < 1e-8)
     True
     """
-    case = case_of(tree, constraints, DYNAMICS_DERIVATIVES, {"q": q, "v": v, "tau": tau}, **given)
+    case = case_of(tree, constraints, DYNAMICS_DERIVATIVES, {"q": q, "v": v, "tau": tau}, AUTO, **given)
     return differentiated(case, case.run())
 
 
@@ -352,7 +352,8 @@ def inverse_dynamics(
     >>> bool(np.allclose(ds.forward_dynamics(arm, q, v, tau).qdd, qdd))
     True
     """
-    return case_of(tree, (), INVERSE_DYNAMICS, {"q": q, "v": v, "qdd": qdd}, payloads=payloads, **given).run()["tau"]
+    states = {"q": q, "v": v, "qdd": qdd}
+    return case_of(tree, (), INVERSE_DYNAMICS, states, AUTO, payloads=payloads, **given).run()["tau"]
 
 
 def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]) -> Array:
@@ -372,7 +373,7 @@ def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = N
     >>> ds.bias_force(arm, arm.random(0), np.ones(7)).shape
     (7,)
     """
-    return case_of(tree, (), BIAS_FORCE, {"q": q, "v": v}, payloads=payloads, **given).run()["c"]
+    return case_of(tree, (), BIAS_FORCE, {"q": q, "v": v}, AUTO, payloads=payloads, **given).run()["c"]
 
 
 def _whole(argument: str, value: object) -> int:

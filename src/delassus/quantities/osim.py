@@ -179,7 +179,7 @@ def consistent_inverse(
     (7, 3)
     """
     Lambda = osim(tree, constraints, q, method=method, **given)
-    J = case_of(tree, constraints, JACOBIAN, {"q": q}, **given).run()["J"]
+    J = case_of(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given).run()["J"]
     M = mass_matrix(tree, q, payloads=given.get("payloads"))
     return np.asarray(np.linalg.solve(M, np.swapaxes(J, -1, -2) @ Lambda))
 
@@ -208,7 +208,7 @@ def delassus_operator(tree: Tree, constraints: Constraints, q: ArrayLike, **give
     >>> bool(np.allclose(op.apply(op.solve(x)), x))
     True
     """
-    case = case_of(tree, constraints, DELASSUS, {"q": q}, **given)
+    case = case_of(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
     return DelassusOperator(case.problem(), case.batch)
 
 
@@ -249,4 +249,4 @@ def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack
     >>> ds.jacobian(arm, ds.Weld("link7"), arm.random(0)).shape
     (6, 7)
     """
-    return case_of(tree, constraints, JACOBIAN, {"q": q}, **given).run()["J"]
+    return case_of(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given).run()["J"]

@@ -13,6 +13,7 @@ from delassus.algorithms.inputs import Argument
 from delassus.compiler.program import Result
 from delassus.errors import ConfigurationError, unknown_name
 
+Arrays = Sequence[NDArray[Any]]
 Batch = tuple[int, ...]
 
 LINE = 64
@@ -25,10 +26,18 @@ def aligned_empty(shape: Batch, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.ndarray(shape, dtype, buffer, -buffer.__array_interface__["data"][0] % LINE)
 
 
-def in_order(
-    arguments: Sequence[Argument], given: Sequence[ArrayLike], named: Mapping[str, ArrayLike]
-) -> tuple[ArrayLike, ...]:
-    """All arguments in their order: those by position, and the rest by name."""
+def gathered(
+    arguments: Sequence[Argument],
+    given: Sequence[ArrayLike],
+    named: Mapping[str, ArrayLike],
+    dtype: np.dtype[Any],
+    shown_as: Mapping[str, str] | None = None,
+    advice: str = "Make the batches of equal shape.",
+) -> tuple[list[NDArray[Any]], Batch]:
+    """All arguments, those by position and the rest by name, C-contiguous and with one batch; and that batch.
+
+    ``shown_as``: names in messages; ``advice``: what to do about batches that do not fit.
+    """
     names = [a.name for a in arguments]
     for name in named:
         if name not in names:
@@ -39,28 +48,23 @@ def in_order(
     if len(complete) != len(names):
         wanted = f"{len(names)} array(s): {', '.join(names)}"
         raise ConfigurationError("arguments", wanted, f"{len(complete)}", "Pass one array for each.")
-    return complete
-
-
-def gathered(
-    arguments: Sequence[Argument], given: Sequence[ArrayLike], dtype: np.dtype[Any]
-) -> tuple[list[NDArray[Any]], Batch]:
-    """Check all arguments; returns them C-contiguous and with one batch, and that batch."""
-    arrays = [checked(x, a, dtype) for x, a in zip(given, arguments, strict=True)]
+    names = [(shown_as or {}).get(name, name) for name in names]
+    arrays = [checked(x, a, dtype, name) for x, a, name in zip(complete, arguments, names, strict=True)]
     leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(arrays, arguments, strict=True)]
     batch = leading[0]
     if any(shape != batch for shape in leading):
-        batch = _common(leading)
+        for name, shape in zip(names, leading, strict=True):
+            try:
+                batch = np.broadcast_shapes(batch, shape)
+            except ValueError:
+                wanted = f"a batch that broadcasts with that of the arguments before it, {batch}"
+                raise ConfigurationError(name, wanted, f"{shape}", advice) from None
         arrays = [np.broadcast_to(x, (*batch, *a.shape)) for x, a in zip(arrays, arguments, strict=True)]
     return [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays], batch
 
 
-def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str = "") -> NDArray[Any]:
-    """Array (..., shape of one state) of the kernel's dtype; whole numbers and Python's own are converted.
-
-    ``name`` is that in messages, the argument's own if not given.
-    """
-    name = name or argument.name
+def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
+    """Array (..., shape of one state) of the kernel's dtype; whole numbers and Python's own are converted."""
     try:
         array = np.asarray(x, dtype=dtype if type(x) in (float, int) else None)
     except ValueError:
@@ -79,7 +83,7 @@ def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str = 
 
 
 def result_arrays(
-    out: Any, results: Sequence[Result], batch: Batch, dtype: np.dtype[Any], arrays: Sequence[NDArray[Any]]
+    out: Any, results: Sequence[Result], batch: Batch, dtype: np.dtype[Any], arrays: Arrays = ()
 ) -> list[NDArray[Any]]:
     """Arrays for the results: new ones, or those given, which must share no memory with one another or ``arrays``."""
     shapes = [(*batch, *r.shape) for r in results]
@@ -96,16 +100,6 @@ def result_arrays(
             owner = "an argument" if any(np.may_share_memory(result, x) for x in arrays) else "another result"
             raise ConfigurationError("out", "memory of its own", f"memory of {owner}", "Pass another array.")
     return outs
-
-
-def _common(leading: Sequence[Batch]) -> Batch:
-    """Batch that leading axes broadcast to."""
-    try:
-        return np.broadcast_shapes(*leading)
-    except ValueError:
-        raise ConfigurationError(
-            "arguments", "leading axes that fit each other", str(leading), "Make the batches of equal shape."
-        ) from None
 
 
 def _checked_out(out: Any, shape: Batch, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -25,9 +25,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from delassus.errors import ConfigurationError, shown, warn
-
-__all__ = ["cache_key", "directory", "load", "store"]
+from delassus.errors import warn
 
 LIMIT = 512 * 2**20
 """Bytes that the files of the cache may take together; the least recently used go first."""
@@ -39,72 +37,23 @@ MAGIC = b"delassus kernel\n"
 VERSION = (1).to_bytes(4, "little")
 """Of the file's layout: magic, version, SHA-256 of the payload, key, payload."""
 
-_KEY = re.compile(r"[0-9a-f]{64}")
 _FILE = re.compile(r"[0-9a-f]{64}\.kernel(?P<temporary>\.[0-9a-f]{16}\.tmp)?")
 _OFF = {"", "0", "off", "no", "false"}
-_READ = os.O_RDONLY
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-for _flag in ("O_NOFOLLOW", "O_BINARY"):  # each is missing somewhere
-    _READ |= getattr(os, _flag, 0)
-    _CREATE |= getattr(os, _flag, 0)
-_READ |= getattr(os, "O_NONBLOCK", 0)  # opening a named pipe would wait for its writer
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # each is missing somewhere
+_READ = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)  # opening a named pipe would wait for its writer
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 
 _unwarned = threading.Lock()
 """Taken for good by the first warning about the directory."""
 
 
-def cache_key(**parts: str | bytes | int) -> str:
-    """Name what a kernel depends on by one key.
-
-    Parts are hashed in the order of their names, each as name, type and value with their lengths, so that different
-    parts never read the same.
-
-    Parameters
-    ----------
-    **parts : str, bytes or int
-        Everything that the machine code depends on: robot, constraints, method, dtype, host features, versions.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
-
-    Raises
-    ------
-    ConfigurationError
-        If a part is of another type (the text of a float, say, is the caller's choice).
-
-    Examples
-    --------
-    >>> cache_key(method="pv-osim", lanes=8) == cache_key(lanes=8, method="pv-osim")
-    True
-    >>> cache_key(lanes=8) == cache_key(lanes="8")
-    False
-    """
-    digest = hashlib.sha256()
-    for name, value in sorted(parts.items()):
-        if isinstance(value, bytes):
-            kind, data = b"bytes", bytes(value)
-        elif isinstance(value, str):
-            kind, data = b"str", value.encode("utf-8", "surrogatepass")
-        elif isinstance(value, int):
-            kind, data = b"int", format(int(value), "x").encode()
-        else:
-            raise ConfigurationError(name, "text, bytes or an integer", shown(value), "Convert it to one of them.")
-        for field in (name.encode("utf-8", "surrogatepass"), kind, data):
-            digest.update(len(field).to_bytes(8, "little"))
-            digest.update(field)
-    return digest.hexdigest()
+def cache_key(**parts: str | int) -> str:
+    """64 hexadecimal digits for all that machine code depends on; other parts give other digits."""
+    return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()
 
 
 def directory() -> Path | None:
-    """Find the directory of the cache, and make it if there is none.
-
-    Returns
-    -------
-    Path or None
-        None if the cache is off or the directory cannot be used; the latter is warned of once a process.
-    """
+    """The directory of the cache, made if need be; None if it is off or, which is warned of, cannot be used."""
     setting = os.environ.get("DELASSUS_CACHE")
     if setting is not None and setting.strip().lower() in _OFF:
         return None
@@ -116,14 +65,13 @@ def directory() -> Path | None:
     try:
         os.makedirs(place, mode=0o700, exist_ok=True)
         link, status = os.lstat(place), os.stat(place)
-    except FileExistsError:
-        fault: str | None = "it is not a directory"
-    except OSError as error:
-        fault = _reason(error)
-    else:
         fault = _exposure(status)
         if stat.S_ISLNK(link.st_mode) and not _is_ours(link) and link.st_uid != 0:
             fault = f"it is a symbolic link of user {link.st_uid}"
+    except FileExistsError:
+        fault = "it is not a directory"
+    except OSError as error:
+        fault = _reason(error)
     if fault is None:
         return place
     _warn_unusable(place, fault)
@@ -131,28 +79,11 @@ def directory() -> Path | None:
 
 
 def load(key: str) -> bytes | None:
-    """Read what was stored under a key.
-
-    Parameters
-    ----------
-    key : str
-        From `cache_key`.
-
-    Returns
-    -------
-    bytes or None
-        None if there is nothing, or nothing that can be trusted; the latter comes with a `DelassusWarning`.
-
-    Raises
-    ------
-    ConfigurationError
-        If the key is not one of `cache_key`.
-    """
-    name = _file_name(key)
+    """What was stored under a key; None if there is nothing or, which is warned of, nothing that can be trusted."""
     folder = directory()
     if folder is None:
         return None
-    path = folder / name
+    path = folder / f"{key}.kernel"
     try:
         descriptor = os.open(path, _READ)
     except FileNotFoundError:
@@ -165,14 +96,12 @@ def load(key: str) -> bytes | None:
         _refuse(path, fault, remove=is_link or isinstance(error, PermissionError))
         return None
     try:
-        payload = _read_payload(descriptor, key)
+        payload = _read(descriptor, key)
         with suppress(OSError):  # a read-only cache can be read, too
             os.utime(descriptor if os.utime in os.supports_fd else path)
         return payload
-    except ValueError as error:
-        fault, unfit = str(error), True
-    except OSError as error:
-        fault, unfit = _reason(error), False
+    except (OSError, ValueError) as error:
+        fault, unfit = _reason(error), isinstance(error, ValueError)
     finally:
         os.close(descriptor)
     _refuse(path, fault, remove=unfit)
@@ -180,47 +109,27 @@ def load(key: str) -> bytes | None:
 
 
 def store(key: str, payload: bytes) -> None:
-    """Keep bytes under a key, in place of what was there.
-
-    If that fails (a full disk, a read-only file system), a `DelassusWarning` says so once a process. What is larger
-    than `LIMIT` is not kept.
-
-    Parameters
-    ----------
-    key : str
-        From `cache_key`.
-    payload : bytes
-        What `load` shall return.
-
-    Raises
-    ------
-    ConfigurationError
-        If the key is not one of `cache_key`.
-    """
-    name = _file_name(key)
+    """Keep bytes under a key, in place of what was there; if that fails, a warning says so once a process."""
     folder = directory()
-    if folder is None:
+    content = _header(key, payload) + payload
+    if folder is None or len(content) > LIMIT:
         return
-    header = _header(key, payload)
-    if len(header) + len(payload) > LIMIT:
-        return
-    temporary = folder / f"{name}.{os.urandom(8).hex()}.tmp"
+    path = folder / f"{key}.kernel"
+    temporary = folder / f"{path.name}.{os.urandom(8).hex()}.tmp"
     try:
         with open(os.open(temporary, _CREATE, 0o600), "wb") as file:
-            file.write(header)
-            file.write(payload)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, folder / name)
+        os.replace(temporary, path)
     except OSError as error:
-        if os.name == "nt" and isinstance(error, PermissionError) and (folder / name).exists():
-            return  # another process is just reading it
-        _warn_unusable(folder, _reason(error))
+        if os.name != "nt" or not isinstance(error, PermissionError) or not path.exists():  # there, it is being read
+            _warn_unusable(folder, _reason(error))
         return
     finally:
         with suppress(OSError):
             os.unlink(temporary)
-    _evict(folder, keep=name)
+    _evict(folder, keep=path.name)
 
 
 # -- directory -----------------------------------------------------------------------------------------------------
@@ -243,7 +152,7 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _exposure(status: os.stat_result) -> str | None:
-    """Say who else could have written a file or directory, if anybody."""
+    """Who else could have written a file or directory, if anybody."""
     if not _is_ours(status):
         return f"it belongs to user {status.st_uid}"
     if hasattr(os, "geteuid") and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -267,18 +176,11 @@ def _warn_unusable(place: Path | str, fault: str) -> None:
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def _file_name(key: str) -> str:
-    """Check a key, which must not lead out of the directory."""
-    if not isinstance(key, str) or not _KEY.fullmatch(key):
-        raise ConfigurationError("key", "64 hexadecimal digits", shown(key), "Make it with cache_key.")
-    return f"{key}.kernel"
-
-
 def _header(key: str, payload: bytes) -> bytes:
     return MAGIC + VERSION + hashlib.sha256(payload).digest() + key.encode()
 
 
-def _read_payload(descriptor: int, key: str) -> bytes:
+def _read(descriptor: int, key: str) -> bytes:
     """Check and read an open file; raises `ValueError` that says what is wrong with it."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -328,9 +230,7 @@ def _evict(folder: Path, keep: str) -> None:
                     os.unlink(entry.path)
     total = sum(size for _, size, _ in kernels)
     for _, size, name in sorted(kernels):  # oldest → newest
-        if total <= LIMIT:
-            return
-        if name != keep:
+        if total > LIMIT and name != keep:
             with suppress(OSError):
                 os.unlink(folder / name)
             total -= size

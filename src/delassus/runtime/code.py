@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -20,34 +20,19 @@ from delassus.runtime.cpu_target import host, object_code, versions
 from delassus.spatial.graph import OperationCount
 
 
-@dataclass(frozen=True, slots=True)
-class MachineCode:
-    """Object code, and what of its program a kernel needs.
+def machine_code(asked: Request, dtype: str, lanes: int, reason: str = "") -> tuple[bytes, OperationCount, bool]:
+    """Object code of a request, from the cache, or made and stored there; with a ``reason``, never without a word.
 
-    Attributes
-    ----------
-    objects : bytes
-        For `delassus.runtime.cpu_target.Code`.
-    operations : OperationCount
-    is_judged : bool
-        Whether it makes the smallest pivot of each state.
+    Also the operations of one state's program, and whether it makes the smallest pivot of each state.
     """
-
-    objects: bytes
-    operations: OperationCount
-    is_judged: bool
-
-
-def machine_code(asked: Request, dtype: str, lanes: int, reason: str = "") -> MachineCode:
-    """Load the code of a request from the cache, or make and store it; with a ``reason``, never without a word."""
     key = key_of(asked, dtype, lanes)
     stored = disk.load(key)
     if stored is None:
         stored = _make(asked, dtype, lanes, reason)
         disk.store(key, stored)
-    size = int.from_bytes(stored[:8], "little")
-    facts = json.loads(stored[8 : 8 + size])
-    return MachineCode(stored[8 + size :], OperationCount(*facts["operations"]), facts["is_judged"])
+    facts, _, objects = stored.partition(b"\n")
+    *operations, is_judged = json.loads(facts)
+    return objects, OperationCount(*operations), is_judged
 
 
 def key_of(asked: Request, dtype: str, lanes: int) -> str:
@@ -71,12 +56,12 @@ def _make(asked: Request, dtype: str, lanes: int, reason: str) -> bytes:
         what = f"{asked.quantity.name} of {asked.tree.name}"
         announce(f"compiling {what}, {count.total:,} operations{reason} …")
     scalar = "double" if dtype == "float64" else "float"
-    objects = object_code(llvm_module(program, scalar, lanes, host().vector_registers, host().has_fma))
+    cpu = host()
+    objects = object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
     if slow:
         announce(f"compiled in {time.perf_counter() - start:.1f} s")
-    is_judged = any(r.hidden for r in program.results)
-    facts = json.dumps({"operations": astuple(count), "is_judged": is_judged}).encode()
-    return len(facts).to_bytes(8, "little") + facts + objects
+    facts = json.dumps([*astuple(count), any(r.hidden for r in program.results)])
+    return facts.encode() + b"\n" + objects
 
 
 @cache

@@ -13,19 +13,7 @@ LEVEL = 1
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Processor that kernels are compiled for.
-
-    Attributes
-    ----------
-    triple, cpu, features : str
-        What LLVM calls it and what it can do.
-    vector_bits : int
-        Width of its vector registers.
-    vector_registers : int
-        Number of its vector registers.
-    has_fma : bool
-        Whether it multiplies and adds in one instruction.
-    """
+    """Processor that kernels are compiled for: its name and features as LLVM has them, its vector registers."""
 
     triple: str
     cpu: str
@@ -56,7 +44,7 @@ def host() -> Host:
     return Host(triple, llvm.get_host_cpu_name(), available.flatten(), bits, registers, has_fma)
 
 
-def _target_machine(cpu: Host) -> Any:
+def _target(cpu: Host) -> Any:
     import llvmlite.binding as llvm
 
     target = llvm.Target.from_triple(cpu.triple)
@@ -67,7 +55,7 @@ def object_code(assembly: str, cpu: Host | None = None) -> bytes:
     """Compile LLVM assembly, for this processor if none is given."""
     import llvmlite.binding as llvm
 
-    target = _target_machine(cpu or host())
+    target = _target(cpu or host())
     module = llvm.parse_assembly(assembly)
     module.verify()
     return bytes(target.emit_object(module))
@@ -83,7 +71,7 @@ class Code:
     def __init__(self, payload: bytes) -> None:
         import llvmlite.binding as llvm
 
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(host()), use_lmm=True)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(host()), use_lmm=True)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(payload))
         self._engine.finalize_object()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -23,13 +22,11 @@ from delassus.quantities.pivots import pivot_limit
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
 from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
-from delassus.runtime.arrays import aligned_empty, gathered, in_order, result_arrays
+from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.code import machine_code
 from delassus.runtime.cpu_target import Code, host
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.threads import number_of, over_states
-
-Arrays = Sequence[NDArray[Any]]
 
 
 class Kernel:
@@ -58,19 +55,15 @@ class Kernel:
     """
 
     def __init__(self, request: Request, dtype: str, lanes: int, reason: str = "") -> None:
-        code = machine_code(request, dtype, lanes, reason)
+        objects, self.operations, self._is_judged = machine_code(request, dtype, lanes, reason)
         self.request, self.method, self.lanes = request, request.method, lanes
-        self.dtype, self.operations = np.dtype(dtype), code.operations
-        self.arguments = request.arguments
+        self.dtype, self.arguments = np.dtype(dtype), request.arguments
         self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.quantity.outputs)
-        self._is_judged, self._has_warned = code.is_judged, False
-        self._least_pivot = pivot_limit(self.method, dtype)
-        self._code = Code(code.objects)
-        sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if code.is_judged else [])]
+        self._has_warned, self._least_pivot = False, pivot_limit(self.method, dtype)
+        sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self._is_judged else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
-        self._batch = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * len(sizes))(
-            self._code.address("batch")
-        )
+        self._code = Code(objects)
+        self._batch = self._function("batch", 1)
         self._keep: list[object] = []
         self._direct = direct_entry(self._code.address("call"), self.dtype, self._least_pivot, self._keep)
 
@@ -82,6 +75,16 @@ class Kernel:
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side."""
         return Kernel, (self.request, self.dtype.name, self.lanes)
+
+    @property
+    def what(self) -> str:
+        """What it computes, as `compile` was asked."""
+        return self.request.quantity.name
+
+    @property
+    def plan(self) -> Any:
+        """What ``method="auto"`` chose and why; None for a named method, and where there is no choice."""
+        return self.request.plan
 
     def __call__(
         self,
@@ -133,7 +136,7 @@ class Kernel:
                     return out
             elif type(out) is tuple and out and self._direct(*arguments, *out) is out[-1] is not arguments[0]:
                 return out
-        arrays, batch = gathered(self.arguments, in_order(self.arguments, arguments, named), self.dtype)
+        arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
         doubtful, case = self.run(arrays, results, batch, threads, return_status)
         if return_status:
@@ -162,8 +165,8 @@ class Kernel:
         report = self.request.quantity.report
         if report is None or self.request.options.active:
             raise ConfigurationError("kernel", "compiled 'dynamics' without `active`", repr(self), "Call it instead.")
-        arrays, batch = gathered(self.arguments, in_order(self.arguments, arguments, named), self.dtype)
-        results = result_arrays(None, self.results, batch, self.dtype, arrays)
+        arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
+        results = result_arrays(None, self.results, batch, self.dtype)
         doubtful, case = self.run(arrays, results, batch, threads, True)
         qdd, forces = (x.astype(float) for x in results)
         rank, redundant = np.full(batch, forces.shape[-1]), np.zeros(forces.shape, dtype=bool)
@@ -193,44 +196,54 @@ class Kernel:
         >>> kernel(q, out=G) is G
         True
         """
-        leading = (batch,) if isinstance(batch, int) else tuple(batch)
-        made = tuple(aligned_empty((*leading, *r.shape), self.dtype) for r in self.results)
-        return made[0] if len(made) == 1 else made
+        made = result_arrays(None, self.results, (batch,) if isinstance(batch, int) else tuple(batch), self.dtype)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    # -- other targets ---------------------------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        """The program before it is code (traced again)."""
+        return make_program(self.request)
+
+    def export_c(self, folder: str | Path) -> tuple[Path, Path]:
+        """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths."""
+        from delassus.compiler.emit.c import write_c
+
+        return write_c(self.program(), Path(folder), "double" if self.dtype == np.float64 else "float")
+
+    def casadi(self) -> Any:
+        """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``."""
+        from delassus.compiler.emit.casadi import casadi_function
+
+        return casadi_function(self.program())
 
     # -- states ----------------------------------------------------------------------------------------------------
 
     def run(
-        self, arrays: Arrays, results: Arrays, batch: tuple[int, ...], threads: int | None, with_status: bool = False
+        self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None, with_status: bool = False
     ) -> tuple[NDArray[np.bool_], NumpyCase | None]:
         """Run the machine code; solve the states that it has not solved by `_fallback`, and those left on NumPy.
 
-        Returns
-        -------
-        left : (*batch) array of bool
-            States that were solved on NumPy.
-        case : NumpyCase or None
-            What has solved them.
+        Returns the mask (*batch) of the states that were solved on NumPy, and what has solved them.
         """
         pivots = self._run(arrays, results, batch, threads)
         left, chosen = np.zeros(batch, dtype=bool), np.zeros(batch, dtype=bool)
-        by_numpy = not pivots or (
-            with_status and self.method in ITERATIVE
-        )  # a fixed number of iterations has no status
+        has_no_status = with_status and self.method in ITERATIVE  # a fixed number of iterations
         if pivots or with_status:
-            chosen = self._doubtful(results, pivots, with_status) | (with_status and self.method in ITERATIVE)
+            chosen = self._doubtful(results, pivots, with_status) | has_no_status
         if not chosen.any():
             return left, None
         some = [x[chosen] for x in arrays]
-        count = len(some[0])
-        if by_numpy or self._fallback is None:
+        n = len(some[0])
+        case: NumpyCase | None
+        if has_no_status or not pivots or self._fallback is None:
             values = dict(zip((a.name for a in self.arguments), some, strict=True))
-            case: NumpyCase | None
-            case = on_numpy = solve_doubtful(self.request, values, (count,))
-            found, again = list(on_numpy.run().values()), np.ones(count, dtype=bool)
+            case = on_numpy = solve_doubtful(self.request, values, (n,))
+            found, again = list(on_numpy.run().values()), np.ones(n, dtype=bool)
         else:
             some = [x.astype(self._fallback.dtype) for x in some]
-            found = [np.empty((count, *r.shape)) for r in self.results]
-            again, case = self._fallback.run(some, found, (count,), threads, with_status)
+            found = [np.empty((n, *r.shape)) for r in self.results]
+            again, case = self._fallback.run(some, found, (n,), threads, with_status)
         with np.errstate(over="ignore"):  # numbers beyond float32
             for result, x in zip(results, found, strict=True):
                 result[chosen] = x
@@ -246,13 +259,39 @@ class Kernel:
         reason = f", for states that {self.method!r} in {self.dtype} does not solve"
         return Kernel(replace(self.request, method=method), "float64", host().lanes("float64"), reason)
 
-    def _run(self, arrays: Arrays, results: Arrays, batch: tuple[int, ...], threads: int | None) -> list[NDArray[Any]]:
+    def _run(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
         """Run the machine code; returns the smallest pivots, if it makes any."""
         n = prod(batch)
         pivots = [np.empty(batch, dtype=self.dtype)] if self._is_judged else []
         number = number_of(threads, n * self.operations.total)
         over_states(self._batch, [*arrays, *results, *pivots], self._strides, n, number, self.lanes)
         return pivots
+
+    def roll(self, arrays: Arrays, batch: Batch, steps: int, threads: int | None) -> NDArray[np.bool_]:
+        """Run the rollout of a time step in place; see `delassus.rollout`, which makes the arrays.
+
+        Of the state they are trajectories (steps + 1, *batch, …) whose first rows are set, of what moves (steps,
+        *batch, …), of the others (*batch, …). Returns the mask (steps, *batch) of the steps that are not solved.
+        """
+        n, after = prod(batch), [trajectory[1:] for trajectory in arrays[: len(self.results)]]
+        pivots = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
+
+        def run(states: int, *addresses: int) -> None:
+            self._roll(states, n, steps, *addresses)
+
+        number = number_of(threads, n * steps * self.operations.total)
+        over_states(run, [*arrays, *after, *pivots], self._strides, n, number, self.lanes)
+        return self._doubtful(after, pivots)
+
+    @cached_property
+    def _roll(self) -> Any:
+        """Machine code of a rollout: number of states, states side by side, steps, pointers."""
+        return self._function("roll", 3)
+
+    def _function(self, name: str, counts: int) -> Any:
+        """Machine code that takes so many counts and a pointer for each array."""
+        types = [ctypes.c_int64] * counts + [ctypes.c_void_p] * len(self._strides)
+        return ctypes.CFUNCTYPE(None, *types)(self._code.address(name))
 
     def _doubtful(self, results: Arrays, pivots: Arrays, watch_all: bool = False) -> NDArray[np.bool_]:
         """States whose pivots are too small or whose results are not finite."""
@@ -271,67 +310,6 @@ class Kernel:
                 f"there, or numbers are not finite. return_status=True says which, and silences this. Drop redundant "
                 f"rows, or compile with method='proximal', which solves dependent ones."
             )
-
-    def roll(self, arrays: Arrays, batch: tuple[int, ...], steps: int, threads: int | None) -> NDArray[np.bool_]:
-        """Run the rollout of a time step in place; see `delassus.rollout`, which makes the arrays.
-
-        Parameters
-        ----------
-        arrays : sequence of arrays
-            One for each argument: trajectories (steps + 1, *batch, …), their first rows set, for the state; (steps,
-            *batch, …) for what moves; (*batch, …) for the others. C-contiguous, of the kernel's dtype.
-        batch : tuple of int
-        steps : int
-        threads : int or None
-
-        Returns
-        -------
-        (steps, *batch) array of bool
-            Steps that the machine code has not solved.
-        """
-        n, after = prod(batch), [trajectory[1:] for trajectory in arrays[: len(self.results)]]
-        pivots = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
-
-        def run(states: int, *addresses: int) -> None:
-            self._roll(states, n, steps, *addresses)
-
-        number = number_of(threads, n * steps * self.operations.total)
-        over_states(run, [*arrays, *after, *pivots], self._strides, n, number, self.lanes)
-        return self._doubtful(after, pivots)
-
-    @cached_property
-    def _roll(self) -> Any:
-        """Machine code of a rollout: number of states, states side by side, steps, pointers."""
-        counts, pointers = [ctypes.c_int64] * 3, [ctypes.c_void_p] * len(self._strides)
-        return ctypes.CFUNCTYPE(None, *counts, *pointers)(self._code.address("roll"))
-
-    # -- other targets ---------------------------------------------------------------------------------------------
-
-    @property
-    def what(self) -> str:
-        """What it computes, as `compile` was asked."""
-        return self.request.quantity.name
-
-    @property
-    def plan(self) -> Any:
-        """What ``method="auto"`` chose and why; None for a named method, and where there is no choice."""
-        return self.request.plan
-
-    def program(self) -> Program:
-        """The program before it is code (traced again)."""
-        return make_program(self.request)
-
-    def export_c(self, folder: str | Path) -> tuple[Path, Path]:
-        """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths."""
-        from delassus.compiler.emit.c import write_c
-
-        return write_c(self.program(), Path(folder), "double" if self.dtype == np.float64 else "float")
-
-    def casadi(self) -> Any:
-        """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``."""
-        from delassus.compiler.emit.casadi import casadi_function
-
-        return casadi_function(self.program())
 
 
 def statuses(doubtful: NDArray[np.bool_], case: NumpyCase | None) -> NDArray[np.object_]:

@@ -12,8 +12,13 @@ from delassus.algorithms.inputs import Argument
 from delassus.compiler.pipeline import moving_arguments
 from delassus.errors import ConfigurationError, shown
 from delassus.quantities.redundancy import DynamicsStatus
-from delassus.runtime.arrays import aligned_empty, checked, gathered, in_order
+from delassus.runtime.arrays import aligned_empty, checked, gathered
 from delassus.runtime.kernel import Kernel, statuses
+
+SHOWN_AS = {"q": "q0", "v": "v0", "tau": "controls"}
+"""The kernel's arguments that have other names here."""
+
+TIME_FIRST = "In controls and in what is in per_step, time is the first axis; for another order pass time_axis=1."
 
 
 def rollout(
@@ -97,20 +102,25 @@ def rollout(
         )
     if time_axis not in (None, 0, 1):
         raise ConfigurationError("time_axis", "0 or 1", shown(time_axis), "Time is the first axis, or the second.")
-    by_name = {a.name: a for a in kernel.arguments}
-    over_time = {"tau": _over_time("controls", controls, by_name["tau"], kernel.dtype, time_axis)}
-    steps = len(over_time["tau"])
     moving = moving_arguments(kernel.request)
-    for name in _names(per_step):
+    if isinstance(per_step, str) or not isinstance(per_step, Iterable):
+        raise ConfigurationError("per_step", "a list of names", shown(per_step), "Pass per_step=['active'].")
+    given_over_time = {"tau": controls}
+    for name in per_step:
         if name not in moving or name not in others:
             known = ", ".join(sorted(moving & set(others))) or "none"
             raise ConfigurationError("per_step", f"further arguments that are given: {known}", repr(name), "Drop it.")
-        over_time[name] = _over_time(name, others[name], by_name[name], kernel.dtype, time_axis, steps)
-    still = {name: x for name, x in others.items() if name not in over_time}
-    _check_batches(kernel, {"q0": (q0, "q"), "v0": (v0, "v"), "dt": (dt, "dt")}, still, over_time)
-    ones = {name: np.empty(x.shape[1:], dtype=kernel.dtype) for name, x in over_time.items()}
-    given = in_order(kernel.arguments, (), {**others, "q": q0, "v": v0, "dt": dt, **ones})
-    arrays, batch = gathered(kernel.arguments, given, kernel.dtype)
+        given_over_time[name] = others[name]
+    by_name = {a.name: a for a in kernel.arguments}
+    over_time: dict[str, NDArray[Any]] = {}
+    steps: int | None = None
+    for name, x in given_over_time.items():
+        over_time[name] = _time_first(x, by_name[name], kernel.dtype, time_axis, steps)
+        steps = len(over_time[name])
+    assert steps is not None
+    one_step = {name: np.empty(x.shape[1:], dtype=kernel.dtype) for name, x in over_time.items()}
+    given = {**others, "q": q0, "v": v0, "dt": dt, **one_step}
+    arrays, batch = gathered(kernel.arguments, (), given, kernel.dtype, SHOWN_AS, TIME_FIRST)
     for k, argument in enumerate(kernel.arguments):
         if argument.name in ("q", "v"):
             start = arrays[k]
@@ -156,16 +166,11 @@ def _step_by_step(
     return status
 
 
-def _names(per_step: object) -> tuple[str, ...]:
-    if isinstance(per_step, str) or not isinstance(per_step, Iterable):
-        raise ConfigurationError("per_step", "a list of names", shown(per_step), "Pass per_step=['active'].")
-    return tuple(per_step)
-
-
-def _over_time(
-    name: str, x: ArrayLike, argument: Argument, dtype: np.dtype[Any], axis: int | None, steps: int | None = None
+def _time_first(
+    x: ArrayLike, argument: Argument, dtype: np.dtype[Any], axis: int | None, steps: int | None
 ) -> NDArray[Any]:
     """Array (T, ..., shape of one state), T the number of steps if that is known."""
+    name = SHOWN_AS.get(argument.name, argument.name)
     array = checked(x, argument, dtype, name)
     leading = array.shape[: array.ndim - len(argument.shape)]
     if len(leading) > 1:
@@ -183,34 +188,3 @@ def _over_time(
             name, f"shape ({wanted})", f"shape {np.shape(x)}", "The first axis is time, one entry a step."
         )
     return array
-
-
-def _check_batches(
-    kernel: Kernel,
-    states: dict[str, tuple[ArrayLike, str]],
-    still: dict[str, ArrayLike],
-    over_time: dict[str, NDArray[Any]],
-) -> None:
-    """Refuse batches that do not fit those of the states, by the names that the user knows."""
-    by_name = {a.name: a for a in kernel.arguments}
-    batch: tuple[int, ...] = ()
-    batches = {}
-    for name, (x, argument) in {**states, **{n: (x, n) for n, x in still.items() if n in by_name}}.items():
-        array = checked(x, by_name[argument], kernel.dtype, name)
-        batches[name] = array.shape[: array.ndim - len(by_name[argument].shape)], array.shape
-    for argument, x in over_time.items():
-        name = "controls" if argument == "tau" else argument
-        batches[name] = x.shape[1 : x.ndim - len(by_name[argument].shape)], x.shape
-    for name, (leading, shape) in batches.items():
-        try:
-            batch = np.broadcast_shapes(batch, leading)
-        except ValueError:
-            time = name == "controls" or name in over_time
-            raise ConfigurationError(
-                name,
-                f"shape {'(T, ...)' if time else '(...)'} whose batch broadcasts with that of the states, {batch}",
-                f"shape {shape}",
-                "Time is the first axis, the batch after it; for another order pass time_axis=1."
-                if time
-                else "Make the batches of equal shape.",
-            ) from None

@@ -20,31 +20,18 @@ CHUNKS = 4
 """Chunks of a batch for each thread: a thread that starts late then leaves more to the others."""
 
 
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+"""By process (a forked child must not use its parent's) and number of threads."""
+
+
 @cache
 def _cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
-
-
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """Pool of this process (a forked child must not use its parent's)."""
-    key = (os.getpid(), threads)
-    if key not in _pools:
-        _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="delassus")
-    return _pools[key]
-
-
 def number_of(threads: int | None, operations: int) -> int:
-    """Threads for a call: those asked for, or by the operations of the whole call.
-
-    Raises
-    ------
-    ConfigurationError
-        Not a number of threads.
-    """
+    """Threads for a call: those asked for, or by the operations of the whole call."""
     if threads is None:
         return _cores() if operations >= ENOUGH_FOR_THREADS else 1
     if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
@@ -74,7 +61,10 @@ def over_states(
             places = (start + first * size for start, size in zip(starts, strides, strict=True))
             function(min(chunk, n - first), *places)
 
-    others = [_pool(threads).submit(work) for _ in range(threads - 1)]
+    key = os.getpid(), threads
+    if key not in _pools:
+        _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="delassus")
+    others = [_pools[key].submit(work) for _ in range(threads - 1)]
     work()
     for other in others:
         other.result()

@@ -29,8 +29,8 @@ from delassus.contact import (
     pgs,
     solve_mixed,
 )
-from delassus.contact.impulses import ImpulseSolver
 from delassus.contact.results import SolverStatus
+from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError, DelassusError, DelassusWarning, ModelError
 from delassus.simulate import Recorder
 

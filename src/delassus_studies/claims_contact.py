@@ -12,9 +12,8 @@ import numpy as np
 from delassus.contact.contacts import ContactSet, frames_of
 from delassus.contact.formulate import formulate
 from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.scene import Scene
+from delassus.contact.scene import Scene, State
 from delassus.contact.snapshot import ContactDynamics
-from delassus.contact.state import State
 from delassus.model.mechanisms import pendulum
 from delassus.simulate.scenes.dual_arm import dual_arm_robot
 from delassus_studies.claims import Claim, Finding, Listing, verdict
@@ -66,7 +65,7 @@ def _pendulums(_: Path | None) -> Finding:
 
 # -- growth of the cost of assembly --------------------------------------------------------------------------------
 
-LENGTHS = (50, 100, 200)
+LENGTHS = (25, 50, 100)
 ROUNDS = 300
 GROWTH: Mapping[str, tuple[str, float, float]] = {
     "nmc": ("n", 0.0, 1.1),

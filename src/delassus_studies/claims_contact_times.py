@@ -23,14 +23,13 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.formulate import formulate
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem
-from delassus.contact.formulations.pyramids import impulse_directions
-from delassus.contact.impulses import LIMIT, ImpulseSolver
 from delassus.contact.results import OUTCOMES, SOLVED, SolverStatus
+from delassus.contact.scene import State
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.mixed import solve_mixed
-from delassus.contact.solvers.pyramids import impulses_of, linear_problem, regular_directions
-from delassus.contact.state import State
+from delassus.contact.solvers.pyramids import impulse_directions, impulses_of, linear_problem, regular_directions
+from delassus.contact.solvers.registry import LIMIT, ImpulseSolver
 from delassus.model.rotations import Array
 from delassus.simulate.scenes.pendulum import pendulum
 from delassus_studies.claims import Claim, Finding, Listing, verdict
@@ -65,7 +64,8 @@ def assembled(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float)
     state, contacts = at
     snapshot = dynamics.at(state.q, state.v, state.tau)
     model = FORMULATIONS[formulation](snapshot.rows(contacts))
-    return ContactProblem(model, snapshot, dt, len(DIRECTIONS), np.zeros((len(contacts), 3)))
+    n = len(contacts)
+    return ContactProblem(model, snapshot, dt, len(DIRECTIONS), np.zeros(3 * n), np.zeros(n))
 
 
 def eliminated(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
@@ -92,7 +92,7 @@ def pivoted(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -
     k, n = model.n_free, len(at[1])
     M, q = linear_problem(model.W, b, at[1].friction, DIRECTIONS, np.zeros(n))
     if k:
-        D, slack = impulse_directions(n, len(DIRECTIONS)), np.zeros((k, n))
+        D, slack = impulse_directions(n, DIRECTIONS), np.zeros((k, n))
         M, q = split(model.A, np.hstack([model.B @ D, slack]), np.vstack([D.T @ model.C, slack.T]), M, a, q)
     z, outcome, _ = lemke_kernel(M, q, TOLERANCE, LIMIT)
     F = impulses_of(z[2 * k :], DIRECTIONS, n)

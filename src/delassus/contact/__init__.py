@@ -1,8 +1,7 @@
 """Contact and collision dynamics by complementarity: problems, and solvers that do not call wrong answers solved.
 
 - Scenes: `Scene` of robots with `Collider` s, their contacts in a `ContactSet`, all at one state in a `Snapshot`.
-- Formulations: `formulate` makes a `ContactProblem` of a scene at a `State`, `formulate_impact` one of an instant,
-  which `collide` solves.
+- Formulations: `formulate` makes a `ContactProblem` of a scene at a `State`; `collide` solves that of an impact.
 - Problems: `LCP`, `MLCP`, `ConeProblem` (exact Coulomb friction) and its `PolyhedralLCP`.
 - Solvers: `lemke`, `pgs`, `solve_mixed`, `nsgs`, `admm`, `convex`; each returns a `Solution` with ``values``,
   ``status``, ``iterations`` and residuals.
@@ -12,13 +11,12 @@ Components of a contact are tangent, tangent, normal, everywhere.
 
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet, frames_of
-from delassus.contact.formulate import formulate, formulate_impact
-from delassus.contact.formulations.problem import ContactProblem, ContactSolution
+from delassus.contact.formulate import formulate
+from delassus.contact.formulations.problem import ContactProblem, ContactSolution, collide
 from delassus.contact.geometry import load_colliders, load_ignored
-from delassus.contact.impact import collide
 from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP, RelaxedProblem
 from delassus.contact.results import Solution, SolverStatus
-from delassus.contact.scene import Scene
+from delassus.contact.scene import Scene, State
 from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
 from delassus.contact.snapshot import ContactDynamics, Snapshot
 from delassus.contact.solvers.admm import admm
@@ -27,7 +25,6 @@ from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.nsgs import nsgs
 from delassus.contact.solvers.pgs import pgs
-from delassus.contact.state import State
 
 __all__ = [
     "LCP",
@@ -56,7 +53,6 @@ __all__ = [
     "collide",
     "convex",
     "formulate",
-    "formulate_impact",
     "frames_of",
     "lemke",
     "load_colliders",

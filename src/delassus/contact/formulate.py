@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,11 +11,11 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem
-from delassus.contact.scene import Scene
-from delassus.contact.snapshot import ContactDynamics, Snapshot
-from delassus.contact.state import State
+from delassus.contact.problems import check_directions
+from delassus.contact.scene import Scene, State
+from delassus.contact.snapshot import ContactDynamics
 from delassus.errors import ConfigurationError, shown, unknown_name
-from delassus.model.check import finite_array, real_array
+from delassus.model.check import check_number, finite_array
 
 
 def formulate(
@@ -28,11 +27,10 @@ def formulate(
     contacts: ContactSet | None = None,
     n_directions: int = 4,
     dynamics: ContactDynamics | None = None,
-    snapshot: Snapshot | None = None,
     loop_velocities: ArrayLike | None = None,
     contact_velocities: ArrayLike | None = None,
 ) -> ContactProblem:
-    """Build the complementarity problem of one time step.
+    """Build the complementarity problem of one time step, or of an impact.
 
     Parameters
     ----------
@@ -42,31 +40,26 @@ def formulate(
     formulation : {"os", "nmc-os", "rmc", "mc", "nmc"}
         How the problem is built; all have the same solutions.
     dt : float
-        Time step (s), 1 ms by default as in `Simulator`.
+        Time step (s), 1 ms by default as in `Simulator`. 0 for the problem of an instant, that of compression ([OS] eq.
+        54), which `delassus.contact.collide` solves, decompression included.
     contacts : ContactSet, optional
         Detected in the scene if not given.
     n_directions : int
         ``n_f``: sides of the pyramids that stand for friction cones, an even number.
     dynamics : ContactDynamics, optional
         Of this scene; saves a look-up, or its compilation.
-    snapshot : Snapshot, optional
-        Of these dynamics at this state; saves its evaluation.
     loop_velocities : (n_b,) array_like, optional
         ``U``: velocities along the rows of the scene's loops at the end of the step; zero by default.
     contact_velocities : (n_u, 3) array_like, optional
         Added velocities of the second bodies' surfaces (conveyor belts), or rates at which overlaps are to be left;
         zero by default.
 
-    Returns
-    -------
-    ContactProblem
-
     Raises
     ------
     UnknownNameError
         No such formulation.
     ConfigurationError
-        Sizes of the state, contacts or velocities that are not those of the scene; ``dt ≤ 0``; an odd ``n_directions``.
+        Sizes of the state, contacts or velocities that are not those of the scene; ``dt < 0``; an odd ``n_directions``.
     ModelError
         A link that cannot be a body of its own, for ``"nmc-os"``.
     MissingDependencyError
@@ -74,7 +67,7 @@ def formulate(
 
     References
     ----------
-    [OS] eqs. 27, 36, 41, 53 and section 8.
+    [OS] eqs. 27, 36, 41, 53, 54 and section 8.
 
     Examples
     --------
@@ -88,81 +81,31 @@ def formulate(
     >>> formulate(scene, problem.state, "nmc", dt=1e-3, contacts=wall).size
     39
     """
-    step = real_array(dt)
-    if step is None or step.shape != () or not 0 < step < np.inf:
-        raise ConfigurationError("dt", "a positive number of seconds", shown(dt), "For impacts: formulate_impact.")
-    impact = formulate_impact(
-        scene, state, formulation, contacts=contacts, n_directions=n_directions, dynamics=dynamics, snapshot=snapshot,
-        loop_velocities=loop_velocities, contact_velocities=contact_velocities,
-    )  # fmt: skip
-    return replace(impact, dt=float(step))
-
-
-def formulate_impact(
-    scene: Scene,
-    state: State,
-    formulation: str = "os",
-    *,
-    contacts: ContactSet | None = None,
-    n_directions: int = 4,
-    dynamics: ContactDynamics | None = None,
-    snapshot: Snapshot | None = None,
-    loop_velocities: ArrayLike | None = None,
-    contact_velocities: ArrayLike | None = None,
-) -> ContactProblem:
-    """Build the problem of an instant, ``dt = 0``: that of compression ([OS] eq. 54).
-
-    Takes what `formulate` takes, but for the time step. `delassus.contact.impact.collide` solves it, decompression
-    included.
-
-    Raises
-    ------
-    UnknownNameError, ConfigurationError, ModelError, MissingDependencyError
-        As `formulate`.
-    """
     if not isinstance(formulation, str) or formulation not in FORMULATIONS:
         raise unknown_name("formulation", formulation, FORMULATIONS)
     if not isinstance(scene, Scene):
         raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
     if not isinstance(state, State):
         raise ConfigurationError("state", "a State", shown(state), "Make one from q, v and tau.")
-    check_directions(n_directions)
+    step = check_number("dt", dt, "In seconds; 0 for an impact.", above=False)
+    n_directions = check_directions(n_directions)
     if dynamics is None:
         dynamics = _compiled(scene)
     elif not isinstance(dynamics, ContactDynamics) or dynamics.scene is not scene:
         raise ConfigurationError("dynamics", "the ContactDynamics of this scene", shown(dynamics), "Or leave it out.")
-    if snapshot is None:
-        checked = state.on(scene.tree)
-        snapshot = dynamics.at(checked.q, checked.v, checked.tau)
+    checked = state.on(scene.tree)
+    snapshot = dynamics.at(checked.q, checked.v, checked.tau)
     if contacts is None:
         contacts = CollisionDetector(scene).contacts(snapshot.poses)
     elif not isinstance(contacts, ContactSet):
         raise ConfigurationError("contacts", "a ContactSet", shown(contacts), "Make one, or leave it out.")
-    n, advice = len(contacts), "One for each row."
-    wanted = (
-        loop_velocities
-        if loop_velocities is None
-        else finite_array(loop_velocities, (dynamics.n_loops,), "loop_velocities", advice)
-    )
-    moving = (
-        contact_velocities
-        if contact_velocities is None
-        else finite_array(contact_velocities, (n, 3), "contact_velocities", advice).ravel()
-    )
-    model = FORMULATIONS[formulation](snapshot.rows(contacts, wanted, moving))
-    return ContactProblem(model, snapshot, 0.0, int(n_directions), np.zeros((n, 3)))
-
-
-def check_directions(n_directions: object) -> int:
-    """Check the number of sides of friction pyramids."""
-    if (
-        isinstance(n_directions, bool)
-        or not isinstance(n_directions, int | np.integer)
-        or n_directions < 2
-        or n_directions % 2
-    ):
-        raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_directions), "Four is usual.")
-    return int(n_directions)
+    wanted, moving, n = np.zeros(dynamics.n_loops), np.zeros((len(contacts), 3)), len(contacts)
+    if loop_velocities is not None:
+        wanted = finite_array(loop_velocities, wanted.shape, "loop_velocities", "One for each row.")
+    if contact_velocities is not None:
+        moving = finite_array(contact_velocities, moving.shape, "contact_velocities", "One row for each contact.")
+    model = FORMULATIONS[formulation](snapshot.rows(contacts, wanted, moving.ravel()))
+    return ContactProblem(model, snapshot, step, n_directions, np.zeros(3 * n), np.zeros(n))
 
 
 @lru_cache(maxsize=8)

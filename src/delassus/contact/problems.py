@@ -294,10 +294,7 @@ class PolyhedralLCP(LCP):
     n_directions: int
 
     def __init__(self, cone: ConeProblem, n_directions: int = 4, more: ArrayLike = 0.0) -> None:
-        n = cone.n_contacts
-        n_f = check_whole("n_directions", n_directions, "An even number; four is usual.", least=2)
-        if n_f % 2:
-            raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_f), "Four is usual.")
+        n, n_f = cone.n_contacts, check_directions(n_directions)
         beyond = _finite(np.full(n, more) if np.ndim(more) == 0 else more, (n,), "more friction")
         W, b, mu = cone.W.copy(), cone.b.copy(), cone.mu.copy()  # writable, as numba compiled for
         M, q = linear_problem(W, b, mu, regular_directions(n_f), beyond.copy())
@@ -308,6 +305,13 @@ class PolyhedralLCP(LCP):
         """``r = D̲ β̲`` (n, 3) of a solution (N s)."""
         values = finite_array(z, (self.size,), "z", "Pass the values of a solution.")
         return impulses_of(values, regular_directions(self.n_directions), self.cone.n_contacts).reshape(-1, 3)
+
+
+def check_directions(n_directions: int) -> int:
+    """Number of sides of friction pyramids; raises `ConfigurationError` unless it is even and positive."""
+    if check_whole("n_directions", n_directions, "An even number; four is usual.", least=2) % 2:
+        raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_directions), "Four is usual.")
+    return int(n_directions)
 
 
 def _finite(value: ArrayLike, shape: tuple[int, ...], argument: str) -> Array:

@@ -1,9 +1,10 @@
-"""A scene: robots and free bodies, what they can touch, loops, gravity."""
+"""A scene: robots and free bodies, what they can touch, loops, gravity; and its states."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 from delassus.constraints import Constraint, check_constraints
 from delassus.contact.shapes import Collider
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
-from delassus.model.check import check_vector
+from delassus.model.check import check_vector, finite_array
 from delassus.model.combine import combine_trees
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
@@ -75,7 +76,6 @@ class Scene:
     gravity: Array
     ignore: frozenset[frozenset[str]]
     parents_collide: bool
-    _first: Mapping[str, tuple[int, int]] = field(repr=False)
 
     def __init__(
         self,
@@ -101,10 +101,6 @@ class Scene:
                 raise ConfigurationError("colliders", "Collider objects", shown(c), "Make them from shapes.")
         links = np.array([WORLD if c.link == "world" else tree.placement(c.link).link for c in shapes], dtype=np.int64)
         g = check_vector(gravity, "gravity", "in m/s²")
-        first, nq, nv = {}, 0, 0
-        for name, t in named.items():
-            first[name] = (nq, nv)
-            nq, nv = nq + t.nq, nv + t.nv
         for array in (links, g):
             array.setflags(write=False)
         for attribute, value in (
@@ -116,20 +112,19 @@ class Scene:
             ("gravity", g),
             ("ignore", _ignored(ignore, {c.name for c in shapes} | set(tree.frames))),
             ("parents_collide", bool(parents_collide)),
-            ("_first", MappingProxyType(first)),
         ):
             object.__setattr__(self, attribute, value)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from what it was made of."""
-        return _again, (
-            dict(self.robots),
-            self.colliders,
-            self.loops,
-            np.array(self.gravity),
-            tuple(tuple(pair) for pair in self.ignore),
-            self.parents_collide,
-        )
+        robots = self.tree if list(self.robots) == [""] else dict(self.robots)
+        options = {
+            "loops": self.loops,
+            "gravity": np.array(self.gravity),
+            "ignore": tuple(tuple(pair) for pair in self.ignore),
+            "parents_collide": self.parents_collide,
+        }
+        return partial(Scene, robots, self.colliders, **options), ()
 
     def neutral(self) -> Array:
         """Configuration (nq,) in which every robot is neutral."""
@@ -139,48 +134,86 @@ class Scene:
         """Configuration (nq,) from those of robots, by their names; the others are neutral."""
         q = self.tree.neutral()
         for name, own in robots.items():
-            tree, (start, _) = self._robot(name)
-            q[start : start + tree.nq] = tree.check_configuration(own, f"configuration of {name!r}")
+            at = self.q_slice(name)
+            q[at] = self.robots[name].check_configuration(own, f"configuration of {name!r}")
         return q
 
     def velocity(self, **robots: ArrayLike) -> Array:
         """Velocity (nv,) from those of robots, by their names; the others rest."""
         v = np.zeros(self.tree.nv)
         for name, own in robots.items():
-            tree, (_, start) = self._robot(name)
-            v[start : start + tree.nv] = tree.check_velocity(own, f"velocity of {name!r}")
+            at = self.v_slice(name)
+            v[at] = self.robots[name].check_velocity(own, f"velocity of {name!r}")
         return v
 
     def q_slice(self, robot: str) -> slice:
         """Where the configuration of a robot is in ``q``."""
-        tree, (start, _) = self._robot(robot)
-        return slice(start, start + tree.nq)
+        before = self._before(robot)
+        start = sum(tree.nq for tree in before)
+        return slice(start, start + self.robots[robot].nq)
 
     def v_slice(self, robot: str) -> slice:
         """Where the velocity of a robot is in ``v``."""
-        tree, (_, start) = self._robot(robot)
-        return slice(start, start + tree.nv)
+        before = self._before(robot)
+        start = sum(tree.nv for tree in before)
+        return slice(start, start + self.robots[robot].nv)
 
-    def _robot(self, name: str) -> tuple[Tree, tuple[int, int]]:
-        if name not in self.robots:
+    def _before(self, robot: str) -> list[Tree]:
+        """Trees of the robots before one."""
+        if robot not in self.robots:
             if list(self.robots) == [""]:
                 raise ConfigurationError(
-                    "robot", "a scene whose robots have names", shown(name), "Make it of a mapping, {'arm': tree}."
+                    "robot", "a scene whose robots have names", shown(robot), "Make it of a mapping, {'arm': tree}."
                 )
-            raise unknown_name("robot", name, self.robots)
-        return self.robots[name], self._first[name]
+            raise unknown_name("robot", robot, self.robots)
+        return list(self.robots.values())[: list(self.robots).index(robot)]
 
 
-def _again(
-    robots: Mapping[str, Tree],
-    colliders: Sequence[Collider],
-    loops: Sequence[Constraint],
-    gravity: Array,
-    ignore: Sequence[Sequence[str]],
-    parents_collide: bool,
-) -> Scene:
-    named: Tree | Mapping[str, Tree] = robots[""] if list(robots) == [""] else robots
-    return Scene(named, colliders, loops=loops, gravity=gravity, ignore=ignore, parents_collide=parents_collide)
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class State:
+    """One state of a scene.
+
+    Parameters
+    ----------
+    q : (nq,) array_like
+        Configuration, in the order of the scene's tree.
+    v : (nv,) array_like
+        Velocity of joints (m/s, rad/s).
+    tau : (nv,) array_like, optional
+        Forces of motors on joints (N, N m); none by default.
+
+    Raises
+    ------
+    ConfigurationError
+        Not one state of real, finite numbers. Sizes are checked against a scene's tree by `on`.
+
+    Examples
+    --------
+    >>> State([0.1, 0.2], [1, 0]).tau.tolist()
+    [0.0, 0.0]
+    """
+
+    q: Array
+    v: Array
+    tau: Array
+
+    def __init__(self, q: ArrayLike, v: ArrayLike, tau: ArrayLike | None = None) -> None:
+        given = {"q": q, "v": v, "tau": np.zeros(np.size(v)) if tau is None else tau}
+        for name, value in given.items():
+            array = finite_array(value, (-1,), name, "Contact problems are of one state.")
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    def on(self, tree: Tree) -> State:
+        """The same state, its sizes checked against a tree's, with quaternions of unit length.
+
+        Raises
+        ------
+        ConfigurationError
+            Wrong sizes, or quaternions that are far from unit length.
+        """
+        q, v = tree.check_configuration(self.q), tree.check_velocity(self.v)
+        return State(q, v, tree.check_velocity(self.tau, "tau"))
 
 
 def _ignored(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.constraints import row_slices
 from delassus.contact import assembly
 from delassus.contact.contacts import ContactSet
-from delassus.contact.scene import Scene
-from delassus.contact.state import State
+from delassus.contact.scene import Scene, State
 from delassus.errors import ConfigurationError, shown
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
@@ -34,13 +33,10 @@ class ContactDynamics:
     ----------
     scene : Scene
     damping : {"model"} or (nv,) array_like, optional
-        Viscous damping of joints.
+        Viscous damping of joints; none by None. As attribute: (nv,) array or None.
 
     Attributes
     ----------
-    scene : Scene
-    damping : (nv,) array or None
-        Damping coefficients; None without damping.
     n_loops : int
         Number of rows of the scene's loops.
     parents, depths : (n,) arrays of int
@@ -77,7 +73,7 @@ class ContactDynamics:
 
     def at(self, q: Array, v: Array, tau: Array) -> Snapshot:
         """Evaluate at a state ``q`` (nq,), ``v`` (nv,) under joint forces ``tau`` (nv,); nothing is checked."""
-        return Snapshot(self, q, v, tau, self.kernel(q, v, tau, out=tuple(np.empty(shape) for shape in self._shapes)))
+        return Snapshot(self, q, v, tau, self.kernel(q, v, tau, out=tuple(map(np.empty, self._shapes))))
 
     @cached_property
     def response(self) -> Kernel:
@@ -146,8 +142,6 @@ class ConstraintRows:
 
     Attributes
     ----------
-    snapshot : Snapshot
-    contacts : ContactSet
     ends : Ends
         Rows on each link that moves.
     n_loops, n_rows : int
@@ -166,7 +160,7 @@ class ConstraintRows:
         contact_velocities: Array | None = None,
     ) -> None:
         self.snapshot, self.contacts, self.ends = snapshot, contacts, ends
-        self.n_loops, n = snapshot.dynamics.n_loops, 3 * len(contacts.links)
+        self.n_loops, n = snapshot.dynamics.n_loops, 3 * len(contacts)
         self.n_rows = self.n_loops + n
         self.loop_velocities = np.zeros(self.n_loops) if loop_velocities is None else loop_velocities
         self.contact_velocities = np.zeros(n) if contact_velocities is None else contact_velocities
@@ -209,7 +203,7 @@ class Snapshot:
     wrenches : (n, 6) array
         Gravity and velocity products on each link, in its body frame (N, N m).
     qdd : (nv,) array
-        Accelerations without loops and contacts; of free and planar joints in axes that do not turn.
+        Accelerations without loops and contacts; of free and planar joints in the axes of now.
     loop_rows : (m', 6) array
         Rows of the ends of loops.
     loop_errors : (n_b,) array
@@ -227,8 +221,8 @@ class Snapshot:
         return State(self.q, self.v, self.tau)
 
     @cached_property
-    def turning(self) -> Array:
-        """``δ`` (nv,): ``ω × v`` of free and planar joints, by which accelerations differ in axes that do not turn."""
+    def axes_rate(self) -> Array:
+        """``δ`` (nv,): ``ω × v`` of free and planar joints, by which accelerations differ in axes that stay."""
         tree, out = self.dynamics.scene.tree, np.zeros(self.v.size)
         for joint, at in zip(tree.joints, tree.v_slices, strict=True):
             delta = turning(joint, self.v[at].tolist())
@@ -239,7 +233,7 @@ class Snapshot:
     @cached_property
     def smooth_forces(self) -> Array:
         """``τ − c + M δ`` (nv,): all forces in joint coordinates without loops and contacts, damping among them."""
-        return np.asarray(self.tau - self.dynamics.inverse_dynamics(self.q, self.v, -self.turning))
+        return np.asarray(self.tau - self.dynamics.inverse_dynamics(self.q, self.v, -self.axes_rate))
 
     @cached_property
     def joint_forces(self) -> Array:

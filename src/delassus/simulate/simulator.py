@@ -13,12 +13,11 @@ from numpy.typing import ArrayLike
 from delassus.constraints import row_slices
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
-from delassus.contact.formulate import check_directions
 from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.impulses import ImpulseSolver
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
+from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.model.check import check_number, check_whole
 from delassus.model.rotations import Array
@@ -156,7 +155,7 @@ class Simulator:
             check_number("penetration", penetration, UNIT, above=False),
             check_number("correction", correction, UNIT, above=False, most=1.0),
         )
-        self._solver = ImpulseSolver(solver, check_directions(n_directions), tolerance)
+        self._solver = ImpulseSolver(solver, n_directions, tolerance)
         self.formulation, self.solver = formulation, solver
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)

@@ -18,12 +18,11 @@ import numpy as np
 
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.formulations.problem import ContactProblem
-from delassus.contact.impact import collide
-from delassus.contact.impulses import ImpulseSolver
+from delassus.contact.formulations.problem import ContactProblem, collide
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.snapshot import ConstraintRows, Snapshot
 from delassus.contact.solvers.mixed import eliminated
+from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.model.rotations import Array
 
 NOTHING = np.zeros((0, 3))
@@ -80,7 +79,7 @@ def step(
     if not n and not k and not formulation.has_hinges:
         return StepResult(snapshot.v + dt * snapshot.qdd, None, NOTHING, NOTHING, ())
     rows = snapshot.rows(contacts)
-    problem = ContactProblem(formulation(rows), snapshot, dt, solver.n_directions, np.zeros((n, 3)))
+    problem = ContactProblem(formulation(rows), snapshot, dt, solver.n_directions, np.zeros(3 * n), np.zeros(n))
     statuses: list[SolverStatus] = []
     total = np.zeros((n, 3))
 
@@ -88,8 +87,8 @@ def step(
     if np.any((approach < -options.resting) & (contacts.restitution > 0.0)):
         impact = collide(replace(problem, dt=0.0), solver)
         statuses += [phase.status for phase in (impact.compression, impact.decompression) if phase is not None]
-        total += impact.impulses
-        problem = problem.restarted(impact.velocity)  # forces that depend on velocities are others now
+        total += impact.whole.impulses
+        problem = problem.restarted(impact.whole.velocity)  # forces that depend on velocities are others now
 
     found = problem.solve(solver, start=start)
     statuses.append(found.status)

@@ -24,16 +24,12 @@ from delassus.contact.formulations.rmc import ReducedMinimalCoordinates
 
 FORMULATIONS = MappingProxyType(
     {
-        kind.name: kind
-        for kind in (
-            OperationalSpace,
-            NonMinimalOperationalSpace,
-            ReducedMinimalCoordinates,
-            MinimalCoordinates,
-            NonMinimalCoordinates,
-        )
+        "os": OperationalSpace,
+        "nmc-os": NonMinimalOperationalSpace,
+        "rmc": ReducedMinimalCoordinates,
+        "mc": MinimalCoordinates,
+        "nmc": NonMinimalCoordinates,
     }
 )
-"""Formulations by name."""
 
 __all__ = ["FORMULATIONS", "Formulation"]

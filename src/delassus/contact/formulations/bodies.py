@@ -2,7 +2,7 @@
 
 Unknown velocities are the twists ``V`` (6n) of links in their body frames. Deviations from the paper, which takes
 coordinates of absolute positions and attitudes: links are where joints put them, as positions are integrated in joint
-coordinates, so that hinges do not gape and need no stabilisation; and as body frames turn, the rate of ``V = J v`` at
+coordinates, so that hinges do not gape and need no stabilisation; and as body frames rotate, the rate of ``V = J v`` at
 given accelerations holds the velocity products ``J̇ v``, which go to the known wrenches:
 
     ``M V⁺ − G_bᵀ p_b − G_uᵀ D̲ β̲ = M V⁻ + dt (C − M J̇ v)``.
@@ -93,17 +93,17 @@ def _hinges(dynamics: ContactDynamics, geared: bool) -> tuple[Indices, Indices, 
     n, own = dynamics.parents.size, np.repeat(np.arange(dynamics.parents.size), np.diff(dynamics.first_dof))
     across = np.ones((n, 6), dtype=bool)
     across[own, dynamics.axes] = False
-    turning = np.flatnonzero(dynamics.armature) if geared else np.zeros(0, np.int64)
-    sizes = np.concatenate([across.sum(axis=1), np.ones(turning.size, np.int64)])
-    links = np.concatenate([np.arange(n), own[turning]])
+    rotors = np.flatnonzero(dynamics.armature) if geared else np.zeros(0, np.int64)
+    sizes = np.concatenate([across.sum(axis=1), np.ones(rotors.size, np.int64)])
+    links = np.concatenate([np.arange(n), own[rotors]])
     row_links, row_axes = np.nonzero(across)
     kept = sizes > 0
     return (
         links[kept],
         sizes[kept],
         (np.cumsum(sizes) - sizes)[kept],
-        np.concatenate([row_links, own[turning]]),
-        np.concatenate([row_axes, dynamics.axes[turning]]),
+        np.concatenate([row_links, own[rotors]]),
+        np.concatenate([row_axes, dynamics.axes[rotors]]),
     )
 
 

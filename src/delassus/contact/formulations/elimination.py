@@ -1,8 +1,4 @@
-"""Free unknowns eliminated from the blocks of a contact problem: ``W − C A⁺ B`` and ``b − C A⁺ a``.
-
-``A`` is scaled first (`balanced`), and what round-off leaves of directions that cannot move is removed after
-(`without_noise`); between them stands `eliminated`, by which `solve_mixed` solves too.
-"""
+"""Free unknowns eliminated from the blocks of a contact problem: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
 
 from __future__ import annotations
 
@@ -19,9 +15,6 @@ NOISE = 1e-15
 
 Where ``k`` unknowns were eliminated, ``NOISE k²`` of them could; a chain of 30 hinges, k = 150, leaves up to 1e-12.
 """
-
-EMPTY = 1e-12
-"""Largest entry of a row that is empty, over the largest one of the matrix."""
 
 
 class Reduced(NamedTuple):
@@ -47,33 +40,13 @@ class Reduced(NamedTuple):
 def reduced(f: Formulation, a: Array, b: Array) -> Reduced:
     """Eliminate the free unknowns of a formulation with the vector ``(a, b)``."""
     if f.n_free:
-        A, s = balanced(f.A)
-        solution, _, consistent = eliminated(A, s[:, None] * np.column_stack([f.B, a]))
-        solution = s[:, None] * solution
+        solution, _, consistent = eliminated(f.A, np.column_stack([f.B, a]))
         P, x_0 = solution[:, :-1], solution[:, -1]
         size = f.W.diagonal() + np.einsum("ij,ji->i", np.abs(f.C), np.abs(P))
         W, b = without_noise(f.W - f.C @ P, b - f.C @ x_0, size, f.n_free)
         return Reduced(W, b, P, x_0, consistent)
     W, b = (f.W, b) if f.mobility is None else without_noise(f.W, b, f.mobility)
     return Reduced(W, b, f.B, a, f.consistent)
-
-
-def balanced(A: Array) -> tuple[Array, Array]:
-    """``diag(s) A diag(s)`` with rows and columns of like sizes, and ``s`` (Ruiz 2001).
-
-    The free block holds masses from grams to tonnes beside lengths and ones; what is singular shows only after that.
-    Rows that only round-off keeps from being zero, as those of a loop within a rigid part, become zero.
-    """
-    size, s = np.abs(A), np.ones(len(A))
-    empty = size.max(axis=1, initial=0.0) <= EMPTY * size.max(initial=0.0)
-    for _ in range(3):
-        step = 1.0 / np.sqrt(np.where(empty, 1.0, size.max(axis=1, initial=0.0)))
-        s *= step
-        size *= step[:, None] * step
-    scaled = s[:, None] * A * s
-    scaled[empty] = 0.0
-    scaled[:, empty] = 0.0
-    return scaled, s
 
 
 def without_noise(W: Array, u: Array, size: Array, n_eliminated: int = 0) -> tuple[Array, Array]:

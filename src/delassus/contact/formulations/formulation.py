@@ -11,7 +11,7 @@ and ``F`` and the contact velocities ``u`` obey the law of contact. With pyramid
 
 Deviation from [OS] in all of them: loops and contacts hold for the velocities at the end of the step in the geometry
 at its start (Stewart and Trinkle 1996; Anitescu and Potra 1997), so that neither ``J̇ v`` nor ``Ũ`` appears, and
-velocities do not drift off the loops. Velocities of free and planar joints, which are in axes that turn, are in those
+velocities do not drift off the loops. Velocities of free and planar joints, which are in moving axes, are in those
 of the start of the step at its end too: a free body keeps its momentum exactly (`algorithms.dynamics.position_update`).
 With ``δ = ω × v`` for these joints, the smooth step is ``M (v⁺ − v − dt δ) = dt (τ − c)``.
 """
@@ -21,28 +21,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from delassus.contact.snapshot import ConstraintRows, Snapshot
+from delassus.contact.snapshot import ConstraintRows, Indices, Snapshot
 from delassus.model.rotations import Array
 
 
 class Formulation(ABC):
     """Blocks of a contact problem; they depend on the configuration only.
 
-    Parameters
+    Attributes
     ----------
     rows : ConstraintRows
         Of the loops and contacts.
-
-    Attributes
-    ----------
     name : str
-        As `formulate` takes it.
+        As `delassus.contact.formulate` takes it.
     has_hinges : bool
         Whether links are bodies of their own, whose hinges every step solves for.
     n_velocities, n_bilateral : int
         How many of the free unknowns are velocities, and how many are bilateral impulses ``p_b``.
     A, B, C, W : arrays
         Blocks of the matrix.
+    triplets : tuple of arrays or None
+        Rows, columns and entries of ``A`` where it is sparse; those at the same place add up.
     consistent : bool
         False where loops that were eliminated beforehand contradict one another.
     mobility : (3 n_u,) array or None
@@ -55,6 +54,7 @@ class Formulation(ABC):
     n_bilateral: int = 0
     consistent: bool = True
     mobility: Array | None = None
+    triplets: tuple[Indices, Indices, Array] | None = None
     A: Array
     B: Array
     C: Array
@@ -63,6 +63,11 @@ class Formulation(ABC):
     def __init__(self, rows: ConstraintRows) -> None:
         self.rows = rows
 
+    def _divide(self, Lambda: Array) -> None:
+        """Blocks ``A, B, C, W`` of ``Λ``, bilateral rows first."""
+        k = self.n_bilateral
+        self.A, self.B, self.C, self.W = Lambda[:k, :k], Lambda[:k, k:], Lambda[k:, :k], Lambda[k:, k:]
+
     @property
     def n_free(self) -> int:
         """Number of free unknowns and equality rows."""
@@ -70,16 +75,14 @@ class Formulation(ABC):
 
     @abstractmethod
     def vector(self, motion: Snapshot, dt: float, applied: Array) -> tuple[Array, Array]:
-        """``a`` and ``b`` for a step of ``dt`` (s) that starts with the velocities and forces of ``motion``.
+        """``a`` and ``b`` for a step of ``dt`` (s), which may be 0, from the velocities and forces of ``motion``.
 
-        ``applied`` (3 n_u,) are impulses at contacts that act beside the unknown ones; with ``dt = 0`` no other forces
-        do.
+        ``applied`` (3 n_u,) are impulses at contacts that act beside the unknown ones.
         """
 
     @abstractmethod
     def recover(self, x: Array, F: Array, motion: Snapshot, dt: float) -> tuple[Array, Array]:
-        """Joint velocities ``v⁺`` (nv,) and bilateral impulses ``p_b`` at a solution.
+        """Joint velocities ``v⁺`` (nv,) and bilateral impulses ``p_b``, those of the scene's loops last.
 
-        ``F`` (3 n_u,) are all impulses at contacts, applied ones included; ``motion`` and ``dt`` as in `vector`. The
-        last of ``p_b`` are those of the scene's loops, in the order of their rows.
+        ``x`` are the free unknowns and ``F`` (3 n_u,) all impulses at contacts, applied ones included.
         """

@@ -1,7 +1,7 @@
 """NMC, non-minimal coordinates: [OS] section 3. Unknowns ``V⁺, p_b, β̲, σ``; size 6n + n_b + n_u(n_f + 2); O(n).
 
-``A = [M, −G_bᵀ; G_b, 0]``, ``B = [−G_uᵀ; 0]``, ``C = [G_u, 0]``, ``W = 0`` (eq. 27, whose upper right Ē is an Ê). The
-matrix is built as triplets, each a constant number of times for a link, a loop or a contact.
+``A = [M, −G_bᵀ; G_b, 0]``, ``B = [−G_uᵀ; 0]``, ``C = [G_u, 0]``, ``W = 0`` (eq. 27, whose upper right Ē is an Ê). ``A``
+is built as triplets, each a constant number of times for a link, a loop or a contact.
 
 Deviations: those of `bodies`; and rotors that are felt at joints (armature ``a``) add ``Tᵀ a T`` to the block-diagonal
 ``M``, where ``T V = v`` are joint velocities, so that their energy ``½ a v²`` is that of the minimal coordinates.
@@ -17,45 +17,37 @@ from delassus.contact.formulations.bodies import AugmentedFormulation
 from delassus.contact.snapshot import ConstraintRows, Indices, Snapshot
 from delassus.model.rotations import Array
 
-Triplets = tuple[Indices, Indices, Array]
-"""Rows, columns and entries of a sparse matrix; those at the same place add up."""
-
 
 class NonMinimalCoordinates(AugmentedFormulation):
-    """Equations of motion of all links and all constraints, unreduced.
-
-    Attributes
-    ----------
-    sparse_A, sparse_C : Triplets
-        Blocks of the matrix; those of ``B`` are the opposites of ``C``, transposed.
-    """
+    """Equations of motion of all links and all constraints, unreduced."""
 
     name = "nmc"
 
     def __init__(self, rows: ConstraintRows) -> None:
         super().__init__(rows, geared=False)
-        n = self.n_velocities = 6 * self.n_links
+        n, m = 6 * self.n_links, self.n_rows - self.n_bilateral
+        self.n_velocities = n
         M_row, M_column, M_value = self._mass_triplets()
         link, row = self.ends.placed
-        i = np.repeat(row, 6)
-        j, x = (6 * link[:, None] + np.arange(6)).ravel(), self.ends.K.ravel()
+        i, j, x = np.repeat(row, 6), (6 * link[:, None] + np.arange(6)).ravel(), self.ends.K.ravel()
         b = i < self.n_bilateral
-        self.sparse_A = (
+        self.triplets = (
             np.concatenate([M_row, j[b], n + i[b]]),
             np.concatenate([M_column, n + i[b], j[b]]),
             np.concatenate([M_value, -x[b], x[b]]),
         )
-        self.sparse_C = i[~b] - self.n_bilateral, j[~b], x[~b]
+        self.C = _dense((i[~b] - self.n_bilateral, j[~b], x[~b]), (m, self.n_free))
+        self.B, self.W = -self.C.T, np.zeros((m, m))
 
-    def _mass_triplets(self) -> Triplets:
+    def _mass_triplets(self) -> tuple[Indices, Indices, Array]:
         """Spatial inertias on the diagonal, and ``Tᵀ a T`` of rotors between links and their parents."""
         d, six = self.dynamics, np.arange(6)
         place = 6 * np.arange(self.n_links)[:, None] + six
-        turning = np.flatnonzero(d.armature)
-        own = self.owner[turning]
-        T = np.concatenate([np.eye(6)[d.axes[turning]], self.S_parent[turning]], axis=1)
+        rotors = np.flatnonzero(d.armature)
+        own = self.owner[rotors]
+        T = np.concatenate([np.eye(6)[d.axes[rotors]], self.S_parent[rotors]], axis=1)
         columns = np.concatenate([place[own], place[np.maximum(d.parents[own], 0)]], axis=1)  # T is zero on the world
-        value = d.armature[turning, None, None] * T[:, :, None] * T[:, None, :]
+        value = d.armature[rotors, None, None] * T[:, :, None] * T[:, None, :]
         return (
             np.concatenate([np.repeat(place, 6, axis=1).ravel(), np.repeat(columns, 12, axis=1).ravel()]),
             np.concatenate([np.tile(place, (1, 6)).ravel(), np.tile(columns, (1, 12)).ravel()]),
@@ -65,30 +57,15 @@ class NonMinimalCoordinates(AugmentedFormulation):
     @cached_property
     def A(self) -> Array:  # type: ignore[override]
         """Dense, (6n + n_b, 6n + n_b)."""
-        return _dense(self.sparse_A, (self.n_free, self.n_free))
-
-    @cached_property
-    def C(self) -> Array:  # type: ignore[override]
-        """Dense, (3 n_u, 6n + n_b)."""
-        return _dense(self.sparse_C, (self.n_rows - self.n_bilateral, self.n_free))
-
-    @property
-    def B(self) -> Array:  # type: ignore[override]
-        """Dense, (6n + n_b, 3 n_u)."""
-        return -self.C.T
-
-    @property
-    def W(self) -> Array:  # type: ignore[override]
-        """Zero, (3 n_u, 3 n_u)."""
-        m = self.n_rows - self.n_bilateral
-        return np.zeros((m, m))
+        assert self.triplets is not None
+        return _dense(self.triplets, (self.n_free, self.n_free))
 
     def vector(self, motion: Snapshot, dt: float, applied: Array) -> tuple[Array, Array]:
         """``a = −(M V⁻ + dt (C − M J̇ v) + G_uᵀ applied, U)``, ``b = 0``."""
         rows, e, d = self.rows, self.ends, self.dynamics
         h = self.smooth_impulses(motion, dt) + np.einsum("iab,ib->ia", d.scene.tree.inertias, motion.twists)
         h += e.wrenches(np.concatenate([np.zeros(self.n_bilateral), applied]), self.n_links)
-        self.add_joint_impulses(h, d.armature * (motion.v + dt * motion.turning))
+        self.add_joint_impulses(h, d.armature * (motion.v + dt * motion.axes_rate))
         known = np.concatenate([h.ravel(), np.zeros(self.n_hinges), rows.loop_velocities])
         return -known, -rows.contact_velocities
 
@@ -98,7 +75,7 @@ class NonMinimalCoordinates(AugmentedFormulation):
         return self.joint_velocities(V), x[self.n_velocities :]
 
 
-def _dense(triplets: Triplets, shape: tuple[int, int]) -> Array:
+def _dense(triplets: tuple[Indices, Indices, Array], shape: tuple[int, int]) -> Array:
     row, column, value = triplets
     flat = np.bincount(row * shape[1] + column, weights=value, minlength=shape[0] * shape[1])
     return np.asarray(flat, dtype=float).reshape(shape)

@@ -37,9 +37,7 @@ class NonMinimalOperationalSpace(AugmentedFormulation):
         assembly.delassus(alone, at_root, self.inverse, self.inverse, *self.ends, self.Lambda)
         at = np.arange(self.n_hinges)[self.rotor_rows]
         self.Lambda[at, at] += 1.0 / armature[self.rotors]
-        k = self.n_bilateral
-        self.A, self.B = self.Lambda[:k, :k], self.Lambda[:k, k:]
-        self.C, self.W = self.Lambda[k:, :k], self.Lambda[k:, k:]
+        self._divide(self.Lambda)
 
     def _after(self, impulses: Array, motion: Snapshot) -> Array:
         """Twists (n, 6) of links after impulses (n, 6)."""
@@ -50,7 +48,7 @@ class NonMinimalOperationalSpace(AugmentedFormulation):
         rows, k = self.rows, self.n_bilateral
         u = self.ends.velocities(self._after(self.smooth_impulses(motion, dt), motion), self.n_rows)
         u += self.Lambda[:, k:] @ applied
-        u[self.rotor_rows] -= (motion.v + dt * motion.turning)[self.rotors]
+        u[self.rotor_rows] -= (motion.v + dt * motion.axes_rate)[self.rotors]
         u[self.n_hinges : k] -= rows.loop_velocities
         return u[:k], u[k:] - rows.contact_velocities
 

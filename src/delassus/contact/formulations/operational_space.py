@@ -24,10 +24,8 @@ class OperationalSpace(Formulation):
 
     def __init__(self, rows: ConstraintRows) -> None:
         super().__init__(rows)
-        k = self.n_bilateral = rows.n_loops
-        self.Lambda = rows.delassus
-        self.A, self.B = self.Lambda[:k, :k], self.Lambda[:k, k:]
-        self.C, self.W = self.Lambda[k:, :k], self.Lambda[k:, k:]
+        self.n_bilateral, self.Lambda = rows.n_loops, rows.delassus
+        self._divide(self.Lambda)
 
     def vector(self, motion: Snapshot, dt: float, applied: Array) -> tuple[Array, Array]:
         """``(a, b) = J v_f + Λ (0, applied) − (U, belts)``."""

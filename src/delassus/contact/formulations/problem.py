@@ -1,8 +1,7 @@
-"""`ContactProblem`: a formulated problem that can be taken away, or solved; `ContactSolution`: its solution."""
+"""`ContactProblem`: a formulated problem that can be taken away, or solved; `ContactSolution`; and `collide`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,16 +12,13 @@ from numpy.typing import ArrayLike
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations.elimination import Reduced, reduced
 from delassus.contact.formulations.formulation import Formulation
-from delassus.contact.formulations.nmc import NonMinimalCoordinates, Triplets
-from delassus.contact.formulations.pyramids import friction_rows, impulse_directions, slack_columns
-from delassus.contact.impulses import ImpulseSolver
 from delassus.contact.problems import LCP, MLCP, ConeProblem
-from delassus.contact.results import Impulses, SolverStatus
+from delassus.contact.results import SolverStatus
+from delassus.contact.scene import State
 from delassus.contact.snapshot import Snapshot
-from delassus.contact.solvers.convex import convex
-from delassus.contact.solvers.registry import SOLVERS
-from delassus.contact.state import State
-from delassus.errors import ConfigurationError, missing_dependency, unknown_name
+from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
+from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.errors import ConfigurationError, missing_dependency
 from delassus.model.check import finite_array
 from delassus.model.rotations import Array
 
@@ -44,9 +40,10 @@ class ContactProblem:
         Time step (s); 0 in an impact.
     n_directions : int
         ``n_f``: sides of the pyramids that stand for friction cones.
-    applied : (n_u, 3) array
-        Impulses at contacts that act beside the unknown ones (N s). Friction may reach ``μ`` times their normal parts
-        beyond that of the unknown ones.
+    applied : (3 n_u,) array
+        Impulses at contacts that act beside the unknown ones (N s).
+    recovered : (n_u,) array
+        The part of their normals, given back by restitution, under which there is friction too (N s).
     """
 
     model: Formulation
@@ -54,6 +51,7 @@ class ContactProblem:
     dt: float
     n_directions: int
     applied: Array
+    recovered: Array
 
     @property
     def contacts(self) -> ContactSet:
@@ -64,11 +62,6 @@ class ContactProblem:
     def state(self) -> State:
         """State at the start."""
         return self.motion.state
-
-    @property
-    def formulation(self) -> str:
-        """Name of the formulation."""
-        return self.model.name
 
     @property
     def n_free(self) -> int:
@@ -92,30 +85,40 @@ class ContactProblem:
         return sum(self.sizes.values())
 
     @property
-    def blocks(self) -> Mapping[str, slice]:
+    def blocks(self) -> dict[str, slice]:
         """Where the unknowns of each kind are."""
-        out, start = {}, 0
-        for name, size in self.sizes.items():
-            out[name] = slice(start, start + size)
-            start += size
-        return out
+        sizes = self.sizes
+        ends = np.cumsum([*sizes.values()]).tolist()
+        return {name: slice(end - sizes[name], end) for name, end in zip(sizes, ends, strict=True)}
 
     @cached_property
     def D(self) -> Array:
         """``D̲`` (3 n_u, n_u (n_f + 1)): contact impulses are ``D̲ β̲``."""
-        return impulse_directions(len(self.contacts), self.n_directions)
+        return impulse_directions(len(self.contacts), regular_directions(self.n_directions))
+
+    @cached_property
+    def terms(self) -> tuple[Array, Array]:
+        """``a`` (n_free,) and ``b`` (3 n_u,): what the free rows, and velocities at contacts, are without impulses."""
+        return self.model.vector(self.motion, self.dt, self.applied)
+
+    @cached_property
+    def _pyramids(self) -> tuple[Array, Array]:
+        """``[D̲ᵀ W D̲, Ê; Ē, 0]`` and ``(D̲ᵀ b, μ recovered)``: rows and unknowns of contacts."""
+        mu, directions = self.contacts.friction, regular_directions(self.n_directions)
+        return linear_problem(np.ascontiguousarray(self.model.W), self.terms[1], mu, directions, mu * self.recovered)
 
     @cached_property
     def matrix(self) -> Array:
         """``𝔐``, dense (size, size)."""
-        f, D, at = self.model, self.D, self.blocks
-        x, beta, sigma = slice(0, self.n_free), at["cone"], at["slack"]
+        f, k, beta = self.model, self.n_free, self.blocks["cone"]
         M = np.zeros((self.size, self.size))
-        M[x, x], M[x, beta] = f.A, f.B @ D
-        M[beta, x], M[beta, beta] = D.T @ f.C, D.T @ f.W @ D
-        M[beta, sigma] = slack_columns(len(self.contacts), self.n_directions)
-        M[sigma, beta] = friction_rows(self.contacts.friction, self.n_directions)
+        M[:k, :k], M[:k, beta], M[beta, :k], M[k:, k:] = f.A, f.B @ self.D, self.D.T @ f.C, self._pyramids[0]
         return M
+
+    @cached_property
+    def vector(self) -> Array:
+        """``q`` (size,)."""
+        return np.concatenate([self.terms[0], self._pyramids[1]])
 
     @cached_property
     def sparse(self) -> Any:
@@ -130,51 +133,23 @@ class ContactProblem:
             from scipy.sparse import block_array, coo_array, csc_array
         except ImportError as error:
             raise missing_dependency("scipy", "contact", "sparse matrices") from error
-        f, n, n_f = self.model, len(self.contacts), self.n_directions
-        if not isinstance(f, NonMinimalCoordinates):
+        if self.model.triplets is None:
             return csc_array(self.matrix)
-
-        def block(triplets: Triplets, rows: int) -> Any:
-            row, column, value = triplets
-            return coo_array((value, (row, column)), shape=(rows, f.n_free)).tocsc()
-
-        DC = coo_array(self.D.T) @ block(f.sparse_C, 3 * n)
-        return block_array(
-            [
-                [block(f.sparse_A, f.n_free), -DC.T, coo_array((f.n_free, n))],
-                [DC, None, coo_array(slack_columns(n, n_f))],
-                [None, coo_array(friction_rows(self.contacts.friction, n_f)), None],
-            ],
-            format="csc",
-        )
-
-    @cached_property
-    def terms(self) -> tuple[Array, Array]:
-        """``a`` (n_free,) and ``b`` (3 n_u,): what the free rows, and velocities at contacts, are without impulses."""
-        return self.model.vector(self.motion, self.dt, self.applied.ravel())
-
-    @cached_property
-    def vector(self) -> Array:
-        """``q`` (size,)."""
-        a, b = self.terms
-        return np.concatenate([a, self.D.T @ b, self.contacts.friction * self.applied[:, 2]])
-
-    @property
-    def contact_blocks(self) -> list[list[int]]:
-        """Unknowns of each contact, counted from the first complementary one: what `pgs` solves for together."""
-        n, each = len(self.contacts), self.n_directions + 1
-        return [[*range(i * each, (i + 1) * each), n * each + i] for i in range(n)]
+        row, column, value = self.model.triplets
+        A = coo_array((value, (row, column)), shape=(self.n_free, self.n_free))
+        C = csc_array(np.vstack([self.D.T @ self.model.C, np.zeros((len(self.contacts), self.n_free))]))
+        return block_array([[A, -C.T], [C, csc_array(self._pyramids[0])]], format="csc")
 
     def lcp(self) -> LCP:
         """The problem without free unknowns; raises `ConfigurationError` where it has some (see `mlcp`, `cone`)."""
         if self.n_free:
             raise ConfigurationError(
-                f"the formulation {self.formulation!r}",
+                f"the formulation {self.model.name!r}",
                 "a problem without free unknowns",
                 f"{self.n_free} of them",
                 "Use mlcp(), or the formulation 'rmc', or 'os' for scenes without loops.",
             )
-        return LCP(self.matrix, self.vector, self.contact_blocks)
+        return LCP(self.matrix, self.vector, contact_blocks(len(self.contacts), self.n_directions))
 
     def mlcp(self) -> MLCP:
         """The mixed problem."""
@@ -189,22 +164,17 @@ class ContactProblem:
         """The problem of exact Coulomb cones, free unknowns eliminated: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
         return ConeProblem(self.reduced.W, self.reduced.b, self.contacts.friction)
 
-    def restarted(self, v: ArrayLike, applied: ArrayLike | None = None) -> ContactProblem:
-        """The same problem from joint velocities ``v`` (nv,), with impulses (n_u, 3) applied at contacts.
-
-        Forces are those at the new velocities.
+    def restarted(self, v: ArrayLike) -> ContactProblem:
+        """The same problem from joint velocities ``v`` (nv,), with the forces at these.
 
         Raises
         ------
         ConfigurationError
-            Wrong shapes, or entries that are not finite.
+            A wrong shape, or entries that are not finite.
         """
-        start, n = self.motion, len(self.contacts)
-        velocity = finite_array(v, start.v.shape, "v", "Pass what a solution holds.")
-        given = np.zeros((n, 3)) if applied is None else applied
-        impulses = finite_array(given, (n, 3), "applied", "Pass what a solution holds.")
-        motion = start.dynamics.at(start.q, velocity, start.tau)
-        return replace(self, motion=motion, applied=impulses)
+        start = self.motion
+        velocity = finite_array(v, start.v.shape, "v", "Pass the velocity of a solution.")
+        return replace(self, motion=start.dynamics.at(start.q, velocity, start.tau))
 
     def solve(
         self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8, start: Array | None = None
@@ -213,12 +183,12 @@ class ContactProblem:
 
         Parameters
         ----------
-        solver : {"lemke", "pgs", "nsgs", "admm", "convex"}
+        solver : {"lemke", "pgs", "nsgs", "admm", "convex"} or ImpulseSolver
             The first two on pyramids of ``n_directions`` sides, the others on exact cones; where one of the first four
-            fails, another is asked. "convex" solves a relaxation, in which what slides also lifts off. Or a solver with
-            its options. Where impulses are applied, Lemke's method is taken whatever the solver.
+            fails, another is asked. "convex" solves a relaxation, in which what slides also lifts off. Where impulses
+            are recovered, Lemke's method is taken whatever the solver.
         tolerance : float
-            Residual that the solver is held to (m/s).
+            Residual that the solver is held to (m/s); an `ImpulseSolver` has its own.
         start : (3 n_u,) array, optional
             Impulses to start from, those of a step before.
 
@@ -231,74 +201,68 @@ class ContactProblem:
         MissingDependencyError
             A package of the extra ``contact`` is not installed.
         """
+        if isinstance(solver, str):
+            solver = ImpulseSolver(solver, self.n_directions, tolerance)
         W, b, _, _, consistent = self.reduced
+        mu, converged, tolerance = self.contacts.friction, SolverStatus.CONVERGED, solver.tolerance
         reduces = self.n_free > 0 or self.model.mobility is not None
 
         def accept(p: Array) -> bool:
-            return self._recovered(Impulses(p, SolverStatus.CONVERGED, 0), tolerance).residual() <= tolerance
+            return ContactSolution(self, p, converged, 0).residual() <= tolerance
 
-        mu, given = self.contacts.friction, self.applied[:, 2]
-        if solver == "convex":
-            whole = convex(self.cone(), tolerance=tolerance)
-            found = Impulses(whole.values.ravel(), whole.status, whole.iterations)
-        else:
-            if not isinstance(solver, ImpulseSolver):
-                if solver not in [*SOLVERS]:
-                    raise unknown_name("solver", solver, SOLVERS)
-                solver = ImpulseSolver(solver, self.n_directions, tolerance)
-            tolerance = solver.tolerance
-            found = solver(
-                W,
-                b,
-                mu,
-                start,
-                mu * given if given.any() else None,
-                accept if reduces else None,
-            )
-        solution = self._recovered(found, tolerance)
+        more = mu * self.recovered if self.recovered.any() else None
+        found = solver(W, b, mu, start, more, accept if reduces else None)
+        status = found.status
         if not consistent:
-            return replace(solution, status=SolverStatus.CONFLICTING)
-        if reduces and found.status is SolverStatus.CONVERGED and not solution.residual() <= tolerance:
-            return replace(solution, status=SolverStatus.NUMERICAL_TROUBLE)
-        return solution
-
-    def _recovered(self, found: Impulses, tolerance: float) -> ContactSolution:
-        """Free unknowns and velocities from the impulses of contacts."""
-        x = -(self.reduced.P @ found.p + self.reduced.x_0)
-        F = found.p + self.applied.ravel()
-        v, p_b = self.model.recover(x, F, self.motion, self.dt)
-        return ContactSolution(self, v, F.reshape(-1, 3), p_b, x, found.status, found.iterations, tolerance)
+            status = SolverStatus.CONFLICTING
+        elif reduces and status is converged and not accept(found.p):
+            status = SolverStatus.NUMERICAL_TROUBLE
+        return ContactSolution(self, found.p, status, found.iterations)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ContactSolution:
     """Solution of a `ContactProblem`.
 
     Attributes
     ----------
     problem : ContactProblem
-    velocity : (nv,) array
-        ``v⁺``: velocities of joints at the end of the step.
-    impulses : (n_u, 3) array
-        At contacts, on the first body: tangent, tangent, normal (N s); applied ones included.
-    bilateral : array
-        ``p_b`` (N s, N m s): those of hinges first where the formulation has them, those of the scene's loops last.
-    free : (n_free,) array
-        All free unknowns of the problem.
+    found : (3 n_u,) array
+        The unknown impulses at contacts (N s).
     status : SolverStatus
     iterations : int
-    tolerance : float
-        What the solver's residual was held to.
     """
 
     problem: ContactProblem
-    velocity: Array
-    impulses: Array
-    bilateral: Array
-    free: Array
+    found: Array
     status: SolverStatus
     iterations: int
-    tolerance: float
+
+    @cached_property
+    def impulses(self) -> Array:
+        """(n_u, 3), at contacts on the first body: tangent, tangent, normal (N s); applied ones included."""
+        return (self.found + self.problem.applied).reshape(-1, 3)
+
+    @cached_property
+    def free(self) -> Array:
+        """All free unknowns of the problem (n_free,)."""
+        reduced = self.problem.reduced
+        return -(reduced.P @ self.found + reduced.x_0)
+
+    @cached_property
+    def _recovered(self) -> tuple[Array, Array]:
+        problem = self.problem
+        return problem.model.recover(self.free, self.impulses.ravel(), problem.motion, problem.dt)
+
+    @property
+    def velocity(self) -> Array:
+        """``v⁺`` (nv,): velocities of joints at the end of the step."""
+        return self._recovered[0]
+
+    @property
+    def bilateral(self) -> Array:
+        """``p_b`` (N s, N m s): of hinges first where the formulation has them, of the scene's loops last."""
+        return self._recovered[1]
 
     @property
     def loops(self) -> Array:
@@ -313,8 +277,7 @@ class ContactSolution:
 
     def complementarity(self) -> float:
         """``max |F_n u_n⁺|`` (J): impulses that the problem asks for, and velocities, along normals."""
-        own = self.impulses[:, 2] - self.problem.applied[:, 2]
-        return float(np.abs(own * self.contact_velocities[:, 2]).max(initial=0.0))
+        return float(np.abs(self.found[2::3] * self.contact_velocities[:, 2]).max(initial=0.0))
 
     def penetration_velocity(self) -> float:
         """How fast bodies still approach (m/s)."""
@@ -339,12 +302,76 @@ class ContactSolution:
 
     def bilateral_residual(self) -> float:
         """Largest velocity along a row of loops, or of hinges where the formulation has them (m/s, rad/s)."""
-        problem, f = self.problem, self.problem.model
+        f = self.problem.model
         gap = f.rows.jacobian[: f.rows.n_loops] @ self.velocity - f.rows.loop_velocities
-        a, _ = problem.terms
-        rows = f.A @ self.free + f.B @ (self.impulses - problem.applied).ravel() + a
+        rows = f.A @ self.free + f.B @ self.found + self.problem.terms[0]
         return float(max(np.abs(gap).max(initial=0.0), np.abs(rows[f.n_velocities :]).max(initial=0.0)))
 
     def residual(self) -> float:
         """Largest of the velocities that should vanish: of loops, hinges, and approach (m/s, rad/s)."""
         return max(self.bilateral_residual(), self.penetration_velocity())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collision:
+    """Outcome of an impact: its two phases, the second None where no contact has restitution."""
+
+    compression: ContactSolution
+    decompression: ContactSolution | None
+
+    @property
+    def whole(self) -> ContactSolution:
+        """Solution with the velocities after the impact and the impulses of both phases."""
+        return self.decompression or self.compression
+
+
+def collide(problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8) -> Collision:
+    """Solve for an impact, two problems with ``Δ_t = 0``; all contacts of the problem take part.
+
+    1. Compression: contacts stop approaching ([OS] eqs. 54 and 55).
+    2. Decompression: ``ϑ = ε`` times the normal impulse of compression is given back, together with what else contacts
+       need so as not to approach under it ([OS] eqs. 56 to 58). Skipped where no contact has restitution.
+
+    Deviation: friction may reach ``μ`` times the whole normal impulse of decompression, ``ϑ`` included; in [OS] eq. 57,
+    ``ϑ`` brings none, and a fast spinning ball would leave with too little of it. This phase is solved on pyramids, by
+    Lemke's method.
+
+    Parameters
+    ----------
+    problem : ContactProblem
+        From ``formulate(…, dt=0)``.
+    solver, tolerance
+        As in `ContactProblem.solve`.
+
+    Raises
+    ------
+    UnknownNameError
+        No such solver.
+    ConfigurationError
+        The problem is one of a time step, or the tolerance is not positive.
+
+    References
+    ----------
+    [OS] section 7.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> from delassus.contact import ContactSet, Scene, State, formulate, frames_of
+    >>> scene = Scene(ds.mechanisms.pendulum(1))
+    >>> wall = ContactSet([[0, -1]], [[0, 0, -0.5]], frames_of([[1, 0, 0]]), restitution=0.5, friction=0)
+    >>> problem = formulate(scene, State([0], [1]), "mc", dt=0, contacts=wall)
+    >>> collide(problem).whole.velocity.round(9).tolist()
+    [-0.5]
+    """
+    if problem.dt != 0.0:
+        raise ConfigurationError(
+            "an impact's problem", "dt = 0", f"dt = {problem.dt:g}", "Make it by formulate(…, dt=0)."
+        )
+    first = problem.solve(solver, tolerance=tolerance)
+    restitution = problem.contacts.restitution
+    if not restitution.any():
+        return Collision(first, None)
+    recovered, applied = restitution * first.found[2::3], first.found.copy()
+    applied[2::3] += recovered
+    return Collision(first, replace(problem, applied=applied, recovered=recovered).solve(solver, tolerance=tolerance))

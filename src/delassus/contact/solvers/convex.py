@@ -13,9 +13,42 @@ from __future__ import annotations
 import numpy as np
 
 from delassus.contact.problems import ConeProblem, RelaxedProblem
-from delassus.contact.results import Solution, SolverStatus, check_request
+from delassus.contact.results import Impulses, Solution, SolverStatus, solved_cones
 from delassus.contact.solvers.double_double import natural_map
 from delassus.errors import missing_dependency
+from delassus.model.rotations import Array
+
+
+def convex_contacts(W: Array, b: Array, mu: Array, start: Array, tolerance: float, limit: int) -> Impulses:
+    """Impulses of the relaxation by clarabel, which takes no start; see `delassus.contact.solvers.registry`."""
+    try:
+        import clarabel
+        from scipy import sparse
+    except ImportError as error:
+        raise missing_dependency("clarabel", "contact", "the convex reference") from error
+    n, size = mu.size, b.size
+    if n == 0:
+        return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
+    rows = np.zeros((size, size))  # s = −rows · r = (μ r_n, r_t) in the standard cone
+    for i in range(n):
+        k = 3 * i
+        rows[k, k + 2], rows[k + 1, k], rows[k + 2, k + 1] = -mu[i], -1.0, -1.0
+    normal = np.zeros((n, size))  # r_n ≥ 0 also where μ = 0
+    normal[np.arange(n), 3 * np.arange(n) + 2] = -1.0
+    cones = [clarabel.SecondOrderConeT(3)] * n + [clarabel.NonnegativeConeT(n)]
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.max_iter = False, limit
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = min(1e-10, 1e-2 * tolerance)
+    answer = clarabel.DefaultSolver(
+        sparse.csc_matrix(np.triu(W)), b, sparse.csc_matrix(np.vstack([rows, normal])), np.zeros(size + n), cones,
+        settings,
+    ).solve()  # fmt: skip
+    r = np.nan_to_num(np.asarray(answer.x), posinf=0.0, neginf=0.0).reshape(-1, 3)
+    r = r - natural_map(r, np.zeros((n, 3)), mu, np.ones(n))  # the nearest point of the cones
+    status = SolverStatus.ITERATION_LIMIT if "Max" in str(answer.status) else SolverStatus.NUMERICAL_TROUBLE
+    if RelaxedProblem(W, b, mu).residual(r) <= tolerance:
+        status = SolverStatus.CONVERGED
+    return Impulses(r.ravel(), status, int(answer.iterations))
 
 
 def convex(problem: ConeProblem, *, tolerance: float = 1e-6, max_iterations: int = 200) -> Solution[RelaxedProblem]:
@@ -43,34 +76,6 @@ def convex(problem: ConeProblem, *, tolerance: float = 1e-6, max_iterations: int
     >>> convex(ball).values.round(6).tolist()
     [[-0.1, 0.0, 1.0]]
     """
-    advice = "Linear problems are for lemke and pgs; a ContactProblem has solve()."
-    check_request(problem, ConeProblem, advice, tolerance, max_iterations)
-    try:
-        import clarabel
-        from scipy import sparse
-    except ImportError as error:
-        raise missing_dependency("clarabel", "contact", "the convex reference") from error
+    found = solved_cones(convex_contacts, problem, None, tolerance, max_iterations)
     relaxed = RelaxedProblem(problem.W, problem.b, problem.mu)
-    n, size = problem.n_contacts, problem.size
-    if n == 0:
-        return Solution(relaxed, np.zeros((0, 3)), SolverStatus.CONVERGED, 0)
-    rows = np.zeros((size, size))  # s = −rows · r = (μ r_n, r_t) in the standard cone
-    for i in range(n):
-        k = 3 * i
-        rows[k, k + 2], rows[k + 1, k], rows[k + 2, k + 1] = -problem.mu[i], -1.0, -1.0
-    normal = np.zeros((n, size))  # r_n ≥ 0 also where μ = 0
-    normal[np.arange(n), 3 * np.arange(n) + 2] = -1.0
-    cones = [clarabel.SecondOrderConeT(3)] * n + [clarabel.NonnegativeConeT(n)]
-    settings = clarabel.DefaultSettings()
-    settings.verbose, settings.max_iter = False, int(max_iterations)
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = min(1e-10, 1e-2 * tolerance)
-    answer = clarabel.DefaultSolver(
-        sparse.csc_matrix(np.triu(problem.W)), problem.b, sparse.csc_matrix(np.vstack([rows, normal])),
-        np.zeros(size + n), cones, settings,
-    ).solve()  # fmt: skip
-    r = np.nan_to_num(np.asarray(answer.x), posinf=0.0, neginf=0.0).reshape(-1, 3)
-    r = r - natural_map(r, np.zeros((n, 3)), problem.mu, np.ones(n))  # the nearest point of the cones
-    status = SolverStatus.ITERATION_LIMIT if "Max" in str(answer.status) else SolverStatus.NUMERICAL_TROUBLE
-    if relaxed.residual(r) <= tolerance:
-        status = SolverStatus.CONVERGED
-    return Solution(relaxed, r, status, int(answer.iterations))
+    return Solution(relaxed, found.values, found.status, found.iterations)

@@ -1,11 +1,12 @@
 """Mixed problems by eliminating the equality block, O(k³ + k² n), then any solver for linear ones.
 
 With ``M = [A, B; C, D]`` and ``q = (a, c)``, ``x = −A⁺ (B z + a)`` leaves ``M' = D − C A⁺ B``, ``q' = c − C A⁺ a``.
-``A`` is factorised with partial pivoting; where that shows it to be singular (redundant loops), the pseudo-inverse from
-a singular value decomposition is used instead, and ``x`` has the least norm. Then ``B`` and ``a`` must be in the range
-of ``A``, as they are where all come from the rows of one mechanism: if not, the status is CONFLICTING.
+``A`` is factorised with partial pivoting. Where pivots show it to be singular (redundant loops), dependent rows are
+dealt with as everywhere (`delassus.quantities.redundancy`): the rank is that of the matrix with rows of like sizes,
+which is the unit diagonal of a Delassus matrix, ``x`` is the least-squares solution of least norm, and rows that
+contradict one another are reported, by the same thresholds.
 
-Source: Cottle, Pang, Stone, section 1.5.
+Source: Cottle, Pang, Stone, section 1.5; Ruiz 2001 for the scaling.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.linear import factor, substitute
 from delassus.model.rotations import Array
+from delassus.quantities.operator import REGULAR_CONDITION
+from delassus.quantities.redundancy import CONFLICT
 
-REGULAR = 1e-10
-"""Least pivot over the largest, and least singular value over the largest one, of a regular matrix."""
-CONFLICT = 1e-8
-"""Part of the right sides that may be outside of the range of ``A``."""
+EMPTY = 1e-12
+"""Largest entry of a row that is empty, over the largest one of the matrix."""
 
 
 def solve_mixed(
@@ -83,16 +84,34 @@ def factor_and_solve(A: Array, right: Array) -> tuple[Array, float]:
 
 def eliminated(A: Array, right: Array) -> tuple[Array, int, bool]:
     """``A⁺ right``, the rank of ``A``, and whether ``A`` times that is ``right``."""
-    k = len(A)
-    if k == 0:
-        return np.zeros(right.shape), 0, True
-    scale = np.abs(A).max(axis=1)
-    scale[scale == 0.0] = 1.0
-    solution, least = factor_and_solve(np.ascontiguousarray(A / scale[:, None]), right / scale[:, None])
-    if least > REGULAR:
-        return solution, k, True
-    U, s, Vt = np.linalg.svd(A)
-    rank = int((s > REGULAR * s[0]).sum()) if s[0] > 0 else 0
-    along, outside = U[:, :rank].T @ right, U[:, rank:].T @ right
-    agree = bool(np.abs(outside).max(initial=0.0) <= CONFLICT * max(np.abs(right).max(initial=0.0), 1e-300))
-    return Vt[:rank].T @ (along / s[:rank, None]), rank, agree
+    scaled, s = balanced(A)
+    right = np.ascontiguousarray(right)
+    solution, least = factor_and_solve(scaled.copy(), s[:, None] * right)
+    if least > REGULAR_CONDITION:
+        return s[:, None] * solution, len(A), True
+    U, d, Vt = np.linalg.svd(scaled)
+    rank = int((d > REGULAR_CONDITION * d[0]).sum()) if d[0] > 0 else 0
+    missing, null = (np.linalg.qr(s[:, None] * part)[0] for part in (U[:, rank:], Vt[rank:].T))
+    outside = missing.T @ right
+    held = bool(np.abs(outside).max(initial=0.0) <= CONFLICT * np.abs(right).max(initial=0.0))
+    along = U[:, :rank].T @ (s[:, None] * (right - missing @ outside))
+    x = s[:, None] * (Vt[:rank].T @ (along / d[:rank, None]))
+    return x - null @ (null.T @ x), rank, held
+
+
+def balanced(A: Array) -> tuple[Array, Array]:
+    """``diag(s) A diag(s)`` with rows and columns of like sizes, and ``s``.
+
+    The free block holds masses from grams to tonnes beside lengths and ones; what is singular shows only after that.
+    Rows that only round-off keeps from being zero, as those of a loop within a rigid part, become zero.
+    """
+    size, s = np.abs(A), np.ones(len(A))
+    empty = size.max(axis=1, initial=0.0) <= EMPTY * size.max(initial=0.0)
+    for _ in range(3):
+        step = 1.0 / np.sqrt(np.where(empty, 1.0, size.max(axis=1, initial=0.0)))
+        s *= step
+        size *= step[:, None] * step
+    scaled = s[:, None] * A * s
+    scaled[empty] = 0.0
+    scaled[:, empty] = 0.0
+    return scaled, s

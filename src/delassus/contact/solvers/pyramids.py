@@ -29,6 +29,13 @@ def regular_directions(n_directions: int) -> NDArray[np.float64]:
     return directions
 
 
+def impulse_directions(n_contacts: int, directions: Array) -> Array:
+    """``D̲`` (3 n_u, n_u (n_f + 1)), [OS] eq. 15: impulses of contacts are ``D̲ β̲``."""
+    D = np.zeros((3, len(directions) + 1))
+    D[2, 0], D[:2, 1:] = 1.0, directions.T
+    return np.asarray(np.kron(np.eye(n_contacts), D), dtype=float)
+
+
 @compiled
 def linear_problem(W: Array, b: Array, mu: Array, directions: Array, more: Array) -> tuple[Array, Array]:
     """``M = [D̲ᵀ W D̲, Ê; Ē, 0]`` and ``q = (D̲ᵀ b, more)``: friction may exceed ``μ F_n`` by ``more`` (n,)."""

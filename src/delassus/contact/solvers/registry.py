@@ -1,4 +1,4 @@
-"""The contact solvers by name: which kind of friction each takes, and which one is asked next where it fails.
+"""The contact solvers by name, which one is asked next where one fails, and `ImpulseSolver`, which asks them.
 
 Functions of arrays check nothing and make no problems, for callers that solve at every step:
 
@@ -17,14 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from delassus.contact.results import Impulses, Solution
-from delassus.contact.solvers.admm import admm, admm_contacts
-from delassus.contact.solvers.convex import convex
-from delassus.contact.solvers.lemke import lemke, lemke_contacts
-from delassus.contact.solvers.nsgs import nsgs, nsgs_contacts
-from delassus.contact.solvers.pgs import pgs, pgs_contacts
+import numpy as np
+
+from delassus.contact.problems import check_directions
+from delassus.contact.results import OUTCOMES, SOLVED, Impulses, SolverStatus
+from delassus.contact.solvers.admm import admm_contacts
+from delassus.contact.solvers.convex import convex_contacts
+from delassus.contact.solvers.lemke import lemke_contacts, lemke_kernel
+from delassus.contact.solvers.nsgs import nsgs_contacts
+from delassus.contact.solvers.pgs import pgs_contacts
+from delassus.contact.solvers.pyramids import impulses_of, linear_problem, regular_directions
+from delassus.errors import unknown_name
+from delassus.model.check import check_number
+from delassus.model.rotations import Array
 
 
 class Solver(NamedTuple):
@@ -34,28 +41,120 @@ class Solver(NamedTuple):
     ----------
     kind : {"linear", "cone"}
         Friction on pyramids, or on exact cones.
-    solve : callable
-        Takes an `LCP` or a `ConeProblem`, with checks; returns a `Solution`.
-    contacts : callable, optional
-        The same from arrays, without checks.
+    contacts : callable
+        The function of arrays.
     then : str
         The solver that is asked where this one fails: exact cones where pyramids have no solution or their matrix is
         badly conditioned; alternating directions, which need no diagonal blocks, where sweeps do not end.
     """
 
     kind: Literal["linear", "cone"]
-    solve: Callable[..., Solution[Any]]
-    contacts: Callable[..., Impulses] | None = None
+    contacts: Callable[..., Impulses]
     then: str = ""
 
 
 SOLVERS: Mapping[str, Solver] = MappingProxyType(
     {
-        "lemke": Solver("linear", lemke, lemke_contacts, "nsgs"),
-        "pgs": Solver("linear", pgs, pgs_contacts, "nsgs"),
-        "nsgs": Solver("cone", nsgs, nsgs_contacts, "admm"),
-        "admm": Solver("cone", admm, admm_contacts, "nsgs"),
-        "convex": Solver("cone", convex),
+        "lemke": Solver("linear", lemke_contacts, "nsgs"),
+        "pgs": Solver("linear", pgs_contacts, "nsgs"),
+        "nsgs": Solver("cone", nsgs_contacts, "admm"),
+        "admm": Solver("cone", admm_contacts, "nsgs"),
+        "convex": Solver("cone", convex_contacts),
     }
 )
-"""All of them."""
+
+LIMIT = 10000
+"""Most iterations of a solver."""
+
+COMPLIANCES = (1e-13, 1e-12, 1e-11, 1e-10)
+"""Compliances of contacts over their mean mobility, tried on pyramids where rigid ones have no definite impulses."""
+
+DIGITS = 1e-4
+"""Round-off of velocities ``W r`` that leaves impulses definite, over the tolerance."""
+
+EPSILON = float(np.finfo(float).eps)
+
+
+class ImpulseSolver:
+    """One solver with its options, for callers that solve at every step: arrays are not checked.
+
+    Parameters
+    ----------
+    solver : str
+        One of `SOLVERS`: "lemke" and "pgs" on pyramids, "nsgs" and "admm" on cones, "convex" on relaxed ones.
+    n_directions : int
+        Sides of the pyramids that stand for friction cones, even.
+    tolerance : float
+        Residual that the solver is held to (m/s).
+
+    Raises
+    ------
+    UnknownNameError
+        No such solver.
+    ConfigurationError
+        A tolerance that is not positive, or an odd number of sides.
+    """
+
+    def __init__(self, solver: str = "lemke", n_directions: int = 4, tolerance: float = 1e-8) -> None:
+        if solver not in [*SOLVERS]:
+            raise unknown_name("solver", solver, SOLVERS)
+        self.name, self.n_directions = solver, check_directions(n_directions)
+        self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-8.")
+        self.directions = regular_directions(n_directions)
+
+    def __call__(
+        self,
+        W: Array,
+        b: Array,
+        mu: Array,
+        start: Array | None = None,
+        more: Array | None = None,
+        accept: Callable[[Array], bool] | None = None,
+    ) -> Impulses:
+        """Impulses (3 n,) that obey the law of contact for ``W`` (3 n, 3 n), ``b`` (3 n,) and ``mu`` (n,).
+
+        ``start`` (3 n,) are those of a step before. With ``more`` (n,), friction may exceed ``μ`` times the normal
+        impulse by so much (N s); this is solved by Lemke's method whatever the solver. ``accept`` says of impulses on
+        pyramids whether they solve the problem that ``W`` and ``b`` were reduced from.
+        """
+        if not mu.size:
+            return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
+        if more is not None:
+            M, q = linear_problem(W, b, mu, self.directions, more)
+            z, outcome, pivots = lemke_kernel(M, q, self.tolerance, LIMIT)
+            return Impulses(impulses_of(z, self.directions, mu.size), OUTCOMES[outcome], pivots)
+        found = self._solved(self.name, W, b, mu, np.zeros(b.size) if start is None else start, accept)
+        then = SOLVERS[self.name].then
+        if found.status in SOLVED or not then:
+            return found
+        other = self._solved(then, W, b, mu, np.zeros(b.size), None)
+        better = other.status is SolverStatus.CONVERGED or not np.isfinite(found.p).all()
+        return (other if better else found)._replace(iterations=found.iterations + other.iterations)
+
+    def _solved(
+        self, name: str, W: Array, b: Array, mu: Array, start: Array, accept: Callable[[Array], bool] | None
+    ) -> Impulses:
+        kind, contacts, _ = SOLVERS[name]
+        if kind == "cone":
+            return contacts(W, b, mu, start, self.tolerance, LIMIT)
+        first = contacts(W, b, mu, self.directions, start, self.tolerance, LIMIT)
+        rounding = EPSILON * W.trace() * np.sqrt(first.p @ first.p)  # at least that of W p: W is positive semidefinite
+        definite = rounding <= DIGITS * self.tolerance
+        if first.status is SolverStatus.CONVERGED and definite and (accept is None or accept(first.p)):
+            return first
+        iterations = first.iterations
+        for compliance in COMPLIANCES:
+            soft = W.copy()
+            soft.flat[:: b.size + 1] += compliance * W.diagonal().mean()
+            found = contacts(soft, b, mu, self.directions, start, self.tolerance, LIMIT)
+            iterations += found.iterations
+            # the velocity that the compliance adds must not show in the residual
+            hidden = np.abs((soft - W) @ found.p).max() <= self.tolerance
+            if found.status is SolverStatus.CONVERGED and hidden and (accept is None or accept(found.p)):
+                return found._replace(iterations=iterations)
+        return first._replace(iterations=iterations)
+
+    def frictionless(self, W: Array, b: Array) -> Impulses:
+        """Impulses (n,) of contacts that have only a normal, by Lemke's method: a row of ``W`` (n, n) for each."""
+        z, outcome, pivots = lemke_kernel(W, b, self.tolerance, LIMIT)
+        return Impulses(z, OUTCOMES[outcome], pivots)

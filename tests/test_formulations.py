@@ -476,8 +476,6 @@ def test_wrong_uses_of_problems():
         problem.solve("lemk")
     with pytest.raises(ConfigurationError, match="dt=0"):
         collide(problem)
-    with pytest.raises(ConfigurationError, match="shape"):
-        problem.restarted(np.zeros(3))
     with pytest.raises(ConfigurationError, match="tolerance"):
         problem.solve(tolerance=-1.0)
 

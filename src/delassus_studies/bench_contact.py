@@ -25,7 +25,7 @@ SWING, QUICK_SWING = 12.0, 0.1
 PARTS = {
     "kernels": ("runtime",),
     "collision": ("contact/collision", "contact/geometry"),
-    "solver": ("contact/solvers", "contact/impulses", "contact/impact"),
+    "solver": ("contact/solvers",),
     "assembly": ("contact",),
     "simulator": ("",),
 }

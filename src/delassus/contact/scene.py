@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -118,7 +119,7 @@ class Scene:
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from what it was made of."""
         robots = self.tree if list(self.robots) == [""] else dict(self.robots)
-        options = {
+        options: dict[str, Any] = {
             "loops": self.loops,
             "gravity": np.array(self.gravity),
             "ignore": tuple(tuple(pair) for pair in self.ignore),

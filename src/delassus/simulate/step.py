@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -79,18 +79,18 @@ def step(
     if not n and not k and not formulation.has_hinges:
         return StepResult(snapshot.v + dt * snapshot.qdd, None, NOTHING, NOTHING, ())
     rows = snapshot.rows(contacts)
-    problem = ContactProblem(formulation(rows), snapshot, dt, solver.n_directions, np.zeros(3 * n), np.zeros(n))
+    model, approach = formulation(rows), rows.jacobian[k + 2 :: 3] @ snapshot.v
+    none, total = (np.zeros(3 * n), np.zeros(n)), np.zeros((n, 3))
     statuses: list[SolverStatus] = []
-    total = np.zeros((n, 3))
 
-    approach = rows.jacobian[k + 2 :: 3] @ snapshot.v
     if np.any((approach < -options.resting) & (contacts.restitution > 0.0)):
-        impact = collide(replace(problem, dt=0.0), solver)
+        impact = collide(ContactProblem(model, snapshot, 0.0, solver.n_directions, *none), solver)
         statuses += [phase.status for phase in (impact.compression, impact.decompression) if phase is not None]
-        total += impact.whole.impulses
-        problem = problem.restarted(impact.whole.velocity)  # forces that depend on velocities are others now
+        total = impact.whole.impulses
+        # forces that depend on velocities are others now
+        snapshot = snapshot.dynamics.at(snapshot.q, impact.whole.velocity, snapshot.tau)
 
-    found = problem.solve(solver, start=start)
+    found = ContactProblem(model, snapshot, dt, solver.n_directions, *none).solve(solver, start=start)
     statuses.append(found.status)
     shift = drift(rows, solver, options, statuses)
     return StepResult(found.velocity, shift, total + found.impulses, found.impulses, tuple(statuses))

@@ -13,6 +13,7 @@ name        unknowns             assembly     size                     file
 In ``nmc`` and ``nmc-os``, hinges are among the n_b bilateral rows. All give the same velocities.
 """
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from delassus.contact.formulations.formulation import Formulation
@@ -22,7 +23,7 @@ from delassus.contact.formulations.nmc_os import NonMinimalOperationalSpace
 from delassus.contact.formulations.operational_space import OperationalSpace
 from delassus.contact.formulations.rmc import ReducedMinimalCoordinates
 
-FORMULATIONS = MappingProxyType(
+FORMULATIONS: Mapping[str, type[Formulation]] = MappingProxyType(
     {
         "os": OperationalSpace,
         "nmc-os": NonMinimalOperationalSpace,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations.elimination import Reduced, reduced
@@ -19,7 +18,6 @@ from delassus.contact.snapshot import Snapshot
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError, missing_dependency
-from delassus.model.check import finite_array
 from delassus.model.rotations import Array
 
 
@@ -164,18 +162,6 @@ class ContactProblem:
         """The problem of exact Coulomb cones, free unknowns eliminated: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
         return ConeProblem(self.reduced.W, self.reduced.b, self.contacts.friction)
 
-    def restarted(self, v: ArrayLike) -> ContactProblem:
-        """The same problem from joint velocities ``v`` (nv,), with the forces at these.
-
-        Raises
-        ------
-        ConfigurationError
-            A wrong shape, or entries that are not finite.
-        """
-        start = self.motion
-        velocity = finite_array(v, start.v.shape, "v", "Pass the velocity of a solution.")
-        return replace(self, motion=start.dynamics.at(start.q, velocity, start.tau))
-
     def solve(
         self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8, start: Array | None = None
     ) -> ContactSolution:
@@ -201,7 +187,7 @@ class ContactProblem:
         MissingDependencyError
             A package of the extra ``contact`` is not installed.
         """
-        if isinstance(solver, str):
+        if not isinstance(solver, ImpulseSolver):
             solver = ImpulseSolver(solver, self.n_directions, tolerance)
         W, b, _, _, consistent = self.reduced
         mu, converged, tolerance = self.contacts.friction, SolverStatus.CONVERGED, solver.tolerance
@@ -374,4 +360,5 @@ def collide(problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, t
         return Collision(first, None)
     recovered, applied = restitution * first.found[2::3], first.found.copy()
     applied[2::3] += recovered
-    return Collision(first, replace(problem, applied=applied, recovered=recovered).solve(solver, tolerance=tolerance))
+    second = ContactProblem(problem.model, problem.motion, 0.0, problem.n_directions, applied, recovered)
+    return Collision(first, second.solve(solver, tolerance=tolerance))

@@ -21,8 +21,7 @@ from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.linear import factor, substitute
 from delassus.model.rotations import Array
-from delassus.quantities.operator import REGULAR_CONDITION
-from delassus.quantities.redundancy import CONFLICT
+from delassus.quantities.redundancy import CONFLICT, REGULAR_CONDITION
 
 EMPTY = 1e-12
 """Largest entry of a row that is empty, over the largest one of the matrix."""

@@ -35,7 +35,7 @@ from delassus_studies.peers_compiled import casadi_c, frax
 from delassus_studies.peers_pinocchio import delassus_call
 from delassus_studies.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
 from delassus_studies.solver_times import measure as measure_solvers
-from delassus_studies.timing import best, fitted_slope, interleaved, pinned, uncached
+from delassus_studies.timing import best, fitted_slope, interleaved, pinned, slope, uncached
 
 PEERS = 1e-12
 """Difference of peers from our answer, relative to the largest entry of ``G``: a few hundred roundings."""
@@ -50,6 +50,7 @@ def test_the_fitted_slope_is_of_the_upper_half():
     x = [1.0, 2.0, 4.0, 8.0, 16.0]
     assert fitted_slope(x, [9.0, 9.0, 4.0**1.5, 8.0**1.5, 16.0**1.5]) == pytest.approx(1.5)
     assert fitted_slope([1.0, 10.0], [3.0, 300.0]) == pytest.approx(2.0)
+    assert slope([3.0, 12.0, 30.0], [7.0, 12.0**3, 30.0**3]) == pytest.approx(3.0)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no say")

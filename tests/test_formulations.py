@@ -225,8 +225,6 @@ def test_claims_of_steps():
         assert min(found.free[way, f] for f in claims.PAIR) > 0 and found.ratio(way) > 0
     table = claims.table({3: found}, touching=True)
     assert len(table.rows[0]) == len(table.columns)
-    cubic = {12: 12.0**3, 30: 30.0**3}
-    assert claims.growth(cubic) == pytest.approx(3.0)
 
 
 def test_claims_of_simulations():

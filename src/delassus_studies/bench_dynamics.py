@@ -10,7 +10,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 
 from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
@@ -24,7 +23,7 @@ from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, ra
 from delassus_studies.peers_mujoco import mujoco_calls
 from delassus_studies.peers_pinocchio import dynamics_calls
 from delassus_studies.tables import spread, table
-from delassus_studies.timing import Calls, Record, environment, interleaved, pinned
+from delassus_studies.timing import Calls, Record, environment, interleaved, pinned, relative_error
 
 BATCH, PEER_STATES, CHECKED = 4096, 128, 64
 ROUNDS, REPEATS = 15, 2
@@ -54,7 +53,7 @@ def _error(case: Case, method: str, states: States, qdd: Any) -> float:
     wanted = forward_dynamics(
         case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=soft, damping=None
     ).qdd
-    return float(np.max(np.abs(qdd[:CHECKED] - wanted).max(axis=-1) / np.abs(wanted).max(axis=-1)))
+    return float(relative_error(qdd[:CHECKED], wanted).max())
 
 
 def _measure_case(case: Case, rounds: int) -> Record:

@@ -16,7 +16,17 @@ from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.peers_compiled import Peer, casadi_c, frax
 from delassus_studies.peers_pinocchio import delassus_call
 from delassus_studies.tables import spread, table
-from delassus_studies.timing import Calls, Record, best, cores, environment, interleaved, pinned, uncached
+from delassus_studies.timing import (
+    Calls,
+    Record,
+    best,
+    cores,
+    environment,
+    interleaved,
+    pinned,
+    relative_error,
+    uncached,
+)  # fmt: skip
 
 BATCH = 4096
 PEER_STATES = {"pinocchio": 256, "casadi": 1024, "frax": 1024}
@@ -31,8 +41,7 @@ def float32_error(case: Case, states: int = ACCURACY_STATES) -> dict[str, float]
     """Error of the float32 kernel's ``G`` relative to its largest entry, at random states that float32 can hold."""
     q = case.tree.random(1, states).astype(np.float32)
     wanted = compile(case.tree, case.constraints)(q.astype(np.float64), threads=1)
-    error = np.abs(compile(case.tree, case.constraints, dtype="float32")(q, threads=1) - wanted).max(axis=(-1, -2))
-    relative = error / np.abs(wanted).max(axis=(-1, -2))
+    relative = relative_error(compile(case.tree, case.constraints, dtype="float32")(q, threads=1), wanted)
     return {"largest": float(relative.max()), "percentile_99_9": float(np.percentile(relative, 99.9))}
 
 
@@ -51,8 +60,7 @@ def _disagreement(peer: Peer, ours: Array) -> float:
     """Largest difference from our ``G``, relative to its largest entry."""
     assert peer.answer is not None
     theirs = np.asarray(peer.answer(), dtype=np.float64)
-    ours = ours[: len(theirs)]
-    return float(np.max(np.abs(theirs - ours).max(axis=(-1, -2)) / np.abs(ours).max(axis=(-1, -2))))
+    return float(relative_error(theirs, ours[: len(theirs)]).max())
 
 
 def _measure_case(case: Case, rounds: int) -> Record:

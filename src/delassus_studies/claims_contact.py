@@ -17,7 +17,7 @@ from delassus.contact.snapshot import ContactDynamics
 from delassus.model.mechanisms import pendulum
 from delassus.simulate.scenes.dual_arm import dual_arm_robot
 from delassus_studies.claims import Claim, Finding, Listing, verdict
-from delassus_studies.timing import pinned
+from delassus_studies.timing import pinned, slope
 
 PAPER_NAMES = {"nmc": "NMC", "nmc-os": "NMC/OS", "mc": "MC", "rmc": "RMC", "os": "OS"}
 DUAL_ARM = {"nmc": 310, "mc": 50, "rmc": 24, "os": 24}
@@ -110,8 +110,7 @@ def _growth(_: Path | None) -> Finding:
     with pinned():
         times = assembly_times(LENGTHS, ROUNDS)
     found = {
-        name: exponent(times[name]) if low else math.log2(times[name][-1] / times[name][-2])
-        for name, (_, low, _) in GROWTH.items()
+        name: exponent(times[name]) if low else slope(LENGTHS, times[name]) for name, (_, low, _) in GROWTH.items()
     }
     parts = [low <= found[name] <= high for name, (_, low, high) in GROWTH.items()]
     said = ", ".join(f"{PAPER_NAMES[name]} {p:.1f} (claim {GROWTH[name][0]})" for name, p in found.items())

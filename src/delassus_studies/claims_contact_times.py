@@ -33,7 +33,7 @@ from delassus.contact.solvers.registry import LIMIT, ImpulseSolver
 from delassus.model.rotations import Array
 from delassus.simulate.scenes.pendulum import pendulum
 from delassus_studies.claims import Claim, Finding, Listing, verdict
-from delassus_studies.timing import best, pinned
+from delassus_studies.timing import best, pinned, slope
 
 PAPER: Mapping[int, tuple[float, float]] = MappingProxyType(
     {
@@ -166,12 +166,6 @@ def swing(n: int, samples: int = SAMPLES, duration: float = DURATION) -> Swing:
     return Swing(len(touching), len(free) + len(touching), means[0], means[1], apart, solved, tried)
 
 
-def growth(times: Mapping[int, float]) -> float:
-    """Exponent between the numbers of links `LARGE`."""
-    low, high = LARGE
-    return float(np.log(times[high] / times[low]) / np.log(high / low))
-
-
 def _steps(_: Path | None) -> Finding:
     with pinned():
         swings = {n: swing(n) for n in PAPER}
@@ -179,8 +173,8 @@ def _steps(_: Path | None) -> Finding:
     last = max(PAPER)
     own = list(ratios["eliminated"].values())
     parts = [min(own) > 1.0, bool(np.all(np.diff(own) > 0)), own[-1] > 0.5 * PAPER_RATIOS[last]]
-    exponents = {way: growth({n: s.whole(way, "nmc-os") for n, s in swings.items()}) for way in WAYS}
-    paper = growth({n: slow for n, (_, slow) in PAPER.items()})
+    exponents = {way: slope(LARGE, [swings[n].whole(way, "nmc-os") for n in LARGE]) for way in WAYS}
+    paper = slope(LARGE, [PAPER[n][1] for n in LARGE])
     said = "; ".join(f"{way} {r[3]:.1f} … {r[last]:.1f}" for way, r in ratios.items())
     powers = ", ".join(f"{way} n^{p:.1f}" for way, p in exponents.items())
     apart = max(s.apart for s in swings.values())

@@ -21,8 +21,8 @@ from delassus.quantities.results import ForwardDynamics
 from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, installed, welds
 from delassus_studies.claims import Claim, Finding, verdict
-from delassus_studies.claims_families import slope
 from delassus_studies.figures import Series
+from delassus_studies.timing import slope
 
 HARD = ("pv", "pv-early", "ltl")
 COUNTED = ("pv", "ltl", "ltl-soft", "pv-early", "pv-soft")

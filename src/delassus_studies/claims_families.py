@@ -27,6 +27,7 @@ from delassus_studies.cases import general_rows, welds
 from delassus_studies.claims import Claim, Finding, verdict
 from delassus_studies.count_ops import CountOps
 from delassus_studies.figures import Series
+from delassus_studies.timing import slope
 
 M = TypeVar("M", bound=Ops)
 
@@ -148,11 +149,6 @@ def _crossings(_: Path | None) -> Finding:
 
 
 # -- chains --------------------------------------------------------------------------------------------------------
-
-
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Exponent of the power law through the last two points."""
-    return math.log(y[-1] / y[-2]) / math.log(x[-1] / x[-2])
 
 
 def _chain_counts(sizes: Sequence[int], every: Callable[[int], int], general: bool = True) -> Series:

@@ -13,7 +13,7 @@ from delassus.quantities.osim import OSIM_METHODS, delassus, jacobian, mass_matr
 from delassus_studies.cases import demo_case
 from delassus_studies.peers_pinocchio import pinocchio_delassus
 from delassus_studies.tables import table
-from delassus_studies.timing import interleaved
+from delassus_studies.timing import interleaved, relative_error
 
 STATES, ROUNDS = 256, 7
 AGREEMENT = 1e-9
@@ -51,8 +51,7 @@ def run(console: Console) -> bool:
     oracle = J @ np.linalg.solve(M, np.swapaxes(J, -1, -2))  # by NumPy's general solver
 
     def error(G: Array) -> float:
-        wanted = oracle[: len(G)]
-        return float(np.max(np.abs(G - wanted) / np.abs(wanted).max(axis=(-1, -2), keepdims=True)))
+        return float(relative_error(G, oracle[: len(G)]).max())
 
     with console.status("counting and timing"):
         counts = {name: count_operations(tree, constraints, method=name).clean.total for name in OSIM_METHODS}

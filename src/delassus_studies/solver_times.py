@@ -22,7 +22,7 @@ from delassus_studies.bench_dynamics import dynamics_kernel
 from delassus_studies.cases import Case, NotHere, States, points, random_states, robot_file, welds
 from delassus_studies.peers_mujoco import mujoco_calls
 from delassus_studies.peers_pinocchio import dynamics_calls
-from delassus_studies.timing import Calls, interleaved, pinned
+from delassus_studies.timing import Calls, interleaved, pinned, relative_error
 
 SOLVERS = {"PV": "pv", "PV-e": "pv-early", "LTL": "ltl", "PV-s": "pv-soft", "LTL-s": "ltl-soft"}
 """Methods by the paper's names."""
@@ -184,9 +184,8 @@ def measure(case: Case, rounds: int = ROUNDS) -> Timing:
         times = [median.pop(name) for name in names if name in median]
         if times:
             median[column] = min(times)
-    scale = np.abs(qdd["PV"]).max(axis=-1)
-    apart = max(np.max(np.abs(qdd[name] - qdd["PV"]).max(axis=-1) / scale) for name in ("PV-e", "LTL"))
-    return Timing(median, operations, float(apart))
+    apart = max(float(relative_error(qdd[name], qdd["PV"]).max()) for name in ("PV-e", "LTL"))
+    return Timing(median, operations, apart)
 
 
 def _peers(case: Case, states: States) -> dict[str, Callable[[], object]]:

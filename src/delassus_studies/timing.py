@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from delassus.model.rotations import Array
 from delassus.planner import plan
 from delassus.runtime.cpu_target import host
 
@@ -89,6 +91,17 @@ def interleaved(calls: Calls, rounds: int, repeats: int = 1) -> dict[str, Record
 def _statistics(samples: Sequence[float]) -> Record:
     low, median, high = (float(x) for x in np.percentile(samples, (25, 50, 75)))
     return {"median": median, "lowest": min(samples), "quartiles": [low, high]}
+
+
+def relative_error(found: Array, wanted: Array) -> Array:
+    """Largest difference of each state's result (k, …) from what is wanted, over the largest entry of that: (k,)."""
+    axes = tuple(range(1, wanted.ndim))
+    return np.asarray(np.abs(found - wanted).max(axis=axes) / np.abs(wanted).max(axis=axes))
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Exponent of the power law through the last two points."""
+    return math.log(y[-1] / y[-2]) / math.log(x[-1] / x[-2])
 
 
 def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:

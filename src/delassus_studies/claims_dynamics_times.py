@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.solver_times import PEERS, SOLVERS, Measured, PaperRow, table
 
 NOISE = 0.03
 """Ratios this near to one are equal: medians of two runs differ by that."""
-
-PAPER_PEERS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {"constraintDynamics": ("Pin", "PV"), "lcaba": ("", "PV-e"), "mj_forward": ("Mu", "PV-s")}
-)
-"""The paper's column for a peer, if it has one, and the solver of ours that it is compared with."""
 
 HALF, TWO_THIRDS, THIRD = 0.55, 0.75, 0.4
 """What "about" these allows, upwards."""
@@ -31,32 +25,19 @@ def ratios(found: Measured) -> Listing:
     pairs = (("PV", "LTL"), ("PV-e", "LTL"), ("PV-e", "PV"), ("PV-s", "LTL"), ("LTL-s", "LTL"), ("PV-s", "LTL-s"))
     peers = tuple(name for name in PEERS if any(name in figures.times for figures in found.figures.values()))
     lines = []
-    for row in found.rows:
+    for row in found.figures:
         cells = [f"{found.ratio(row, a, b):.2f} ({row.paper(a) / row.paper(b):.2f})" for a, b in pairs]
         for peer in peers:
-            column, ours = PAPER_PEERS[peer]
+            _, ours, column = PEERS[peer]
             told = f" ({row.paper(column) / row.paper(ours):.1f})" if column else ""
-            there = peer in found.figures[row.name].times
-            cells.append(f"{found.ratio(row, peer, ours):.1f}{told}" if there else "–")
+            cells.append(f"{found.ratio(row, peer, ours):.1f}{told}" if peer in found.figures[row].times else "–")
         lines.append((row.name, *cells))
-    heads = [f"{peer} / {PAPER_PEERS[peer][1]}" for peer in peers]
+    heads = [f"{peer} / {PEERS[peer][1]}" for peer in peers]
     return Listing(
         "[LQR] Table II as ratios of times: here (in the paper). One state at a time; peers called from Python",
         ("", *(f"{a} / {b}" for a, b in pairs), *heads),
         tuple(lines),
     )
-
-
-def operations(found: Measured) -> Listing:
-    """Operations of each solver, one state's program."""
-    lines = tuple(
-        (row.name, *(f"{found.figures[row.name].operations[name]:,}" for name in SOLVERS)) for row in found.rows
-    )
-    return Listing("the same as operations", ("", *SOLVERS), lines)
-
-
-def _left_out(found: Measured) -> str:
-    return "".join(f" {reason}." for reason in found.missing)
 
 
 def _not_below(found: Measured, rows: Sequence[PaperRow], solver: str, other: str) -> list[str]:
@@ -65,7 +46,7 @@ def _not_below(found: Measured, rows: Sequence[PaperRow], solver: str, other: st
     for row in rows:
         ratio = found.ratio(row, solver, other)
         if ratio > 1 + NOISE:
-            counts = found.figures[row.name].operations
+            counts = found.figures[row].operations
             more = counts[solver] / counts[other] - 1
             out.append(f"{row.name} {ratio - 1:+.0%} than {other} (operations {more:+.0%})")
     return out
@@ -76,8 +57,7 @@ def _why(slower: Sequence[str], found: Measured) -> str:
     if not slower:
         return ""
     spread = {}
-    for row in found.rows:
-        figures = found.figures[row.name]
+    for row, figures in found.figures.items():
         equal = [figures.times[name] for name in SOLVERS if figures.operations[name] == figures.operations["PV"]]
         spread[row.name] = max(equal) / min(equal) - 1
     worst = max(spread, key=spread.__getitem__)
@@ -87,24 +67,25 @@ def _why(slower: Sequence[str], found: Measured) -> str:
 
 def judge_hard(found: Measured) -> Finding:
     """PV beside LTL, on every row."""
-    every = {row.name: found.ratio(row, "PV", "LTL") for row in found.rows}
+    every = {row.name: found.ratio(row, "PV", "LTL") for row in found.figures}
     worst, best = max(every, key=every.__getitem__), min(every, key=every.__getitem__)
-    slower = _not_below(found, found.rows, "PV", "LTL")
+    slower = _not_below(found, list(found.figures), "PV", "LTL")
     apart = max(figures.apart for figures in found.figures.values())
+    operations = tuple((row.name, *(f"{f.operations[name]:,}" for name in SOLVERS)) for row, f in found.figures.items())
     return Finding(
         f"PV / LTL from {every[best]:.2f} at {best} to {every[worst]:.2f} at {worst}; faster or equal (within "
         f"{NOISE:.0%}) on {len(every) - len(slower)} of {len(every)} rows. Accelerations of hard solvers differ by "
-        f"{apart:.0e} at most.{_left_out(found)}",
+        f"{apart:.0e} at most.{''.join(f' {reason}.' for reason in found.missing)}",
         verdict([not slower, len(slower) < len(every)]),
         _why(slower, found),
-        listings=(ratios(found), operations(found)),
+        listings=(ratios(found), Listing("the same as operations", ("", *SOLVERS), operations)),
     )
 
 
 def judge_early(found: Measured) -> Finding:
     """PV-e beside PV and LTL, on the large robots."""
     most = found.row(MOST)
-    rows = [row for row in found.rows if row.robot in LARGE and row.constraints != "0D"]
+    rows = [row for row in found.figures if row.robot in LARGE and row.constraints != "0D"]
     others = ("PV", "LTL")
     best = [row for row in rows if max(found.ratio(row, "PV-e", other) for other in others) <= 1 + NOISE]
     slower = [said for other in others for said in _not_below(found, rows, "PV-e", other)]
@@ -112,7 +93,7 @@ def judge_early(found: Measured) -> Finding:
     return Finding(
         f"PV-e is the fastest hard solver (within {NOISE:.0%}) on {len(best)} of {len(rows)} rows of "
         f"{' and '.join(sorted({row.robot for row in rows}))} with constraints. {MOST}: {by_ltl:.2f} of LTL, "
-        f"{by_pv:.2f} of PV.{_left_out(found)}",
+        f"{by_pv:.2f} of PV.{''.join(f' {reason}.' for reason in found.missing)}",
         verdict([not slower, by_ltl < HALF, by_pv < TWO_THIRDS]),
         _why(slower, found),
     )
@@ -122,16 +103,16 @@ def judge_soft(found: Measured) -> Finding:
     """PV-s as constraints are added, and beside all others."""
     most = found.row(MOST)
     growth = {}
-    for robot in dict.fromkeys(row.robot for row in found.rows):
-        own = [found.figures[row.name].times["PV-s"] for row in found.rows if row.robot == robot]
+    for robot in dict.fromkeys(row.robot for row in found.figures):
+        own = [figures.times["PV-s"] for row, figures in found.figures.items() if row.robot == robot]
         growth[robot] = own[-1] / own[0] - 1
-    rows = [row for row in found.rows if row.constraints != "0D"]
+    rows = [row for row in found.figures if row.constraints != "0D"]
     slower = [said for other in SOLVERS if other != "PV-s" for said in _not_below(found, rows, "PV-s", other)]
     by_ltl, by_soft = found.ratio(most, "PV-s", "LTL"), found.ratio(most, "PV-s", "LTL-s")
     return Finding(
         "PV-s, all constraints against none: "
         + ", ".join(f"{robot} {more:+.0%}" for robot, more in growth.items())
-        + f". {MOST}: {by_ltl:.2f} of LTL, {by_soft:.2f} of LTL-s.{_left_out(found)}",
+        + f". {MOST}: {by_ltl:.2f} of LTL, {by_soft:.2f} of LTL-s.{''.join(f' {reason}.' for reason in found.missing)}",
         verdict([max(growth.values()) < INDEPENDENT, by_ltl < THIRD, by_soft < HALF, not slower]),
         _why(slower, found),
     )
@@ -140,12 +121,12 @@ def judge_soft(found: Measured) -> Finding:
 def judge_joint_space(found: Measured) -> Finding:
     """LTL-s beside LTL."""
     most = found.row(MOST)
-    rows = [row for row in found.rows if row.constraints != "0D"]
+    rows = [row for row in found.figures if row.constraints != "0D"]
     slower = _not_below(found, rows, "LTL-s", "LTL")
     ratio, paper = found.ratio(most, "LTL-s", "LTL"), most.paper("LTL-s") / most.paper("LTL")
     return Finding(
         f"LTL-s faster than LTL or equal (within {NOISE:.0%}) on {len(rows) - len(slower)} of {len(rows)} rows with "
-        f"constraints; {MOST}: {ratio:.2f} of LTL.{_left_out(found)}",
+        f"constraints; {MOST}: {ratio:.2f} of LTL.{''.join(f' {reason}.' for reason in found.missing)}",
         verdict([not slower, abs(ratio - paper) < 0.1]),
         _why(slower, found),
     )

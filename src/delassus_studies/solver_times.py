@@ -28,11 +28,11 @@ SOLVERS = {"PV": "pv", "PV-e": "pv-early", "LTL": "ltl", "PV-s": "pv-soft", "LTL
 """Methods by the paper's names."""
 
 PEERS = {
-    "constraintDynamics": ("pin constraintDynamics",),
-    "lcaba": ("pin lcaba",),
-    "mj_forward": ("mj_forward, PGS", "mj_forward, Newton"),
+    "constraintDynamics": (("pin constraintDynamics",), "PV", "Pin"),
+    "lcaba": (("pin lcaba",), "PV-e", ""),
+    "mj_forward": (("mj_forward, PGS", "mj_forward, Newton"), "PV-s", "Mu"),
 }
-"""Calls of peers by the name of their column, which shows the fastest one."""
+"""By the name of a column: calls, of which the fastest counts, our solver beside it, and the paper's column if any."""
 
 STATES, PEER_STATES = LIMIT, 8
 """As many as the entry into the code takes without threads; and of peers."""
@@ -123,20 +123,19 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Rows that can be built here, their figures by name, and why others are missing."""
+    """Figures of the rows that can be built here, and why others are missing."""
 
-    rows: tuple[PaperRow, ...]
-    figures: Mapping[str, Timing]
+    figures: Mapping[PaperRow, Timing]
     missing: tuple[str, ...] = ()
 
     def ratio(self, row: PaperRow, solver: str, other: str) -> float:
         """Time of one solver by that of another one."""
-        times = self.figures[row.name].times
+        times = self.figures[row].times
         return times[solver] / times[other]
 
     def row(self, name: str) -> PaperRow:
         """Row of that name; raises `NotHere`."""
-        found = next((row for row in self.rows if row.name == name), None)
+        found = next((row for row in self.figures if row.name == name), None)
         if found is None:
             raise NotHere("; ".join(self.missing))
         return found
@@ -180,7 +179,7 @@ def measure(case: Case, rounds: int = ROUNDS) -> Timing:
         median: dict[str, float] = {n: t["median"] for n, t in interleaved(calls, rounds, REPEATS).items()}
     for name, out in written.items():  # what was timed has run
         assert np.median(np.abs(out[0] - qdd[name])) == 0, name
-    for column, names in PEERS.items():
+    for column, (names, _, _) in PEERS.items():
         times = [median.pop(name) for name in names if name in median]
         if times:
             median[column] = min(times)
@@ -201,16 +200,12 @@ def _peers(case: Case, states: States) -> dict[str, Callable[[], object]]:
 @cache
 def table(robots: Path | None) -> Measured:
     """All rows whose robots are here."""
-    rows: list[PaperRow] = []
     figures, missing = {}, {}
     for row in ROWS:
         try:
-            case = row.case(robots)
+            figures[row] = measure(row.case(robots))
         except NotHere as reason:
             missing[row.robot] = f"{row.robot} left out: {reason}"
-            continue
-        figures[row.name] = measure(case)
-        rows.append(row)
-    if not rows:
+    if not figures:
         raise NotHere("; ".join(missing.values()))
-    return Measured(tuple(rows), figures, tuple(missing.values()))
+    return Measured(figures, tuple(missing.values()))

@@ -7,7 +7,8 @@ configurations, velocities and every frame that a user sees stay what they were.
 Hartenberg (one constant rotation a joint, about the common perpendicular of two axes); with several, the child that has
 the most rows to carry gets it and the others what their own ``φ`` and ``d`` still remove.
 
-The choice is greedy from the root, then improved link by link on a local model of the operations of one joint.
+The choice is greedy from the root, then improved link by link from the leaves, on a local model of the operations of
+one joint.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ ZERO = 1e-11
 
 LEAST_SLOPE = 0.05
 """An axis nearer than this to a coordinate plane is not followed to reach it: the frame would end far away."""
+
+FARTHEST = 4.0
+"""Body frames are moved by less than this, relative to the size of the robot."""
 
 ROWS = 6
 """Rows that each constrained link is taken to carry."""
@@ -110,9 +114,8 @@ def frame_placement(tree: Tree, constrained: Iterable[str] = (), *, free_base: b
     search = _Search(tree, constrained, free_base)
     for i in tree.root_to_leaves():
         search.improve(i, ahead=True)
-    for order in (tree.leaves_to_root(), tree.root_to_leaves()):
-        for i in order:
-            search.improve(i, ahead=False)
+    for i in tree.leaves_to_root():
+        search.improve(i, ahead=False)
     return _on_new_frames(tree, search.links, search.size)
 
 
@@ -186,12 +189,7 @@ class _Search:
         a, p = self._seen(i)
         rotations = self._rotations(i, a)
         slides = [0.0, *self._zeros(a, p)] if ahead and link.placed else [link.t[link.axis]]
-        steps = 3
-        for d in slides:
-            moved = _along(p, a, d)
-            steps = min(steps, _count(moved, self.size))
-            if rotations and steps > 1:
-                steps = min(steps, _count(_across(a, moved), self.size))
+        steps = min(_count(_along(p, a, d), self.size) for d in slides)
         return rotations * (ROTATION + ROTATION_ROW * link.rows) + steps * (STEP + STEP_ROW * link.rows)
 
     def _rotations(self, i: int, a: Vector) -> int:
@@ -222,79 +220,43 @@ class _Search:
     # -- candidates ------------------------------------------------------------------------------------------------
 
     def _zeros(self, a: Vector, p: Vector) -> Iterator[float]:
-        """Ways along ``a`` that make a component of ``p`` zero, in the parent's axes or along ``a``."""
+        """Ways along ``a`` that make a component of ``p`` zero."""
         for x, y in zip(p, a, strict=True):
-            if abs(y) > LEAST_SLOPE and abs(x) < 4.0 * self.size * abs(y):
+            if abs(y) > LEAST_SLOPE and abs(x) < FARTHEST * self.size * abs(y):
                 yield -x / y
-        yield -_dot(p, a)
 
-    def _angles(self, i: int) -> list[tuple[float, float]]:
-        """Angles of link i, as (cos, sin), at which an entry of a rotation or translation next to it vanishes."""
+    def _angles(self, i: int) -> Iterator[tuple[float, float]]:
+        """Angles of link i, as (cos, sin), at which an entry of a rotation next to it vanishes."""
         link = self.links[i]
-        x, y = (link.axis + 1) % 3, (link.axis + 2) % 3
         vectors: list[Vector] = []
         for child in link.children:
             other = self.links[child]
-            rows = other.R if other.rotating else [other.rotated(row) for row in other.R]
-            columns = list(zip(*rows, strict=True))
-            vectors += [columns[other.axis]] if other.rotating else columns
-            vectors.append(self._origin(child))
+            columns = zip(*(other.rotated(row) for row in other.R), strict=True)
+            vectors += [[row[other.axis] for row in other.R]] if other.rotating else columns
         if not link.rotating and link.parent != WORLD:
             parent = self.links[link.parent]
             vectors += zip(*(parent.rotated(column) for column in zip(*link.R, strict=True)), strict=True)
-        vectors += ([row[0] for row in R] for R, _ in link.frames)
-        found = [(link.c, link.s), (1.0, 0.0)]
+        yield from ((link.c, link.s), (1.0, 0.0))
         for v in vectors:
-            length = math.hypot(v[x], v[y])
-            if length > ZERO and min(abs(v[x]), abs(v[y])) > ZERO * length:
-                c, s = v[x] / length, v[y] / length  # 90° more or less change nothing
-                c, s = max(((c, s), (-c, -s), (s, -c), (-s, c)), key=lambda pair: pair[0])
-                if all(abs(c - a) + abs(s - b) > 1e-9 for a, b in found):
-                    found.append((c, s))
-        return found
+            x, y = v[(link.axis + 1) % 3], v[(link.axis + 2) % 3]
+            length = math.hypot(x, y)
+            if min(abs(x), abs(y)) > ZERO * max(length, 1.0):
+                c, s = x / length, y / length  # 90° more or less change nothing
+                yield max(((c, s), (-c, -s), (s, -c), (-s, c)), key=lambda pair: pair[0])
 
     def _slides(self, i: int) -> list[float]:
         """Ways along the axis of link i at which a component of a translation next to it vanishes."""
         link, k = self.links[i], self.links[i].axis
-        here = link.t[k]
-        found = [0.0, here]
+        found = [0.0, link.t[k]]
         if link.parent != WORLD:
             found += self._zeros(*self._seen(i))
-        for child in link.children:
-            other = self.links[child]
-            a, p = self._seen(child)
-            p = _along(p, a, other.t[other.axis])
-            along, across = _dot(p, a), 1.0 - a[k] ** 2
-            found.append(here + p[k])
-            if abs(a[k]) > LEAST_SLOPE:
-                found.append(here + along / a[k])
-            if across > LEAST_SLOPE**2:  # foot of the common perpendicular
-                found.append(here + (p[k] - along * a[k]) / across)
-        found += (p[k] for _, p in link.frames)
-        out: list[float] = []
-        for d in found:
-            if abs(d) < 4.0 * self.size and all(abs(d - e) > ZERO * self.size for e in out):
-                out.append(d)
-        return out
+        found += (link.rotated(self._origin(child))[k] for child in link.children)
+        return [d for d in found if abs(d) < FARTHEST * self.size]
 
 
 def _along(p: Vector, a: Vector, d: float) -> list[float]:
     """``p + d a``."""
     return [x + d * y for x, y in zip(p, a, strict=True)]
-
-
-def _dot(p: Vector, a: Vector) -> float:
-    return sum(x * y for x, y in zip(p, a, strict=True))
-
-
-def _across(a: Vector, p: Vector) -> Vector:
-    """Components of ``p`` in the child's axes, for one rotation: along ``a``, the axis of rotation, the third."""
-    zero = [k for k in range(3) if abs(a[k]) < ZERO]
-    if len(zero) != 1:
-        return p
-    k = zero[0]
-    x, y = (k + 1) % 3, (k + 2) % 3
-    return [a[x] * p[x] + a[y] * p[y], a[x] * p[y] - a[y] * p[x], p[k]]
 
 
 def _count(v: Vector, size: float = 1.0) -> int:

@@ -105,7 +105,7 @@ def opened(rng, constraints):
             frame, given = getattr(c, end), (None, "position", "placement")[rng.choice(3, p=(0.2, 0.4, 0.4))]
             if frame is not None and given is not None:
                 R = frame.rotation if given == "position" else None
-                setattr(c, f"_{end}", ds.Frame(frame.link, rotation=R, given=given))
+                object.__setattr__(c, end, ds.Frame(frame.link, rotation=R, given=given))
         out.append(c)
     return out
 

@@ -81,6 +81,7 @@ class Frame(Frozen):
                 argument, f"no {'position' if p.any() else 'rotation'} beside {given!r}", "one", "Leave out either."
             )
         self._set(link=link, position=p, rotation=R, given=given)
+        self._freeze("position", "rotation")
 
     def __repr__(self) -> str:
         placed = f"given={self.given!r}" if self.given else f"{self.position.tolist()}"
@@ -162,6 +163,8 @@ class Constraint(Frozen):
             angular_axes=angular_axes or axes,
             rigid=rigid,
         )
+        if not isinstance(rows, int):
+            self._freeze("rows")
 
     def __repr__(self) -> str:
         other = "" if self.second is None else f", {self.second.link!r}"

@@ -23,8 +23,15 @@ class Frozen(metaclass=_PublicNames):
         return dir(type(self))
 
     def _set(self, **attributes: Any) -> None:
-        """Set attributes while the object is made; arrays become read-only."""
+        """Set attributes while the object is made."""
         for name, value in attributes.items():
-            if isinstance(value, np.ndarray):
-                value.setflags(write=False)
             object.__setattr__(self, name, value)
+
+    def _freeze(self, *names: str) -> None:
+        """Make attributes read-only arrays of float64: copies, but of arrays that are so already."""
+        for name in names:
+            value = getattr(self, name)
+            if type(value) is not np.ndarray or value.flags.writeable or value.dtype != float:
+                value = np.array(value, dtype=float)
+                value.setflags(write=False)
+                object.__setattr__(self, name, value)

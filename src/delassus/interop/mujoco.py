@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from delassus.errors import ConfigurationError, ModelError, missing_dependency
 from delassus.model.build import build_tree, unique_name
 from delassus.model.description import FIXED, Check, RawJoint, RawLink
-from delassus.model.joints import QUATERNION_START, Joint, JointKind
+from delassus.model.joints import Joint, JointKind
 from delassus.model.rotations import Array, quaternion_to_matrix, rotation_about
 from delassus.model.tree import Tree
 from delassus.model.urdf import read_xml

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -77,31 +79,20 @@ def build_tree(
     moving: list[tuple[RawJoint, JointKind, int, Array, Array]] = []  # with axis, rotation and position
     parents: list[int] = []
     poses = {_GROUND: (WORLD, np.eye(3), np.zeros(3))}  # of each link of the description, in a link of the tree
-    rotations = exact_quarter_turns(np.array([raw.rotation for raw in ordered]))
-    for raw, rotation in zip(ordered, rotations, strict=True):
+    for raw, rotation in zip(ordered, _exact([raw.rotation for raw in ordered]), strict=True):
         parent, R, p = poses[raw.parent]
         R, p = R @ rotation, p + R @ raw.position
         if raw.kind is FIXED:
             poses[raw.child] = parent, R, p + R @ raw.child_position
         else:
-            axis, turn = _axis_and_turn(raw.kind, *raw.axis)
-            poses[raw.child] = len(moving), turn.T, turn.T @ raw.child_position
-            moving.append((raw, raw.kind, axis, R @ turn, p))
+            axis, alignment = _axis_and_alignment(raw.kind, *raw.axis)
+            poses[raw.child] = len(moving), alignment.T, alignment.T @ raw.child_position
+            moving.append((raw, raw.kind, axis, R @ alignment, p))
             parents.append(parent)
-    rotations = exact_quarter_turns(np.array([R for _, R, _ in poses.values()]))
-    frames = {link: Placement(i, R, p) for (link, (i, _, p)), R in zip(poses.items(), rotations, strict=True)}
-    turns = exact_quarter_turns(np.array([R for *_, R, _ in moving]).reshape(-1, 3, 3))
-    tree_joints = tuple(
-        Joint(
-            raw.name,
-            kind,
-            axis,
-            R,
-            p,
-            *(np.full(kind.nv, number) for number in (raw.armature, raw.lower, raw.upper, raw.damping)),
-        )
-        for (raw, kind, axis, _, p), R in zip(moving, turns, strict=True)
-    )
+    rotations, positions = _exact([R for _, R, _ in poses.values()]), _read_only([p for *_, p in poses.values()])
+    frames = {
+        name: Placement(i, R, p) for (name, (i, *_)), R, p in zip(poses.items(), rotations, positions, strict=True)
+    }
 
     placed = [frames[link.name] for link in links]
     own = spatial_inertia(
@@ -110,15 +101,44 @@ def build_tree(
     moved = move_inertia(own, np.array([x.rotation for x in placed]), np.array([x.position for x in placed]))
     inertias = np.zeros((len(moving) + 1, 6, 6))  # the last one is the world's
     number = {link.name: k for k, link in enumerate(links)}
-    for raw in ordered:
-        inertias[frames[raw.child].link] += moved[number[raw.child]]
+    np.add.at(inertias, [frames[raw.child].link for raw in ordered], moved[[number[raw.child] for raw in ordered]])
 
     ground = frames.pop(_GROUND)
     frames.setdefault("world", ground)
     link_names = tuple(raw.child for raw, *_ in moving)
-    tree = Tree(name, link_names, tree_joints, tuple(parents), inertias[:-1], frames, inertias[-1])
+    tree = Tree(name, link_names, _joints(moving), tuple(parents), inertias[:-1], frames, inertias[-1])
     _refuse_massless(tree)
     return tree
+
+
+def _joints(moving: Sequence[tuple[RawJoint, JointKind, int, Array, Array]]) -> tuple[Joint, ...]:
+    """Joints of the tree; their arrays are parts of a few large ones."""
+    rotations, positions = _exact([R for *_, R, _ in moving]), _read_only([p for *_, p in moving])
+    numbers = _read_only(
+        [
+            [x for raw, kind, *_ in moving for x in _per_dof(getattr(raw, attribute), kind.nv)]
+            for attribute in ("armature", "lower", "upper", "damping")
+        ]
+    )
+    ends = accumulate((kind.nv for _, kind, *_ in moving), initial=0)
+    return tuple(
+        Joint(raw.name, kind, axis, R, p, *numbers[:, start:stop])
+        for (raw, kind, axis, *_), R, p, (start, stop) in zip(moving, rotations, positions, pairwise(ends), strict=True)
+    )
+
+
+def _per_dof(value: float | Array, nv: int) -> Sequence[float] | Array:
+    return value if isinstance(value, np.ndarray) else [value] * nv
+
+
+def _exact(rotations: Sequence[Array]) -> Array:
+    return _read_only(exact_quarter_turns(np.array(rotations).reshape(-1, 3, 3)))
+
+
+def _read_only(value: Any) -> Array:
+    array = np.array(value, dtype=float)
+    array.setflags(write=False)
+    return array
 
 
 def unique_name(wanted: str, taken: set[str]) -> str:
@@ -139,8 +159,8 @@ def _depth_first(first: RawJoint, outgoing: Mapping[str, Sequence[RawJoint]]) ->
 
 
 @lru_cache(maxsize=256)
-def _axis_and_turn(kind: JointKind, x: float, y: float, z: float) -> tuple[int, Array]:
-    """Coordinate axis for the axis of a joint, and the turn of the joint's frame that makes it that one."""
+def _axis_and_alignment(kind: JointKind, x: float, y: float, z: float) -> tuple[int, Array]:
+    """Coordinate axis for the axis of a joint, and the rotation of the joint's frame that makes it that one."""
     if kind not in DIRECTED:
         return 2, np.eye(3)
     direction = np.array([x, y, z]) / np.linalg.norm([x, y, z])
@@ -151,11 +171,11 @@ def _axis_and_turn(kind: JointKind, x: float, y: float, z: float) -> tuple[int, 
 def _refuse_massless(tree: Tree) -> None:
     """Raise if a joint moves nothing that has inertia: the mass matrix would be singular.
 
-    Runs the articulated-body sweep at one fixed generic configuration: each ``D`` must be positive, compared with the
-    rigid inertia of all that the joint carries.
+    Where a link has no inertia of its own, runs the articulated-body sweep at one fixed generic configuration: each
+    ``D`` must be positive, compared with the rigid inertia of all that the joint carries.
     """
-    if not tree.n_links:
-        return
+    if np.all(np.linalg.eigvalsh(tree.inertias)[:, 0] > 1e-12 * tree.inertias.max(axis=(1, 2), initial=0.0)):
+        return  # each link is a body of its own
     X = motion_transform(*relative_poses(tree, tree.random(20240229)))
     inertias = np.stack([tree.inertias, tree.inertias], axis=1)  # articulated and rigid inertia of each subtree
     for i in tree.leaves_to_root():

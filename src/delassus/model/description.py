@@ -62,7 +62,7 @@ class RawJoint:
     @property
     def greatest_armature(self) -> float:
         """Armature of largest magnitude among the degrees of freedom."""
-        return float(np.max(np.abs(self.armature)))
+        return float(np.max(np.abs(self.armature))) if isinstance(self.armature, np.ndarray) else abs(self.armature)
 
 
 def find_root(name: str, links: Sequence[RawLink], joints: Sequence[RawJoint]) -> str:

@@ -26,6 +26,7 @@ from enum import Enum
 
 import numpy as np
 
+from delassus.frozen import Frozen
 from delassus.model.rotations import (
     Array,
     displacement_exp,
@@ -39,41 +40,56 @@ from delassus.model.rotations import (
 
 
 class JointKind(Enum):
-    """Type of a joint."""
+    """Type of a joint.
 
-    REVOLUTE = "revolute"
-    COS_SIN = "cos-sin"
-    PRISMATIC = "prismatic"
-    PLANAR = "planar"
-    BALL = "ball"
-    TRANSLATION = "translation"
-    FREE = "free"
+    Attributes
+    ----------
+    motion_axes : tuple of int
+        Components of the child's twist ``[linear; angular]`` that the joint leaves free; those of revolute, cos-sin and
+        prismatic joints are about or along x.
+    neutral : tuple of float
+        Configuration at which the joint frame and the child frame coincide.
+    unit : slice or None
+        Entries of the configuration that together have unit length: a quaternion, or the cosine and sine of an angle.
+    nq, nv : int
+        Numbers of configuration coordinates and degrees of freedom.
+    """
+
+    motion_axes: tuple[int, ...]
+    neutral: tuple[float, ...]
+    unit: slice | None
+    nq: int
+    nv: int
+
+    REVOLUTE = "revolute", (3,), (0.0,), None
+    COS_SIN = "cos-sin", (3,), (1.0, 0.0), slice(0, 2)
+    PRISMATIC = "prismatic", (0,), (0.0,), None
+    PLANAR = "planar", (0, 1, 5), (0.0, 0.0, 1.0, 0.0), slice(2, 4)
+    BALL = "ball", (3, 4, 5), (0.0, 0.0, 0.0, 1.0), slice(0, 4)
+    TRANSLATION = "translation", (0, 1, 2), (0.0, 0.0, 0.0), None
+    FREE = "free", (0, 1, 2, 3, 4, 5), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0), slice(3, 7)
+
+    def __new__(
+        cls, label: str, motion_axes: tuple[int, ...], neutral: tuple[float, ...], unit: slice | None
+    ) -> JointKind:
+        kind = object.__new__(cls)
+        kind._value_ = label
+        kind.motion_axes, kind.neutral, kind.unit = motion_axes, neutral, unit
+        kind.nq, kind.nv = len(neutral), len(motion_axes)
+        return kind
 
     @property
-    def nq(self) -> int:
-        """Number of configuration coordinates."""
-        return _NQ[self]
-
-    @property
-    def nv(self) -> int:
-        """Number of degrees of freedom."""
-        return _NV[self]
+    def has_quaternion(self) -> bool:
+        """Whether the entries of unit length are a quaternion."""
+        return self in (JointKind.BALL, JointKind.FREE)
 
 
-_NQ = dict(zip(JointKind, (1, 2, 1, 4, 4, 3, 7), strict=True))
-_NV = dict(zip(JointKind, (1, 1, 1, 3, 3, 3, 6), strict=True))
-_AXES = ((3,), (3,), (0,), (0, 1, 5), (3, 4, 5), (0, 1, 2), (0, 1, 2, 3, 4, 5))
-_MOTION_AXES: dict[JointKind, tuple[int, ...]] = dict(zip(JointKind, _AXES, strict=True))
-"""Of revolute, cos-sin and prismatic joints: about or along x."""
-
-QUATERNION_START = {JointKind.BALL: 0, JointKind.FREE: 3}
-UNIT_CIRCLE_START = {JointKind.COS_SIN: 0, JointKind.PLANAR: 2}
 NO_LIMIT = 1e6
 """Limits (rad or m) at least this large are written where no limit is meant."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joint:
+class Joint(Frozen):
     """A joint between a link and its parent.
 
     Attributes
@@ -109,12 +125,9 @@ class Joint:
     motion_axes: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        for attribute in ("rotation", "position", "armature", "lower", "upper", "damping"):
-            value = np.array(getattr(self, attribute), dtype=float)
-            value.setflags(write=False)
-            object.__setattr__(self, attribute, value)
-        axes = _MOTION_AXES[self.kind]
-        object.__setattr__(self, "motion_axes", tuple(k + self.axis for k in axes) if len(axes) == 1 else axes)
+        axes = self.kind.motion_axes
+        self._set(motion_axes=tuple(k + self.axis for k in axes) if len(axes) == 1 else axes)
+        self._freeze("rotation", "position", "armature", "lower", "upper", "damping")
 
     @property
     def nq(self) -> int:
@@ -125,16 +138,6 @@ class Joint:
     def nv(self) -> int:
         """Number of degrees of freedom."""
         return self.kind.nv
-
-
-def neutral(joint: Joint) -> Array:
-    """Configuration (nq,) at which the joint frame and the child frame coincide."""
-    q = np.zeros(joint.nq)
-    if joint.kind in QUATERNION_START:
-        q[QUATERNION_START[joint.kind] + 3] = 1.0
-    if joint.kind in UNIT_CIRCLE_START:
-        q[UNIT_CIRCLE_START[joint.kind]] = 1.0
-    return q
 
 
 def random(joint: Joint, rng: np.random.Generator, batch: tuple[int, ...]) -> Array:
@@ -151,21 +154,23 @@ def random(joint: Joint, rng: np.random.Generator, batch: tuple[int, ...]) -> Ar
         high = high if bounded_above else max(reach, low + reach)
         return rng.uniform(min(low, high), max(low, high), (*batch, 1))
     q = rng.uniform(-1.0, 1.0, (*batch, joint.nq))
-    if kind in QUATERNION_START:
-        start = QUATERNION_START[kind]
+    if kind.has_quaternion:
         quaternion = rng.normal(size=(*batch, 4))
-        q[..., start : start + 4] = quaternion / np.linalg.norm(quaternion, axis=-1, keepdims=True)
-    if kind in UNIT_CIRCLE_START:
-        start = UNIT_CIRCLE_START[kind]
-        angle = rng.uniform(-np.pi, np.pi, batch)
-        q[..., start], q[..., start + 1] = np.cos(angle), np.sin(angle)
+        q[..., kind.unit] = quaternion / np.linalg.norm(quaternion, axis=-1, keepdims=True)
+    elif kind.unit is not None:
+        q[..., kind.unit] = _on_the_unit_circle(rng.uniform(-np.pi, np.pi, batch))
     return q
 
 
-def _turn(cs: Array, angle: Array) -> Array:
-    """Add an angle (...,) to a unit-circle coordinate (..., 2)."""
-    c, s = np.cos(angle), np.sin(angle)
-    return np.stack([c * cs[..., 0] - s * cs[..., 1], s * cs[..., 0] + c * cs[..., 1]], axis=-1)
+def _on_the_unit_circle(angle: Array) -> Array:
+    """Cosine and sine (..., 2)."""
+    return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+
+
+def _rotate_planar(cs: Array, p: Array) -> Array:
+    """Rotate vectors (..., 2) by angles of given cosine and sine (..., 2)."""
+    c, s = cs[..., 0], cs[..., 1]
+    return np.stack([c * p[..., 0] - s * p[..., 1], s * p[..., 0] + c * p[..., 1]], axis=-1)
 
 
 def _angle_between(a: Array, b: Array) -> Array:
@@ -173,35 +178,22 @@ def _angle_between(a: Array, b: Array) -> Array:
     return np.asarray(np.arctan2(a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0], np.sum(a * b, axis=-1)))
 
 
-def _planar_twist(v: Array) -> Array:
-    zero = np.zeros(v.shape[:-1])
-    return np.stack([v[..., 0], v[..., 1], zero, zero, zero, v[..., 2]], axis=-1)
-
-
-def _planar_quaternion(cs: Array) -> Array:
-    half = 0.5 * np.arctan2(cs[..., 1], cs[..., 0])
-    zero = np.zeros(half.shape)
-    return np.stack([zero, zero, np.sin(half), np.cos(half)], axis=-1)
-
-
 def integrate(kind: JointKind, q: Array, v: Array) -> Array:
     """Configuration reached from ``q`` (..., nq) by the velocity ``v`` (..., nv) held for one unit of time."""
     if kind is JointKind.COS_SIN:
-        return _turn(q, v[..., 0])
+        return _rotate_planar(_on_the_unit_circle(v[..., 0]), q)
     if kind is JointKind.BALL:
         return quaternion_product(q, quaternion_exp(v))
     if kind is JointKind.FREE:
         dq, dp = displacement_exp(v)
         return np.concatenate([q[..., :3] + rotate(q[..., 3:], dp), quaternion_product(q[..., 3:], dq)], axis=-1)
     if kind is JointKind.PLANAR:
-        _, dp = displacement_exp(_planar_twist(v))
-        return np.concatenate([q[..., :2] + _turn_vector(q[..., 2:], dp[..., :2]), _turn(q[..., 2:], v[..., 2])], -1)
+        twist = np.zeros((*v.shape[:-1], 6))
+        twist[..., kind.motion_axes] = v
+        _, dp = displacement_exp(twist)
+        position = q[..., :2] + _rotate_planar(q[..., 2:], dp[..., :2])
+        return np.concatenate([position, _rotate_planar(_on_the_unit_circle(v[..., 2]), q[..., 2:])], axis=-1)
     return q + v
-
-
-def _turn_vector(cs: Array, p: Array) -> Array:
-    c, s = cs[..., 0], cs[..., 1]
-    return np.stack([c * p[..., 0] - s * p[..., 1], s * p[..., 0] + c * p[..., 1]], axis=-1)
 
 
 def difference(kind: JointKind, q0: Array, q1: Array) -> Array:
@@ -215,10 +207,10 @@ def difference(kind: JointKind, q0: Array, q1: Array) -> Array:
         dp = rotate(inverse, q1[..., :3] - q0[..., :3])
         return displacement_log(quaternion_product(inverse, q1[..., 3:]), dp)
     if kind is JointKind.PLANAR:
-        inverse = q0[..., 2:] * np.array([1.0, -1.0])
-        dp = _turn_vector(inverse, q1[..., :2] - q0[..., :2])
+        dp = _rotate_planar(q0[..., 2:] * np.array([1.0, -1.0]), q1[..., :2] - q0[..., :2])
         angle = _angle_between(q0[..., 2:], q1[..., 2:])
-        quaternion = _planar_quaternion(np.stack([np.cos(angle), np.sin(angle)], axis=-1))
-        twist = displacement_log(quaternion, np.concatenate([dp, np.zeros((*angle.shape, 1))], axis=-1))
+        zero = np.zeros(angle.shape)
+        quaternion = np.stack([zero, zero, np.sin(0.5 * angle), np.cos(0.5 * angle)], axis=-1)
+        twist = displacement_log(quaternion, np.concatenate([dp, zero[..., None]], axis=-1))
         return np.stack([twist[..., 0], twist[..., 1], angle], axis=-1)
     return q1 - q0

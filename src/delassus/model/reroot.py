@@ -13,7 +13,6 @@ from typing import TypeVar
 import numpy as np
 
 from delassus.errors import ModelError
-from delassus.model import joints as joint_rules
 from delassus.model.joints import Joint, JointKind
 from delassus.model.kinematics import frame_pose, move_body_frames
 from delassus.model.rotations import Array, exact_quarter_turns, matrix_to_quaternion
@@ -76,7 +75,7 @@ def reroot_coordinates(tree: Topology, link: str, other: Topology) -> tuple[tupl
     """
     source = {joint.name: sq for joint, sq in zip(tree.joints, tree.q_slices, strict=True)}
     turned = {tree.joints[i].name for i in tree.support(_require_floating(tree, link))[1:]}
-    out: list[tuple[int, float]] = [(-1, float(x)) for x in joint_rules.neutral(other.joints[0])]
+    out: list[tuple[int, float]] = [(-1, x) for x in JointKind.FREE.neutral]
     for joint in other.joints[1:]:
         signs = [1.0] * joint.nq
         if joint.name in turned and joint.kind is JointKind.BALL:

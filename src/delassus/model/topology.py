@@ -6,13 +6,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from delassus.errors import unknown_name
+from delassus.frozen import Frozen
 from delassus.model.joints import Joint, JointKind
 from delassus.model.rotations import Array
 
@@ -21,7 +22,7 @@ WORLD = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placement:
+class Placement(Frozen):
     """Where a named frame sits: on which link, and where in that link's body frame.
 
     Attributes
@@ -39,14 +40,11 @@ class Placement:
     position: Array
 
     def __post_init__(self) -> None:
-        for attribute in ("rotation", "position"):
-            value = np.array(getattr(self, attribute), dtype=float)
-            value.setflags(write=False)
-            object.__setattr__(self, attribute, value)
+        self._freeze("rotation", "position")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Topology:
+class Topology(Frozen):
     """Links, joints and frames of a kinematic tree, and its topology; the attributes are those of `Tree`."""
 
     name: str
@@ -66,30 +64,25 @@ class Topology:
 
     def __post_init__(self) -> None:
         n = len(self.joints)
-        assert len(self.parents) == len(self.link_names) == n
+        assert len(self.parents) == len(self.link_names) == len(self.inertias) == n
         assert all(WORLD <= p < i for i, p in enumerate(self.parents))
-        for attribute, shape in (("inertias", (n, 6, 6)), ("world_inertia", (6, 6))):
-            value = np.array(getattr(self, attribute), dtype=float).reshape(shape)
-            value.setflags(write=False)
-            object.__setattr__(self, attribute, value)
-        q_ends = np.cumsum([0, *(j.nq for j in self.joints)])
-        v_ends = np.cumsum([0, *(j.nv for j in self.joints)])
+        self._freeze("inertias", "world_inertia")
+        q_ends = list(accumulate((j.nq for j in self.joints), initial=0))
+        v_ends = list(accumulate((j.nv for j in self.joints), initial=0))
         children: list[list[int]] = [[] for _ in range(n)]
         for i, p in enumerate(self.parents):
             if p != WORLD:
                 children[p].append(i)
-        derived: dict[str, Any] = {
-            "frames": MappingProxyType(dict(self.frames)),
-            "joint_names": tuple(j.name for j in self.joints),
-            "n_links": n,
-            "nq": int(q_ends[-1]),
-            "nv": int(v_ends[-1]),
-            "q_slices": tuple(slice(int(a), int(b)) for a, b in pairwise(q_ends)),
-            "v_slices": tuple(slice(int(a), int(b)) for a, b in pairwise(v_ends)),
-            "children": tuple(tuple(c) for c in children),
-        }
-        for attribute, derived_value in derived.items():
-            object.__setattr__(self, attribute, derived_value)
+        self._set(
+            frames=MappingProxyType(dict(self.frames)),
+            joint_names=tuple(j.name for j in self.joints),
+            n_links=n,
+            nq=q_ends[-1],
+            nv=v_ends[-1],
+            q_slices=tuple(slice(a, b) for a, b in pairwise(q_ends)),
+            v_slices=tuple(slice(a, b) for a, b in pairwise(v_ends)),
+            children=tuple(map(tuple, children)),
+        )
 
     # -- pickling: a mapping proxy does not pickle, and everything derived is derived again ------------------------
 

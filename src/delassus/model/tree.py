@@ -13,7 +13,6 @@ from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model import joints as joint_rules
 from delassus.model.check import check_rotation, check_vector, common_batch, normalised, real_array
 from delassus.model.combine import ON_THE_WORLD, mount
-from delassus.model.joints import QUATERNION_START, UNIT_CIRCLE_START
 from delassus.model.reroot import reroot, reroot_configuration
 from delassus.model.rotations import Array, exact_quarter_turns
 from delassus.model.topology import WORLD, Placement, Topology
@@ -56,8 +55,7 @@ class Tree(Topology):
 
     def neutral(self) -> Array:
         """Configuration (nq,) with all angles and lengths zero and all rotations the identity."""
-        parts = [joint_rules.neutral(j) for j in self.joints]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return np.array([x for joint in self.joints for x in joint.kind.neutral])
 
     def random(self, rng: np.random.Generator | int | None = None, batch: int | tuple[int, ...] = ()) -> Array:
         """Random configurations of shape (*batch, nq): within joint limits where there are any.
@@ -176,10 +174,11 @@ class Tree(Topology):
         """
         array = self._check_vector(q, self.nq, argument, "nq")
         for joint, sq in zip(self.joints, self.q_slices, strict=True):
-            for starts, size, what in ((QUATERNION_START, 4, "quaternion"), (UNIT_CIRCLE_START, 2, "cos-sin pair")):
-                if joint.kind in starts:
-                    part = slice(sq.start + starts[joint.kind], sq.start + starts[joint.kind] + size)
-                    array = normalised(array, part, f"{argument}, the {what} of joint {joint.name!r}")
+            unit = joint.kind.unit
+            if unit is not None:
+                what = "quaternion" if joint.kind.has_quaternion else "cos-sin pair"
+                part = slice(sq.start + unit.start, sq.start + unit.stop)
+                array = normalised(array, part, f"{argument}, the {what} of joint {joint.name!r}")
         return array
 
     def check_velocity(self, v: ArrayLike, argument: str = "v") -> Array:

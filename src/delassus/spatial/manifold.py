@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.model.joints import QUATERNION_START, UNIT_CIRCLE_START, Joint, JointKind
+from delassus.model.joints import Joint, JointKind
 from delassus.spatial.motion import cross_entries
 from delassus.spatial.ops import Ops, Scalar
 from delassus.spatial.transform import quaternion_rows
@@ -36,10 +36,8 @@ def integrate(ops: Ops, joint: Joint, q: Sequence[Scalar], u: Sequence[Scalar]) 
         out = [*moved, *_product(q[3:], dq)]
     else:
         out = [x + y for x, y in zip(q, u, strict=True)]
-    for starts, size in ((QUATERNION_START, 4), (UNIT_CIRCLE_START, 2)):
-        if kind in starts:
-            start = starts[kind]
-            out[start : start + size] = _unit(out[start : start + size])
+    if kind.unit is not None:
+        out[kind.unit] = _unit(out[kind.unit])
     return out
 
 

@@ -85,13 +85,13 @@ def built_in(constraints, placements, rows):
     for c in constraints:
         c = copy.copy(c)
         if c.rows is None:
-            c._rows = next(rows)
+            object.__setattr__(c, "rows", next(rows))
         for end in ("first", "second"):
             frame = getattr(c, end)
             if frame is not None and frame.given is not None:
                 x = next(placements)
                 R = frame.rotation if frame.given == "position" else quaternion_to_matrix(x[3:])
-                setattr(c, f"_{end}", ds.Frame(frame.link, x[:3], R))
+                object.__setattr__(c, end, ds.Frame(frame.link, x[:3], R))
         out.append(c)
     return out
 

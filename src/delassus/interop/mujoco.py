@@ -308,6 +308,5 @@ def _quaternions(tree: Tree) -> Iterator[tuple[Joint, slice, slice]]:
                 f"joint {joint.name!r}", "a revolute, prismatic, ball or free joint", f"a {joint.kind.value} joint",
                 "MuJoCo has no such joint, so that the tree has no MuJoCo state.",
             )  # fmt: skip
-        if joint.kind in QUATERNION_START:
-            start = sq.start + QUATERNION_START[joint.kind]
-            yield joint, slice(start, start + 4), sv
+        if joint.kind.unit is not None:
+            yield joint, slice(sq.start + joint.kind.unit.start, sq.stop), sv

@@ -72,6 +72,7 @@ class JointKind(Enum):
     def __new__(
         cls, label: str, motion_axes: tuple[int, ...], neutral: tuple[float, ...], unit: slice | None
     ) -> JointKind:
+        """Member whose value is the label."""
         kind = object.__new__(cls)
         kind._value_ = label
         kind.motion_axes, kind.neutral, kind.unit = motion_axes, neutral, unit

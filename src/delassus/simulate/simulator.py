@@ -227,7 +227,8 @@ class Simulator:
         following = np.empty_like(self.q), np.empty_like(self.v)
         self.q, self.v = self._position_update(self.q, done.v, self._h, shift, out=following)
         self.contacts, self.impulses, self._sustained = contacts, done.impulses, done.sustained
-        self.statuses.update(done.statuses)
+        for status in done.statuses:
+            self.statuses[status] += 1
         self.status = next((s for s in reversed(done.statuses) if s not in SOLVED), SolverStatus.CONVERGED)
         self.steps += 1
         self.time = self.steps * self.dt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.solver_times import PEERS, SOLVERS, Measured, PaperRow, table
@@ -40,7 +40,7 @@ def ratios(found: Measured) -> Listing:
     )
 
 
-def _not_below(found: Measured, rows: Sequence[PaperRow], solver: str, other: str) -> list[str]:
+def _not_below(found: Measured, rows: Iterable[PaperRow], solver: str, other: str) -> list[str]:
     """Rows on which a solver takes longer than another one, and what its operations say."""
     out = []
     for row in rows:
@@ -69,7 +69,7 @@ def judge_hard(found: Measured) -> Finding:
     """PV beside LTL, on every row."""
     every = {row.name: found.ratio(row, "PV", "LTL") for row in found.figures}
     worst, best = max(every, key=every.__getitem__), min(every, key=every.__getitem__)
-    slower = _not_below(found, list(found.figures), "PV", "LTL")
+    slower = _not_below(found, found.figures, "PV", "LTL")
     apart = max(figures.apart for figures in found.figures.values())
     operations = tuple((row.name, *(f"{f.operations[name]:,}" for name in SOLVERS)) for row, f in found.figures.items())
     return Finding(

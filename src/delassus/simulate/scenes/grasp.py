@@ -8,7 +8,6 @@ through ``Jᵀ``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,7 @@ from delassus.constraints import Point
 from delassus.contact.scene import Scene
 from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
-
-if TYPE_CHECKING:
-    from delassus.simulate.simulator import Simulator
+from delassus.simulate.simulator import Simulator
 
 ARRIVE, TOUCH, PRESSED, LIFT, TOP = 0.8, 1.3, 1.7, 1.8, 3.0
 """Times (s): beside the box, at its sides, pressing in full, start and end of lifting."""

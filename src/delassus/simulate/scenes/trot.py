@@ -7,8 +7,6 @@ displaced in the direction in which the trunk drifts, which brakes it (Raibert's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from delassus.constraints import Point
@@ -16,9 +14,7 @@ from delassus.model.kinematics import world_poses
 from delassus.model.rotations import Array, quaternion_log, quaternion_to_matrix, skew
 from delassus.model.tree import Tree, total_mass
 from delassus.runtime.compile import compile as compile_kernel
-
-if TYPE_CHECKING:
-    from delassus.simulate.simulator import Simulator
+from delassus.simulate.simulator import Simulator
 
 LEGS = ("FL", "FR", "RL", "RR")
 PAIRS = ((0, 3), (1, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -248,11 +249,22 @@ def test_what_pre_commit_checks(command):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize("name", ["Frame", "Hinge", "Point", "Rows", "Weld"])
-def test_help_shows_parameters_and_properties_only(name):
-    text = pydoc.plain(pydoc.render_doc(getattr(ds, name)))
-    assert "Parameters" in text and "Raises" in text
-    assert not re.search(r"dataclass|__setattr__|__getstate__|member", text)
+DATACLASSES = [
+    cls
+    for module in (ds, ds.contact)
+    for cls in (getattr(module, name) for name in module.__all__)
+    if inspect.isclass(cls) and dataclasses.is_dataclass(cls)
+]
+
+
+@pytest.mark.parametrize("cls", DATACLASSES, ids=lambda cls: cls.__name__)
+def test_help_and_dir_show_public_names_only(cls):
+    """Of a dataclass: what it is made of and does, not what makes it one."""
+    text = pydoc.plain(pydoc.render_doc(cls))
+    assert not re.search(r"dataclass|__setattr__|__getstate__|__match_args__", text)
+    assert not [name for name in dir(cls) if name.startswith("_")]
+    fields = {field.name for field in dataclasses.fields(cls)}
+    assert all(field in text for field in fields if not field.startswith("_"))
 
 
 def test_version():

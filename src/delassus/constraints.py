@@ -80,8 +80,8 @@ class Frame(Frozen):
             raise ConstraintError(
                 argument, f"no {'position' if p.any() else 'rotation'} beside {given!r}", "one", "Leave out either."
             )
-        self._set(link=link, position=p, rotation=R, given=given)
-        self._freeze("position", "rotation")
+        self._set_attributes(link=link, position=p, rotation=R, given=given)
+        self._make_read_only("position", "rotation")
 
     def __repr__(self) -> str:
         placed = f"given={self.given!r}" if self.given else f"{self.position.tolist()}"
@@ -154,7 +154,7 @@ class Constraint(Frozen):
     ) -> None:
         if axes not in ("local", "world"):
             raise ConstraintError("axes", "'local' or 'world'", shown(axes), "Choose one of the two.")
-        self._set(
+        self._set_attributes(
             first=_as_frame(first, "first frame"),
             second=None if second is None else _as_frame(second, "second frame"),
             rows=None if isinstance(rows, int) else rows,
@@ -164,7 +164,7 @@ class Constraint(Frozen):
             rigid=rigid,
         )
         if not isinstance(rows, int):
-            self._freeze("rows")
+            self._make_read_only("rows")
 
     def __repr__(self) -> str:
         other = "" if self.second is None else f", {self.second.link!r}"

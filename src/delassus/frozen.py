@@ -20,14 +20,14 @@ class Frozen(metaclass=_PublicNames):
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return dir(type(self))
+        return [name for name in super().__dir__() if not name.startswith("_")]
 
-    def _set(self, **attributes: Any) -> None:
+    def _set_attributes(self, **attributes: Any) -> None:
         """Set attributes while the object is made."""
         for name, value in attributes.items():
             object.__setattr__(self, name, value)
 
-    def _freeze(self, *names: str) -> None:
+    def _make_read_only(self, *names: str) -> None:
         """Make attributes read-only arrays of float64: copies, but of arrays that are so already."""
         for name in names:
             value = getattr(self, name)

@@ -10,6 +10,7 @@ from typing import Any
 from delassus.algorithms.problem import Problem
 from delassus.compiler.program import Result
 from delassus.constraints import Constraint
+from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.case import symbolic_case
 from delassus.quantities.osim import DELASSUS
@@ -58,7 +59,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class OperationReport:
+class OperationReport(Frozen):
     """Operations of one method on one robot.
 
     Attributes

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.errors import ConfigurationError, shown
+from delassus.frozen import Frozen
 from delassus.model.check import finite_array, real_array
 from delassus.model.rotations import Array
 
@@ -22,7 +23,7 @@ UNIT = 1e-6
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class ContactSet:
+class ContactSet(Frozen):
     """Contacts of one state.
 
     Parameters

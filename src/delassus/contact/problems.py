@@ -19,6 +19,7 @@ from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.solvers.double_double import cone_residual, de_saxce, natural_map, velocities
 from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linear_problem, regular_directions
 from delassus.errors import ConfigurationError, shown
+from delassus.frozen import Frozen
 from delassus.model.check import check_whole, finite_array, real_array
 from delassus.model.rotations import Array
 
@@ -27,7 +28,7 @@ ASYMMETRY = 1e-8
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class LCP:
+class LCP(Frozen):
     """Find ``z ≥ 0`` with ``w = M z + q ≥ 0`` and ``wᵀ z = 0``.
 
     Parameters
@@ -83,7 +84,7 @@ class LCP:
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class MLCP:
+class MLCP(Frozen):
     """Find ``x`` and ``z ≥ 0`` with ``M (x, z) + q = (0, w)``, ``w ≥ 0`` and ``wᵀ z = 0``.
 
     Parameters
@@ -139,7 +140,7 @@ class MLCP:
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class ConeProblem:
+class ConeProblem(Frozen):
     """Contact with Coulomb friction: find impulses ``r`` in the cones so that ``u = W r + b`` obeys Coulomb's law.
 
     At each contact ``K_μ ∋ r ⊥ u + (0, 0, μ |u_t|) ∈ K_μ*`` with ``K_μ = {|r_t| ≤ μ r_n}``: it lets go (``r = 0``,

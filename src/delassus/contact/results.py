@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from delassus.contact.problems import ConeProblem
 from delassus.errors import ConfigurationError
+from delassus.frozen import Frozen
 from delassus.model.check import check_number, check_whole, finite_array
 from delassus.model.rotations import Array
 
@@ -90,7 +91,7 @@ class Impulses(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Solution(Generic[P]):
+class Solution(Frozen, Generic[P]):
     """What a solver found.
 
     Attributes

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from delassus.constraints import Constraint, check_constraints
 from delassus.contact.shapes import Collider
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
+from delassus.frozen import Frozen
 from delassus.model.check import check_vector, finite_array
 from delassus.model.combine import combine_trees
 from delassus.model.rotations import Array
@@ -21,7 +22,7 @@ from delassus.model.tree import WORLD, Tree
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class Scene:
+class Scene(Frozen):
     """Robots, fixed geometry, loops and gravity; immutable.
 
     Parameters
@@ -171,7 +172,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class State:
+class State(Frozen):
     """One state of a scene.
 
     Parameters

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.errors import ConfigurationError, shown
+from delassus.frozen import Frozen
 from delassus.model.check import check_number, check_rotation, check_vector, finite_array
 from delassus.model.rotations import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Sphere:
+class Sphere(Frozen):
     """Ball about the origin of its frame; ``radius`` in m."""
 
     radius: float
@@ -27,7 +28,7 @@ class Sphere:
 
 
 @dataclass(frozen=True, slots=True)
-class Capsule:
+class Capsule(Frozen):
     """All points within ``radius`` of a segment of ``length`` along z, centred on the origin; in m."""
 
     radius: float
@@ -38,7 +39,7 @@ class Capsule:
 
 
 @dataclass(frozen=True, slots=True)
-class Cylinder:
+class Cylinder(Frozen):
     """Cylinder of ``length`` along z, centred on the origin; in m."""
 
     radius: float
@@ -54,7 +55,7 @@ class Cylinder:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Box(Frozen):
     """Box centred on the origin, its edges of lengths ``x``, ``y``, ``z`` along the axes; in m."""
 
     x: float
@@ -71,12 +72,12 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class HalfSpace:
+class HalfSpace(Frozen):
     """Everything below the plane z = 0 of its frame: floors and walls. Only on the world."""
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class Mesh:
+class Mesh(Frozen):
     """Convex hull of points, or, with ``convex=False``, the surface of triangles as it is.
 
     Parameters
@@ -114,7 +115,7 @@ Shape = Sphere | Capsule | Cylinder | Box | HalfSpace | Mesh
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class Collider:
+class Collider(Frozen):
     """A shape on a link, with its material.
 
     Parameters

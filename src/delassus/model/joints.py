@@ -127,8 +127,8 @@ class Joint(Frozen):
 
     def __post_init__(self) -> None:
         axes = self.kind.motion_axes
-        self._set(motion_axes=tuple(k + self.axis for k in axes) if len(axes) == 1 else axes)
-        self._freeze("rotation", "position", "armature", "lower", "upper", "damping")
+        self._set_attributes(motion_axes=tuple(k + self.axis for k in axes) if len(axes) == 1 else axes)
+        self._make_read_only("rotation", "position", "armature", "lower", "upper", "damping")
 
     @property
     def nq(self) -> int:

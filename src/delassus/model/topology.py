@@ -40,7 +40,7 @@ class Placement(Frozen):
     position: Array
 
     def __post_init__(self) -> None:
-        self._freeze("rotation", "position")
+        self._make_read_only("rotation", "position")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,14 +66,14 @@ class Topology(Frozen):
         n = len(self.joints)
         assert len(self.parents) == len(self.link_names) == len(self.inertias) == n
         assert all(WORLD <= p < i for i, p in enumerate(self.parents))
-        self._freeze("inertias", "world_inertia")
+        self._make_read_only("inertias", "world_inertia")
         q_ends = list(accumulate((j.nq for j in self.joints), initial=0))
         v_ends = list(accumulate((j.nv for j in self.joints), initial=0))
         children: list[list[int]] = [[] for _ in range(n)]
         for i, p in enumerate(self.parents):
             if p != WORLD:
                 children[p].append(i)
-        self._set(
+        self._set_attributes(
             frames=MappingProxyType(dict(self.frames)),
             joint_names=tuple(j.name for j in self.joints),
             n_links=n,

@@ -18,6 +18,7 @@ from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.inputs import PLACEMENT, POSITION, Argument
 from delassus.constraints import Constraint, Frame, Rows
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
+from delassus.frozen import Frozen
 from delassus.model.check import check_vectors, real_array
 from delassus.model.tree import Tree
 
@@ -28,7 +29,7 @@ Flags = bool | Sequence[bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Baumgarte:
+class Baumgarte(Frozen):
     """Stabilisation: constraints ask for the acceleration ``−2 ζ ω (velocity error) − ω² (position error)``.
 
     Parameters

@@ -12,6 +12,7 @@ from delassus.algorithms.dynamics import rnea
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES
 from delassus.algorithms.jacobian import jacobian
+from delassus.frozen import Frozen
 from delassus.model.rotations import Array
 from delassus.quantities.evaluate import NumpyCase
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
@@ -19,7 +20,7 @@ from delassus.spatial.numpy_ops import numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ForwardDynamics:
+class ForwardDynamics(Frozen):
     """Solution of a batch of states.
 
     Attributes

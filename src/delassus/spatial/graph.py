@@ -9,6 +9,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.frozen import Frozen
+
 Node = tuple[int, int, int, int]
 """Kind and operands, −1 where there are none; of an input, its number."""
 
@@ -48,7 +50,7 @@ def arity(op: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class OperationCount:
+class OperationCount(Frozen):
     """Numbers of arithmetic operations by kind.
 
     Attributes

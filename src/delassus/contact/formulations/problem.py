@@ -18,11 +18,12 @@ from delassus.contact.snapshot import Snapshot
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError, missing_dependency
+from delassus.frozen import Frozen
 from delassus.model.rotations import Array
 
 
 @dataclass(frozen=True, eq=False)
-class ContactProblem:
+class ContactProblem(Frozen):
     """The mixed linear complementarity problem of a scene at one state; made by `delassus.contact.formulate`.
 
     Unknowns are in the order of [OS]: velocities, ``p_b``, then ``β̲ = (F_n, β_1 … β_nf)`` of each contact, then ``σ``
@@ -207,7 +208,7 @@ class ContactProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class ContactSolution:
+class ContactSolution(Frozen):
     """Solution of a `ContactProblem`.
 
     Attributes

@@ -54,7 +54,7 @@ class End:
 
 
 class Problem:
-    """A tree, its constraints and a configuration, on one machine.
+    """A tree, its constraints and a configuration, on one backend.
 
     Parameters
     ----------
@@ -63,10 +63,10 @@ class Problem:
     tree : Tree
     constraints : sequence of Constraint
     q : state vector
-        Configuration, in the form that the machine's ``entry`` reads.
+        Configuration, in the form that the backend's ``entry`` reads.
     given : sequence of matrices and vectors
         What comes with each call: one for each of `inputs_of`, rows as matrices, placements and payloads as vectors
-        in the form that the machine's ``entry`` reads.
+        in the form that the backend's ``entry`` reads.
     payloads : sequence of str
         Links whose inertia gets an addition with each call.
     coordinates : sequence of Coordinate, optional

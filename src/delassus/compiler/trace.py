@@ -78,10 +78,10 @@ def trace(
     tree: Tree,
     constraints: Iterable[Constraint] | Constraint,
     algorithm: Callable[[Problem], Matrix],
-    machine: type[TraceOps] = TraceOps,
+    backend: type[TraceOps] = TraceOps,
 ) -> Trace:
     """Run an algorithm that makes one matrix on symbols; of a square one, one triangle counts."""
-    traced = Trace(machine())
+    traced = Trace(backend())
     matrix = algorithm(symbolic_case(request(tree, constraints, DELASSUS), traced.ops).problem())
     rows, columns = traced.ops.shape(matrix)
     traced.add(Output("result", (rows, columns), "", symmetric=rows == columns), (rows, columns), matrix)
@@ -104,10 +104,10 @@ def count(
     tree: Tree,
     constraints: Iterable[Constraint] | Constraint,
     algorithm: Callable[[Problem], Matrix],
-    machine: type[TraceOps] = TraceOps,
+    backend: type[TraceOps] = TraceOps,
 ) -> OperationReport:
     """Trace an algorithm and count its operations."""
-    return report_of(trace(tree, constraints, algorithm, machine))
+    return report_of(trace(tree, constraints, algorithm, backend))
 
 
 def report_of(traced: Trace) -> OperationReport:

@@ -1,7 +1,7 @@
 """What can be computed: one declaration each, from which the direct functions and `delassus.compile` run.
 
 `quantity` says what a declaration holds. `osim`, `dynamics` and `kinematics` hold the declarations, each with its
-direct functions. A `request` resolves and checks what is asked for, with its `options`; a `case` binds it to a machine,
+direct functions. A `request` resolves and checks what is asked for, with its `options`; a `case` binds it to a backend,
 and `evaluate` to NumPy. `redundancy` is the one answer to dependent rows, `pivots` how kernels find them.
 """
 

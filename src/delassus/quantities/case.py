@@ -1,4 +1,4 @@
-"""A request bound to a machine and to values of its arguments: what quantities and algorithms start from."""
+"""A request bound to a backend and to values of its arguments: what quantities and algorithms start from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GENERIC_PLACEMENT = (0.3, 0.5, 0.7, 0.46, 0.2, -0.58, math.sqrt(0.412))
 
 
 class Case:
-    """A request on any machine; what is different on NumPy is in `delassus.quantities.evaluate`.
+    """A request on any backend; what is different on NumPy is in `delassus.quantities.evaluate`.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Case:
     ops : Ops
         Machine.
     values : mapping of str to matrix or state vector
-        By name of the argument: rows are matrices, all others vectors that the machine's ``entry`` reads.
+        By name of the argument: rows are matrices, all others vectors that the backend's ``entry`` reads.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Case:
         )
 
     def as_vector(self, values: Any) -> Any:
-        """State vector, in the form that the machine's ``entry`` reads, of scalars or of numbers."""
+        """State vector, in the form that the backend's ``entry`` reads, of scalars or of numbers."""
         return values
 
     def entries(self, name: str) -> list[Scalar]:
@@ -91,7 +91,7 @@ class Case:
         return solution
 
     def require_independent(self, problem: Problem, G: Matrix) -> None:
-        """Refuse states at which ``G`` has no inverse, on machines that see them."""
+        """Refuse states at which ``G`` has no inverse, on backends that see them."""
 
     def _column(self, name: str) -> Matrix:
         return from_entries(self.ops, self.entries(name))

@@ -1,1 +1,1 @@
-"""6-D algebra over an explicit vocabulary of operations, for every machine that algorithms run on."""
+"""6-D algebra over an explicit vocabulary of operations, for every backend that algorithms run on."""

@@ -1,6 +1,6 @@
 """Factorisation of symmetric positive definite matrices, ``D = L diag(d) Lᵀ`` with unit lower triangular ``L``.
 
-Free of square roots, one reciprocal a column; the same text on every machine. One-by-one matrices (revolute and
+Free of square roots, one reciprocal a column; the same text on every backend. One-by-one matrices (revolute and
 prismatic joints) reduce to a reciprocal.
 """
 

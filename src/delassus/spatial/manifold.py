@@ -1,6 +1,6 @@
 """Configurations that move: ``q ⊕ u``, the exponential of each joint, free of branches.
 
-The same as `delassus.model.joints.integrate`, on any machine. Near zero, ``sin x / x`` is taken at ``√(x² + ε²)``, and
+The same as `delassus.model.joints.integrate`, on any backend. Near zero, ``sin x / x`` is taken at ``√(x² + ε²)``, and
 ``(θ − sin θ) / θ³`` only ever multiplies ``θ²``, so that neither needs a series. Quaternions and cos-sin pairs come out
 of unit length: one Newton step, ``x (3 − |x|²) / 2``, undoes round-off before it grows from step to step.
 """

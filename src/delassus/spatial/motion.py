@@ -1,6 +1,6 @@
 """Cross products of motions and forces, and the bias force of a rigid body; columns, ``[linear; angular]``.
 
-Written entry by entry, so that a machine that knows structural zeros pays for none of them.
+Written entry by entry, so that a backend that knows structural zeros pays for none of them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Answer = tuple[str, tuple[int, int], Any]
 
 
 class NumpyOps(Ops):
-    """The NumPy machine.
+    """The NumPy backend.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class NumpyOps(Ops):
         a subclass overrides `cos`, `sin` and `sqrt`.
     structure : callable, optional
         Gives the answers of a trace of the algorithm that is to run, in order. Numbers answer no question about
-        structure, so that the same steps are taken at all states, in all batches and on all machines.
+        structure, so that the same steps are taken at all states, in all batches and as in the trace.
     """
 
     def __init__(self, dtype: Any = float, structure: Callable[[], Sequence[Answer]] | None = None) -> None:
@@ -91,18 +91,6 @@ class NumpyOps(Ops):
         batch = np.broadcast_shapes(*(p.shape[:-2] for p in parts))
         return np.concatenate([np.broadcast_to(p, (*batch, *p.shape[-2:])) for p in parts], axis=-2)
 
-    def block_diagonal(self, parts: Sequence[Any]) -> Any:
-        if len(parts) == 1:
-            return parts[0]
-        batch = np.broadcast_shapes(*(p.shape[:-2] for p in parts))
-        rows, columns = sum(p.shape[-2] for p in parts), sum(p.shape[-1] for p in parts)
-        out = np.zeros((*batch, rows, columns), dtype=self.dtype)
-        i = j = 0
-        for p in parts:
-            out[..., i : i + p.shape[-2], j : j + p.shape[-1]] = p
-            i, j = i + p.shape[-2], j + p.shape[-1]
-        return out
-
     def cos(self, x: Any) -> Any:
         return np.cos(x)
 
@@ -118,15 +106,6 @@ class NumpyOps(Ops):
     def minimum(self, x: Any, y: Any) -> Any:
         return np.minimum(x, y)
 
-    def sym_add(self, a: Any, b: Any) -> Any:
-        return a + b
-
-    def sym_subtract(self, a: Any, b: Any) -> Any:
-        return a - b
-
-    def sym_product(self, a: Any, b: Any) -> Any:
-        return a @ b
-
     def transform(self, displacement: Displacement) -> DenseTransform:
         return DenseTransform(self, displacement)
 
@@ -138,5 +117,5 @@ class NumpyOps(Ops):
 
 
 def numbers(a: Matrix | Scalar | None) -> Any:
-    """What a matrix or a scalar of this machine is: an array (..., rows, columns) or (...)."""
+    """What a matrix or a scalar of this backend is: an array (..., rows, columns) or (...)."""
     return a

@@ -1,12 +1,12 @@
 """The vocabulary in which algorithms are written: matrices, and a few named operations on them.
 
-An algorithm receives an `Ops` and never knows which machine stands behind it:
+An algorithm receives an `Ops` and never knows which backend stands behind it:
 
 * `delassus.spatial.numpy_ops.NumpyOps`: float arrays, batched over leading axes (any NumPy dtype, object included);
 * `delassus.spatial.trace_ops.TraceOps`: nodes of the graph that the compiler starts from.
 
-Matrices of every machine support ``@``, ``+``, ``-`` and unary ``-`` themselves. What differs between machines is
-here. Operations whose result is symmetric have names of their own, so that a machine can compute one triangle only.
+Matrices of every backend support ``@``, ``+``, ``-`` and unary ``-`` themselves. Operations whose result is symmetric
+have names of their own, so that a backend can compute one triangle only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 
 class Matrix(Protocol):
-    """Matrix of a machine: sums, products and signs; everything else is asked of `Ops`."""
+    """Matrix of a backend: sums, products and signs; everything else is asked of `Ops`."""
 
     def __add__(self, other: Matrix, /) -> Matrix: ...
     def __sub__(self, other: Matrix, /) -> Matrix: ...
@@ -28,7 +28,7 @@ class Matrix(Protocol):
 
 
 class Scalar(Protocol):
-    """Number of a machine: arithmetic with its like and with floats."""
+    """Number of a backend: arithmetic with its like and with floats."""
 
     def __add__(self, other: Any, /) -> Scalar: ...
     def __radd__(self, other: Any, /) -> Scalar: ...
@@ -92,7 +92,7 @@ class MotionTransform(Protocol):
 
 
 class Ops(ABC):
-    """One machine that algorithms run on."""
+    """A backend that algorithms run on."""
 
     # -- making and taking apart -----------------------------------------------------------------------------------
 
@@ -136,10 +136,6 @@ class Ops(ABC):
     def vstack(self, parts: Sequence[Matrix]) -> Matrix:
         """Stack matrices of equal width; at least one."""
 
-    @abstractmethod
-    def block_diagonal(self, parts: Sequence[Matrix]) -> Matrix:
-        """Block-diagonal matrix."""
-
     def zeros(self, rows: int, columns: int) -> Matrix:
         """Matrix of structural zeros."""
         return self.constant(np.zeros((rows, columns)))
@@ -152,7 +148,16 @@ class Ops(ABC):
         """Put matrices of equal height side by side."""
         return self.transpose(self.vstack([self.transpose(a) for a in parts]))
 
-    # -- structure: of robot and constraints alone, decided by a trace ---------------------------------------
+    def block_diagonal(self, parts: Sequence[Matrix]) -> Matrix:
+        """Block-diagonal matrix; at least one block."""
+        sizes = [self.shape(part)[1] for part in parts]
+        rows = []
+        for k, part in enumerate(parts):
+            n = self.shape(part)[0]
+            rows.append(self.hstack([self.zeros(n, sum(sizes[:k])), part, self.zeros(n, sum(sizes[k + 1 :]))]))
+        return self.vstack(rows)
+
+    # -- structure: of robot and constraints alone, decided by a trace ---------------------------------------------
 
     @abstractmethod
     def nonzero(self, a: Matrix) -> Any:
@@ -190,33 +195,33 @@ class Ops(ABC):
 
     # -- results that are symmetric --------------------------------------------------------------------------------
 
-    @abstractmethod
     def sym_add(self, a: Matrix, b: Matrix) -> Matrix:
         """Sum of two symmetric matrices."""
+        return a + b
 
-    @abstractmethod
     def sym_subtract(self, a: Matrix, b: Matrix) -> Matrix:
         """Difference of two symmetric matrices."""
+        return a - b
 
-    @abstractmethod
     def sym_product(self, a: Matrix, b: Matrix) -> Matrix:
         """``a @ b`` where that is known to be symmetric."""
+        return a @ b
 
     @abstractmethod
     def factor(self, D: Matrix) -> SymmetricFactor:
         """Factorisation of a symmetric positive definite matrix; see `delassus.spatial.factor`."""
 
-    # -- rigid displacements: how X acts is the machine's choice, see transform.py -----------------------------------
+    # -- rigid displacements: how X acts is the backend's choice, see transform.py -----------------------------------
 
     @abstractmethod
     def transform(self, displacement: Any) -> MotionTransform:
-        """Motion transform of a `transform.Displacement`, in the form that this machine applies best."""
+        """Motion transform of a `transform.Displacement`, in the form that this backend applies best."""
 
     @abstractmethod
     def rigid_inertia(self, H: Matrix) -> Any:
-        """Inertia (6, 6) of one link, in the form that this machine moves best; see `delassus.spatial.rigid`."""
+        """Inertia (6, 6) of one link, in the form that this backend moves best; see `delassus.spatial.rigid`."""
 
     # -- bookkeeping -----------------------------------------------------------------------------------------------
 
-    def mark(self, phase: str, values: Sequence[Matrix]) -> None:  # noqa: B027  (most machines have nothing to note)
-        """Say that ``values`` are what the phase of that name computes; machines that count report by phase."""
+    def mark(self, phase: str, values: Sequence[Matrix]) -> None:  # noqa: B027  (NumPy has nothing to note)
+        """Say that ``values`` are what the phase of that name computes; traces count operations by phase."""

@@ -1,4 +1,4 @@
-"""Inertias of rigid bodies that only move rigidly: ten numbers where a machine can use that, 6×6 where it cannot."""
+"""Inertias of rigid bodies that only move rigidly: ten numbers where a backend can use that, 6×6 where it cannot."""
 
 from __future__ import annotations
 

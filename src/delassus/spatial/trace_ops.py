@@ -131,7 +131,7 @@ class Table:
 
 
 class TraceOps(Ops):
-    """The machine that records.
+    """The backend that records.
 
     Attributes
     ----------
@@ -397,15 +397,6 @@ class TraceOps(Ops):
     def vstack(self, parts: Sequence[Any]) -> Any:
         return Table(self, [row for part in parts for row in part.rows], parts[0].columns)
 
-    def block_diagonal(self, parts: Sequence[Any]) -> Any:
-        width = sum(part.columns for part in parts)
-        out, left = [], 0
-        for part in parts:
-            right = width - left - part.columns
-            out.extend([[0] * left + row + [0] * right for row in part.rows])
-            left += part.columns
-        return Table(self, out, width)
-
     def cos(self, x: Any) -> Any:
         return self._function(COS, x)
 
@@ -421,21 +412,20 @@ class TraceOps(Ops):
     def minimum(self, x: Any, y: Any) -> Any:
         return self._function(MIN, x, y)
 
-    def _mirrored(self, lower: list[list[int]]) -> Table:
-        n = len(lower)
-        return Table(self, [[lower[i][j] if j <= i else lower[j][i] for j in range(n)] for i in range(n)], n)
+    def _symmetric(self, n: int, entry: Callable[[int, int], int]) -> Table:
+        """Symmetric matrix from the entries of its lower triangle."""
+        lower = [[entry(i, j) for j in range(i + 1)] for i in range(n)]
+        return Table(self, [[lower[max(i, j)][min(i, j)] for j in range(n)] for i in range(n)], n)
 
     def sym_add(self, a: Any, b: Any) -> Any:
-        pairs = enumerate(zip(a.rows, b.rows, strict=True))
-        return self._mirrored([[self.add(r[j], s[j]) for j in range(i + 1)] for i, (r, s) in pairs])
+        return self._symmetric(a.columns, lambda i, j: self.add(a.rows[i][j], b.rows[i][j]))
 
     def sym_subtract(self, a: Any, b: Any) -> Any:
-        pairs = enumerate(zip(a.rows, b.rows, strict=True))
-        return self._mirrored([[self.subtract(r[j], s[j]) for j in range(i + 1)] for i, (r, s) in pairs])
+        return self._symmetric(a.columns, lambda i, j: self.subtract(a.rows[i][j], b.rows[i][j]))
 
     def sym_product(self, a: Any, b: Any) -> Any:
         columns = b.sparse_columns()
-        return self._mirrored([[self.dot(row, columns[j]) for j in range(i + 1)] for i, row in enumerate(a.rows)])
+        return self._symmetric(b.columns, lambda i, j: self.dot(a.rows[i], columns[j]))
 
     def transform(self, displacement: Displacement) -> StagedTransform:
         return StagedTransform(self, displacement)

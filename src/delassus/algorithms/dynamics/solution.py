@@ -1,4 +1,4 @@
-"""What a method of forward dynamics returns, on any machine."""
+"""What a method of forward dynamics returns, on any backend."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class DynamicsProblem:
     ----------
     problem : Problem
     v, tau : state vectors or None
-        Velocities and joint forces, in the form that the machine's ``entry`` reads; None is zero.
+        Velocities and joint forces, in the form that the backend's ``entry`` reads; None is zero.
     gravity : (3, 1) matrix
         In world axes.
     wrenches : mapping of int to (6, 1) matrix, optional

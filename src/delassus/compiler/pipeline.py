@@ -31,16 +31,8 @@ def make_program(asked: Request) -> Program:
         arguments=asked.arguments,
         results=tuple(traced.results),
         comment=comment,
-        state_results=len(quantity.outputs) if quantity.is_step else 0,
-        moving=moving_arguments(asked),
+        is_step=quantity.is_step,
     )
-
-
-def moving_arguments(asked: Request) -> frozenset[str]:
-    """What a rollout takes anew at each step: all arguments of a time step but the state and the step itself."""
-    if not asked.quantity.is_step:
-        return frozenset()
-    return frozenset(a.name for a in asked.arguments[len(asked.quantity.outputs) :] if a.name != "dt")
 
 
 def _meaning(whole: str, results: list[Result]) -> str:

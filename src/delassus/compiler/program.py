@@ -54,10 +54,8 @@ class Program:
     results : tuple of Result
     comment : tuple of str
         What it computes, for which robot, by which method and versions.
-    state_results : int
-        Number of results that are the next values of as many first arguments: 0, or for a time step 2.
-    moving : frozenset of str
-        Arguments of a time step that a rollout takes anew at each step.
+    is_step : bool
+        Whether the results are the next values of the first arguments, so that a rollout can repeat it.
     """
 
     name: str
@@ -65,5 +63,4 @@ class Program:
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
     comment: tuple[str, ...] = ()
-    state_results: int = 0
-    moving: frozenset[str] = frozenset()
+    is_step: bool = False

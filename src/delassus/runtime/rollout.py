@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.inputs import Argument
-from delassus.compiler.pipeline import moving_arguments
 from delassus.errors import ConfigurationError, shown
 from delassus.quantities.redundancy import DynamicsStatus
 from delassus.runtime.arrays import aligned_empty, checked, gathered
@@ -102,22 +101,17 @@ def rollout(
         )
     if time_axis not in (None, 0, 1):
         raise ConfigurationError("time_axis", "0 or 1", shown(time_axis), "Time is the first axis, or the second.")
-    moving = moving_arguments(kernel.request)
+    by_name = {a.name: a for a in kernel.arguments}
+    moving = by_name.keys() - {"q", "v", "dt"}  # given anew at each step
     if isinstance(per_step, str) or not isinstance(per_step, Iterable):
         raise ConfigurationError("per_step", "a list of names", shown(per_step), "Pass per_step=['active'].")
-    given_over_time = {"tau": controls}
+    over_time = {"tau": _time_first(controls, by_name["tau"], kernel.dtype, time_axis, None)}
+    steps = len(over_time["tau"])
     for name in per_step:
         if name not in moving or name not in others:
             known = ", ".join(sorted(moving & set(others))) or "none"
             raise ConfigurationError("per_step", f"further arguments that are given: {known}", repr(name), "Drop it.")
-        given_over_time[name] = others[name]
-    by_name = {a.name: a for a in kernel.arguments}
-    over_time: dict[str, NDArray[Any]] = {}
-    steps: int | None = None
-    for name, x in given_over_time.items():
-        over_time[name] = _time_first(x, by_name[name], kernel.dtype, time_axis, steps)
-        steps = len(over_time[name])
-    assert steps is not None
+        over_time[name] = _time_first(others[name], by_name[name], kernel.dtype, time_axis, steps)
     one_step = {name: np.empty(x.shape[1:], dtype=kernel.dtype) for name, x in over_time.items()}
     given = {**others, "q": q0, "v": v0, "dt": dt, **one_step}
     arrays, batch = gathered(kernel.arguments, (), given, kernel.dtype, SHOWN_AS, TIME_FIRST)
@@ -132,12 +126,12 @@ def rollout(
             x = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
             arrays[k] = np.ascontiguousarray(np.broadcast_to(x, (steps, *batch, *argument.shape)))
     doubtful = kernel.roll(arrays, batch, steps, threads)
-    status = _step_by_step(kernel, arrays, doubtful, moving, return_status)
+    status = _step_by_step(kernel, arrays, doubtful, return_status)
     return (arrays[0], arrays[1], status) if return_status else (arrays[0], arrays[1])
 
 
 def _step_by_step(
-    kernel: Kernel, arrays: list[NDArray[Any]], doubtful: NDArray[np.bool_], moving: frozenset[str], with_status: bool
+    kernel: Kernel, arrays: list[NDArray[Any]], doubtful: NDArray[np.bool_], with_status: bool
 ) -> NDArray[np.object_]:
     """Take the steps of each trajectory again from its first doubtful one on; says how each step was solved."""
     q, v = arrays[:2]
@@ -152,7 +146,7 @@ def _step_by_step(
         if not now.any():
             continue
         some = [
-            np.ascontiguousarray(x[t][now] if a.name in moving or a.name in ("q", "v") else x[now])
+            np.ascontiguousarray(x[now] if a.name == "dt" else x[t][now])
             for a, x in zip(kernel.arguments, arrays, strict=True)
         ]
         results = kernel.empty_results(len(some[0]))

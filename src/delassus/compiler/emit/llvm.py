@@ -46,7 +46,7 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
         codes.append(_Block(program, allocation, scalar, lanes, has_fma))
     functions = [function for code in codes for function in code.functions()]
     functions += [batch(program, scalar, lanes, ATTRIBUTES), python_entry(program, 8 if scalar == "double" else 4)]
-    if program.state_results:
+    if program.is_step:
         functions.append(roll(program, scalar, lanes, ATTRIBUTES))
     declarations = set[str]().union(*(code.declarations for code in codes))
     return "\n\n".join([*sorted(declarations), *functions]) + "\n"

@@ -4,9 +4,8 @@
 before it; fewer than a block one by one.
 
 ``roll(n, pitch, steps, a0, …, r0, …)`` runs n of ``pitch`` states that lie side by side through a time step, repeated.
-Arrays of what changes from step to step are ``(steps, pitch, …)``: the arguments named in ``moving`` and all results.
-The first results are the next values of as many arguments: such an argument and its result are one trajectory,
-``(steps + 1, pitch, …)``, the result one row further on. The other arguments, ``(pitch, …)``, stay as they are.
+Its arrays are ``(steps, pitch, …)``, but for the time step ``dt``, ``(pitch,)``. A result that is the next value of an
+argument and that argument are one trajectory, ``(steps + 1, pitch, …)``, the result one row further on.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ def batch(program: Program, scalar: str, lanes: int, attributes: str) -> str:
 def roll(program: Program, scalar: str, lanes: int, attributes: str) -> str:
     """Assembly of ``roll``; calls ``block`` and ``one`` as ``batch`` does."""
     n_inputs = len(program.arguments)
-    moves = [i < program.state_results or a.name in program.moving for i, a in enumerate(program.arguments)]
-    moves += [True] * len(program.results)
+    moves = [a.name != "dt" for a in program.arguments] + [True] * len(program.results)
     arrays = list(zip(pointers(program), _sizes(program), moves, strict=True))
     shown = ", ".join(f"ptr {'readonly ' if k < n_inputs else ''}{p}" for k, (p, _, _) in enumerate(arrays))
 

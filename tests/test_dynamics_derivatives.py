@@ -50,24 +50,20 @@ def stacked(solution):
 
 
 def differences(tree, q, v, tau, constraints, options):
-    """Derivatives of accelerations and forces with q, v and tau, each ((nv + m) × nv), by differences."""
-    steps = STEP * np.eye(tree.nv)
+    """Derivatives of accelerations and forces with q, v and tau, each ((nv + m) × nv), by differences: one batch."""
+    nv = tree.nv
+    at = np.zeros((3, 4, nv, nv))  # changes of q, v and tau, near and far, up and down, along each axis
+    steps = STEP * np.array([1.0, -1.0, 2.0, -2.0])[:, None, None] * np.eye(nv)
 
-    def along(change):
-        near, far = (stacked(change(s * steps)) - stacked(change(-s * steps)) for s in (1, 2))
-        return ((8 * near - far) / (12 * STEP)).T
+    def changed(which):
+        return np.stack([steps if k == which else at[0] for k in range(3)])
 
-    def solve(q, v, tau):
-        return ds.forward_dynamics(tree, q, v, tau, constraints, method="kkt", **options)
-
-    def at(x):
-        return np.broadcast_to(x, (tree.nv, x.shape[-1]))
-
-    return (
-        along(lambda d: solve(tree.integrate(at(q), d), v, tau)),
-        along(lambda d: solve(q, v + d, tau)),
-        along(lambda d: solve(q, v, tau + d)),
-    )
+    values = ds.forward_dynamics(
+        tree, tree.integrate(np.broadcast_to(q, (*at.shape[:-1], tree.nq)), changed(0)), v + changed(1),
+        tau + changed(2), constraints, method="kkt", **options,
+    )  # fmt: skip
+    up, down, up_far, down_far = np.moveaxis(stacked(values), 1, 0)
+    return ((8 * (up - down) - (up_far - down_far)) / (12 * STEP)).mT
 
 
 def is_regular(tree, constraints, q, given):
@@ -436,10 +432,10 @@ ROBOTS = {
     "free": lambda: (ds.mechanisms.chain(4), []),
     "arm": lambda: (ds.mechanisms.chain(6), [ds.Point(ds.Frame("link6", (0.1, 0.0, 0.05)))]),
     "floating": lambda: (
-        ds.mechanisms.star(2, 3),
-        [ds.Point("branch1_3", axes="world"), ds.Point("branch2_3", "branch1_1")],
+        ds.mechanisms.star(2, 2),
+        [ds.Point("branch1_2", axes="world"), ds.Point("branch2_2", "branch1_1")],
     ),
-    "loop": lambda: (ds.mechanisms.star(2, 4, root="fixed"), [ds.Hinge("branch1_4", "branch2_4", (0, 1, 1))]),
+    "loop": lambda: (ds.mechanisms.star(2, 3, root="fixed"), [ds.Hinge("branch1_3", "branch2_3", (0, 1, 1))]),
 }
 
 
@@ -449,8 +445,7 @@ def results(found, batch):
     return [found.qdd, forces, *(getattr(found, name) for name in DERIVATIVES)]
 
 
-@pytest.mark.parametrize("lanes", [1, 8])
-@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize(("robot", "lanes"), [("arm", 1), *((robot, 8) for robot in ROBOTS)])
 def test_kernels(kernel_cache, robot, lanes):
     tree, constraints = ROBOTS[robot]()
     q, v, tau = state(tree, np.random.default_rng(7), (9,))
@@ -483,17 +478,17 @@ def test_kernels_where_rows_are_dependent(kernel_cache, lanes):
 
 
 def test_kernels_with_every_option(kernel_cache):
-    tree = ds.mechanisms.star(2, 3)
+    tree = ds.mechanisms.star(2, 2)
     constraints = [
-        ds.Point("branch1_3"),
-        ds.Point(ds.Frame("branch2_3", given="position"), "hub"),
+        ds.Point("branch1_2"),
+        ds.Point(ds.Frame("branch2_2", given="position"), "hub"),
         ds.Rows("branch1_1", 1),
     ]
-    hand = ds.Frame("branch2_3", (0.1, 0.0, 0.2))
+    hand = ds.Frame("branch2_2", (0.1, 0.0, 0.2))
     baumgarte = [ds.Baumgarte(10.0, 0.7), 5.0, None]
     kernel = ds.compile(
         tree, constraints, "dynamics_derivatives", gravity="input", damping="input", wrenches=["hub", hand],
-        targets=[True, False, True], poses=True, baumgarte=baumgarte, payloads=["branch1_2"],
+        targets=[True, False, True], poses=True, baumgarte=baumgarte, payloads=["branch1_1"],
     )  # fmt: skip
     rng = np.random.default_rng(3)
     given = {a.name: rng.uniform(0.1, 1.0, (6, *a.shape)) for a in kernel.arguments}
@@ -502,7 +497,7 @@ def test_kernels_with_every_option(kernel_cache):
         tree, given["q"], given["v"], given["tau"], constraints, gravity=given["gravity"], damping=given["damping"],
         wrenches={"hub": given["wrench0"], hand: given["wrench1"]}, baumgarte=baumgarte, rows=[given["K2"]],
         targets=[given["target0"], None, given["target2"]], poses=[given["pose0"], None, None],
-        placements=[given["placement1"]], payloads={"branch1_2": given["payload0"]},
+        placements=[given["placement1"]], payloads={"branch1_1": given["payload0"]},
     )  # fmt: skip
     for one, known in zip(kernel(*given.values()), results(expected, (6,)), strict=True):
         assert error(one, known) < DOUBLE
@@ -511,7 +506,7 @@ def test_kernels_with_every_option(kernel_cache):
         tree, alone["q"], alone["v"], alone["tau"], constraints, gravity=alone["gravity"], damping=alone["damping"],
         wrenches={"hub": alone["wrench0"], hand: alone["wrench1"]}, baumgarte=baumgarte, rows=[alone["K2"]],
         targets=[alone["target0"], None, alone["target2"]], poses=[alone["pose0"], None, None],
-        placements=[alone["placement1"]], payloads={"branch1_2": alone["payload0"]},
+        placements=[alone["placement1"]], payloads={"branch1_1": alone["payload0"]},
     )  # fmt: skip
 
 
@@ -539,14 +534,15 @@ def test_symbols(seed):
 
 
 def test_operation_counts():
-    """About forty operations an entry, all else included."""
+    """About forty operations an entry, all else included; a limb's rates reach the others by way of the trunk: solved
+    in full, they take 222,000."""
     robot = ds.mechanisms.humanoid()
     feet = tuple(ds.Weld(name) for name in ("left_foot", "right_foot"))
     program = make_program(request(robot, feet, DYNAMICS_DERIVATIVES))
     entries = sum(np.prod(result.shape, dtype=int) for result in program.results)
     total = program.graph.count().total
     print(total, entries)
-    assert total < 40 * entries
+    assert total < min(40 * entries, 160_000)
 
 
 def test_parts_of_the_factor_solve_for_trunk_and_followers():
@@ -564,10 +560,3 @@ def test_parts_of_the_factor_solve_for_trunk_and_followers():
     T = L.following(trunk)
     assert np.array_equal(T[:6], np.eye(6))
     assert np.allclose((dense @ T)[6:], 0)
-
-
-def test_condensed_rates_take_fewer_operations():
-    """A limb's rates reach the others by way of the trunk; solved in full, they take 222,000."""
-    tree = ds.mechanisms.humanoid()
-    program = make_program(request(tree, [ds.Weld("left_foot"), ds.Weld("right_foot")], DYNAMICS_DERIVATIVES))
-    assert program.graph.count().total < 160_000

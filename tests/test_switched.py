@@ -14,10 +14,13 @@ from delassus.algorithms.dynamics.activation import Conditions
 from delassus.algorithms.dynamics.solution import least_pivot
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
+from delassus.compiler.pipeline import make_program
 from delassus.constraints import check_constraints
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
+from delassus.quantities.dynamics import DYNAMICS
+from delassus.quantities.request import request
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import benchmark_cases
@@ -48,24 +51,30 @@ class Switched:
         self._ops, self._results = ops, [found.qdd, found.forces, pivot]
 
     def __call__(self, q, v, tau, flags):
-        return (x[:, 0] for x in evaluated(self._ops, self._results, q, v, tau, flags))
+        """Accelerations, forces and pivot of each state of a batch."""
+        found = evaluated(self._ops, self._results, q, v, tau, flags, batch=(len(flags),))
+        return [x[:, :, 0] for x in found]
 
     def check(self, q, v, tau, flags):
-        """Compare with the dense solution of the constraints that are on; says whether the pivots are large enough."""
-        qdd, forces, (pivot,) = self(q, v, tau, flags)
+        """Compare with the dense solution of the constraints that are on: per state, whether the pivots are large
+        enough, and whether the rows that are on are independent."""
+        states = zip(q, v, tau, flags, *self(q, v, tau, flags), strict=True)
+        return np.array([self._check_one(*state) for state in states]).T
+
+    def _check_one(self, q, v, tau, flags, qdd, forces, pivot):
         on = [c for c, flag in zip(self.constraints, flags, strict=True) if flag]
+        independent = ds.forward_dynamics(self.tree, q, v, tau, on, method="kkt").rank == sum(c.size for c in on)
         splits = np.cumsum([c.size for c in self.constraints])[:-1]
         own = [f for f, flag in zip(np.split(forces, splits), flags, strict=True) if flag]
         if not (pivot > 1e-6 and np.isfinite(forces).all()):
-            return False
+            return False, independent
         assert all(flag or not f.any() for f, flag in zip(np.split(forces, splits), flags, strict=True))
         with np.errstate(all="ignore"):
             expected = METHODS["kkt"](make_motion(self.tree, q, v, tau, on, damping=None)[0])
-        if on and np.linalg.cond(expected.delassus) > WELL_CONDITIONED:
-            return True
-        assert error(qdd, expected.qdd[:, 0]) < SAME
-        assert error(np.concatenate([np.zeros(0), *own]), expected.forces[:, 0]) < SAME
-        return True
+        if not on or np.linalg.cond(expected.delassus) <= WELL_CONDITIONED:
+            assert error(qdd, expected.qdd[:, 0]) < SAME
+            assert error(np.concatenate([np.zeros(0), *own]), expected.forces[:, 0]) < SAME
+        return True, independent
 
 
 def subsets(n, rng, most=32):
@@ -77,16 +86,11 @@ def fit(tree, constraints, method, seed=0, most=32):
     """Part of all subsets with independent rows that the method solves itself, all of them compared."""
     rng = np.random.default_rng(seed)
     program = Switched(tree, constraints, method)
-    solved = []
-    for flags in subsets(len(program.constraints), rng, most):
-        q, v, tau = state(tree, rng)
-        good = program.check(q, v, tau, flags)
-        on = [c for c, flag in zip(program.constraints, flags, strict=True) if flag]
-        if ds.forward_dynamics(tree, q, v, tau, on).rank == sum(c.size for c in on):
-            solved.append(good)
-        else:
-            assert not (good and program.is_judged)
-    return np.mean(solved)
+    flags = np.array(subsets(len(program.constraints), rng, most))
+    states = zip(*(state(tree, rng) for _ in flags), strict=True)
+    good, independent = program.check(*map(np.array, states), flags)
+    assert independent.all() or not (good[~independent].any() and program.is_judged)
+    return np.mean(good[independent])
 
 
 @pytest.mark.parametrize("method", ["kkt", "ltl", "pv", "pv-early"])
@@ -166,14 +170,15 @@ def test_a_stretched_leg_counts_only_if_its_foot_stands():
     arm = ds.mechanisms.star(2, 3)
     feet = [ds.Point("branch1_3"), ds.Point("branch2_3")]
     programs = [Switched(arm, feet, name) for name in JUDGED]
-    q, v, tau = state(arm, np.random.default_rng(0))
-    q[arm.q_slices[arm.link_names.index("branch1_2")]] = 0.0
-    q[arm.q_slices[arm.link_names.index("branch1_3")]] = 0.0
+    q, v, tau = state(arm, np.random.default_rng(0), (2,))
+    q[:, arm.q_slices[arm.link_names.index("branch1_2")]] = 0.0
+    q[:, arm.q_slices[arm.link_names.index("branch1_3")]] = 0.0
     stretched = Switched(arm, [ds.Rows("branch1_3", np.zeros((1, 6))), feet[1]], "pv")
-    *_, (nothing,) = stretched(q, v, tau, np.array([0.0, 1.0]))
-    assert nothing > least_pivot("float64")
+    *_, nothing = stretched(q, v, tau, np.array([[0.0, 1.0]] * 2))
+    assert nothing.min() > least_pivot("float64")
     for program in programs:
-        assert program.check(q, v, tau, np.array([0.0, 1.0])) and program.check(q, v, tau, np.array([0.0, 0.0]))
+        good, _ = program.check(q, v, tau, np.array([[0.0, 1.0], [0.0, 0.0]]))
+        assert good.all()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -189,7 +194,8 @@ def test_kernels(dtype, monkeypatch, tmp_path):
     qdd, forces, _ = forward(*(x.astype(dtype) for x in (q, v, tau, flags)), return_status=True)
     assert np.isfinite(qdd).all() and np.isfinite(forces).all()
     for k, on in enumerate(flags):
-        expected = ds.forward_dynamics(tree, q[k], v[k], tau[k], [c for c, flag in zip(feet, on, strict=True) if flag])
+        those = [c for c, flag in zip(feet, on, strict=True) if flag]
+        expected = ds.forward_dynamics(tree, q[k], v[k], tau[k], those, method="kkt")
         if expected.status[()] == ds.DynamicsStatus.SOLVED:
             assert error(qdd[k], expected.qdd) < (1e-9 if dtype == "float64" else 2e-2)
         off = np.repeat(on == 0, 3)
@@ -199,10 +205,8 @@ def test_kernels(dtype, monkeypatch, tmp_path):
 @pytest.mark.parametrize("method", ["pv", "pv-early"])
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_operations(case, method):
-    plain, switched = (
-        ds.compile(case.tree, case.constraints, "dynamics", method=method, active=active, lanes=1).operations.total
-        for active in (False, True)
-    )
+    asked = (request(case.tree, case.constraints, DYNAMICS, method=method, active=active) for active in (False, True))
+    plain, switched = (make_program(one).graph.count().total for one in asked)
     print(case.name, method, plain, switched)
     assert switched < (1.1 if method == "pv-early" else 1.02) * plain
 

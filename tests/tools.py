@@ -44,11 +44,12 @@ def error(actual, expected):
     return difference / scale if scale > NOTHING else difference
 
 
-def evaluated(ops, results, *values):
-    """Matrices and scalars of a trace as numbers, at these values of all inputs in order."""
+def evaluated(ops, results, *values, batch=()):
+    """Matrices and scalars of a trace as numbers, at these values of all inputs in order, each of a batch of states."""
     tables = [x if hasattr(x, "rows") else ops.matrix([[x]]) for x in results]
-    found = interpret(ops.graph([table.nodes() for table in tables]), np.concatenate([np.ravel(v) for v in values]))
-    return [y.reshape(table.shape) for y, table in zip(found, tables, strict=True)]
+    x = np.concatenate([np.reshape(v, (*batch, -1)) for v in values], axis=-1)
+    found = interpret(ops.graph([table.nodes() for table in tables]), x)
+    return [y.reshape(*batch, *table.shape) for y, table in zip(found, tables, strict=True)]
 
 
 def random_rotation(rng):

@@ -22,6 +22,7 @@ from delassus.contact import (
     pgs,
     solve_mixed,
 )
+from delassus.contact.solvers import pivoting
 from delassus.contact.solvers.coulomb import prepare, single
 from delassus.contact.solvers.mixed import eliminated
 from delassus.errors import ConfigurationError, MissingDependencyError
@@ -71,6 +72,29 @@ def test_lemke_finds_a_solution_that_enumeration_finds(n):
         result = lemke(LCP(M, q))
         assert result.status is SolverStatus.CONVERGED
         np.testing.assert_allclose(result.values, enumerated(M, q)[0], atol=1e-7)
+
+
+def test_lemke_does_not_cycle_where_all_is_tied():
+    """Ties at every pivot; the lexicographic rule decides, also where round-off stands for zero."""
+    rng, kernel = np.random.default_rng(0), pivoting.pivot
+    for _ in range(3000):
+        n = int(rng.integers(3, 7))
+        M = rng.integers(0, 3, (n, n)).astype(float)
+        np.fill_diagonal(M, 1.0)
+        outcome, _ = kernel(M, -np.ones(n), np.ones(n), np.ones(n), 200, np.zeros(n, bool), np.zeros(n))
+        assert outcome != pivoting.LIMIT, M.tolist()
+
+
+def test_a_basis_gives_its_solution():
+    rng = np.random.default_rng(0)
+    for n in range(1, 9):
+        a = rng.standard_normal((n, n))
+        M, active, expected = a @ a.T + np.eye(n), rng.random(n) < 0.6, rng.uniform(1, 2, n)
+        expected[~active] = 0.0
+        q = np.where(active, 0.0, 1.0) - M @ expected
+        z, s = np.zeros(n), 1.0 / np.sqrt(np.diagonal(M))
+        assert pivoting.from_basis(M, q, s, active, z, np.zeros(n)) < 1e-13
+        np.testing.assert_allclose(z, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [2, 4, 6, 8])

@@ -175,7 +175,8 @@ def independent(m, candidates, q):
     for c in candidates:
         if c.rows is None:
             continue
-        solution = ds.forward_dynamics(m.tree, q, np.zeros(m.tree.nv), np.zeros(m.tree.nv), [*kept, c])
+        still = np.zeros(m.tree.nv)
+        solution = ds.forward_dynamics(m.tree, q, still, still, [*kept, c], method="kkt")
         if np.all(solution.rank == sum(k.size for k in [*kept, c])):
             kept.append(c)
     return kept
@@ -517,7 +518,7 @@ def on_symbols(m, constraints, values, compute):
     return evaluated(ops, result, *values.values())[0]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[:8])
 def test_symbols(seed):
     m = mechanism(seed, 6, 12)
     tree, rng = m.tree, m.rng

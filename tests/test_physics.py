@@ -36,23 +36,22 @@ def block(shape: Box, mass: float = 2.0) -> ds.Tree:
     return ds.mechanisms.free_body(mass, shape.inertia(mass))
 
 
-@pytest.mark.parametrize("restitution", [0.0, 0.3, 0.7, 1.0])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("restitution", "solver"), [*((e, "lemke") for e in (0.0, 0.3, 0.7, 1.0)), (0.7, "nsgs")])
 def test_a_ball_rebounds_to_restitution_squared_of_its_height(restitution: float, solver: str) -> None:
+    """Thrown down at the speed of a fall from there, just above the floor."""
     scene = ds.Scene(ball(), [Collider("body", Sphere(0.1), restitution=restitution**2), floor()])
     dt, h = 2e-4, 0.5
-    sim = ds.Simulator(scene, solver=solver, q0=[0, 0, 0.1 + h, *IDENTITY], dt=dt)
-    fall = np.sqrt(2 * h / G)
+    speed = np.sqrt(2 * G * h)
+    q0, v0 = [0, 0, 0.1 + 5 * speed * dt, *IDENTITY], [0, 0, -speed, 0, 0, 0]
+    sim = ds.Simulator(scene, solver=solver, q0=q0, v0=v0, dt=dt)
     heights = []
 
     def watch(s: ds.Simulator) -> np.ndarray:
         heights.append(s.q[2] - 0.1)
         return np.zeros(6)
 
-    sim.run(fall * (1 + restitution) + 20 * dt, watch)
-    after = heights[round(fall / dt) + 3 :]
-    speed = np.sqrt(2 * G * h)
-    assert max(after) == pytest.approx(restitution**2 * h, abs=4 * speed * dt)
+    sim.run(speed / G * restitution + 40 * dt, watch)
+    assert max(heights[9:]) == pytest.approx(restitution**2 * h, abs=4 * speed * dt)
     assert set(sim.statuses) <= set(SOLVED)
 
 
@@ -172,7 +171,11 @@ def test_energy_does_not_grow_and_momentum_balances(solver: str) -> None:
     turn /= np.linalg.norm(turn, axis=1, keepdims=True)
     q0 = scene.configuration(a=[0, 0, 0.5, *turn[0]], b=[0.05, 0.02, 0.9, *turn[1]])
     sim = ds.Simulator(scene, solver=solver, q0=q0, v0=0.5 * rng.normal(size=12), dt=dt)
-    touched = 0
+    touched, momentum_of = 0, ds.compile(scene.tree, (), "momentum")
+
+    def momentum(sim: ds.Simulator) -> np.ndarray:
+        return np.asarray(momentum_of(sim.q, sim.v))[:3]
+
     for _ in range(1600):
         before, start = sum(sim.energy()), momentum(sim)
         sim.step()
@@ -187,11 +190,6 @@ def test_energy_does_not_grow_and_momentum_balances(solver: str) -> None:
         np.testing.assert_allclose(momentum(sim) - start, [*pushed[:2], pushed[2] - 2 * mass * G * dt], atol=1e-10)
     assert touched > 100
     assert set(sim.statuses) <= set(SOLVED)
-
-
-def momentum(sim: ds.Simulator) -> np.ndarray:
-    """Linear momentum of all bodies."""
-    return np.asarray(ds.momentum(sim.scene.tree, sim.q, sim.v))[:3]
 
 
 def test_painleve_is_reported() -> None:
@@ -230,9 +228,8 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert np.array_equal(first[1], second[1])
 
 
-@pytest.mark.parametrize("formulation", ["nmc-os", "rmc", "mc", "nmc"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_every_formulation_moves_a_scene_alike(formulation: str, solver: str) -> None:
+def test_every_formulation_moves_a_scene_alike(solver: str) -> None:
     """A double pendulum that swings into a wall and a spinning ball that bounces, through impacts and sliding."""
     arm = ds.mechanisms.pendulum(2)
     scene = ds.Scene(
@@ -246,15 +243,15 @@ def test_every_formulation_moves_a_scene_alike(formulation: str, solver: str) ->
     )
     q0 = scene.configuration(arm=[0.3, 0.2], ball=[-1, 0, -1.05, *IDENTITY])
     v0 = scene.velocity(arm=[-3.0, 0.5], ball=[0.5, 0.2, -1, 1.0, 20.0, 3.0])
-    runs = []
-    for name in ("os", formulation):
+    ends = {}
+    for name in ("os", "nmc-os", "rmc", "mc", "nmc"):
         sim = ds.Simulator(scene, formulation=name, solver=solver, q0=q0, v0=v0, dt=1e-3)
         sim.run(0.6)
-        runs.append((sim.q, sim.v, sum(sim.statuses.values())))
-        assert set(sim.statuses) <= set(SOLVED)
-    assert runs[0][2] > 50
-    for mine, other in zip(runs[0][:2], runs[1][:2], strict=True):
-        np.testing.assert_allclose(mine, other, atol=1e-6)  # 600 steps, each held to 1e-8
+        ends[name] = sim.q, sim.v
+        assert set(sim.statuses) <= set(SOLVED) and sum(sim.statuses.values()) > 50
+    for name, end in ends.items():
+        for mine, other in zip(ends["os"], end, strict=True):  # 600 steps, each held to 1e-8
+            np.testing.assert_allclose(mine, other, atol=1e-6, err_msg=name)
 
 
 def heap(shape: Box, masses: list[float]) -> tuple[ds.Scene, np.ndarray]:

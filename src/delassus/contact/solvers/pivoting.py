@@ -56,7 +56,7 @@ def precedes(T: Array, i: int, k: int, c: int, n: int, row_of: Indices, column_o
             left, right = -T[i, column] * a, -T[k, column] * b
         else:
             left, right = a * (row_of[j] == i), b * (row_of[j] == k)
-        if abs(left - right) > TIE * (abs(left) + abs(right)):
+        if abs(left - right) > TIE * (1.0 + abs(left) + abs(right)):  # what should be zero is round-off
             return bool(left < right)
     return False
 

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 import delassus
 from delassus.cli.app import app
+from delassus_studies import bench_growth
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -58,8 +60,9 @@ def test_readme_names_files_that_exist() -> None:
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.S)
 LINES = [line.split("  #")[0].strip() for block in BLOCKS for line in block.splitlines()]
 INSTALL = [line for line in LINES if "pip install" in line]
-COMMANDS = [line for line in (*LINES, *re.findall(r"`(delassus bench \w+)`", README)) if line.startswith("delassus ")]
-SHORTER = {"bench scaling": ["--largest", "20"], "bench compile": ["--largest", "50"], "bench": ["--quick"],
+NAMED = (*LINES, *re.findall(r"`(delassus [^`]+)`", README))
+COMMANDS = [line for line in dict.fromkeys(NAMED) if line.startswith("delassus ")]
+SHORTER = {"bench": ["--quick"],
            "reproduce": ["--quick"], "simulate": ["--duration", "0.05"]}  # fmt: skip
 """Documented options that make a command of the README short; a simulation that is shown has no duration."""
 
@@ -103,7 +106,24 @@ def started(line: str, folder: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("line", [line for line in COMMANDS if "--view" not in line])
+SMALLER: dict[str, dict[str, object]] = {
+    "delassus bench scaling": {"STEM": (4, 3, 1)},
+    "delassus bench compile": {"COMPILED_LINKS": (5, 10)},
+}
+"""Mechanisms of benchmarks that compile long programs."""
+
+
+@pytest.mark.parametrize("line", SMALLER)
+def test_readme_commands_run_on_smaller_mechanisms(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert line in COMMANDS
+    families = {"n": (bench_growth.chain_of, (5, 10), 1), "m": (bench_growth.stem_with, (1, 2), 6)}
+    for name, value in {**SMALLER[line], "FAMILIES": families, "ROUNDS": 3, "MOST_STATES": 64}.items():
+        monkeypatch.setattr(bench_growth, name, value)
+    done = CliRunner().invoke(app, shlex.split(line)[1:])
+    assert done.exit_code == 0 and len(done.output.splitlines()) > 1, done.output
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if "--view" not in line and line not in SMALLER])
 def test_readme_commands_run(line: str, tmp_path: Path) -> None:
     options = next((shorter for name, shorter in SHORTER.items() if line.startswith(f"delassus {name}")), [])
     process = started(line, tmp_path, *options)

@@ -338,6 +338,13 @@ def test_patterns_count_small_mechanisms_roughly(name, method):
     assert 0 <= pattern_count(tree, constraints, method) / traced - 1 < COUNTED_SMALL[method]
 
 
+@pytest.mark.parametrize("method", ["efpa", "pv-osim", "kjr"])
+def test_the_order_of_constraints_costs_nothing(method):
+    tip, middle = ds.Weld("link12"), ds.Point("link5")
+    totals = {traced_count(ds.mechanisms.chain(12), order, method) for order in ((tip, middle), (middle, tip))}
+    assert len(totals) == 1
+
+
 # -- transforms ----------------------------------------------------------------------------------------------------
 
 

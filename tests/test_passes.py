@@ -190,7 +190,7 @@ def test_passes_are_named_once_and_in_order():
 
 values = st.sampled_from([*SPECIAL, 0.3, -0.7, 2.0])
 states = st.lists(st.lists(values, min_size=8, max_size=8), min_size=1, max_size=4).map(np.array)
-some = settings(max_examples=300, deadline=None)
+some = settings(max_examples=120, deadline=None)
 
 
 def flat(groups):

@@ -38,11 +38,12 @@ def block(shape: Box, mass: float = 2.0) -> ds.Tree:
 
 @pytest.mark.parametrize(("restitution", "solver"), [*((e, "lemke") for e in (0.0, 0.3, 0.7, 1.0)), (0.7, "nsgs")])
 def test_a_ball_rebounds_to_restitution_squared_of_its_height(restitution: float, solver: str) -> None:
-    """Thrown down at the speed of a fall from there, just above the floor."""
+    """It starts just above the floor, with the velocity of a fall from ``h``."""
     scene = ds.Scene(ball(), [Collider("body", Sphere(0.1), restitution=restitution**2), floor()])
     dt, h = 2e-4, 0.5
     speed = np.sqrt(2 * G * h)
-    q0, v0 = [0, 0, 0.1 + 5 * speed * dt, *IDENTITY], [0, 0, -speed, 0, 0, 0]
+    start = 5 * speed * dt
+    q0, v0 = [0, 0, 0.1 + start, *IDENTITY], [0, 0, -np.sqrt(2 * G * (h - start)), 0, 0, 0]
     sim = ds.Simulator(scene, solver=solver, q0=q0, v0=v0, dt=dt)
     heights = []
 

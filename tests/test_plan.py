@@ -140,7 +140,7 @@ def test_auto(name):
     assert error(ds.delassus(tree, constraints, q, method="auto"), expected) < AGREEMENT
 
 
-@pytest.mark.parametrize("n, branches, length", [(20, 2, 7), (40, 2, 7), (20, 4, 7), (20, 7, 5)])
+@pytest.mark.parametrize("n, branches, length", [(20, 2, 7), (20, 4, 7)])
 def test_long_stems_by_the_planners_count(n, branches, length):
     tree, constraints = stem(n, branches, length), welds(*tips(branches, length))
     chosen = plan(tree, constraints)
@@ -177,7 +177,7 @@ def test_targets_of_the_benchmark_robots():
 # -- any mechanism ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(mechanisms)
 def test_auto_on_random_mechanisms(mechanism):
     tree = mechanism.tree

@@ -125,7 +125,8 @@ def test_where_the_factor_of_joint_space_fills_in():
     star = ds.mechanisms.star(3, 3)
     world = [ds.Weld("branch1_3"), ds.Point("branch2_2"), ds.Weld("hub")]
     loop = [*world, ds.Weld("branch1_2", "branch3_3")]
-    for constraints in (world, loop):
+    meeting = [*loop, ds.Point("branch2_2", "branch3_1")]  # eliminating the third branch joins the others
+    for constraints in (world, loop, meeting):
         problem = Problem(NumpyOps(), star, constraints, star.random(0))
         columns = jacobian_columns(problem)
         pairs = {(i, j) for c in columns for i in c for j in c if j <= i}

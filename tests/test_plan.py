@@ -21,7 +21,7 @@ from delassus.interop.load import example_robot_files
 from delassus.model.mechanisms import asimo, chain, humanoid, ladder, star, stem
 from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement
-from delassus.planner.plan import CUT, plan
+from delassus.planner.plan import CUT, _plan, plan
 from delassus.quantities.evaluate import case_of
 from delassus.quantities.osim import DELASSUS, METHODS
 from delassus.spatial.trace_ops import TraceOps
@@ -273,6 +273,17 @@ def test_a_plan_says_what_was_chosen_and_why():
     assert f"{chosen.operations:,} operations" in str(chosen) and "pv-osim " in str(chosen)
     assert set(NAMED) <= set(chosen.named)
     assert all(link in tree.link_names for link in chosen.cut) and chosen.root in tree.link_names
+
+
+def test_a_search_ends_where_its_effort_is_spent(monkeypatch):
+    """What it has by then is still no worse than any named method."""
+    tree, constraints = stem(4, 4, 1), tuple(welds(*tips(4, 1)))
+    whole = plan(tree, constraints)
+    monkeypatch.setattr("delassus.planner.plan.EFFORT", 1)
+    _plan.cache_clear()
+    short = plan(tree, constraints)
+    assert short.considered < 0.7 * whole.considered
+    assert whole.operations <= short.operations <= min(short.named.values())
 
 
 def test_the_base_stays_where_the_world_matters():

@@ -213,12 +213,8 @@ class _Search:
         names = [f.link for f in self._frames]
         tree = base_parameters(frame_placement(tree, names, free_base=self._root_is_free))
         ends = [link for link in (tree.placement(name).link for name in names) if link != WORLD]
-        crowded = {link for link in ends if self._rows_on(tree, link) > 6}
-        inner = {i for i in {*tree.branching_links(ends), *crowded} if tree.parents[i] != WORLD}
+        inner = {i for i in tree.branching_links(ends) if tree.parents[i] != WORLD}
         return _Variant(tree, coordinates, tuple(sorted(inner)))
-
-    def _rows_on(self, tree: Tree, link: int) -> int:
-        return sum(c.size for c in self._constraints for f in (c.first, c.second) if f and f.carrier(tree) == link)
 
     def _counted(self, root: int, cut: frozenset[int]) -> int:
         return self._measure(self._variant(root).tree, lambda problem: cut_osim(problem, cut))

@@ -40,32 +40,47 @@ class _Sketch:
         return name
 
     def joint(
-        self,
-        parent: str,
-        child: str,
-        axis: str | Array,
-        position: Sequence[float],
-        rotation: Array | None = None,
-        kind: JointKind = JointKind.REVOLUTE,
+        self, parent: str, child: str, axis: str, position: Sequence[float], rotation: Array | None = None
     ) -> None:
-        """Add a joint named after its child."""
-        direction = _AXES[axis] if isinstance(axis, str) else axis
+        """Add a revolute joint named after its child."""
         R = np.eye(3) if rotation is None else rotation
-        name = f"{child}_joint"
-        self.joints.append(RawJoint(name, kind, parent, child, np.array(position, dtype=float), R, direction))
+        self.joints.append(
+            RawJoint(f"{child}_joint", JointKind.REVOLUTE, parent, child, np.array(position, float), R, _AXES[axis])
+        )
 
-    def chain(self, base: str, prefix: str, n: int, start: Sequence[float] = (0, 0, 0), turn: float = 0.0) -> str:
+    def fix(self, parent: str, child: str, position: Sequence[float] = (0, 0, 0), suffix: str = "mount") -> None:
+        """Add a joint that does not move."""
+        self.joints.append(RawJoint(f"{child}_{suffix}", None, parent, child, np.array(position, float)))
+
+    def chain(self, base: str, prefix: str, n: int, start: Sequence[float] = (0, 0, 0), angle: float = 0.0) -> str:
         """Add ``n`` rods in a row, in frames of Denavit and Hartenberg: each axis is z, each twist is ±1 rad."""
-        parent, previous = base, 0.0
+        parent, position = base, start
         for k in range(n):
-            length = 0.25 + 0.05 * math.cos(1.7 * k + turn)
-            mass = 1.5 + 0.3 * math.sin(k + turn)
+            length = 0.25 + 0.05 * math.cos(1.7 * k + angle)
+            mass = 1.5 + 0.3 * math.sin(k + angle)
             rod = self.body(f"{prefix}{k + 1}", mass, (length, 0.06, 0.05), (length / 2, 0, 0))
             twist = rotation_about(_AXES["x"], 1.0 if k % 2 else -1.0)
             if k == 0:
-                twist = rotation_about(_AXES["z"], turn) @ twist
-            self.joint(parent, rod, "z", start if k == 0 else (previous, 0, 0), twist)
-            parent, previous = rod, length
+                twist = rotation_about(_AXES["z"], angle) @ twist
+            self.joint(parent, rod, "z", position, twist)
+            parent, position = rod, (length, 0, 0)
+        return parent
+
+    def chains_around(self, base: str, prefix: str, n: int, length: int, radius: float, first: float = 0.0) -> None:
+        """Add ``n`` chains on a circle about z; the first starts at the angle ``first``."""
+        for b in range(n):
+            angle = 2 * math.pi * b / n + first
+            start = (radius * math.cos(angle), radius * math.sin(angle), 0.0)
+            self.chain(base, f"{prefix}{b + 1}_", length, start, angle)
+
+    def limb(self, base: str, prefix: str, n: int, start: Sequence[float], axes: str, mass: float, step: float) -> str:
+        """Add ``n`` boxes along z that rotate about the given axes, one after the other; returns the last one."""
+        parent, position = base, start
+        for k in range(n):
+            share = mass * (1.0 - 0.08 * min(k, 8))
+            link = self.body(f"{prefix}{k + 1}", share, (0.07, 0.06, abs(step)), (0.005, 0.0, step / 2))
+            self.joint(parent, link, axes[k % len(axes)], position)
+            parent, position = link, (0.0, 0.0, step)
         return parent
 
     def build(self, root: Root) -> Tree:
@@ -89,7 +104,7 @@ def _positive(value: float, argument: str) -> float:
 def chain(n: int, *, root: Root = "fixed") -> Tree:
     """Serial chain of ``n`` revolute joints; links ``link1`` … ``link<n>``.
 
-    Rods of 0.2–0.3 m and 1.2–1.8 kg; the axis of each is z of its frame, turned by ±1 rad about the rod before it.
+    Rods of 0.2–0.3 m and 1.2–1.8 kg; the axis of each is z of its frame, rotated by ±1 rad about the rod before it.
 
     Parameters
     ----------
@@ -201,10 +216,7 @@ def star(branches: int, length: int, *, root: Root = "floating") -> Tree:
     """
     sketch = _Sketch(f"star{_count(branches, 'branches')}x{_count(length, 'length')}")
     sketch.body("hub", 10.0, (0.4, 0.4, 0.2))
-    for b in range(branches):
-        angle = 2 * math.pi * b / branches
-        start = (0.2 * math.cos(angle), 0.2 * math.sin(angle), 0.0)
-        sketch.chain("hub", f"branch{b + 1}_", length, start, angle)
+    sketch.chains_around("hub", "branch", branches, length, 0.2)
     return sketch.build(root)
 
 
@@ -237,11 +249,8 @@ def stem(length: int, branches: int, branch_length: int = 7, *, root: Root = "fl
     _count(branch_length, "branch_length")
     sketch.body("stem0", 5.0, (0.3, 0.3, 0.3))
     last = sketch.chain("stem0", "stem", length)
-    for b in range(branches):
-        angle = 2 * math.pi * b / branches + 0.3
-        start = (0.15 * math.cos(angle), 0.15 * math.sin(angle), 0.0)
-        sketch.chain("stem0", f"near{b + 1}_", branch_length, start, angle)
-        sketch.chain(last, f"far{b + 1}_", branch_length, start, angle)
+    sketch.chains_around("stem0", "near", branches, branch_length, 0.15, 0.3)
+    sketch.chains_around(last, "far", branches, branch_length, 0.15, 0.3)
     return sketch.build(root)
 
 
@@ -312,57 +321,31 @@ def asimo(
         _count(value, argument, least=0)
     if hand_dofs not in (2, 12):
         raise ModelError("hand_dofs", "2 or 12", shown(hand_dofs), "The paper has these two hands.")
-    joints_per_finger, fingers = (1, ("forefinger", "thumb")) if hand_dofs == 2 else (3, _FOUR_FINGERS)
+    joints_per_finger, fingers = (1, _FINGERS[::3]) if hand_dofs == 2 else (3, _FINGERS)
     sketch = _Sketch("asimo")
     sketch.body("pelvis", 9.0, (0.2, 0.3, 0.15))
-
-    def torso_up(torso_parent: str) -> None:
-        sketch.body("torso", 12.0, (0.2, 0.35, 0.4), (0, 0, 0.2))
-        if torso_parent == "pelvis":
-            sketch.joint("pelvis", "torso", "z", (0, 0, 0.1))
-        _limb(sketch, "torso", "head", 3, (0, 0, 0.45), _NECK, 1.2, 0.06)
-        for k in range(arms):
-            side = 1 if k % 2 == 0 else -1
-            shoulder = (-0.1 * (k // 2), 0.2 * side, 0.38)
-            tip = _limb(sketch, "torso", f"arm{k + 1}_", arm_dofs, shoulder, _ARM, 1.3, -0.11)
-            hand = sketch.body(f"hand{k + 1}", 0.5, (0.06, 0.08, 0.1), (0, 0, -0.05))
-            sketch.joints.append(RawJoint(f"{hand}_mount", None, tip, hand))
-            for f, finger in enumerate(fingers):
-                start = (0.02, 0.02 * (f - 1), -0.1)
-                last = _limb(sketch, hand, f"{finger}{k + 1}_", joints_per_finger, start, _FINGER, 0.04, -0.03)
-                sketch.body(f"{finger}{k + 1}", 0.0, (0, 0, 0))
-                tip_joint = RawJoint(f"{finger}{k + 1}_tip", None, last, f"{finger}{k + 1}", np.array([0.0, 0, -0.03]))
-                sketch.joints.append(tip_joint)
-
-    torso_up("pelvis")
+    sketch.body("torso", 12.0, (0.2, 0.35, 0.4), (0, 0, 0.2))
+    sketch.joint("pelvis", "torso", "z", (0, 0, 0.1))
+    sketch.limb("torso", "head", 3, (0, 0, 0.45), "zyx", 1.2, 0.06)
+    for k in range(arms):
+        shoulder = (-0.1 * (k // 2), -0.2 if k % 2 else 0.2, 0.38)
+        wrist = sketch.limb("torso", f"arm{k + 1}_", arm_dofs, shoulder, "yxzyzyx", 1.3, -0.11)
+        hand = sketch.body(f"hand{k + 1}", 0.5, (0.06, 0.08, 0.1), (0, 0, -0.05))
+        sketch.fix(wrist, hand)
+        for f, finger in enumerate(fingers):
+            start = (0.02, 0.02 * (f - 1), -0.1)
+            last = sketch.limb(hand, f"{finger}{k + 1}_", joints_per_finger, start, "y", 0.04, -0.03)
+            sketch.fix(last, sketch.body(f"{finger}{k + 1}", 0.0, (0, 0, 0)), (0, 0, -0.03), "tip")
     for k in range(legs):
-        side = 1 if k % 2 == 0 else -1
-        start = (-0.12 * (k // 2), 0.1 * side, -0.08)
-        tip = _limb(sketch, "pelvis", f"leg{k + 1}_", leg_dofs, start, _LEG, 2.5, -0.14)
-        foot = sketch.body(f"foot{k + 1}", 0.8, (0.25, 0.1, 0.04), (0.04, 0, -0.05))
-        sketch.joints.append(RawJoint(f"{foot}_mount", None, tip, foot))
+        hip = (-0.12 * (k // 2), -0.1 if k % 2 else 0.1, -0.08)
+        ankle = sketch.limb("pelvis", f"leg{k + 1}_", leg_dofs, hip, _LEG, 2.5, -0.14)
+        sketch.fix(ankle, sketch.body(f"foot{k + 1}", 0.8, (0.25, 0.1, 0.04), (0.04, 0, -0.05)))
     floating = sketch.build("floating")
     return _standing_on(floating, "foot1") if fixed_foot else floating
 
 
-_FOUR_FINGERS = ("forefinger", "middle", "ring", "thumb")
-_NECK = "zyx"
-_ARM = "yxzyzyx"
+_FINGERS = ("forefinger", "middle", "ring", "thumb")
 _LEG = "zxyyyx"
-_FINGER = "y"
-
-
-def _limb(
-    sketch: _Sketch, base: str, prefix: str, n: int, start: Sequence[float], axes: str, mass: float, step: float
-) -> str:
-    """Add ``n`` boxes along z with the given axes in turn; returns the last one's name."""
-    parent = base
-    for k in range(n):
-        share = mass * (1.0 - 0.08 * min(k, 8))
-        link = sketch.body(f"{prefix}{k + 1}", share, (0.07, 0.06, abs(step)), (0.005, 0.0, step / 2))
-        sketch.joint(parent, link, axes[k % len(axes)], start if k == 0 else (0.0, 0.0, step))
-        parent = link
-    return parent
 
 
 def _standing_on(tree: Tree, link: str) -> Tree:
@@ -403,16 +386,15 @@ def humanoid(*, root: Root = "floating") -> Tree:
     """
     sketch = _Sketch("humanoid")
     sketch.body("pelvis", 15.0, (0.25, 0.35, 0.2))
-    torso = _limb(sketch, "pelvis", "torso", 2, (0, 0, 0.1), "zy", 9.0, 0.18)
-    head = _limb(sketch, torso, "neck", 2, (0.02, 0, 0.4), "yz", 1.5, 0.08)
-    sketch.joints.append(RawJoint("head_mount", None, head, sketch.body("head", 1.0, (0.15, 0.15, 0.2), (0, 0, 0.1))))
+    torso = sketch.limb("pelvis", "torso", 2, (0, 0, 0.1), "zy", 9.0, 0.18)
+    neck = sketch.limb(torso, "neck", 2, (0.02, 0, 0.4), "yz", 1.5, 0.08)
+    sketch.fix(neck, sketch.body("head", 1.0, (0.15, 0.15, 0.2), (0, 0, 0.1)))
     for side, sign in (("left", 1.0), ("right", -1.0)):
-        ankle = _limb(sketch, "pelvis", f"{side}_leg", 6, (-0.02, 0.09 * sign, -0.08), _LEG, 4.0, -0.19)
-        foot = sketch.body(f"{side}_foot", 1.0, (0.22, 0.1, 0.04), (0.03, 0, -0.02))
-        sketch.joints.append(RawJoint(f"{foot}_mount", None, ankle, foot, np.array([0.0, 0.0, -0.09])))
-        wrist = _limb(sketch, torso, f"{side}_arm", 7, (0, 0.2 * sign, 0.3), "zxzyzyx", 2.0, -0.1)
+        ankle = sketch.limb("pelvis", f"{side}_leg", 6, (-0.02, 0.09 * sign, -0.08), _LEG, 4.0, -0.19)
+        sketch.fix(ankle, sketch.body(f"{side}_foot", 1.0, (0.22, 0.1, 0.04), (0.03, 0, -0.02)), (0, 0, -0.09))
+        wrist = sketch.limb(torso, f"{side}_arm", 7, (0, 0.2 * sign, 0.3), "zxzyzyx", 2.0, -0.1)
         hand = sketch.body(f"{side}_hand", 0.5, (0.08, 0.08, 0.1), (0, 0, -0.05))
-        sketch.joints.append(RawJoint(f"{hand}_mount", None, wrist, hand, np.array([0.0, 0.0, -0.06])))
+        sketch.fix(wrist, hand, (0, 0, -0.06))
         finger = sketch.body(f"{side}_finger", 0.1, (0.02, 0.06, 0.06), (0, 0, -0.03))
         sketch.joint(hand, finger, "x", (0, 0.03 * sign, -0.1))
     return sketch.build(root)

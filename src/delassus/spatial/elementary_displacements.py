@@ -70,25 +70,20 @@ class Rotation(ABC):
         return [[_dot(RB[i], R[j]) for j in range(3)] for i in range(3)]
 
     def motion_rows(self) -> Entries:
-        """6×6 motion transform ``X``, parent coordinates → child coordinates."""
         E = self.inverse().rows()
         return [list(E[i]) + ZERO for i in range(3)] + [ZERO + list(E[i]) for i in range(3)]
 
     def congruence(self, A: Entries, B: Entries, C: Entries) -> Blocks:
-        """Blocks of ``Xᵀ H X``."""
         return self.symmetric(A), self.general(B), self.symmetric(C)
 
     def rigid_congruence(self, m: Any, h: list[Any], C: Entries) -> tuple[list[Any], Entries]:
-        """First and second mass moments of a body of mass ``m``, in the parent."""
         R = self.rows()
         return [_dot(R[i], h) for i in range(3)], self.symmetric(C)
 
     def rotate(self, ops: Ops, V: Matrix) -> Matrix:
-        """``R V``: vectors (3 × k) in the parent's axes."""
         return ops.matrix(self.rows()) @ V
 
     def move(self, ops: Ops, p: Matrix) -> Matrix:
-        """Point (3 × 1) in the parent."""
         return self.rotate(ops, p)
 
 
@@ -101,7 +96,6 @@ class PlanarRotation(Rotation):
     s: Any
 
     def rows(self) -> Entries:
-        """3×3 matrix, child axes → parent axes."""
         i, j = (self.axis + 1) % 3, (self.axis + 2) % 3
         R: Entries = [[1.0 if a == b else 0.0 for b in range(3)] for a in range(3)]
         R[i][i] = R[j][j] = self.c
@@ -109,11 +103,9 @@ class PlanarRotation(Rotation):
         return R
 
     def inverse(self) -> PlanarRotation:
-        """The rotation back."""
         return PlanarRotation(self.axis, self.c, -self.s)
 
     def symmetric(self, A: Entries) -> Entries:
-        """``R A Rᵀ`` of a symmetric matrix."""
         k, c, s = self.axis, self.c, self.s
         i, j = (k + 1) % 3, (k + 2) % 3
         u = s * (A[i][i] - A[j][j]) + c * (A[i][j] + A[i][j])
@@ -126,7 +118,6 @@ class PlanarRotation(Rotation):
         return out
 
     def general(self, B: Entries) -> Entries:
-        """``R B Rᵀ``."""
         k, c, s = self.axis, self.c, self.s
         i, j = (k + 1) % 3, (k + 2) % 3
         u = s * (B[i][i] - B[j][j]) + c * (B[i][j] + B[j][i])
@@ -146,11 +137,9 @@ class GeneralRotation(Rotation):
     entries: Entries
 
     def rows(self) -> Entries:
-        """3×3 matrix, child axes → parent axes."""
         return self.entries
 
     def inverse(self) -> GeneralRotation:
-        """The rotation back."""
         return GeneralRotation([list(column) for column in zip(*self.entries, strict=True)])
 
 
@@ -162,21 +151,17 @@ class SignedPermutation(Rotation):
     sign: tuple[float, float, float]
 
     def rows(self) -> Entries:
-        """3×3 matrix, child axes → parent axes."""
         return [[self.sign[i] if self.source[i] == j else 0.0 for j in range(3)] for i in range(3)]
 
     def inverse(self) -> SignedPermutation:
-        """The rotation back."""
         back = [self.source.index(i) for i in range(3)]
         sign = [self.sign[k] for k in back]
         return SignedPermutation((back[0], back[1], back[2]), (sign[0], sign[1], sign[2]))
 
     def symmetric(self, A: Entries) -> Entries:
-        """``R A Rᵀ``, symmetric or not."""
         return self.general(A)
 
     def general(self, B: Entries) -> Entries:
-        """``R B Rᵀ``."""
         at, sign = self.source, self.sign
         return [
             [B[at[i]][at[j]] if sign[i] == sign[j] else -B[at[i]][at[j]] for j in range(3)] for i in range(3)

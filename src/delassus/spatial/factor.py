@@ -43,11 +43,9 @@ class Factor:
         self._L = L
 
     def pivots(self) -> list[Scalar]:
-        """``d``; one that is not positive, or tiny beside its diagonal entry of ``D``, means that ``D`` is singular."""
         return list(self._pivots)
 
     def half_solve(self, B: Matrix) -> Matrix:
-        """``L⁻¹ B`` (n × k)."""
         ops = self._ops
         rows: list[Matrix] = []
         for i in range(len(self._L)):
@@ -58,13 +56,11 @@ class Factor:
         return ops.vstack(rows)
 
     def scale(self, Z: Matrix) -> Matrix:
-        """``diag(d)⁻¹ Z`` (n × k)."""
         n = len(self._L)
         diagonal = [[self._reciprocals[i] if i == j else 0.0 for j in range(n)] for i in range(n)]
         return self._ops.matrix(diagonal) @ Z
 
     def solve(self, B: Matrix) -> Matrix:
-        """``D⁻¹ B`` (n × k)."""
         ops, n = self._ops, len(self._L)
         Z = self.scale(self.half_solve(B))
         rows: list[Matrix] = []
@@ -76,7 +72,6 @@ class Factor:
         return ops.vstack(rows)
 
     def inverse(self) -> Matrix:
-        """``D⁻¹`` (n × n)."""
         ops, n = self._ops, len(self._L)
         if n == 1:
             return ops.matrix([[self._reciprocals[0]]])
@@ -84,13 +79,11 @@ class Factor:
         return ops.sym_product(ops.transpose(Z), self.scale(Z))
 
     def quadratic(self, B: Matrix) -> Matrix:
-        """``B D⁻¹ Bᵀ`` (k × k)."""
         ops = self._ops
         Z = self.half_solve(ops.transpose(B))
         return ops.sym_product(ops.transpose(self.scale(Z)), Z)
 
     def parts(self) -> list[Matrix]:
-        """``L`` and the reciprocals of ``d``: what solving needs."""
         return [self._ops.matrix(self._L), self._ops.matrix([self._reciprocals])]
 
 
@@ -110,31 +103,24 @@ class CholeskyFactor:
                     self._C[at] = np.linalg.cholesky(D[at])
 
     def pivots(self) -> list[Any]:
-        """``d`` of the other factorisation."""
         return [self._C[..., j, j] ** 2 for j in range(self._C.shape[-1])]
 
     def half_solve(self, B: Any) -> Any:
-        """``C⁻¹ B``."""
         return np.linalg.solve(self._C, B)
 
     def scale(self, Z: Any) -> Any:
-        """``Z``: the diagonal is in ``C``."""
         return Z
 
     def solve(self, B: Any) -> Any:
-        """``D⁻¹ B``."""
         return np.linalg.solve(np.swapaxes(self._C, -1, -2), np.linalg.solve(self._C, B))
 
     def inverse(self) -> Any:
-        """``D⁻¹``."""
         Z = np.linalg.inv(self._C)
         return np.swapaxes(Z, -1, -2) @ Z
 
     def quadratic(self, B: Any) -> Any:
-        """``B D⁻¹ Bᵀ``."""
         Z = np.linalg.solve(self._C, np.swapaxes(B, -1, -2))
         return np.swapaxes(Z, -1, -2) @ Z
 
     def parts(self) -> list[Any]:
-        """``C``: what solving needs."""
         return [self._C]

@@ -22,11 +22,11 @@ def integrate(ops: Ops, joint: Joint, q: Sequence[Scalar], u: Sequence[Scalar]) 
     """Configuration (nq) reached from ``q`` by the velocity ``u`` (nv) held for one unit of time."""
     kind = joint.kind
     if kind is JointKind.COS_SIN:
-        out = _turned(ops, q, u[0])
+        out = _rotated_further(ops, q, u[0])
     elif kind is JointKind.PLANAR:
         dp, _ = _displacement(ops, [u[0], u[1], 0.0], [0.0, 0.0, u[2]])
         c, s = q[2], q[3]
-        out = [q[0] + c * dp[0] - s * dp[1], q[1] + s * dp[0] + c * dp[1], *_turned(ops, q[2:], u[2])]
+        out = [q[0] + c * dp[0] - s * dp[1], q[1] + s * dp[0] + c * dp[1], *_rotated_further(ops, q[2:], u[2])]
     elif kind is JointKind.BALL:
         out = _product(q, _displacement(ops, [0.0, 0.0, 0.0], u)[1])
     elif kind is JointKind.FREE:
@@ -55,18 +55,18 @@ def position_update(
 ) -> tuple[list[Scalar], list[Scalar]]:
     """Configuration displaced by ``u`` (nv), linear parts straight in the axes of ``q``, and ``v`` in the new axes."""
     if joint.kind is JointKind.FREE:
-        turn = [0.0, 0.0, 0.0, *u[3:]]
-        turned, own = integrate(ops, joint, q, turn), integrate(ops, joint, [0.0] * 6 + [1.0], turn)
+        rotation = [0.0, 0.0, 0.0, *u[3:]]
+        rotated, own = integrate(ops, joint, q, rotation), integrate(ops, joint, [0.0] * 6 + [1.0], rotation)
         moved = _rotated(quaternion_rows(q[3], q[4], q[5], q[6]), u[:3])
         back = zip(*quaternion_rows(own[3], own[4], own[5], own[6]), strict=True)
         place = [x + y for x, y in zip(q[:3], moved, strict=True)]
-        return place + turned[3:], _rotated([list(column) for column in back], v[:3]) + list(v[3:])
+        return place + rotated[3:], _rotated([list(column) for column in back], v[:3]) + list(v[3:])
     if joint.kind is JointKind.PLANAR:
-        turned = integrate(ops, joint, q, [0.0, 0.0, u[2]])
+        rotated = integrate(ops, joint, q, [0.0, 0.0, u[2]])
         c, s = q[2], q[3]
         place = [q[0] + c * u[0] - s * u[1], q[1] + s * u[0] + c * u[1]]
         c, s = ops.cos(u[2]), ops.sin(u[2])
-        return place + turned[2:], [c * v[0] + s * v[1], c * v[1] - s * v[0], v[2]]
+        return place + rotated[2:], [c * v[0] + s * v[1], c * v[1] - s * v[0], v[2]]
     return integrate(ops, joint, q, u), list(v)
 
 
@@ -74,7 +74,7 @@ def _rotated(R: Sequence[Sequence[Scalar]], x: Sequence[Scalar]) -> list[Scalar]
     return [row[0] * x[0] + row[1] * x[1] + row[2] * x[2] for row in R]
 
 
-def _turned(ops: Ops, cs: Sequence[Scalar], angle: Scalar) -> list[Scalar]:
+def _rotated_further(ops: Ops, cs: Sequence[Scalar], angle: Scalar) -> list[Scalar]:
     c, s = ops.cos(angle), ops.sin(angle)
     return [c * cs[0] - s * cs[1], s * cs[0] + c * cs[1]]
 
@@ -94,8 +94,8 @@ def _displacement(ops: Ops, v: Sequence[Scalar], w: Sequence[Scalar]) -> tuple[l
 
 def _product(a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:
     """Hamilton product of quaternions x y z w."""
-    turned = cross_entries(a[:3], b[:3])
-    vector = [a[3] * y + b[3] * x + z for x, y, z in zip(a[:3], b[:3], turned, strict=True)]
+    product = cross_entries(a[:3], b[:3])
+    vector = [a[3] * y + b[3] * x + z for x, y, z in zip(a[:3], b[:3], product, strict=True)]
     return [*vector, a[3] * b[3] - a[0] * b[0] - a[1] * b[1] - a[2] * b[2]]
 
 

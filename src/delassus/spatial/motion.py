@@ -57,8 +57,8 @@ def cross_matrix(ops: Ops, a: Matrix) -> Matrix:
 def motion_cross(ops: Ops, V: Matrix, W: Matrix) -> Matrix:
     """``V × W``: rate of the motion ``W`` that is fixed in a frame moving with the twist ``V`` (6 × 1)."""
     v, w = column(ops, V), column(ops, W)
-    turned, carried = cross_entries(v[3:], w[:3]), cross_entries(v[:3], w[3:])
-    linear = [x + y for x, y in zip(turned, carried, strict=True)]
+    rotated, carried = cross_entries(v[3:], w[:3]), cross_entries(v[:3], w[3:])
+    linear = [x + y for x, y in zip(rotated, carried, strict=True)]
     return from_entries(ops, linear + cross_entries(v[3:], w[3:]))
 
 

@@ -1,21 +1,9 @@
 """Motion transforms between a link and its parent, and what they do to rows, motions and inertias.
 
-A joint displaces its link by a constant translation, a constant rotation, a slide and a turn, in this order from the
-parent. `Displacement` says which; `DenseTransform` multiplies them out to one 6×6 matrix (best for NumPy);
-`StagedTransform` applies them one after the other (fewest operations: a turn about a coordinate axis touches two
-coordinates, a constant quarter turn none).
-
-Both offer the same operations, with ``X = X_child_parent``:
-
-=============================  ==========  ============================================================
-`rows_to_parent(K)`            K X         constraint rows, or forces as rows
-`motions_to_child(V)`          X V         motion vectors as columns
-`forces_to_parent(F)`          Xᵀ F        force vectors as columns
-`inertia_to_parent(H)`         Xᵀ H X      symmetric
-`inverse_inertia_to_child(W)`  X W Xᵀ      symmetric
-`rotate_to_parent(V)`          R V         3-vectors as columns, child axes → parent axes
-`position()`                   p           origin of the child frame in the parent frame (3×1)
-=============================  ==========  ============================================================
+A joint displaces its link by a constant translation and rotation, then by its own translation and rotation, in this
+order from the parent. `Displacement` says which; `DenseTransform` multiplies them out to one 6×6 matrix (best for
+NumPy); `StagedTransform` applies them one after the other (fewest operations: a rotation about a coordinate axis
+touches two coordinates, a constant one by 90° none). `delassus.spatial.ops.MotionTransform` says what both do.
 """
 
 from __future__ import annotations
@@ -48,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Displacement:
-    """Pose of a link in its parent: translation, then rotation, then slide, then turn.
+    """Pose of a link in its parent: the constant pose of the joint frame, then what the joint moves.
 
     Attributes
     ----------
@@ -56,54 +44,50 @@ class Displacement:
         Constant origin of the joint frame in the parent.
     rotation : (3, 3) array
         Constant orientation of the joint frame in the parent.
-    slide : list of three scalars, or None
+    joint_position : list of three scalars, or None
         Origin of the child in the joint frame.
-    turn : Rotation or None
+    joint_rotation : Rotation or None
         Orientation of the child in the joint frame.
     """
 
     position: Array
     rotation: Array
-    slide: list[Any] | None
-    turn: Rotation | None
+    joint_position: list[Any] | None
+    joint_rotation: Rotation | None
 
 
 def displacement(ops: Ops, joint: Joint, read: Callable[[int], Scalar], start: int) -> Displacement:
     """Displacement of a joint whose coordinates ``read`` gives from index ``start`` on."""
-    slide: list[Any] | None = None
-    turn: Rotation | None = None
-    rotation = joint.rotation
+    p: list[Any] | None = None
+    R: Rotation | None = None
+    constant = joint.rotation
 
     def x(k: int) -> Scalar:
         return read(start + k)
 
     kind = joint.kind
     if kind is JointKind.REVOLUTE:
-        rotation, offset = before_rotation(rotation.tobytes(), joint.axis)
+        constant, offset = before_rotation(constant.tobytes(), joint.axis)
         angle = x(0) + offset if offset else x(0)
-        turn = PlanarRotation(joint.axis, ops.cos(angle), ops.sin(angle))
+        R = PlanarRotation(joint.axis, ops.cos(angle), ops.sin(angle))
     elif kind is JointKind.COS_SIN:
-        rotation, offset = before_rotation(rotation.tobytes(), joint.axis)
-        turn = _rotated_further(PlanarRotation(joint.axis, x(0), x(1)), offset)
+        constant, offset = before_rotation(constant.tobytes(), joint.axis)
+        c, s = x(0), x(1)
+        if offset:
+            c0, s0 = math.cos(offset), math.sin(offset)
+            c, s = c0 * c - s0 * s, s0 * c + c0 * s
+        R = PlanarRotation(joint.axis, c, s)
     elif kind is JointKind.PRISMATIC:
-        slide = [x(0) if k == joint.axis else 0.0 for k in range(3)]
+        p = [x(0) if k == joint.axis else 0.0 for k in range(3)]
     elif kind is JointKind.PLANAR:
-        slide, turn = [x(0), x(1), 0.0], PlanarRotation(2, x(2), x(3))
+        p, R = [x(0), x(1), 0.0], PlanarRotation(2, x(2), x(3))
     elif kind is JointKind.BALL:
-        turn = GeneralRotation(quaternion_rows(x(0), x(1), x(2), x(3)))
+        R = GeneralRotation(quaternion_rows(x(0), x(1), x(2), x(3)))
     elif kind is JointKind.TRANSLATION:
-        slide = [x(0), x(1), x(2)]
+        p = [x(0), x(1), x(2)]
     elif kind is JointKind.FREE:
-        slide, turn = [x(0), x(1), x(2)], GeneralRotation(quaternion_rows(x(3), x(4), x(5), x(6)))
-    return Displacement(joint.position, rotation, slide, turn)
-
-
-def _rotated_further(turn: PlanarRotation, offset: float) -> PlanarRotation:
-    """A rotation and a constant one about the same axis."""
-    if not offset:
-        return turn
-    c, s = math.cos(offset), math.sin(offset)
-    return PlanarRotation(turn.axis, c * turn.c - s * turn.s, s * turn.c + c * turn.s)
+        p, R = [x(0), x(1), x(2)], GeneralRotation(quaternion_rows(x(3), x(4), x(5), x(6)))
+    return Displacement(joint.position, constant, p, R)
 
 
 def quaternion_rows(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Entries:
@@ -125,10 +109,10 @@ class DenseTransform:
     def __init__(self, ops: Ops, d: Displacement) -> None:
         self._ops = ops
         R, p = ops.constant(d.rotation), ops.constant(d.position[:, None])
-        if d.slide is not None:
-            p = p + R @ ops.matrix([[x] for x in d.slide])
-        if d.turn is not None:
-            R = R @ ops.matrix(d.turn.rows())
+        if d.joint_position is not None:
+            p = p + R @ ops.matrix([[x] for x in d.joint_position])
+        if d.joint_rotation is not None:
+            R = R @ ops.matrix(d.joint_rotation.rows())
         self._R, self._p = R, p
         E = ops.transpose(R)
         (px,), (py,), (pz,) = ops.entries(p)
@@ -138,31 +122,24 @@ class DenseTransform:
         self._XT = ops.transpose(self._X)
 
     def rows_to_parent(self, K: Matrix) -> Matrix:
-        """``K X``."""
         return K @ self._X
 
     def motions_to_child(self, V: Matrix) -> Matrix:
-        """``X V``."""
         return self._X @ V
 
     def forces_to_parent(self, F: Matrix) -> Matrix:
-        """``Xᵀ F``."""
         return self._XT @ F
 
     def inertia_to_parent(self, H: Matrix) -> Matrix:
-        """``Xᵀ H X``."""
         return self._ops.sym_product(self._XT, H @ self._X)
 
     def inverse_inertia_to_child(self, W: Matrix) -> Matrix:
-        """``X W Xᵀ``."""
         return self._ops.sym_product(self._X @ W, self._XT)
 
     def rotate_to_parent(self, V: Matrix) -> Matrix:
-        """``R V``."""
         return self._R @ V
 
     def position(self) -> Matrix:
-        """``p``."""
         return self._p
 
 
@@ -173,10 +150,10 @@ class StagedTransform:
         self._ops = ops
         # from the parent to the child
         stages = [*_constant_displacements(d.rotation.tobytes(), d.position.tobytes())]
-        if d.slide is not None:
-            stages.append(Translation(d.slide))
-        if d.turn is not None:
-            stages.append(d.turn)
+        if d.joint_position is not None:
+            stages.append(Translation(d.joint_position))
+        if d.joint_rotation is not None:
+            stages.append(d.joint_rotation)
         self._stages = stages
         self._matrices: list[Any] | None = None
 
@@ -186,30 +163,26 @@ class StagedTransform:
         return self._matrices
 
     def rows_to_parent(self, K: Matrix) -> Matrix:
-        """``K X``."""
         for X in reversed(self._stage_matrices()):
             K = K @ X
         return K
 
     def motions_to_child(self, V: Matrix) -> Matrix:
-        """``X V``."""
         for X in self._stage_matrices():
             V = X @ V
         return V
 
     def forces_to_parent(self, F: Matrix) -> Matrix:
-        """``Xᵀ F``."""
         return self._ops.transpose(self.rows_to_parent(self._ops.transpose(F)))
 
     def inertia_to_parent(self, H: Matrix) -> Matrix:
-        """``Xᵀ H X``."""
         A, B, C = blocks(self._ops.entries(H))
         for stage in reversed(self._stages):
             A, B, C = stage.congruence(A, B, C)
         return join(self._ops, A, B, C)
 
     def inverse_inertia_to_child(self, W: Matrix) -> Matrix:
-        """``X W Xᵀ``: the same congruence with angular and linear exchanged and every stage turned back."""
+        # the congruence of an inertia, with angular and linear exchanged and each stage inverted
         L, M, A = blocks(self._ops.entries(W))
         B = [list(column) for column in zip(*M, strict=True)]
         for stage in self._stages:
@@ -217,20 +190,17 @@ class StagedTransform:
         return join(self._ops, L, [list(column) for column in zip(*B, strict=True)], A)
 
     def rotate_to_parent(self, V: Matrix) -> Matrix:
-        """``R V``."""
         for stage in reversed(self._stages):
             V = stage.rotate(self._ops, V)
         return V
 
     def position(self) -> Matrix:
-        """``p``."""
         p = self._ops.zeros(3, 1)
         for stage in reversed(self._stages):
             p = stage.move(self._ops, p)
         return p
 
     def rigid_inertia_to_parent(self, m: Scalar, h: list[Any], C: Entries) -> tuple[list[Any], Entries]:
-        """First and second mass moments ``h`` and ``C`` of a body of mass ``m``, moved to the parent frame."""
         for stage in reversed(self._stages):
             h, C = stage.rigid_congruence(m, h, C)
         return h, C

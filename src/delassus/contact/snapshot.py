@@ -86,6 +86,11 @@ class ContactDynamics:
         return compile_kernel(self.scene.tree, (), "mass_matrix")
 
     @cached_property
+    def link_wrenches(self) -> Kernel:
+        """Gravity and velocity products on links from ``q`` and ``v``."""
+        return compile_kernel(self.scene.tree, (), "link_wrenches", gravity=self.scene.gravity)
+
+    @cached_property
     def inverse_dynamics(self) -> Kernel:
         """Joint forces from ``q``, ``v`` and accelerations, damping overcome."""
         return compile_kernel(
@@ -200,8 +205,6 @@ class Snapshot:
         Of each link, in its body frame.
     propagators, compliances : (n, 6, 6) arrays
         ``A_i`` and ``Υ_i``.
-    wrenches : (n, 6) array
-        Gravity and velocity products on each link, in its body frame (N, N m).
     qdd : (nv,) array
         Accelerations without loops and contacts; of free and planar joints in the axes of now.
     loop_rows : (m', 6) array
@@ -213,7 +216,7 @@ class Snapshot:
     def __init__(self, dynamics: ContactDynamics, q: Array, v: Array, tau: Array, results: tuple[Array, ...]) -> None:
         self.dynamics, self.q, self.v, self.tau = dynamics, q, v, tau
         self.poses, self.twists, self.propagators, self.compliances = results[:4]
-        self.wrenches, self.qdd, self.loop_rows, self.loop_errors = results[4:]
+        self.qdd, self.loop_rows, self.loop_errors = results[4:]
 
     @property
     def state(self) -> State:
@@ -234,6 +237,11 @@ class Snapshot:
     def smooth_forces(self) -> Array:
         """``τ − c + M δ`` (nv,): all forces in joint coordinates without loops and contacts, damping among them."""
         return np.asarray(self.tau - self.dynamics.inverse_dynamics(self.q, self.v, -self.axes_rate))
+
+    @cached_property
+    def wrenches(self) -> Array:
+        """Gravity and velocity products (n, 6) on each link, in its body frame (N, N m)."""
+        return np.asarray(self.dynamics.link_wrenches(self.q, self.v))
 
     @cached_property
     def joint_forces(self) -> Array:

@@ -32,6 +32,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             kinematics.MOMENTUM,
             kinematics.CENTRE_OF_MASS,
             dynamics.OPERATIONAL_SPACE_COMPLIANCE,
+            dynamics.LINK_WRENCHES,
             dynamics.POSITION_UPDATE,
         )
     }

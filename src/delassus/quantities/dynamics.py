@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, rnea
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.integrate import INTEGRATE
-from delassus.algorithms.dynamics.operational_space_compliance import operational_space_compliance
+from delassus.algorithms.dynamics.operational_space_compliance import link_wrenches, operational_space_compliance
 from delassus.algorithms.dynamics.position_update import position_update
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number
@@ -68,7 +68,11 @@ def _step(case: Case) -> list[Matrix]:
 
 def _operational_space_compliance(case: Case) -> list[Matrix]:
     found = operational_space_compliance(case.motion())
-    return [getattr(found, output.name) for output in OPERATIONAL_SPACE_COMPLIANCE.outputs]
+    return [found[output.name] for output in OPERATIONAL_SPACE_COMPLIANCE.outputs]
+
+
+def _link_wrenches(case: Case) -> list[Matrix]:
+    return [link_wrenches(case.motion())]
 
 
 def _position_update(case: Case) -> list[Matrix]:
@@ -146,13 +150,20 @@ OPERATIONAL_SPACE_COMPLIANCE = Quantity(
         Output("twists", ("n", 6), "twists [linear; angular] in body frames, m/s and rad/s"),
         Output("propagators", ("n", 6, 6), "what a change of the parent's twist does to a link's"),
         Output("compliances", ("n", 6, 6), "inverse inertia that each link shows, in its body frame"),
-        Output("wrenches", ("n", 6), "gravity and velocity products on links, in body frames, N and N m"),
         Output("qdd", ("nv",), "joint accelerations without constraints in rad/s^2 and m/s^2"),
         Output("rows", ("ends", 6), "rows of the ends of constraints, on twists in body frames"),
         Output("errors", ("m",), "position errors of constraints along their rows in m and rad"),
     ),
     _operational_space_compliance,
     options=MOTION,
+)
+LINK_WRENCHES = Quantity(
+    "link_wrenches",
+    "Gravity and velocity products on all links",
+    ("q", "v"),
+    (Output("wrenches", ("n", 6), "wrenches [force; moment] on links in body frames, N and N m"),),
+    _link_wrenches,
+    options=frozenset({"gravity"}),
 )
 POSITION_UPDATE = Quantity(
     "position_update",

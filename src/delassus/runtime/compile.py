@@ -53,6 +53,7 @@ def compile(  # the public name; the built-in of that name is not used here
     ``position_update``       q, v, dt, shift   q_next, v_next
     ``operational_space_      q, v, tau         see `Snapshot`     gravity, damping, wrenches
     compliance``
+    ``link_wrenches``         q, v              wrenches           gravity
     ========================  ================  =================  ====================================================
 
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the

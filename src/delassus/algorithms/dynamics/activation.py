@@ -82,6 +82,10 @@ class ActivatedElimination(EarlyElimination):
         """1 where a row does not act, else 0."""
         return self.conditions.off(self.conditions.of[label])
 
+    def condition(self, label: Label) -> Condition:
+        """When a row acts."""
+        return self.conditions.of[label]
+
     def act_together(self) -> bool:
         """Whether all rows act under the same condition."""
         return len({self.conditions.of[label] for label in self.rows}) == 1
@@ -100,36 +104,17 @@ class ActivatedElimination(EarlyElimination):
             self.R = self.ops.matrix([[flag * x for x in row] for (flag,), row in zip(on, entries, strict=True)])
         super().wait(labels)
 
-    def constrain_dof(self, s: int, armature: float, tau: Matrix, at: Sequence[int]) -> None:
-        """``a_s = W z`` is the row where it acts, and ``bᵀ z / D`` elsewhere."""
-        ops = self.ops
-        row, size, square = self.single_out(s, at)
-        label = self.rows[row]
-        act = self.conditions.of[label]
-        self.pivots.judge(square * (1.0 / self.pivots.square(self.link, s)), act, self.conditions.off(act))
-        b, D = self.separate_dof(s, armature, tau)
-        x, e = self.reciprocals(act, size, ops.entries(D)[0][0], len(at) == 1)
-        own, n = -(x @ ops.take(self.R, (row,), None)), FIRST + len(self.labels)
-        self.remove_rows([row])
-        met = [*np.flatnonzero(ops.nonzero(own)[0, :6]).tolist(), *ONE]
+    def substitute(self, s: int, b: Matrix, D: Matrix, W: Matrix, e: Matrix) -> None:
+        """``a_s = W z`` where the row acts, and ``bᵀ z / D`` elsewhere."""
+        ops, n = self.ops, FIRST + len(self.labels)
+        met = [*np.flatnonzero(ops.nonzero(W)[0, :6]).tolist(), *ONE]
         rest = [k for k in range(n) if k not in met]
-        own = ops.put(own, (1, n), (0,), range(FIRST))
 
         # along what the row meets, W; along the rest, what a degree of freedom without rows leaves
-        W = ops.take(own, None, met) + e @ ops.transpose(ops.take(b, met, None))
-        self.substitute(b, D, ops.put(W, (1, n), (0,), met))
+        along = ops.take(W, None, met) + e @ ops.transpose(ops.take(b, met, None))
+        super().substitute(s, b, D, ops.put(along, (1, n), (0,), met), e)
         self.V = ops.sym_subtract(self.V, ops.put(self.square(ops.take(b, rest, None), e), (n, n), rest, rest))
         self.add_mobility(s, b, e)
-        labels = self.labels
-
-        def back(state: State) -> None:
-            z = self.z(state, labels)
-            force = ops.transpose(b) @ z
-            a = own @ z + e @ force
-            state.forces[label] = x @ (D @ a - force)
-            self.set_acceleration(state, s, a)
-
-        self.steps.append(back)
 
     def single_out(self, s: int, at: Sequence[int]) -> tuple[int, Scalar, Scalar]:
         """Make all rows but one zero along the axis ``s``; returns that one, its entry there, and its square."""
@@ -162,16 +147,17 @@ class ActivatedElimination(EarlyElimination):
 
         self.steps.append(back)
 
-    def reciprocals(self, act: Condition, size: Scalar, D: Scalar, alone: bool) -> tuple[Matrix, Matrix]:
-        """``1 / size`` where the condition holds and ``1 / D`` where it does not, else zero.
+    def reciprocals(self, label: Label, size: Scalar, D: Matrix, alone: bool) -> tuple[Matrix, Matrix]:
+        """``1 / K_s`` where the row acts and ``1 / D`` where it does not, else zero.
 
         Of one row ``alone``, the entry may be zero where it does not act, and one division does for both.
         """
-        ops, on, off = self.ops, self.conditions.on(act), self.conditions.off(act)
+        ops, act, d = self.ops, self.conditions.of[label], self.ops.entries(D)[0][0]
+        on, off = self.conditions.on(act), self.conditions.off(act)
         if alone and ops.known(ops.matrix([[size]])) is None:
-            either = 1.0 / (on * size + off * D)
+            either = 1.0 / (on * size + off * d)
             return ops.matrix([[on * either]]), ops.matrix([[off * either]])
-        return ops.matrix([[on * (1.0 / size)]]), ops.matrix([[off * (1.0 / D)]])
+        return ops.matrix([[on * (1.0 / size)]]), ops.matrix([[off * (1.0 / d)]])
 
     def square(self, b: Matrix, e: Matrix) -> Matrix:
         """``b e bᵀ``; of a leaf, ``b`` is constant, and so is ``b bᵀ``."""

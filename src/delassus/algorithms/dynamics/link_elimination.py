@@ -17,7 +17,7 @@ To eliminate it is to put in ``a_s = W z``. Every elimination leaves its back su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,8 +136,7 @@ class LinkElimination:
             L = ops.sym_add(L, diagonal(ops, [0.0 if x is None else x for x in off]))
         factor, moved = ops.factor(L), ops.nonzero(L)
         for k, (label, d) in enumerate(zip(labels, factor.pivots(), strict=True)):
-            pivot = d / self.pivots.mobility(label) if moved[k, k] else 0.0
-            self.pivots.judge(pivot, *(() if off[k] is None else (label, off[k])))
+            self.judge(label, d / self.pivots.mobility(label) if moved[k, k] else 0.0)
         B = ops.take(self.V, at, rest)
         Z = factor.half_solve(B)
         added = ops.sym_product(ops.transpose(factor.scale(Z)), Z)
@@ -154,6 +153,15 @@ class LinkElimination:
         """1 where the constraint of a force is off, else 0; None if it cannot be."""
         flag = self.problem.flag(label[0])
         return None if flag is None else 1.0 - flag
+
+    def judge(self, label: Label, pivot: Scalar) -> None:
+        """Take note of the pivot of a force that is eliminated; it does not count where its constraint is off."""
+        off = self.off(label)
+        self.pivots.judge(pivot, *(() if off is None else (self.condition(label), off)))
+
+    def condition(self, label: Label) -> Hashable:
+        """What pivots that are off together share."""
+        return label[0]
 
     def to_parent(self, X: Any, c: Matrix) -> Part:
         """The form with ``a = X a_p + c`` put in (eqs. 42a–42d); without ``X``, ``c`` is all of ``a``."""

@@ -100,27 +100,35 @@ class EarlyElimination(LinkElimination):
         the axis, ``f = (D a_s − bᵀ z) / K_s``.
         """
         ops = self.ops
-        size, square = self.reflect(s, at)
-        label = self.rows[at[0]]
-        self.pivots.judge(square * (1.0 / self.pivots.square(self.link, s)))
-        x = ops.matrix([[1.0 / size]])
-        W = -(x @ ops.take(self.R, (at[0],), None))
-        self.remove_rows([at[0]])
+        row, size, square = self.single_out(s, at)
+        label = self.rows[row]
+        self.judge(label, square * (1.0 / self.pivots.square(self.link, s)))
         b, D = self.separate_dof(s, armature, tau)
-        W = ops.put(W, (1, FIRST + len(self.labels)), (0,), range(FIRST))
-        self.substitute(b, D, W)
+        x, e = self.reciprocals(label, size, D, len(at) == 1)
+        W = ops.put(-(x @ ops.take(self.R, (row,), None)), (1, FIRST + len(self.labels)), (0,), range(FIRST))
+        self.remove_rows([row])
+        self.substitute(s, b, D, W, e)
         labels = self.labels
 
         def back(state: State) -> None:
             z = self.z(state, labels)
-            a = W @ z
-            state.forces[label] = x @ (D @ a - ops.transpose(b) @ z)
+            left = ops.transpose(b) @ z
+            a = W @ z + e @ left
+            state.forces[label] = x @ (D @ a - left)
             self.set_acceleration(state, s, a)
 
         self.steps.append(back)
 
-    def substitute(self, b: Matrix, D: Matrix, W: Matrix) -> None:
-        """Put ``a_s = W z`` into the form: ``Tᵀ V T``."""
+    def single_out(self, s: int, at: Sequence[int]) -> tuple[int, Scalar, Scalar]:
+        """Make all rows but one zero along the axis ``s``; returns that one, its entry there, and its square."""
+        return at[0], *self.reflect(s, at)
+
+    def reciprocals(self, label: Label, size: Scalar, D: Matrix, alone: bool) -> tuple[Matrix, Matrix]:
+        """``1 / K_s``, and the weight ``e`` of ``bᵀ z`` in ``a_s``: none."""
+        return self.ops.matrix([[1.0 / size]]), self.ops.zeros(1, 1)
+
+    def substitute(self, s: int, b: Matrix, D: Matrix, W: Matrix, e: Matrix) -> None:
+        """Put ``a_s = W z + e bᵀ z``, with ``e`` zero, into the form: ``Tᵀ V T``."""
         ops = self.ops
         wW = (b - ops.transpose(W) @ (ops.constant([[0.5]]) @ D)) @ W
         self.V = ops.sym_subtract(self.V, wW + ops.transpose(wW))
@@ -198,8 +206,7 @@ class EarlyElimination(LinkElimination):
         """Rows that no joint meets: they are redundant, and have no force."""
         labels = tuple(self.rows)
         for label in labels:
-            off = self.off(label)
-            self.pivots.judge(0.0, *(() if off is None else (label, off)))
+            self.judge(label, 0.0)
 
         def back(state: State) -> None:
             state.forces |= dict.fromkeys(labels, self.ops.zeros(1, 1))

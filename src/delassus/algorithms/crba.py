@@ -20,7 +20,7 @@ def mass_matrix_blocks(problem: Problem) -> dict[tuple[int, int], Matrix]:
     composite = [ops.rigid_inertia(H) for H in problem.inertias]
     blocks: dict[tuple[int, int], Matrix] = {}
 
-    # leaves → root: composite inertia, and each joint's force carried to the root
+    # leaves → root: Iᶜ_p += X_iᵀ Iᶜ_i X_i; F = Iᶜ_i S_i, H_ii = S_iᵀ F, and up the support F ← X_jᵀ F, H_ij = Fᵀ S_j
     for i in tree.leaves_to_root():
         joint, p = tree.joints[i], tree.parents[i]
         F = composite[i].columns(joint.motion_axes)

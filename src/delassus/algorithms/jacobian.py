@@ -41,6 +41,8 @@ def _columns_of(problem: Problem, link: int, top: int, K: Matrix) -> Columns:
     columns: Columns = {}
     above = set(tree.support(top))
     path = [i for i in tree.support(link) if i not in above]
+
+    # leaves → root: J_i = K S_i, K ← K X_i
     for i in reversed(path):
         columns[i] = ops.take(K, None, tree.joints[i].motion_axes)
         if i != path[0]:

@@ -16,25 +16,11 @@ from delassus.spatial.ops import Matrix
 
 
 class SparseFactor:
-    """``M + E = Lᵀ L`` for a kinematic tree, ``E`` nothing or some blocks that are added to ``M``.
+    """``M + E = Lᵀ L`` for a kinematic tree, ``E`` nothing or blocks (n_i × n_j) ``added`` at links i ≥ j.
 
     Without ``E``, row k of ``L`` has entries at the ancestors of degree of freedom k only. Blocks between links of
-    which neither is above the other add to that, and so does what they fill in.
-
-    Parameters
-    ----------
-    problem : Problem
-    added : mapping of (int, int) to matrices, optional
-        Blocks (n_i × n_j) of ``E`` at links i ≥ j.
-
-    Attributes
-    ----------
-    ancestors : list of list of int
-        Degrees of freedom at which each row has off-diagonal entries, in order.
-    rows : list of (1, len(ancestors)) matrices
-        Off-diagonal entries of each row of ``L``.
-    reciprocal : dict of int to (1, 1) matrix
-        Reciprocals of the diagonal of ``L``.
+    which neither is above the other add to that, and so does what they fill in. ``rows`` holds the off-diagonal
+    entries, at the degrees of freedom ``ancestors``, and ``reciprocal`` one over the diagonal.
     """
 
     def __init__(self, problem: Problem, added: Mapping[tuple[int, int], Matrix] | None = None) -> None:
@@ -58,7 +44,7 @@ class SparseFactor:
                 diagonal.append(ops.take(blocks[i, i], (a,), (a,)))
         self.reciprocal: dict[int, Matrix] = {}
 
-        # leaves → root: factorise in place
+        # leaves → root: L_kk = √H_kk, L_ki = H_ki / L_kk, H_ij −= L_ki L_kj  ([LQR] eq. 6)
         for k in reversed(range(tree.nv)):
             self.reciprocal[k] = ops.matrix([[1.0 / ops.sqrt(ops.entries(diagonal[k])[0][0])]])
             row = self.rows[k] = self.reciprocal[k] @ self.rows[k]
@@ -82,7 +68,7 @@ class SparseFactor:
         """
         x = [self._ops.take(B, (k,), None) for k in range(len(self.rows))]
 
-        # leaves → root
+        # leaves → root: x_k = b_k / L_kk, b_i −= L_ki x_k
         for k in reversed(range(len(x))):
             if k in kept:
                 continue
@@ -95,7 +81,7 @@ class SparseFactor:
         """``L⁻¹ B`` for a matrix that is given row by row, and so is the result."""
         x: list[Matrix] = []
 
-        # root → leaves
+        # root → leaves: x_k = (b_k − Σ L_ki x_i) / L_kk
         for k, above in enumerate(self.ancestors):
             left = B[k] - self.rows[k] @ self._ops.vstack([x[i] for i in above]) if above else B[k]
             x.append(self.reciprocal[k] @ left)
@@ -110,7 +96,7 @@ class SparseFactor:
         own = {k: ops.constant([[float(k == i) for i in led]]) for k in led}
         x: list[Matrix] = []
 
-        # root → leaves
+        # root → leaves: led rows as they are, the others with b = 0
         for k, above in enumerate(self.ancestors):
             if k in own:
                 x.append(own[k])

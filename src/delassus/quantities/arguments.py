@@ -62,14 +62,7 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
 def checked_values(
     tree: Tree, arguments: Sequence[Argument], values: Mapping[str, Any]
 ) -> tuple[dict[str, Array], tuple[int, ...]]:
-    """Return the values of all arguments as float64, each (..., *shape), and the batch that they broadcast to.
-
-    Raises
-    ------
-    ConfigurationError, ConstraintError
-        A wrong shape or type, numbers that are not finite, a quaternion that is not of unit length, negative damping or
-        compliance, batches that do not broadcast.
-    """
+    """Return the values of all arguments as float64, each (..., *shape), and the batch that they broadcast to."""
     out: dict[str, Array] = {}
     batch: tuple[int, ...] = ()
     for a in arguments:

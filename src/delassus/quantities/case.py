@@ -26,18 +26,8 @@ GENERIC_PLACEMENT = (0.3, 0.5, 0.7, 0.46, 0.2, -0.58, math.sqrt(0.412))
 class Case:
     """A request on any backend; what is different on NumPy is in `delassus.quantities.evaluate`.
 
-    Parameters
-    ----------
-    request : Request
-    ops : Ops
-        Machine.
-    values : mapping of str to matrix or state vector
-        By name of the argument: rows are matrices, all others vectors that the backend's ``entry`` reads.
-
-    Attributes
-    ----------
-    pivots : list of scalar
-        Smallest relative pivot of each system that was solved, where the method has pivots to judge by.
+    ``values`` of arguments are by name: rows are matrices, all others vectors that the backend's ``entry`` reads.
+    ``pivots`` holds the smallest relative pivot of each system that was solved, where the method has some.
     """
 
     def __init__(self, request: Request, ops: Ops, values: Mapping[str, Any]) -> None:

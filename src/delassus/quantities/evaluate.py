@@ -34,16 +34,7 @@ class SingularError(DelassusError, ArithmeticError):
 
 
 class NumpyCase(Case):
-    """A request and a batch of states on NumPy.
-
-    Attributes
-    ----------
-    batch : tuple of int
-    resolved : list of Resolved
-        Of each system that was solved.
-    tolerance, max_iterations
-        When proximal iterations end.
-    """
+    """A request and a batch of states on NumPy; ``resolved`` holds the solution of each system, dependent rows too."""
 
     def __init__(self, request: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> None:
         scalars = {a.name for a in request.arguments if not a.shape}

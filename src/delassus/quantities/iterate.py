@@ -25,17 +25,9 @@ shrink each part at its own rate, ``μ / (σ + μ)``, so that the part that is l
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterated:
-    """What iterations report.
+    """What iterations report by state (...): ``residual`` is the norm of what the rows still miss (m/s², rad/s²).
 
-    Attributes
-    ----------
-    iterations : (...) array of int
-        Number at each state.
-    residual : (...) array
-        Norm of what the rows still miss (m/s², rad/s²).
-    converged : (...) array of bool
-    size : (...) array
-        Norm of what the rows are asked for, and of what they do without constraint forces.
+    ``size`` is the norm of what they are asked for, and of what they do without constraint forces.
     """
 
     iterations: NDArray[np.int_]

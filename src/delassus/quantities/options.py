@@ -207,13 +207,7 @@ class Options:
 def check_options(
     tree: Tree, constraints: Sequence[Constraint], what: str, taken: frozenset[str], options: Mapping[str, Any]
 ) -> Options:
-    """Check options by name and content; ``taken``: those that the quantity ``what`` has.
-
-    Raises
-    ------
-    ConfigurationError, ConstraintError, UnknownNameError
-        An option that does not exist or that the quantity does not have, or content of the wrong type, shape or value.
-    """
+    """Check options by name and content; ``taken``: those that the quantity ``what`` has."""
     for name in options:
         if name not in Keywords.__annotations__:
             raise unknown_name("option", name, Keywords.__annotations__)

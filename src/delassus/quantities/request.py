@@ -33,18 +33,8 @@ class Choice:
 class Request:
     """What is asked for; made by `request`.
 
-    Attributes
-    ----------
-    tree : Tree
-    constraints : tuple of Constraint
-    quantity : Quantity
-    method : str
-        Algorithm that runs; "auto" is the planner's for the Delassus matrix.
-    options : Options
-    payloads : tuple of str
-        Links whose inertia gets an addition with each call.
-    is_chosen : bool
-        Whether the method was left to choose.
+    ``method`` is the algorithm that runs, "auto" the planner's, and ``is_chosen`` says that it was left to choose.
+    ``payloads`` are the links whose inertia gets an addition with each call.
     """
 
     tree: Tree
@@ -121,17 +111,7 @@ def request(
     payloads: Iterable[str] = (),
     **options: Any,
 ) -> Request:
-    """Check and resolve what is asked for; ``options`` are those of `delassus.quantities.options.Keywords`.
-
-    Raises
-    ------
-    ModelError
-        ``tree`` is not a Tree.
-    ConstraintError
-        Not a constraint of this tree, or one that the method does not take.
-    UnknownNameError, ConfigurationError
-        A name that does not exist; an option that the quantity does not have or whose content is wrong.
-    """
+    """Check and resolve what is asked for; ``options`` are those of `delassus.quantities.options.Keywords`."""
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
@@ -141,15 +121,7 @@ def request(
 
 
 def resolve_method(quantity: Quantity, method: str | None, soft: Sequence[bool]) -> str:
-    """Name of the algorithm that runs; ``soft`` says which constraints are.
-
-    Raises
-    ------
-    UnknownNameError
-        The quantity has no such method.
-    ConstraintError
-        The method does not take these constraints.
-    """
+    """Name of the algorithm that runs; ``soft`` says which constraints are."""
     if not isinstance(method, str) or method not in (AUTO, *quantity.methods):
         raise unknown_name("method", method, (*quantity.methods, AUTO))
     if not quantity.has_status or not quantity.methods:

@@ -2,7 +2,7 @@
 
 Leaves → root ``u_i = τ_i − S_iᵀ pᴬ_i``, ``pᴬ_p += X_iᵀ (pᴬ_i + Hᵃ_i c_i + U_i D_i⁻¹ u_i)``; root → leaves
 ``a'_i = X_i a_p + c_i``, ``q̈_i = D_i⁻¹ (u_i − U_iᵀ a'_i)``, ``a_i = a'_i + S_i q̈_i``. Cost O(n). Source: Featherstone,
-Rigid Body Dynamics Algorithms, table 7.1; [LQR] eqs. 42a, 42b, 44.
+Rigid Body Dynamics Algorithms, table 7.1; [LQR] eqs. 41, 42a, 42b.
 
 Deviations: without armature the force that passes a joint along its own axes is ``τ_i``, not computed. The two sweeps
 are functions of their own, which `pv_soft` and contact dynamics use too.
@@ -27,7 +27,7 @@ def driving_forces(
     p = list(motion.p if bias is None else bias)
     u: dict[int, Matrix] = {}
 
-    # leaves → root: articulated bias forces
+    # leaves → root: u_i = τ_i − S_iᵀ pᴬ_i, pᴬ_p += X_iᵀ (pᴬ_i + Hᵃ_i c_i + U_i D_i⁻¹ u_i)  ([LQR] eq. 42b)
     for i in tree.leaves_to_root():
         parent = tree.parents[i]
         u[i] = motion.tau[i] - ops.take(p[i], tree.joints[i].motion_axes, None)
@@ -43,7 +43,7 @@ def roll_out(motion: DynamicsProblem, body: Articulated, u: Mapping[int, Matrix]
     a: list[Matrix] = []
     qdd: list[Matrix] = []
 
-    # root → leaves: accelerations
+    # root → leaves: q̈_i = D_i⁻¹ (u_i − U_iᵀ a'_i), a_i = a'_i + S_i q̈_i  ([LQR] eq. 41)
     for i in motion.tree.root_to_leaves():
         carried = motion.to_link(i, a)
         if motion.tree.parents[i] != WORLD:

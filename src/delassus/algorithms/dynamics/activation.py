@@ -28,13 +28,7 @@ Condition = frozenset[frozenset[int]]
 
 
 class Conditions:
-    """Conditions and their values, 1 or 0.
-
-    Attributes
-    ----------
-    of : dict of Label to Condition
-        When each row acts.
-    """
+    """Conditions ``of`` rows, and their values, 1 or 0."""
 
     def __init__(self, problem: Problem) -> None:
         self._values: dict[Condition, Scalar] = {}

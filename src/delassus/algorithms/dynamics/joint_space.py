@@ -18,19 +18,7 @@ from delassus.spatial.ops import Matrix
 
 
 class JointSpace:
-    """Factors of the system, and what is left to solve.
-
-    Attributes
-    ----------
-    L : SparseFactor
-        ``M = Lᵀ L``.
-    Y : list of dict of int to (m_c, 1) matrix
-        ``J L⁻¹``: columns of each constraint, by degree of freedom.
-    z : (nv, 1) matrix
-        ``L⁻ᵀ (τ − c)``.
-    gamma : (m, 1) matrix
-        What ``J q̈`` has to be.
-    """
+    """``L``, ``Y`` by constraint and degree of freedom (m_c × 1), ``z``, and ``gamma``, what ``J q̈`` has to be."""
 
     def __init__(self, motion: DynamicsProblem) -> None:
         self._motion, self._ops = motion, motion.ops

@@ -11,6 +11,8 @@ def body_poses(problem: Problem) -> list[Pose]:
     """Pose of each link's body frame."""
     ops, tree, X = problem.ops, problem.tree, problem.X
     poses: list[Pose] = []
+
+    # root → leaves: R_i = R_p R, p_i = p_p + R_p p
     for i in tree.root_to_leaves():
         own, parent = (X[i].rotate_to_parent(ops.eye(3)), X[i].position()), tree.parents[i]
         poses.append(own if parent == WORLD else compose(poses[parent], own))

@@ -19,17 +19,7 @@ from delassus.spatial.ops import Matrix
 
 
 class SaddlePoint:
-    """The system's matrices and their solution.
-
-    Attributes
-    ----------
-    M, J, G : (nv, nv), (m, nv), (m, m) matrices
-        Mass matrix, constraint Jacobian, Delassus matrix.
-    force : (nv, 1) matrix
-        ``τ − c``, damping taken off.
-    gamma : (m, 1) matrix
-        What ``J q̈`` has to be.
-    """
+    """``M``, ``J``, ``G``, the ``force`` ``τ − c``, and ``gamma``, what ``J q̈`` has to be."""
 
     def __init__(self, motion: DynamicsProblem) -> None:
         self._motion = motion

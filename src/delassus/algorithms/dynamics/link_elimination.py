@@ -45,15 +45,8 @@ class State:
 class Part:
     """What arrives at a link: its inertia, rows of a constraint, or what a child hands on.
 
-    Attributes
-    ----------
-    V : (7 + k, 7 + k) matrix
-    labels : tuple of Label
-        The k forces of ``V``.
-    R : (m, 7) matrix or None
-        Rows ``R [a; 1] = 0`` that the acceleration must meet, ``[K −k]``; see `pv_early`.
-    rows : tuple of Label
-        Their forces.
+    ``V`` (7 + k, 7 + k) with the ``labels`` of its k forces; and rows ``R [a; 1] = 0`` (m, 7) that the acceleration
+    must meet, ``[K −k]``, with the labels ``rows`` of their forces, see `pv_early`.
     """
 
     V: Matrix
@@ -63,14 +56,7 @@ class Part:
 
 
 class LinkElimination:
-    """A link (or the world) while its joint and constraint forces are eliminated.
-
-    Attributes
-    ----------
-    V : (7 + k, 7 + k) matrix
-    labels : tuple of Label
-        The k forces of ``V``.
-    """
+    """A link (or the world) while its joint and constraint forces are eliminated; ``labels``: the forces of ``V``."""
 
     def __init__(self, problem: Problem, pivots: Pivots, link: int, parts: Sequence[Part]) -> None:
         self.ops, self.problem, self.pivots, self.link = problem.ops, problem, pivots, link
@@ -235,6 +221,8 @@ def back_substitution(motion: DynamicsProblem, links: Mapping[int, LinkEliminati
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     state, a, qdd = State(motion.a0, {}), list[Matrix](), list[Matrix]()
     links[WORLD].substitute_back(state)
+
+    # root → leaves: a' = X a_p + c, then what the link has eliminated  (eq. 41)
     for i in tree.root_to_leaves():
         X, c = transform_and_drift(motion, i)
         carried = state.a = c if X is None else X.motions_to_child(a[tree.parents[i]]) + c

@@ -38,14 +38,7 @@ STARTS = 3
 
 
 class ProximalPoint:
-    """The system to iterate on.
-
-    Attributes
-    ----------
-    space : JointSpace
-    G : (m, m) matrix
-        ``G + R``.
-    """
+    """The system to iterate on; ``G`` is ``G + R``."""
 
     def __init__(self, motion: DynamicsProblem) -> None:
         self._ops = ops = motion.ops

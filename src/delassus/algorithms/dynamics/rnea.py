@@ -20,6 +20,8 @@ from delassus.spatial.ops import Matrix
 def accelerations(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
     """Spatial acceleration (6 × 1) of each link less gravity; ``qdd`` holds a column a joint, None is zero."""
     a: list[Matrix] = []
+
+    # root → leaves: a_i = X_i a_p + c_i + S_i q̈_i
     for i in motion.tree.root_to_leaves():
         carried = motion.to_link(i, a)
         if motion.tree.parents[i] != WORLD:
@@ -35,7 +37,7 @@ def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -
     f = [H @ a[i] + motion.p[i] for i, H in enumerate(motion.problem.inertias)]
     tau: dict[int, Matrix] = {}
 
-    # leaves → root: forces through the joints
+    # leaves → root: τ_i = S_iᵀ f_i, f_p += X_iᵀ f_i
     for i in tree.leaves_to_root():
         joint, p = tree.joints[i], tree.parents[i]
         tau[i] = ops.take(f[i], joint.motion_axes, None)

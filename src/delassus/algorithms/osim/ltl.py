@@ -20,7 +20,7 @@ def rows_over_factor(problem: Problem, L: SparseFactor) -> list[dict[int, Matrix
     """``Y = J L⁻¹`` of each constraint: its columns (m_c × 1) at the degrees of freedom of the constraint's support."""
     ops, tree = problem.ops, problem.tree
 
-    # leaves → root for each constraint
+    # leaves → root for each constraint: y_k = j_k / L_kk, j_i −= y_k L_ki  ([LQR] eq. 7)
     Y: list[dict[int, Matrix]] = []
     for columns in jacobian_columns(problem):
         pending: dict[int, Matrix] = {}
@@ -42,6 +42,8 @@ def rows_over_factor(problem: Problem, L: SparseFactor) -> list[dict[int, Matrix
 def squared(problem: Problem, Y: list[dict[int, Matrix]]) -> Matrix:
     """``G = Y Yᵀ`` over common supports."""
     ops, G = problem.ops, ConstraintBlocks(problem)
+
+    # blocks of pairs of constraints, over the degrees of freedom that both have  ([LQR] eq. 8)
     for c in range(len(Y)):
         for d in range(c + 1):
             common = sorted(Y[c].keys() & Y[d].keys())

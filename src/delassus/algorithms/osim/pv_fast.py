@@ -26,15 +26,7 @@ from delassus.spatial.ops import Matrix, Ops
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """``G = L_b + K_b (Hᴬ_b)⁻¹ K_bᵀ`` in its parts.
-
-    Attributes
-    ----------
-    stacks : tuple of Stack
-        One for each branch: its constraints, rows at the base and block of ``L_b``.
-    H : (6, 6) matrix or None
-        Articulated inertia of the base; None where the base is fixed.
-    """
+    """``G = L_b + K_b (Hᴬ_b)⁻¹ K_bᵀ``: a stack for each branch, and ``Hᴬ_b``, None where the base is fixed."""
 
     stacks: tuple[Stack, ...]
     H: Matrix | None
@@ -65,17 +57,7 @@ def connected(stacks: Sequence[Stack]) -> list[list[Stack]]:
 
 
 class FastFactor:
-    """Factors of ``G⁻¹`` by the inversion lemma.
-
-    Attributes
-    ----------
-    blocks : list of factors
-        Factorised blocks of ``L_b``.
-    LambdaK : list of (m_i, 6) matrices
-        ``Λ_b K_b`` by branch; empty where the base is fixed.
-    core : factor or None
-        Factorised ``Hᴬ_b + K_bᵀ Λ_b K_b``.
-    """
+    """Factors of ``L_b``, ``Λ_b K_b``, and of the core ``Hᴬ_b + K_bᵀ Λ_b K_b``, which a fixed base does not have."""
 
     def __init__(self, problem: Problem, parts: Branches) -> None:
         ops = problem.ops

@@ -3,9 +3,8 @@
 Cost O(n + m²). Source: [r2] Algorithm 3, with the corrections of [r1] eqs. 13, 17 (the right factor belongs to *j*) and
 line 20 (the lower block is the transpose of the upper one).
 
-Deviations: an end-effector's propagator starts from its own rows. The propagator of a segment is never computed across
-a joint on the world, where nothing reads it. A branching link on the world keeps ``Ω = S D⁻¹ Sᵀ`` in factors, ``K Ω
-K'ᵀ = Z Δ Z'ᵀ`` with a diagonal ``Δ``.
+Deviations: the propagator of a segment is never computed across a joint on the world, where nothing reads it. A
+branching link on the world keeps ``Ω = S D⁻¹ Sᵀ`` in factors, ``K Ω K'ᵀ = Z Δ Z'ᵀ`` with a diagonal ``Δ``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def pv_osimr(problem: Problem) -> Matrix:
             i, stack = tree.parents[i], to_parent(problem, body, i, stack)
         return i, stack
 
-    # leaves → root: P and Ω from each end-effector and branching link to the next branching link  ([r2] lines 4–9)
+    # leaves → root: P and Ω to the next branching link, from each end-effector (from its rows: line 4) and branching link
     sizes = [problem.constraints[end.constraint].size for end in ends]
     of_end = [segment(end.link, Stack((), end.K, ops.zeros(m, m))) for end, m in zip(ends, sizes, strict=True)]
     start = Stack((), ops.eye(6), ops.zeros(6, 6))

@@ -21,20 +21,10 @@ PAYLOAD = "m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An array that comes with each call.
+    """An array that comes with each call: C identifier, shape of one state, units and layout.
 
-    Attributes
-    ----------
-    name : str
-        C identifier.
-    shape : tuple of int
-        Shape of one state.
-    meaning : str
-        Units and layout.
-    keyword : str
-        Keyword of the direct functions that it comes in; its own name for ``q``, ``v``, …
-    owner : str
-        Whose rows, placement or wrench it is, for messages.
+    ``keyword`` is that of the direct functions that it comes in, "" for its own name; ``owner`` says whose it is, for
+    messages.
     """
 
     name: str

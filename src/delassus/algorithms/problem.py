@@ -32,19 +32,10 @@ Pose = tuple[Matrix, Matrix]
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One end-effector.
+    """One end-effector: rows ``K`` (m × 6) of a constraint on the twist of a link (never the world), in its body frame.
 
-    Attributes
-    ----------
-    link : int
-        Link that it sits on (never the world: an end there has no motion).
-    K : (m, 6) matrix
-        Rows on the link's twist, in the link's body frame.
-    constraint : int
-        Index of its constraint.
-    top : int
-        Joint of this link and above it the constraint's Jacobian is zero, because they move both ends of a closed loop
-        alike; `WORLD` if there is no such link.
+    From the link ``top`` upwards the constraint's Jacobian is zero, because joints there move both ends of a closed
+    loop alike; `WORLD` if there is no such link.
     """
 
     link: int
@@ -54,19 +45,12 @@ class End:
 
 
 class Problem:
-    """A tree, its constraints and a configuration, on one backend.
+    """A tree, its constraints and a configuration, on one backend; vectors are in the form that its ``entry`` reads.
 
     Parameters
     ----------
-    ops : Ops
-        Machine that the algorithm runs on.
-    tree : Tree
-    constraints : sequence of Constraint
-    q : state vector
-        Configuration, in the form that the backend's ``entry`` reads.
     given : sequence of matrices and vectors
-        What comes with each call: one for each of `inputs_of`, rows as matrices, placements and payloads as vectors
-        in the form that the backend's ``entry`` reads.
+        What comes with each call: one for each of `inputs_of`, rows as matrices.
     payloads : sequence of str
         Links whose inertia gets an addition with each call.
     coordinates : sequence of Coordinate, optional

@@ -113,12 +113,8 @@ def _listed(keyword: str, arrays: Any, wanted: int) -> Sequence[Any]:
         raise ConstraintError(keyword, "a list of arrays", type(arrays).__name__, f"Pass {keyword}=[{letter}, …].")
     given = arrays or ()
     if len(given) != wanted:
-        raise ConstraintError(
-            keyword,
-            f"one array for each of {wanted} {owners}",
-            f"{len(given)}",
-            f"Pass {keyword}=[{letter}, …], in the order of the constraints.",
-        )
+        advice = f"Pass {keyword}=[{letter}, …], in the order of the constraints."
+        raise ConstraintError(keyword, f"one array for each of {wanted} {owners}", f"{len(given)}", advice)
     return given
 
 
@@ -126,12 +122,8 @@ def _pose(c: Constraint, pose: Any) -> Array:
     """Where a constraint's first frame should be in the world: (..., 7), or of a point its position (..., 3)."""
     name = f"pose of {c!r}"
     if c.second is not None or isinstance(c, Rows):
-        raise ConstraintError(
-            name,
-            "None for Rows and for constraints between two links",
-            shown(pose),
-            "These have no place in the world.",
-        )
+        wanted = "None for Rows and for constraints between two links"
+        raise ConstraintError(name, wanted, shown(pose), "These have no place in the world.")
     given = real_array(pose)
     if not c.rigid and given is not None and given.shape[-1:] == (3,):
         return check_vectors(given, 3, name, "position in m", ConstraintError)

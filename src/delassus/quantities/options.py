@@ -195,8 +195,9 @@ class Options:
                 meaning = f"compliance of constraint {i} along its rows, (m/s^2)/N, (rad/s^2)/(N m)"
                 out.append(Argument(f"compliance{i}", (c.size,), meaning, "compliance", f"compliance of {c!r}"))
         if self.active:
-            meaning = "1 for each constraint that acts, 0 for one that is off"
-            out.append(Argument("active", (len(constraints),), meaning))
+            out.append(
+                Argument("active", (len(constraints),), "1 for each constraint that acts, 0 for one that is off")
+            )
         return out
 
     def describe(self) -> str:
@@ -217,6 +218,7 @@ def check_options(
     n, frames = len(constraints), options.get("frames")
     gains = [_gains(c, b) for c, b in zip(constraints, one_each("baumgarte", options.get("baumgarte"), n), strict=True)]
     placed = [c.second is None and not isinstance(c, Rows) for c in constraints]
+    stable = [p and g is not None for p, g in zip(placed, gains, strict=True)]
     soft = one_each("compliance", options.get("compliance"), n)
     integrator = options.get("integrator", next(iter(INTEGRATE)))
     if integrator not in INTEGRATE:
@@ -226,9 +228,7 @@ def check_options(
         damping=_damping(tree, options.get("damping", "model")),
         wrenches=_frames(tree, "wrenches", options.get("wrenches", ())),
         targets=_flags("targets", options.get("targets", False), [True] * n),
-        poses=_flags(
-            "poses", options.get("poses", False), [p and g is not None for p, g in zip(placed, gains, strict=True)]
-        ),
+        poses=_flags("poses", options.get("poses", False), stable),
         gains=tuple(gains),
         compliance=tuple(_compliance(c, given) for c, given in zip(constraints, soft, strict=True)),
         active=_boolean("active", options.get("active", False)),
@@ -272,12 +272,8 @@ def check_compliance(given: ArrayLike, size: int, argument: str) -> Any:
         given = np.full(size, number)
     array = check_vectors(given, size, argument, "a number or one for each row, in (m/s²)/N", ConstraintError)
     if np.any(array <= 0):
-        raise ConstraintError(
-            argument,
-            "positive numbers, in (m/s²)/N",
-            f"{np.min(array):g}",
-            "A hard constraint has the compliance None.",
-        )
+        least, advice = f"{np.min(array):g}", "A hard constraint has the compliance None."
+        raise ConstraintError(argument, "positive numbers, in (m/s²)/N", least, advice)
     return array
 
 
@@ -327,12 +323,8 @@ def _flags(argument: str, value: Any, possible: Sequence[bool]) -> tuple[bool, .
     if isinstance(value, bool):
         return tuple(value and p for p in possible)
     if not isinstance(value, list | tuple) or len(value) != len(possible):
-        raise ConfigurationError(
-            argument,
-            f"True, False or one of these for each of {len(possible)} constraint(s)",
-            shown(value),
-            "Pass True.",
-        )
+        wanted = f"True, False or one of these for each of {len(possible)} constraint(s)"
+        raise ConfigurationError(argument, wanted, shown(value), "Pass True.")
     flags = tuple(_boolean(f"{argument}[{i}]", x) for i, x in enumerate(value))
     for i, (flag, fits) in enumerate(zip(flags, possible, strict=True)):
         if flag and not fits:

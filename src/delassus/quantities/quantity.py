@@ -26,18 +26,8 @@ STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
 class Output:
     """An array that a quantity returns.
 
-    Attributes
-    ----------
-    name : str
-        C identifier.
-    shape : tuple of int or str
-        Shape of one state; names are those of `Request.dimension`.
-    meaning : str
-        Units and layout, for people.
-    symmetric : bool
-        Whether one triangle is computed and mirrored.
-    unique : bool
-        Whether it exists only where rows are independent; NaN elsewhere.
+    ``name`` is its C identifier, ``shape`` that of one state, by names of `Request.shape_of`, ``meaning`` its units and
+    layout. Of ``symmetric`` ones a triangle is computed; ``unique`` ones are NaN where rows are dependent.
     """
 
     name: str

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from delassus.algorithms.problem import Problem
+from delassus.algorithms.problem import Pose, Problem
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import (
@@ -34,44 +34,24 @@ from delassus.spatial.ops import Matrix, Scalar
 class Goal:
     """Acceleration that a constraint asks for along its rows: ``target − β (velocity error) − α (position error)``.
 
-    Attributes
-    ----------
-    target : (m, 1) matrix or None
-        Acceleration of the rows (m/s², rad/s²); None is zero.
-    velocity_gain : scalar or None
-        ``β = 2 ζ ω`` (1/s); None leaves velocity errors alone.
-    position_gain : scalar or None
-        ``α = ω²`` (1/s²); None leaves position errors alone.
-    pose : (3, 3) and (3, 1) matrices or None
-        Where in the world the first frame of a constraint to the world should be; None: it has no position error.
-    compliance : (m, 1) matrix or None
-        Diagonal of ``R`` of a soft constraint ((m/s²)/N, (rad/s²)/(N·m)): its force is ``R⁻¹ (k − Σ K a)``; None is a
-        hard one.
+    Gains ``β = 2 ζ ω`` (1/s) and ``α = ω²`` (1/s²). ``pose`` is where in the world the first frame of a constraint to
+    the world should be; without it there is no position error. ``compliance`` (m, 1) is the diagonal of ``R`` of a soft
+    constraint ((m/s²)/N, (rad/s²)/(N·m)), whose force is ``R⁻¹ (k − Σ K a)``.
     """
 
     target: Matrix | None = None
     velocity_gain: Scalar | None = None
     position_gain: Scalar | None = None
-    pose: tuple[Matrix, Matrix] | None = None
+    pose: Pose | None = None
     compliance: Matrix | None = None
 
 
 class DynamicsProblem:
     """A problem with velocities, torques, wrenches, gravity, damping and what its constraints ask for.
 
-    Parameters
-    ----------
-    problem : Problem
-    v, tau : state vectors or None
-        Velocities and joint forces, in the form that the backend's ``entry`` reads; None is zero.
-    gravity : (3, 1) matrix
-        In world axes.
-    wrenches : mapping of int to (6, 1) matrix, optional
-        External wrench on a link, ``[force; moment]`` in its body frame.
-    damping : state vector, optional
-        Coefficient ``d`` of each degree of freedom: joints resist with ``d v``.
-    goals : sequence of Goal, optional
-        One for each constraint.
+    ``v``, ``tau`` and ``damping`` (joints resist with ``d v``) are state vectors, in the form that the backend's
+    ``entry`` reads; None is zero. ``gravity`` (3, 1) is in world axes, ``wrenches`` (6, 1) are ``[force; moment]`` in
+    body frames.
     """
 
     def __init__(
@@ -109,8 +89,7 @@ class DynamicsProblem:
         """Force ``d v`` (n_i × 1) that damping takes from each joint; None without damping."""
         if self._damping is None:
             return None
-        read, slices = self.ops.entry, self.tree.v_slices
-        factors = [[read(self._damping, k) for k in range(sv.start, sv.stop)] for sv in slices]
+        factors = [column(self.ops, d) for d in self.per_joint(self._damping)]
         return [scaled(self.ops, d, v) for d, v in zip(factors, self.v, strict=True)]
 
     @property

@@ -31,7 +31,7 @@ def pv_osimr(problem: Problem) -> Matrix:
             i, stack = tree.parents[i], to_parent(problem, body, i, stack)
         return i, stack
 
-    # leaves → root: P and Ω to the next branching link, from each end-effector (from its rows: line 4) and branching link
+    # leaves → root: P and Ω of each end-effector (from its rows: line 4) and branching link, to the next branching link
     sizes = [problem.constraints[end.constraint].size for end in ends]
     of_end = [segment(end.link, Stack((), end.K, ops.zeros(m, m))) for end, m in zip(ends, sizes, strict=True)]
     start = Stack((), ops.eye(6), ops.zeros(6, 6))

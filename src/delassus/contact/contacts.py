@@ -1,14 +1,8 @@
-"""The contact set: where bodies touch, as arrays.
-
-Contact *i* is between links A = ``links[i, 0]`` and B = ``links[i, 1]`` (−1 is the world). Its normal points from B to
-A, so that A separates by moving along it ([OS] section 2). Components along a contact's axes are tangent, tangent,
-normal.
-"""
+"""The contact set: where bodies touch, as arrays."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +19,9 @@ UNIT = 1e-6
 @dataclass(frozen=True, slots=True, init=False, eq=False)
 class ContactSet(Frozen):
     """Contacts of one state.
+
+    Contact *i* is between links A = ``links[i, 0]`` and B = ``links[i, 1]``. Its normal points from B to A, so that A
+    separates by moving along it ([OS] section 2). Components along its axes are tangent, tangent, normal.
 
     Parameters
     ----------
@@ -66,15 +63,13 @@ class ContactSet(Frozen):
         restitution: ArrayLike = 0.0,
         colliders: ArrayLike = -1,
     ) -> None:
-        pairs = _whole(links, "links", "two links of each contact, shape (n, 2)")
-        if pairs.ndim != 2 or pairs.shape[1] != 2:
-            pairs = pairs.reshape(-1, 2) if pairs.size in (0, 2) else _wrong_pairs("links", links)
+        pairs = _pairs(links, "links")
         n = len(pairs)
-        places = _numbers(points, "points", (n, 3))
-        axes = _numbers(frames, "frames", (n, 3, 3))
-        depth = _numbers(depths, "depths", (n,))
-        mu = _numbers(friction, "friction", (n,))
-        e = _numbers(restitution, "restitution", (n,))
+        places, axes = _numbers(points, "points", (n, 3)), _numbers(frames, "frames", (n, 3, 3))
+        depth, mu, e = (
+            _numbers(value, name, (n,))
+            for value, name in ((depths, "depths"), (friction, "friction"), (restitution, "restitution"))
+        )
         if n and (np.abs(axes.mT @ axes - np.eye(3)).max() > UNIT or np.linalg.det(axes).min() < 0):
             raise ConfigurationError(
                 "frames of contacts", "rotations", "other matrices", "Columns: two tangents, and the normal."
@@ -85,11 +80,7 @@ class ContactSet(Frozen):
             raise ConfigurationError("restitution of contacts", "numbers from 0 to 1", shown(restitution), "Check.")
         if np.any(pairs < -1) or np.any(pairs[:, 0] == pairs[:, 1]):
             raise ConfigurationError("links of contacts", "two links that differ", shown(links), "−1 is the world.")
-        bodies = _whole(colliders, "colliders", "numbers of two colliders of each contact, shape (n, 2)")
-        if bodies.shape not in ((), (2,), (n, 2)):
-            bodies = _wrong_pairs("colliders", colliders)
-        bodies = np.array(np.broadcast_to(bodies, (n, 2)))
-        self._set(pairs, places, axes, depth, mu, e, bodies)
+        self._set(pairs, places, axes, depth, mu, e, _pairs(colliders, "colliders", n))
 
     def _set(self, *arrays: NDArray[np.generic]) -> None:
         names = ("links", "points", "frames", "depths", "friction", "restitution", "colliders")
@@ -139,17 +130,18 @@ def frames_of(normals: ArrayLike) -> Array:
     return np.stack([first, np.cross(n, first), n], axis=-1)
 
 
-def _whole(value: ArrayLike, name: str, expected: str) -> NDArray[np.int64]:
+def _pairs(value: ArrayLike, name: str, n: int | None = None) -> NDArray[np.int64]:
+    """Two whole numbers of each contact (n, 2); where ``n`` is known, one pair or number stands for all."""
     array = real_array(value)
-    if array is None or not np.all(np.isfinite(array)) or np.any(array != np.floor(array)):
-        raise ConfigurationError(f"{name} of contacts", expected, shown(value), "Whole numbers; −1 is the world.")
+    if array is not None and n is None and array.size in (0, 2):
+        array = array.reshape(-1, 2)
+    elif array is not None and n is not None and array.shape in ((), (2,)):
+        array = np.array(np.broadcast_to(array, (n, 2)))
+    whole = array is not None and bool(np.all(np.isfinite(array) & (array == np.floor(array))))
+    if array is None or not whole or array.ndim != 2 or array.shape[1] != 2 or n not in (None, len(array)):
+        wanted = "two whole numbers for each contact, shape (n, 2)"
+        raise ConfigurationError(f"{name} of contacts", wanted, shown(value), "One row for each; −1 is the world.")
     return array.astype(np.int64)
-
-
-def _wrong_pairs(name: str, value: ArrayLike) -> NoReturn:
-    raise ConfigurationError(
-        f"{name} of contacts", "two for each contact, shape (n, 2)", shown(value), "One row for each contact."
-    )
 
 
 def _numbers(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Array:

@@ -1,8 +1,7 @@
-"""Complementarity problems, as arrays: linear, mixed, and on the exact Coulomb cone; and the way from cone to linear.
+"""Complementarity problems, as arrays: linear, mixed, and on the exact Coulomb cone.
 
-Everywhere, the three components of a contact are **tangent, tangent, normal**: those of a `Point` whose frame has its z
-axis along the normal, and Pinocchio's order. Impulses ``r`` (N s) act on the first body along these axes, velocities
-``u`` (m/s) are those of the first body relative to the second, so that a positive normal velocity separates.
+The three components of a contact are **tangent, tangent, normal**, as Pinocchio's. Impulses ``r`` (N s) act on the
+first body along these axes; velocities ``u`` (m/s) are relative to the second: a positive normal velocity separates.
 
 Source: [OS] section 2 for the polyhedral model; De Saxcé and Feng 1998 for the exact cone.
 """
@@ -211,20 +210,15 @@ class ConeProblem(Frozen):
         return self.mu.size
 
     def velocities(self, r: ArrayLike, remainder: ArrayLike | None = None) -> Array:
-        """``u = W (r + remainder) + b`` (n, 3): velocities that go with impulses (m/s).
-
-        Summed without round-off where impulses are huge. ``remainder`` (n, 3) is what ``r`` lacks beyond float64, as
-        `Solution` has it.
-        """
+        """``u = W (r + remainder) + b`` (n, 3) (m/s), ``remainder`` being that of `Solution`."""
         low = None if remainder is None else self._impulses(remainder).ravel()
         return velocities(self.W, self._impulses(r).ravel(), self.b, low).reshape(-1, 3)
 
     def residual(self, r: ArrayLike, remainder: ArrayLike | None = None) -> float:
-        """How far impulses are from solving the problem, as a velocity (m/s).
+        """``max_i |ω r − P_K(ω r − u − s)|`` (m/s), computed so that round-off of huge impulses does not show.
 
-        ``max_i |ω r − P_K(ω r − u − s)|`` with ``s = (0, 0, μ |u_t|)`` and ``ω`` the mean mobility of the contact, a
-        third of the trace of its block of ``W`` (the mean of all where that vanishes). ``remainder`` is that of
-        `velocities`. Computed so that round-off of huge impulses does not show.
+        ``s = (0, 0, μ |u_t|)``; ``ω`` is the mean mobility of the contact, a third of the trace of its block of ``W``
+        (the mean of all where that vanishes).
         """
         low = None if remainder is None else self._impulses(remainder).ravel()
         omega, _ = mobilities(self.W.copy())
@@ -257,9 +251,8 @@ class ConeProblem(Frozen):
         return PolyhedralLCP(self, n_directions, more)
 
     def _impulses(self, r: ArrayLike) -> Array:
-        return finite_array(np.ravel(np.asarray(r)), self.b.shape, "impulses", "One row for each contact.").reshape(
-            -1, 3
-        )
+        flat = finite_array(np.ravel(np.asarray(r)), self.b.shape, "impulses", "One row for each contact.")
+        return flat.reshape(-1, 3)
 
 
 class RelaxedProblem(ConeProblem):

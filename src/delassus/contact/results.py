@@ -1,4 +1,4 @@
-"""What contact solvers return: values, how they came about, and residuals that check them."""
+"""Results of contact solvers: values, status, and residuals that check them."""
 
 from __future__ import annotations
 
@@ -55,11 +55,7 @@ SOLVED = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
 
 
 class Problem(Protocol):
-    """A complementarity problem: what its unknowns have to satisfy."""
-
-    @property
-    def size(self) -> int:
-        """Number of unknowns."""
+    """A complementarity problem."""
 
     def residual(self, values: ArrayLike, remainder: ArrayLike | None = None, /) -> float:
         """How far values, and what they lack beyond float64, are from a solution."""
@@ -72,17 +68,7 @@ P = TypeVar("P", bound=Problem)
 
 
 class Impulses(NamedTuple):
-    """Impulses of one call without checks.
-
-    Attributes
-    ----------
-    p : (m,) array
-        Tangent, tangent, normal of each contact (N s); those of loops (N s; N m s), if there are some, first.
-    status : SolverStatus
-    iterations : int
-    remainder : (m,) array, optional
-        What ``p`` lacks beyond float64, where the status is `SolverStatus.ROUND_OFF`.
-    """
+    """Impulses (3 n,) of one call without checks (N s); ``remainder`` is that of a `Solution`."""
 
     p: Array
     status: SolverStatus
@@ -97,7 +83,6 @@ class Solution(Frozen, Generic[P]):
     Attributes
     ----------
     problem : LCP, MLCP or ConeProblem
-        Checks these values and others: velocities, energy, cones are its methods.
     values : array
         Unknowns ``z`` (n,) of an `LCP`; ``(x, z)`` of an `MLCP`; impulses (n, 3) of a `ConeProblem` (N s).
     status : SolverStatus
@@ -133,20 +118,18 @@ def check_request(problem: object, kind: type, advice: str, tolerance: float, ma
 
 def starting(size: int, start: ArrayLike | None) -> Array:
     """Values to start from, flat; zero by default."""
-    if start is None:
-        return np.zeros(size)
-    return finite_array(np.ravel(np.asarray(start)), (size,), "start", "Pass values as the solvers return them.")
+    values = np.zeros(size) if start is None else np.ravel(np.asarray(start))
+    return finite_array(values, (size,), "start", "Pass values as the solvers return them.")
 
 
 def solved_cones(
     solve: Callable[..., Impulses], problem: ConeProblem, start: ArrayLike | None, tolerance: float, limit: int
 ) -> Solution[ConeProblem]:
-    """Check what a solver on exact cones is asked for, and solve."""
-    check_request(
-        problem, ConeProblem, "Linear problems are for lemke and pgs; a ContactProblem has solve().", tolerance, limit
-    )
-    begin = starting(problem.size, start)
+    """Check the problem and the options of a solver on cones, and solve."""
+    advice = "Linear problems are for lemke and pgs; a ContactProblem has solve()."
+    check_request(problem, ConeProblem, advice, tolerance, limit)
     # copies: numba would compile all over again for arrays that may not be written to
-    found = solve(problem.W.copy(), problem.b.copy(), problem.mu.copy(), begin, float(tolerance), int(limit))
+    given = problem.W.copy(), problem.b.copy(), problem.mu.copy(), starting(problem.size, start)
+    found = solve(*given, float(tolerance), int(limit))
     low = None if found.remainder is None else found.remainder.reshape(-1, 3)
     return Solution(problem, found.p.reshape(-1, 3), found.status, found.iterations, low)

@@ -165,32 +165,20 @@ class Collider(Frozen):
         name: str = "",
     ) -> None:
         label = name or str(link)
+        what = f"collider {label!r}"
         if not isinstance(link, str):
             raise ConfigurationError("link of a collider", "a name, or 'world'", shown(link), "Pass such as 'foot'.")
         if not isinstance(shape, Shape):
-            raise ConfigurationError(
-                f"shape of collider {label!r}", "a shape", shown(shape), "Pass such as Sphere(0.1)."
-            )
+            raise ConfigurationError(f"shape of {what}", "a shape", shown(shape), "Pass such as Sphere(0.1).")
         if isinstance(shape, HalfSpace) and link != "world":
-            raise ConfigurationError(
-                f"collider {label!r}", "a half space on the world", f"one on {link!r}", "Use a Box."
-            )
-        advice = "Coulomb's coefficient, such as 0.5."
-        mu = check_number(f"friction of collider {label!r}", friction, advice, above=False)
-        advice = "0 does not bounce, 1 loses no energy."
-        e = check_number(f"restitution of collider {label!r}", restitution, advice, most=1.0, above=False)
-        p, R = check_vector(position, f"position of collider {label!r}"), check_rotation(rotation)
+            raise ConfigurationError(what, "a half space on the world", f"one on {link!r}", "Use a Box.")
+        advice = "Coulomb's coefficient, such as 0.5.", "0 does not bounce, 1 loses no energy."
+        mu = check_number(f"friction of {what}", friction, advice[0], above=False)
+        e = check_number(f"restitution of {what}", restitution, advice[1], most=1.0, above=False)
+        p, R = check_vector(position, f"position of {what}"), check_rotation(rotation)
         p.setflags(write=False)
         R.setflags(write=False)
-        for attribute, value in (
-            ("link", link),
-            ("shape", shape),
-            ("position", p),
-            ("rotation", R),
-            ("friction", mu),
-            ("restitution", e),
-            ("name", label),
-        ):
+        for attribute, value in zip(Collider.__slots__, (link, shape, p, R, mu, e, label), strict=True):
             object.__setattr__(self, attribute, value)
 
     def __repr__(self) -> str:

@@ -108,14 +108,9 @@ def _indices(numbers: object) -> Indices:
 
 
 class Ends(NamedTuple):
-    """Stacks of rows on links.
+    """Stacks of rows on links: link, number of rows, and first row of the problem that they add to.
 
-    Attributes
-    ----------
-    links, sizes, rows : (n_ends,) arrays of int
-        Link, number of rows, and first row of the problem that they add to.
-    K : (sum of sizes, 6) array
-        Rows on the twists of links in their body frames.
+    ``K`` (sum of sizes, 6) are the rows, on the twists of links in their body frames.
     """
 
     links: Indices

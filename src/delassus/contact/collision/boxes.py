@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.contact.collision.colliders import BOX, CENTRE, HALF, KIND, RANGES, SIZE
+from delassus.contact.collision.colliders import BOX, CENTRE, HALF, KIND, SIZE
 from delassus.contact.collision.patches import patch
 from delassus.contact.collision.vectors import Vector, along, column, cross, dot, norm, point_at, scaled, write
 from delassus.contact.solvers.compiled import compiled
@@ -75,8 +75,7 @@ def box_pair(a: Array, A: Array, b: Array, B: Array, most: float, hulls: Any, ou
     if which >= 6:
         end = crossing_edges(a, A, b, B, (which - 6) // 3, (which - 6) % 3, n, apart, out, m)
     else:
-        none = hulls[RANGES][0]
-        end = patch(a, A, none, b, B, none, hulls, n, most, out, m)
+        end = patch(a, A, b, B, hulls, n, most, out, m)
     if end == m:
         return -1
     size = a[SIZE] + a[SIZE + 1] + a[SIZE + 2] + b[SIZE] + b[SIZE + 1] + b[SIZE + 2]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.collision.boxes import separation, sort_out
-from delassus.contact.collision.colliders import KIND, MOST_POINTS, RADIUS, SURFACE, Colliders
+from delassus.contact.collision.colliders import FIRST_VERTEX, KIND, MOST_POINTS, RADIUS, SURFACE, Colliders
 from delassus.contact.collision.patches import overlap, patch
 from delassus.contact.collision.vectors import Vector
 from delassus.contact.scene import Scene
@@ -65,7 +65,7 @@ class CoalPairs:
         if SURFACE in (a.shapes[i, KIND], a.shapes[j, KIND]):
             return _triangles(result, self._tolerance, found, count)
         x, n, depth = _deepest(result)
-        both = a.shapes[i], A, a.meshes[i], a.shapes[j], B, a.meshes[j], a.hulls
+        both = a.shapes[i], A, a.shapes[j], B, a.hulls
         size = float(min(a.shapes[i, RADIUS], a.shapes[j, RADIUS]))
         if not abs(overlap(*both, n) - depth) < DOUBTFUL * size:  # iterations that went astray
             result = self._collide(i, A, j, B, 100 * EPA)
@@ -147,8 +147,8 @@ def _to_coal(shape: Shape, i: int, arrays: Colliders) -> Any:
         case Box():
             return coal.Box(shape.x, shape.y, shape.z)
         case Mesh() if shape.convex:
-            _, vertices, ends, corners, _ = arrays.hulls
-            first, size, first_face, n_faces = arrays.meshes[i].tolist()
+            vertices, ends, corners, _ = arrays.hulls
+            first, size, first_face, n_faces = map(int, arrays.shapes[i, FIRST_VERTEX:])
             points, triangles = coal.StdVec_Vec3s(), coal.StdVec_Triangle()
             for vertex in vertices[first : first + size]:
                 points.append(vertex)

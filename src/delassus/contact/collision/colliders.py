@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +19,11 @@ KIND, LINK, SIZE, RADIUS, CORE, CENTRE, HALF = 0, 1, 2, 5, 6, 7, 10
 """Columns of `Colliders.shapes`: kind and link; three sizes (radius and half length; or half edges); radius of a ball
 that holds the shape, and of one that holds what a rotation moves, about the centre; centre and half edges of a box that
 holds the shape, in its frame."""
-COLUMNS = 13
+FIRST_VERTEX, N_VERTICES, FIRST_FACE, N_FACES = 13, 14, 15, 16
+"""Columns of meshes: ranges of vertices and faces."""
+COLUMNS = 17
 
-FIRST_VERTEX, N_VERTICES, FIRST_FACE, N_FACES = range(4)
-"""Columns of `Colliders.meshes`."""
-
-RANGES, VERTICES, ENDS, CORNERS, NORMALS = range(5)
+VERTICES, ENDS, CORNERS, NORMALS = range(4)
 """Parts of `Colliders.hulls`."""
 
 MOST_POINTS = 8
@@ -36,34 +34,30 @@ FLAT = 1e-5
 the size: files hold single-precision numbers."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Colliders:
-    """Colliders as arrays; those that are no meshes have no vertices and faces.
+class Colliders(NamedTuple):
+    """Colliders as arrays.
 
     Attributes
     ----------
-    shapes : (n, 13) array
+    shapes : (n, 17) array
         See `KIND` and the other columns.
     local : (n, 3, 4) array
         ``[R p]`` of each collider in the body frame of its link.
-    meshes : (n, 4) array of int
-        Ranges of vertices and faces; see `FIRST_VERTEX` and the other columns.
     hulls : tuple
-        ``meshes``; corners of all convex hulls in the frames of their colliders (n_vertices, 3); where the corners of
-        face *f* are in the next array, ``ends[f]`` to ``ends[f + 1]``; those corners, rows of vertices,
-        counterclockwise seen from outside; outward normals (n_faces, 3). See `RANGES` and the others.
+        Of all convex hulls: corners in the frames of their colliders (n_vertices, 3); where the corners of face *f* are
+        in the next array, ``ends[f]`` to ``ends[f + 1]``; those corners, rows of vertices, counterclockwise seen from
+        outside; outward normals (n_faces, 3). See `VERTICES` and the others.
     """
 
     shapes: Array
     local: Array
-    meshes: NDArray[np.int64]
     hulls: tuple[Any, ...]
 
 
 def collider_arrays(scene: Scene) -> Colliders:
     """Arrays of a scene's colliders."""
     n = len(scene.colliders)
-    shapes, local, meshes = np.zeros((n, COLUMNS)), np.zeros((n, 3, 4)), np.zeros((max(n, 1), 4), np.int64)
+    shapes, local = np.zeros((n, COLUMNS)), np.zeros((n, 3, 4))
     vertices, normals, corners, ends = [np.zeros((0, 3))], [np.zeros((0, 3))], [np.zeros(0, np.int64)], [0]
     made: dict[int, Any] = {}
     for i, (collider, link) in enumerate(zip(scene.colliders, scene.links, strict=True)):
@@ -79,14 +73,14 @@ def collider_arrays(scene: Scene) -> Colliders:
                 made[id(shape)] = hull_of(shape, collider.name)
             points, faces, outward = made[id(shape)]
             first = sum(map(len, vertices))
-            meshes[i] = first, len(points), len(ends) - 1, len(faces)
+            shapes[i, FIRST_VERTEX:] = first, len(points), len(ends) - 1, len(faces)
             vertices.append(points)
             normals.append(outward)
             corners.extend(first + face for face in faces)
             ends.extend(ends[-1] + np.cumsum([len(face) for face in faces]))
         _describe(shape, points, shapes[i])
-    hulls = meshes, np.concatenate(vertices), np.array(ends), np.concatenate(corners), np.concatenate(normals)
-    return Colliders(shapes, local, meshes, hulls)
+    hulls = np.concatenate(vertices), np.array(ends), np.concatenate(corners), np.concatenate(normals)
+    return Colliders(shapes, local, hulls)
 
 
 def _describe(shape: Shape, vertices: Array, row: Array) -> None:
@@ -119,15 +113,7 @@ def _describe(shape: Shape, vertices: Array, row: Array) -> None:
 
 
 def hull_of(mesh: Mesh, name: str) -> tuple[Array, list[NDArray[np.int64]], Array]:
-    """Convex hull of a mesh's vertices: corners (n, 3), faces counterclockwise seen from outside, and their normals.
-
-    Raises
-    ------
-    ConfigurationError
-        The vertices lie in a plane; names the collider.
-    MissingDependencyError
-        scipy is not installed.
-    """
+    """Convex hull of a mesh's vertices: corners (n, 3), faces counterclockwise seen from outside, and their normals."""
     try:
         from scipy.spatial import ConvexHull, QhullError
     except ImportError as error:

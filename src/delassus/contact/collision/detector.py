@@ -51,9 +51,6 @@ class CollisionDetector:
 
     Attributes
     ----------
-    scene : Scene
-    tolerance, margin : float
-        In m.
     pairs : (n_pairs, 2) array of int
         Colliders that may touch, in the order of their contacts: A and B.
 
@@ -125,15 +122,9 @@ class CollisionDetector:
             found, count = self._others.touch(self._world, self._candidates, self._left, found, count)
         if count == 0:
             return _NOTHING
-        arrays = (
-            np.empty((count, 2), np.int64),
-            np.empty((count, 3)),
-            np.empty((count, 3, 3)),
-            np.empty(count),
-            np.empty(count),
-            np.empty(count),
-            np.empty((count, 2), np.int64),
-        )
+        links, colliders = np.empty((count, 2), np.int64), np.empty((count, 2), np.int64)
+        numbers = (np.empty((count, *shape)) for shape in ((3,), (3, 3), (), (), ()))
+        arrays = (links, *numbers, colliders)
         self._unpack(found, self._candidates, self._arrays.shapes, self._material, *arrays)
         return ContactSet.trusted(*arrays)
 
@@ -151,7 +142,7 @@ class CollisionDetector:
         self._found = np.empty((MOST_POINTS * len(pairs), 8))
         a = self._arrays
         self._static = (
-            a.shapes, a.local, self._world, self._before, a.meshes, a.hulls[VERTICES], self._candidates, self._left,
+            a.shapes, a.local, self._world, self._before, a.hulls[VERTICES], self._candidates, self._left,
             self.tolerance, 0.5 * self.margin, self._found,
         )  # fmt: skip
 

@@ -24,7 +24,9 @@ def may_collide(scene: Scene) -> NDArray[np.bool_]:
     allowed = np.asarray(links[:, None] != links[None, :])
     if not scene.parents_collide:
         carriers = _carriers(scene)
-        robots = np.array([_robot(scene, name) for name in names])
+        robots = np.array(
+            [max((r for r in scene.robots if c.startswith(r + SEPARATOR)), key=len, default="") for c in names]
+        )
         bases = np.array([name != "world" for name in names], dtype=bool) & (links == WORLD)
         for i in np.flatnonzero(links != WORLD):
             carrier, root = carriers[links[i]], scene.tree.support(int(links[i]))[0]
@@ -53,9 +55,3 @@ def _carriers(scene: Scene) -> list[int]:
             parent = scene.tree.parents[parent]
         carriers.append(parent)
     return carriers
-
-
-def _robot(scene: Scene, link: str) -> str:
-    """Name of the robot that a link or frame belongs to."""
-    owners = [name for name in scene.robots if link.startswith(name + SEPARATOR)]
-    return max(owners, key=len, default="")

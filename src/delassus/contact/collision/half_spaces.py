@@ -7,7 +7,6 @@ shape that is tested has a height *h* over the plane; the contact is at ``x − 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +41,7 @@ def over_plane(out: Array, m: int, x: Vector, P: Array, most: float) -> int:
 
 
 @compiled
-def on_plane(
-    shape: Array, T: Array, mesh: NDArray[Any], vertices: Array, P: Array, most: float, out: Array, m: int
-) -> int:
+def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, out: Array, m: int) -> int:
     """Contacts of a shape at ``T`` with the half space at ``P``."""
     kind = int(shape[0])
     a, b, c = shape[SIZE], shape[SIZE + 1], shape[SIZE + 2]
@@ -62,7 +59,8 @@ def on_plane(
         return m
     if kind == CYLINDER:
         return cylinder_on_plane(a, b, T, P, most, out, m)
-    return corners_on_plane(mesh, vertices, T, P, most, out, m)
+    first = int(shape[FIRST_VERTEX])
+    return corners_on_plane(vertices[first : first + int(shape[N_VERTICES])], T, P, most, out, m)
 
 
 @compiled
@@ -85,11 +83,10 @@ def cylinder_on_plane(radius: float, half: float, T: Array, P: Array, most: floa
 
 
 @compiled
-def corners_on_plane(mesh: NDArray[Any], vertices: Array, T: Array, P: Array, most: float, out: Array, m: int) -> int:
+def corners_on_plane(vertices: Array, T: Array, P: Array, most: float, out: Array, m: int) -> int:
     """Corners of a mesh that are below the plane: all, or the deepest and the furthest along it."""
-    points, depths, count = np.empty((mesh[N_VERTICES], 3)), np.empty(mesh[N_VERTICES]), 0
-    for k in range(mesh[N_VERTICES]):
-        v = mesh[FIRST_VERTEX] + k
+    points, depths, count = np.empty_like(vertices), np.empty(len(vertices)), 0
+    for v in range(len(vertices)):
         x = point_at(T, (vertices[v, 0], vertices[v, 1], vertices[v, 2]))
         depth = dot(along(column(P, 3), -1.0, x), column(P, 2))
         if depth >= -most:

@@ -21,9 +21,8 @@ FAR, WRONG = -1, -2
 
 @compiled
 def touch(
-    poses: Array, shapes: Array, local: Array, world: Array, before: Array, meshes: NDArray[np.int64],
-    vertices: Array, pairs: NDArray[np.int64], left: NDArray[np.int64], tolerance: float, most_motion: float,
-    out: Array,
+    poses: Array, shapes: Array, local: Array, world: Array, before: Array, vertices: Array,
+    pairs: NDArray[np.int64], left: NDArray[np.int64], tolerance: float, most_motion: float, out: Array,
 ) -> int:  # fmt: skip
     """Place colliders and write contacts of simple pairs; returns how many, `FAR` or `WRONG`.
 
@@ -47,7 +46,7 @@ def touch(
         a, b = shapes[i], shapes[j]
         kind, other = int(a[KIND]), int(b[KIND])
         if other == HALF_SPACE:
-            m = on_plane(a, world[i], meshes[i], vertices, world[j], tolerance, out, m)
+            m = on_plane(a, world[i], vertices, world[j], tolerance, out, m)
         elif (kind == SPHERE and other <= BOX) or (kind == CAPSULE and other == CAPSULE):
             m = round_pair(a, world[i], b, world[j], tolerance, out, m)
         else:

@@ -11,7 +11,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from delassus.contact.collision.colliders import (
     BOX,
@@ -62,7 +61,7 @@ def row_of(x: Array, k: int) -> Vector:
 
 
 @compiled
-def feature(shape: Array, T: Array, mesh: NDArray[Any], hulls: Any, d: Vector) -> tuple[Array, Vector]:
+def feature(shape: Array, T: Array, hulls: Any, d: Vector) -> tuple[Array, Vector]:
     """Corners (k, 3) of what lies furthest in the direction ``d``, in the world: counterclockwise, seen from outside.
 
     Also the face's outward normal; that of lines and points is zero.
@@ -98,8 +97,9 @@ def feature(shape: Array, T: Array, mesh: NDArray[Any], hulls: Any, d: Vector) -
             points[k, 0], points[k, 1] = radius * x / length, radius * y / length
             points[k, 2] = radius * z / length + (2 * k - 1) * half
     elif kind == HULL:
-        best, face = -np.inf, mesh[FIRST_FACE]
-        for f in range(mesh[FIRST_FACE], mesh[FIRST_FACE] + mesh[N_FACES]):
+        start = int(shape[FIRST_FACE])
+        best, face = -np.inf, start
+        for f in range(start, start + int(shape[N_FACES])):
             cosine = dot(row_of(hulls[NORMALS], f), own)
             if cosine > best:
                 best, face = cosine, f
@@ -148,13 +148,10 @@ def clip(points: Array, outline: Array, N: Vector) -> Array:
 
 
 @compiled
-def patch(
-    a: Array, A: Array, mesh_a: NDArray[Any], b: Array, B: Array, mesh_b: NDArray[Any], hulls: Any, n: Vector,
-    most: float, out: Array, m: int,
-) -> int:  # fmt: skip
+def patch(a: Array, A: Array, b: Array, B: Array, hulls: Any, n: Vector, most: float, out: Array, m: int) -> int:
     """Contacts between the features of A and B that face each other along ``n`` (from B to A); none if none is flat."""
-    of_a, N_a = feature(a, A, mesh_a, hulls, scaled(-1.0, n))
-    of_b, N_b = feature(b, B, mesh_b, hulls, n)
+    of_a, N_a = feature(a, A, hulls, scaled(-1.0, n))
+    of_b, N_b = feature(b, B, hulls, n)
     flat_a, flat_b = 1 + dot(N_a, n), 1 - dot(N_b, n)
     if min(flat_a, flat_b) > ALIGNED:
         return lines(of_a, of_b, n, most, out, m)
@@ -208,7 +205,7 @@ def lines(p: Array, q: Array, n: Vector, most: float, out: Array, m: int) -> int
 
 
 @compiled
-def extent(shape: Array, T: Array, mesh: NDArray[Any], hulls: Any, d: Vector) -> Any:
+def extent(shape: Array, T: Array, hulls: Any, d: Vector) -> Any:
     """Largest ``d``·x over the points x of a shape, of which one is its origin's place in the world."""
     x, total = in_frame(T, d), dot(d, column(T, 3))
     kind = int(shape[KIND])
@@ -216,8 +213,8 @@ def extent(shape: Array, T: Array, mesh: NDArray[Any], hulls: Any, d: Vector) ->
     if kind == BOX:
         return total + a * abs(x[0]) + b * abs(x[1]) + c * abs(x[2])
     if kind == HULL:
-        best = -np.inf
-        for v in range(mesh[FIRST_VERTEX], mesh[FIRST_VERTEX] + mesh[N_VERTICES]):
+        best, first = -np.inf, int(shape[FIRST_VERTEX])
+        for v in range(first, first + int(shape[N_VERTICES])):
             best = max(best, dot(x, row_of(hulls[VERTICES], v)))
         return total + best
     if kind == CYLINDER:
@@ -226,8 +223,6 @@ def extent(shape: Array, T: Array, mesh: NDArray[Any], hulls: Any, d: Vector) ->
 
 
 @compiled
-def overlap(
-    a: Array, A: Array, mesh_a: NDArray[Any], b: Array, B: Array, mesh_b: NDArray[Any], hulls: Any, n: Vector
-) -> Any:
+def overlap(a: Array, A: Array, b: Array, B: Array, hulls: Any, n: Vector) -> Any:
     """How far A must move along ``n`` (from B to A) until a plane across it separates the two; negative: a gap."""
-    return extent(b, B, mesh_b, hulls, n) + extent(a, A, mesh_a, hulls, scaled(-1.0, n))
+    return extent(b, B, hulls, n) + extent(a, A, hulls, scaled(-1.0, n))

@@ -18,17 +18,7 @@ Where ``k`` unknowns were eliminated, ``NOISE k²`` of them could; a chain of 30
 
 
 class Reduced(NamedTuple):
-    """A contact problem without free unknowns.
-
-    Attributes
-    ----------
-    W, b : (3 n_u, 3 n_u) and (3 n_u,) arrays
-        Contact velocities are ``W F + b``.
-    P, x_0 : (n_free, 3 n_u) and (n_free,) arrays
-        Free unknowns are ``−(P F + x_0)``.
-    consistent : bool
-        Whether the free rows can be met.
-    """
+    """Contact velocities are ``W F + b``, free unknowns ``−(P F + x_0)``; not consistent: free rows cannot be met."""
 
     W: Array
     b: Array

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element
 
 from delassus.contact.geometry.mjcf import colliders_of_model, ignored_of_model
 from delassus.contact.geometry.urdf import colliders_of_urdf, ignored_of_srdf
@@ -75,11 +76,8 @@ def load_colliders(
     if not isinstance(robot, (str, Path)):
         return colliders_of_model(robot, tree, prefix, restitution)
     path = find_description(robot)
-    description = read_xml(path)
-    if description.tag == "mujoco":
+    if (description := _robot_element(path)) is None:
         return colliders_of_model(read_mjcf(path), tree, prefix, restitution)
-    if description.tag != "robot":
-        raise _unknown(path, description.tag)
     folders = tuple(Path(folder) for folder in package_dirs)
     return colliders_of_urdf(description, path, tree, prefix, friction, restitution, convex, folders)
 
@@ -115,15 +113,15 @@ def load_ignored(
     if not isinstance(source, (str, Path)):
         return ignored_of_model(source, prefix)
     path = Path(source)
-    description = read_xml(path)
-    if description.tag == "mujoco":
+    if (description := _robot_element(path)) is None:
         return ignored_of_model(read_mjcf(path), prefix)
-    if description.tag != "robot":
-        raise _unknown(path, description.tag)
     return ignored_of_srdf(description, path, prefix, tree)
 
 
-def _unknown(path: Path, tag: str) -> ModelError:
-    return ModelError(
-        f"file {str(path)!r}", "a <robot> or a <mujoco>", f"a <{shown(tag)[1:-1]}>", "Check that this is the file."
-    )
+def _robot_element(path: Path) -> Element | None:
+    """The ``<robot>`` of a URDF or SRDF file; None for MJCF."""
+    element = read_xml(path)
+    if element.tag not in ("robot", "mujoco"):
+        came = f"a <{shown(element.tag)[1:-1]}>"
+        raise ModelError(f"file {str(path)!r}", "a <robot> or a <mujoco>", came, "Check that this is the file.")
+    return element if element.tag == "robot" else None

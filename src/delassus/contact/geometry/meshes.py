@@ -17,13 +17,7 @@ ADVICE = "Pass package_dirs=, or set ROS_PACKAGE_PATH, if its package is elsewhe
 
 
 def find_mesh(address: str, description: Path, folders: Sequence[Path], what: str) -> Path:
-    """File of an address: ``package://`` or ``model://``, ``file://``, or a path from the description's folder.
-
-    Raises
-    ------
-    ModelError
-        There is no such file; names ``what`` needs it, and the address.
-    """
+    """File of an address: ``package://`` or ``model://``, ``file://``, or a path from the description's folder."""
     scheme, mark, rest = address.partition("://")
     if not mark:
         candidates = iter([description.parent / address])
@@ -56,13 +50,7 @@ def _in_packages(rest: str, description: Path, folders: Sequence[Path]) -> Itera
 
 
 def read_mesh(path: Path, what: str) -> tuple[Array, NDArray[np.int64]]:
-    """Vertices (n, 3) and triangles (m, 3) of a mesh file, by ``trimesh``, or by ``coal`` where that cannot read it.
-
-    Raises
-    ------
-    ModelError
-        Neither can; names ``what`` needs it, and the file.
-    """
+    """Vertices (n, 3) and triangles (m, 3) of a mesh file, by ``trimesh``, or by ``coal`` where that cannot read it."""
     failures = []
     for reader in (_by_trimesh, _by_coal):
         try:

@@ -54,20 +54,8 @@ def convex_contacts(W: Array, b: Array, mu: Array, start: Array, tolerance: floa
 def convex(problem: ConeProblem, *, tolerance: float = 1e-6, max_iterations: int = 200) -> Solution[RelaxedProblem]:
     """Solve the convex relaxation of a contact problem with clarabel.
 
-    Parameters
-    ----------
-    problem : ConeProblem
-        The solution's problem is its `RelaxedProblem`, whose residual leaves De Saxcé's shift out.
-    tolerance : float
-        Of that residual (m/s).
-    max_iterations : int
-
-    Raises
-    ------
-    ConfigurationError
-        Another kind of problem; a tolerance or limit that is not positive.
-    MissingDependencyError
-        clarabel is not installed.
+    Parameters and errors are those of `nsgs`, without a start. The solution's problem is a `RelaxedProblem`, whose
+    residual leaves De Saxcé's shift out.
 
     Examples
     --------

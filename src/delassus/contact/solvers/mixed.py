@@ -44,8 +44,6 @@ def solve_mixed(
     ------
     ConfigurationError
         Another kind of problem, or a tolerance that is not positive.
-    MissingDependencyError
-        numba is not installed.
 
     Examples
     --------

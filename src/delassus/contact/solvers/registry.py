@@ -1,16 +1,8 @@
 """The contact solvers by name, which one is asked next where one fails, and `ImpulseSolver`, which asks them.
 
-Functions of arrays check nothing and make no problems, for callers that solve at every step:
-
-===========  =============================================================  ====================================
-kind         call                                                           friction
-===========  =============================================================  ====================================
-``cone``     ``contacts(W, b, mu, start, tolerance, limit)``                exact cones
-``linear``   ``contacts(W, b, mu, directions, start, tolerance, limit)``    pyramids, directions (n_f, 2)
-===========  =============================================================  ====================================
-
-``W`` (3n, 3n), ``b`` (3n,) and ``mu`` (n,) are those of a `ConeProblem`, C-contiguous float64; ``start`` (3n,) are the
-impulses to start from, zeros or those of the step before. Each returns `Impulses`.
+Functions of arrays check nothing, for callers that solve at every step: ``contacts(W, b, mu, start, tolerance, limit)``
+on exact cones, with ``directions`` (n_f, 2) before ``start`` on pyramids. ``W`` (3n, 3n), ``b`` (3n,) and ``mu`` (n,)
+are those of a `ConeProblem`, C-contiguous float64; ``start`` (3n,) are impulses to start from.
 """
 
 from __future__ import annotations
@@ -35,17 +27,10 @@ from delassus.model.rotations import Array
 
 
 class Solver(NamedTuple):
-    """One solver.
+    """Friction on pyramids or exact cones, the function of arrays, and the solver that is asked where this one fails.
 
-    Attributes
-    ----------
-    kind : {"linear", "cone"}
-        Friction on pyramids, or on exact cones.
-    contacts : callable
-        The function of arrays.
-    then : str
-        The solver that is asked where this one fails: exact cones where pyramids have no solution or their matrix is
-        badly conditioned; alternating directions, which need no diagonal blocks, where sweeps do not end.
+    These are exact cones where pyramids have no solution or their matrix is badly conditioned, and alternating
+    directions, which need no diagonal blocks, where sweeps do not end.
     """
 
     kind: Literal["linear", "cone"]

@@ -36,8 +36,6 @@ def contact_ends(
             link = contact_links[i, side]
             if link < 0:
                 continue
-            if link >= poses.shape[0]:
-                raise IndexError("contact on a link that the scene does not have")
             sign = 1.0 - 2.0 * side
             R = poses[link]
             r = np.empty(3)

@@ -75,10 +75,11 @@ def formulate(
     >>> from delassus.contact import ContactSet, Scene, State, formulate, frames_of
     >>> scene = Scene(ds.mechanisms.pendulum(3))
     >>> wall = ContactSet([[2, -1]], [[0, 0, -1.5]], frames_of([[1, 0, 0]]))
-    >>> problem = formulate(scene, State([0, 0, 0], [0, 0, 1]), "os", dt=1e-3, contacts=wall)
+    >>> state = State([0, 0, 0], [0, 0, 1])
+    >>> problem = formulate(scene, state, "os", dt=1e-3, contacts=wall)
     >>> problem.size, problem.solve().status.name
     (6, 'CONVERGED')
-    >>> formulate(scene, problem.state, "nmc", dt=1e-3, contacts=wall).size
+    >>> formulate(scene, state, "nmc", dt=1e-3, contacts=wall).size
     39
     """
     if not isinstance(formulation, str) or formulation not in FORMULATIONS:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.contact.problems import ConeProblem
+from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen
 from delassus.model.check import check_number, check_whole, finite_array
@@ -54,17 +54,7 @@ SOLVED = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
 """Statuses of problems whose velocities are within the tolerance."""
 
 
-class Problem(Protocol):
-    """A complementarity problem."""
-
-    def residual(self, values: ArrayLike, remainder: ArrayLike | None = None, /) -> float:
-        """How far values, and what they lack beyond float64, are from a solution."""
-
-    def complementarity(self, values: ArrayLike, /) -> float:
-        """Largest product of an unknown and its row."""
-
-
-P = TypeVar("P", bound=Problem)
+P = TypeVar("P", bound=LCP | MLCP | ConeProblem)
 
 
 class Impulses(NamedTuple):

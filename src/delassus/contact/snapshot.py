@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.constraints import row_slices
 from delassus.contact import assembly
 from delassus.contact.contacts import ContactSet
-from delassus.contact.scene import Scene, State
+from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
@@ -213,11 +213,6 @@ class Snapshot:
         self.poses, self.twists, self.propagators, self.compliances = results[:4]
         self.qdd, self.loop_rows, self.loop_errors = results[4:]
 
-    @property
-    def state(self) -> State:
-        """The state."""
-        return State(self.q, self.v, self.tau)
-
     @cached_property
     def axes_rate(self) -> Array:
         """``δ`` (nv,): ``ω × v`` of free and planar joints, by which accelerations differ in axes that stay."""
@@ -263,18 +258,13 @@ class Snapshot:
         n, most, k = len(loop_links), 2 * len(contacts), len(self.loop_rows)
         links, rows, K = np.empty(n + most, np.int64), np.empty(n + most, np.int64), np.empty((k + 3 * most, 6))
         links[:n], rows[:n], K[:k] = loop_links, loop_rows, self.loop_rows
-        try:
-            added = assembly.contact_ends(
-                contacts.links, contacts.points, contacts.frames, self.poses, dynamics.n_loops, links[n:], rows[n:],
-                K[k:],
-            )  # fmt: skip
-        except IndexError:
-            raise ConfigurationError(
-                "links of contacts",
-                f"numbers from −1 to {len(self.poses) - 1}",
-                str(contacts.links.max()),
-                "They count the links of the scene's tree.",
-            ) from None
+        if contacts.links.max(initial=WORLD) >= len(self.poses):
+            wanted = f"numbers from −1 to {len(self.poses) - 1}"
+            came = str(contacts.links.max())
+            raise ConfigurationError("links of contacts", wanted, came, "They count the links of the scene's tree.")
+        added = assembly.contact_ends(
+            contacts.links, contacts.points, contacts.frames, self.poses, dynamics.n_loops, links[n:], rows[n:], K[k:]
+        )
         sizes = np.full(n + added, 3)
         sizes[:n] = loop_sizes
         ends = Ends(links[: n + added], sizes, rows[: n + added], K[: k + 3 * added])

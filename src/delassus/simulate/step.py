@@ -84,11 +84,11 @@ def step(
     statuses: list[SolverStatus] = []
 
     if np.any((approach < -options.resting) & (contacts.restitution > 0.0)):
-        impact = collide(ContactProblem(model, snapshot, 0.0, solver.n_directions, *none), solver)
-        statuses += [phase.status for phase in (impact.compression, impact.decompression) if phase is not None]
-        total = impact.whole.impulses
+        phases = collide(ContactProblem(model, snapshot, 0.0, solver.n_directions, *none), solver)
+        statuses += [phase.status for phase in phases]
+        total = phases[-1].impulses
         # forces that depend on velocities are others now
-        snapshot = snapshot.dynamics.at(snapshot.q, impact.whole.velocity, snapshot.tau)
+        snapshot = snapshot.dynamics.at(snapshot.q, phases[-1].velocity, snapshot.tau)
 
     found = ContactProblem(model, snapshot, dt, solver.n_directions, *none).solve(solver, start=start)
     statuses.append(found.status)

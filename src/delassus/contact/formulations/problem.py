@@ -13,7 +13,6 @@ from delassus.contact.formulations.elimination import Reduced, reduced
 from delassus.contact.formulations.formulation import Formulation
 from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.contact.results import SolverStatus
-from delassus.contact.scene import State
 from delassus.contact.snapshot import Snapshot
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
 from delassus.contact.solvers.registry import ImpulseSolver
@@ -56,11 +55,6 @@ class ContactProblem(Frozen):
     def contacts(self) -> ContactSet:
         """Its contacts."""
         return self.model.rows.contacts
-
-    @property
-    def state(self) -> State:
-        """State at the start."""
-        return self.motion.state
 
     @property
     def n_free(self) -> int:
@@ -299,21 +293,10 @@ class ContactSolution(Frozen):
         return max(self.bilateral_residual(), self.penetration_velocity())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Collision:
-    """Outcome of an impact: its two phases, the second None where no contact has restitution."""
-
-    compression: ContactSolution
-    decompression: ContactSolution | None
-
-    @property
-    def whole(self) -> ContactSolution:
-        """Solution with the velocities after the impact and the impulses of both phases."""
-        return self.decompression or self.compression
-
-
-def collide(problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8) -> Collision:
-    """Solve for an impact, two problems with ``Δ_t = 0``; all contacts of the problem take part.
+def collide(
+    problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8
+) -> tuple[ContactSolution, ...]:
+    """Solutions of the phases of an impact; all contacts of the problem take part.
 
     1. Compression: contacts stop approaching ([OS] eqs. 54 and 55).
     2. Decompression: ``ϑ = ε`` times the normal impulse of compression is given back, together with what else contacts
@@ -321,7 +304,7 @@ def collide(problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, t
 
     Deviation: friction may reach ``μ`` times the whole normal impulse of decompression, ``ϑ`` included; in [OS] eq. 57,
     ``ϑ`` brings none, and a fast spinning ball would leave with too little of it. This phase is solved on pyramids, by
-    Lemke's method.
+    Lemke's method. The last solution has the velocities after the impact and the impulses of both phases.
 
     Parameters
     ----------
@@ -348,7 +331,7 @@ def collide(problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, t
     >>> scene = Scene(ds.mechanisms.pendulum(1))
     >>> wall = ContactSet([[0, -1]], [[0, 0, -0.5]], frames_of([[1, 0, 0]]), restitution=0.5, friction=0)
     >>> problem = formulate(scene, State([0], [1]), "mc", dt=0, contacts=wall)
-    >>> collide(problem).whole.velocity.round(9).tolist()
+    >>> collide(problem)[-1].velocity.round(9).tolist()
     [-0.5]
     """
     if problem.dt != 0.0:
@@ -358,8 +341,8 @@ def collide(problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, t
     first = problem.solve(solver, tolerance=tolerance)
     restitution = problem.contacts.restitution
     if not restitution.any():
-        return Collision(first, None)
+        return (first,)
     recovered, applied = restitution * first.found[2::3], first.found.copy()
     applied[2::3] += recovered
     second = ContactProblem(problem.model, problem.motion, 0.0, problem.n_directions, applied, recovered)
-    return Collision(first, second.solve(solver, tolerance=tolerance))
+    return first, second.solve(solver, tolerance=tolerance)

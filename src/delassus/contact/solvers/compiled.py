@@ -48,10 +48,9 @@ class Compiled:
             if self._dispatcher is None:
                 scope = dict(self.function.__globals__)
                 for name in self.function.__code__.co_names:
-                    called = scope.get(name)
-                    if isinstance(called, Compiled):
+                    if isinstance(called := scope.get(name), Compiled):
                         scope[name] = called.dispatcher()
-                self._dispatcher = _dispatcher(self.function, scope)
+                self._dispatcher = _for_numba(self.function, scope)
             return self._dispatcher
 
 
@@ -60,8 +59,8 @@ def compiled(function: F) -> F:
     return cast(F, Compiled(cast(FunctionType, function)))
 
 
-def _dispatcher(function: FunctionType, scope: dict[str, Any]) -> Callable[..., Any]:
-    """The same function for numba, its global names looked up in ``scope``."""
+def _for_numba(function: FunctionType, scope: dict[str, Any]) -> Callable[..., Any]:
+    """The function with its global names looked up in ``scope``, its machine code kept in the library's cache."""
     try:
         import numba
     except ImportError as error:
@@ -69,13 +68,11 @@ def _dispatcher(function: FunctionType, scope: dict[str, Any]) -> Callable[..., 
     _listen()
     twin = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
     twin.__qualname__, twin.__module__ = function.__qualname__, function.__module__
-    folder = cache.directory()
-    if folder is None:
-        return cast(Callable[..., Any], numba.njit(**OPTIONS)(twin))
-    before = numba.config.CACHE_DIR  # numba reads it here and nowhere later
-    numba.config.CACHE_DIR = str(folder / f"numba-{_texts()}")
+    folder, before = cache.directory(), numba.config.CACHE_DIR  # numba reads the latter here and nowhere later
     try:
-        return cast(Callable[..., Any], numba.njit(cache=True, **OPTIONS)(twin))
+        if folder is not None:
+            numba.config.CACHE_DIR = str(folder / f"numba-{_texts()}")
+        return cast(Callable[..., Any], numba.njit(cache=folder is not None, **OPTIONS)(twin))
     finally:
         numba.config.CACHE_DIR = before
 

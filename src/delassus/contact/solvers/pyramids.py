@@ -62,16 +62,10 @@ def linear_problem(W: Array, b: Array, mu: Array, directions: Array, more: Array
     return M, q
 
 
-@compiled
 def contact_blocks(n: int, n_directions: int) -> NDArray[np.int64]:
     """Unknowns of each contact (n, n_f + 2): what `pgs` solves for together."""
-    each = n_directions + 1
-    blocks = np.empty((n, each + 1), np.int64)
-    for i in range(n):
-        for a in range(each):
-            blocks[i, a] = i * each + a
-        blocks[i, each] = n * each + i
-    return blocks
+    size = n * (n_directions + 1)
+    return np.hstack([np.arange(size).reshape(n, n_directions + 1), size + np.arange(n).reshape(n, 1)])
 
 
 @compiled

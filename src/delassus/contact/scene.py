@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -136,7 +136,7 @@ class Scene(Frozen):
         """Configuration (nq,) from those of robots, by their names; the others are neutral."""
         q = self.tree.neutral()
         for name, own in robots.items():
-            at = self.q_slice(name)
+            at = self.q_slice(name)  # refuses other names
             q[at] = self.robots[name].check_configuration(own, f"configuration of {name!r}")
         return q
 
@@ -150,25 +150,22 @@ class Scene(Frozen):
 
     def q_slice(self, robot: str) -> slice:
         """Where the configuration of a robot is in ``q``."""
-        before = self._before(robot)
-        start = sum(tree.nq for tree in before)
-        return slice(start, start + self.robots[robot].nq)
+        return self._slice(robot, lambda tree: tree.nq)
 
     def v_slice(self, robot: str) -> slice:
         """Where the velocity of a robot is in ``v``."""
-        before = self._before(robot)
-        start = sum(tree.nv for tree in before)
-        return slice(start, start + self.robots[robot].nv)
+        return self._slice(robot, lambda tree: tree.nv)
 
-    def _before(self, robot: str) -> list[Tree]:
-        """Trees of the robots before one."""
+    def _slice(self, robot: str, size: Callable[[Tree], int]) -> slice:
         if robot not in self.robots:
             if list(self.robots) == [""]:
                 raise ConfigurationError(
                     "robot", "a scene whose robots have names", shown(robot), "Make it of a mapping, {'arm': tree}."
                 )
             raise unknown_name("robot", robot, self.robots)
-        return list(self.robots.values())[: list(self.robots).index(robot)]
+        before = list(self.robots).index(robot)
+        start = sum(map(size, list(self.robots.values())[:before]))
+        return slice(start, start + size(self.robots[robot]))
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -200,8 +197,9 @@ class State(Frozen):
     tau: Array
 
     def __init__(self, q: ArrayLike, v: ArrayLike, tau: ArrayLike | None = None) -> None:
-        given = {"q": q, "v": v, "tau": np.zeros(np.size(v)) if tau is None else tau}
-        for name, value in given.items():
+        velocity = finite_array(v, (-1,), "v", "Contact problems are of one state.")
+        force = np.zeros(velocity.size) if tau is None else tau
+        for name, value in (("q", q), ("v", velocity), ("tau", force)):
             array = finite_array(value, (-1,), name, "Contact problems are of one state.")
             array.setflags(write=False)
             object.__setattr__(self, name, array)

@@ -186,7 +186,6 @@ class Collider(Frozen):
 
 
 def _corners(triangles: ArrayLike, n_points: int) -> NDArray[np.int64]:
-    """Corners of triangles (m, 3), checked."""
     corners = finite_array(triangles, (-1, 3), "triangles of a mesh", "Check the file.")
     if not corners.size or np.any((corners < 0) | (corners >= n_points) | (corners != np.floor(corners))):
         wanted = f"whole numbers (m, 3) below {n_points}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -38,9 +39,16 @@ class CoalPairs:
     """Contacts of boxes, and of everything that ``coal`` is asked about."""
 
     def __init__(self, scene: Scene, arrays: Colliders, tolerance: float) -> None:
-        self._scene, self._arrays, self._tolerance = scene, arrays, tolerance
-        self._geometries: dict[int, Any] = {}
-        self._request: Any = None
+        self._arrays, self._tolerance = arrays, tolerance
+        self._geometry = cache(lambda i: _to_coal(scene.colliders[i].shape, i, arrays))
+
+    @cached_property
+    def _request(self) -> Any:
+        coal = _coal()
+        request = coal.CollisionRequest(coal.CollisionRequestFlag.CONTACT, MOST_TRIANGLES)
+        request.security_margin, request.gjk_tolerance = self._tolerance, GJK
+        request.epa_max_iterations = MOST_ITERATIONS
+        return request
 
     def touch(
         self, world: Array, pairs: NDArray[np.int64], left: NDArray[np.int64], found: Array, count: int
@@ -83,21 +91,11 @@ class CoalPairs:
         return end
 
     def _collide(self, i: int, A: Array, j: int, B: Array, tolerance: float) -> Any:
-        coal = _coal()
-        if self._request is None:
-            self._request = coal.CollisionRequest(coal.CollisionRequestFlag.CONTACT, MOST_TRIANGLES)
-            self._request.security_margin, self._request.gjk_tolerance = self._tolerance, GJK
-            self._request.epa_max_iterations = MOST_ITERATIONS
-        self._request.epa_tolerance = tolerance
+        coal, self._request.epa_tolerance = _coal(), tolerance
         result = coal.CollisionResult()
         first, second = coal.Transform3s(A[:, :3], A[:, 3]), coal.Transform3s(B[:, :3], B[:, 3])
         coal.collide(self._geometry(i), first, self._geometry(j), second, self._request, result)
         return result
-
-    def _geometry(self, i: int) -> Any:
-        if i not in self._geometries:
-            self._geometries[i] = _to_coal(self._scene.colliders[i].shape, i, self._arrays)
-        return self._geometries[i]
 
 
 def _deepest(result: Any) -> tuple[Any, Vector, float]:

@@ -448,6 +448,18 @@ def test_report():
     assert np.array_equal(found.redundant_rows, solution.redundant_rows)
 
 
+def test_a_fixed_number_of_proximal_iterations():
+    """What is compiled: least squares too where rows are dependent and contradict, without forces that do nothing."""
+    robot = ds.mechanisms.humanoid()
+    q, v, tau = state(robot, np.random.default_rng(0))
+    four = [ds.Point(ds.Frame("left_foot", p)) for p in FOOT]
+    for targets in ([np.zeros(3)] * 4, [np.ones(3), -np.ones(3), np.arange(3.0), np.zeros(3)]):
+        motion, _ = make_motion(robot, q, 0 * v, tau, four, targets=targets)
+        found = METHODS["proximal"](motion)
+        qdd, f = least_squares(robot, four, q, 0 * v, tau, np.concatenate(targets))
+        assert error(found.qdd[:, 0], qdd) < 1e-6 and error(found.forces[:, 0], f) < 1e-6
+
+
 def test_conflicting_rows():
     robot = ds.mechanisms.humanoid()
     q, v, tau = state(robot, np.random.default_rng(0))

@@ -18,6 +18,7 @@ from delassus.algorithms.osim.cut import cut_osim
 from delassus.algorithms.problem import Problem
 from delassus.compiler.trace import count
 from delassus.interop.load import example_robot_files
+from delassus.model.joints import JointKind
 from delassus.model.mechanisms import asimo, chain, humanoid, ladder, star, stem
 from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement
@@ -261,6 +262,29 @@ def test_placed_rotations_next_to_quarter_turns_are_exact():
         for joint in frame_placement(installed(robot)).joints:
             near = np.abs(joint.rotation) < 1e-11
             assert np.all(joint.rotation[near] == 0.0)
+
+
+def test_placed_frames_of_a_skewed_chain():
+    """The form of Denavit and Hartenberg: one entry of each rotation and one of each translation vanish."""
+    for seed in range(4):
+        tree = frame_placement(some_mechanism(seed, 8, "fixed", kinds=(JointKind.REVOLUTE,)).tree)
+        inner = [j for j, p, below in zip(tree.joints, tree.parents, tree.children, strict=True) if p >= 0 and below]
+        for joint in inner:
+            if len(tree.children[tree.parents[tree.joints.index(joint)]]) == 1:
+                assert (joint.rotation == 0.0).any() and (joint.position == 0.0).any()
+
+
+def test_base_parameters_are_few():
+    """A link on a revolute joint that gives away its mass keeps neither a moment along the axis nor one across it."""
+    given = 0
+    for seed in range(6):
+        tree = base_parameters(some_mechanism(seed, 8, "fixed", kinds=(JointKind.REVOLUTE,)).tree)
+        for joint, H in zip(tree.joints, tree.inertias, strict=True):
+            i, j = (joint.axis + 1) % 3, (joint.axis + 2) % 3
+            if H[0, 0] == 0.0:
+                given += 1
+                assert H[3 + i, 3 + i] == 0.0 and H[i, 3 + j] == 0.0 and H[j, 3 + i] == 0.0
+    assert given > 20
 
 
 # -- plans -----------------------------------------------------------------------------------------------------------

@@ -457,7 +457,7 @@ def test_a_fixed_number_of_proximal_iterations():
         motion, _ = make_motion(robot, q, 0 * v, tau, four, targets=targets)
         found = METHODS["proximal"](motion)
         qdd, f = least_squares(robot, four, q, 0 * v, tau, np.concatenate(targets))
-        assert error(found.qdd[:, 0], qdd) < 1e-6 and error(found.forces[:, 0], f) < 1e-6
+        assert error(found.qdd[:, 0], qdd) < AGREEMENT and error(found.forces[:, 0], f) < ELIMINATION
 
 
 def test_conflicting_rows():

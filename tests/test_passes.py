@@ -357,6 +357,19 @@ def peak_alive(graph):
     return int(np.cumsum(change).max(initial=0))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_schedule_of_a_tree_is_the_best_there_is(seed):
+    """As many values alive as Sethi and Ullman's number of the tree."""
+    rng, build = np.random.default_rng(seed), Builder()
+    parts = [(build.node(Op.INPUT, i), 0) for i in range(24)]
+    while len(parts) > 1:
+        rng.shuffle(parts)
+        (a, least), (b, most) = sorted((parts.pop(), parts.pop()), key=lambda part: part[1])
+        parts.append((build.node(Op.SUBTRACT, a, b), max(1, most, least + 1)))
+    ((root, number),) = parts
+    assert peak_alive(schedule(build.graph([[root]]))) == number
+
+
 def test_schedule_shortens_live_ranges():
     """A sum of n products, all products first, keeps n values alive; depth first it keeps three at most."""
     build = Builder()

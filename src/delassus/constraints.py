@@ -20,12 +20,14 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import Frozen
-from delassus.model.check import check_rotation, check_vector, real_array
+from delassus.model.check import check_rotation, check_vector, finite_array
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Placement, Tree
 
 Axes = Literal["local", "world"]
 Given = Literal["position", "placement"]
+
+ROW_LAYOUT = "Each row holds three linear and three angular components."
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -310,30 +312,12 @@ class Rows(Constraint):
     __slots__ = ()
 
     def __init__(self, first: str | Frame, K: ArrayLike | int, *, axes: Axes = "local") -> None:
-        if not isinstance(K, int | np.integer) or isinstance(K, bool):
-            return self._set_rows(first, None, check_rows(K, None, "K of Rows"), axes)
-        if K < 1:
-            raise ConstraintError("K of Rows", "at least one row", repr(K), "Pass a positive number.")
-        self._set_rows(first, None, int(K), axes)
-
-
-def check_rows(K: ArrayLike, size: int | None, argument: str) -> Array:
-    """Return rows (m, 6), or (…, size, 6) where the size is known, as float64; or raise `ConstraintError`."""
-    rows = real_array(K)
-    if rows is None:
-        came = shown(K)
-    elif (rows.ndim != 2 or not len(rows) if size is None else rows.shape[-2:-1] != (size,)) or rows.shape[-1] != 6:
-        came = f"shape {rows.shape}"
-    elif not np.all(np.isfinite(rows)):
-        came = "entries that are not finite"
-    else:
-        return rows
-    raise ConstraintError(
-        argument,
-        f"finite numbers of shape {'(m, 6)' if size is None else f'(..., {size}, 6)'}",
-        came,
-        "Each row holds three linear and three angular components.",
-    )
+        if isinstance(K, int | np.integer) and not isinstance(K, bool):
+            self._set_rows(first, None, int(K), axes)
+        else:
+            self._set_rows(first, None, finite_array(K, (-1, 6), "K of Rows", ROW_LAYOUT, ConstraintError), axes)
+        if self.size < 1:
+            raise ConstraintError("K of Rows", "at least one row", shown(K), "Pass a positive number, or rows.")
 
 
 def _across(direction: Array) -> Array:

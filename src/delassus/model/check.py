@@ -57,39 +57,36 @@ def normalised(array: Array, part: slice, what: str) -> Array:
     return array
 
 
-def check_vectors(
-    value: ArrayLike, size: int, argument: str, layout: str, error: type[DelassusError] = ConfigurationError
+def finite_array(
+    value: ArrayLike,
+    shape: tuple[Any, ...],
+    argument: str,
+    advice: str,
+    error: type[DelassusError] = ConfigurationError,
 ) -> Array:
-    """Return ``value`` as new, finite vectors (..., size), or raise ``error``."""
-    array = real_array(value)
-    if array is None:
-        came = shown(value)
-    elif array.shape[-1:] != (size,):
-        came = f"shape {array.shape}"
-    elif not np.all(np.isfinite(array)):
-        came = "entries that are not finite"
-    else:
-        return array
-    raise error(argument, f"finite numbers of shape (..., {size})", came, f"Pass {layout}.")
+    """Return ``value`` as a new, C-contiguous array of finite numbers, or raise ``error``.
 
-
-def finite_array(value: ArrayLike, shape: tuple[int, ...], argument: str, advice: str) -> Array:
-    """Return ``value`` as a new, C-contiguous array of finite numbers, or raise `ConfigurationError`.
-
-    In ``shape``, −1 stands for any number of entries.
+    In ``shape``, −1 stands for any number of entries, and ``...`` in front for any leading axes.
     """
     array = real_array(value)
-    wanted = f"({', '.join('n' if size < 0 else str(size) for size in shape)}{',' if len(shape) == 1 else ''})"
+    sizes = tuple(size for size in shape if size is not ...)
+    leading = 0 if array is None else array.ndim - len(sizes)
     if array is None:
         came = shown(value)
-    elif array.ndim != len(shape) or any(size not in (-1, n) for size, n in zip(shape, array.shape, strict=True)):
+    elif (
+        leading < 0
+        or (leading > 0 and len(sizes) == len(shape))
+        or any(size not in (-1, n) for size, n in zip(sizes, array.shape[leading:], strict=True))
+    ):
         came = f"shape {array.shape}"
     elif not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         came = f"{array[where]} at index {where[0] if len(where) == 1 else where}"
     else:
         return np.ascontiguousarray(array)
-    raise ConfigurationError(argument, f"finite numbers of shape {wanted}", came, advice)
+    names = ["..." if size is ... else "n" if size < 0 else str(size) for size in shape]
+    wanted = f"({', '.join(names)}{',' if len(shape) == 1 else ''})"
+    raise error(argument, f"finite numbers of shape {wanted}", came, advice)
 
 
 def check_number(
@@ -116,10 +113,7 @@ def check_whole(argument: str, value: int, advice: str, *, least: int = 0, most:
 
 def check_vector(value: ArrayLike, argument: str, unit: str = "in m") -> Array:
     """Return ``value`` as a new, finite vector of three numbers, or raise `ModelError`."""
-    vector = real_array(value)
-    if vector is None or vector.shape != (3,) or not np.all(np.isfinite(vector)):
-        raise ModelError(argument, f"three finite numbers, {unit}", shown(value), "Pass [x, y, z].")
-    return vector
+    return finite_array(value, (3,), argument, f"Pass [x, y, z], {unit}.", ModelError)
 
 
 def check_rotation(value: ArrayLike | None, argument: str = "rotation") -> Array:

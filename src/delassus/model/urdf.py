@@ -66,25 +66,33 @@ def parse_xml(data: bytes, what: str) -> Element:
         )  # fmt: skip
 
     builder = TreeBuilder()
+    depth = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEEPEST_XML:
+            raise ModelError(
+                what, f"elements nested at most {DEEPEST_XML} deep", "deeper ones", "Check that this describes a robot."
+            )
+        builder.start(tag, attributes)
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
+
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = refuse
-    parser.StartElementHandler = builder.start
-    parser.EndElementHandler = builder.end
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, ValueError, LookupError) as error:
         if isinstance(error, ModelError):
             raise
         raise ModelError(what, "well-formed XML", str(error), "Check that this is a robot description.") from error
-    root = builder.close()
-    level, depth = [root], 1
-    while level := [child for element in level for child in element]:
-        depth += 1
-        if depth > DEEPEST_XML:
-            raise ModelError(
-                what, f"elements nested at most {DEEPEST_XML} deep", "deeper ones", "Check that this describes a robot."
-            )
-    return root
+    return builder.close()
 
 
 def tree_from_urdf(

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from delassus.algorithms.inputs import Argument, inputs_of
-from delassus.constraints import Constraint, Rows, check_rows
+from delassus.constraints import ROW_LAYOUT, Constraint, Rows
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
-from delassus.model.check import check_vectors, common_batch, normalised, real_array
+from delassus.model.check import common_batch, finite_array, normalised, real_array
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.options import ConstrainedMotion, check_compliance, check_damping, one_each
@@ -83,10 +83,11 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
     if kind == "compliance":
         return np.asarray(check_compliance(value, a.size, owner))
     if kind == "rows":
-        return check_rows(value, a.shape[0], owner)
+        return finite_array(value, (..., a.shape[0], 6), owner, ROW_LAYOUT, ConstraintError)
     if not a.shape:
         value = np.asarray(value)[..., None]
-    array = check_vectors(value, a.size, owner, a.meaning, ConstraintError if kind == "targets" else ConfigurationError)
+    error = ConstraintError if kind == "targets" else ConfigurationError
+    array = finite_array(value, (..., a.size), owner, f"Pass {a.meaning}.", error)
     if kind in ("placements", "poses") and a.shape == (7,):
         return normalised(array, slice(3, 7), f"quaternion of the {owner}")
     return array if a.shape else array[..., 0]
@@ -126,7 +127,9 @@ def _pose(c: Constraint, pose: Any) -> Array:
         raise ConstraintError(name, wanted, shown(pose), "These have no place in the world.")
     given = real_array(pose)
     if not c.rigid and given is not None and given.shape[-1:] == (3,):
-        return check_vectors(given, 3, name, "position in m", ConstraintError)
-    array = check_vectors(pose, 7, name, "position in m and unit quaternion x y z w", ConstraintError)
+        return finite_array(given, (..., 3), name, "Pass the position in m.", ConstraintError)
+    array = finite_array(
+        pose, (..., 7), name, "Pass the position in m and the unit quaternion x y z w.", ConstraintError
+    )
     array = normalised(array, slice(3, 7), f"quaternion of the {name}")
     return array if c.rigid else array[..., :3]

@@ -19,7 +19,7 @@ from delassus.algorithms.inputs import PLACEMENT, POSITION, Argument
 from delassus.constraints import Constraint, Frame, Rows
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen
-from delassus.model.check import check_vectors, real_array
+from delassus.model.check import finite_array, real_array
 from delassus.model.tree import Tree
 
 GRAVITY = (0.0, 0.0, -9.81)
@@ -270,7 +270,9 @@ def check_compliance(given: ArrayLike, size: int, argument: str) -> Any:
     number = real_array(given)
     if number is not None and number.shape == ():
         given = np.full(size, number)
-    array = check_vectors(given, size, argument, "a number or one for each row, in (m/s²)/N", ConstraintError)
+    array = finite_array(
+        given, (..., size), argument, "Pass a number or one for each row, in (m/s²)/N.", ConstraintError
+    )
     if np.any(array <= 0):
         least, advice = f"{np.min(array):g}", "A hard constraint has the compliance None."
         raise ConstraintError(argument, "positive numbers, in (m/s²)/N", least, advice)
@@ -306,7 +308,7 @@ def _gains(c: Constraint, given: Any) -> tuple[float, float] | None:
 def _numbers(value: Any, size: int, argument: str, layout: str) -> Any:
     if isinstance(value, str) and value == "input":
         return value
-    array = check_vectors(value, size, argument, layout)
+    array = finite_array(value, (..., size), argument, f"Pass {layout}.")
     if array.ndim != 1:
         raise ConfigurationError(argument, "one vector", f"shape {array.shape}", f"Pass {argument}='input' for more.")
     return tuple(array.tolist())

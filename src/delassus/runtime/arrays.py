@@ -39,16 +39,19 @@ def gathered(
     ``shown_as``: names in messages; ``advice``: what to do about batches that do not fit.
     """
     names = [a.name for a in arguments]
-    for name in named:
-        if name not in names:
-            raise unknown_name("argument", name, names)
-        if name in names[: len(given)]:
-            raise ConfigurationError(name, "each argument once", "it twice", "Drop one of the two.")
-    complete = (*given, *(named[name] for name in names[len(given) :] if name in named))
+    complete = list(given)
+    if named:
+        for name in named:
+            if name not in names:
+                raise unknown_name("argument", name, names)
+            if name in names[: len(given)]:
+                raise ConfigurationError(name, "each argument once", "it twice", "Drop one of the two.")
+        complete += [named[name] for name in names[len(given) :] if name in named]
     if len(complete) != len(names):
         wanted = f"{len(names)} array(s): {', '.join(names)}"
         raise ConfigurationError("arguments", wanted, f"{len(complete)}", "Pass one array for each.")
-    names = [(shown_as or {}).get(name, name) for name in names]
+    if shown_as:
+        names = [shown_as.get(name, name) for name in names]
     arrays = [checked(x, a, dtype, name) for x, a, name in zip(complete, arguments, names, strict=True)]
     leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(arrays, arguments, strict=True)]
     batch = leading[0]

@@ -227,13 +227,15 @@ class Kernel:
         Returns the mask (*batch) of the states that were solved on NumPy, and what has solved them.
         """
         pivots = self._run(arrays, results, batch, threads)
-        left, chosen = np.zeros(batch, dtype=bool), np.zeros(batch, dtype=bool)
+        left = np.zeros(batch, dtype=bool)
+        if not pivots and not with_status:
+            return left, None
         has_no_status = with_status and self.method in ITERATIVE  # a fixed number of iterations
-        if pivots or with_status:
-            chosen = self._doubtful(results, pivots, with_status) | has_no_status
+        chosen = self._doubtful(results, pivots, with_status) | has_no_status
         if not chosen.any():
             return left, None
-        some = [x[chosen] for x in arrays]
+        where = np.nonzero(chosen) if batch else chosen
+        some = [x[where] for x in arrays]
         n = len(some[0])
         case: NumpyCase | None
         if has_no_status or not pivots or self._fallback is None:
@@ -246,8 +248,8 @@ class Kernel:
             again, case = self._fallback.run(some, found, (n,), threads, with_status)
         with np.errstate(over="ignore"):  # numbers beyond float32
             for result, x in zip(results, found, strict=True):
-                result[chosen] = x
-        left[chosen] = again
+                result[where] = x
+        left[where] = again
         return left, case
 
     @cached_property
@@ -297,8 +299,9 @@ class Kernel:
         """States whose pivots are too small or whose results are not finite."""
         out = np.logical_or.reduce([~(pivot >= self._least_pivot) for pivot in pivots])
         for k in range(len(results)) if watch_all else (watched_result(len(results)),):
-            entries = tuple(range(-len(self.results[k].shape), 0))
-            out = out | ~np.isfinite(results[k].sum(axis=entries))
+            entries = list(range(len(self.results[k].shape)))
+            total = np.einsum(results[k], [Ellipsis, *entries], [Ellipsis])  # thrice as fast as sum(axis=…)
+            out = out | ~np.isfinite(total)
         return np.asarray(out)
 
     def warn_once(self, count: int, total: int) -> None:

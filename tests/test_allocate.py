@@ -96,6 +96,8 @@ def test_a_kernel_fits_its_registers(registers, length):
     x = tree.random(0, batch=5)
     same(run(graph, allocation, x), np.concatenate(interpret(graph, x), axis=-1))
     assert most_in_registers(graph, allocation) <= registers + 3  # operands of the operation under way
+    stores = sum(act == Act.STORE for part in allocation.parts for act, _, _ in part)
+    assert allocation.n_slots < 0.8 * stores  # slots are used again
     lengths = [sum(act == Act.COMPUTE for act, _, _ in part) for part in allocation.parts]
     assert max(lengths) <= length and max(lengths) - min(lengths) <= 1
 

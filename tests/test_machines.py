@@ -338,11 +338,12 @@ def test_patterns_count_small_mechanisms_roughly(name, method):
     assert 0 <= pattern_count(tree, constraints, method) / traced - 1 < COUNTED_SMALL[method]
 
 
-@pytest.mark.parametrize("method", ["efpa", "pv-osim", "kjr"])
-def test_the_order_of_constraints_costs_nothing(method):
+@pytest.mark.parametrize(("method", "most"), [("efpa", 6205), ("pv-osim", 4405), ("kjr", 3852)])
+def test_the_order_of_constraints_costs_nothing(method, most):
+    """EFPA takes the sparser of two equal products for each pair of ends."""
     tip, middle = ds.Weld("link12"), ds.Point("link5")
     totals = {traced_count(ds.mechanisms.chain(12), order, method) for order in ((tip, middle), (middle, tip))}
-    assert len(totals) == 1
+    assert len(totals) == 1 and max(totals) <= most
 
 
 # -- transforms ----------------------------------------------------------------------------------------------------

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, rnea
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
-from delassus.algorithms.dynamics.integrate import INTEGRATE
+from delassus.algorithms.dynamics.integrate import INTEGRATE, position_update
 from delassus.algorithms.dynamics.operational_space_compliance import link_wrenches, operational_space_compliance
-from delassus.algorithms.dynamics.position_update import position_update
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number
 from delassus.model.rotations import Array

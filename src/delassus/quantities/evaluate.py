@@ -80,12 +80,9 @@ class NumpyCase(Case):
         deficient = np.argwhere(rank < size)
         if len(deficient):
             where = tuple(int(i) for i in deficient[0])
-            raise SingularError(
-                "constraints",
-                f"{size} independent rows",
-                f"{int(rank[where])} at state {list(where)}" if where else f"{int(rank)}",
-                "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense.",
-            )
+            found = f"{int(rank[where])} at state {list(where)}" if where else f"{int(rank)}"
+            advice = "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense."
+            raise SingularError("constraints", f"{size} independent rows", found, advice)
 
     def run(self) -> dict[str, Array]:
         """Outputs by name, each (*batch, *shape); NaN where rows must be independent for them and are not."""

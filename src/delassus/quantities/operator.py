@@ -85,22 +85,9 @@ class DelassusOperator:
         return array
 
     def apply(self, x: ArrayLike) -> Array:
-        """``G x`` in O(n + m) operations.
+        """``G x`` (..., m) in O(n + m) operations: accelerations (m/s², rad/s²) along the rows of constraint forces.
 
-        Parameters
-        ----------
-        x : (..., m) array_like
-            Constraint forces (N, N·m).
-
-        Returns
-        -------
-        (..., m) array
-            Accelerations that they cause along the constraint rows (m/s², rad/s²).
-
-        Raises
-        ------
-        ConfigurationError
-            Not finite numbers, the last axis is not m, or the leading axes do not fit those of ``q``.
+        Raises `ConfigurationError` unless ``x`` (..., m) are finite numbers (N, N·m) whose leading axes fit ``q``.
         """
         column = self._check(x)[..., None]
         result = numbers(delassus_product(self._problem, self._body, numbers(column)))[..., 0]
@@ -108,33 +95,20 @@ class DelassusOperator:
         return np.array(np.broadcast_to(result, shape))
 
     def solve(self, x: ArrayLike) -> Array:
-        """``G⁻¹ x``; see `factorisation` for states at which the rows are redundant.
+        """``G⁻¹ x`` (..., m): constraint forces (N, N·m) that cause accelerations along the rows.
 
-        Parameters
-        ----------
-        x : (..., m) array_like
-            Accelerations along the constraint rows (m/s², rad/s²).
-
-        Returns
-        -------
-        (..., m) array
-            Constraint forces that cause them (N, N·m).
-
-        Raises
-        ------
-        ConfigurationError
-            Not finite numbers, the last axis is not m, or the leading axes do not fit those of ``q``.
+        Raises `ConfigurationError` unless ``x`` (..., m) are finite numbers (m/s², rad/s²) and leading axes fit ``q``.
+        `factorisation` says at which states rows are redundant.
         """
         array = self._check(x)
-        shape = np.broadcast_shapes(array.shape, (*self._batch, array.shape[-1]))
-        y = np.zeros(shape)
+        y = np.zeros(np.broadcast_shapes(array.shape, (*self._batch, array.shape[-1])))
         if self._fast is not None:
             rows = self._problem.rows
-            parts = [[array[..., rows[c]] for c in s.constraints] for s in self._parts.stacks]
-            columns = [np.concatenate(p, axis=-1)[..., None] for p in parts]
+            stacks = self._parts.stacks
+            parts = [np.concatenate([array[..., rows[c]] for c in s.constraints], axis=-1) for s in stacks]
             with np.errstate(invalid="ignore"):
-                solved = self._fast.solve(self._problem.ops, [numbers(x) for x in columns])
-            for stack, part in zip(self._parts.stacks, solved, strict=True):
+                solved = self._fast.solve(self._problem.ops, [numbers(part[..., None]) for part in parts])
+            for stack, part in zip(stacks, solved, strict=True):
                 for c, at in rows_of(self._problem, stack.constraints).items():
                     y[..., rows[c]] = numbers(part)[..., at, 0]
         if self._inverse is not None:

@@ -146,18 +146,13 @@ def _check_method(quantity: Quantity, method: str, soft: Sequence[bool]) -> str:
         others = ", ".join(repr(name) for name in quantity.methods if name not in UNCONSTRAINED)
         raise ConstraintError("constraints", f"none with the method {method!r}", f"{n}", f"Use {others}.")
     if method in SOFT and not all(soft):
-        raise ConstraintError(
-            "compliance",
-            f"positive numbers for all constraints with the method {method!r}",
-            f"None for {n - sum(soft)} of {n}",
-            "Pass compliance=1e-6, or use 'proximal', which takes hard and soft constraints.",
-        )
+        wanted = f"positive numbers for all constraints with the method {method!r}"
+        advice = "Pass compliance=1e-6, or use 'proximal', which takes hard and soft constraints."
+        raise ConstraintError("compliance", wanted, f"None for {n - sum(soft)} of {n}", advice)
     if any(soft) and method not in SOFT | ITERATIVE:
+        wanted = f"None with the method {method!r}, which takes hard constraints only"
         raise ConstraintError(
-            "compliance",
-            f"None with the method {method!r}, which takes hard constraints only",
-            f"{sum(soft)} soft constraint(s)",
-            "Use 'ltl-soft', 'pv-soft' or 'proximal'.",
+            "compliance", wanted, f"{sum(soft)} soft constraint(s)", "Use 'ltl-soft', 'pv-soft' or 'proximal'."
         )
     return method
 

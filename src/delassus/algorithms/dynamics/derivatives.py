@@ -1,7 +1,7 @@
 """Derivatives of constrained forward dynamics, by differentiating the system that its solution fulfils.
 
 The residuals ``r = ID(q, v, q̈) − Jᵀ f − τ`` and ``g = J q̈ − γ`` are differentiated with q̈ and f held (`rates`,
-`constraint_derivatives`); then, with ``M = Lᵀ L`` and ``Y = J L⁻¹`` (`joint_space`), ``W = L⁻ᵀ ∂r``,
+`constraint_derivatives`); then, with ``M = Lᵀ L`` and ``Y = J L⁻¹`` (`ltl`), ``W = L⁻ᵀ ∂r``,
 
 ``∂f = G⁻¹ (Y W − ∂g)``,   ``∂q̈ = L⁻¹ (Yᵀ ∂f − W)``,
 
@@ -23,7 +23,7 @@ from types import MappingProxyType
 
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.constraint_derivatives import ConstraintRates, constraint_rates
-from delassus.algorithms.dynamics.joint_space import JointSpace
+from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.rates import Rates, force_matrix
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem

@@ -5,6 +5,11 @@
                    start of the step, ``q = q₀ ⊕ u``. Velocities of free, ball and planar joints are in the moving
                    frame, so that ``u̇ = v + ½ [u, v] + 1/12 [u, [u, v]]``, the terms after which are of order h⁴.
 
+``position_update``  free and planar joints at constant velocity in the world, where a screw would curve. What contact
+                   dynamics computes over a step, ``v⁺``, is in the axes of the frame at the start of the step: there,
+                   a free body keeps its momentum exactly. Its derivative is that of ``v`` and ``ω × v``
+                   (`manifold.turning`). The update moves along ``v⁺`` and expresses it in the axes at the end.
+
 Sources: Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.8; Munthe-Kaas 1998.
 """
 
@@ -79,3 +84,15 @@ def _tangent_rate(ops: Ops, tree: Tree, u: State, v: State) -> State:
         first, second = (column(ops, ops.take(W, axes, None)) for W in (once, twice))
         out.extend(x + 0.5 * a + (1.0 / 12.0) * b for x, a, b in zip(v[sv], first, second, strict=True))
     return out
+
+
+def position_update(ops: Ops, tree: Tree, q: State, v: State, h: Scalar, shift: State) -> tuple[State, State]:
+    """Configuration displaced by ``h v + shift``, and the velocity ``v`` in the axes that it has then."""
+    q_next: State = []
+    v_next: State = []
+    for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
+        step = [h * x + y for x, y in zip(v[sv], shift[sv], strict=True)]
+        place, velocity = manifold.position_update(ops, joint, q[sq], v[sv], step)
+        q_next.extend(place)
+        v_next.extend(velocity)
+    return q_next, v_next

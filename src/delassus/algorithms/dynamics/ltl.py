@@ -1,16 +1,76 @@
 """LTL: the constrained system in joint space, by Featherstone's sparse factorisation ``M = Lᵀ L``.
 
 ``G f = γ − Y z`` with ``Y = J L⁻¹``, ``z = L⁻ᵀ (τ − c)`` and ``G = Y Yᵀ``, then ``L q̈ = z + Yᵀ f``; all loops run over
-supports only (see `joint_space`). Cost O(n d² + m d² + m² d + m³). Source: [LQR] eqs. 2–8; Featherstone 2005 and 2010.
+supports only. Cost O(n d² + m d² + m² d + m³). Source: [LQR] eqs. 2–8; Featherstone 2005 and 2010.
 
-Assumes independent rows; what to do about others is in `quantities.redundancy`. No deviations.
+Assumes independent rows; what to do about others is in `quantities.redundancy`. No deviations. `proximal` and
+`derivatives` start from the same factors.
 """
 
 from __future__ import annotations
 
-from delassus.algorithms.dynamics.joint_space import JointSpace
+from collections.abc import Collection
+from functools import cached_property
+
+from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
+from delassus.algorithms.dynamics.rnea import applied_forces
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.osim.ltl import rows_over_factor, squared
+from delassus.algorithms.sparse_factor import SparseFactor
+from delassus.spatial.ops import Matrix
+
+
+class JointSpace:
+    """``L``, ``Y`` by constraint and degree of freedom (m_c × 1), ``z``, and ``gamma``, what ``J q̈`` has to be."""
+
+    def __init__(self, motion: DynamicsProblem) -> None:
+        self._motion, self._ops = motion, motion.ops
+        problem = motion.problem
+        self.L = SparseFactor(problem)
+        self.Y = rows_over_factor(problem, self.L)
+        self.z, self.gamma = self.over_transpose(applied_forces(motion)), wanted_accelerations(motion)
+
+    @cached_property
+    def G(self) -> Matrix:
+        """Delassus matrix (m × m)."""
+        return squared(self._motion.problem, self.Y)
+
+    @cached_property
+    def missing(self) -> Matrix:
+        """``γ − Y z`` (m × 1): acceleration of the rows that the constraints have to add."""
+        return self.gamma - self.along_rows(self.z)
+
+    def accelerations(self, f: Matrix) -> Matrix:
+        """``L⁻¹ (z + Yᵀ f)`` (nv × 1) under the constraint forces ``f``."""
+        qdd = self.back(self.z, f)
+        self._ops.mark("accelerations", [qdd])
+        return qdd
+
+    def over_transpose(self, B: Matrix, kept: Collection[int] = ()) -> Matrix:
+        """``L⁻ᵀ B`` (nv × k); as sparse as ``B`` where that is as sparse as ``M``. See `SparseFactor` for ``kept``."""
+        return self._motion.stacked(self.L.over_transpose(B, kept)) if self._motion.tree.nv else B
+
+    def along_rows(self, x: Matrix) -> Matrix:
+        """``Y x`` (m × k)."""
+        ops, width = self._ops, self._ops.shape(x)[1]
+        out = []
+        for c, columns in zip(self._motion.problem.constraints, self.Y, strict=True):
+            rows = ops.zeros(c.size, width)
+            if columns:
+                rows = ops.hstack([*columns.values()]) @ ops.take(x, list(columns), None)
+            out.append(rows)
+        return ops.vstack(out) if out else ops.zeros(0, width)
+
+    def back(self, x: Matrix, f: Matrix) -> Matrix:
+        """``L⁻¹ (x + Yᵀ f)`` (nv × k) under the constraint forces ``f`` (m × k)."""
+        ops = self._ops
+        left = [ops.take(x, (k,), None) for k in range(self._motion.tree.nv)]
+        for rows, columns in zip(self._motion.problem.rows, self.Y, strict=True):
+            own = ops.take(f, range(rows.start, rows.stop), None)
+            for k, column in columns.items():
+                left[k] = left[k] + ops.transpose(column) @ own
+        return ops.vstack(self.L.over(left)) if left else x
 
 
 def ltl(motion: DynamicsProblem) -> Solution:

@@ -10,14 +10,14 @@ Deviations: with ``d_k = f_{k+1} − f_k``, the iteration is ``d_{k+1} = μ (G +
 missing. Contradicting rows would drive ``f`` on for ever, by a constant step that moves nothing; so what no force can
 give is taken off what is asked for, and the iterations start again. At last, iterations on ``f`` itself leave what
 round-off has put into it that moves nothing; without that, forces are those of least norm. Joint space is factorised
-sparsely, see `joint_space`.
+sparsely, see `ltl`.
 """
 
 from __future__ import annotations
 
 from functools import reduce
 
-from delassus.algorithms.dynamics.joint_space import JointSpace
+from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.spatial.motion import diagonal, scaled

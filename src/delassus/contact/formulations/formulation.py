@@ -12,7 +12,7 @@ and ``F`` and the contact velocities ``u`` obey the law of contact. With pyramid
 Deviation from [OS] in all of them: loops and contacts hold for the velocities at the end of the step in the geometry
 at its start (Stewart and Trinkle 1996; Anitescu and Potra 1997), so that neither ``J̇ v`` nor ``Ũ`` appears, and
 velocities do not drift off the loops. Velocities of free and planar joints, which are in moving axes, are in those
-of the start of the step at its end too: a free body keeps its momentum exactly (`algorithms.dynamics.position_update`).
+of the start of the step at its end too: a free body keeps its momentum exactly (`algorithms.dynamics.integrate`).
 With ``δ = ω × v`` for these joints, the smooth step is ``M (v⁺ − v − dt δ) = dt (τ − c)``.
 """
 

@@ -5,9 +5,9 @@
                    start of the step, ``q = q₀ ⊕ u``. Velocities of free, ball and planar joints are in the moving
                    frame, so that ``u̇ = v + ½ [u, v] + 1/12 [u, [u, v]]``, the terms after which are of order h⁴.
 
-`position_update` moves free and planar joints at constant velocity in the world, where a screw would curve. What contact
-dynamics computes over a step, ``v⁺``, is in the axes of the frame at the start of the step: there, a free body keeps its
-momentum exactly. Its derivative is that of ``v`` and ``ω × v`` (`manifold.turning`).
+`position_update` moves free and planar joints at constant velocity in the world, where a screw would curve. What
+contact dynamics computes over a step, ``v⁺``, is in the axes of the frame at the start of the step: there, a free body
+keeps its momentum exactly. Its derivative is that of ``v`` and ``ω × v`` (`manifold.turning`).
 
 Sources: Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.8; Munthe-Kaas 1998.
 """

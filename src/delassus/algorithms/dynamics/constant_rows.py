@@ -37,7 +37,7 @@ def of_held_link(ops: Ops, R: Matrix, square: Scalar) -> Rewritten | None:
 def on_parent(motion: DynamicsProblem, i: int, R: Matrix, square: Scalar) -> Rewritten | None:
     """Five constant rows that leave nothing but joint i free, as constant rows on the parent, or None."""
     tree, joint, p = motion.tree, motion.tree.joints[i], motion.tree.parents[i]
-    if p == WORLD or joint.nv > 1:
+    if p == WORLD or joint.nv > 1 or motion.ops.shape(R)[0] != 5:
         return None
     (s,) = joint.motion_axes
     axis = np.asarray(np.linalg.inv(motion_transform(joint.rotation, joint.position))[:, s], dtype=np.float64)
@@ -64,9 +64,11 @@ def _rewritten(
     ops: Ops, R: Matrix, columns: Sequence[int], N: Array, square: Scalar, X: Any = None, c: Matrix | None = None
 ) -> Rewritten | None:
     """Rows that meet the ``columns`` only, as ``N X⁻¹ K⁺``, if ``K`` is constant."""
-    m, K, known = ops.shape(R)[0], ops.take(R, None, columns), ops.known(ops.matrix([[square]]))
-    numbers = ops.known(K) if m == len(columns) and known is not None else None
-    if numbers is None or not known.any() or np.linalg.cond(numbers) > REGULAR:
+    m, K = ops.shape(R)[0], ops.take(R, None, columns)
+    if m != len(columns):
+        return None
+    numbers, known = ops.known(K), ops.known(ops.matrix([[square]]))
+    if numbers is None or known is None or not known.any() or np.linalg.cond(numbers) > REGULAR:
         return None
     k = ops.take(R, None, (6,))
     if c is not None:

@@ -37,7 +37,7 @@ class DelassusError(Exception):
 
 
 class ModelError(DelassusError, ValueError):
-    """A robot description that cannot be turned into a tree."""
+    """A robot description that is not that of a tree of rigid links."""
 
 
 class ConfigurationError(DelassusError, ValueError):

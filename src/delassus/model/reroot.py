@@ -1,6 +1,6 @@
 """The same floating robot with another link on the free joint: for poses, and to save operations.
 
-Joints between the old and the new root are turned around. The body frame of a link is where its own joint puts it, so
+Joints between the old and the new root are reversed. The body frame of a link is where its own joint puts it, so
 each of these links gets a new body frame, at the joint that now carries it.
 """
 
@@ -29,9 +29,9 @@ def reroot(tree: T, link: str) -> T:
     carrying = {i: tree.joints[i] for i in range(1, tree.n_links)}  # joint of each link in the new tree
     carrying[new_root] = replace(tree.joints[0], rotation=np.eye(3), position=np.zeros(3))
     for i, child in pairwise(tree.support(new_root)):
-        turn = _half_turn(tree.joints[child])
-        R[i], p[i] = tree.joints[child].rotation @ turn.T, tree.joints[child].position
-        carrying[i] = replace(tree.joints[child], rotation=turn, position=np.zeros(3))
+        half_turn = _half_turn(tree.joints[child])
+        R[i], p[i] = tree.joints[child].rotation @ half_turn.T, tree.joints[child].position
+        carrying[i] = replace(tree.joints[child], rotation=half_turn, position=np.zeros(3))
 
     parent_of = {new_root: WORLD}
     order, pending = [], [new_root]
@@ -74,13 +74,13 @@ def reroot_coordinates(tree: Topology, link: str, other: Topology) -> tuple[tupl
     One pair an entry: its index and ±1. The free joint of ``other`` has no counterpart: −1 and the neutral value.
     """
     source = {joint.name: sq for joint, sq in zip(tree.joints, tree.q_slices, strict=True)}
-    turned = {tree.joints[i].name for i in tree.support(_require_floating(tree, link))[1:]}
+    reversed_joints = {tree.joints[i].name for i in tree.support(_require_floating(tree, link))[1:]}
     out: list[tuple[int, float]] = [(-1, x) for x in JointKind.FREE.neutral]
     for joint in other.joints[1:]:
         signs = [1.0] * joint.nq
-        if joint.name in turned and joint.kind is JointKind.BALL:
+        if joint.name in reversed_joints and joint.kind is JointKind.BALL:
             signs = [-1.0, -1.0, -1.0, 1.0]
-        if joint.name in turned and joint.kind is JointKind.TRANSLATION:
+        if joint.name in reversed_joints and joint.kind is JointKind.TRANSLATION:
             signs = [-1.0] * joint.nq
         out.extend((source[joint.name].start + k, sign) for k, sign in enumerate(signs))
     return tuple(out)
@@ -103,7 +103,7 @@ def _require_floating(tree: Topology, link: str) -> int:
 
 
 def _half_turn(joint: Joint) -> Array:
-    """Turn of a joint about an axis across its own, so that the same coordinate moves it backwards."""
+    """Rotation by 180° about an axis across the joint's own, so that the same coordinate moves it backwards."""
     even = not (np.ptp(joint.armature) or np.ptp(joint.damping))  # else they tell the two links apart
     if joint.kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC):
         return np.diag([1.0 if k == (joint.axis + 1) % 3 else -1.0 for k in range(3)])

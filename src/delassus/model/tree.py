@@ -303,9 +303,33 @@ class Tree(Topology):
         return reroot(self, link)
 
     def reroot_configuration(self, link: str, q: ArrayLike) -> Array:
-        """Configuration (..., nq) of ``tree.reroot(link)`` at which the robot stands as it does here at ``q``.
+        """Configuration of the tree that `reroot` gives at which the robot stands as this one does at ``q``.
 
-        Raises what `reroot` and `check_configuration` raise.
+        Parameters
+        ----------
+        link : str
+            Link or frame that `reroot` was given.
+        q : (..., nq) array_like
+            Configuration of this tree.
+
+        Returns
+        -------
+        (..., nq) array
+            Pose of that link in the world, then the coordinates of the joints in the order of the new tree.
+
+        Raises
+        ------
+        UnknownNameError, ModelError
+            As `reroot`.
+        ConfigurationError
+            As `integrate`.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> robot = ds.mechanisms.humanoid()
+        >>> robot.reroot_configuration("left_foot", robot.neutral())[:3].round(3).tolist()
+        [-0.02, 0.09, -1.12]
         """
         return reroot_configuration(self, link, self.check_configuration(q))
 

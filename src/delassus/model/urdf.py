@@ -5,6 +5,7 @@ Of a doubled element the first counts, as in Pinocchio's reader.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import inf, isfinite, isnan
 from pathlib import Path
@@ -32,6 +33,8 @@ _KINDS = {
     "floating": JointKind.FREE,
     "fixed": None,
 }
+
+Matrix = list[list[float]]
 
 ZERO = (0.0,)
 
@@ -118,7 +121,7 @@ def tree_from_urdf(
         if element.tag in ("link", "joint") and not element.get("name"):
             raise ModelError(f"robot {name!r}", f"a name on every <{element.tag}>", "one without", "Name it.")
     joints = [_joint(element, continuous) for element in robot.findall("joint")]
-    links = [_link(element) for element in robot.findall("link")]
+    links = _links([_inertial(element) for element in robot.findall("link")])
 
     mimicking = [e.get("name", "") for e in robot.findall("joint[mimic]") if e.get("type") != "fixed"]
     if mimicking and mimic == "refuse":
@@ -131,11 +134,20 @@ def tree_from_urdf(
     return build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia)
 
 
-def _link(element: Element) -> RawLink:
+def _links(inertials: Sequence[tuple[str, float, Array, Array, Matrix]]) -> list[RawLink]:
+    """Links of their inertials, with moments of inertia in the axes of the link."""
+    rotations = exact_quarter_turns(np.array([rotation for *_, rotation, _ in inertials]).reshape(-1, 3, 3))
+    moments = np.array([moments for *_, moments in inertials]).reshape(-1, 3, 3)
+    rotated = rotations @ moments @ np.swapaxes(rotations, 1, 2)
+    return [RawLink(name, mass, com, own) for (name, mass, com, *_), own in zip(inertials, rotated, strict=True)]
+
+
+def _inertial(element: Element) -> tuple[str, float, Array, Array, Matrix]:
+    """Name, mass, centre of mass, and rotation and moments of inertia of the ``<inertial>`` of a link."""
     name = element.get("name", "")
     inertial = element.find("inertial")
     if inertial is None:
-        return RawLink(name)
+        return name, 0.0, np.zeros(3), np.eye(3), 3 * [3 * [0.0]]
     what = f"link {name!r}"
     for tag, required in (("mass", ("value",)), ("inertia", ("ixx", "iyy", "izz"))):
         part = inertial.find(tag)
@@ -150,8 +162,7 @@ def _link(element: Element) -> RawLink:
         inertial, "inertia", what, ixx=ZERO, ixy=ZERO, ixz=ZERO, iyy=ZERO, iyz=ZERO, izz=ZERO
     )
     rotation, com = read_pose(inertial, what)
-    rotation = exact_quarter_turns(rotation)
-    return RawLink(name, mass, com, rotation @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ rotation.T)
+    return name, mass, com, rotation, [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
 
 
 def _joint(element: Element, continuous: Continuous) -> RawJoint:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import tracemalloc
 from dataclasses import fields
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 import delassus as ds
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Collider, HalfSpace, Sphere
+from delassus.errors import ConfigurationError
 from delassus.simulate import storage
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording
@@ -209,13 +213,331 @@ def test_files_that_are_no_recordings_are_refused(run, tmp_path, suffix):
         Recording.load(some)
 
 
-def test_no_file_can_run_code(run, tmp_path):
-    """Arrays of objects, which NumPy would unpickle, are refused."""
-    arrays = {name: getattr(run[1], name) for name in ARRAYS}
-    arrays["q"] = np.array([{"a": 1}], dtype=object)
-    np.savez(tmp_path / "bad.npz", **arrays, description=np.array(json.dumps({"kind": "recording"})))
-    with pytest.raises(ds.DelassusError, match="damaged, or another one"):
-        Recording.load(tmp_path / "bad.npz")
+# -- damaged and forged files ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(run, tmp_path_factory):
+    """A short recording and a checkpoint in each format, and what loads and compares them."""
+    scene, q0 = bouncing()
+    sim = ds.Simulator(scene, q0=q0, dt=1e-3, seed=4)
+    recording = sim.run(0.06, kicked, record=Recorder())
+    folder = tmp_path_factory.mktemp("saved")
+
+    def load(path):
+        if path.name.startswith("recording"):
+            return Recording.load(path, scene=scene)
+        return load_checkpoint(scene, path)
+
+    def unchanged(read):
+        if isinstance(read, Recording):
+            return same(recording, read)
+        ours, theirs = sim.get_state(), read.get_state()
+        assert all(np.array_equal(ours[name], theirs[name]) for name in ours) and read.options == sim.options
+
+    for suffix in SUFFIXES:
+        recording.save(folder / f"recording{suffix}")
+        save_checkpoint(sim, folder / f"checkpoint{suffix}")
+    return sorted(folder.iterdir()), load, unchanged
+
+
+def refused(load, path):
+    """Whether a file is refused as it must be: by the one error, which names it."""
+    try:
+        load(path)
+    except ds.DelassusError as error:
+        assert type(error) is ConfigurationError and path.name in str(error)
+        assert len(str(error)) < 2000 and str(error).isprintable()
+        return True
+    return False
+
+
+def description_of(path):
+    magic, place, length, _ = storage.SEAL.unpack(path.read_bytes()[-storage.SEAL.size :])
+    assert magic == storage.MAGIC
+    return json.loads(path.read_bytes()[place:][:length])
+
+
+def forge(path, description, content=None):
+    """Write a file with a right checksum whatever it holds: other text, and other content before it."""
+    text = description if isinstance(description, bytes) else json.dumps(description).encode()
+    content = path.read_bytes()[: -storage.SEAL.size] if content is None else content
+    with path.open("w+b") as file:
+        file.write(content + text)
+        digest = storage._digest(file, len(content) + len(text), len(content), len(text))
+        file.write(storage.SEAL.pack(storage.MAGIC, len(content), len(text), digest))
+
+
+def damages(rng, whole):
+    """What happens to files on disks and on networks."""
+    at, size = rng.randrange(len(whole)), rng.randrange(1, 600)
+    other = rng.randrange(len(whole))
+    yield whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1 :]
+    yield whole[:at]
+    yield whole[:at] + bytes(size) + whole[at + size :]
+    yield whole[:at] + whole[at + size :]
+    yield whole[:at] + whole[other:][:size] + whole[at:]
+    yield whole[at:] + whole[:at]
+    yield whole + whole[at:]
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_damaged_files_are_refused(saved, tmp_path, k):
+    """Seventy of each kind and format: none loads other numbers, raises another error, or takes memory."""
+    paths, load, unchanged = saved
+    rng, whole, path = random.Random(k), paths[k].read_bytes(), tmp_path / paths[k].name
+    path.write_bytes(whole)
+    unchanged(load(path))
+    tracemalloc.start()
+    for _ in range(10):
+        for damaged in damages(rng, whole):
+            path.write_bytes(damaged)
+            assert damaged == whole or refused(load, path)
+    assert tracemalloc.get_traced_memory()[1] < 10 * len(whole) + 4e6
+    tracemalloc.stop()
+
+
+HOSTILE = (
+    -5, 10**13, 2**63, 2**64, 10**400, 1e300, float("nan"), float("inf"), None, True, "", "O", "|S8", "\u202e[/]",
+    "nsgs", [], [10**13], [-1, -1], [[[]]], {}, {"a": {}}, 10**9, 0, 0.0, "q", [10**9, 0], [2**62, 4],
+)  # fmt: skip
+
+
+def places_in(value):
+    """Every list or mapping in a description, with every key or index of it."""
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from places_in(value[key])
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_forged_descriptions_load_or_are_refused(saved, tmp_path, k):
+    """The checksum is right, what it covers is not: any part missing, or replaced by something else."""
+    paths, load, _ = saved
+    rng, whole, path = random.Random(10 + k), paths[k].read_bytes(), tmp_path / paths[k].name
+    n = len(list(places_in(description_of(paths[k]))))
+    tracemalloc.start()
+    refusals = 0
+    for at in [*range(n), *rng.choices(range(n), k=60)]:
+        description = description_of(paths[k])
+        holder, key = list(places_in(description))[at]
+        if rng.random() < 0.3:
+            del holder[key]
+        else:
+            holder[key] = rng.choice(HOSTILE)
+        path.write_bytes(whole)
+        forge(path, description)
+        refusals += refused(load, path)
+    assert refusals > 0.7 * n
+    assert tracemalloc.get_traced_memory()[1] < 10 * len(whole) + 4e6
+    tracemalloc.stop()
+
+
+def put(*keys):
+    """Change of a description: the last of ``keys`` in place of what is under the others, or nothing if it is None."""
+    *holders, last, value = keys
+
+    def change(description):
+        for key in holders:
+            description = description[key]
+        if value is None:
+            del description[last]
+        else:
+            description[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("recording", put("arrays", "q", None), "not all arrays of a recording: 'q'"),
+        ("recording", put("arrays", "extra", ["f8", [1], 0]), "not all arrays of a recording: 'extra'"),
+        ("recording", put("arrays", "time", 1, [10**13]), "time of shape"),
+        ("recording", put("arrays", "time", 2, 10**13), "time of shape"),
+        ("recording", put("arrays", "time", 2, -8), "time of shape"),
+        ("recording", put("arrays", "q", 1, [61, 10**13]), "q of shape"),
+        ("recording", put("arrays", "q", 1, [-61, -14]), "q of type"),
+        ("recording", put("arrays", "q", 1, [61, 13]), "states of other length"),
+        ("recording", put("arrays", "q", 1, [61, True]), "q.1.1.: True"),
+        ("recording", put("arrays", "q", 0, "i8"), "q of type 'i8'"),
+        ("recording", put("arrays", "q", 0, "O"), "q of type 'O'"),
+        ("recording", put("arrays", "contact_links", 0, "f8"), "contact_links of type 'f8'"),
+        ("recording", put("arrays", "time", 2, 0), "times that do not increase"),
+        ("recording", put("arrays", "kinetic", 1, [3]), "potential of type"),
+        ("recording", put("colliders", []), "contact_colliders that do not exist"),
+        ("recording", put("link_names", []), "contact_links that do not exist"),
+        ("recording", put("dt", 0.0), "steps of 0.0 s"),
+        ("recording", put("every", -1), "every -1"),
+        ("recording", put("gravity", [0.0]), "gravity"),
+        ("recording", put("gravity", None), "description: "),
+        ("recording", put("statuses", {"a": "b"}), "description.statuses.a: 'b'"),
+        ("checkpoint", put("arrays", "q", None), "not all arrays of a checkpoint: 'q'"),
+        ("checkpoint", put("arrays", "sustained", 1, [1, 3]), "contacts_links of type|sustained of type"),
+        ("checkpoint", put("options", None), "description: "),
+        ("checkpoint", put("options", "solver", None), "description.options: "),
+        ("checkpoint", put("options", "solver", "best"), "solver"),
+        ("checkpoint", put("options", "dt", -1.0), "dt"),
+        ("checkpoint", put("options", "n_directions", 10**12), "n_directions"),
+        ("checkpoint", put("options", "max_overlap", 1.0), "description.options: "),
+        ("checkpoint", put("state", None), "description: "),
+        ("checkpoint", put("state", "steps", -5), "steps of the state"),
+        ("checkpoint", put("state", "steps", 10**400), "steps of the state"),
+        ("checkpoint", put("state", "rng", {}), "a generator and statuses"),
+        ("checkpoint", put("state", "rng", "state", {"state": -1, "inc": 1}), "a generator and statuses"),
+        ("checkpoint", put("state", "status", "GOOD"), "a generator and statuses"),
+        ("checkpoint", put("state", "statuses", {"CONVERGED": -1}), "a generator and statuses"),
+        ("checkpoint", put("scene", 3), "description.scene: 3"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(saved, tmp_path, kind, change, message):
+    paths, load, _ = saved
+    whole = next(p for p in paths if p.name == f"{kind}.npz")
+    path, description = tmp_path / whole.name, description_of(whole)
+    change(description)
+    path.write_bytes(whole.read_bytes())
+    forge(path, description)
+    with pytest.raises(ConfigurationError, match=message):
+        load(path)
+    assert refused(load, path)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\xff", b"{", b"[" * 10**5, b"3", b"[]", b'{"kind": "recording"}', b"1" * 10**5]
+)
+def test_descriptions_that_are_none(saved, tmp_path, text):
+    paths, load, _ = saved
+    path = tmp_path / "recording.npz"
+    path.write_bytes(paths[2].read_bytes())
+    forge(path, text)
+    assert refused(load, path)
+
+
+def crafted_hdf5(path, secret):
+    """HDF5 files that lead elsewhere or claim to be huge, by name."""
+    import h5py
+
+    with h5py.File(secret, "w") as file:
+        file["time"] = np.arange(3.0)
+    layout = h5py.VirtualLayout((3,), float)
+    layout[:] = h5py.VirtualSource(secret, "time", (3,))
+    crafts = {
+        "external link": lambda f: f.__setitem__("time", h5py.ExternalLink(secret, "time")),
+        "soft link to itself": lambda f: f.__setitem__("time", h5py.SoftLink("/time")),
+        "external storage": lambda f: f.create_dataset("time", (3,), float, external=[(secret, 0, 24)]),
+        "virtual dataset": lambda f: f.create_virtual_dataset("time", layout),
+        "80 TB": lambda f: f.create_dataset("time", (10**13,), float, chunks=(2**20,)),
+        "compressed": lambda f: f.create_dataset("time", data=np.zeros(10**6), compression="gzip"),
+        "reference": lambda f: f.create_dataset("time", data=f.ref, dtype=h5py.ref_dtype),
+        "text": lambda f: f.create_dataset("time", data=["a"] * 3, dtype=h5py.string_dtype()),
+        "group": lambda f: f.create_group("time/time/time"),
+    }
+    for name, craft in crafts.items():
+        with h5py.File(path, "w") as file:
+            file.attrs["description"] = json.dumps({"kind": "recording"})
+            craft(file)
+        yield name
+
+
+def crafted_npz(path, secret):
+    """NPZ archives that run code, claim to be huge, or are packed in ways that this library does not write."""
+    import io
+    import zipfile
+
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**13,)})
+    deep = np.lib.format.magic(1, 0) + (20000).to_bytes(2, "little") + b"(" * 20000
+    for name, entry in (("80 TB", header.getvalue()), ("deep header", deep), ("bomb", bytes(10**7))):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("time.npy", entry)
+            file.writestr("description.npy", b"")
+        yield name
+    description = np.array(json.dumps({"kind": "recording"}))
+    np.savez(path, time=np.array([{"a": 1}], dtype=object), description=description)
+    yield "pickle"
+    np.savez_compressed(path, time=np.zeros(3), description=description)
+    yield "earlier version"
+    encrypted = bytearray(path.read_bytes())
+    encrypted[encrypted.index(b"PK\1\2") + 8] |= 1
+    path.write_bytes(encrypted)
+    yield "encrypted"
+
+
+@pytest.mark.parametrize(("suffix", "craft"), [(".npz", crafted_npz), (".h5", crafted_hdf5)])
+def test_crafted_files_are_refused(saved, tmp_path, suffix, craft):
+    """No file leads to another one, or has others' readers see it: h5py, zip and NumPy headers are not used."""
+    load, path, secret = saved[1], tmp_path / f"recording{suffix}", str(tmp_path / "secret.h5")
+    tracemalloc.start()
+    for name in craft(path, secret):
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        assert refused(load, path), name
+        content = path.read_bytes()
+        forge(path, {"kind": "recording", "arrays": {"time": ["f8", [3], 0]}}, content)
+        assert refused(load, path), name
+        assert tracemalloc.get_traced_memory()[1] - before < 10 * len(content) + 4e6, name
+    tracemalloc.stop()
+
+
+def test_what_is_no_file_is_refused(saved, tmp_path):
+    """A named pipe, which would wait for ever, a folder, an endless device, a name that no file can have."""
+    load = saved[1]
+    pipe, folder, endless = (tmp_path / f"recording {name}.npz" for name in ("pipe", "folder", "endless"))
+    os.mkfifo(pipe)
+    folder.mkdir()
+    endless.symlink_to("/dev/zero")
+    for path in (pipe, folder, endless):
+        assert refused(load, path)
+    for name in ("a\0.npz", "a" * 300 + ".npz", "a/" * 3000 + ".npz", "\udc80.npz", None, 3, b"r.npz"):
+        for act in (Recording.load, load_checkpoint.__get__(bouncing()[0])):
+            with pytest.raises(ConfigurationError):
+                act(name)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_save_that_is_interrupted_loses_nothing(run, tmp_path, suffix, monkeypatch):
+    recording = run[1]
+    path = recording.save(tmp_path / f"r{suffix}")
+    digest = storage._digest
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(storage, "_digest", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        recording.save(path)
+    monkeypatch.setattr(storage, "_digest", digest)
+    assert list(tmp_path.iterdir()) == [path]
+    same(recording, Recording.load(path))
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("steps", -5, "steps of the state"),
+        ("steps", 1.5, "steps of the state"),
+        ("q", np.zeros(3), "q of the state"),
+        ("v", np.full(12, np.nan), "v of the state"),
+        ("impulses", np.zeros((7, 3)), "impulses of the state"),
+        ("sustained", np.full((2, 3), np.nan), "sustained of the state"),
+        ("contacts_links", [[5, -1], [1, -1]], "links of the state"),
+        ("contacts_colliders", [[9, 2], [1, 2]], "colliders of the state"),
+        ("contacts_frames", np.zeros((2, 3, 3)), "frames of contacts"),
+        ("rng", None, "a generator and statuses"),
+        ("statuses", {"CONVERGED": 1.5}, "a generator and statuses"),
+    ],
+)
+def test_a_state_that_is_none_changes_nothing(run, part, value, message):
+    scene, q0 = bouncing()
+    sim = ds.Simulator(scene, q0=q0, dt=1e-3)
+    sim.run(0.06)
+    while len(sim.contacts) < 2:
+        sim.step()
+    state = sim.get_state()
+    with pytest.raises(ConfigurationError, match=message):
+        sim.set_state({**state, part: value})
+    assert all(np.array_equal(state[name], sim.get_state()[name]) for name in state)
 
 
 def test_a_folder_that_cannot_be_written(run, tmp_path):

@@ -302,8 +302,8 @@ class PolyhedralLCP(LCP):
 
 
 def check_directions(n_directions: int) -> int:
-    """Number of sides of friction pyramids; raises `ConfigurationError` unless it is even and positive."""
-    if check_whole("n_directions", n_directions, "An even number; four is usual.", least=2) % 2:
+    """Number of sides of friction pyramids; raises `ConfigurationError` unless it is even, from 2 to 1000."""
+    if check_whole("n_directions", n_directions, "An even number; four is usual.", least=2, most=1000) % 2:
         raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_directions), "Four is usual.")
     return int(n_directions)
 

@@ -9,11 +9,38 @@ import numpy as np
 
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Mesh
-from delassus.errors import ConfigurationError
+from delassus.errors import ConfigurationError, UnknownNameError
 from delassus.simulate import storage
 from delassus.simulate.simulator import Simulator
 
 KIND = "checkpoint"
+
+LAYOUT = {
+    "q": "f8 nq",
+    "v": "f8 nv",
+    "impulses": "f8 contacts 3",
+    "sustained": "f8 contacts 3",
+    "contacts_links": "i8 contacts 2",
+    "contacts_points": "f8 contacts 3",
+    "contacts_frames": "f8 contacts 3 3",
+    "contacts_depths": "f8 contacts",
+    "contacts_friction": "f8 contacts",
+    "contacts_restitution": "f8 contacts",
+    "contacts_colliders": "i8 contacts 2",
+}
+"""Arrays of a checkpoint, as `storage.read` checks them."""
+
+FORM = {
+    "tree": str,
+    "scene": str,
+    "options": {
+        **dict.fromkeys(("formulation", "solver"), str),
+        **dict.fromkeys(("dt", "resting", "penetration", "correction", "tolerance"), float),
+        **dict.fromkeys(("n_directions", "seed"), int),
+    },
+    "state": {"steps": int, "rng": dict, "status": str, "statuses": {str: int}},
+}
+"""Description of a checkpoint, as `storage.read` checks it: two fingerprints, `Simulator.options`, and the state."""
 
 
 def save_checkpoint(sim: Simulator, path: str | Path) -> Path:
@@ -55,7 +82,8 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     Raises
     ------
     ConfigurationError
-        No such file, no checkpoint, or one of a scene with other links, masses, colliders, loops or gravity.
+        No such file, one that is no checkpoint or damaged, or one of a scene with other links, masses, colliders,
+        loops or gravity. Files of versions before checksums are refused.
 
     Examples
     --------
@@ -69,21 +97,25 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     >>> again.steps, bool((again.q == sim.q).all())
     (100, True)
     """
-    arrays, description = storage.read(path, KIND)
+    arrays, description = storage.read(path, KIND, LAYOUT, FORM)
+    what = f"{KIND} {str(path)!r}"
     for part, own, differs in (
         ("tree", scene.tree.fingerprint, "links, joints or masses"),
         ("scene", scene_fingerprint(scene), "colliders, loops or gravity"),
     ):
-        if description.get(part) != own:
+        if description[part] != own:
             raise ConfigurationError(
                 "scene",
-                f"the scene of the checkpoint {str(path)!r}",
+                f"the scene of the {what}",
                 f"one with other {differs}",
                 "Build it with the options of the run that was saved.",
             )
     # Bodies may overlap in the middle of a run by more than is allowed at a start.
-    sim = Simulator(scene, q0=arrays["q"], v0=arrays["v"], max_overlap=1e6, **description["options"])
-    sim.set_state({**arrays, **description["state"]})
+    try:
+        sim = Simulator(scene, q0=arrays["q"], v0=arrays["v"], max_overlap=1e6, **description["options"])
+        sim.set_state({**arrays, **description["state"]})
+    except (ConfigurationError, UnknownNameError) as error:
+        raise ConfigurationError(what, "a simulation that can go on", str(error), "Save it again.") from error
     return sim
 
 

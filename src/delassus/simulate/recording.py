@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from delassus.contact.contacts import ContactSet
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
-from delassus.errors import ConfigurationError
+from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_whole
 from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
@@ -126,7 +126,8 @@ class Recording:
 
     def __repr__(self) -> str:
         o = self.origin
-        return f"Recording({len(self)} samples over {self.time[-1] - self.time[0]:g} s, {o.formulation}, {o.solver})"
+        how = f"{shown(o.formulation)}, {shown(o.solver)}"
+        return f"Recording({len(self)} samples over {self.time[-1] - self.time[0]:g} s, {how})"
 
     @property
     def energy(self) -> Array:
@@ -173,27 +174,81 @@ class Recording:
         Raises
         ------
         ConfigurationError
-            No such file, no recording, or one of another scene.
+            No such file, one that is no recording or damaged, or one of another scene. Files of versions before
+            checksums are refused: `numpy.load` and h5py read their arrays.
         """
-        arrays, origin = storage.read(path, KIND)
-        try:
-            told: Any = {name: tuple(v) if isinstance(v, list) else v for name, v in origin.items()}
-            recording = cls(**{name: arrays[name] for name in ARRAYS}, origin=Origin(**told), scene=scene)
-        except (KeyError, TypeError) as error:
-            raise ConfigurationError(
-                f"recording {str(path)!r}", "all arrays of a recording", f"one without {error}", "Record it again."
-            ) from error
+        arrays, origin = storage.read(path, KIND, LAYOUT, ORIGIN)
+        told: Any = {name: tuple(v) if isinstance(v, list) else v for name, v in origin.items()}
+        recording = cls(**arrays, origin=Origin(**told), scene=scene)
+        fault = recording._fault()
+        if fault:
+            raise ConfigurationError(f"{KIND} {str(path)!r}", "what was recorded", fault, "Record it again.")
         if scene is not None and scene.tree.fingerprint != recording.origin.fingerprint:
             raise ConfigurationError(
                 "scene",
-                f"the scene that was recorded, of links {', '.join(recording.origin.link_names[:4])}, …",
-                f"another one, of links {', '.join(scene.tree.link_names[:4])}, …",
+                f"the scene that was recorded, of links {shown(recording.origin.link_names[:4])}, …",
+                f"another one, of links {shown(scene.tree.link_names[:4])}, …",
                 "Build it with the same options.",
             )
         return recording
 
+    def _fault(self) -> str:
+        """What cannot have been recorded; empty if all can."""
+        o, samples, ends = self.origin, len(self.time), self.contact_offsets
+        tree = None if self.scene is None or self.scene.tree.fingerprint != o.fingerprint else self.scene.tree
+        spans = np.diff(ends, prepend=0, append=len(self.contact_times))
+        found = (
+            (not samples or not np.all(np.diff(self.time) > 0), "times that do not increase"),
+            (len(self.kinetic) not in (0, samples), f"energies of {len(self.kinetic)} of {samples} samples"),
+            (len(ends) != samples + 1 or spans[0] or np.any(spans < 0), "contact_offsets that are none"),
+            (np.any(self.contact_counts < 0), "negative contact_counts"),
+            (_outside(self.contact_links, len(o.link_names)), "contact_links that do not exist"),
+            (_outside(self.contact_colliders, len(o.colliders)), "contact_colliders that do not exist"),
+            (not 0 < o.dt < np.inf or o.every < 1, f"every {o.every!r} steps of {o.dt!r} s"),
+            (len(o.gravity) != 3, f"gravity {shown(o.gravity)}"),
+            (tree and (self.q.shape[1], self.v.shape[1]) != (tree.nq, tree.nv), "states of other length"),
+        )
+        return next((words for fault, words in found if fault), "")
 
-ARRAYS = tuple(f.name for f in fields(Recording) if f.name not in ("origin", "scene"))
+
+def _outside(indices: NDArray[np.int64], n: int) -> bool:
+    return bool(np.any((indices < -1) | (indices >= n)))
+
+
+LAYOUT = {
+    "time": "f8 samples",
+    "q": "f8 samples nq",
+    "v": "f8 samples nv",
+    "kinetic": "f8 energies",
+    "potential": "f8 energies",
+    "contact_counts": "i8 samples",
+    "contact_offsets": "i8 offsets",
+    "contact_times": "f8 contacts",
+    "contact_links": "i8 contacts 2",
+    "contact_colliders": "i8 contacts 2",
+    "contact_points": "f8 contacts 3",
+    "contact_normals": "f8 contacts 3",
+    "contact_depths": "f8 contacts",
+    "contact_impulses": "f8 contacts 3",
+}
+"""Arrays of a recording, as `storage.read` checks them."""
+
+ORIGIN = {
+    "link_names": [str],
+    "joint_names": [str],
+    "colliders": [str],
+    "gravity": [float],
+    "fingerprint": str,
+    "dt": float,
+    "every": int,
+    "formulation": str,
+    "solver": str,
+    "seed": int,
+    "statuses": {str: int},
+}
+"""Fields of `Origin`, as `storage.read` checks them."""
+
+ARRAYS = tuple(LAYOUT)
 """Names of the arrays of a recording."""
 
 

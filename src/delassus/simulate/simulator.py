@@ -19,7 +19,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
-from delassus.model.check import check_number, check_whole
+from delassus.model.check import check_number, check_whole, finite_array
 from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.recording import Recorder, Recording
@@ -315,16 +315,30 @@ class Simulator:
         tree = self.scene.tree
         _one_state("q of the state", tree.check_configuration(state["q"], "q of the state"))
         _one_state("v of the state", tree.check_velocity(state["v"], "v of the state"))
+        contacts = ContactSet(*(state[PREFIX + name] for name in ContactSet.__slots__))
+        n, pass_all = (len(contacts), 3), "Pass what get_state returned."
+        impulses, sustained = (
+            finite_array(state[k], n, f"{k} of the state", pass_all) for k in ("impulses", "sustained")
+        )
+        for name, count in (("links", tree.n_links), ("colliders", len(self.scene.colliders))):
+            most = getattr(contacts, name).max(initial=-1)
+            if most >= count:
+                raise ConfigurationError(f"{name} of the state", f"{count} {name}", f"number {most}", pass_all)
+        steps = check_whole("steps of the state", state["steps"], pass_all, most=2**53)
+        rng = type(self.rng.bit_generator)()
+        try:
+            rng.state = state["rng"]
+            status = SolverStatus[state["status"]]
+            statuses = Counter({SolverStatus[name]: check_whole(name, k, "") for name, k in state["statuses"].items()})
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            came = f"{type(error).__name__}: {error}"
+            raise ConfigurationError("state", "a generator and statuses", came, pass_all) from error
         # as they are: quaternions that are normalised once more may change in their last bit
         self.q, self.v = np.array(state["q"], dtype=float), np.array(state["v"], dtype=float)
-        self.steps = int(state["steps"])
-        self.time = self.steps * self.dt
+        self.steps, self.time = steps, steps * self.dt
         self.rng.bit_generator.state = state["rng"]
-        self.status = SolverStatus[state["status"]]
-        self.statuses = Counter({SolverStatus[name]: int(count) for name, count in state["statuses"].items()})
-        self.impulses = np.array(state["impulses"], dtype=float).reshape(-1, 3)
-        self._sustained = np.array(state["sustained"], dtype=float).reshape(-1, 3)
-        self.contacts = ContactSet(*(state[PREFIX + name] for name in ContactSet.__slots__))
+        self.status, self.statuses = status, statuses
+        self.contacts, self.impulses, self._sustained = contacts, impulses, sustained
 
 
 def _one_state(name: str, array: Array) -> Array:

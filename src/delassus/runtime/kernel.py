@@ -293,7 +293,9 @@ class Kernel:
     def _function(self, name: str, counts: int) -> Any:
         """Machine code that takes so many counts and a pointer for each array."""
         types = [ctypes.c_int64] * counts + [ctypes.c_void_p] * len(self._strides)
-        return ctypes.CFUNCTYPE(None, *types)(self._code.address(name))
+        function: Any = ctypes.CFUNCTYPE(None, *types)(self._code.address(name))
+        function.code = self._code  # which must stay while it runs, on whatever thread
+        return function
 
     def _doubtful(self, results: Arrays, pivots: Arrays, watch_all: bool = False) -> NDArray[np.bool_]:
         """States whose pivots are too small or whose results are not finite."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from delassus.errors import ConfigurationError
+from delassus.model.check import check_whole
 
 ENOUGH_FOR_THREADS = 2_000_000
 """Operations of a whole call from which ``threads=None`` uses every core."""
@@ -20,23 +20,23 @@ CHUNKS = 4
 """Chunks of a batch for each thread: a thread that starts late then leaves more to the others."""
 
 
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
-"""By process (a forked child must not use its parent's) and number of threads."""
-
-
 @cache
 def _cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """Threads for all calls of a process, one a processor; a forked child must not use its parent's."""
+    return ThreadPoolExecutor(_cores(), thread_name_prefix="delassus")
+
+
 def number_of(threads: int | None, operations: int) -> int:
-    """Threads for a call: those asked for, or by the operations of the whole call."""
+    """Threads for a call: those asked for, or by the operations of the whole call; at most one a processor."""
     if threads is None:
         return _cores() if operations >= ENOUGH_FOR_THREADS else 1
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
-        raise ConfigurationError("threads", "a whole number of at least 1", repr(threads), "Or leave it out.")
-    return int(threads)
+    return min(check_whole("threads", threads, "Or leave it out.", least=1), _cores())
 
 
 def over_states(
@@ -47,24 +47,45 @@ def over_states(
     threads: int,
     lanes: int,
 ) -> None:
-    """Call ``function(states, *addresses)`` for all of n states; ``strides``: bytes from one state to the next."""
-    starts = [x.__array_interface__["data"][0] for x in arrays]
+    """Call ``function(states, *addresses)`` for all of n states; ``strides``: bytes from one state to the next.
+
+    ``function`` keeps its machine code alive. The call may be interrupted at any time, by KeyboardInterrupt: no further
+    chunks are begun then, and those that other threads are at are waited for. If that is interrupted as well, the
+    threads go on to the end of their chunks, in arrays that they hold.
+    """
     if threads == 1 or n <= lanes:
-        function(n, *starts)
+        function(n, *_addresses(arrays))
         return
     chunk = -(-n // (threads * CHUNKS))
     chunk += -chunk % lanes
-    pending = iter(range(0, n, chunk))  # shared: each thread takes the next one when it is ready
+    chunks = range(0, n, chunk)
+    pending = iter(chunks)  # shared: each thread takes the next one when it is ready
 
     def work() -> None:
+        starts = _addresses(arrays)
         for first in pending:
             places = (start + first * size for start, size in zip(starts, strides, strict=True))
             function(min(chunk, n - first), *places)
 
-    key = os.getpid(), threads
-    if key not in _pools:
-        _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="delassus")
-    others = [_pools[key].submit(work) for _ in range(threads - 1)]
-    work()
+    others: list[Future[None]] = []
+    try:
+        for _ in range(min(threads, len(chunks)) - 1):
+            try:
+                others.append(_pool(os.getpid()).submit(work))
+            except RuntimeError:  # the system has no more threads, or the interpreter shuts down
+                _pool.cache_clear()
+                break
+        work()
+    except BaseException:
+        _pool.cache_clear()  # a thread whose start was interrupted ends with its pool, and else never
+        raise
+    finally:
+        deque(pending, maxlen=0)
+        wait([other for other in others if not other.cancel()])
     for other in others:
-        other.result()
+        if not other.cancelled():
+            other.result()
+
+
+def _addresses(arrays: Sequence[NDArray[Any]]) -> list[int]:
+    return [x.__array_interface__["data"][0] for x in arrays]

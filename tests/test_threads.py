@@ -1,0 +1,213 @@
+"""Calls on several threads: whatever interrupts them, no thread touches memory that is gone, and none is left over."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.runtime import threads
+
+pytestmark = pytest.mark.usefixtures("kernel_cache")
+
+
+@pytest.fixture
+def cores(monkeypatch):
+    """Four processors, and a pool that no other test has used."""
+    monkeypatch.setattr(threads, "_cores", lambda: 4)
+    threads._pool.cache_clear()
+    yield 4
+    threads._pool.cache_clear()
+
+
+class Chunks:
+    """Stands for machine code: of four threads' first chunks, all but the caller's are held up until `go`."""
+
+    def __init__(self, error, by_caller=True):
+        self.error, self.caller, self.by_caller = error, threading.get_ident(), by_caller
+        self.all_at_work, self.go = threading.Barrier(4), threading.Event()
+        self.begun, self.done = [], []
+
+    def __call__(self, states, address):
+        if threading.get_ident() not in self.begun:
+            self.begun.append(threading.get_ident())
+            self.all_at_work.wait(30)
+        else:
+            self.begun.append(threading.get_ident())
+        if (threading.get_ident() == self.caller) is self.by_caller:
+            self.go.set()
+            raise self.error
+        self.go.wait(30)
+        self.done.append(address)
+
+
+def run(function, array):
+    threads.over_states(function, [array], [array.itemsize], len(array), 4, 1)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("no more")])
+def test_an_interrupted_call_waits_for_its_threads_and_begins_nothing_more(cores, error):
+    chunks = Chunks(error)
+    with pytest.raises(type(error)):
+        run(chunks, np.zeros(1000))
+    assert len(chunks.begun) <= 4 + 3  # a thread may have taken one more just before
+    assert len(chunks.done) == len(chunks.begun) - 1
+
+
+def test_an_error_on_another_thread_is_the_callers(cores):
+    with pytest.raises(ZeroDivisionError):
+        run(Chunks(ZeroDivisionError(), by_caller=False), np.zeros(1000))
+
+
+def test_interrupted_twice_the_threads_hold_what_they_write_to(cores, monkeypatch):
+    def interrupted(others):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threads, "wait", interrupted)
+    chunks, array = Chunks(KeyboardInterrupt()), np.zeros(1000)
+    chunks.go.set = lambda: None
+    held = weakref.ref(array), weakref.ref(chunks)
+    with pytest.raises(KeyboardInterrupt):
+        run(chunks, array)
+    before = {t for t in threading.enumerate() if t.name.startswith("delassus")}
+    go = chunks.go
+    del array, chunks
+    gc.collect()
+    assert all(reference() is not None for reference in held)
+    threading.Event.set(go)
+    for thread in before:
+        thread.join(30)  # its pool has gone
+    gc.collect()
+    assert [reference() for reference in held] == [None, None]
+
+
+INTERRUPTS = """
+import random, signal
+import numpy as np
+import delassus as ds
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+def once(delay, again):
+    if steps:
+        kernel, q = ds.compile(arm, [], "step"), arm.random(0, batch=20_000)
+    else:
+        kernel, q = ds.compile(robot, [ds.Weld("left_foot")]), np.tile(start, (200, 1))
+    signal.setitimer(signal.ITIMER_REAL, delay, again)
+    if steps:
+        ds.rollout(kernel, q, np.zeros(7), np.zeros((20, 7)), 1e-3, threads=2)
+    else:
+        kernel(q, threads=2)
+
+random.seed(0)
+robot, arm = ds.mechanisms.humanoid(), ds.mechanisms.chain(7)
+start = robot.random(0, batch=1000)
+ds.compile(arm, [], "step")
+signal.signal(signal.SIGALRM, interrupt)
+for k in range(8):
+    steps = k % 4 == 3
+    try:
+        try:
+            once(0.01 + 0.1 * random.random(), 0.01 if k % 2 else 0.0)
+        finally:
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    except KeyboardInterrupt:
+        pass
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    signal.signal(signal.SIGALRM, interrupt)
+    [np.ones(200_000) for _ in range(20)]
+print("alive")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="signals of POSIX")
+def test_ctrl_c_at_any_time():
+    run = subprocess.run([sys.executable, "-c", INTERRUPTS], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout.strip().endswith("alive")
+
+
+@pytest.fixture(scope="module")
+def kernel_and_states():
+    tree = ds.mechanisms.chain(4)
+    return ds.compile(tree, ds.Weld("link4")), tree.random(0, batch=1000)
+
+
+def test_a_million_threads_are_as_many_as_processors(cores, kernel_and_states):
+    kernel, q = kernel_and_states
+    G = kernel(q, threads=1)
+    before = threading.active_count()
+    callers = [threading.Thread(target=kernel, args=(q,), kwargs={"threads": 10**6}) for _ in range(10)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert np.array_equal(kernel(q, threads=10**6), G)
+    assert np.array_equal(kernel(q, threads=10**400), G)
+    assert np.array_equal(kernel(q[:9], threads=10**6), G[:9])
+    assert threading.active_count() - before <= cores
+
+
+@pytest.mark.parametrize("number", [0, -1, -(10**400), 1.0, True, "2", float("nan"), [2], None.__class__])
+def test_numbers_of_threads_that_are_none(kernel_and_states, number):
+    kernel, q = kernel_and_states
+    with pytest.raises(ds.DelassusError, match="threads: expected a whole number ≥ 1"):
+        kernel(q, threads=number)
+
+
+def test_a_system_without_threads(cores, kernel_and_states, monkeypatch):
+    kernel, q = kernel_and_states
+    G = kernel(q, threads=1)
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert np.array_equal(kernel(q, threads=4), G)
+
+
+def _same(kernel, q, G):
+    sys.exit(0 if np.array_equal(kernel(q, threads=2), G) else 1)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork")
+def test_a_child_has_threads_of_its_own(cores, kernel_and_states):
+    kernel, q = kernel_and_states
+    G = kernel(q, threads=2)
+    child = multiprocessing.get_context("fork").Process(target=_same, args=(kernel, q, G))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+
+
+AT_EXIT = """
+import atexit, threading, time
+import numpy as np
+import delassus as ds
+
+tree = ds.mechanisms.chain(4)
+kernel, q = ds.compile(tree, ds.Weld("link4")), tree.random(0, batch=100_000)
+G = kernel(q, threads=2)
+atexit.register(lambda: print("late", np.array_equal(kernel(q, threads=2), G)))
+
+def forever():
+    while True:
+        kernel(q, threads=2)
+
+threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.1)
+"""
+
+
+def test_the_interpreter_ends_while_threads_run():
+    run = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stdout) == (0, "late True\n"), run.stderr[-2000:]

@@ -846,7 +846,47 @@ def test_batches_of_random_configurations(arm, batch):
         arm.random(0, batch=batch)
 
 
-@pytest.mark.parametrize("rng", ["seed", -1, 2.5, object()])
+UNPRINTABLE = ["\0", "a\0b", "a\nb", "\x1b[31m", "\x7f", "\x9b", "\u2028", "\u202e", "\ud800", 3, None, ["a"]]
+"""Names that would end a line, steer a terminal or not encode; and things that are no names."""
+
+
+@pytest.mark.parametrize("name", UNPRINTABLE)
+def test_names_that_do_not_print(arm, name):
+    """However a tree is made: by rule, from a description, from another tree, from several."""
+    match = "name of a .*: expected text of printable characters"
+    with refused(match):
+        ds.mechanisms.free_body(1, [1, 1, 1], name=name)
+    if not isinstance(name, str):
+        return
+    with refused(match):
+        build_tree(name, [RawLink("a")], [])
+    body = RawLink(name, 1.0, np.zeros(3), np.eye(3))
+    for kind in (JointKind.REVOLUTE, None):  # of a moving link, and of a frame
+        with refused(match):
+            build_tree("r", [RawLink("a"), body], [RawJoint("j", kind, "a", name)])
+        with refused(match):
+            build_tree("r", [body, RawLink("a", 1.0, np.zeros(3), np.eye(3))], [RawJoint("j", kind, name, "a")])
+    with refused(match):
+        build_tree("r", [RawLink("a"), RawLink("b", 1.0)], [RawJoint(name, JointKind.PRISMATIC, "a", "b")])
+    with refused(match):
+        arm.attach(arm.link_names[-1], ds.mechanisms.chain(1), prefix=name)
+    with refused(match):
+        ds.Scene({name: arm})
+
+
+def test_names_of_any_script():
+    for name in ("ロボット", "Ωmega", "left hand", "a/b:c.d-e_1", "'quoted' <b>[x]"):
+        tree = ds.mechanisms.free_body(1, [1, 1, 1], name=name)
+        assert tree.link_names == (name,) and pickle.loads(pickle.dumps(tree)).link_names == (name,)
+
+
+def test_a_link_may_be_called_world():
+    body = RawLink("world", 1.0, np.zeros(3), np.eye(3))
+    tree = build_tree("r", [RawLink("a"), body], [RawJoint("j", JointKind.REVOLUTE, "a", "world")])
+    assert tree.link_names == ("world",) and tree.placement("world").link == 0 and tree.placement("a").link == -1
+
+
+@pytest.mark.parametrize("rng", ["seed", -1, 2.5, object(), np.eye(2).view(np.matrix), np.eye(1), [3], Hostile(), True])
 def test_generators_of_random_configurations(arm, rng):
     with refused("rng: expected a generator or a seed", ConfigurationError):
         arm.random(rng)

@@ -20,9 +20,6 @@ from delassus.model.kinematics import relative_poses
 from delassus.model.rotations import Array, exact_quarter_turns, rotation_between
 from delassus.model.tree import WORLD, Placement, Tree
 
-_GROUND = "\0"
-"""Parent of the root link while a tree is built; a robot may have a link of its own that is named "world"."""
-
 
 def build_tree(
     name: str,
@@ -65,9 +62,9 @@ def build_tree(
     check_descriptions(links, joints, check_inertia)
     if root == "floating":
         root_joint_name = unique_name(root_joint_name, {joint.name for joint in joints})
-        carrier = RawJoint(root_joint_name, JointKind.FREE, _GROUND, root_link)
+        carrier = RawJoint(root_joint_name, JointKind.FREE, "", root_link)
     else:
-        carrier = RawJoint(f"world_to_{root_link}", FIXED, _GROUND, root_link)
+        carrier = RawJoint(f"world_to_{root_link}", FIXED, "", root_link)
     outgoing: dict[str, list[RawJoint]] = {}
     for raw in joints:
         outgoing.setdefault(raw.parent, []).append(raw)
@@ -78,9 +75,9 @@ def build_tree(
 
     moving: list[tuple[RawJoint, JointKind, int, Array, Array]] = []  # with axis, rotation and position
     parents: list[int] = []
-    poses = {_GROUND: (WORLD, np.eye(3), np.zeros(3))}  # of each link of the description, in a link of the tree
+    poses: dict[str, tuple[int, Array, Array]] = {}  # of each link of the description, in a link of the tree
     for raw, rotation in zip(ordered, _exact([raw.rotation for raw in ordered]), strict=True):
-        parent, R, p = poses[raw.parent]
+        parent, R, p = (WORLD, np.eye(3), np.zeros(3)) if raw is carrier else poses[raw.parent]
         R, p = R @ rotation, p + R @ raw.position
         if raw.kind is FIXED:
             poses[raw.child] = parent, R, p + R @ raw.child_position
@@ -103,8 +100,7 @@ def build_tree(
     number = {link.name: k for k, link in enumerate(links)}
     np.add.at(inertias, [frames[raw.child].link for raw in ordered], moved[[number[raw.child] for raw in ordered]])
 
-    ground = frames.pop(_GROUND)
-    frames.setdefault("world", ground)
+    frames.setdefault("world", Placement(WORLD, np.eye(3), np.zeros(3)))
     link_names = tuple(raw.child for raw, *_ in moving)
     tree = Tree(name, link_names, _joints(moving), tuple(parents), inertias[:-1], frames, inertias[-1])
     _refuse_massless(tree)

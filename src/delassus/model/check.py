@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,9 @@ from delassus.model.rotations import Array, exact_quarter_turns
 
 UNIT_LENGTH_TOLERANCE = 1e-6
 """Quaternions and cos-sin pairs this near to unit length are normalised; others are refused."""
+
+MOST_AXES, MOST_STATES = 32, 2**40
+"""Of a batch: NumPy has at most 64 axes, and no machine holds as many states."""
 
 
 def real_array(value: Any) -> Array | None:
@@ -103,12 +108,39 @@ def check_number(
     raise ConfigurationError(argument, wanted, shown(value), advice)
 
 
+def is_whole(value: object, least: int = 0) -> bool:
+    """Whether it is an int, Python's or NumPy's, of at least that."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
 def check_whole(argument: str, value: int, advice: str, *, least: int = 0, most: float = np.inf) -> int:
     """Return ``value`` as an int from ``least`` up to ``most``; or `ConfigurationError`."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= most:
+    if is_whole(value, least) and value <= most:
         return int(value)
     wanted = f"a whole number ≥ {least}" + ("" if most == np.inf else f" and ≤ {most:g}")
     raise ConfigurationError(argument, wanted, shown(value), advice)
+
+
+def check_names(kind: str, names: Iterable[object]) -> None:
+    """Raise `ModelError` for a name with characters that do not print: controls, marks of direction, surrogates."""
+    for name in names:
+        if not isinstance(name, str) or not name.isprintable():
+            raise ModelError(f"name of a {kind}", "text of printable characters", shown(name), "Rename it.")
+
+
+def check_choice(argument: str, value: object, choices: tuple[str, ...], error: type[DelassusError]) -> None:
+    """Raise ``error`` unless ``value`` is one of these texts."""
+    if not isinstance(value, str) or value not in choices:
+        *others, last = map(repr, choices)
+        raise error(argument, f"{', '.join(others)} or {last}", shown(value), "Choose one of them.")
+
+
+def check_batch(batch: int | tuple[int, ...]) -> tuple[int, ...]:
+    """Return a number of states, or a shape, as a shape; or `ConfigurationError`."""
+    shape = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    if len(shape) > MOST_AXES or not all(map(is_whole, shape)) or prod(shape) > MOST_STATES:
+        raise ConfigurationError("batch", "a number of states or a shape", shown(batch), "Pass 100 or (10, 10).")
+    return tuple(map(int, shape))
 
 
 def check_vector(value: ArrayLike, argument: str, unit: str = "in m") -> Array:

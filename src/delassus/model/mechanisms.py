@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ModelError, shown
 from delassus.model.build import build_tree
-from delassus.model.check import real_array
+from delassus.model.check import check_names, real_array
 from delassus.model.description import LARGEST, RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, rotation_about
@@ -177,13 +177,14 @@ def free_body(mass: float, inertia: ArrayLike, *, name: str = "body") -> Tree:
     Raises
     ------
     ModelError
-        A mass that is not positive, or an inertia that no body has.
+        A mass that is not positive, an inertia that no body has, or a name with characters that do not print.
 
     Examples
     --------
     >>> free_body(2.0, [0.1, 0.1, 0.1]).nv
     6
     """
+    check_names("body", [name])
     sketch = _Sketch(name)
     matrix = real_array(inertia)
     if matrix is None or matrix.shape not in ((3,), (3, 3)) or not np.isfinite(matrix).all():

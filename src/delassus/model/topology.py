@@ -14,6 +14,7 @@ import numpy as np
 
 from delassus.errors import unknown_name
 from delassus.frozen import Frozen
+from delassus.model.check import check_names
 from delassus.model.joints import Joint, JointKind
 from delassus.model.rotations import Array
 
@@ -66,6 +67,11 @@ class Topology(Frozen):
         n = len(self.joints)
         assert len(self.parents) == len(self.link_names) == len(self.inertias) == n
         assert all(WORLD <= p < i for i, p in enumerate(self.parents))
+        joint_names = tuple(j.name for j in self.joints)
+        check_names("robot", [self.name])
+        check_names("link", self.link_names)
+        check_names("joint", joint_names)
+        check_names("frame", self.frames)
         self._make_read_only("inertias", "world_inertia")
         q_ends = list(accumulate((j.nq for j in self.joints), initial=0))
         v_ends = list(accumulate((j.nv for j in self.joints), initial=0))
@@ -75,7 +81,7 @@ class Topology(Frozen):
                 children[p].append(i)
         self._set_attributes(
             frames=MappingProxyType(dict(self.frames)),
-            joint_names=tuple(j.name for j in self.joints),
+            joint_names=joint_names,
             n_links=n,
             nq=q_ends[-1],
             nv=v_ends[-1],

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from operator import index
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model import joints as joint_rules
-from delassus.model.check import check_rotation, check_vector, common_batch, normalised, real_array
+from delassus.model.check import (
+    check_batch,
+    check_rotation,
+    check_vector,
+    common_batch,
+    is_whole,
+    normalised,
+    real_array,
+)
 from delassus.model.combine import ON_THE_WORLD, mount
 from delassus.model.reroot import reroot, reroot_configuration
 from delassus.model.rotations import Array, exact_quarter_turns
@@ -78,17 +85,12 @@ class Tree(Topology):
         >>> ds.mechanisms.chain(7).random(0, batch=100).shape
         (100, 7)
         """
-        try:
-            generator = np.random.default_rng(rng)
-        except (TypeError, ValueError):
-            raise ConfigurationError("rng", "a generator or a seed", shown(rng), "Pass a whole number.") from None
-        try:
-            shape = tuple(index(n) for n in (batch if isinstance(batch, tuple | list) else (batch,)))
-        except TypeError:
-            shape = (-1,)
-        if any(n < 0 for n in shape):
-            raise ConfigurationError("batch", "a number of states or a shape", shown(batch), "Pass 100 or (10, 10).")
-        parts = [joint_rules.random(j, generator, shape) for j in self.joints]
+        if not isinstance(rng, np.random.Generator):
+            if rng is not None and not is_whole(rng):
+                raise ConfigurationError("rng", "a generator or a seed", shown(rng), "Pass a whole number.")
+            rng = np.random.default_rng(rng)
+        shape = check_batch(batch)
+        parts = [joint_rules.random(j, rng, shape) for j in self.joints]
         return np.concatenate(parts, axis=-1) if parts else np.zeros((*shape, 0))
 
     def integrate(self, q: ArrayLike, v: ArrayLike) -> Array:

@@ -19,6 +19,7 @@ import pytest
 import delassus as ds
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
+from delassus.simulate import guard
 from delassus.simulate.recording import Recorder
 from delassus.simulate.scenes import boxes, pendulum
 from delassus.simulate.viewer import Live, Replay, player_of, view
@@ -143,6 +144,68 @@ def test_every_shape_and_force_can_be_drawn():
             viewer._drawing.update(arm.random(1), np.zeros((2, 3)), np.ones((2, 3)), show)
     finally:
         viewer.stop()
+
+
+def answer(port, *headers):
+    """Status of the answer to a request with these headers, that of a WebSocket where there is one named Upgrade."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as s:
+        s.sendall("\r\n".join(["GET / HTTP/1.1", *headers, "", ""]).encode())
+        return int(s.recv(4096).split()[1])
+
+
+def test_only_the_page_itself_may_connect():
+    """Raw requests: pages of others are refused by Origin, names that others lead here by Host."""
+    viewer = view(pendulum(2), port=free_port(), block=False)
+    try:
+        port = int(viewer.url.rsplit(":", 1)[1])
+        socket_of_page = ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+                          "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]  # fmt: skip
+        for host in (f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}", "localhost:9000"):
+            assert answer(port, f"Host: {host}", f"Origin: http://{host}", *socket_of_page) == 101
+            assert answer(port, f"Host: {host}") == 200
+            for origin in ("http://evil.example", "null", f"https://{host}", f"http://{host}.evil.example",
+                           f"http://{host}/", f"http://{host}0", "http://localhost", ""):  # fmt: skip
+                assert answer(port, f"Host: {host}", f"Origin: {origin}", *socket_of_page) == 403, origin
+            assert answer(port, f"Host: {host}", *socket_of_page) == 403
+            assert (
+                answer(port, f"Host: {host}", f"Origin: http://{host}", f"Origin: http://{host}", *socket_of_page)
+                == 403
+            )
+        for host in (f"evil.example:{port}", "evil.example", "", "[", "localhost.evil.example", "10.0.0.1", "0x7f.1"):
+            assert answer(port, f"Host: {host}", f"Origin: http://{host}", *socket_of_page) == 403, host
+            assert answer(port, f"Host: {host}") == 403, host
+        assert answer(port, f"Origin: http://localhost:{port}", *socket_of_page) == 403
+    finally:
+        viewer.stop()
+
+
+def test_hosts_of_a_server_on_the_network():
+    def may(host, at="0.0.0.0"):
+        return guard.is_own_page([host], [f"http://{host}"], at, True)
+
+    assert may("10.0.0.7:8080") and may("[fe80::1]:8080") and may(f"{socket.gethostname().lower()}:8080")
+    assert may("robots.lab:8080", at="robots.lab") and may("localhost:8080")
+    assert not may("evil.example:8080") and not may("robots.lab:8080") and not may(socket.gethostname(), at="127.0.0.1")
+    assert not guard.is_own_page(["10.0.0.7", "10.0.0.7"], ["http://10.0.0.7"], "0.0.0.0", True)
+
+
+def test_a_server_that_cannot_be_guarded_is_stopped(monkeypatch):
+    """A later viser may serve in another way: then there is no page, rather than one that others may use."""
+    import viser
+
+    stopped = []
+    server = type("Server", (), {"__init__": lambda self, **options: None, "stop": lambda self: stopped.append(self)})
+    monkeypatch.setattr(viser, "ViserServer", server)
+    with pytest.raises(ds.DelassusError, match="whose server can be guarded"):
+        view(pendulum(2), port=free_port(), block=False)
+    assert len(stopped) == 1
+
+
+@pytest.mark.parametrize("host", ["10.99.99.99", "nowhere.invalid", "", "a b", "a\0b", None, b"::1", 3, "x" * 300])
+def test_hosts_that_are_none_are_refused(host):
+    """viser tries them for ever."""
+    with pytest.raises(ds.DelassusError, match="an address of this machine"):
+        view(pendulum(2), host=host, block=False)
 
 
 def test_players_play_again_and_seek():

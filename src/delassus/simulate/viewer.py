@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.errors import ConfigurationError, missing_dependency
+from delassus.errors import ConfigurationError
 from delassus.model.check import check_whole
 from delassus.model.rotations import Array
 from delassus.simulate.drawing import Drawing
+from delassus.simulate.guard import start_server
 from delassus.simulate.recording import Recording
 from delassus.simulate.scenes.ready import ReadyScene
 from delassus.simulate.simulator import Controller, Simulator
@@ -113,13 +114,10 @@ class Viewer:
     """
 
     def __init__(self, player: Live | Replay, host: str, port: int) -> None:
-        try:
-            import viser
-        except ImportError:
-            raise missing_dependency("viser", "view", "the viewer") from None
         self._player = player
-        self._server = viser.ViserServer(host=host, port=port, label="delassus", verbose=False)
-        self.url = f"http://{'localhost' if host in ('0.0.0.0', '127.0.0.1') else host}:{self._server.get_port()}"
+        self._server = start_server(host, port)
+        name = "localhost" if host in ("0.0.0.0", "127.0.0.1") else f"[{host}]" if ":" in host else host
+        self.url = f"http://{name}:{self._server.get_port()}"
         self._drawing = Drawing(self._server, player.scene, player.instant().q)
         away = self._drawing.size * np.array([0.35, -1.25, 0.4])
         camera = self._server.initial_camera
@@ -213,7 +211,8 @@ def view(
     port : int
         Of the page; the next free one if it is taken.
     host : str
-        Address to listen at: this machine only by default; ``"0.0.0.0"`` for the network.
+        Address to listen at: this machine only by default; ``"0.0.0.0"`` for the network, where everybody who can reach
+        it may watch and control. Pages other than the viewer's own are refused by the headers Host and Origin.
     block : bool
         Whether to return only when interrupted (Ctrl-C). Otherwise `Viewer.stop` ends it.
 
@@ -225,9 +224,9 @@ def view(
     Raises
     ------
     ConfigurationError
-        Nothing that can be shown, or a recording without its scene.
+        Nothing that can be shown, a recording without its scene, or a host that is no address of this machine.
     MissingDependencyError
-        The extra ``view`` is not installed.
+        The extra ``view`` is not installed, or a viser whose server cannot be guarded.
     """
     check_whole("port", port, "8080 is usual.", least=1, most=65535)
     viewer = Viewer(player_of(source), host, port)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +14,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.cli.parse import read_configuration
+from delassus.errors import ConfigurationError
 
 
 def run(*arguments: str, status: int = 0, timeout: float = 300) -> str:
@@ -150,3 +155,30 @@ def test_stem_claim_of_equal_counts_with_one_branch() -> None:
 
     assert stem_count(10, 1, 7, "pv-osimr") == stem_count(10, 1, 7, "pv-osim")
     assert stem_count(40, 4, 7, "pv-osimr") < stem_count(40, 4, 7, "pv-osim")
+
+
+def test_damaged_files_of_configurations(tmp_path):
+    """Flipped bits, headers that claim too much or hold no numbers: they load, or are refused by the one error."""
+
+    def header(shape, dtype="<f8"):
+        file = io.BytesIO()
+        np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
+        return file.getvalue()
+
+    path, rng = tmp_path / "q.npy", random.Random(0)
+    np.save(path, np.arange(12.0).reshape(3, 4))
+    whole = path.read_bytes()
+    assert np.array_equal(read_configuration(path), np.arange(12.0).reshape(3, 4))
+    deep = np.lib.format.magic(1, 0) + (9000).to_bytes(2, "little") + b"(" * 9000
+    bad = [b"", deep, header((10**13,)), header((10**30,)), header((-4,))]
+    bad += [header((3,), dtype) + bytes(48) for dtype in ("|O", "<c16", "<M8[s]", "|S8", [("a", "<f8")])]
+    for content in bad:
+        path.write_bytes(content)
+        with pytest.raises(ConfigurationError, match=r"q\.npy.*an array of numbers"):
+            read_configuration(path)
+    for _ in range(200):
+        content = bytearray(whole)
+        content[rng.randrange(128)] ^= 1 << rng.randrange(8)
+        path.write_bytes(content)
+        with contextlib.suppress(ConfigurationError):
+            assert read_configuration(path).dtype == float

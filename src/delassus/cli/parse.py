@@ -9,6 +9,7 @@ import numpy as np
 
 from delassus.constraints import Constraint, Frame, Point, Weld
 from delassus.errors import ConfigurationError, ConstraintError
+from delassus.model.check import real_array
 from delassus.model.rotations import Array
 
 
@@ -45,8 +46,12 @@ def _parse(text: str, make: Callable[..., Constraint]) -> Constraint:
 def read_configuration(path: Path) -> Array:
     """Configurations from an ``.npy`` file or a text file of numbers."""
     try:
-        if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False), dtype=float)
-        return np.asarray(np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None), dtype=float)
-    except (OSError, ValueError) as error:
+        if path.suffix == ".npy":  # mapped, so that what it claims to hold is held against its size
+            array = real_array(np.lib.format.open_memmap(path, mode="r"))
+        else:
+            array = real_array(np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None))
+    except Exception as error:  # what NumPy makes of a damaged header may be anything
         raise ConfigurationError(f"file {str(path)!r}", "an array of numbers", str(error), "Check the file.") from error
+    if array is None:
+        raise ConfigurationError(f"file {str(path)!r}", "an array of numbers", "an array of others", "Check the file.")
+    return array

@@ -6,10 +6,14 @@ import errno
 import hashlib
 import multiprocessing
 import os
+import pickle
+import random
+import re
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -812,6 +816,180 @@ def test_many_threads(folder):
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(8)))
     assert names(folder) == {f"{KEY}.kernel"}
+
+
+# -- whatever the system says --------------------------------------------------------------------------------------
+
+CALLS = ("makedirs", "lstat", "stat", "access", "open", "fstat", "utime", "fsync", "replace", "unlink", "scandir")
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ENOSPC, errno.EIO, errno.ESTALE, errno.ELOOP, errno.ENOTDIR])
+def test_no_trouble_stops_anything(stored, folder, monkeypatch, code):
+    def fail(*arguments, **options):
+        raise OSError(code, os.strerror(code))
+
+    for call in CALLS:
+        with monkeypatch.context() as patched, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DelassusWarning)
+            patched.setattr(os, call, fail)
+            assert cache.load(KEY) in (PAYLOAD, None)
+            cache.store(OTHER_KEY, PAYLOAD)
+    cache.store(KEY, PAYLOAD)
+    assert cache.load(KEY) == PAYLOAD
+
+
+@posix
+def test_directory_of_mode_000(monkeypatch):
+    """In a child that gives up what root may do."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent, "cache")
+        folder.mkdir()
+        user = os.geteuid() or 65534
+        if os.geteuid() == 0:
+            os.chmod(parent, 0o711)
+            os.chown(folder, user, user)
+        folder.chmod(0o000)
+        monkeypatch.setenv("DELASSUS_CACHE", str(folder))
+        child = os.fork()
+        if child == 0:
+            status = 1
+            with suppress(BaseException):
+                os.setuid(user)
+                check_unusable("cannot be read", str(folder))
+                status = 0
+            os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        folder.chmod(0o700)
+
+
+# -- contact loops -------------------------------------------------------------------------------------------------
+
+
+def _halved(x):
+    return 0.5 * x
+
+
+class Planted:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.fixture
+def loop(folder):
+    """Makes a function anew, as another process would, calls it, and returns how often it was in the cache."""
+    pytest.importorskip("numba")
+    from delassus.contact.solvers.compiled import compiled
+
+    def call():
+        function = compiled(_halved)
+        assert function(3.0) == 1.5
+        return sum(function.dispatcher().stats.cache_hits.values())
+
+    return call
+
+
+def test_loops_are_kept_as_kernels_are(loop, folder):
+    before = os.umask(0o002)
+    try:
+        assert (loop(), loop()) == (0, 1)
+    finally:
+        os.umask(before)
+    (file,) = folder.iterdir()
+    assert file.suffix == ".kernel"
+    if hasattr(os, "geteuid"):
+        assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, file)] == [0o700, 0o600]
+
+
+def damages(content, planted):
+    """Forty: flipped bits, cut off, something in the middle gone or added, other content, code that waits to run."""
+    choose = random.Random(0)
+    for _ in range(20):
+        at, bit = choose.randrange(len(content)), 1 << choose.randrange(8)
+        yield content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
+    for _ in range(7):
+        yield content[: choose.randrange(len(content))]
+    for _ in range(5):
+        at = choose.randrange(len(content))
+        yield content[:at] + content[at + choose.randrange(1, 100) :]
+        yield content[:at] + os.urandom(8) + content[at:]
+    yield b""
+    code = pickle.dumps(Planted(planted))
+    yield code
+    yield content[:HEADER] + code
+
+
+def test_damaged_loops_are_compiled_again_and_never_unpickled(loop, folder, tmp_path):
+    loop()
+    (file,) = folder.iterdir()
+    content = file.read_bytes()
+    for damaged in damages(content, tmp_path / "planted"):
+        file.write_bytes(damaged)
+        with pytest.warns(DelassusWarning, match=re.escape(f"{file} is not used: ")):
+            assert loop() == 0
+        assert loop() == 1
+    assert not (tmp_path / "planted").exists()
+
+
+@posix
+def test_loops_that_others_may_have_written(loop, folder, tmp_path):
+    loop()
+    (file,) = folder.iterdir()
+    code = pickle.dumps(Planted(tmp_path / "planted"))
+    payload = cache._header(file.stem, code) + code  # whole, and by somebody else
+    for mode in (0o660, 0o602):
+        file.write_bytes(payload)
+        file.chmod(mode)
+        with pytest.warns(DelassusWarning, match="other users may write it"):
+            assert loop() == 0
+        assert loop() == 1
+    folder.chmod(0o770)
+    file.write_bytes(payload)
+    with pytest.warns(DelassusWarning, match="other users may write it"):
+        assert loop() == 0
+    assert loop() == 0
+    assert not (tmp_path / "planted").exists()
+
+
+@pytest.mark.parametrize("trouble", ["off", "file", "full"])
+def test_loops_without_a_cache(loop, folder, monkeypatch, trouble):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if trouble == "off":
+        monkeypatch.setenv("DELASSUS_CACHE", "off")
+    elif trouble == "file":
+        folder.write_text("")
+    else:
+        monkeypatch.setattr(os, "fsync", full)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert (loop(), loop()) == (0, 0)
+    assert len(caught) == (trouble != "off")
+
+
+def test_processes_race_for_loops(loop, folder):
+    """Each compiles what it does not find; none reads what another has half written."""
+    script = (
+        "import sys\n"
+        "from tests_cache_loops import triple\n"
+        "assert [triple(float(k)) for k in range(3)] == [0.0, 3.0, 6.0]\n"
+    )
+    module = folder.parent / "tests_cache_loops.py"
+    module.write_text(
+        "from delassus.contact.solvers.compiled import compiled\n\n@compiled\ndef triple(x):\n    return 3.0 * x\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder.parent), *sys.path])}
+    command = [sys.executable, "-c", script]
+    runs = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for run in runs:
+        said = run.communicate(timeout=120)[1]
+        assert run.returncode == 0 and "Warning" not in said, said
+    assert len(list(folder.iterdir())) == 1
 
 
 # -- what it costs -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: machine code by key, on disk, one file a key.
+"""The cache of compiled code, of kernels and of contact loops: machine code by key, on disk, one file a key.
 
 What is read here is executed, so a file counts only if nobody else can have written it: it is opened without following
 links, and the descriptor that is read must be a regular file of this user that no other user may write. The directory
@@ -68,6 +68,8 @@ def directory() -> Path | None:
         fault = _exposure(status)
         if stat.S_ISLNK(link.st_mode) and not _is_ours(link) and link.st_uid != 0:
             fault = f"it is a symbolic link of user {link.st_uid}"
+        elif fault is None and not os.access(place, os.R_OK | os.X_OK):
+            fault = f"it cannot be read (mode {stat.S_IMODE(status.st_mode):04o})"
     except FileExistsError:
         fault = "it is not a directory"
     except OSError as error:
@@ -91,7 +93,7 @@ def load(key: str) -> bytes | None:
     except OSError as error:
         if os.name == "nt" and isinstance(error, PermissionError):
             return None  # another process is just replacing it
-        is_link = path.is_symlink()
+        is_link = os.path.islink(path)
         fault = "it is a symbolic link" if is_link else _reason(error)
         _refuse(path, fault, remove=is_link or isinstance(error, PermissionError))
         return None

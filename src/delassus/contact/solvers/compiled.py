@@ -1,9 +1,9 @@
 """Functions that are loops, compiled by numba at their first call, so that importing them needs no numba.
 
 Functions marked with `compiled` may call one another; they take and return numbers and arrays. Machine code is kept in
-the library's cache directory, in a folder named after the text of all these files, the processor's name and numba's
-version: numba itself looks at the file of the function called, and not at those of the functions that it calls. The
-first compilation of a process is announced on stderr.
+the library's cache (`delassus.runtime.cache`), not in numba's: that one unpickles, and so executes, whatever is in its
+files, and looks at the file of the function called only, not at those of the functions that it calls. The first
+compilation of a process is announced on stderr.
 
 Of floating-point rules, sums may be reordered and multiply-adds fused; NaN and infinities stay what they are.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any, TypeVar, cast
 
 from delassus.errors import announce, missing_dependency
 from delassus.runtime import cache
+from delassus.runtime.cpu_target import versions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,13 +70,39 @@ def _for_numba(function: FunctionType, scope: dict[str, Any]) -> Callable[..., A
     _listen()
     twin = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
     twin.__qualname__, twin.__module__ = function.__qualname__, function.__module__
-    folder, before = cache.directory(), numba.config.CACHE_DIR  # numba reads the latter here and nowhere later
-    try:
-        if folder is not None:
-            numba.config.CACHE_DIR = str(folder / f"numba-{_texts()}")
-        return cast(Callable[..., Any], numba.njit(cache=folder is not None, **OPTIONS)(twin))
-    finally:
-        numba.config.CACHE_DIR = before
+    dispatcher = numba.njit(**OPTIONS)(twin)
+    dispatcher._cache = _Cache(f"{function.__module__}.{function.__qualname__}", numba.__version__)
+    return cast(Callable[..., Any], dispatcher)
+
+
+class _Cache:
+    """Machine code of a function by the types of its arguments; for numba's dispatcher, in place of its own cache."""
+
+    cache_path = None
+
+    def __init__(self, function: str, version: str) -> None:
+        self._parts = {"function": function, "text": _texts(), "versions": f"numba {version}, {versions()}"}
+
+    def load_overload(self, types: object, target: Any) -> Any:
+        """What numba made of the function for these types; None if it is not in the cache."""
+        from numba.core.compiler import CompileResult
+
+        target.refresh()
+        stored = cache.load(self._key(types, target.codegen()))
+        try:
+            return None if stored is None else CompileResult._rebuild(target, *pickle.loads(stored))
+        except Exception:  # stored by us, and yet another environment's: compiled again, and stored in its place
+            return None
+
+    def save_overload(self, types: object, made: Any) -> None:
+        """Keep what numba has made, unless it holds addresses of this process."""
+        from numba.core.serialize import dumps
+
+        if not made.library.has_dynamic_globals:
+            cache.store(self._key(types, made.codegen), dumps(made._reduce()))
+
+    def _key(self, types: object, codegen: Any) -> str:
+        return cache.cache_key(types=str(types), processor=repr(codegen.magic_tuple()), **self._parts)
 
 
 @functools.cache

@@ -430,7 +430,7 @@ def test_the_relaxation_without_friction_is_exact():
         (lambda: ConeProblem(np.triu(np.ones((3, 3))), [1, 1, 1], 0.5), "asymmetry 1.0e"),
         (
             lambda: ConeProblem(np.eye(3), [1, 1, 1], 0.5).polyhedral(0),
-            "expected a whole number ≥ 2, got 0",
+            "expected a whole number ≥ 2 and ≤ 1000, got 0",
         ),
         (lambda: ConeProblem(np.eye(3), [1, 1, 1], 0.5).polyhedral(3), "an even number from 2 on, got 3"),
         (

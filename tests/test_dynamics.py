@@ -35,6 +35,7 @@ ELIMINATION = 1e-8
 
 SEEDS = range(12)
 CONSTRAINED = [name for name in ds.DYNAMICS_METHODS if name not in UNCONSTRAINED | SOFT]
+DIRECT = [name for name in CONSTRAINED if name not in ITERATIVE]
 
 
 def state(tree, rng, batch=()):
@@ -473,6 +474,63 @@ def test_conflicting_rows():
     assert nailed.status == ds.DynamicsStatus.CONFLICTING and nailed.rank == 0
     assert np.array_equal(nailed.forces[0], np.zeros(6))
     assert "CONFLICTING" in repr(nailed)
+
+
+ROW = 1e-9
+"""Part of what a row is made of that it may be violated by where every constraint is said to hold."""
+
+
+def violation(tree, constraints, states, solution):
+    """Residual of each row relative to the size of its terms, and to that of all rows, which has round-off."""
+    J, left = ds.jacobian(tree, constraints, states[0]), np.abs(solution.constraint_residual())
+    gamma = (J @ solution.qdd[..., None])[..., 0] - solution.constraint_residual()
+    moving = np.abs(solution.qdd) + np.abs(ds.forward_dynamics(tree, *states).qdd)
+    size = np.abs(gamma) + (np.abs(J) @ moving[..., None])[..., 0]
+    length = np.linalg.norm(J, axis=-1)
+    return left / (size + 1e-4 * length * np.linalg.norm(moving, axis=-1)[..., None])
+
+
+@pytest.mark.parametrize("s", [1.0, 10.0, 100.0, 1e3, 1e4, 1e6])
+@pytest.mark.parametrize("method", DIRECT)
+def test_redundant_rows_of_different_size(method, s):
+    """The third row is the sum of the others; forces along (1, 1, -1) do nothing."""
+    arm = ds.mechanisms.chain(7)
+    states = state(arm, np.random.default_rng(0), (5,))
+    rows = ds.Rows("link7", [[1 / s, 0, 0, 0, 0, 0], [0, s, 0, 0, 0, 0], [1 / s, s, 0, 0, 0, 0]])
+    solution = ds.forward_dynamics(arm, *states, rows, method=method)
+    assert np.all(solution.status == ds.DynamicsStatus.REDUNDANT) and np.all(solution.rank == 2)
+    assert violation(arm, rows, states, solution).max() < ROW
+    f = solution.forces[0]
+    if s <= 1e3:  # beyond, forces of least norm have no digits left
+        assert np.abs(f @ [1, 1, -1]).max() < ELIMINATION * np.abs(f).max()
+        assert np.abs(solution.dynamics_residual()).max() < ELIMINATION * s
+
+
+@pytest.mark.parametrize("seed", SEEDS[:6])
+def test_sizes_of_rows_decide_nothing(seed):
+    """Accelerations, status and redundant rows are those of rows of one size, if the rows do not contradict."""
+    rng = np.random.default_rng(seed)
+    tree = some_mechanism(seed, 8, ("fixed", "floating")[seed % 2]).tree
+    K = rng.normal(size=(4, 6))
+    K = np.concatenate([K, rng.normal(size=(3, 4)) @ K])[rng.permutation(7)]
+    states = state(tree, rng, (3,))
+    found = []
+    for sizes in (np.ones((7, 1)), 10.0 ** rng.uniform(-4, 4, (7, 1))):
+        rows = [ds.Rows("l7", sizes * K), ds.Rows("l5", sizes[::-1] * K)]
+        found.append(ds.forward_dynamics(tree, *states, rows, method="kkt"))
+        held = found[-1].status == ds.DynamicsStatus.REDUNDANT
+        assert violation(tree, rows, states, found[-1])[held].max(initial=0.0) < ROW
+    alike, unlike = found
+    assert np.array_equal(alike.status, unlike.status) and np.array_equal(alike.redundant_rows, unlike.redundant_rows)
+    assert error(alike.qdd * held[:, None], unlike.qdd * held[:, None]) < ELIMINATION
+
+
+def test_a_small_row_that_is_contradicted():
+    arm = ds.mechanisms.chain(7)
+    q, v, tau = state(arm, np.random.default_rng(0))
+    rows = ds.Rows("link7", [[1e-4, 0, 0, 0, 0, 0], [1e-4, 0, 0, 0, 0, 0], [0, 1e4, 0, 0, 0, 0]])
+    for asked, status in (([1e-4, 1e-4, 0], "REDUNDANT"), ([1e-4, 1.1e-4, 0], "CONFLICTING")):
+        assert ds.forward_dynamics(arm, q, v, tau, rows, targets=[asked], method="kkt").status[()].name == status
 
 
 def test_status_of_each_state():

@@ -15,7 +15,7 @@ from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import common_batch, real_array
 from delassus.model.rotations import Array
-from delassus.quantities.redundancy import UNMOVED, at_unit_diagonal, diagonal_of, mobility_bound, pseudo_inverse
+from delassus.quantities.redundancy import UNMOVED, DependentRows, at_unit_diagonal, diagonal_of, mobility_bound
 from delassus.spatial.numpy_ops import numbers
 
 
@@ -51,7 +51,8 @@ class DelassusOperator:
         self._parts: Branches = branches(problem)
         self.factorisation: NDArray[np.object_] = np.full(batch, Factorisation.BRANCHES, dtype=object)
 
-        least = UNMOVED * mobility_bound(problem, self._body)
+        typical = mobility_bound(problem, self._body)
+        least = UNMOVED * typical
         covered = {c for s in self._parts.stacks for c in s.constraints}
         self._regular = np.full(batch, len(covered) == len(problem.constraints))  # others are moved by nothing
         for stack in self._parts.stacks:
@@ -66,7 +67,9 @@ class DelassusOperator:
             singular = rank < m
             self.factorisation[~self._regular] = Factorisation.DENSE
             self.factorisation[~self._regular & singular] = Factorisation.SINGULAR
-            self._inverse = pseudo_inverse(G, rank)
+            dependent = DependentRows(G, typical)
+            half = np.swapaxes(dependent.without_null(dependent.inverse), -1, -2)
+            self._inverse = dependent.without_null(half)
             scale = 1.0 / np.sqrt(diagonal_of(G[~singular]))
             self._inverse[~singular] = scale[..., :, None] * np.linalg.inv(scaled[~singular]) * scale[..., None, :]
 

@@ -38,9 +38,13 @@ UNMOVED = 1e-20
 """A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: the row's
 round-off (1e-16) enters squared."""
 
-CONFLICT = 1e-8
-"""Rows contradict one another if this part of the acceleration that they have to add stays missing: round-off (1e-16)
-over the smallest eigenvalue that counts (`REGULAR_CONDITION`), with room."""
+CONFLICT = 1e-9
+"""Rows contradict one another if at some row this part of what it is made of, ``|γ| + |J| (|q̈| + |M⁻¹ (τ − c)|)``,
+stays missing."""
+
+LEAST_SIZE = 1e-4
+"""A row is made of this part of what all rows together are made of, at unit diagonal: one may be at rest but for their
+round-off."""
 
 NEGLIGIBLE = 1e-5
 """A row does not take part in a dependency, the rows being of unit length, if its weight is below this: round-off
@@ -118,7 +122,7 @@ def resolve(
                 forces[unfit] = _vectors(other.forces, forces.shape)[unfit]
         deficient = rank < m
         if deficient.any():
-            f, a, held = _least_squares(saddle or SaddlePoint(motion), G, rank, batch)
+            f, a, held = _least_squares(motion, saddle or SaddlePoint(motion), G, batch)
             qdd[deficient], forces[deficient] = a[deficient], f[deficient]
             status[deficient] = DynamicsStatus.CONFLICTING
             status[deficient & held] = DynamicsStatus.REDUNDANT
@@ -206,27 +210,74 @@ def _last_of_dependencies(G: Array, rank: NDArray[np.int_]) -> NDArray[np.bool_]
     return out
 
 
-def pseudo_inverse(G: Array, rank: NDArray[np.int_]) -> Array:
-    """Pseudo-inverse of each matrix (..., m, m), of the rank (...) given."""
-    m = G.shape[-1]
-    values, vectors = np.linalg.eigh(np.where(np.isfinite(G), G, 0.0))
-    kept = np.arange(m) >= m - rank[..., None]
-    inverse = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
-    return np.asarray((vectors * inverse[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+class DependentRows:
+    """Solves ``G f = b`` where rows depend on one another, at unit diagonal: units and sizes of rows do not matter.
+
+    Attributes
+    ----------
+    inverse : (..., m, m) array
+        ``S (S G S)⁺ S``, ``S`` what takes ``G`` to unit diagonal: ``f = inverse @ b`` has ``G f = b`` where any ``f``
+        has.
+    null : (..., m, m) array
+        Orthonormal basis of the forces that move nothing, and zero columns. What no force can give lies along it.
+    scale : (..., m) array
+        ``S``; by ``typical``, the `mobility_bound`, of rows that nothing moves.
+    """
+
+    def __init__(self, G: Array, typical: Array) -> None:
+        diagonal, (scaled, rank) = diagonal_of(G), at_unit_diagonal(G, UNMOVED * typical)
+        moved = diagonal > UNMOVED * typical
+        sizes = np.where(moved, diagonal, np.where(typical > 0, typical, 1.0))
+        self.scale = 1.0 / np.sqrt(sizes)
+        values, vectors = np.linalg.eigh(scaled)
+        kept = (np.arange(G.shape[-1]) >= G.shape[-1] - rank[..., None])[..., None, :]
+        reciprocals = np.where(kept, 1.0 / np.where(kept, values[..., None, :], 1.0), 0.0)
+        outer = np.where(moved, self.scale, 0.0)[..., None] * vectors
+        self.inverse: Array = (outer * reciprocals) @ np.swapaxes(outer, -1, -2)
+        basis = np.linalg.qr(np.where(kept, 0.0, self.scale[..., None] * vectors))[0]
+        self.null: Array = np.where(kept, 0.0, basis)
+
+    def without_null(self, x: Array) -> Array:
+        """Columns (..., m, k) less their part along `null`: forces of least norm, accelerations that forces give."""
+        return np.asarray(x - self.null @ (np.swapaxes(self.null, -1, -2) @ x))
 
 
 def _least_squares(
-    saddle: SaddlePoint, G: Array, rank: NDArray[np.int_], batch: tuple[int, ...]
+    motion: DynamicsProblem, saddle: SaddlePoint, G: Array, batch: tuple[int, ...]
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Forces and accelerations by the pseudo-inverse of ``G`` of the rank given, and whether all rows hold."""
-    m, nv = numbers(saddle.J).shape[-2:]
-    G = np.broadcast_to(G, (*batch, m, m))
-    J, free, missing = numbers(saddle.J), numbers(saddle.free), numbers(saddle.missing)
-    f = pseudo_inverse(G, rank) @ missing
-    qdd = free + numbers(saddle.respond(numbers(np.swapaxes(J, -1, -2) @ f)))
-    left = np.linalg.norm((missing - G @ f)[..., 0], axis=-1)
-    size = np.linalg.norm(numbers(saddle.gamma)[..., 0], axis=-1) + np.linalg.norm((J @ free)[..., 0], axis=-1)
-    return f[..., 0], _vectors(qdd, (*batch, nv)), np.broadcast_to(left <= CONFLICT * size, batch)
+    """Forces and accelerations where rows are dependent, and whether all rows hold.
+
+    Accelerations come from forces at unit diagonal, before those are made the ones of least norm: rows of very
+    different size do not hold to all digits with the latter.
+    """
+    J, free, asked, gamma = (numbers(x) for x in (saddle.J, saddle.free, saddle.missing, saddle.gamma))
+    m, nv = J.shape[-2:]
+    typical = mobility_bound(motion.problem, Articulated(motion.problem))
+    rows = DependentRows(np.broadcast_to(G, (*batch, m, m)), typical)
+    compliance = numbers(motion.ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))]))
+
+    def caused(f: Array) -> Array:
+        return np.asarray(numbers(saddle.respond(numbers(np.swapaxes(J, -1, -2) @ f))))
+
+    def moved(f: Array) -> tuple[Array, Array]:
+        qdd = free + caused(f)
+        return qdd, gamma - J @ qdd - compliance @ f
+
+    f = rows.inverse @ asked
+    f = f + rows.inverse @ moved(f)[1]
+    qdd, left = moved(f)
+    size = rows.scale[..., None] * (np.abs(gamma) + np.abs(J) @ (np.abs(free) + np.abs(qdd)))
+    size = size + LEAST_SIZE * np.linalg.norm(size, axis=-2, keepdims=True)
+    held = np.all(rows.scale[..., None] * np.abs(left) <= CONFLICT * size, axis=(-2, -1))
+
+    # rows that contradict one another: what no force can give is taken off
+    best = rows.inverse @ rows.without_null(asked)
+    best = best + rows.inverse @ rows.without_null(moved(best)[1])
+    f = np.where(held[..., None, None], f, best)
+    qdd = np.where(held[..., None, None], qdd, moved(best)[0])
+    idle = f - rows.without_null(f)
+    f = f - idle + rows.inverse @ (J @ caused(idle))
+    return f[..., 0], _vectors(numbers(qdd), (*batch, nv)), np.broadcast_to(held, batch)
 
 
 def diagonal_of(G: Array) -> Array:

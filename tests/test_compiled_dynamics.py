@@ -587,6 +587,14 @@ def test_semi_implicit_steps(seed, lanes):
         assert error(some[0], qs[:, :size]) < 1e-14 and error(some[1], vs[:, :size]) < 1e-14
 
 
+def test_quaternions_stay_of_unit_length():
+    """Round-off of thousands of float32 steps does not add up."""
+    tree = ds.mechanisms.free_body(1.0, np.diag([0.1, 0.2, 0.3]))
+    q, v, tau = (np.asarray(x, np.float32) for x in (tree.neutral(), [0, 0, 0, 1, 2, 3], np.zeros(6)))
+    qs, _ = rolled(tree, q, v, tau, np.float32(1e-3), 3000, dtype="float32")
+    assert np.abs(np.linalg.norm(qs[:, 3:].astype(float), axis=1) - 1.0).max() < 3 * np.finfo(np.float32).eps
+
+
 def test_rollouts_broadcast():
     tree, _, q, v, tau = case("arm")
     step = ds.compile(tree, [], "step", gravity="input")

@@ -134,7 +134,7 @@ def check_form(value: Any, form: Any, name: str) -> None:
         right = isinstance(value, dict) and (str in form or value.keys() == form.keys())
         parts = {f"{name}.{key}": (item, form.get(str, form.get(key))) for key, item in value.items()} if right else {}
     if not right:
-        raise ValueError(f"{name}: {shown(value)}")
+        raise ValueError(f"{shown(name)}: {shown(value)}")
     for part, (item, wanted) in parts.items():
         check_form(item, wanted, part)
 
@@ -246,11 +246,11 @@ def _arrays(file: BinaryIO, index: Any, layout: Mapping[str, str], all_of_it: st
             int(axis) if axis.isdigit() else sizes.setdefault(axis, n) for axis, n in zip(axes, shape, strict=False)
         ]
         if dtype != wanted or known != shape or len(axes) != len(shape):
-            raise ValueError(f"{name} of type {dtype!r} and shape {shape}, not {layout[name]!r}")
+            raise ValueError(f"{name} of type {shown(dtype)} and shape {shown(shape)}, not {layout[name]!r}")
         n_bytes = 8 * math.prod(shape)
         left -= n_bytes
         if min(shape) < 0 or max(shape) > room or left < 0 or not 0 <= place <= room - n_bytes:
-            raise ValueError(f"{name} of shape {shape} at {place}, in a file of {room} bytes")
+            raise ValueError(f"{name} of shape {shown(shape)} at {place}, in a file of {room} bytes")
     arrays = {}
     for name, (dtype, shape, place) in index.items():
         file.seek(place)

@@ -88,6 +88,14 @@ def test_whole_numbers_may_be_those_of_numpy(scene: ds.Scene) -> None:
     assert simulator(scene, n_directions=np.int64(8), seed=np.int64(3)).options["seed"] == 3
 
 
+@pytest.mark.parametrize(("steps_of_gravity", "bounces"), [(1.9, False), (2.1, True)])
+def test_a_contact_rests_up_to_what_gravity_brings_in_two_steps(steps_of_gravity: float, bounces: bool) -> None:
+    hard = [Collider("body", Sphere(0.1), restitution=1.0), Collider("world", HalfSpace(), restitution=1.0)]
+    sim = ds.Simulator(ds.Scene(BALL, hard), q0=[0, 0, 0.1, *IDENTITY], v0=[0, 0, -steps_of_gravity * 9.81e-3, 0, 0, 0])
+    sim.step()
+    assert bool(sim.v[2] > 1e-3) is bounces
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "tau", ["abc", [0] * 5, np.zeros((1, 6)), np.zeros((3, 6)), [np.nan] * 6, [np.inf, -np.inf, 0, 0, 0, 0],

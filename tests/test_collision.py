@@ -348,6 +348,20 @@ def test_near_pairs_miss_nothing(seed):
     assert found > 500
 
 
+def test_near_pairs_follow_what_only_turns():
+    """A long capsule that turns about its middle reaches a ball that it was not near to."""
+    body = ds.mechanisms.free_body(1.0, np.eye(3))
+    scene = Scene(
+        {"long": body, "ball": body}, [Collider("long/body", Capsule(0.1, 4.0)), Collider("ball/body", Sphere(0.2))]
+    )
+    detector = CollisionDetector(scene, margin=0.1)
+    q = scene.configuration(ball=[1.5, 0, 0, 0, 0, 0, 1])
+    turned = scene.configuration(long=[0, 0, 0, 0, np.sqrt(0.5), 0, np.sqrt(0.5)], ball=[1.5, 0, 0, 0, 0, 0, 1])
+    for state, contacts in ((q, 0), (turned, 1), (q, 0)):
+        poses = [np.hstack([R, p[:, None]]) for R, p in world_poses(scene.tree, state)]
+        assert len(detector.contacts(poses)) == contacts
+
+
 def world_poses(tree, q):
     from delassus.model.kinematics import world_poses
 

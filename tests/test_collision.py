@@ -313,6 +313,16 @@ def test_surfaces_are_not_filled():
         assert len(floor.contacts([pose(np.eye(3), np.array([0, 0, -0.01]))])) == 4
 
 
+@pytest.mark.parametrize("axis", range(3))
+def test_meshes_beside_their_frames(axis):
+    """They touch where their corners are, not where their frames are."""
+    aside, up = 3.0 * np.eye(3)[axis], np.array([0, 0, 0.7])
+    can, cube = Cylinder(0.4, 1.0), Mesh(CUBE + aside)
+    for a, b, p in ((can, cube, up - aside), (cube, can, up + aside)):
+        assert len(on_top(a, b, np.eye(3), p)) > 0
+        assert len(on_top(a, b, np.eye(3), up)) == 0
+
+
 # -- the list of near pairs ----------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, ContactSet, Cylinder, HalfSpace, Mesh, Scene, Sphere, frames_of
-from delassus.contact.collision import CollisionDetector
+from delassus.contact.collision import CollisionDetector, coal_pairs
 from tools import random_rotation
 
 pytest.importorskip("numba")
@@ -321,6 +321,31 @@ def test_meshes_beside_their_frames(axis):
     for a, b, p in ((can, cube, up - aside), (cube, can, up + aside)):
         assert len(on_top(a, b, np.eye(3), p)) > 0
         assert len(on_top(a, b, np.eye(3), up)) == 0
+
+
+def test_iterations_that_went_astray(monkeypatch):
+    """Where coal's answer cannot be, it is asked more loosely; where that is none either, boxes give the direction."""
+
+    class Astray:
+        normal, pos, penetration_depth = np.array([1.0, 0, 0]), np.zeros(3), -5.0
+        numContacts = staticmethod(lambda: 1)
+
+        def getContact(self, k):
+            return self
+
+    local, ask, least = np.random.default_rng(0), coal_pairs.CoalPairs._collide, coal_pairs.EPA
+    detector = CollisionDetector(two_bodies(SHAPES["hull"], SHAPES["cylinder"]))
+    for _ in range(5):
+        poses = [pose(random_rotation(local), local.normal(size=3) * 0.1) for _ in range(2)]
+        wanted = detector.contacts(poses)
+        with monkeypatch.context() as patch:
+            patch.setattr(coal_pairs.CoalPairs, "_collide", lambda *a: Astray() if a[-1] == least else ask(*a))
+            found = detector.contacts(poses)
+            patch.setattr(coal_pairs.CoalPairs, "_collide", lambda *a: Astray())
+            other = detector.contacts(poses)
+        assert found.depths.max() == pytest.approx(wanted.depths.max(), rel=1e-3)
+        assert np.allclose(found.normals[0], wanted.normals[0], atol=1e-2)
+        assert wanted.depths.max() <= other.depths.max() + 1e-6 < 1.0
 
 
 # -- the list of near pairs ----------------------------------------------------------------------------------------

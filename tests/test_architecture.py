@@ -113,7 +113,7 @@ def test_the_test_of_imports():
     assert not may_import("delassus.algorithms.problem", "delassus")
     assert not may_import("delassus.errors", "delassus.model")
     assert not may_import("delassus.interop.mujoco", "delassus.spatial.ops")
-    lazily = dict(imports(PACKAGE / "interop" / "mujoco.py"))
+    lazily = dict(imports(PACKAGE / "interop" / "mjcf.py"))
     assert lazily["mujoco"] and not lazily["delassus.errors"]
     assert ("delassus.model.mechanisms", False) in imports(PACKAGE / "__init__.py")
     typing_only = [m for m, _ in imports(PACKAGE / "spatial" / "transform.py")]

@@ -9,6 +9,9 @@ import warnings
 from collections.abc import Iterable
 from importlib.util import find_spec
 
+LONGEST_PART = 300
+"""Parts of messages longer than this lose their middle: they may hold names of any length."""
+
 
 class DelassusError(Exception):
     """Base of every error that this library raises on purpose.
@@ -27,10 +30,9 @@ class DelassusError(Exception):
 
     def __init__(self, argument: str, expected: str, got: str, advice: str) -> None:
         super().__init__(argument, expected, got, advice)
-        self.argument = argument
-        self.expected = expected
-        self.got = got
-        self.advice = advice
+        self.argument, self.expected, self.got, self.advice = (
+            visible(part, LONGEST_PART) for part in (argument, expected, got, advice)
+        )
 
     def __str__(self) -> str:
         return f"{self.argument}: expected {self.expected}, got {self.got}. {self.advice}"
@@ -65,12 +67,27 @@ def warn(message: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "delassus":
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, DelassusWarning, stacklevel=level)
+    warnings.warn(visible(message, 4 * LONGEST_PART), DelassusWarning, stacklevel=level)
 
 
 def announce(message: str) -> None:
     """Say on stderr what takes more than a second: compilation is never silent."""
-    print(f"delassus: {message}", file=sys.stderr, flush=True)
+    print(f"delassus: {visible(message)}", file=sys.stderr, flush=True)
+
+
+def visible(text: str, longest: int = sys.maxsize) -> str:
+    """Text in one line: characters that move the cursor, turn the reading direction or do not show are escapes.
+
+    Its middle is left out where it is longer than ``longest``.
+    """
+    line = text if text.isprintable() else "".join(map(_visible, text))
+    return line if len(line) <= longest else f"{line[: longest // 2]} … {line[3 - longest // 2 :]}"
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character in "\t\r\n" else character.encode("unicode_escape").decode()
 
 
 def shown(value: object) -> str:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
@@ -17,6 +16,7 @@ from delassus_studies.cases import Case, chain_of, welds
 from delassus_studies.compile_profile import STAGES, compile_cold
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import table
+from delassus_studies.terminal import Console
 from delassus_studies.timing import Calls, Record, best, environment, fitted_slope, interleaved, pinned
 
 # -- operations and time against links and rows ---------------------------------------------------------------------

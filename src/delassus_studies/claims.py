@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 
 from delassus.errors import MissingDependencyError
 from delassus_studies.cases import NotHere
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import table
+from delassus_studies.terminal import Console
 from delassus_studies.timing import environment
 
 HOLDS, IN_PART, NO, NOT_MEASURED = "holds", "in part", "no", "not measured"
@@ -92,9 +92,9 @@ def reproduce(
     for claim in track(claims, "measuring", console=console, transient=True):
         finding = claim.check(robots)
         findings.append(finding)
-        lines = (escape(finding.measured), f"[italic]{escape(finding.reason)}[/]" if finding.reason else "")
-        said = f"[{_STYLE[finding.verdict]}]{finding.verdict}[/]"
-        shown.add_row(escape(claim.source), escape(claim.text), "\n".join(filter(None, lines)), said)
+        lines = Text(finding.measured), Text(finding.reason, "italic")
+        said = Text(finding.verdict, _STYLE[finding.verdict])
+        shown.add_row(claim.source, claim.text, Text("\n").join(line for line in lines if line), said)
         if plot is None or finding.verdict == NOT_MEASURED:
             continue
         if finding.panels:
@@ -103,7 +103,7 @@ def reproduce(
             claim.draw(plot)
     console.print(shown)
     for listing in (listing for finding in findings for listing in finding.listings):
-        console.print(table(escape(listing.title), listing.columns, listing.rows))
+        console.print(table(listing.title, listing.columns, listing.rows))
     if plot is not None:
         console.print(f"figures: {plot}")
     if file is not None:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from delassus.errors import require
 from delassus_studies.claims import reproduce
 from delassus_studies.figures import check_folder
 from delassus_studies.tables import publish
+from delassus_studies.terminal import Console
 
 bench_app = typer.Typer(help="Benchmarks: operations and times, measured here.", no_args_is_help=True)
 reproduce_app = typer.Typer(help="Claims of the papers, measured here and judged one by one.", no_args_is_help=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from rich.console import Console
+from rich.text import Text
 
 from delassus.compiler.trace import count_operations
 from delassus.model.rotations import Array
@@ -13,6 +13,7 @@ from delassus.quantities.osim import OSIM_METHODS, delassus, jacobian, mass_matr
 from delassus_studies.cases import demo_case
 from delassus_studies.peers_pinocchio import pinocchio_delassus
 from delassus_studies.tables import table
+from delassus_studies.terminal import Console
 from delassus_studies.timing import interleaved, relative_error
 
 STATES, ROUNDS = 256, 7
@@ -42,10 +43,13 @@ def run(console: Console) -> bool:
     case = demo_case()
     tree, constraints = case.tree, case.constraints
     m = sum(c.size for c in constraints)
+    console.print()
     console.print(
-        f"\n[bold]{case.name}[/]: n = {tree.n_links} links, {tree.nv} degrees of freedom, depth d = {tree.depth}, "
-        f"m = {m} constraint rows.\nDelassus matrix G = J M⁻¹ Jᵀ ({m} × {m}) at {STATES} random configurations.\n"
+        Text(f"{case.name}:", "bold"),
+        f"n = {tree.n_links} links, {tree.nv} degrees of freedom, depth d = {tree.depth}, m = {m} constraint rows.",
     )
+    console.print(f"Delassus matrix G = J M⁻¹ Jᵀ ({m} × {m}) at {STATES} random configurations.")
+    console.print()
     q = tree.random(0, STATES)
     J, M = jacobian(tree, constraints, q), mass_matrix(tree, q)
     oracle = J @ np.linalg.solve(M, np.swapaxes(J, -1, -2))  # by NumPy's general solver
@@ -74,7 +78,7 @@ def run(console: Console) -> bool:
         console.print(f"Pinocchio, a library of its own, gives the same G: error {errors['pinocchio']:.1e}.")
     agreed = max(errors.values()) < AGREEMENT
     console.print(
-        "[green]All methods agree.[/]" if agreed else "[bold red]The methods disagree: please report this.[/]"
+        Text("All methods agree.", "green") if agreed else Text("The methods disagree: please report this.", "bold red")
     )
-    console.print(NEXT, highlight=False)
+    console.print(Text(NEXT))
     return agreed

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from delassus_studies.terminal import Console
 from delassus_studies.timing import Record
 
 

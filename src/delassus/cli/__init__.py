@@ -8,21 +8,21 @@ from typing import Any
 
 
 def main() -> None:
-    """Run the command line; an error of the library ends it with its message and status 2."""
-    from rich.console import Console
-    from rich.markup import escape
+    """Run the command line; an error of the library or of the file system ends it with its message and status 2."""
+    from rich.text import Text
 
     from delassus.cli.app import app
     from delassus.errors import DelassusError
+    from delassus_studies.terminal import Console
 
     console = Console(stderr=True, highlight=False)
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        console.print(f"[yellow]warning[/]  {escape(str(message))}")
+        console.print(Text("warning ", "yellow"), str(message))
 
     warnings.showwarning = show
     try:
         app()
-    except DelassusError as error:
-        console.print(f"[bold red]error[/]  {escape(str(error))}")
+    except (DelassusError, OSError) as error:
+        console.print(Text("error ", "bold red"), str(error))
         sys.exit(2)

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from delassus import __version__
 from delassus_studies.commands import bench_app, reproduce_app
+from delassus_studies.terminal import Console
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench_app, name="bench")
@@ -73,8 +73,9 @@ def info(
 
     tree = load(robot, root=root.value)
     console.print(
-        f"[bold]{tree.name}[/]: {tree.n_links} moving links, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
-        f"mass {total_mass(tree):.4g} kg, {len(tree.frames)} frames"
+        console.render_str(f"{tree.name}:", style="bold"),
+        f"{tree.n_links} moving links, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
+        f"mass {total_mass(tree):.4g} kg, {len(tree.frames)} frames",
     )
     table = Table()
     for column in ("#", "joint", "kind", "q", "v", "parent", "link", "mass (kg)"):

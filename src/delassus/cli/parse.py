@@ -9,7 +9,7 @@ import numpy as np
 
 from delassus.constraints import Constraint, Frame, Point, Weld
 from delassus.errors import ConfigurationError, ConstraintError
-from delassus.model.check import real_array
+from delassus.model.check import decimal_numbers, real_array
 from delassus.model.rotations import Array
 
 
@@ -25,11 +25,8 @@ def parse_frame(text: str) -> Frame:
     if "@" not in text:
         return Frame(text)
     link, _, place = text.rpartition("@")
-    try:
-        position = [float(x) for x in place.split(",")]
-    except ValueError:
-        position = []
-    if len(position) != 3:
+    position = [number for word in place.split(",") for number in decimal_numbers(word) or ()]
+    if len(position) != 3 or place.count(",") != 2:
         raise ConstraintError(f"frame {text!r}", "LINK@x,y,z", repr(place), "Give three numbers in m.")
     return Frame(link, position)
 

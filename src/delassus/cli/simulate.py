@@ -10,9 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from delassus.errors import ConfigurationError, require, shown, unknown_name
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
@@ -21,6 +21,7 @@ from delassus.simulate.recording import Recorder
 from delassus.simulate.scenes import ReadyScene, boxes, dual_arm, pendulum, quadruped
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
+from delassus_studies.terminal import Console
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
     {"pendulum": pendulum, "dual-arm": dual_arm, "boxes": boxes, "quadruped": quadruped}
@@ -68,14 +69,15 @@ def run(
     sim = ready.simulator(**options) if resume is None else load_checkpoint(ready.scene, resume)
     tree = sim.scene.tree
     console.print(
-        f"[bold]{ready.name}[/]: {ready.description}. {tree.n_links} links, {tree.nv} degrees of freedom, "
-        f"{len(sim.scene.colliders)} colliders; {sim.formulation} by {sim.solver}, steps of {sim.dt * 1e3:g} ms."
+        Text(f"{ready.name}:", "bold"),
+        f"{ready.description}. {tree.n_links} links, {tree.nv} degrees of freedom, "
+        f"{len(sim.scene.colliders)} colliders; {sim.formulation} by {sim.solver}, steps of {sim.dt * 1e3:g} ms.",
     )
     if port is not None:
         from delassus.simulate.viewer import Live, Viewer
 
         viewer = Viewer(Live(sim, ready.controller), "127.0.0.1", port)
-        console.print(f"Open [bold]{viewer.url}[/] in a browser; Ctrl-C here ends it.", highlight=False)
+        console.print("Open", Text(viewer.url, "bold"), "in a browser; Ctrl-C here ends it.", highlight=False)
         viewer.wait()
         return
     steps = round((max(ready.duration - sim.time, 0.0) if duration is None else duration) / sim.dt)

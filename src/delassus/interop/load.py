@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from delassus.errors import ModelError, missing_dependency, shown, unknown_name
-from delassus.interop.mujoco import read_mjcf, tree_from_mujoco
+from delassus.interop.mjcf import read_mjcf
+from delassus.interop.mujoco import tree_from_mujoco
 from delassus.interop.pinocchio import tree_from_pinocchio
 from delassus.model.description import Check, Root
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
-from delassus.model.urdf import Continuous, Mimic, read_xml, tree_from_urdf
+from delassus.model.urdf import MAX_BYTES, Continuous, Mimic, read_xml, tree_from_urdf
 
 ALIASES = {
     "talos": "talos_reduced",
@@ -35,6 +36,7 @@ def load(
     continuous: Continuous = "angle",
     mimic: Mimic = "independent",
     check_inertia: Check = "warn",
+    max_bytes: float = MAX_BYTES,
 ) -> Tree:
     """Load a robot.
 
@@ -53,6 +55,10 @@ def load(
         names them) or raise an error.
     check_inertia : {"warn", "refuse"}
         What to do about rotational inertias that no rigid body can have.
+    max_bytes : float
+        Refuse larger files, and MJCF files of which MuJoCo would make more than that: an element takes it about 4 kB,
+        as often as it is replicated and attached. ``float("inf")`` lifts the limit; loading may then take any time and
+        memory.
 
     Returns
     -------
@@ -63,7 +69,8 @@ def load(
     Raises
     ------
     ModelError
-        The description is missing, malformed or describes no tree with a regular mass matrix; names the culprit.
+        The description is missing, malformed, too large, attaches itself, or describes no tree with a regular mass
+        matrix; names the culprit.
     UnknownNameError
         No robot of that name is known.
     MissingDependencyError
@@ -79,7 +86,7 @@ def load(
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
         path = find_description(robot)
-        description = read_xml(path)
+        description = read_xml(path, max_bytes)
         if description.tag == "robot":
             return tree_from_urdf(description, path.stem, root, continuous, mimic, check_inertia)
         if description.tag != "mujoco":
@@ -87,7 +94,7 @@ def load(
                 f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
                 "Check that this is a robot description.",
             )  # fmt: skip
-        tree = tree_from_mujoco(read_mjcf(path), check_inertia)
+        tree = tree_from_mujoco(read_mjcf(path, description, max_bytes), check_inertia)
     elif module == "pinocchio":
         tree = tree_from_pinocchio(robot, check_inertia)
     elif module == "mujoco":

@@ -13,69 +13,21 @@ here (its angular velocity is in the body's axes in both).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ConfigurationError, ModelError, missing_dependency
+from delassus.errors import ConfigurationError, ModelError
+from delassus.interop.mjcf import import_mujoco
 from delassus.model.build import build_tree, unique_name
 from delassus.model.description import FIXED, Check, RawJoint, RawLink
 from delassus.model.joints import Joint, JointKind
 from delassus.model.rotations import Array, quaternion_to_matrix, rotation_about
 from delassus.model.tree import Tree
-from delassus.model.urdf import read_xml
-
-LARGEST_HEIGHT_FIELD = 10**8
-"""Height fields with more samples than this are refused before MuJoCo sees them: it overflows its index and crashes."""
 
 SHORTEST_QUATERNION = 1e-15
 """MuJoCo reads a quaternion shorter than this as no rotation; here it is refused."""
-
-
-def read_mjcf(path: Path) -> Any:
-    """Compile an MJCF file to a ``mujoco.MjModel``; raises `ModelError`, `MissingDependencyError`."""
-    mujoco = _import_mujoco(f"file {str(path)!r}")
-    _check_files(path, path.parent, set())
-    try:
-        return mujoco.MjModel.from_xml_path(str(path))
-    except Exception as error:  # MuJoCo's own errors, fatal ones included, share no base class
-        raise ModelError(
-            f"file {str(path)!r}", "an MJCF file that MuJoCo compiles",
-            f"{type(error).__name__}: {' '.join(str(error).split())}", "Correct the file.",
-        ) from error  # fmt: skip
-
-
-def _import_mujoco(purpose: str) -> Any:
-    try:
-        import mujoco
-    except ImportError as error:
-        raise missing_dependency("mujoco", "mjcf", purpose) from error
-    return mujoco
-
-
-def _check_files(path: Path, folder: Path, seen: set[Path]) -> None:
-    """Refuse document types and sizes that MuJoCo would crash on, in a file and all that it includes."""
-    if path in seen:
-        return
-    seen.add(path)
-    for element in read_xml(path).iter():
-        if element.tag == "hfield":
-            try:
-                samples = int(element.get("nrow", 0)) * int(element.get("ncol", 0))
-            except ValueError:
-                continue  # MuJoCo says what is wrong
-            if samples > LARGEST_HEIGHT_FIELD:
-                raise ModelError(
-                    f"height field {element.get('name')!r}", f"at most {LARGEST_HEIGHT_FIELD:g} samples",
-                    f"{samples:g}", "Make it smaller; it has no part in the dynamics of the links.",
-                )  # fmt: skip
-        if element.tag in ("include", "model") and element.get("file"):
-            for base in (folder, path.parent):
-                included = (base / element.get("file", "")).resolve()
-                if included.is_file():
-                    _check_files(included, folder, seen)
 
 
 def tree_from_mujoco(model: Any, check_inertia: Check = "warn") -> Tree:
@@ -92,7 +44,7 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn") -> Tree:
     MissingDependencyError
         MuJoCo is not installed.
     """
-    mujoco = _import_mujoco("a tree from a MuJoCo model")
+    mujoco = import_mujoco("a tree from a MuJoCo model")
     if not isinstance(model, mujoco.MjModel):
         raise ModelError(
             "model", "a mujoco.MjModel", f"an object of type {type(model).__module__}.{type(model).__name__}",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ UNIT_LENGTH_TOLERANCE = 1e-6
 MOST_AXES, MOST_STATES = 32, 2**40
 """Of a batch: NumPy has at most 64 axes, and no machine holds as many states."""
 
+_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[iI][nN][fF])"
+
+NUMBERS = re.compile(rf"[ \t\r\n]*(?:{_NUMBER}(?:[ \t\r\n]+|$))*")
+
 
 def real_array(value: Any) -> Array | None:
     """Copy real numbers (bool, complex, text and objects are none) into a float64 array; None if that is impossible."""
@@ -29,6 +34,18 @@ def real_array(value: Any) -> Array | None:
         return None
     with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite, which callers refuse
         return given.astype(float)
+
+
+def decimal_numbers(text: str, *, infinite: bool = False) -> tuple[float, ...] | None:
+    """Decimal numbers of a text, in ASCII and separated by white space, as in XML and in C whatever the locale.
+
+    None where one of them is something else (`float` takes ``1_0`` and digits of other scripts too) or, unless
+    ``infinite``, not finite.
+    """
+    if NUMBERS.fullmatch(text) is None:
+        return None
+    numbers = tuple(map(float, text.split()))
+    return numbers if infinite or all(map(isfinite, numbers)) else None
 
 
 def common_batch(

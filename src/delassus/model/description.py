@@ -60,9 +60,11 @@ class RawJoint:
     child_position: Array = field(default_factory=lambda: np.zeros(3))
 
     @property
-    def greatest_armature(self) -> float:
-        """Armature of largest magnitude among the degrees of freedom."""
-        return float(np.max(np.abs(self.armature))) if isinstance(self.armature, np.ndarray) else abs(self.armature)
+    def greatest_resistance(self) -> tuple[float, float]:
+        """Armature and damping of largest magnitude among the degrees of freedom."""
+        if isinstance(self.armature, np.ndarray) or isinstance(self.damping, np.ndarray):
+            return float(np.max(np.abs(self.armature))), float(np.max(np.abs(self.damping)))
+        return self.armature, self.damping
 
 
 def find_root(name: str, links: Sequence[RawLink], joints: Sequence[RawJoint]) -> str:
@@ -126,7 +128,7 @@ def check_descriptions(links: Sequence[RawLink], joints: Sequence[RawJoint], che
         ("inertial of link", links, ("mass", "com", "inertia")),
         ("origin of joint", joints, ("position", "rotation", "child_position")),
         ("axis of joint", joints, ("axis",)),
-        ("armature of joint", joints, ("greatest_armature",)),
+        ("armature or damping of joint", joints, ("greatest_resistance",)),
     ):
         columns = [np.array([getattr(x, attribute) for x in named]) for attribute in attributes]
         numbers = (
@@ -140,6 +142,8 @@ def check_descriptions(links: Sequence[RawLink], joints: Sequence[RawJoint], che
                 "Correct them.",
             )  # fmt: skip
     for joint in joints:
+        if np.any(np.isnan(joint.lower)) or np.any(np.isnan(joint.upper)):
+            raise ModelError(f"limits of joint {joint.name!r}", "numbers", "NaN", "Correct them, or leave them out.")
         if joint.kind in DIRECTED and hypot(*joint.axis) < 1e-9:
             raise ModelError(
                 f"axis of joint {joint.name!r}", "a vector that is not zero", str(joint.axis), "Give the joint an axis."

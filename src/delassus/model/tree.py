@@ -27,7 +27,7 @@ from delassus.model.topology import WORLD, Placement, Topology
 __all__ = ["WORLD", "Placement", "Tree", "total_mass"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tree(Topology):
     """A kinematic tree of rigid links, immutable.
 

@@ -5,9 +5,9 @@ Of a doubled element the first counts, as in Pinocchio's reader.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Sequence
-from functools import lru_cache
-from math import inf, isfinite, isnan
+from math import inf
 from pathlib import Path
 from typing import Literal
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -17,6 +17,7 @@ import numpy as np
 
 from delassus.errors import ModelError, shown, warn
 from delassus.model.build import build_tree
+from delassus.model.check import decimal_numbers
 from delassus.model.description import Check, RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, exact_quarter_turns, rotation_from_rpy
@@ -42,7 +43,11 @@ DEEPEST_XML = 1000
 """Elements nested deeper than this are refused; robots need a few levels, MJCF one for each link of a chain."""
 
 
-def read_xml(path: Path) -> Element:
+MAX_BYTES = 1e8
+"""Default of ``max_bytes``: larger descriptions are refused."""
+
+
+def read_xml(path: Path, max_bytes: float = MAX_BYTES) -> Element:
     """Parse an XML file that declares no document type (so no entities, external or exploding); returns its root.
 
     Namespaces are not resolved: prefixes stay in the names, as in other readers of robot descriptions.
@@ -50,13 +55,37 @@ def read_xml(path: Path) -> Element:
     Raises
     ------
     ModelError
-        The file cannot be read, is not XML, declares a document type, or nests elements deeper than `DEEPEST_XML`.
+        What `check_file` raises; the file is not XML, declares a document type, or nests elements deeper than
+        `DEEPEST_XML`.
     """
+    check_file(path, max_bytes)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ModelError(f"file {str(path)!r}", "a file that can be read", str(error), "Check the path.") from error
     return parse_xml(data, f"file {str(path)!r}")
+
+
+def check_file(path: Path, max_bytes: float) -> None:
+    """Refuse a pipe, a device or anything else whose reading may not end, and a file of more than ``max_bytes``."""
+    what = f"file {shown(str(path))}"
+    if not isinstance(max_bytes, int | float) or not max_bytes > 0:
+        raise ModelError("max_bytes", "a positive number", shown(max_bytes), "Pass such as 1e9, or inf for no limit.")
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:
+        raise ModelError(what, "a file that can be read", str(error), "Check the path.") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelError(what, "a regular file", "a folder, pipe, device or socket", "Check the path.")
+    refuse_beyond(max_bytes, what, status.st_size)
+
+
+def refuse_beyond(max_bytes: float, what: str, size: float) -> None:
+    """Refuse a description, or part of one, of more than ``max_bytes``."""
+    if size > max_bytes:
+        raise ModelError(
+            what, f"at most {max_bytes:g} bytes", f"{size:g}", "Load it with a larger max_bytes if it is meant so."
+        )
 
 
 def parse_xml(data: bytes, what: str) -> Element:
@@ -207,22 +236,10 @@ def read_numbers(parent: Element, tag: str, what: str, **defaults: tuple[float, 
     out = []
     for attribute, default in defaults.items():
         text = element.get(attribute)
-        numbers = default if text is None else _decimal(text, tag == "limit")
-        if len(numbers) != len(default):
+        numbers = default if text is None else decimal_numbers(text, infinite=tag == "limit")
+        if numbers is None or len(numbers) != len(default):
             raise ModelError(
                 f"{what}, {attribute} of <{tag}>", f"{len(default)} finite number(s)", shown(text), "Correct the text."
             )
         out.append(numbers)
     return out
-
-
-@lru_cache(maxsize=4096)
-def _decimal(text: str, infinite: bool) -> tuple[float, ...]:
-    """Decimal numbers of a text; none if one of them is something else, not finite, or NaN where ``infinite``."""
-    if not text.isascii() or "_" in text:  # float() takes digits of other scripts, and 1_000
-        return ()
-    try:
-        numbers = tuple(float(word) for word in text.split())
-    except ValueError:
-        return ()
-    return numbers if all(not isnan(x) if infinite else isfinite(x) for x in numbers) else ()

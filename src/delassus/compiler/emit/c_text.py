@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from typing import Literal
@@ -9,6 +10,9 @@ from typing import Literal
 import numpy as np
 
 Scalar = Literal["double", "float"]
+
+LONGEST = 100
+"""Longer identifiers end in a hash of what was cut off: they become file names, which systems bound at 255 bytes."""
 
 WIDTH = 112
 """Characters of a comment line before it is wrapped."""
@@ -41,6 +45,8 @@ _LOCAL = re.compile(r"[tw]\d*|[in]")
 def identifier(text: str, taken: Iterable[str] = ()) -> str:
     """C (and C++) identifier that resembles a text, means nothing else in a generated file and is not ``taken``.
 
+    It has at most `LONGEST` characters, but for what sets it apart from others.
+
     Examples
     --------
     >>> identifier("talos delassus"), identifier("3R arm"), identifier("double"), identifier("sin")
@@ -49,6 +55,8 @@ def identifier(text: str, taken: Iterable[str] = ()) -> str:
     name = re.sub(r"_{2,}", "_", re.sub(r"[^0-9A-Za-z]", "_", text)).strip("_") or "x"
     if name[0].isdigit():
         name = f"x{name}"
+    if len(name) > LONGEST:
+        name = f"{name[: LONGEST - 17]}_{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
     avoid = _KEYWORDS | _MATH | set(taken)
     while name in avoid or _LOCAL.fullmatch(name):
         name += "_" if not name.endswith("_") else "1"

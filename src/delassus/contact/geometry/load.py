@@ -12,9 +12,9 @@ from delassus.contact.geometry.urdf import colliders_of_urdf, ignored_of_srdf
 from delassus.contact.shapes import Collider
 from delassus.errors import ModelError, shown
 from delassus.interop.load import find_description
-from delassus.interop.mujoco import read_mjcf
+from delassus.interop.mjcf import read_mjcf
 from delassus.model.tree import Tree
-from delassus.model.urdf import read_xml
+from delassus.model.urdf import MAX_BYTES, read_xml
 
 
 def load_colliders(
@@ -26,6 +26,7 @@ def load_colliders(
     restitution: float = 0.0,
     convex: bool = True,
     package_dirs: Iterable[str | Path] = (),
+    max_bytes: float = MAX_BYTES,
 ) -> tuple[Collider, ...]:
     """Collision geometry of a robot, on the links of its tree.
 
@@ -46,6 +47,8 @@ def load_colliders(
     package_dirs : iterable of path
         For URDF files: folders that hold the packages of ``package://`` addresses. Those in the environment variable
         ``ROS_PACKAGE_PATH``, and the folders above the file, are searched after them.
+    max_bytes : float
+        As for `delassus.load`; no mesh file may be larger either.
 
     Returns
     -------
@@ -76,14 +79,15 @@ def load_colliders(
     if not isinstance(robot, (str, Path)):
         return colliders_of_model(robot, tree, prefix, restitution)
     path = find_description(robot)
-    if (description := _robot_element(path)) is None:
-        return colliders_of_model(read_mjcf(path), tree, prefix, restitution)
+    description = _parsed(path, max_bytes)
+    if description.tag == "mujoco":
+        return colliders_of_model(read_mjcf(path, description, max_bytes), tree, prefix, restitution)
     folders = tuple(Path(folder) for folder in package_dirs)
-    return colliders_of_urdf(description, path, tree, prefix, friction, restitution, convex, folders)
+    return colliders_of_urdf(description, path, tree, prefix, friction, restitution, convex, folders, max_bytes)
 
 
 def load_ignored(
-    source: str | Path | Any, prefix: str = "", *, tree: Tree | None = None
+    source: str | Path | Any, prefix: str = "", *, tree: Tree | None = None, max_bytes: float = MAX_BYTES
 ) -> tuple[tuple[str, str], ...]:
     """Pairs of names that do not collide, for ``Scene(ignore=…)``.
 
@@ -98,6 +102,8 @@ def load_ignored(
     tree : Tree, optional
         Leave out pairs of an SRDF file whose links this tree does not have: it may describe a larger robot. (A scene
         refuses names that it does not know.)
+    max_bytes : float
+        As for `delassus.load`.
 
     Raises
     ------
@@ -113,15 +119,16 @@ def load_ignored(
     if not isinstance(source, (str, Path)):
         return ignored_of_model(source, prefix)
     path = Path(source)
-    if (description := _robot_element(path)) is None:
-        return ignored_of_model(read_mjcf(path), prefix)
+    description = _parsed(path, max_bytes)
+    if description.tag == "mujoco":
+        return ignored_of_model(read_mjcf(path, description, max_bytes), prefix)
     return ignored_of_srdf(description, path, prefix, tree)
 
 
-def _robot_element(path: Path) -> Element | None:
-    """The ``<robot>`` of a URDF or SRDF file; None for MJCF."""
-    element = read_xml(path)
+def _parsed(path: Path, max_bytes: float) -> Element:
+    """The ``<robot>`` of a URDF or SRDF file, or the ``<mujoco>`` of an MJCF file."""
+    element = read_xml(path, max_bytes)
     if element.tag not in ("robot", "mujoco"):
         came = f"a <{shown(element.tag)[1:-1]}>"
         raise ModelError(f"file {str(path)!r}", "a <robot> or a <mujoco>", came, "Check that this is the file.")
-    return element if element.tag == "robot" else None
+    return element

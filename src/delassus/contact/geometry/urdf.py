@@ -12,7 +12,7 @@ from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, Mesh, Shap
 from delassus.errors import ModelError, shown, unknown_name
 from delassus.model.rotations import exact_quarter_turns
 from delassus.model.tree import Tree
-from delassus.model.urdf import ZERO, read_numbers, read_pose
+from delassus.model.urdf import ZERO, check_file, read_numbers, read_pose
 
 UNKNOWN = ("disable_default_collisions", "enable_collisions")
 """Rules of SRDF files that reverse the meaning of the others; they are refused."""
@@ -22,7 +22,7 @@ Meshes = dict[tuple[str, bytes], Mesh]
 
 def colliders_of_urdf(
     robot: Element, path: Path, tree: Tree, prefix: str, friction: float, restitution: float, convex: bool,
-    folders: tuple[Path, ...],
+    folders: tuple[Path, ...], max_bytes: float,
 ) -> tuple[Collider, ...]:  # fmt: skip
     """Colliders of a parsed ``<robot>`` element; see `delassus.contact.geometry.load_colliders`."""
     colliders = []
@@ -35,7 +35,7 @@ def colliders_of_urdf(
             what = f"collision {k} of link {name!r} in file {str(path)!r}"
             label = element.get("name") or (name if len(elements) == 1 else f"{name}:{k}")
             rotation, position = read_pose(element, what)
-            shape = _shape(element, path, folders, convex, what, meshes)
+            shape = _shape(element, path, folders, convex, what, meshes, max_bytes)
             colliders.append(
                 Collider(
                     "world" if name == "world" else prefix + name, shape, position, exact_quarter_turns(rotation),
@@ -45,7 +45,9 @@ def colliders_of_urdf(
     return tuple(colliders)
 
 
-def _shape(element: Element, path: Path, folders: tuple[Path, ...], convex: bool, what: str, meshes: Meshes) -> Shape:
+def _shape(
+    element: Element, path: Path, folders: tuple[Path, ...], convex: bool, what: str, meshes: Meshes, max_bytes: float
+) -> Shape:
     geometry = element.find("geometry")
     shapes = [] if geometry is None else list(geometry)
     if geometry is None or len(shapes) != 1:
@@ -80,7 +82,9 @@ def _shape(element: Element, path: Path, folders: tuple[Path, ...], convex: bool
                 raise ModelError(what, "a filename of its mesh", "none", "Name the file.")
             key = address, scale.tobytes()
             if key not in meshes:
-                vertices, triangles = read_mesh(find_mesh(address, path, folders, what), what)
+                file = find_mesh(address, path, folders, what)
+                check_file(file, max_bytes)
+                vertices, triangles = read_mesh(file, what)
                 if np.prod(scale) < 0:  # a mirror image: reverse the triangles
                     triangles = triangles[:, ::-1]
                 meshes[key] = Mesh(vertices * scale, triangles, convex=convex)

@@ -340,6 +340,12 @@ def test_identifiers(text, expected):
     assert identifier(text) == expected
 
 
+def test_long_identifiers_are_short_and_differ():
+    """File systems take names of up to 255 bytes."""
+    names = {identifier("a" * 300), identifier("a" * 300 + "b"), identifier("é" * 300), identifier("a" * 299)}
+    assert len(names) == 4 and max(map(len, names)) <= 100
+
+
 def test_identifiers_avoid_those_taken():
     names = []
     for _ in range(5):

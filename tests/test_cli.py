@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import random
 import subprocess
@@ -182,3 +183,31 @@ def test_damaged_files_of_configurations(tmp_path):
         path.write_bytes(content)
         with contextlib.suppress(ConfigurationError):
             assert read_configuration(path).dtype == float
+
+
+def test_names_do_nothing_to_the_terminal(tmp_path: Path) -> None:
+    """Neither markup, nor hyperlinks, nor characters that move the cursor or turn the reading direction."""
+    names = ["[/]", "[link=http://evil]click[/link]", "[bold]b", "c\x9b31m", "d\u202ee", ":smile:", "f\u200b\ue000"]
+    inertial = '<inertial><mass value="1"/><inertia ixx="5" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    links = "".join(f'<link name="{name}">{inertial}</link>' for name in names)
+    joints = "".join(
+        f'<joint name="{b}{a}" type="revolute"><parent link="{a}"/><child link="{b}"/><mimic joint="x"/></joint>'
+        for a, b in itertools.pairwise(names)
+    )
+    path = tmp_path / f"{names[4]}.urdf"
+    path.write_text(f'<robot name="[/]{names[1]}{names[4]}{names[3]}">{links}{joints}</robot>')
+    outputs = [
+        run("info", str(path), "--frames"),
+        run("compute", str(path), "--point", names[1], "--point", names[4]),
+        run("compute", str(path), "--point", "[/]" + names[3], status=2),
+        run("export", str(path), "--point", names[4], "--out", str(tmp_path)),
+    ]
+    for output in outputs:
+        assert all(c.isprintable() or c == "\n" for c in output), output
+    assert "[/][link=http://evil]click[/link]d\\u202eec\\x9b31m" in outputs[0].replace("\n", "")
+
+
+def test_files_that_cannot_be_written(arm: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "error" in run("export", str(arm), "--weld", "l3", "--out", str(tmp_path / "file" / "folder"), status=2)
+    assert "error" in run("compute", str(arm), "--weld", "l3", "--out", str(tmp_path / "no" / "G.npy"), status=2)

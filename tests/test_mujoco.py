@@ -7,6 +7,7 @@ the joint limits and outside them, never zero.
 from __future__ import annotations
 
 import importlib.util
+import os
 import pickle
 import sys
 import zlib
@@ -541,9 +542,166 @@ def test_a_file_that_crashes_mujoco_is_refused(tmp_path):
     text = "<mujoco><asset>{}</asset><worldbody/></mujoco>"
     with pytest.raises(ModelError, match=r"huge\.xml', written out: expected at most 1e\+08 bytes"):
         ds.load(write(tmp_path / "huge.xml", text.format(field.format("huge", 2_000_000, 2_000_000))))
-    with pytest.raises(ModelError, match="nrow of <hfield>: expected finite numbers, got 'many'"):
+    with pytest.raises(ModelError, match=r"nrow of <hfield> in file .* expected finite numbers, got 'many'"):
         ds.load(write(tmp_path / "words.xml", text.format(field.format("words", "many", "more"))))
     assert ds.load(write(tmp_path / "small.xml", text.format(field.format("small", 20, 30)))).nv == 0
+
+
+ATTACHING = """<mujoco><asset>{}<model name="q" file="{}"/></asset><worldbody><body name="b"><joint/><geom size="0.1"/>
+{}</body></worldbody></mujoco>"""
+ATTACH = "<attach model='q' body='b' prefix='x'/>"
+
+
+@pytest.mark.parametrize(
+    ("files", "chain"),
+    [
+        ({"a": ATTACHING.format("", "a.xml", ATTACH)}, "aa"),
+        ({"a": ATTACHING.format("", "a.xml", "")}, "aa"),
+        ({"a": ATTACHING.format("", "nowhere\\\\..\\\\a.xml", ATTACH)}, "aa"),
+        ({"a": ATTACHING.format("", "b.xml", ATTACH), "b": ATTACHING.format("", "a.xml", ATTACH)}, "aba"),
+        ({"a": ATTACHING.format("", "link.xml", ATTACH)}, "a."),
+        (
+            {f"{x}": ATTACHING.format("", f"{y}.xml", ATTACH) for x, y in ("ab", "bc", "cd", "da")},
+            "abcda",
+        ),
+        ({"a": "<mujoco><include file='b.xml'/></mujoco>", "b": ATTACHING.format("", "a.xml", ATTACH)}, "aba"),
+        ({"a": "<mujoco><include file='b.xml'/></mujoco>", "b": "<mujoco><include file='a.xml'/></mujoco>"}, "aba"),
+    ],
+)  # fmt: skip
+def test_files_that_attach_themselves(tmp_path, files, chain):
+    for name, text in files.items():
+        write(tmp_path / f"{name}.xml", text)
+    (tmp_path / "link.xml").hardlink_to(tmp_path / "a.xml")
+    with pytest.raises(ModelError, match="without a cycle, got " + " → ".join(rf"\S*{x}\S*\.xml" for x in chain)):
+        ds.load(tmp_path / "a.xml")
+
+
+def test_models_that_are_attached(tmp_path):
+    """Each file relative to that which names it, and the same one twice."""
+    (tmp_path / "parts").mkdir()
+    twice = ATTACHING.format(
+        "<model name='p' file='parts/a.xml'/>", "parts/a.xml", ATTACH + ATTACH.replace("'x'", "'y'")
+    )
+    write(tmp_path / "a.xml", twice)
+    write(tmp_path / "parts" / "a.xml", ATTACHING.format("", "b.xml", ATTACH))
+    write(tmp_path / "parts" / "b.xml", mjcf("<body name='b'><joint/><geom size='0.1'/></body>"))
+    assert ds.load(tmp_path / "a.xml").nv == 5
+
+
+REPLICATED = "<replicate count='{}'>{}</replicate>"
+TWINS = "<model name='p' file='{0}.xml'/><model name='q' file='{0}.xml'/>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        mjcf(REPLICATED.format(10**9, "<body/>")),
+        mjcf(REPLICATED.format(1000, REPLICATED.format(1000, REPLICATED.format(1000, "<body/>")))),
+        mjcf(REPLICATED.format(1000, "<frame><geom/></frame>" * 30)),
+        mjcf("<flexcomp name='f' type='grid' dim='3' count='2000 2000 2000' spacing='1 1 1'/>"),
+        mjcf("<composite type='cable' count='1000000000 1 1'/>"),
+        *(f"<mujoco><size {name}='2000000000'/></mujoco>" for name in ("nkey", "nuserdata", "nuser_body")),
+        *(
+            f"<mujoco>{default}<asset><{element}/></asset></mujoco>"
+            for default, element in (
+                ("", "texture builtin='flat' width='100000' height='100000'"),
+                ("<default><texture width='100000' height='100000'/></default>", "texture builtin='flat'"),
+                ("", "hfield nrow='100000' ncol='100000'"),
+                ("", "mesh builtin='supersphere' params='10000 1 1'"),
+            )
+        ),
+        "<mujoco><sensor><user dim='2000000000'/><clock nsample='1000000000'/></sensor></mujoco>",
+    ],
+)  # fmt: skip
+def test_files_of_which_mujoco_would_make_too_much(tmp_path, text):
+    with pytest.raises(ModelError, match=r"written out: expected at most 1e\+08 bytes.*larger max_bytes"):
+        ds.load(write(tmp_path / "case.xml", text))
+
+
+def test_the_limit_of_what_mujoco_makes(tmp_path):
+    path = write(tmp_path / "case.xml", mjcf(REPLICATED.format(20, "<body><joint/><geom size='0.1'/></body>")))
+    with pytest.raises(ModelError, match="written out: expected at most 100000 bytes"):
+        ds.load(path, max_bytes=1e5)
+    assert ds.load(path, max_bytes=float("inf")).nv == ds.load(path).nv == 20
+
+
+def test_models_that_attach_each_other_twice_and_twice_again(tmp_path):
+    """A billion bodies out of thirty files, and a chain of files that is too long for a recursion."""
+    for k in range(30):
+        attach = ATTACH + ATTACH.replace("'q'", "'p'").replace("'x'", "'y'")
+        write(
+            tmp_path / f"m{k}.xml", ATTACHING.format(f"<model name='p' file='m{k + 1}.xml'/>", f"m{k + 1}.xml", attach)
+        )
+        write(tmp_path / f"n{k}.xml", ATTACHING.format("", f"n{k + 1}.xml", ATTACH))
+    for name in ("m30.xml", "n30.xml"):
+        write(tmp_path / name, mjcf("<body name='b'><joint/><geom size='0.1'/></body>"))
+    with pytest.raises(ModelError, match="written out: expected at most"):
+        ds.load(tmp_path / "m15.xml")
+    with pytest.raises(ModelError, match="nested at most 20 deep"):
+        ds.load(tmp_path / "n0.xml")
+    assert ds.load(tmp_path / "n15.xml").nv == 16
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes")
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "<include file='{}'/>",
+        "<asset><model file='{}'/></asset>",
+        "<asset><hfield name='h' size='1 1 1 1' file='{}'/></asset>",
+        "<asset><texture type='2d' file='{}'/></asset>",
+        "<asset><texture type='cube' fileup='{}'/></asset>",
+        "<asset><mesh file='{}'/></asset>",
+        "<compiler assetdir='folder'/><asset><mesh file='../{}'/></asset>",
+        "<compiler strippath='true'/><asset><mesh file='nowhere/{}'/></asset>",
+        "<deformable><skin file='{}'/></deformable>",
+        "<worldbody><flexcomp name='f' type='gmsh' file='{}'/></worldbody>",
+    ],
+)
+@pytest.mark.parametrize("kind", ["pipe", "device", "sparse file"])
+def test_files_that_cannot_be_read_to_their_end(tmp_path, inside, kind):
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "device.png").symlink_to("/dev/zero")
+    with (tmp_path / "sparse.png").open("wb") as file:
+        file.truncate(10**11)
+    text = f"<mujoco>{inside.format(kind.split()[0] + '.png')}</mujoco>"
+    expected = "at most 1e\\+08 bytes" if kind == "sparse file" else "a regular file"
+    with pytest.raises(ModelError, match=f"{kind.split()[0]}.png'?: expected {expected}"):
+        ds.load(write(tmp_path / "case.xml", text))
+
+
+def test_a_picture_that_unpacks_to_more_than_memory(tmp_path):
+    size = (10**6).to_bytes(4, "big")
+    (tmp_path / "bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + size + size + b"\x08\6\0\0\0")
+    with pytest.raises(ModelError, match="written out: expected at most"):
+        ds.load(write(tmp_path / "case.xml", "<mujoco><asset><texture type='2d' file='bomb.png'/></asset></mujoco>"))
+
+
+@pytest.mark.parametrize("suffix", [".xml", ".mjcf"])
+def test_mujoco_writes_no_log(tmp_path, monkeypatch, suffix):
+    """Its warnings become Python's; the user's own handler is left in place."""
+    monkeypatch.chdir(tmp_path)
+    said = []
+    mujoco.set_mju_user_warning(said.append)
+    try:
+        with pytest.warns(UserWarning, match="MuJoCo, case.*NaN") as caught:
+            ds.load(write(tmp_path / f"case{suffix}", "<mujoco><option timestep='nan'/><worldbody/></mujoco>"))
+        assert len(caught) == 1 and caught[0].filename == __file__
+        with pytest.raises(ModelError):
+            ds.load(write(tmp_path / f"case{suffix}", "<mujoco><size memory='900000G'/><worldbody/></mujoco>"))
+        assert mujoco.get_mju_user_warning() is not None and not said
+    finally:
+        mujoco.set_mju_user_warning(None)
+    assert [path.name for path in tmp_path.iterdir()] == [f"case{suffix}"]
+
+
+def test_muscles_are_not_simulated(tmp_path):
+    """MuJoCo finds ranges of lengths by simulation, which here would take hours."""
+    text = """<mujoco><compiler><lengthrange inttotal="1e9"/></compiler>
+    <worldbody><body><joint name="j" range="-1 1" limited="true"/><geom size="0.1"/></body></worldbody>
+    <actuator><muscle joint="j"/></actuator></mujoco>"""
+    assert ds.load(write(tmp_path / "case.xml", text)).nv == 1
 
 
 def test_without_mujoco(monkeypatch, tmp_path):

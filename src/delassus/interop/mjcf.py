@@ -168,8 +168,9 @@ class _Unit:
 
     def _refuse_cycle(self, what: str, chain: tuple[Path, ...], path: Path) -> None:
         if any(path.samefile(other) for other in chain):
+            names = [os.path.relpath(file, chain[0].parent) for file in (*chain, path)]
             raise ModelError(
-                f"file {str(chain[0])!r}", f"{what} without a cycle", " → ".join(map(str, (*chain, path))),
+                f"file {str(chain[0])!r}", f"{what} without a cycle", " → ".join(names),
                 "Remove one of these references.",
             )  # fmt: skip
 
@@ -184,7 +185,7 @@ class _Unit:
             if (tag or element.tag) == element.tag and any(n in element.attrib or n in self.defaults for n in names):
                 total += piece * self._product(element, names)
         if element.tag == "mesh" and "params" in element.attrib:  # at most a grid of the largest number
-            total += 1000.0 * max(_numbers(element, "params"), default=0.0) ** 2
+            total += 1000.0 * max(self._numbers(element, "params"), default=0.0) ** 2
         for attribute, name in element.attrib.items():
             if attribute.startswith("file") and element.tag.lower() not in ("include", "model"):
                 for path in _files([name, name.replace("\\", "/").rpartition("/")[2]], self.asset_folders):
@@ -195,16 +196,16 @@ class _Unit:
     def _product(self, element: Element, names: Iterable[str]) -> float:
         """Product of all numbers, at least 1 each, of attributes; those that are not there may have a default."""
         numbers = [self.defaults.get(name, 1.0) for name in names if name not in element.attrib]
-        return prod((max(x, 1.0) for name in names for x in _numbers(element, name)), start=prod(numbers))
+        return prod((max(x, 1.0) for name in names for x in self._numbers(element, name)), start=prod(numbers))
 
-
-def _numbers(element: Element, attribute: str) -> tuple[float, ...]:
-    """Numbers of an attribute that counts something."""
-    text = element.get(attribute, "")
-    numbers = decimal_numbers(text)
-    if numbers is None:
-        raise ModelError(f"{attribute} of <{element.tag}>", "finite numbers", shown(text), "Correct the text.")
-    return numbers
+    def _numbers(self, element: Element, attribute: str) -> tuple[float, ...]:
+        """Numbers of an attribute that counts something."""
+        text = element.get(attribute, "")
+        numbers = decimal_numbers(text)
+        if numbers is None:
+            what = f"{attribute} of <{element.tag}> in file {str(self.path)!r}"
+            raise ModelError(what, "finite numbers", shown(text), "Correct the text.")
+        return numbers
 
 
 def _files(names: Iterable[str], folders: Iterable[Path]) -> Iterator[Path]:

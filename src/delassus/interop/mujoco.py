@@ -61,12 +61,13 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn") -> Tree:
     armature = _armature(mujoco, model)
     frames, carriers = set(body_names), set(joint_names)
 
+    with np.errstate(invalid="ignore"):  # numbers that are not finite are refused by name below
+        R = _rotation(model.body_iquat)
+        inertias = R * model.body_inertia[:, None, :] @ np.swapaxes(R, 1, 2)
     links: list[RawLink] = []
     joints: list[RawJoint] = []
     for body, name in enumerate(body_names):
-        R = _rotation(model.body_iquat[body])
-        inertia = R @ np.diag(model.body_inertia[body]) @ R.T
-        own = RawLink(name, float(model.body_mass[body]), model.body_ipos[body].copy(), inertia)
+        own = RawLink(name, float(model.body_mass[body]), model.body_ipos[body].copy(), inertias[body])
         parent = body_names[model.body_parentid[body]]
         position, rotation = model.body_pos[body].copy(), _rotation(model.body_quat[body])
         first = int(model.body_jntadr[body])
@@ -102,8 +103,8 @@ def element_names(mujoco: Any, model: Any, kind: Any, count: int, prefix: str) -
 
 
 def _rotation(quaternion: Array) -> Array:
-    """Rotation matrix of MuJoCo's quaternion [w x y z]."""
-    return quaternion_to_matrix(np.roll(quaternion, -1) / np.linalg.norm(quaternion))
+    """Rotation matrices (..., 3, 3) of MuJoCo's quaternions [w x y z] (..., 4)."""
+    return quaternion_to_matrix(np.roll(quaternion, -1, axis=-1) / np.linalg.norm(quaternion, axis=-1, keepdims=True))
 
 
 def _armature(mujoco: Any, model: Any) -> Array:

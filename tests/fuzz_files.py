@@ -1,0 +1,199 @@
+"""Robot descriptions mutated at random: each gives a tree of finite numbers or a `DelassusError`, in bounded time.
+
+Run it for as long as you like; a file that breaks the rule is kept in the folder, and ends the run with status 1:
+
+    python -m tests.fuzz_files --seconds 600 --seed 7 --folder /tmp/fuzz
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import random
+import re
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+import delassus as ds
+from delassus.contact.geometry import load_colliders, load_ignored
+
+SLOWEST = 60
+"""Seconds that a file may take: far more than any does, on any machine."""
+
+INERTIAL = (
+    '<inertial><origin xyz="0 0 0.1" rpy="0.1 0 0"/><mass value="2"/>'
+    '<inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial>'
+)
+SHAPE = '<collision name="c"><origin xyz="0 0 0.1"/><geometry>{}</geometry></collision>'
+URDF = (
+    '<?xml version="1.0"?><robot name="r">'
+    + f'<link name="a">{INERTIAL}'
+    + SHAPE.format('<box size="1 2 3"/>')
+    + "</link>"
+    + f'<link name="b">{INERTIAL}'
+    + SHAPE.format('<sphere radius="0.1"/>')
+    + "</link>"
+    + f'<link name="c">{INERTIAL}'
+    + SHAPE.format('<mesh filename="part.obj" scale="1 1 2"/>')
+    + "</link>"
+    + f'<link name="d">{INERTIAL}</link><link name="e">{INERTIAL}</link><link name="tool"/>'
+    + '<joint name="j" type="revolute"><parent link="a"/><child link="b"/><origin xyz="1 2 3" rpy="0 1 0"/>'
+    + '<axis xyz="0 0 1"/><limit lower="-1" upper="1" effort="1" velocity="1"/><dynamics damping="1"/></joint>'
+    + '<joint name="k" type="continuous"><parent link="b"/><child link="c"/><axis xyz="0.6 0 0.8"/></joint>'
+    + '<joint name="m" type="prismatic"><parent link="b"/><child link="d"/><limit lower="0" upper="1"/></joint>'
+    + '<joint name="n" type="planar"><parent link="d"/><child link="e"/></joint>'
+    + '<joint name="t" type="fixed"><parent link="e"/><child link="tool"/><origin xyz="0 0 0.2"/></joint></robot>'
+)
+MJCF = """<mujoco model="m"><compiler angle="radian" meshdir="."/><option timestep="0.01" gravity="0 0 -9"/>
+<size nuser_body="1" nkey="2"/><default><joint armature="0.1"/><geom density="1000"/></default>
+<asset><mesh name="p" file="part.obj"/><mesh name="q" builtin="sphere" params="1"/><model name="o" file="other.xml"/>
+<texture name="t" type="2d" builtin="flat" width="8" height="8"/><material name="w" texture="t"/>
+<hfield name="h" nrow="2" ncol="2" size="1 1 1 1" elevation="0 0 0 1"/></asset>
+<worldbody><geom type="plane" size="1 1 1"/><include file="included.xml"/>
+<body name="a" pos="0 0 1" euler="0 0.1 0"><freejoint/><geom name="g" size="0.1"/><site name="s"/>
+<body name="b" pos="1 0 0"><joint name="j" axis="0 1 0" range="-1 1" damping="1"/>
+<geom type="capsule" size="0.1 0.2"/>
+<body name="c"><joint type="ball" stiffness="1"/><inertial mass="1" pos="0 0 0" diaginertia="1 1 1"/></body>
+<attach model="o" body="x" prefix="o_"/></body></body>
+<body name="d" mocap="true"/><body name="e" pos="2 0 0"><joint type="slide" axis="1 0 1" name="k"/><joint name="l"/>
+<geom type="mesh" mesh="p"/></body>
+<replicate count="2" offset="0 1 0"><body><joint/><geom type="box" size="0.1 0.2 0.3"/></body></replicate>
+<flexcomp name="f" type="grid" dim="1" count="3 1 1" spacing="0.1 0.1 0.1" mass="1" radius="0.01"/></worldbody>
+<contact><exclude body1="a" body2="e"/></contact><equality><weld body1="a" body2="e"/></equality>
+<tendon><fixed name="u"><joint joint="j" coef="1"/></fixed></tendon>
+<actuator><motor joint="j" gear="2"/><muscle joint="k"/><position tendon="u"/></actuator>
+<sensor><jointpos joint="j"/><touch site="s"/></sensor><custom><numeric name="z" size="2" data="1"/></custom>
+<keyframe><key name="y" time="1"/></keyframe></mujoco>"""
+OTHERS = {
+    "included.xml": '<mujoco><body name="i"><joint/><geom size="0.1"/></body></mujoco>',
+    "other.xml": '<mujoco><worldbody><body name="x"><joint/><geom size="0.1"/></body></worldbody></mujoco>',
+    "part.obj": "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n",
+}
+FRAGMENTS = (
+    "nan", "inf", "-inf", "1e308", "1e29", "-1e-5", "1e-320", "-1", "0", "-0", "", " ", "0 0 0", "1 2 3 4", "1e9 1e9",
+    "nan nan nan", "2000000000", "65536", "1_0", "٣", "0x10", "a", "b", "c", "o", "é", "world", "\u202e", "&#x9b;",
+    "&amp;", "[/]", "%s", "{0}", "x" * 300, "planar", "floating", "fixed", "prismatic", "continuous", "ball", "free",
+    "hinge", "mesh", "hfield", "true", "case.xml", "other.xml", "included.xml", "part.obj", "..", "/dev/zero", "/",
+    "nowhere/../case.xml", "package://r/part.obj",
+)  # fmt: skip
+VALUE, EMPTY, TAG = re.compile(r'"[^"]*"'), re.compile(r"<[a-z]+[^>]*/>"), re.compile(r"(?<=<)[a-z]+|(?<=</)[a-z]+")
+
+
+def mutated(rng: random.Random, text: str) -> bytes:
+    """A description with one to four changes of its values, elements, names or bytes."""
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        kind = rng.random()
+        if kind < 0.6 and (old := _any(rng, VALUE, text)):
+            text = f'{text[: old.start()]}"{_value(rng, old.group()[1:-1])}"{text[old.end() :]}'
+        elif kind < 0.85 and (old := _any(rng, EMPTY, text)) and (new := _any(rng, EMPTY, text)):
+            change = rng.choice(
+                [
+                    new.group(),
+                    "",
+                    2 * old.group(),
+                    f"{old.group()[:-2]}>{new.group()}</{re.split(r'[ />]', old.group()[1:])[0]}>",
+                ]
+            )
+            text = text[: old.start()] + change + text[old.end() :]
+        elif kind < 0.91 and (old := _any(rng, TAG, text)) and (new := _any(rng, TAG, text)):
+            text = re.sub(rf"(?<=[</]){old.group()}\b", new.group(), text, count=rng.choice([0, 2]))
+        elif kind < 0.96:
+            start, length = rng.randrange(len(text)), rng.choice([1, 5, 50, 500])
+            text = text[:start] + rng.choice(["", text[start : start + length] * 2]) + text[start + length :]
+        else:
+            data = bytearray(text.encode(errors="replace"))
+            for _ in range(rng.choice([1, 3, 30])):
+                data[rng.randrange(len(data))] = rng.randrange(256)
+            return bytes(data[: rng.choice([None, rng.randrange(len(data))])])
+    return text.encode(errors="replace")
+
+
+def _any(rng: random.Random, pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    found = list(pattern.finditer(text))
+    return rng.choice(found) if found else None
+
+
+def _value(rng: random.Random, old: str) -> str:
+    words = old.split()
+    if rng.random() < 0.5 or not words:
+        return rng.choice(FRAGMENTS)
+    words[rng.randrange(len(words))] = rng.choice(
+        [*FRAGMENTS, f"{rng.gauss(0, 1):.17g}", f"{10 ** rng.uniform(-9, 9)}"]
+    )
+    return " ".join(words)
+
+
+def check(path: Path, root: str) -> str:
+    """Load a file, with its colliders: "loaded", or "refused"; raises what breaks the rule."""
+    outcome = "loaded"
+    try:
+        tree = ds.load(path, root=root)
+        numbers = [tree.inertias, tree.random(0), tree.neutral()]
+        numbers += [x for j in tree.joints for x in (j.rotation, j.position, j.armature, j.damping)]
+        numbers += [x for frame in tree.frames.values() for x in (frame.rotation, frame.position)]
+        assert all(np.isfinite(x).all() for x in numbers), "numbers that are not finite"
+        assert not any(np.isnan(x).any() for j in tree.joints for x in (j.lower, j.upper)), "limits that are none"
+        if 0 < tree.nv < 50:
+            assert np.isfinite(ds.mass_matrix(tree, tree.random(1))).all(), "a mass matrix that is not finite"
+    except ds.DelassusError as error:
+        str(error).encode()
+        return "refused"
+    for read in (lambda: load_colliders(path, tree), lambda: load_ignored(path)):
+        try:
+            read()
+        except ds.DelassusError:
+            outcome = "loaded without shapes"
+    return outcome
+
+
+def run(folder: Path, seed: int, count: int, seconds: float) -> Counter[str]:
+    """Check mutated files until there were so many or it took so long; counts of what came of them."""
+    for name, text in OTHERS.items():
+        (folder / name).write_text(text)
+    outcomes: Counter[str] = Counter()
+    end, rng = time.monotonic() + seconds, random.Random(seed)
+    while sum(outcomes.values()) < count and time.monotonic() < end:
+        suffix, text = rng.choice([(".urdf", URDF), (".xml", MJCF)])
+        path = folder / f"case{suffix}"
+        path.write_bytes(mutated(rng, text))
+        faulthandler.dump_traceback_later(SLOWEST, exit=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", UserWarning)
+            try:
+                outcomes[suffix[1:] + " " + check(path, rng.choice(["fixed", "floating"]))] += 1
+            except Exception:
+                kept = path.with_name(f"broken-{seed}-{sum(outcomes.values())}{suffix}")
+                kept.write_bytes(path.read_bytes())
+                traceback.print_exc()
+                print("kept", kept, flush=True)
+                outcomes["broken"] += 1
+        faulthandler.cancel_dump_traceback_later()
+    return outcomes
+
+
+def main() -> None:
+    """Parse the options, run, and print what came of the files."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=sys.maxsize)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--folder", type=Path)
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    outcomes = run(folder, options.seed, options.count, options.seconds)
+    print(*(f"{name}: {number}" for name, number in sorted(outcomes.items())), sep=", ")
+    sys.exit(bool(outcomes["broken"]))
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import threading
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -221,6 +222,7 @@ def test_a_damaged_cache_file_is_compiled_again(tmp_path: Path, monkeypatch: pyt
 def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     from delassus.quantities import find_quantity
     from delassus.quantities.request import request
+    from delassus.runtime import code
     from delassus.runtime.code import key_of
 
     tree, other = ds.mechanisms.chain(3), ds.mechanisms.chain(4)
@@ -240,6 +242,16 @@ def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         return key_of(request(tree, c, find_quantity(what), method=method), dtype, lanes)  # type: ignore[arg-type]
 
     keys = [key(*v) for v in variants]
+    this = code.host()
+    for name, value in (
+        *(("host", lambda part=part: replace(this, **{part: "other"})) for part in ("triple", "cpu", "features")),
+        ("version", lambda package: "other"),
+        ("versions", lambda: "other"),
+        ("_sources", lambda: "other"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(code, name, value)
+            keys.append(key(*base))
     assert len(set(keys)) == len(keys)
     assert key(*base) == keys[0]
 

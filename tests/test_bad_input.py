@@ -29,6 +29,7 @@ from delassus.errors import (
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
+from tools import Hostile, escapes
 
 
 def check_four_parts(error):
@@ -49,16 +50,6 @@ def refused(match, kind=ModelError):
         yield caught
     assert type(caught.value) is kind
     check_four_parts(caught.value)
-
-
-class Hostile:
-    """An object whose every conversion fails."""
-
-    def __array__(self, *_, **__):
-        raise RuntimeError("no array")
-
-    def __float__(self):
-        raise RuntimeError("no number")
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
@@ -1274,3 +1265,86 @@ def test_errors_are_of_python_s_kinds_too():
     assert issubclass(MissingDependencyError, ImportError)
     assert issubclass(ds.SingularError, ArithmeticError)
     assert issubclass(ds.DelassusWarning, UserWarning)
+
+
+# -- everything public ---------------------------------------------------------------------------------------------
+
+
+def public_calls():
+    """Name → function and arguments that it takes."""
+    arm, one, z, m = ds.mechanisms.chain(3), ds.mechanisms.chain(1), np.zeros(3), ds.mechanisms
+    end = ds.Rows("link1", [[0, 0, 0, 0, 0, 1]])
+    q, row, body = arm.random(0), ds.Rows("link3", [[0, 0, 1, 0, 0, 0]]), ds.mechanisms.free_body(1.0, [1, 1, 1])
+    state, free, placed = {"tree": arm, "q": q}, ds.Rows("link3", 1), ds.Point(ds.Frame("link3", given="position"))
+    motion = {**state, "v": z, "tau": z, "constraints": row}
+    kernel, step = ds.compile(arm, row), ds.compile(arm, [], "step")
+    forward, operator = ds.compile(arm, row, "dynamics"), ds.delassus_operator(arm, row, q)
+    rolled = {"kernel": step, "q0": q, "v0": z, "controls": np.zeros((2, 3)), "dt": 1e-3}
+    return {
+        "random": (arm.random, {"rng": 0, "batch": 2}),
+        "integrate": (arm.integrate, {"q": q, "v": z}),
+        "difference": (arm.difference, {"q0": q, "q1": q}),
+        "attach": (arm.attach, {"link": "link3", "other": m.chain(1), "position": z, "rotation": None, "prefix": "p"}),
+        "reroot": (body.reroot, {"link": "body"}),
+        "reroot_configuration": (body.reroot_configuration, {"link": "body", "q": body.neutral()}),
+        "placement": (arm.placement, {"frame": "link3"}),
+        "chain": (m.chain, {"n": 2, "root": "fixed"}),
+        "pendulum": (m.pendulum, {"n": 2, "length": 1.0, "mass": 1.0}),
+        "free_body": (m.free_body, {"mass": 1.0, "inertia": [1, 1, 1], "name": "b"}),
+        "star": (m.star, {"branches": 2, "length": 2, "root": "fixed"}),
+        "stem": (m.stem, {"length": 2, "branches": 1, "branch_length": 1, "root": "fixed"}),
+        "ladder": (m.ladder, {"n": 2, "root": "fixed"}),
+        "asimo": (m.asimo, {"arm_dofs": 1, "leg_dofs": 1, "hand_dofs": 2, "arms": 1, "legs": 1, "fixed_foot": False}),
+        "humanoid": (m.humanoid, {"root": "fixed"}),
+        "Frame": (ds.Frame, {"link": "a", "position": z, "rotation": None, "given": None}),
+        "Weld": (ds.Weld, {"first": "a", "second": None, "axes": "local"}),
+        "Point": (ds.Point, {"first": "a", "second": None, "axes": "local"}),
+        "Hinge": (ds.Hinge, {"first": "a", "second": None, "axis": (0, 0, 1), "axes": "local"}),
+        "Rows": (ds.Rows, {"first": "a", "K": 3, "axes": "local"}),
+        "Baumgarte": (ds.Baumgarte, {"frequency": 1.0, "damping": 1.0}),
+        "delassus": (ds.delassus, {**state, "constraints": row, "method": "efpa", "payloads": None}),
+        "delassus of rows": (ds.delassus, {**state, "constraints": free, "rows": [np.ones((1, 6))]}),
+        "delassus placed": (ds.delassus, {**state, "constraints": placed, "placements": [z]}),
+        "osim": (ds.osim, {**state, "constraints": row, "method": "efpa"}),
+        "jacobian": (ds.jacobian, {**state, "constraints": row}),
+        "mass_matrix": (ds.mass_matrix, {**state, "payloads": None}),
+        "consistent_inverse": (ds.consistent_inverse, {**state, "constraints": row}),
+        "delassus_operator": (ds.delassus_operator, {**state, "constraints": row}),
+        "apply": (operator.apply, {"x": [1.0]}),
+        "solve": (operator.solve, {"x": [1.0]}),
+        "forward_dynamics": (
+            ds.forward_dynamics,
+            {**motion, "method": "auto", "gravity": z, "damping": None, "wrenches": None, "targets": None,
+             "baumgarte": None, "poses": None, "compliance": None, "payloads": None, "rows": None, "placements": None},
+        ),
+        "proximal": (ds.forward_dynamics, {**motion, "method": "proximal", "tolerance": 1e-8, "max_iterations": 5}),
+        "derivatives": (ds.dynamics_derivatives, motion),
+        "inverse_dynamics": (ds.inverse_dynamics, {**state, "v": z, "qdd": z}),
+        "bias_force": (ds.bias_force, {**state, "v": z}),
+        "forward_kinematics": (ds.forward_kinematics, {**state, "frames": None}),
+        "kinetic_energy": (ds.kinetic_energy, {**state, "v": z}),
+        "potential_energy": (ds.potential_energy, {**state, "gravity": z}),
+        "momentum": (ds.momentum, {**state, "v": z}),
+        "centre_of_mass": (ds.centre_of_mass, state),
+        "count_operations": (
+            ds.count_operations, {"tree": arm, "constraints": row, "method": "efpa", "payloads": ()},
+        ),
+        "compile": (
+            ds.compile,
+            {"tree": one, "constraints": end, "what": "dynamics", "method": "auto", "dtype": "float64", "lanes": 4,
+             "payloads": (), "gravity": z, "damping": None, "wrenches": (), "targets": False, "baumgarte": None,
+             "poses": False, "compliance": None, "active": False},
+        ),
+        "compile kinematics": (ds.compile, {"tree": one, "constraints": (), "what": "kinematics", "frames": None}),
+        "compile step": (ds.compile, {"tree": one, "constraints": (), "what": "step", "integrator": "semi-implicit"}),
+        "kernel": (kernel, {"q": q, "out": None, "threads": None, "return_status": False}),
+        "kernel of dynamics": (forward, {"q": q, "v": z, "tau": z, "threads": 1, "return_status": True}),
+        "Kernel.solve": (forward.solve, {"q": q, "v": z, "tau": z, "threads": None}),
+        "empty_results": (kernel.empty_results, {"batch": 2}),
+        "rollout": (ds.rollout, {**rolled, "per_step": (), "time_axis": None, "threads": 1, "return_status": True}),
+    }  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_whatever_is_handed_over(kernel_cache):
+    assert escapes(public_calls()) == []

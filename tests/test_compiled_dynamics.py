@@ -595,6 +595,16 @@ def test_quaternions_stay_of_unit_length():
     assert np.abs(np.linalg.norm(qs[:, 3:].astype(float), axis=1) - 1.0).max() < 3 * np.finfo(np.float32).eps
 
 
+def test_status_of_a_single_rollout():
+    tree, _, q, v, tau = case("arm")
+    step = ds.compile(tree, [], "step")
+    status = ds.rollout(step, q[0], v[0], tau[:5], 0.01, return_status=True)[2]
+    assert status.shape == (5,) and set(status) == {ds.DynamicsStatus.SOLVED}
+    weld = ds.compile(tree, [ds.Weld(tree.link_names[-1])] * 2, "step")  # dependent rows: step by step on NumPy
+    status = ds.rollout(weld, q[0], v[0], tau[:5], 0.001, return_status=True)[2]
+    assert status.shape == (5,) and ds.DynamicsStatus.SOLVED not in set(status)
+
+
 def test_rollouts_broadcast():
     tree, _, q, v, tau = case("arm")
     step = ds.compile(tree, [], "step", gravity="input")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 import delassus as ds
 from delassus.contact import (
     LCP,
+    MLCP,
     Box,
     Collider,
+    CollisionDetector,
     ConeProblem,
     ContactDynamics,
     ContactSet,
@@ -33,6 +36,7 @@ from delassus.contact.results import SolverStatus
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError, DelassusError, DelassusWarning, ModelError
 from delassus.simulate import Recorder
+from tools import escapes
 
 pytest.importorskip("numba")
 pytest.importorskip("coal")
@@ -276,3 +280,57 @@ def test_what_one_solver_cannot_solve_is_given_to_another(
     with pytest.warns(DelassusWarning, match="1 contact problems in 1 steps"):
         sim.run(1e-3)
     assert sim.status is SolverStatus.ITERATION_LIMIT
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_whatever_is_handed_over(scene: ds.Scene) -> None:
+    eye, none, sphere = np.eye(3), np.zeros(3), Sphere(0.1)
+    faces = [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
+    linear, cones = LCP(eye, none), ConeProblem(eye, none, 0.5)
+    sim, state = simulator(scene), State(BALL.neutral(), np.zeros(6), np.zeros(6))
+    detector, contacts = CollisionDetector(scene), ContactSet.empty()
+    limits = {"tolerance": 1e-6, "max_iterations": 10, "start": none}
+    calls = {
+        "Scene": (
+            ds.Scene,
+            {"robots": BALL, "colliders": [ON_BALL], "loops": (), "gravity": none, "ignore": (),
+             "parents_collide": False},
+        ),
+        "Collider": (
+            Collider,
+            {"link": "a", "shape": sphere, "position": none, "rotation": eye, "friction": 0.5, "restitution": 0.5,
+             "name": ""},
+        ),
+        "Sphere": (Sphere, {"radius": 1.0}),
+        "Box": (Box, {"x": 1.0, "y": 1.0, "z": 1.0}),
+        "Mesh": (Mesh, {"vertices": np.vstack([none, eye]), "triangles": faces, "convex": True}),
+        "Simulator": (
+            ds.Simulator,
+            {"scene": scene, "formulation": "os", "solver": "lemke", "q0": [0, 0, 0.1, *IDENTITY], "seed": 0},
+        ),
+        "step": (sim.step, {"tau": np.zeros(6)}),
+        "run": (partial(sim.run, 0.0), {"controller": None, "record": None, "progress": False}),
+        "set_state": (sim.set_state, {"state": sim.get_state()}),
+        "Recorder": (Recorder, {"every": 1, "energy": True, "contacts": True}),
+        "LCP": (LCP, {"M": eye, "q": none, "blocks": [[0], [1], [2]]}),
+        "rows": (linear.rows, {"z": none}),
+        "residual": (linear.residual, {"z": none}),
+        "complementarity": (linear.complementarity, {"z": none}),
+        "MLCP": (MLCP, {"M": eye, "q": none, "n_free": 1}),
+        "ConeProblem": (ConeProblem, {"W": eye, "b": none, "mu": 0.5}),
+        "velocities": (cones.velocities, {"r": none}),
+        "polyhedral": (cones.polyhedral, {"n_directions": 4, "more": 0.0}),
+        "lemke": (lemke, {"problem": linear, "tolerance": 1e-6, "max_iterations": 10}),
+        "pgs": (pgs, {"problem": linear, **limits}),
+        "nsgs": (nsgs, {"problem": cones, **limits}),
+        "admm": (admm, {"problem": cones, **limits}),
+        "formulate": (
+            formulate, {"scene": scene, "state": state, "contacts": contacts, "formulation": "os", "dt": 1e-3},
+        ),
+        "frames_of": (frames_of, {"normals": eye}),
+        "contacts": (detector.contacts, {"poses": np.eye(3, 4)[None]}),
+        "CollisionDetector": (CollisionDetector, {"scene": scene}),
+        "ContactDynamics": (ContactDynamics, {"scene": scene}),
+    }  # fmt: skip
+    found = escapes(calls)
+    assert found == [], "\n".join(found)

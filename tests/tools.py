@@ -85,3 +85,54 @@ def by_method(motion, name):
     own = NumpyCase(replace(case.request, method=name), case.values, case.batch)
     with np.errstate(all="ignore"):
         return METHODS[name](own.motion())
+
+
+# -- nonsense -------------------------------------------------------------------------------------------------------
+
+
+class Hostile:
+    """An object whose every conversion fails."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("no array")
+
+    def __float__(self):
+        raise RuntimeError("no number")
+
+
+class Raising:
+    """An object all of whose methods fail."""
+
+    def fail(self, *_, **__):
+        raise RuntimeError("nothing works")
+
+    __array__ = __float__ = __index__ = __iter__ = __len__ = __bool__ = __eq__ = __hash__ = __str__ = __repr__ = fail
+
+
+NONSENSE = {
+    "None": None, "True": True, "-1": -1, "10**400": 10**400, "-10**400": -(10**400), "10**30": 10**30, "2.5": 2.5,
+    "nan": np.nan, "1j": 1j, "text": "text", "nul": "\0", "bytes": b"x", "empty list": [], "mapping": {"a": 1},
+    "set": {1}, "object": object(), "class": Hostile, "hostile": Hostile(), "raising": Raising(), "list": [Raising()],
+    "matrix": np.eye(2).view(np.matrix), "whole numbers": np.array([1, 2]), "texts": np.array(["link3", "b"]),
+    "objects": np.array([object()]), "0-d": np.array(3), "ragged": [[1], [1, 2]], "large": [10**400] * 3,
+    "long double": np.full(3, np.finfo(np.longdouble).max), "structured": np.zeros(3, [("a", float)]),
+}  # fmt: skip
+
+
+def escapes(calls):
+    """What else than a `DelassusError` comes of calls where one argument makes no sense.
+
+    Of each call: its name, a function, and arguments that it takes.
+    """
+    found = []
+    for name, (call, good) in calls.items():
+        call(**good)
+        for argument in good:
+            for kind, thing in NONSENSE.items():
+                try:
+                    call(**{**good, argument: thing})
+                except ds.DelassusError as error:
+                    assert str(error)
+                except Exception as error:
+                    found.append(f"{name}({argument}={kind}): {type(error).__name__}: {error}")
+    return found

@@ -20,12 +20,15 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import Frozen
-from delassus.model.check import check_rotation, check_vector, finite_array
+from delassus.model.check import check_choice, check_list, check_rotation, check_vector, finite_array
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Placement, Tree
 
 Axes = Literal["local", "world"]
 Given = Literal["position", "placement"]
+
+MOST_ROWS = 10_000
+"""Of one constraint: programs grow with the square of their number."""
 
 ROW_LAYOUT = "Each row holds three linear and three angular components."
 
@@ -74,8 +77,8 @@ class Frame(Frozen):
         *,
         given: Given | None = None,
     ) -> None:
-        p, R = check_vector(position, f"position of a frame on {link!r}"), check_rotation(rotation)
-        argument = f"given of a frame on {link!r}"
+        p, R = check_vector(position, f"position of a frame on {shown(link)}"), check_rotation(rotation)
+        argument = f"given of a frame on {shown(link)}"
         if given is not None and (not isinstance(given, str) or given not in ("position", "placement")):
             raise ConstraintError(argument, "'position', 'placement' or nothing", shown(given), "Choose one of these.")
         if (given is not None and p.any()) or (given == "placement" and not np.array_equal(R, np.eye(3))):
@@ -154,8 +157,7 @@ class Constraint(Frozen):
         angular_axes: Axes | None = None,
         rigid: bool = True,
     ) -> None:
-        if axes not in ("local", "world"):
-            raise ConstraintError("axes", "'local' or 'world'", shown(axes), "Choose one of the two.")
+        check_choice("axes", axes, ("local", "world"), ConstraintError)
         self._set_attributes(
             first=_as_frame(first, "first frame"),
             second=None if second is None else _as_frame(second, "second frame"),
@@ -316,8 +318,9 @@ class Rows(Constraint):
             self._set_rows(first, None, int(K), axes)
         else:
             self._set_rows(first, None, finite_array(K, (-1, 6), "K of Rows", ROW_LAYOUT, ConstraintError), axes)
-        if self.size < 1:
-            raise ConstraintError("K of Rows", "at least one row", shown(K), "Pass a positive number, or rows.")
+        if not 1 <= self.size <= MOST_ROWS:
+            wanted = "at least one row" if self.size < 1 else f"at most {MOST_ROWS:,} rows"
+            raise ConstraintError("K of Rows", wanted, shown(K), "Pass a positive number, or rows.")
 
 
 def _across(direction: Array) -> Array:
@@ -348,12 +351,12 @@ def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint
     UnknownNameError
         A link that the tree does not have.
     """
-    if isinstance(constraints, Constraint | str) or not isinstance(constraints, Iterable):
-        constraints = (constraints,)
-    checked = tuple(constraints)
+    wanted, advice = "Weld, Point, Hinge or Rows objects", "Make one of these."
+    one = isinstance(constraints, Constraint)
+    checked = (constraints,) if one else check_list("constraints", constraints, wanted, advice, ConstraintError)
     for c in checked:
         if not isinstance(c, Constraint):
-            raise ConstraintError("constraints", "Weld, Point, Hinge or Rows objects", shown(c), "Make one of these.")
+            raise ConstraintError("constraints", wanted, shown(c), advice)
         first, second = c.first.carrier(tree), None if c.second is None else c.second.carrier(tree)
         if first == second and first != WORLD:
             raise ConstraintError(

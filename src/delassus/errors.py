@@ -101,7 +101,8 @@ def unknown_name(argument: str, name: object, known: Iterable[str]) -> UnknownNa
     """Make the error for a name that is not among ``known``, with the nearest match as advice."""
     names = [str(n) for n in known]
     folded = {n.casefold(): n for n in reversed(names)}
-    near = [folded[n] for n in difflib.get_close_matches(str(name)[:200].casefold(), folded, n=1, cutoff=0.4)]
+    text = name[:200].casefold() if isinstance(name, str) else ""
+    near = [folded[n] for n in difflib.get_close_matches(text, folded, n=1, cutoff=0.4)]
     listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     advice = f"Did you mean {near[0]!r}?" if near else "Use one of the names listed."
     return UnknownNameError(argument, f"one of {len(names)} names ({listed})", shown(name), advice)

@@ -19,7 +19,7 @@ from delassus.contact.solvers.double_double import cone_residual, de_saxce, natu
 from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linear_problem, regular_directions
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
-from delassus.model.check import check_whole, finite_array, real_array
+from delassus.model.check import check_list, check_whole, finite_array, flat_array, real_array
 from delassus.model.rotations import Array
 
 ASYMMETRY = 1e-8
@@ -56,12 +56,11 @@ class LCP(Frozen):
     def __init__(self, M: ArrayLike, q: ArrayLike, blocks: Any = None) -> None:
         vector = _finite(q, (-1,), "q of an LCP")
         n = vector.size
-        parts = [[i] for i in range(n)] if blocks is None else blocks
-        groups = tuple(np.array(part, dtype=np.int64) for part in parts)
+        what, wanted, advice = "blocks of an LCP", f"each of 0 … {n - 1} once", "List every unknown in one block."
+        parts = [[i] for i in range(n)] if blocks is None else check_list(what, blocks, wanted, advice)
+        groups = tuple(finite_array(part, (-1,), what, advice).astype(np.int64) for part in parts)
         if blocks is not None and not np.array_equal(np.sort(np.concatenate([*groups, [0][:0]])), np.arange(n)):
-            raise ConfigurationError(
-                "blocks of an LCP", f"each of 0 … {n - 1} once", shown(blocks), "List every unknown in one block."
-            )
+            raise ConfigurationError(what, wanted, shown(blocks), advice)
         _freeze(self, M=_finite(M, (n, n), "M of an LCP"), q=vector, blocks=groups)
 
     @property
@@ -71,15 +70,15 @@ class LCP(Frozen):
 
     def rows(self, z: ArrayLike) -> Array:
         """``w = M z + q`` (n,)."""
-        return np.asarray(self.M @ np.asarray(z) + self.q)
+        return np.asarray(self.M @ _unknowns(z, self.size) + self.q)
 
     def residual(self, z: ArrayLike, remainder: ArrayLike | None = None) -> float:
         """``max |min(z, w)|``, in the units of ``z`` and ``w``; there are no remainders."""
-        return float(np.abs(np.minimum(z, self.rows(z))).max(initial=0.0))
+        return float(np.abs(np.minimum(_unknowns(z, self.size), self.rows(z))).max(initial=0.0))
 
     def complementarity(self, z: ArrayLike) -> float:
         """``max |z w|``."""
-        return float(np.abs(np.asarray(z) * self.rows(z)).max(initial=0.0))
+        return float(np.abs(_unknowns(z, self.size) * self.rows(z)).max(initial=0.0))
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -122,7 +121,7 @@ class MLCP(Frozen):
 
     def rows(self, values: ArrayLike) -> Array:
         """``M (x, z) + q`` (k + n,)."""
-        return np.asarray(self.M @ np.asarray(values) + self.q)
+        return np.asarray(self.M @ _unknowns(values, self.size) + self.q)
 
     def equality_residual(self, values: ArrayLike) -> float:
         """``max |rows of the equalities|``."""
@@ -130,12 +129,12 @@ class MLCP(Frozen):
 
     def residual(self, values: ArrayLike, remainder: ArrayLike | None = None) -> float:
         """Larger one of `equality_residual` and ``max |min(z, w)|``; there are no remainders."""
-        z, w = np.asarray(values)[self.n_free :], self.rows(values)[self.n_free :]
+        z, w = _unknowns(values, self.size)[self.n_free :], self.rows(values)[self.n_free :]
         return max(self.equality_residual(values), float(np.abs(np.minimum(z, w)).max(initial=0.0)))
 
     def complementarity(self, values: ArrayLike) -> float:
         """``max |z w|``."""
-        return float(np.abs(np.asarray(values) * self.rows(values))[self.n_free :].max(initial=0.0))
+        return float(np.abs(_unknowns(values, self.size) * self.rows(values))[self.n_free :].max(initial=0.0))
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -251,8 +250,7 @@ class ConeProblem(Frozen):
         return PolyhedralLCP(self, n_directions, more)
 
     def _impulses(self, r: ArrayLike) -> Array:
-        flat = finite_array(np.ravel(np.asarray(r)), self.b.shape, "impulses", "One row for each contact.")
-        return flat.reshape(-1, 3)
+        return flat_array(r, self.size, "impulses", "One row for each contact.").reshape(-1, 3)
 
 
 class RelaxedProblem(ConeProblem):
@@ -289,7 +287,8 @@ class PolyhedralLCP(LCP):
 
     def __init__(self, cone: ConeProblem, n_directions: int = 4, more: ArrayLike = 0.0) -> None:
         n, n_f = cone.n_contacts, check_directions(n_directions)
-        beyond = _finite(np.full(n, more) if np.ndim(more) == 0 else more, (n,), "more friction")
+        number = real_array(more)
+        beyond = _finite(more if number is None or number.ndim else np.full(n, number), (n,), "more friction")
         W, b, mu = cone.W.copy(), cone.b.copy(), cone.mu.copy()  # writable, as numba compiled for
         M, q = linear_problem(W, b, mu, regular_directions(n_f), beyond.copy())
         LCP.__init__(self, M, q, tuple(contact_blocks(n, n_f)))
@@ -306,6 +305,16 @@ def check_directions(n_directions: int) -> int:
     if check_whole("n_directions", n_directions, "An even number; four is usual.", least=2, most=1000) % 2:
         raise ConfigurationError("n_directions", "an even number from 2 on", shown(n_directions), "Four is usual.")
     return int(n_directions)
+
+
+def _unknowns(values: ArrayLike, size: int) -> Array:
+    """Values of unknowns (size,): numbers, which need not be finite; or `ConfigurationError`."""
+    array = real_array(values)
+    if array is None or array.shape != (size,):
+        raise ConfigurationError(
+            "values", f"numbers of shape ({size},)", shown(values), "Pass the values of a solution."
+        )
+    return array
 
 
 def _finite(value: ArrayLike, shape: tuple[int, ...], argument: str) -> Array:

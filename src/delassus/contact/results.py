@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen
-from delassus.model.check import check_number, check_whole, finite_array
+from delassus.model.check import check_number, check_whole, flat_array
 from delassus.model.rotations import Array
 
 
@@ -103,13 +103,14 @@ def check_request(problem: object, kind: type, advice: str, tolerance: float, ma
     if not isinstance(problem, kind):
         raise ConfigurationError("problem", f"of type {kind.__name__}", type(problem).__name__, advice)
     check_number("tolerance", tolerance, "1e-8 is usual.")
-    check_whole("max_iterations", max_iterations, "Allow at least one.", least=1)
+    check_whole("max_iterations", max_iterations, "Allow at least one.", least=1, most=10**9)
 
 
 def starting(size: int, start: ArrayLike | None) -> Array:
     """Values to start from, flat; zero by default."""
-    values = np.zeros(size) if start is None else np.ravel(np.asarray(start))
-    return finite_array(values, (size,), "start", "Pass values as the solvers return them.")
+    return (
+        np.zeros(size) if start is None else flat_array(start, size, "start", "Pass values as the solvers return them.")
+    )
 
 
 def solved_cones(

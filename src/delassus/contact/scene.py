@@ -15,7 +15,7 @@ from delassus.constraints import Constraint, check_constraints
 from delassus.contact.shapes import Collider
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
 from delassus.frozen import Frozen
-from delassus.model.check import check_vector, finite_array
+from delassus.model.check import check_flag, check_list, check_vector, finite_array
 from delassus.model.combine import combine_trees
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
@@ -95,9 +95,7 @@ class Scene(Frozen):
         if not all(isinstance(name, str) for name in named):
             raise ModelError("robots", "names that are text", shown(list(named)), "Pass such as {'arm': tree}.")
         tree = named[""] if list(named) == [""] else combine_trees(named)
-        if isinstance(colliders, Collider) or not isinstance(colliders, Iterable):
-            raise ConfigurationError("colliders", "a list of Collider objects", shown(colliders), "Put it in a list.")
-        shapes = tuple(colliders)
+        shapes = check_list("colliders", colliders, "a list of Collider objects", "Put it in a list.")
         for c in shapes:
             if not isinstance(c, Collider):
                 raise ConfigurationError("colliders", "Collider objects", shown(c), "Make them from shapes.")
@@ -113,7 +111,7 @@ class Scene(Frozen):
             ("loops", check_constraints(tree, loops)),
             ("gravity", g),
             ("ignore", _ignored(ignore, {c.name for c in shapes} | set(tree.frames))),
-            ("parents_collide", bool(parents_collide)),
+            ("parents_collide", check_flag("parents_collide", parents_collide)),
         ):
             object.__setattr__(self, attribute, value)
 
@@ -218,14 +216,12 @@ class State(Frozen):
 
 def _ignored(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:
     pairs = []
-    if isinstance(ignore, str) or not isinstance(ignore, Iterable):
-        raise ConfigurationError("ignore", "a list of pairs of names", shown(ignore), "Such as [('hand', 'box')].")
-    for pair in ignore:
-        names = () if isinstance(pair, str) or not isinstance(pair, Iterable) else tuple(pair)
+    for pair in check_list("ignore", ignore, "a list of pairs of names", "Such as [('hand', 'box')]."):
+        names = check_list("ignore", pair, "pairs of names", "Pass such as ('hand', 'box').")
         if len(names) not in (1, 2):
             raise ConfigurationError("ignore", "pairs of names", shown(pair), "Pass such as ('hand', 'box').")
         for name in names:
-            if name not in known:
+            if not isinstance(name, str) or name not in known:
                 raise unknown_name("name of what is not to collide", name, known)
         pairs.append(frozenset(names))
     return frozenset(pairs)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
-from delassus.model.check import check_number, check_rotation, check_vector, finite_array
+from delassus.model.check import check_flag, check_number, check_rotation, check_vector, finite_array
 from delassus.model.rotations import Array
 
 
@@ -104,10 +104,11 @@ class Mesh(Frozen):
         if len(points) < 4:
             raise ConfigurationError("vertices of a mesh", "at least four", f"{len(points)}", "Check the file.")
         corners = None if triangles is None else _corners(triangles, len(points))
+        convex = check_flag("convex", convex)
         if corners is None and not convex:
             raise ConfigurationError("triangles of a mesh", "corners (m, 3)", "none", "Pass them, or convex=True.")
         points.setflags(write=False)
-        for name, value in (("vertices", points), ("triangles", corners), ("convex", bool(convex))):
+        for name, value in (("vertices", points), ("triangles", corners), ("convex", convex)):
             object.__setattr__(self, name, value)
 
 
@@ -164,10 +165,11 @@ class Collider(Frozen):
         restitution: float = 0.0,
         name: str = "",
     ) -> None:
-        label = name or str(link)
+        for argument, text in (("link of a collider", link), ("name of a collider", name)):
+            if not isinstance(text, str):
+                raise ConfigurationError(argument, "a name", shown(text), "Pass such as 'foot', or 'world'.")
+        label = name or link
         what = f"collider {label!r}"
-        if not isinstance(link, str):
-            raise ConfigurationError("link of a collider", "a name, or 'world'", shown(link), "Pass such as 'foot'.")
         if not isinstance(shape, Shape):
             raise ConfigurationError(f"shape of {what}", "a shape", shown(shape), "Pass such as Sphere(0.1).")
         if isinstance(shape, HalfSpace) and link != "world":

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from delassus.errors import ModelError, shown
+from delassus.errors import ModelError
+from delassus.model.check import check_choice
 from delassus.model.description import DIRECTED, FIXED, Check, RawJoint, RawLink, Root, check_descriptions, find_root
 from delassus.model.inertia import motion_transform, move_inertia, spatial_inertia
 from delassus.model.joints import Joint, JointKind
@@ -56,8 +57,7 @@ def build_tree(
     ModelError
         Names the link or joint that is wrong.
     """
-    if root not in ("fixed", "floating"):
-        raise ModelError("root", "'fixed' or 'floating'", shown(root), "Choose one of the two.")
+    check_choice("root", root, ("fixed", "floating"), ModelError)
     root_link = find_root(name, links, joints)
     check_descriptions(links, joints, check_inertia)
     if root == "floating":

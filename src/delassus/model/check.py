@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from math import isfinite, prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,12 @@ def finite_array(
     raise error(argument, f"finite numbers of shape {wanted}", came, advice)
 
 
+def flat_array(value: ArrayLike, size: int, argument: str, advice: str) -> Array:
+    """Return finite numbers, so many, of whatever shape as a vector; or raise `ConfigurationError`."""
+    array = real_array(value)
+    return finite_array(value if array is None else array.ravel(), (size,), argument, advice)
+
+
 def check_number(
     argument: str, value: float, advice: str, *, least: float = 0.0, most: float = np.inf, above: bool = True
 ) -> float:
@@ -138,6 +145,27 @@ def check_whole(argument: str, value: int, advice: str, *, least: int = 0, most:
     raise ConfigurationError(argument, wanted, shown(value), advice)
 
 
+def check_flag(argument: str, value: object, advice: str = "Pass one of the two.") -> bool:
+    """Return True or False, Python's or NumPy's; or `ConfigurationError`."""
+    if not isinstance(value, bool | np.bool_):
+        raise ConfigurationError(argument, "True or False", shown(value), advice)
+    return bool(value)
+
+
+def check_list(
+    argument: str, value: Any, wanted: str, advice: str, error: type[DelassusError] = ConfigurationError
+) -> tuple[Any, ...]:
+    """Return what an iterable that is not text holds; or raise ``error``."""
+    try:
+        if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+            return tuple(value)
+    except DelassusError:
+        raise
+    except Exception as cause:  # an object's own iteration may raise anything
+        raise error(argument, wanted, f"{type(cause).__name__}: {cause}", advice) from cause
+    raise error(argument, wanted, shown(value), advice)
+
+
 def check_names(kind: str, names: Iterable[object]) -> None:
     """Raise `ModelError` for a name with characters that do not print: controls, marks of direction, surrogates."""
     for name in names:
@@ -149,7 +177,7 @@ def check_choice(argument: str, value: object, choices: tuple[str, ...], error: 
     """Raise ``error`` unless ``value`` is one of these texts."""
     if not isinstance(value, str) or value not in choices:
         *others, last = map(repr, choices)
-        raise error(argument, f"{', '.join(others)} or {last}", shown(value), "Choose one of them.")
+        raise error(argument, f"{', '.join(others)} or {last}", shown(value), "Choose one of these.")
 
 
 def check_batch(batch: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -158,6 +186,13 @@ def check_batch(batch: int | tuple[int, ...]) -> tuple[int, ...]:
     if len(shape) > MOST_AXES or not all(map(is_whole, shape)) or prod(shape) > MOST_STATES:
         raise ConfigurationError("batch", "a number of states or a shape", shown(batch), "Pass 100 or (10, 10).")
     return tuple(map(int, shape))
+
+
+def check_path(argument: str, path: object) -> Path:
+    """Return a path, which need not exist; or `ConfigurationError`."""
+    if not isinstance(path, str | Path) or "\0" in str(path):
+        raise ConfigurationError(argument, "a path", shown(path), "Pass text or a pathlib.Path.")
+    return Path(path)
 
 
 def check_vector(value: ArrayLike, argument: str, unit: str = "in m") -> Array:

@@ -10,7 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from delassus.errors import ModelError, shown, warn
+from delassus.errors import ModelError, warn
+from delassus.model.check import check_choice
 from delassus.model.inertia import inertia_defects
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array
@@ -122,8 +123,7 @@ def find_root(name: str, links: Sequence[RawLink], joints: Sequence[RawJoint]) -
 
 def check_descriptions(links: Sequence[RawLink], joints: Sequence[RawJoint], check_inertia: Check) -> None:
     """Refuse numbers that are not finite or beyond `LARGEST`, and negative masses; warn of unphysical inertias."""
-    if check_inertia not in ("warn", "refuse"):
-        raise ModelError("check_inertia", "'warn' or 'refuse'", shown(check_inertia), "Choose one of the two.")
+    check_choice("check_inertia", check_inertia, ("warn", "refuse"), ModelError)
     for what, named, attributes in (
         ("inertial of link", links, ("mass", "com", "inertia")),
         ("origin of joint", joints, ("position", "rotation", "child_position")),

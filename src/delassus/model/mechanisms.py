@@ -15,11 +15,14 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ModelError, shown
 from delassus.model.build import build_tree
-from delassus.model.check import check_names, real_array
+from delassus.model.check import check_flag, check_names, is_whole, real_array
 from delassus.model.description import LARGEST, RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, rotation_about
 from delassus.model.tree import WORLD, Placement, Tree
+
+MOST_LINKS = 10**6
+"""Of a part of a mechanism: more would be a slip, and never end."""
 
 _AXES = {"x": np.array([1.0, 0.0, 0.0]), "y": np.array([0.0, 1.0, 0.0]), "z": np.array([0.0, 0.0, 1.0])}
 
@@ -89,8 +92,9 @@ class _Sketch:
 
 
 def _count(value: int, argument: str, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ModelError(argument, f"a whole number of at least {least}", shown(value), "Pass such a number.")
+    if not is_whole(value, least) or value > MOST_LINKS:
+        wanted = f"a whole number of at least {least}, and at most {MOST_LINKS:,}"
+        raise ModelError(argument, wanted, shown(value), "Pass such a number.")
     return int(value)
 
 
@@ -246,8 +250,8 @@ def stem(length: int, branches: int, branch_length: int = 7, *, root: Root = "fl
     >>> ds.mechanisms.stem(20, 4).n_links
     77
     """
-    sketch = _Sketch(f"stem{_count(length, 'length')}_{_count(branches, 'branches')}x{branch_length}")
-    _count(branch_length, "branch_length")
+    name = f"stem{_count(length, 'length')}_{_count(branches, 'branches')}x{_count(branch_length, 'branch_length')}"
+    sketch = _Sketch(name)
     sketch.body("stem0", 5.0, (0.3, 0.3, 0.3))
     last = sketch.chain("stem0", "stem", length)
     sketch.chains_around("stem0", "near", branches, branch_length, 0.15, 0.3)
@@ -320,7 +324,7 @@ def asimo(
     """
     for value, argument in ((arm_dofs, "arm_dofs"), (leg_dofs, "leg_dofs"), (arms, "arms"), (legs, "legs")):
         _count(value, argument, least=0)
-    if hand_dofs not in (2, 12):
+    if not is_whole(hand_dofs) or hand_dofs not in (2, 12):
         raise ModelError("hand_dofs", "2 or 12", shown(hand_dofs), "The paper has these two hands.")
     joints_per_finger, fingers = (1, _FINGERS[::3]) if hand_dofs == 2 else (3, _FINGERS)
     sketch = _Sketch("asimo")
@@ -342,7 +346,7 @@ def asimo(
         ankle = sketch.limb("pelvis", f"leg{k + 1}_", leg_dofs, hip, _LEG, 2.5, -0.14)
         sketch.fix(ankle, sketch.body(f"foot{k + 1}", 0.8, (0.25, 0.1, 0.04), (0.04, 0, -0.05)))
     floating = sketch.build("floating")
-    return _standing_on(floating, "foot1") if fixed_foot else floating
+    return _standing_on(floating, "foot1") if check_flag("fixed_foot", fixed_foot) else floating
 
 
 _FINGERS = ("forefinger", "middle", "ring", "thumb")

@@ -178,7 +178,6 @@ class Topology(Frozen):
 
     def placement(self, frame: str) -> Placement:
         """Placement of the frame of that name; raises `UnknownNameError` with the nearest match."""
-        try:
-            return self.frames[frame]
-        except (KeyError, TypeError):
-            raise unknown_name("link or frame name", frame, self.frames) from None
+        if not isinstance(frame, str) or frame not in self.frames:
+            raise unknown_name("link or frame name", frame, self.frames)
+        return self.frames[frame]

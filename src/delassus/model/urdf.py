@@ -17,7 +17,7 @@ import numpy as np
 
 from delassus.errors import ModelError, shown, warn
 from delassus.model.build import build_tree
-from delassus.model.check import decimal_numbers
+from delassus.model.check import check_choice, decimal_numbers
 from delassus.model.description import Check, RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, exact_quarter_turns, rotation_from_rpy
@@ -136,10 +136,8 @@ def tree_from_urdf(
     check_inertia: Check,
 ) -> Tree:
     """Build the tree of a parsed ``<robot>`` element; see `delassus.load`."""
-    if continuous not in ("angle", "cos-sin"):
-        raise ModelError("continuous", "'angle' or 'cos-sin'", shown(continuous), "Choose one of the two.")
-    if mimic not in ("independent", "refuse"):
-        raise ModelError("mimic", "'independent' or 'refuse'", shown(mimic), "Choose one of the two.")
+    check_choice("continuous", continuous, ("angle", "cos-sin"), ModelError)
+    check_choice("mimic", mimic, ("independent", "refuse"), ModelError)
     name = robot.get("name") or fallback_name
     macro = next((element.tag for element in robot.iter() if element.tag.startswith("xacro:")), None)
     if macro is not None:

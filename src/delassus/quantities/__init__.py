@@ -42,7 +42,6 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
 
 def find_quantity(what: str) -> Quantity:
     """Quantity of that name, or `UnknownNameError` with the nearest match."""
-    try:
-        return QUANTITIES[what]
-    except (KeyError, TypeError):
-        raise unknown_name("what to compile", what, QUANTITIES) from None
+    if not isinstance(what, str) or what not in QUANTITIES:
+        raise unknown_name("what to compile", what, QUANTITIES)
+    return QUANTITIES[what]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, rnea
@@ -13,7 +12,7 @@ from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.integrate import INTEGRATE, position_update
 from delassus.algorithms.dynamics.operational_space_compliance import link_wrenches, operational_space_compliance
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import check_number
+from delassus.model.check import check_number, check_whole
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.case import Case, stacked
@@ -281,7 +280,8 @@ def forward_dynamics(
     if tolerance is not None:
         case.tolerance = check_number("tolerance", tolerance, "Leave it out for the default.")
     if max_iterations is not None:
-        case.max_iterations = _whole("max_iterations", max_iterations)
+        advice = "Leave it out for the default."
+        case.max_iterations = check_whole("max_iterations", max_iterations, advice, least=1)
     case.run()
     return solved(case, case.resolved[0], case.request.method)
 
@@ -384,9 +384,3 @@ def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = N
     (7,)
     """
     return case_of(tree, (), BIAS_FORCE, {"q": q, "v": v}, AUTO, payloads=payloads, **given).run()["c"]
-
-
-def _whole(argument: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ConfigurationError(argument, "a positive whole number", shown(value), "Leave it out for the default.")
-    return int(value)

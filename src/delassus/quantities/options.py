@@ -19,7 +19,7 @@ from delassus.algorithms.inputs import PLACEMENT, POSITION, Argument
 from delassus.constraints import Constraint, Frame, Rows
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen
-from delassus.model.check import finite_array, real_array
+from delassus.model.check import check_flag, finite_array, real_array
 from delassus.model.tree import Tree
 
 GRAVITY = (0.0, 0.0, -9.81)
@@ -221,7 +221,7 @@ def check_options(
     stable = [p and g is not None for p, g in zip(placed, gains, strict=True)]
     soft = one_each("compliance", options.get("compliance"), n)
     integrator = options.get("integrator", next(iter(INTEGRATE)))
-    if integrator not in INTEGRATE:
+    if not isinstance(integrator, str) or integrator not in INTEGRATE:
         raise unknown_name("integrator", integrator, INTEGRATE)
     return Options(
         gravity=_numbers(options.get("gravity", GRAVITY), 3, "gravity", "m/s² along the axes of the world"),
@@ -231,7 +231,7 @@ def check_options(
         poses=_flags("poses", options.get("poses", False), stable),
         gains=tuple(gains),
         compliance=tuple(_compliance(c, given) for c, given in zip(constraints, soft, strict=True)),
-        active=_boolean("active", options.get("active", False)),
+        active=check_flag("active", options.get("active", False), "Its values come with each call."),
         frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
         single_frame=is_frame(frames),
         integrator=integrator,
@@ -314,12 +314,6 @@ def _numbers(value: Any, size: int, argument: str, layout: str) -> Any:
     return tuple(array.tolist())
 
 
-def _boolean(argument: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigurationError(argument, "True or False", shown(value), "Its values come with each call.")
-    return value
-
-
 def _flags(argument: str, value: Any, possible: Sequence[bool]) -> tuple[bool, ...]:
     """One flag a constraint; ``True`` means all that are ``possible``."""
     if isinstance(value, bool):
@@ -327,7 +321,7 @@ def _flags(argument: str, value: Any, possible: Sequence[bool]) -> tuple[bool, .
     if not isinstance(value, list | tuple) or len(value) != len(possible):
         wanted = f"True, False or one of these for each of {len(possible)} constraint(s)"
         raise ConfigurationError(argument, wanted, shown(value), "Pass True.")
-    flags = tuple(_boolean(f"{argument}[{i}]", x) for i, x in enumerate(value))
+    flags = tuple(check_flag(f"{argument}[{i}]", x, "Its values come with each call.") for i, x in enumerate(value))
     for i, (flag, fits) in enumerate(zip(flags, possible, strict=True)):
         if flag and not fits:
             raise ConfigurationError(

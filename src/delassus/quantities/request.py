@@ -9,7 +9,8 @@ from typing import Any
 from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import Argument, inputs_of
 from delassus.constraints import Constraint, check_constraints
-from delassus.errors import ConfigurationError, ConstraintError, ModelError, shown, unknown_name
+from delassus.errors import ConfigurationError, ConstraintError, ModelError, unknown_name
+from delassus.model.check import check_list
 from delassus.model.tree import WORLD, Tree
 from delassus.planner.plan import plan
 from delassus.quantities.options import Options, check_options
@@ -159,9 +160,7 @@ def _check_method(quantity: Quantity, method: str, soft: Sequence[bool]) -> str:
 
 def check_payloads(tree: Tree, payloads: Iterable[str]) -> tuple[str, ...]:
     """Check names of links that carry payloads and return them as a tuple."""
-    if isinstance(payloads, str) or not isinstance(payloads, Iterable):
-        raise ConfigurationError("payloads", "a list of link names", shown(payloads), "Pass payloads=['gripper', …].")
-    names = tuple(payloads)
+    names = check_list("payloads", payloads, "a list of link names", "Pass payloads=['gripper', …].")
     for name in names:
         tree.placement(name)
         if names.count(name) > 1:

@@ -70,7 +70,7 @@ def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str) -
     """Array (..., shape of one state) of the kernel's dtype; whole numbers and Python's own are converted."""
     try:
         array = np.asarray(x, dtype=dtype if type(x) in (float, int) else None)
-    except ValueError:
+    except Exception:  # an object's own conversion may raise anything, and all of it means: no array of numbers
         array = np.asarray(None)
     if array.dtype != dtype and array.dtype.kind not in "iu":
         raise ConfigurationError(

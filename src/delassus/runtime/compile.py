@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Literal, Unpack
 
 from delassus.constraints import Constraint
-from delassus.errors import ConfigurationError
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import check_choice, is_whole
 from delassus.model.tree import Tree
 from delassus.quantities import find_quantity
 from delassus.quantities.options import Keywords
@@ -114,10 +115,9 @@ def compile(  # the public name; the built-in of that name is not used here
     ((1000, 7), (1000, 3))
     """
     asked = request(tree, constraints, find_quantity(what), method=method, payloads=payloads, **options)
-    if dtype not in DTYPES:
-        raise ConfigurationError("dtype", "'float64' or 'float32'", repr(dtype), "Choose one of the two.")
+    check_choice("dtype", dtype, DTYPES, ConfigurationError)
     if lanes is None:
         lanes = host().lanes(dtype)
-    elif isinstance(lanes, bool) or lanes not in (1, 2, 4, 8, 16, 32):
-        raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", repr(lanes), "Or leave it out.")
+    elif not is_whole(lanes) or lanes not in (1, 2, 4, 8, 16, 32):
+        raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", shown(lanes), "Or leave it out.")
     return Kernel(asked, dtype, lanes)

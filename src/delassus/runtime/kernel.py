@@ -17,6 +17,7 @@ from delassus.compiler.emit.python_entry import watched_result
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
+from delassus.model.check import check_batch, check_flag, check_path
 from delassus.quantities.evaluate import NumpyCase, solve_doubtful
 from delassus.quantities.pivots import pivot_limit
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
@@ -127,7 +128,7 @@ class Kernel:
         ConfigurationError
             Wrong number, shape or dtype of arrays.
         """
-        if return_status:
+        if return_status is not False and check_flag("return_status", return_status):
             if not self.request.quantity.has_status:
                 raise ConfigurationError("return_status", f"False of {self!r}", "True", "Dynamics have a status.")
         elif out is not None and threads is None and self._direct is not None and len(arguments) == len(self.arguments):
@@ -196,7 +197,7 @@ class Kernel:
         >>> kernel(q, out=G) is G
         True
         """
-        made = result_arrays(None, self.results, (batch,) if isinstance(batch, int) else tuple(batch), self.dtype)
+        made = result_arrays(None, self.results, check_batch(batch), self.dtype)
         return made[0] if len(made) == 1 else tuple(made)
 
     # -- other targets ---------------------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ class Kernel:
         """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths."""
         from delassus.compiler.emit.c import write_c
 
-        return write_c(self.program(), Path(folder), "double" if self.dtype == np.float64 else "float")
+        return write_c(self.program(), check_path("folder", folder), "double" if self.dtype == np.float64 else "float")
 
     def casadi(self) -> Any:
         """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``."""

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, shown
+from delassus.model.check import check_flag, check_list, is_whole
 from delassus.quantities.redundancy import DynamicsStatus
 from delassus.runtime.arrays import aligned_empty, checked, gathered
 from delassus.runtime.kernel import Kernel, statuses
@@ -99,18 +100,18 @@ def rollout(
         raise ConfigurationError(
             "kernel", "a compiled time step", shown(kernel), "Make one with compile(tree, constraints, 'step')."
         )
-    if time_axis not in (None, 0, 1):
+    check_flag("return_status", return_status)
+    if time_axis is not None and not (is_whole(time_axis) and time_axis <= 1):
         raise ConfigurationError("time_axis", "0 or 1", shown(time_axis), "Time is the first axis, or the second.")
     by_name = {a.name: a for a in kernel.arguments}
     moving = by_name.keys() - {"q", "v", "dt"}  # given anew at each step
-    if isinstance(per_step, str) or not isinstance(per_step, Iterable):
-        raise ConfigurationError("per_step", "a list of names", shown(per_step), "Pass per_step=['active'].")
+    names = check_list("per_step", per_step, "a list of names", "Pass per_step=['active'].")
     over_time = {"tau": _time_first(controls, by_name["tau"], kernel.dtype, time_axis, None)}
     steps = len(over_time["tau"])
-    for name in per_step:
-        if name not in moving or name not in others:
+    for name in names:
+        if not isinstance(name, str) or name not in moving or name not in others:
             known = ", ".join(sorted(moving & set(others))) or "none"
-            raise ConfigurationError("per_step", f"further arguments that are given: {known}", repr(name), "Drop it.")
+            raise ConfigurationError("per_step", f"further arguments that are given: {known}", shown(name), "Drop it.")
         over_time[name] = _time_first(others[name], by_name[name], kernel.dtype, time_axis, steps)
     one_step = {name: np.empty(x.shape[1:], dtype=kernel.dtype) for name, x in over_time.items()}
     given = {**others, "q": q0, "v": v0, "dt": dt, **one_step}
@@ -142,7 +143,7 @@ def _step_by_step(
         lost = late[t] & ~now  # numbers have overflowed before
         q[t + 1][lost] = v[t + 1][lost] = np.nan
         if with_status:
-            status[t][lost] = DynamicsStatus.FAILED
+            status[t, lost] = DynamicsStatus.FAILED
         if not now.any():
             continue
         some = [
@@ -153,7 +154,7 @@ def _step_by_step(
         again, case = kernel.run(some, results, (len(some[0]),), 1, with_status)
         q[t + 1][now], v[t + 1][now] = results
         if with_status:
-            status[t][now] = statuses(again, case)
+            status[t, now] = statuses(again, case)
         solved += 0 if case is None else case.batch[0]
     if solved and not with_status:
         kernel.warn_once(solved, doubtful.size)

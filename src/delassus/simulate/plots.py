@@ -16,6 +16,7 @@ import numpy as np
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import HalfSpace, Sphere
 from delassus.errors import ConfigurationError, missing_dependency
+from delassus.model.check import check_path
 from delassus.model.kinematics import world_poses
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, total_mass
@@ -76,7 +77,7 @@ def swing_figure(recordings: Recording | Mapping[str, Recording], path: str | Pa
     _tidy(energy, "energy", "J")
     if len(named) > 1:
         height.legend(frameon=False, fontsize=8)
-    return _save(figure, Path(path))
+    return _save(figure, check_path("path", path))
 
 
 def summary_figure(recording: Recording, path: str | Path) -> Path:
@@ -122,7 +123,7 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
         energies.plot(recording.time, recording.potential - start, linewidth=1.2, label="potential, from the start")
         energies.plot(recording.time, recording.energy - start, linewidth=1.2, label="both")
     _tidy(energies, "energy", "J", legend=len(recording.kinetic) > 0)
-    return _save(figure, Path(path))
+    return _save(figure, check_path("path", path))
 
 
 def centres(scene: Scene, q: Array) -> Array:

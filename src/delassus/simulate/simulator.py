@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +19,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
-from delassus.model.check import check_number, check_whole, finite_array
+from delassus.model.check import check_flag, check_number, check_whole, finite_array
 from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.recording import Recorder, Recording
@@ -268,6 +268,9 @@ class Simulator:
             raise ConfigurationError(
                 "controller", "a function of the simulator", shown(controller), "Constant forces: lambda sim: tau."
             )
+        if record is not None and not isinstance(record, Recorder):
+            raise ConfigurationError("record", "a Recorder", shown(record), "Pass record=Recorder().")
+        check_flag("progress", progress)
         before = Counter(self.statuses)
         if record is not None:
             record.start(self)
@@ -309,7 +312,9 @@ class Simulator:
         ConfigurationError
             Not all of it, or that of another scene.
         """
-        missing = sorted(self.get_state().keys() - dict(state).keys())
+        if not isinstance(state, Mapping):
+            raise ConfigurationError("state", "what get_state returned", shown(state), "Pass all of it.")
+        missing = sorted(self.get_state().keys() - state.keys())
         if missing:
             raise ConfigurationError("state", "what get_state returned", f"no {', '.join(missing)}", "Pass all of it.")
         tree = self.scene.tree

@@ -106,7 +106,10 @@ class CollisionDetector:
         ConfigurationError
             Poses of another shape, or not finite; names the link.
         """
-        at = np.ascontiguousarray(poses, dtype=np.float64)
+        try:
+            at = np.ascontiguousarray(poses, dtype=np.float64)
+        except Exception as error:  # an object's own conversion may raise anything
+            raise ConfigurationError("poses", "numbers", shown(poses), "One pose for each link.") from error
         if at.shape != self._shape:
             raise ConfigurationError("poses", f"shape {self._shape}", f"shape {at.shape}", "One pose for each link.")
         if not at.flags.writeable:

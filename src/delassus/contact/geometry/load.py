@@ -13,6 +13,7 @@ from delassus.contact.shapes import Collider
 from delassus.errors import ModelError, shown
 from delassus.interop.load import find_description
 from delassus.interop.mjcf import read_mjcf
+from delassus.model.check import check_list, check_path
 from delassus.model.tree import Tree
 from delassus.model.urdf import MAX_BYTES, read_xml
 
@@ -82,7 +83,8 @@ def load_colliders(
     description = _parsed(path, max_bytes)
     if description.tag == "mujoco":
         return colliders_of_model(read_mjcf(path, description, max_bytes), tree, prefix, restitution)
-    folders = tuple(Path(folder) for folder in package_dirs)
+    given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
+    folders = tuple(check_path("package_dirs", folder) for folder in given)
     return colliders_of_urdf(description, path, tree, prefix, friction, restitution, convex, folders, max_bytes)
 
 

@@ -81,7 +81,7 @@ class ImpulseSolver:
     """
 
     def __init__(self, solver: str = "lemke", n_directions: int = 4, tolerance: float = 1e-8) -> None:
-        if solver not in [*SOLVERS]:
+        if not isinstance(solver, str) or solver not in SOLVERS:
             raise unknown_name("solver", solver, SOLVERS)
         self.name, self.n_directions = solver, check_directions(n_directions)
         self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-8.")

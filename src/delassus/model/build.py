@@ -6,7 +6,6 @@ Every loader ends here. A description is a list of `RawLink` and `RawJoint` in t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -73,23 +72,29 @@ def build_tree(
             siblings.sort(key=lambda j: j.name)
     ordered = [carrier, *joints] if keep_order else list(_depth_first(carrier, outgoing))
 
-    moving: list[tuple[RawJoint, JointKind, int, Array, Array]] = []  # with axis, rotation and position
-    parents: list[int] = []
-    poses: dict[str, tuple[int, Array, Array]] = {}  # of each link of the description, in a link of the tree
-    for raw, rotation in zip(ordered, _exact([raw.rotation for raw in ordered]), strict=True):
-        parent, R, p = (WORLD, np.eye(3), np.zeros(3)) if raw is carrier else poses[raw.parent]
-        R, p = R @ rotation, p + R @ raw.position
+    rotations = _exact([raw.rotation for raw in ordered])
+    moving = [raw for raw in ordered if raw.kind is not FIXED]
+    axes, alignments = _axes_and_alignments(moving)
+    turned = np.swapaxes(alignments, 1, 2)
+    shifted = _products(turned, [raw.child_position for raw in moving])
+    # of each link of the description, in a link of the tree: of those that joints move, then of those fixed to them
+    poses = {raw.child: (i, turned[i], shifted[i]) for i, raw in enumerate(moving)}
+    ground = WORLD, np.eye(3), np.zeros(3)
+    for raw, rotation in zip(ordered, rotations, strict=True):
         if raw.kind is FIXED:
-            poses[raw.child] = parent, R, p + R @ raw.child_position
-        else:
-            axis, alignment = _axis_and_alignment(raw.kind, *raw.axis)
-            poses[raw.child] = len(moving), alignment.T, alignment.T @ raw.child_position
-            moving.append((raw, raw.kind, axis, R @ alignment, p))
-            parents.append(parent)
-    rotations, positions = _exact([R for _, R, _ in poses.values()]), _read_only([p for *_, p in poses.values()])
-    frames = {
-        name: Placement(i, R, p) for (name, (i, *_)), R, p in zip(poses.items(), rotations, positions, strict=True)
-    }
+            i, R, p = ground if raw is carrier else poses[raw.parent]
+            p, R = p + R @ raw.position, R @ rotation
+            poses[raw.child] = i, R, p + R @ raw.child_position
+    children = [raw.child for raw in ordered]
+    on, R_links, p_links = zip(*(poses[child] for child in children), strict=True)
+    placements = map(Placement, on, _exact(R_links), _read_only(p_links))
+    frames = dict(zip(children, placements, strict=True))
+
+    carried = [ground if raw is carrier else poses[raw.parent] for raw in moving]
+    parents = tuple(i for i, *_ in carried)
+    R = np.array([R for _, R, _ in carried]).reshape(-1, 3, 3)
+    positions = np.array([p for *_, p in carried]).reshape(-1, 3) + _products(R, [raw.position for raw in moving])
+    rotations = R @ rotations[[raw.kind is not FIXED for raw in ordered]] @ alignments
 
     placed = [frames[link.name] for link in links]
     own = spatial_inertia(
@@ -101,25 +106,28 @@ def build_tree(
     np.add.at(inertias, [frames[raw.child].link for raw in ordered], moved[[number[raw.child] for raw in ordered]])
 
     frames.setdefault("world", Placement(WORLD, np.eye(3), np.zeros(3)))
-    link_names = tuple(raw.child for raw, *_ in moving)
-    tree = Tree(name, link_names, _joints(moving), tuple(parents), inertias[:-1], frames, inertias[-1])
+    joints_placed = _joints(moving, axes, _exact(rotations), _read_only(positions))
+    link_names = tuple(raw.child for raw in moving)
+    tree = Tree(name, link_names, joints_placed, parents, inertias[:-1], frames, inertias[-1])
     _refuse_massless(tree)
     return tree
 
 
-def _joints(moving: Sequence[tuple[RawJoint, JointKind, int, Array, Array]]) -> tuple[Joint, ...]:
+def _joints(moving: Sequence[RawJoint], axes: Sequence[int], rotations: Array, positions: Array) -> tuple[Joint, ...]:
     """Joints of the tree; their arrays are parts of a few large ones."""
-    rotations, positions = _exact([R for *_, R, _ in moving]), _read_only([p for *_, p in moving])
+    kinds = [raw.kind for raw in moving if raw.kind is not FIXED]
     numbers = _read_only(
         [
-            [x for raw, kind, *_ in moving for x in _per_dof(getattr(raw, attribute), kind.nv)]
+            [x for raw, kind in zip(moving, kinds, strict=True) for x in _per_dof(getattr(raw, attribute), kind.nv)]
             for attribute in ("armature", "lower", "upper", "damping")
         ]
     )
-    ends = accumulate((kind.nv for _, kind, *_ in moving), initial=0)
+    ends = accumulate((kind.nv for kind in kinds), initial=0)
     return tuple(
         Joint(raw.name, kind, axis, R, p, *numbers[:, start:stop])
-        for (raw, kind, axis, *_), R, p, (start, stop) in zip(moving, rotations, positions, pairwise(ends), strict=True)
+        for raw, kind, axis, R, p, (start, stop) in zip(
+            moving, kinds, axes, rotations, positions, pairwise(ends), strict=True
+        )
     )
 
 
@@ -127,7 +135,7 @@ def _per_dof(value: float | Array, nv: int) -> Sequence[float] | Array:
     return value if isinstance(value, np.ndarray) else [value] * nv
 
 
-def _exact(rotations: Sequence[Array]) -> Array:
+def _exact(rotations: Sequence[Array] | Array) -> Array:
     return _read_only(exact_quarter_turns(np.array(rotations).reshape(-1, 3, 3)))
 
 
@@ -154,14 +162,22 @@ def _depth_first(first: RawJoint, outgoing: Mapping[str, Sequence[RawJoint]]) ->
         pending.extend(reversed(outgoing.get(joint.child, ())))
 
 
-@lru_cache(maxsize=256)
-def _axis_and_alignment(kind: JointKind, x: float, y: float, z: float) -> tuple[int, Array]:
-    """Coordinate axis for the axis of a joint, and the rotation of the joint's frame that makes it that one."""
-    if kind not in DIRECTED:
-        return 2, np.eye(3)
-    direction = np.array([x, y, z]) / np.linalg.norm([x, y, z])
-    axis = 2 if kind is JointKind.PLANAR else int(np.argmax(np.abs(direction)))
-    return axis, exact_quarter_turns(rotation_between(np.eye(3)[axis], direction))
+def _axes_and_alignments(moving: Sequence[RawJoint]) -> tuple[list[int], Array]:
+    """Coordinate axis for the axis of each joint, and rotations (n, 3, 3) of the joints' frames that make it that one.
+
+    Joints without a direction have the z axis, and are not turned.
+    """
+    given = [raw.axis if raw.kind in DIRECTED else (0.0, 0.0, 1.0) for raw in moving]
+    directions = np.array(given, dtype=float).reshape(-1, 3)
+    directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
+    axes = np.argmax(np.abs(directions), axis=-1)
+    axes[[raw.kind is JointKind.PLANAR for raw in moving]] = 2
+    return axes.tolist(), exact_quarter_turns(rotation_between(np.eye(3)[axes], directions))
+
+
+def _products(matrices: Array, vectors: Sequence[Array]) -> Array:
+    """Products (n, 3) of matrices (n, 3, 3) and vectors (3,)."""
+    return np.asarray((matrices @ np.array(vectors).reshape(-1, 3, 1))[..., 0])
 
 
 def _refuse_massless(tree: Tree) -> None:

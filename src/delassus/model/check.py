@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from math import isfinite, prod
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ def real_array(value: Any) -> Array | None:
         return given.astype(float)
 
 
+@lru_cache(maxsize=4096)
 def decimal_numbers(text: str, *, infinite: bool = False) -> tuple[float, ...] | None:
     """Decimal numbers of a text, in ASCII and separated by white space, as in XML and in C whatever the locale.
 

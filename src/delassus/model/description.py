@@ -142,7 +142,7 @@ def check_descriptions(links: Sequence[RawLink], joints: Sequence[RawJoint], che
                 "Correct them.",
             )  # fmt: skip
     for joint in joints:
-        if np.any(np.isnan(joint.lower)) or np.any(np.isnan(joint.upper)):
+        if any(_has_nan(limit) for limit in (joint.lower, joint.upper)):
             raise ModelError(f"limits of joint {joint.name!r}", "numbers", "NaN", "Correct them, or leave them out.")
         if joint.kind in DIRECTED and hypot(*joint.axis) < 1e-9:
             raise ModelError(
@@ -167,3 +167,7 @@ def check_descriptions(links: Sequence[RawLink], joints: Sequence[RawJoint], che
             f"{len(defects)} link(s) have an inertia that no rigid body can have: {', '.join(defects)}. "
             "The numbers are used as they are; check_inertia='refuse' makes this an error."
         )
+
+
+def _has_nan(value: float | Array) -> bool:
+    return bool(np.isnan(value).any()) if isinstance(value, np.ndarray) else value != value

@@ -26,9 +26,9 @@ def skew(a: Array) -> Array:
     return out
 
 
-def rotation_about(axis: Array, angle: float) -> Array:
-    """Rotation matrix about a unit axis (3,) by an angle in radians (Rodrigues)."""
-    K = skew(np.asarray(axis, dtype=float))
+def rotation_about(axis: Array, angle: float | Array) -> Array:
+    """Rotation matrices (..., 3, 3) about unit axes (..., 3) by angles (...) in radians (Rodrigues)."""
+    K, angle = skew(np.asarray(axis, dtype=float)), np.asarray(angle)[..., None, None]
     return np.asarray(np.eye(3) + np.sin(angle) * K + (1.0 - np.cos(angle)) * (K @ K))
 
 
@@ -45,15 +45,13 @@ def rotation_from_rpy(rpy: Sequence[float] | Array) -> Array:
 
 
 def rotation_between(start: Array, end: Array) -> Array:
-    """Smallest rotation that takes the unit vector ``start`` to the unit vector ``end``."""
-    normal = np.cross(start, end)
-    sine, cosine = float(np.linalg.norm(normal)), float(start @ end)
-    if sine < 1e-15:
-        if cosine > 0:
-            return np.eye(3)
-        normal = np.roll(np.abs(start), 1)
-        return rotation_about(normal / np.linalg.norm(normal), np.pi)
-    return rotation_about(normal / sine, float(np.arctan2(sine, cosine)))
+    """Smallest rotations (..., 3, 3) that take unit vectors ``start`` to unit vectors ``end``, both (..., 3)."""
+    normal, cosine = np.cross(start, end), np.sum(start * end, axis=-1)
+    sine = np.linalg.norm(normal, axis=-1)
+    parallel = sine < 1e-15
+    normal = np.where(parallel[..., None], np.roll(np.abs(start), 1, axis=-1), normal)
+    angle = np.where(parallel, np.where(cosine > 0, 0.0, np.pi), np.arctan2(sine, cosine))
+    return rotation_about(normal / np.linalg.norm(normal, axis=-1, keepdims=True), angle)
 
 
 def exact_quarter_turns(R: Array) -> Array:

@@ -449,6 +449,20 @@ def test_report():
     assert np.array_equal(found.redundant_rows, solution.redundant_rows)
 
 
+def test_proximal_iterations_find_least_squares_where_rows_conflict():
+    """What no force can give is taken off, and iterations start again."""
+    tree, rng = ds.mechanisms.chain(7), np.random.default_rng(0)
+    x = tree.random(rng, 3), rng.normal(size=(3, 7)), rng.normal(size=(3, 7))
+    for constraints in (
+        [ds.Weld("link7"), ds.Point("link7")],
+        [ds.Weld("link7"), ds.Weld("link6")],
+        [ds.Weld("link3")],
+    ):
+        found, known = (ds.forward_dynamics(tree, *x, constraints, method=m) for m in ("proximal", "ltl"))
+        assert found.status.tolist() == known.status.tolist() == [ds.DynamicsStatus.CONFLICTING] * 3
+        assert error(found.qdd, known.qdd) < 1e-10
+
+
 def test_a_fixed_number_of_proximal_iterations():
     """What is compiled: least squares too where rows are dependent and contradict, without forces that do nothing."""
     robot = ds.mechanisms.humanoid()

@@ -28,7 +28,7 @@ from delassus.spatial.factor import CholeskyFactor, Factor
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.rigid import DenseRigidInertia, RigidInertia
 from delassus.spatial.trace_ops import TraceOps
-from delassus.spatial.transform import DenseTransform, StagedTransform, displacement
+from delassus.spatial.transform import DenseTransform, StagedTransform, before_rotation, displacement
 from delassus_studies.count_ops import CountOps
 from programs import plain_program, reference
 from random_trees import some_constraints, some_link, some_mechanism, some_rotation
@@ -397,6 +397,17 @@ def test_elementary_rotations_multiply_to_the_rotation(name):
         assert error(np.array(turn.inverse().rows()), step.T) < TURNS
         product = product @ step
     assert error(product, R) < TURNS
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_what_is_before_a_turn_about_an_axis(axis):
+    """A rotation is what stands before the joint's own axis, and then a turn about that axis."""
+    i, j = (axis + 1) % 3, (axis + 2) % 3
+    for name, R in ROTATIONS.items():
+        before, angle = before_rotation(R.tobytes(), axis)
+        c, s, turn = np.cos(angle), np.sin(angle), np.eye(3)
+        turn[i, i], turn[i, j], turn[j, i], turn[j, j] = c, -s, s, c
+        assert error(before @ turn, R) < TURNS, name
 
 
 def test_few_elementary_rotations_suffice():

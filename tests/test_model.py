@@ -1018,3 +1018,12 @@ def test_transforms_of_the_model_are_those_of_the_algorithms(every_joint):
                     expected = np.concatenate([np.cross(Ri[:, axis - 3], p - pi), Ri[:, axis - 3]])
                 assert np.allclose(column, expected, atol=10 * POSE)
         assert R.shape == (3, 3)
+
+
+def test_armature_is_inertia_enough_for_a_joint():
+    """A link without mass may hang on a rotor."""
+    links, turn = [RawLink("a", 1.0, np.zeros(3), np.eye(3)), RawLink("b")], JointKind.REVOLUTE
+    tree = build_tree("rotor", links, [RawJoint("j", turn, "a", "b", armature=0.1)])
+    assert np.allclose(ds.mass_matrix(tree, tree.neutral()), 0.1)
+    with pytest.raises(ds.DelassusError, match="joint 'j': expected a subtree with inertia"):
+        build_tree("rotor", links, [RawJoint("j", turn, "a", "b")])

@@ -15,7 +15,7 @@ from delassus.errors import ConfigurationError, ConstraintError
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.trace_ops import TraceOps
 from random_trees import some_constraints, some_mechanism
-from tools import AGREEMENT, error, evaluated, random_frame
+from tools import AGREEMENT, error, evaluated, make_motion, random_frame
 
 CONDITION = 1e-8
 """Two orders of elimination: round-off, and the condition of ``M + Jᵀ R⁻¹ J`` for compliances down to 1e-4."""
@@ -355,6 +355,38 @@ def test_soft_and_hard_together(seed):
     assert error(solution.qdd, qdd) < CONDITION and error(stacked(solution), f) < CONDITION
     assert np.abs(solution.compliance_residual()).max() < 1e-9 * (1 + np.abs(f).max())
     assert np.abs(solution.constraint_residual()[..., 6:9]).max() < 1e-9 * (1 + np.abs(f).max())
+
+
+@pytest.mark.parametrize("compliance", [1e-2, 1e-4, 1e-6, 1e-8])
+def test_soft_rows_may_be_redundant(compliance):
+    """Soft constraints cannot conflict: six rows on three joints, moving, by iterations and by what is compiled."""
+    arm = ds.mechanisms.chain(3)
+    rng = np.random.default_rng(0)
+    state = arm.random(rng), rng.normal(size=3), rng.normal(size=3)
+    expected = ds.forward_dynamics(arm, *state, ds.Weld("link3"), method="pv-soft", compliance=compliance)
+    found = ds.forward_dynamics(arm, *state, ds.Weld("link3"), method="proximal", compliance=compliance)
+    assert found.status == ds.DynamicsStatus.SOLVED and found.rank == 6 and found.iterations <= 3
+    motion, _ = make_motion(arm, *state, [ds.Weld("link3")], compliance=[compliance])
+    program = METHODS["proximal"](motion)
+    digits = 1e-10 + 1e-15 / compliance  # forces on what no joint moves are what is asked for over the compliance
+    for qdd, f in ((found.qdd, stacked(found)), (program.qdd[:, 0], program.forces[:, 0])):
+        assert error(qdd, expected.qdd) < digits and error(f, stacked(expected)) < digits
+
+
+def test_redundant_hard_rows_between_soft_ones():
+    """Rank and status are those of the hard rows; soft ones that contradict one another share the force."""
+    robot = ds.mechanisms.humanoid()
+    rng = np.random.default_rng(0)
+    state = robot.random(rng), np.zeros(robot.nv), rng.normal(size=robot.nv)
+    hand, foot = ds.Weld("left_hand"), ds.Weld("right_foot")
+    more = {"compliance": [1e-5, None, None, 1e-5], "targets": [np.ones(6), None, None, -np.ones(6)]}
+    both = ds.forward_dynamics(robot, *state, [hand, foot, foot, hand], **more)
+    assert both.method == "proximal" and both.status == ds.DynamicsStatus.REDUNDANT and both.rank == 18
+    assert np.flatnonzero(both.redundant_rows).tolist() == [*range(12, 18)]
+    one = ds.forward_dynamics(robot, *state, [hand, foot], compliance=[5e-6, None])  # the targets' mean is zero
+    assert error(both.qdd, one.qdd) < LEAST_SQUARES
+    assert error(both.forces[1], both.forces[2]) < LEAST_SQUARES
+    assert error(both.forces[1] + both.forces[2], one.forces[1]) < LEAST_SQUARES
 
 
 def test_iterations_that_end_early():

@@ -229,10 +229,11 @@ def forward_dynamics(
         of the penalty. The force is ``R⁻¹`` times the acceleration that the row falls short of what it asks for, as
         in MuJoCo (``efc_R``; its ``efc_aref`` is a target). None is hard. Methods ``"ltl-soft"`` and ``"pv-soft"``
         take soft constraints, ``"proximal"`` both, all others hard ones. Below about 1e-8, round-off of the first two
-        grows as ``1 / R``, and accelerations leave those of hard constraints again; those of ``"proximal"`` do not.
+        grows as ``1 / R``, and accelerations leave those of hard constraints again; those of ``"proximal"`` do not,
+        unless rows are redundant and ask for what cannot be.
     tolerance : float, optional
         ``"proximal"`` ends where an iteration changes the accelerations of the rows by less, relative to those asked
-        for; 1e-12 by default.
+        for, each by the size of its row; 1e-12 by default.
     max_iterations : int, optional
         ``"proximal"`` ends after so many; 1000 by default.
     rows, placements, payloads

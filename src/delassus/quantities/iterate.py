@@ -18,79 +18,53 @@ TOLERANCE = 1e-12
 
 MAX_ITERATIONS = 1000
 
+WEIGHT = 1e-11
+"""Weight of each hard row by its own diagonal entry: below all eigenvalues that count (`REGULAR_CONDITION`)."""
+
+TRUE_RESIDUAL = 1e-6
+"""States miss no more, or they have not converged: forces beyond ``1e10 / G``, of soft rows, leave no digits."""
+
 STALLED = 0.999
 """What is missing stays for good if one iteration changes it by so much of what the one before did: exact iterations
-shrink each part at its own rate, ``μ / (σ + μ)``, so that the part that is left has ``σ < 1e-3 μ``."""
+shrink each part at its own rate, ``W / (σ + W)``, so that the part that is left has ``σ < 1e-3 W``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterated:
-    """What iterations report by state (...): ``residual`` is the norm of what the rows still miss (m/s², rad/s²).
-
-    ``size`` is the norm of what they are asked for, and of what they do without constraint forces.
-    """
+    """What iterations report by state (...): ``residual`` is the norm of what the rows still miss (m/s², rad/s²)."""
 
     iterations: NDArray[np.int_]
     residual: Array
     converged: NDArray[np.bool_]
-    size: Array
 
 
 def iterate(
     motion: DynamicsProblem, batch: tuple[int, ...], tolerance: float, most: int
 ) -> tuple[Solution, Iterated | None]:
-    """Solve a batch; without constraints there is nothing to iterate on."""
+    """Solve a batch; without constraints there is nothing to iterate on.
+
+    Where rows are dependent, `delassus.quantities.redundancy` has the solution.
+    """
     m = motion.problem.n_rows
     if not m:
         return proximal(motion), None
-    point = ProximalPoint(motion)
-    space = point.space
-    wanted = np.broadcast_to(numbers(space.missing), (*batch, m, 1))
-    size = np.broadcast_to(_norm(numbers(space.gamma)) + _norm(numbers(space.gamma - space.missing)), batch)
-    missing, f = wanted, np.zeros((*batch, m, 1))
-    before = np.full(batch, np.inf)
-    iterations, running = np.zeros(batch, dtype=int), np.ones(batch, dtype=bool)
+    point = ProximalPoint(motion, weight=1.0, own_weight=WEIGHT)
+    asked = numbers(point.space.missing)
+    missing, f = np.broadcast_to(asked, (*batch, m, 1)), np.zeros((*batch, m, 1))
+    before, iterations = np.full(batch, np.inf), np.zeros(batch, dtype=int)
+    running, converged = np.ones(batch, dtype=bool), np.zeros(batch, dtype=bool)
     for _ in range(most):
         d = numbers(point.step(numbers(missing)))
-        f = np.where(_each(running), f + d, f)
+        f = np.where(running[..., None, None], f + d, f)
         left = numbers(point.left(d))
-        change = _norm(missing - left)
+        change, most_left = (np.sqrt(numbers(point.part(x))) for x in (missing - left, left))
         iterations += running
-        resolved = (change <= tolerance * size) | (change >= STALLED * before)
-        running = running & ~(resolved & (_norm(left) <= tolerance * size)) & np.isfinite(change)
+        converged |= running & (np.minimum(change, most_left) <= tolerance)
+        running = running & ~converged & (change < STALLED * before)
         if not running.any():
             break
-
-        # what no force can give is taken off, and iterations start again
-        again = running & resolved
-        wanted = np.where(_each(again), wanted - left, wanted)
-        f = np.where(_each(again), 0.0, f)
-        missing = np.where(_each(again), wanted, left)
-        before = np.where(again, np.inf, change)
-    f = f - _idle(point, f, tolerance, most)
-    residual = np.broadcast_to(_norm(numbers(space.missing) - numbers(point.G) @ f), batch)
-    report = Iterated(np.asarray(iterations), np.array(residual), ~running, size)
-    return Solution(space.accelerations(numbers(f)), numbers(f), point.G), report
-
-
-def _idle(point: ProximalPoint, f: Array, tolerance: float, most: int) -> Array:
-    """Part of forces that moves nothing: what iterations on the forces themselves leave."""
-    size, before = _norm(f), np.full(f.shape[:-2], np.inf)
-    running = np.ones(f.shape[:-2], dtype=bool)
-    for _ in range(most):
-        left = np.where(_each(running), numbers(point.left(point.step(numbers(f)))), f)
-        change = _norm(f - left)
-        f, running = left, running & (change > tolerance * size) & (change < STALLED * before)
-        before = change
-        if not running.any():
-            break
-    return f
-
-
-def _each(states: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Flags of states (...) for columns."""
-    return states[..., None, None]
-
-
-def _norm(a: Array) -> Array:
-    return np.asarray(np.linalg.norm(a[..., 0], axis=-1))
+        missing, before = left, change
+    remains = asked - numbers(point.G) @ f
+    converged &= np.sqrt(numbers(point.part(remains))) <= TRUE_RESIDUAL
+    report = Iterated(np.asarray(iterations), np.array(np.linalg.norm(remains[..., 0], axis=-1)), converged)
+    return Solution(point.space.accelerations(numbers(f)), numbers(f), point.G), report

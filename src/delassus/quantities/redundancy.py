@@ -1,11 +1,11 @@
 """The one answer to dependent rows, of direct calls, kernels, rollouts and contact (batched NumPy, float64).
 
 At each state the independent rows are counted, by the eigenvalues of ``G`` at unit diagonal above `REGULAR_CONDITION`;
-rows that nothing moves do not count. Where some depend on others, ``f`` is the least-norm minimiser of ``‖J q̈ − γ‖``:
-the solution that the pseudo-inverse of ``G`` gives, and proximal iterations converge to. Accelerations are then those
-nearest to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state was solved.
+rows that nothing moves do not count, soft rows always do. Where some depend on others, ``f`` is the least-norm
+minimiser of ``‖J q̈ − γ‖``: the solution that the pseudo-inverse of ``G`` gives. Accelerations are then those nearest
+to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state was solved.
 
-- Direct functions do this at every state.
+- Direct functions do this at every state, whatever the method.
 - Kernels, and rollouts at each step, do it at states that their pivots mark (`delassus.quantities.pivots`). Where a
   method eliminates rows early, or runs in float32, small pivots may mean only that: ``"ltl"`` in float64, compiled when
   first needed and announced, solves these states, and its pivots mark those whose rows are dependent. They warn once,
@@ -62,7 +62,7 @@ class DynamicsStatus(Enum):
     )
     UNFINISHED = (
         "proximal iterations stopped before they converged; allow more of them (max_iterations), "
-        "or scale rows so that they are of one size"
+        "or larger compliances of soft rows"
     )
     FAILED = "numbers overflowed here: nothing is known; make positions, velocities and forces smaller"
 
@@ -98,22 +98,17 @@ def resolve(
 ) -> Resolved:
     """Check the rank of the rows at each state, and solve again where it is deficient.
 
-    Problems whose constraints are all soft are regular, and iterations have gone to the least-squares solution.
+    Soft rows are independent of all others: problems whose constraints are all soft are regular.
     """
     problem = motion.problem
     m, nv = problem.n_rows, motion.tree.nv
     qdd, forces = _vectors(solution.qdd, (*batch, nv)), _vectors(solution.forces, (*batch, m))
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
     rank, redundant = np.full(batch, m), np.zeros((*batch, m), dtype=bool)
-    if m and iterated is not None:
-        rank, redundant = independence(problem, problem.relaxed(numbers(solution.delassus)), batch)
-        status[rank < m] = DynamicsStatus.REDUNDANT
-        status[(rank < m) & (iterated.residual > CONFLICT * iterated.size)] = DynamicsStatus.CONFLICTING
-        status[~iterated.converged] = DynamicsStatus.UNFINISHED
-    elif m and not all(motion.softness):
+    if m and not all(motion.softness):
         saddle = None if solution.delassus is not None else SaddlePoint(motion)
         G = numbers(problem.relaxed(numbers(solution.delassus) if saddle is None else saddle.G))
-        rank, redundant = independence(problem, G, batch)
+        rank, redundant = independence(problem, numbers(_among_hard_rows(motion, G)), batch)
         if saddle is not None and solution.pivot is not None:
             unfit = ~(np.broadcast_to(numbers(solution.pivot), batch) > least_pivot("float64"))
             if unfit.any():
@@ -122,10 +117,14 @@ def resolve(
                 forces[unfit] = _vectors(other.forces, forces.shape)[unfit]
         deficient = rank < m
         if deficient.any():
-            f, a, held = _least_squares(motion, saddle or SaddlePoint(motion), G, batch)
+            f, a, held, left = _least_squares(motion, saddle or SaddlePoint(motion), G, batch)
             qdd[deficient], forces[deficient] = a[deficient], f[deficient]
+            if iterated is not None:
+                iterated.residual[deficient] = left[deficient]
             status[deficient] = DynamicsStatus.CONFLICTING
             status[deficient & held] = DynamicsStatus.REDUNDANT
+    if iterated is not None:
+        status[~iterated.converged & (rank == m)] = DynamicsStatus.UNFINISHED
     for c, rows in enumerate(problem.rows):
         if (flag := problem.flag(c)) is not None:
             rank = rank - np.where(numbers(flag), 0, rows.stop - rows.start)
@@ -213,29 +212,31 @@ def _last_of_dependencies(G: Array, rank: NDArray[np.int_]) -> NDArray[np.bool_]
 class DependentRows:
     """Solves ``G f = b`` where rows depend on one another, at unit diagonal: units and sizes of rows do not matter.
 
+    ``hard`` is ``G`` with an identity in place of soft rows: what depends on what is decided among the others.
+
     Attributes
     ----------
     inverse : (..., m, m) array
         ``S (S G S)⁺ S``, ``S`` what takes ``G`` to unit diagonal: ``f = inverse @ b`` has ``G f = b`` where any ``f``
-        has.
+        has. Of ``(S G S)⁺``, ``S G S`` plus the projection on its null space is inverted.
     null : (..., m, m) array
         Orthonormal basis of the forces that move nothing, and zero columns. What no force can give lies along it.
     scale : (..., m) array
         ``S``; by ``typical``, the `mobility_bound`, of rows that nothing moves.
     """
 
-    def __init__(self, G: Array, typical: Array) -> None:
-        diagonal, (scaled, rank) = diagonal_of(G), at_unit_diagonal(G, UNMOVED * typical)
-        moved = diagonal > UNMOVED * typical
-        sizes = np.where(moved, diagonal, np.where(typical > 0, typical, 1.0))
-        self.scale = 1.0 / np.sqrt(sizes)
-        values, vectors = np.linalg.eigh(scaled)
+    def __init__(self, G: Array, typical: Array, hard: Array | None = None) -> None:
+        least = UNMOVED * typical
+        hard_scaled, rank = at_unit_diagonal(G if hard is None else hard, least)
+        diagonal = diagonal_of(G)
+        moved = diagonal > least
+        self.scale = 1.0 / np.sqrt(np.where(moved, diagonal, np.where(typical > 0, typical, 1.0)))
         kept = (np.arange(G.shape[-1]) >= G.shape[-1] - rank[..., None])[..., None, :]
-        reciprocals = np.where(kept, 1.0 / np.where(kept, values[..., None, :], 1.0), 0.0)
-        outer = np.where(moved, self.scale, 0.0)[..., None] * vectors
-        self.inverse: Array = (outer * reciprocals) @ np.swapaxes(outer, -1, -2)
-        basis = np.linalg.qr(np.where(kept, 0.0, self.scale[..., None] * vectors))[0]
-        self.null: Array = np.where(kept, 0.0, basis)
+        null = np.where(kept, 0.0, np.linalg.eigh(hard_scaled)[1])
+        idle = null @ np.swapaxes(null, -1, -2)
+        regular = at_unit_diagonal(G, least)[0] + idle
+        self.inverse: Array = self.scale[..., :, None] * (np.linalg.inv(regular) - idle) * self.scale[..., None, :]
+        self.null: Array = np.where(kept, 0.0, np.linalg.qr(self.scale[..., None] * null)[0])
 
     def without_null(self, x: Array) -> Array:
         """Columns (..., m, k) less their part along `null`: forces of least norm, accelerations that forces give."""
@@ -244,8 +245,8 @@ class DependentRows:
 
 def _least_squares(
     motion: DynamicsProblem, saddle: SaddlePoint, G: Array, batch: tuple[int, ...]
-) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Forces and accelerations where rows are dependent, and whether all rows hold.
+) -> tuple[Array, Array, NDArray[np.bool_], Array]:
+    """Forces and accelerations where rows are dependent, whether all rows hold, and the norm of what they miss.
 
     Accelerations come from forces at unit diagonal, before those are made the ones of least norm: rows of very
     different size do not hold to all digits with the latter.
@@ -253,7 +254,8 @@ def _least_squares(
     J, free, asked, gamma = (numbers(x) for x in (saddle.J, saddle.free, saddle.missing, saddle.gamma))
     m, nv = J.shape[-2:]
     typical = mobility_bound(motion.problem, Articulated(motion.problem))
-    rows = DependentRows(np.broadcast_to(G, (*batch, m, m)), typical)
+    G = np.broadcast_to(G, (*batch, m, m))
+    rows = DependentRows(G, typical, _among_hard_rows(motion, G))
     compliance = numbers(motion.ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))]))
 
     def caused(f: Array) -> Array:
@@ -274,10 +276,17 @@ def _least_squares(
     best = rows.inverse @ rows.without_null(asked)
     best = best + rows.inverse @ rows.without_null(moved(best)[1])
     f = np.where(held[..., None, None], f, best)
-    qdd = np.where(held[..., None, None], qdd, moved(best)[0])
+    qdd, left = (np.where(held[..., None, None], x, y) for x, y in zip((qdd, left), moved(best), strict=True))
     idle = f - rows.without_null(f)
     f = f - idle + rows.inverse @ (J @ caused(idle))
-    return f[..., 0], _vectors(numbers(qdd), (*batch, nv)), np.broadcast_to(held, batch)
+    return f[..., 0], _vectors(numbers(qdd), (*batch, nv)), held, np.linalg.norm(left[..., 0], axis=-1)
+
+
+def _among_hard_rows(motion: DynamicsProblem, G: Array) -> Array:
+    """``G`` (..., m, m), with an identity in place of the rows and columns of soft constraints."""
+    sizes = [c.size for c in motion.problem.constraints]
+    soft = np.repeat(motion.softness, sizes)
+    return np.where(soft[:, None] | soft, np.eye(len(soft)), G)
 
 
 def diagonal_of(G: Array) -> Array:

@@ -29,9 +29,13 @@ class Solution:
     pivot : scalar or None
         Smallest pivot, relative to its reference scale, of a method that has no ``G``: where it is small,
         another method has to solve.
+    unfinished : scalar or None
+        How far a fixed number of iterations is from the end: what they could still change, by what rows are asked for,
+        squared. Above 1e-16 in float64, another method has to solve.
     """
 
     qdd: Matrix
     forces: Matrix
     delassus: Matrix | None = None
     pivot: Scalar | None = None
+    unfinished: Scalar | None = None

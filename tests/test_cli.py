@@ -202,7 +202,7 @@ def test_names_do_nothing_to_the_terminal(tmp_path: Path) -> None:
     outputs += [run("info", str(path), status=2), run("info", "[/]\x9b31m\u202e.urdf", status=2)]
     assert all(c.isprintable() or c == "\n" for output in outputs for c in output), outputs
     assert all(name in shown for name in [f"[/]{names[1]}: 3 moving links", *names])
-    assert "[/]c\\x9b31m\\u202e" in outputs[3] and "[/]\\x9b31m\\u202e.urdf" in outputs[4]
+    assert "[/]c\\x9b31m\\u202e" in outputs[2] and "[/]\\x9b31m\\u202e.urdf" in outputs[3]
 
 
 def test_files_that_cannot_be_written(arm: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -346,6 +347,21 @@ def test_scales_of_meshes(tmp_path):
         corners = shape.vertices[shape.triangles]
         volume = np.einsum("ij,ij->", corners[:, 0], np.cross(corners[:, 1], corners[:, 2])) / 6
         assert volume == pytest.approx(np.prod(np.ptp(shape.vertices, axis=0)))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes")
+def test_mesh_files_that_cannot_be_read_to_their_end(tmp_path):
+    """Nor are those read that a mesh file names."""
+    write_cube(tmp_path / "robots" / "cube.obj")
+    os.mkfifo(tmp_path / "robots" / "pipe.stl")
+    text = (tmp_path / "robots" / "cube.obj").read_text()
+    (tmp_path / "robots" / "cube.obj").write_text(f"mtllib pipe.stl\nusemtl a\n{text}")
+    mesh = '<collision><geometry><mesh filename="{}"/></geometry></collision>'
+    assert len(load_colliders(urdf(tmp_path, mesh.format("cube.obj")), tree_of())) == 1
+    with pytest.raises(ModelError, match="a mesh file that exists"):
+        load_colliders(urdf(tmp_path, mesh.format("pipe.stl")), tree_of())
+    with pytest.raises(ModelError, match=r"cube\.obj'?: expected at most 500 bytes"):
+        load_colliders(urdf(tmp_path, mesh.format("cube.obj")), tree_of(), max_bytes=500)
 
 
 def test_coal_reads_meshes_that_trimesh_does_not(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def read_mesh(path: Path, what: str) -> tuple[Array, NDArray[np.int64]]:
 def _by_trimesh(path: Path) -> tuple[Array, NDArray[np.int64]]:
     import trimesh
 
-    mesh: Any = trimesh.load_mesh(path)
+    file = BytesIO(path.read_bytes())  # without a path, so that no files are opened that this one names as materials
+    mesh: Any = trimesh.load_mesh(file, file_type=path.suffix.lower().removeprefix("."))
     if not hasattr(mesh, "faces"):
         mesh = mesh.to_mesh()
     return np.array(mesh.vertices, dtype=float), np.array(mesh.faces, dtype=np.int64)

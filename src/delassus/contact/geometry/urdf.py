@@ -85,7 +85,7 @@ def _shape(
                 file = find_mesh(address, path, folders, what)
                 check_file(file, max_bytes)
                 vertices, triangles = read_mesh(file, what)
-                if np.prod(scale) < 0:  # a mirror image: reverse the triangles
+                if np.prod(np.sign(scale)) < 0:  # a mirror image: reverse the triangles
                     triangles = triangles[:, ::-1]
                 meshes[key] = Mesh(vertices * scale, triangles, convex=convex)
             return meshes[key]

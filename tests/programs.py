@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from delassus.compiler.interpret import interpret
 from delassus.compiler.passes import optimise
 from delassus.compiler.program import Argument, Program, Result
 from delassus.compiler.trace import trace
 from delassus.quantities.osim import METHODS
 from delassus.spatial.graph import LEAVES, Graph, Op, arity
+from delassus.spatial.interpret import interpret
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.75, -3.5, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e-45, 1e308, -1e308, 1e-308)
 """Values that operations treat in their own way: zeros, infinities, NaN, denormals, values next to overflow."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import delassus as ds
 from delassus.compiler.allocate import Act, allocate
 from delassus.compiler.emit import llvm
-from delassus.compiler.interpret import SEMANTICS, interpret
 from delassus.spatial.graph import Graph, Op, arity
+from delassus.spatial.interpret import SEMANTICS, interpret
 from programs import delassus_program, graphs, same
 
 

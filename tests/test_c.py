@@ -21,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
-from delassus.compiler import interpret as interpreter
 from delassus.compiler.emit import c
 from delassus.compiler.emit.c import c_source, write_c
 from delassus.compiler.emit.c_text import comment, identifier, literal
@@ -32,6 +31,7 @@ from delassus.compiler.program import Argument, Program, Result
 from delassus.interop.load import example_robot_files
 from delassus.quantities import find_quantity
 from delassus.quantities.request import request
+from delassus.spatial import interpret as interpreter
 from delassus.spatial.graph import LEAVES, Builder, Graph, Op
 from programs import SPECIAL, delassus_program, graphs, plain_program, reference, same, table_of_operations
 from random_trees import some_constraints, some_mechanism

@@ -8,9 +8,9 @@ import numpy as np
 
 import delassus as ds
 from delassus.algorithms.dynamics import METHODS
-from delassus.compiler.interpret import interpret
 from delassus.quantities.dynamics import DYNAMICS
-from delassus.quantities.evaluate import NumpyCase, case_of
+from delassus.quantities.evaluate import NumpyCase, case_of, solution_program
+from delassus.spatial.interpret import interpret
 
 ROUND_OFF = 1e-13
 """One expression written in two ways: a few units in the last place of the largest entry."""
@@ -85,6 +85,15 @@ def by_method(motion, name):
     own = NumpyCase(replace(case.request, method=name), case.values, case.batch)
     with np.errstate(all="ignore"):
         return METHODS[name](own.motion())
+
+
+def error_estimates(motion, name):
+    """Estimated errors of a method, by state."""
+    asked, batch = replace(motion.case.request, method=name), motion.case.batch
+    values = [np.broadcast_to(motion.case.values[a.name], (*batch, *a.shape)) for a in asked.arguments]
+    *_, rcond = interpret(solution_program(asked), np.concatenate([x.reshape(*batch, -1) for x in values], axis=-1))
+    with np.errstate(divide="ignore"):
+        return np.finfo(float).eps / np.maximum(rcond[..., 0], 0.0)
 
 
 # -- nonsense -------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class Problem:
         self.ops, self.tree, self.constraints = ops, tree, tuple(constraints)
         self.rows = row_slices(self.constraints)
         self.n_rows = self.rows[-1].stop if self.rows else 0
-        self._q = q
+        self.q = q
         self.payloads = tuple(payloads)
         self._given = list(given)
         self._coordinates = coordinates
@@ -81,7 +81,7 @@ class Problem:
 
     def on(self, tree: Tree, coordinates: Sequence[Coordinate] | None) -> Problem:
         """The same problem on another tree of the same robot, with the configuration of this one."""
-        return Problem(self.ops, tree, self.constraints, self._q, self._given, self.payloads, coordinates, self._active)
+        return Problem(self.ops, tree, self.constraints, self.q, self._given, self.payloads, coordinates, self._active)
 
     @cached_property
     def _inputs(self) -> dict[str, Any]:
@@ -98,11 +98,11 @@ class Problem:
     def _read(self, index: int) -> Scalar:
         """Entry of the tree's configuration."""
         if self._coordinates is None:
-            return self.ops.entry(self._q, index)
+            return self.ops.entry(self.q, index)
         source, sign = self._coordinates[index]
         if source < 0:
             return sign
-        value = self.ops.entry(self._q, source)
+        value = self.ops.entry(self.q, source)
         return -value if sign < 0 else value
 
     @cached_property

@@ -46,7 +46,9 @@ class SparseFactor:
 
         # leaves → root: L_kk = √H_kk, L_ki = H_ki / L_kk, H_ij −= L_ki L_kj  ([LQR] eq. 6)
         for k in reversed(range(tree.nv)):
-            self.reciprocal[k] = ops.matrix([[1.0 / ops.sqrt(ops.entries(diagonal[k])[0][0])]])
+            ((pivot,),) = ops.entries(diagonal[k])
+            ops.pivot(pivot)
+            self.reciprocal[k] = ops.matrix([[1.0 / ops.sqrt(pivot)]])
             row = self.rows[k] = self.reciprocal[k] @ self.rows[k]
             for position, i in enumerate(self.ancestors[k]):
                 factor = ops.take(row, None, (position,))

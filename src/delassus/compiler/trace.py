@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from delassus.algorithms.problem import Problem
@@ -13,6 +12,7 @@ from delassus.constraints import Constraint
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.case import symbolic_case
+from delassus.quantities.error_estimate import rcond_of
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.quantity import Output
 from delassus.quantities.request import Request, request
@@ -20,7 +20,7 @@ from delassus.spatial.graph import Graph, OperationCount
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace_ops import TraceOps
 
-PIVOT = Output("pivot", (), "smallest relative pivot: near zero, rows are dependent")
+RCOND = Output("rcond", (), "reciprocal condition: results have a relative error of about the type's epsilon over it")
 
 
 class Trace:
@@ -89,14 +89,14 @@ def trace(
 
 
 def trace_request(asked: Request) -> Trace:
-    """Run a quantity on symbols; its smallest pivot, if its method has pivots to judge by, is a hidden result."""
+    """Run a quantity on symbols; its reciprocal condition, if its method divides by something, is a hidden result."""
     traced = Trace(TraceOps())
     case = symbolic_case(asked, traced.ops)
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
-    if case.pivots:
-        smallest = reduce(traced.ops.minimum, case.pivots)
-        traced.add(PIVOT, (), traced.ops.matrix([[smallest]]), hidden=True)
+    rcond = rcond_of(asked, traced.ops, traced.computed)
+    if rcond is not None:
+        traced.add(RCOND, (), traced.ops.matrix([[rcond]]), hidden=True)
     return traced
 
 

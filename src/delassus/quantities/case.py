@@ -13,7 +13,6 @@ from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.problem import Problem
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD
-from delassus.quantities.pivots import smallest_pivot
 from delassus.quantities.request import Request
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -27,13 +26,11 @@ class Case:
     """A request on any backend; what is different on NumPy is in `delassus.quantities.evaluate`.
 
     ``values`` of arguments are by name: rows are matrices, all others vectors that the backend's ``entry`` reads.
-    ``pivots`` holds the smallest relative pivot of each system that was solved, where the method has some.
     """
 
     def __init__(self, request: Request, ops: Ops, values: Mapping[str, Any]) -> None:
         self.request, self.ops, self.values = request, ops, values
         self.tree, self.constraints = request.tree, request.constraints
-        self.pivots: list[Scalar] = []
 
     def problem(self, q: Any = None) -> Problem:
         """The problem at the configuration ``q`` (a state vector; the argument if None)."""
@@ -71,13 +68,11 @@ class Case:
 
     def solve(self, motion: DynamicsProblem) -> Solution:
         """Forward dynamics by the request's method, judged."""
+        self.ops.new_system()
         return self.judged(motion, METHODS[self.request.method](motion))
 
     def judged(self, motion: DynamicsProblem, solution: Solution) -> Solution:
-        """The solution, where rows are dependent resolved or marked by a small pivot."""
-        pivot = smallest_pivot(self.request.method, motion.problem, solution)
-        if pivot is not None:
-            self.pivots.append(pivot)
+        """The solution; on NumPy resolved where rows are dependent."""
         return solution
 
     def require_independent(self, problem: Problem, G: Matrix) -> None:

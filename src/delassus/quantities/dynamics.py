@@ -16,6 +16,7 @@ from delassus.model.check import check_number, check_whole
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.case import Case, stacked
+from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.evaluate import case_of
 from delassus.quantities.options import (
     CONSTRAINED,
@@ -189,6 +190,7 @@ def forward_dynamics(
     compliance: Compliance = None,
     tolerance: float | None = None,
     max_iterations: int | None = None,
+    error_bound: float | None = None,
     **given: Unpack[ConstrainedMotion],
 ) -> ForwardDynamics:
     """Joint accelerations, and the forces of the constraints.
@@ -236,13 +238,16 @@ def forward_dynamics(
         for, each by the size of its row; 1e-12 by default.
     max_iterations : int, optional
         ``"proximal"`` ends after so many; 1000 by default.
+    error_bound : float, optional
+        States whose ``error_estimate`` is above it are solved again, in extended precision, and have the status
+        ``INACCURATE`` if it still is; 1e-6 by default.
     rows, placements, payloads
         What comes with each call, as in `delassus.delassus`.
 
     Returns
     -------
     ForwardDynamics
-        ``qdd``, ``forces``, ``status``, ``rank``, ``redundant_rows``, ``constraint_residual()``,
+        ``qdd``, ``forces``, ``status``, ``error_estimate``, ``rank``, ``redundant_rows``, ``constraint_residual()``,
         ``dynamics_residual()``, ``report()``, and of ``"proximal"`` ``iterations`` and ``residual``. Where rows are
         redundant or contradict one another, the status says so, ``redundant_rows`` and ``report()`` say which, and the
         solution is the least-squares one.
@@ -283,6 +288,7 @@ def forward_dynamics(
     if max_iterations is not None:
         advice = "Leave it out for the default."
         case.max_iterations = check_whole("max_iterations", max_iterations, advice, least=1)
+    case.error_bound = check_error_bound(error_bound)
     case.run()
     return solved(case, case.resolved[0], case.request.method)
 

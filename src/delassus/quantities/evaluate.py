@@ -20,13 +20,33 @@ from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.case import Case, symbolic_case
+from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of
 from delassus.quantities.iterate import MAX_ITERATIONS, TOLERANCE, iterate
-from delassus.quantities.quantity import Quantity
+from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.redundancy import DynamicsStatus, Resolved, independence, resolve, worst
 from delassus.quantities.request import AUTO, Request, request
+from delassus.spatial.graph import Graph
+from delassus.spatial.interpret import interpret
 from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace_ops import TraceOps
+
+EPSILON = float(np.finfo(float).eps)
+
+ACCURATE = "ltl"
+"""Method of hard constraints that takes states at which others are not accurate."""
+
+AT_ONCE = 256
+"""States that a program is interpreted at."""
+
+FREE_MOTION = Quantity(
+    "free_motion",
+    "Joint accelerations without constraints",
+    ("q", "v", "tau"),
+    (Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2"),),
+    lambda case: [METHODS["aba"](case.motion()).qdd],
+)
+"""What the errors that come from the mass matrix are measured with."""
 
 
 class SingularError(DelassusError, ArithmeticError):
@@ -42,7 +62,7 @@ class NumpyCase(Case):
         super().__init__(request, NumpyOps(structure=lambda: structure_of(request)), values)
         self.batch = batch
         self.resolved: list[Resolved] = []
-        self.tolerance, self.max_iterations = TOLERANCE, MAX_ITERATIONS
+        self.tolerance, self.max_iterations, self.error_bound = TOLERANCE, MAX_ITERATIONS, ERROR_BOUND["float64"]
 
     @property
     def status(self) -> NDArray[np.object_]:
@@ -60,17 +80,53 @@ class NumpyCase(Case):
         if self.request.method not in ITERATIVE:
             return self.judged(motion, METHODS[self.request.method](motion))
         solution, iterated = iterate(motion, self.batch, self.tolerance, self.max_iterations)
-        self.resolved.append(resolve(motion, solution, self.batch, iterated))
-        return self._solution(solution)
+        return self._resolved(resolve(motion, solution, self, iterated), solution)
 
     def judged(self, motion: DynamicsProblem, solution: Solution) -> Solution:
-        """The solution, resolved where rows are dependent."""
-        self.resolved.append(resolve(motion, solution, self.batch))
-        return self._solution(solution)
+        """The solution, resolved where rows are dependent and where it is not accurate."""
+        return self._resolved(resolve(motion, solution, self), solution)
 
-    def _solution(self, solution: Solution) -> Solution:
-        last = self.resolved[-1]
-        return replace(solution, qdd=numbers(last.qdd[..., None]), forces=numbers(last.forces[..., None]))
+    def _resolved(self, resolved: Resolved, solution: Solution) -> Solution:
+        self.resolved.append(resolved)
+        return replace(solution, qdd=numbers(resolved.qdd[..., None]), forces=numbers(resolved.forces[..., None]))
+
+    def error_estimate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> Array:
+        """Relative error (k,) of the results at some states, the mask (*batch) of which has k.
+
+        Of hard constraints, without what comes from their rows: that of free motion, which is known once for a robot.
+        """
+        asked = self.request
+        if asked.method not in SOFT:
+            asked = request(self.tree, (), FREE_MOTION, payloads=asked.payloads)
+        rcond = rcond_program(asked)
+        if rcond is None:
+            return np.zeros(np.count_nonzero(where))
+        (found,) = self._interpreted(asked, rcond, motion, where, np.float64)
+        with np.errstate(divide="ignore"):
+            return np.asarray(EPSILON / np.maximum(found[:, 0], 0.0))
+
+    def accurate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """Accelerations, forces and their relative errors at some states, in extended precision where there is one."""
+        own = self.request.method in UNCONSTRAINED or any(motion.softness)
+        method = self.request.method if own else ACCURATE
+        program = solution_program(replace(self.request, method=method))
+        qdd, forces, rcond = self._interpreted(self.request, program, motion, where, np.longdouble)
+        with np.errstate(all="ignore"):
+            error = np.finfo(np.longdouble).eps / np.maximum(rcond[:, 0], 0.0) + EPSILON
+        return qdd.astype(float), forces.astype(float), error.astype(float)
+
+    def _interpreted(
+        self, asked: Request, program: Graph, motion: DynamicsProblem, where: NDArray[np.bool_], dtype: Any
+    ) -> list[Any]:
+        """Run a program at some states, a few at a time: all that it computes stays in memory."""
+        given = {**self.values, "q": motion.problem.q, "v": motion.velocity}
+        columns = []
+        for a in asked.arguments:
+            x = 0.0 if given.get(a.name) is None else np.asarray(given[a.name])
+            columns.append(np.broadcast_to(x, (*self.batch, *(a.shape or (1,))))[where].reshape(-1, a.size))
+        inputs = np.concatenate([np.zeros((np.count_nonzero(where), 0)), *columns], axis=1).astype(dtype)
+        parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
+        return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
     def require_independent(self, problem: Problem, G: Matrix) -> None:
         """Raise `SingularError` if ``G`` has no inverse at some state."""
@@ -96,16 +152,40 @@ class NumpyCase(Case):
                     whole = 0.5 * (whole + np.swapaxes(whole, -1, -2))
                 out[output.name] = np.array(whole.reshape((*self.batch, *self.request.shape_of(output))))
                 if output.unique:
-                    out[output.name][self.status != DynamicsStatus.SOLVED] = np.nan
+                    out[output.name][
+                        (self.status != DynamicsStatus.SOLVED) & (self.status != DynamicsStatus.INACCURATE)
+                    ] = np.nan
         return out
 
 
 @lru_cache(maxsize=256)
+def _traced(asked: Request) -> tuple[TraceOps, list[list[int]]]:
+    """A trace of a request, and the nodes of its results."""
+    ops = TraceOps()
+    return ops, [ops.nodes(a) for a in asked.quantity.run(symbolic_case(asked, ops))]
+
+
 def structure_of(asked: Request) -> tuple[Answer, ...]:
     """What a request asks about structure, in order, and the answers: those of its trace."""
+    return tuple(_traced(asked)[0].answers)
+
+
+@lru_cache(maxsize=256)
+def rcond_program(asked: Request) -> Graph | None:
+    """Program of the reciprocal condition of a request; None if it divides by nothing."""
+    ops, outputs = _traced(asked)
+    rcond = rcond_of(asked, ops, outputs)
+    return None if rcond is None else ops.graph([ops.nodes(ops.matrix([[rcond]]))])
+
+
+@lru_cache(maxsize=64)
+def solution_program(asked: Request) -> Graph:
+    """Program of the accelerations, forces and reciprocal condition of forward dynamics by the request's method."""
     ops = TraceOps()
-    asked.quantity.run(symbolic_case(asked, ops))
-    return tuple(ops.answers)
+    found = METHODS[asked.method](symbolic_case(asked, ops).motion())
+    outputs = [ops.nodes(found.qdd), ops.nodes(found.forces)]
+    rcond = rcond_of(asked, ops, outputs)
+    return ops.graph([*outputs, ops.nodes(ops.matrix([[1.0 if rcond is None else rcond]]))])
 
 
 def case_of(

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.kkt import SaddlePoint
-from delassus.algorithms.dynamics.solution import Solution, least_pivot
+from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.model.rotations import Array
@@ -64,6 +66,10 @@ class DynamicsStatus(Enum):
         "proximal iterations stopped before they converged; allow more of them (max_iterations), "
         "or larger compliances of soft rows"
     )
+    INACCURATE = (
+        "the relative error may be larger than the bound: the mass matrix or the rows are nearly singular here; "
+        "check small inertias, give joints armature, or drop rows that hardly move anything"
+    )
     FAILED = "numbers overflowed here: nothing is known; make positions, velocities and forces smaller"
 
     @property
@@ -85,53 +91,77 @@ class Resolved:
     status: NDArray[np.object_]
     rank: NDArray[np.int_]
     redundant: NDArray[np.bool_]
+    error: Array
     iterated: Iterated | None = None
 
     def __post_init__(self) -> None:
         reported = () if self.iterated is None else (self.iterated.iterations, self.iterated.residual)
-        for array in (self.qdd, self.forces, self.status, self.rank, self.redundant, *reported):
+        for array in (self.qdd, self.forces, self.status, self.rank, self.redundant, self.error, *reported):
             array.setflags(write=False)
 
 
-def resolve(
-    motion: DynamicsProblem, solution: Solution, batch: tuple[int, ...], iterated: Iterated | None = None
-) -> Resolved:
-    """Check the rank of the rows at each state, and solve again where it is deficient.
+class Judge(Protocol):
+    """What knows how accurate solutions are, and finds better ones: `delassus.quantities.evaluate.NumpyCase`."""
+
+    batch: tuple[int, ...]
+    error_bound: float
+
+    def error_estimate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> Array:
+        """Relative error (k,) at the k states (*batch) chosen, as far as it comes from the mass matrix."""
+
+    def accurate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """Accelerations, forces, and their relative error, at the states chosen."""
+
+
+def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated: Iterated | None = None) -> Resolved:
+    """Check the rank of the rows at each state, and solve again where it is deficient or the error too large.
 
     Soft rows are independent of all others: problems whose constraints are all soft are regular.
     """
-    problem = motion.problem
+    problem, batch = motion.problem, judge.batch
     m, nv = problem.n_rows, motion.tree.nv
     qdd, forces = _vectors(solution.qdd, (*batch, nv)), _vectors(solution.forces, (*batch, m))
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
     rank, redundant = np.full(batch, m), np.zeros((*batch, m), dtype=bool)
+    error, growth, regular = np.zeros(batch), np.ones(batch), np.ones(batch, dtype=bool)
     if m and not all(motion.softness):
         saddle = None if solution.delassus is not None else SaddlePoint(motion)
         G = numbers(problem.relaxed(numbers(solution.delassus) if saddle is None else saddle.G))
         rank, redundant = independence(problem, numbers(_among_hard_rows(motion, G)), batch)
-        if saddle is not None and solution.pivot is not None:
-            unfit = ~(np.broadcast_to(numbers(solution.pivot), batch) > least_pivot("float64"))
-            if unfit.any():
-                other = saddle.solve()
-                qdd[unfit] = _vectors(other.qdd, qdd.shape)[unfit]
-                forces[unfit] = _vectors(other.forces, forces.shape)[unfit]
-        deficient = rank < m
-        if deficient.any():
+        regular, growth = rank == m, 1.0 / _least_eigenvalue(np.broadcast_to(G, (*batch, m, m)))
+        if saddle is not None:  # rows were eliminated in another order: where that went wrong, it differs
+            other = saddle.solve()
+            a, f = _vectors(other.qdd, qdd.shape), _vectors(other.forces, forces.shape)
+            apart = np.maximum(_apart(qdd, a), _apart(forces, f))
+            wrong = regular & ~(apart <= judge.error_bound)
+            qdd[wrong], forces[wrong] = a[wrong], f[wrong]
+            error = np.where(wrong, 0.0, apart)
+        if not regular.all():
+            deficient = ~regular
             f, a, held, left = _least_squares(motion, saddle or SaddlePoint(motion), G, batch)
             qdd[deficient], forces[deficient] = a[deficient], f[deficient]
             if iterated is not None:
                 iterated.residual[deficient] = left[deficient]
             status[deficient] = DynamicsStatus.CONFLICTING
             status[deficient & held] = DynamicsStatus.REDUNDANT
+    if not regular.all():
+        error = np.where(regular, error, _least_squares_error(motion, batch))
+    error[regular] = np.maximum(error[regular], growth[regular] * judge.error_estimate(motion, regular))
+    unfit = regular & ~(error <= judge.error_bound)
     if iterated is not None:
-        status[~iterated.converged & (rank == m)] = DynamicsStatus.UNFINISHED
+        unfit &= iterated.converged
+    if unfit.any():
+        qdd[unfit], forces[unfit], error[unfit] = judge.accurate(motion, unfit)
+    status[~(error <= judge.error_bound)] = DynamicsStatus.INACCURATE
+    if iterated is not None:
+        status[~iterated.converged & regular] = DynamicsStatus.UNFINISHED
     for c, rows in enumerate(problem.rows):
         if (flag := problem.flag(c)) is not None:
             rank = rank - np.where(numbers(flag), 0, rows.stop - rows.start)
             forces[..., rows] = np.where(np.asarray(flag)[..., None], forces[..., rows], 0.0)
     failed = ~(np.isfinite(qdd).all(axis=-1) & np.isfinite(forces).all(axis=-1))
     status[failed], redundant[failed] = DynamicsStatus.FAILED, False
-    return Resolved(qdd, forces, status, rank, redundant, iterated)
+    return Resolved(qdd, forces, status, rank, redundant, error, iterated)
 
 
 def _vectors(column: Matrix, shape: tuple[int, ...]) -> Array:
@@ -287,6 +317,32 @@ def _among_hard_rows(motion: DynamicsProblem, G: Array) -> Array:
     sizes = [c.size for c in motion.problem.constraints]
     soft = np.repeat(motion.softness, sizes)
     return np.where(soft[:, None] | soft, np.eye(len(soft)), G)
+
+
+def _apart(x: Array, y: Array) -> Array:
+    """Largest difference of vectors (..., n), relative to the largest entry; infinite where that is not known."""
+    if not x.shape[-1]:
+        return np.zeros(x.shape[:-1])
+    apart, size = np.max(np.abs(x - y), axis=-1), np.max(np.abs(y), axis=-1)
+    return np.where(np.isfinite(apart), apart / np.where(size > 0.0, size, 1.0), np.inf)
+
+
+def _least_eigenvalue(G: Array) -> Array:
+    """Least eigenvalue of ``G`` (..., m, m) at unit diagonal, relative to the largest one."""
+    values = np.linalg.eigvalsh(at_unit_diagonal(G, np.zeros(G.shape[:-1]))[0])
+    return np.asarray(np.maximum(values[..., 0], 1e-300) / np.maximum(values[..., -1], 1e-300))
+
+
+def _least_squares_error(motion: DynamicsProblem, batch: tuple[int, ...]) -> Array:
+    """Relative error of least-squares solutions: round-off by the condition of ``M`` and that of what counts of ``G``.
+
+    Both are taken at unit diagonal, where the least eigenvalue of ``G`` that counts is `REGULAR_CONDITION`.
+    """
+    M = numbers(mass_matrix(motion.problem))
+    scale = 1.0 / np.sqrt(diagonal_of(M))
+    scaled = scale[..., :, None] * M * scale[..., None, :]
+    values = np.linalg.eigvalsh(np.where(np.isfinite(scaled), scaled, 0.0))
+    return np.broadcast_to(np.finfo(float).eps * values[..., -1] / np.maximum(values[..., 0], 0.0), batch)
 
 
 def diagonal_of(G: Array) -> Array:

@@ -10,6 +10,7 @@ from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_choice, is_whole
 from delassus.model.tree import Tree
 from delassus.quantities import find_quantity
+from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.options import Keywords
 from delassus.quantities.request import request
 from delassus.runtime.cpu_target import host
@@ -27,6 +28,7 @@ def compile(  # the public name; the built-in of that name is not used here
     dtype: Literal["float64", "float32"] = "float64",
     lanes: int | None = None,
     payloads: Iterable[str] = (),
+    error_bound: float | None = None,
     **options: Unpack[Keywords],
 ) -> Kernel:
     """Compile a function of a robot's state to machine code for this processor.
@@ -58,9 +60,8 @@ def compile(  # the public name; the built-in of that name is not used here
     ========================  ================  =================  ====================================================
 
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the
-    other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`). With hard
-    constraints, ``dynamics``, ``dynamics_derivatives`` and ``step`` have a further result ``pivot`` as C and as a
-    CasADi function: near zero, rows are dependent; a kernel solves these states as `forward_dynamics` does.
+    other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`). As C and
+    as a CasADi function, what divides has one more result, ``rcond``: relative errors are about ε / ``rcond``.
 
     Parameters
     ----------
@@ -84,6 +85,8 @@ def compile(  # the public name; the built-in of that name is not used here
         constraints bring. It holds ``[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`` (kg, kg·m, kg·m²; inertia about the
         origin of that link's own frame, in its axes): Pinocchio's dynamic parameters. All enter linearly, so that a
         change is a difference.
+    error_bound : float, optional
+        States whose estimated relative error is above it are solved again; 1e-6 by default, 1e-2 in float32.
     **options
         Those of the table, explained in `delassus.quantities.options.Keywords`: numbers that are built in, and further
         arguments, after all others. What is not asked for costs nothing.
@@ -120,4 +123,5 @@ def compile(  # the public name; the built-in of that name is not used here
         lanes = host().lanes(dtype)
     elif not is_whole(lanes) or lanes not in (1, 2, 4, 8, 16, 32):
         raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", shown(lanes), "Or leave it out.")
-    return Kernel(asked, dtype, lanes)
+    check_error_bound(error_bound, dtype)
+    return Kernel(asked, dtype, lanes, error_bound=error_bound)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -18,8 +18,8 @@ from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
 from delassus.model.check import check_batch, check_flag, check_path
+from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.evaluate import NumpyCase, solve_doubtful
-from delassus.quantities.pivots import pivot_limit
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
 from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
@@ -55,18 +55,24 @@ class Kernel:
     (2, 5, 6, 6)
     """
 
-    def __init__(self, request: Request, dtype: str, lanes: int, reason: str = "") -> None:
+    def __init__(
+        self, request: Request, dtype: str, lanes: int, reason: str = "", error_bound: float | None = None
+    ) -> None:
+        self._error_bound, self._least_rcond = (
+            error_bound,
+            float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype),
+        )
         objects, self.operations, self._is_judged = machine_code(request, dtype, lanes, reason)
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
         self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.quantity.outputs)
-        self._has_warned, self._least_pivot = False, pivot_limit(self.method, dtype)
+        self._has_warned = False
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self._is_judged else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self._code = Code(objects)
         self._batch = self._function("batch", 1)
         self._keep: list[object] = []
-        self._direct = direct_entry(self._code.address("call"), self.dtype, self._least_pivot, self._keep)
+        self._direct = direct_entry(self._code.address("call"), self.dtype, self._least_rcond, self._keep)
 
     def __repr__(self) -> str:
         method = f"method={self.method!r}, " if self.request.quantity.methods else ""
@@ -75,7 +81,7 @@ class Kernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side."""
-        return Kernel, (self.request, self.dtype.name, self.lanes)
+        return Kernel, (self.request, self.dtype.name, self.lanes, "", self._error_bound)
 
     @property
     def what(self) -> str:
@@ -93,6 +99,7 @@ class Kernel:
         out: Any = None,
         threads: int | None = None,
         return_status: bool = False,
+        return_error: bool = False,
         **named: ArrayLike,
     ) -> Any:
         """Run the kernel.
@@ -111,6 +118,8 @@ class Kernel:
             1 stays on this thread; None decides by the size of the batch.
         return_status : bool
             Whether to return how each state was solved, too: of dynamics, its derivatives and time steps.
+        return_error : bool
+            Whether to return an estimate of each state's relative error, too; see `ForwardDynamics.error_estimate`.
         **named : array_like
             The last arguments, by their names.
 
@@ -118,32 +127,40 @@ class Kernel:
         -------
         array or tuple of arrays
             Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. With
-            ``return_status`` a tuple, the last of which is an array (...) of `DynamicsStatus`. States at which
-            rows do not fit the method's order of elimination, or float32, are solved in float64 by ``"ltl"``, which is
-            compiled when it is first needed. Those at which rows are dependent are solved on NumPy, as
-            `delassus.forward_dynamics` does; the first call that meets some warns, unless it returns statuses.
+            ``return_status`` a tuple that ends with an array (...) of `DynamicsStatus`, with ``return_error`` one that
+            ends with an array (...) of error estimates. States whose estimate is above the bound of `compile` are
+            solved again in float64, dynamics by ``"ltl"``; what has to be compiled for that is announced. Those at
+            which that is no better, or rows are dependent, are solved on NumPy, as `delassus.forward_dynamics` does.
+            The first call that meets any of these warns, unless it returns statuses or errors.
 
         Raises
         ------
         ConfigurationError
             Wrong number, shape or dtype of arrays.
         """
+        asked = False
         if return_status is not False and check_flag("return_status", return_status):
             if not self.request.quantity.has_status:
                 raise ConfigurationError("return_status", f"False of {self!r}", "True", "Dynamics have a status.")
-        elif out is not None and threads is None and self._direct is not None and len(arguments) == len(self.arguments):
-            if len(self.results) == 1:
+            asked = True
+        if return_error is not False and check_flag("return_error", return_error):
+            if not self._is_judged:
+                raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
+            asked = True
+        if out is not None and threads is None and self._direct is not None and len(arguments) == len(self.arguments):
+            if len(self.results) == 1 and not asked:
                 if self._direct(*arguments, out) is out and out is not arguments[0]:
                     return out
-            elif type(out) is tuple and out and self._direct(*arguments, *out) is out[-1] is not arguments[0]:
-                return out
+            elif type(out) is tuple and out and not asked:
+                if self._direct(*arguments, *out) is out[-1] is not arguments[0]:
+                    return out
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
-        doubtful, case = self.run(arrays, results, batch, threads, return_status)
-        if return_status:
-            return *results, statuses(doubtful, case)
-        if case is not None:
-            self.warn_once(case.batch[0], doubtful.size)
+        run = self.run(arrays, results, batch, threads, return_status, return_error)
+        if asked:
+            return *results, *([run.status] if return_status else []), *([run.error] if return_error else [])
+        if run.again.any():
+            self.warn_once(*run.counts, run.again.size)
         return out if out is not None else results[0] if len(results) == 1 else tuple(results)
 
     def solve(self, *arguments: ArrayLike, threads: int | None = None, **named: ArrayLike) -> ForwardDynamics:
@@ -168,17 +185,17 @@ class Kernel:
             raise ConfigurationError("kernel", "compiled 'dynamics' without `active`", repr(self), "Call it instead.")
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(None, self.results, batch, self.dtype)
-        doubtful, case = self.run(arrays, results, batch, threads, True)
+        run = self.run(arrays, results, batch, threads, True, True)
         qdd, forces = (x.astype(float) for x in results)
         rank, redundant = np.full(batch, forces.shape[-1]), np.zeros(forces.shape, dtype=bool)
-        if case is not None:
-            (again,) = case.resolved
-            qdd[doubtful], forces[doubtful] = again.qdd, again.forces
-            rank[doubtful], redundant[doubtful] = again.rank, again.redundant
+        if run.case is not None:
+            (found,) = run.case.resolved
+            qdd[run.on_numpy], forces[run.on_numpy] = found.qdd, found.forces
+            rank[run.on_numpy], redundant[run.on_numpy] = found.rank, found.redundant
         values = {a.name: x.astype(float) for a, x in zip(self.arguments, arrays, strict=True)}
-        resolved = Resolved(qdd, forces, statuses(doubtful, case), rank, redundant)
-        found: ForwardDynamics = report(NumpyCase(self.request, values, batch), resolved, self.method)
-        return found
+        resolved = Resolved(qdd, forces, run.status, rank, redundant, run.error)
+        solution: ForwardDynamics = report(NumpyCase(self.request, values, batch), resolved, self.method)
+        return solution
 
     def empty_results(self, batch: int | tuple[int, ...] = ()) -> Any:
         """Arrays to pass as ``out``: one, or a tuple if there are several results, each at a cache line.
@@ -221,37 +238,49 @@ class Kernel:
     # -- states ----------------------------------------------------------------------------------------------------
 
     def run(
-        self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None, with_status: bool = False
-    ) -> tuple[NDArray[np.bool_], NumpyCase | None]:
-        """Run the machine code; solve the states that it has not solved by `_fallback`, and those left on NumPy.
-
-        Returns the mask (*batch) of the states that were solved on NumPy, and what has solved them.
-        """
-        pivots = self._run(arrays, results, batch, threads)
-        left = np.zeros(batch, dtype=bool)
-        if not pivots and not with_status:
-            return left, None
+        self,
+        arrays: Arrays,
+        results: Arrays,
+        batch: Batch,
+        threads: int | None,
+        with_status: bool = False,
+        with_error: bool = False,
+    ) -> Run:
+        """Run the machine code; solve the states that it has not solved by `_fallback`, and those left on NumPy."""
+        rcond = self._run(arrays, results, batch, threads)
+        none = np.zeros(batch, dtype=bool)
+        error = np.zeros(batch)
+        if with_error and rcond:
+            with np.errstate(divide="ignore"):
+                error = np.finfo(self.dtype).eps / np.maximum(rcond[0].astype(float), 0.0)
+        if not rcond and not with_status:
+            return Run(none, none, none, None, error)
         has_no_status = with_status and self.method in ITERATIVE  # a fixed number of iterations
-        chosen = self._doubtful(results, pivots, with_status) | has_no_status
+        chosen = self._doubtful(results, rcond, with_status) | has_no_status
+        on_numpy, inaccurate, case = none.copy(), chosen.copy(), None
         if not chosen.any():
-            return left, None
+            return Run(chosen, on_numpy, inaccurate, None, error)
         where = np.nonzero(chosen) if batch else chosen
         some = [x[where] for x in arrays]
         n = len(some[0])
-        case: NumpyCase | None
-        if has_no_status or not pivots or self._fallback is None:
-            values = dict(zip((a.name for a in self.arguments), some, strict=True))
-            case = on_numpy = solve_doubtful(self.request, values, (n,))
-            found, again = list(on_numpy.run().values()), np.ones(n, dtype=bool)
-        else:
+        if self._fallback is not None and not has_no_status:
             some = [x.astype(self._fallback.dtype) for x in some]
             found = [np.empty((n, *r.shape)) for r in self.results]
-            again, case = self._fallback.run(some, found, (n,), threads, with_status)
+            again = self._fallback.run(some, found, (n,), threads, with_status, with_error)
+            on_numpy[where], inaccurate[where], error[where] = again.on_numpy, again.inaccurate, again.error
+            case = again.case
+        elif self.request.quantity.has_status:
+            case = solve_doubtful(self.request, dict(zip((a.name for a in self.arguments), some, strict=True)), (n,))
+            case.error_bound = check_error_bound(self._error_bound)
+            found = list(case.run().values())
+            on_numpy[where], inaccurate[where] = True, case.status == DynamicsStatus.INACCURATE
+            error[where] = np.max([x.error for x in case.resolved], axis=0)
+        else:
+            found = [x[where] for x in results]
         with np.errstate(over="ignore"):  # numbers beyond float32
             for result, x in zip(results, found, strict=True):
                 result[where] = x
-        left[where] = again
-        return left, case
+        return Run(chosen, on_numpy, inaccurate, case, np.maximum(error, np.finfo(self.dtype).eps))
 
     @cached_property
     def _fallback(self) -> Kernel | None:
@@ -260,15 +289,16 @@ class Kernel:
         if method == self.method and self.dtype == np.float64:
             return None
         reason = f", for states that {self.method!r} in {self.dtype} does not solve"
-        return Kernel(replace(self.request, method=method), "float64", host().lanes("float64"), reason)
+        other = replace(self.request, method=method)
+        return Kernel(other, "float64", host().lanes("float64"), reason, self._error_bound)
 
     def _run(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
-        """Run the machine code; returns the smallest pivots, if it makes any."""
+        """Run the machine code; returns the reciprocal conditions, if it makes any."""
         n = prod(batch)
-        pivots = [np.empty(batch, dtype=self.dtype)] if self._is_judged else []
+        rcond = [np.empty(batch, dtype=self.dtype)] if self._is_judged else []
         number = number_of(threads, n * self.operations.total)
-        over_states(self._batch, [*arrays, *results, *pivots], self._strides, n, number, self.lanes)
-        return pivots
+        over_states(self._batch, [*arrays, *results, *rcond], self._strides, n, number, self.lanes)
+        return rcond
 
     def roll(self, arrays: Arrays, batch: Batch, steps: int, threads: int | None) -> NDArray[np.bool_]:
         """Run the rollout of a time step in place; see `delassus.rollout`, which makes the arrays.
@@ -277,14 +307,14 @@ class Kernel:
         *batch, …), of the others (*batch, …). Returns the mask (steps, *batch) of the steps that are not solved.
         """
         n, after = prod(batch), [trajectory[1:] for trajectory in arrays[: len(self.results)]]
-        pivots = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
+        rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
 
         def run(states: int, *addresses: int) -> None:
             self._roll(states, n, steps, *addresses)
 
         number = number_of(threads, n * steps * self.operations.total)
-        over_states(run, [*arrays, *after, *pivots], self._strides, n, number, self.lanes)
-        return self._doubtful(after, pivots)
+        over_states(run, [*arrays, *after, *rcond], self._strides, n, number, self.lanes)
+        return self._doubtful(after, rcond)
 
     @cached_property
     def _roll(self) -> Any:
@@ -298,29 +328,54 @@ class Kernel:
         function.code = self._code  # which must stay while it runs, on whatever thread
         return function
 
-    def _doubtful(self, results: Arrays, pivots: Arrays, watch_all: bool = False) -> NDArray[np.bool_]:
-        """States whose pivots are too small or whose results are not finite."""
-        out = np.logical_or.reduce([~(pivot >= self._least_pivot) for pivot in pivots])
+    def _doubtful(self, results: Arrays, rcond: Arrays, watch_all: bool = False) -> NDArray[np.bool_]:
+        """States whose reciprocal condition is too small or whose results are not finite."""
+        out = np.logical_or.reduce([~(x >= self._least_rcond) for x in rcond])
         for k in range(len(results)) if watch_all else (watched_result(len(results)),):
             entries = list(range(len(self.results[k].shape)))
             total = np.einsum(results[k], [Ellipsis, *entries], [Ellipsis])  # thrice as fast as sum(axis=…)
             out = out | ~np.isfinite(total)
         return np.asarray(out)
 
-    def warn_once(self, count: int, total: int) -> None:
-        """Say that states were solved on NumPy, the first time that it happens."""
-        if not self._has_warned:
-            self._has_warned = True
-            warn(
-                f"{self!r}: {count} of {total} state(s) were solved again on NumPy, which is slow: rows are dependent "
-                f"there, or numbers are not finite. return_status=True says which, and silences this. Drop redundant "
-                f"rows, or compile with method='proximal', which solves dependent ones."
+    def warn_once(self, again: int, on_numpy: int, inaccurate: int, total: int) -> None:
+        """Say how many states the machine code has not solved by itself, the first time that it happens."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        said = f"{self!r}: {again} of {total} state(s) have an estimated error above the bound and were solved again"
+        if on_numpy:
+            said += (
+                f"; {on_numpy} of them on NumPy, which is slow: rows are dependent there or nearly so, or numbers are "
+                "not finite. Drop redundant rows, or compile with method='proximal', which solves dependent ones"
             )
+        if inaccurate:
+            said += f"; {inaccurate} of them stay inaccurate"
+        warn(f"{said}. return_status=True and return_error=True say which, and silence this.")
 
 
-def statuses(doubtful: NDArray[np.bool_], case: NumpyCase | None) -> NDArray[np.object_]:
-    """How each state was solved: those that are not doubtful by the machine code, the others by ``case``."""
-    out = np.full(doubtful.shape, DynamicsStatus.SOLVED, dtype=object)
-    if case is not None:
-        out[doubtful] = case.status
-    return out
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """States (*batch) that the machine code has not solved, ``again``: which were solved on NumPy, by ``case``.
+
+    ``inaccurate`` are those that nothing has solved to the bound; ``error`` is the estimate of each state.
+    """
+
+    again: NDArray[np.bool_]
+    on_numpy: NDArray[np.bool_]
+    inaccurate: NDArray[np.bool_]
+    case: NumpyCase | None
+    error: NDArray[Any]
+
+    @property
+    def status(self) -> NDArray[np.object_]:
+        """How each state was solved."""
+        out = np.full(self.again.shape, DynamicsStatus.SOLVED, dtype=object)
+        if self.case is not None:
+            out[self.on_numpy] = self.case.status
+        return out
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many states were solved again, how many on NumPy, and how many stay inaccurate."""
+        again, on_numpy, inaccurate = (int(np.count_nonzero(x)) for x in (self.again, self.on_numpy, self.inaccurate))
+        return again, on_numpy, inaccurate

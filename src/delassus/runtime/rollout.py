@@ -13,7 +13,7 @@ from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_flag, check_list, is_whole
 from delassus.quantities.redundancy import DynamicsStatus
 from delassus.runtime.arrays import aligned_empty, checked, gathered
-from delassus.runtime.kernel import Kernel, statuses
+from delassus.runtime.kernel import Kernel
 
 SHOWN_AS = {"q": "q0", "v": "v0", "tau": "controls"}
 """The kernel's arguments that have other names here."""
@@ -137,7 +137,7 @@ def _step_by_step(
     """Take the steps of each trajectory again from its first doubtful one on; says how each step was solved."""
     q, v = arrays[:2]
     status = np.full(doubtful.shape, DynamicsStatus.SOLVED, dtype=object) if with_status else np.empty(0, dtype=object)
-    late, solved = np.logical_or.accumulate(doubtful, axis=0), 0
+    late, met = np.logical_or.accumulate(doubtful, axis=0), np.zeros(3, dtype=int)
     for t in range(len(late)):
         now = late[t] & np.isfinite(q[t]).all(axis=-1) & np.isfinite(v[t]).all(axis=-1)
         lost = late[t] & ~now  # numbers have overflowed before
@@ -151,13 +151,14 @@ def _step_by_step(
             for a, x in zip(kernel.arguments, arrays, strict=True)
         ]
         results = kernel.empty_results(len(some[0]))
-        again, case = kernel.run(some, results, (len(some[0]),), 1, with_status)
+        run = kernel.run(some, results, (len(some[0]),), 1, with_status)
         q[t + 1][now], v[t + 1][now] = results
         if with_status:
-            status[t, now] = statuses(again, case)
-        solved += 0 if case is None else case.batch[0]
-    if solved and not with_status:
-        kernel.warn_once(solved, doubtful.size)
+            status[t, now] = run.status
+        met += run.counts
+    if met[0] and not with_status:
+        again, on_numpy, inaccurate = met.tolist()
+        kernel.warn_once(again, on_numpy, inaccurate, doubtful.size)
     return status
 
 

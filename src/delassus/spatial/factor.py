@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops
 
 
 class Factor:
@@ -26,14 +26,13 @@ class Factor:
         a = ops.entries(D)
         L: list[list[Any]] = [[0.0] * n for _ in range(n)]
         self._reciprocals: list[Any] = []
-        self._pivots: list[Any] = []
         for j in range(n):
             scaled = [L[j][k] for k in range(j)]  # L_jk d_k, from the column updates below
             pivot = a[j][j]
             for k in range(j):
                 L[j][k] = scaled[k] * self._reciprocals[k]
                 pivot = pivot - L[j][k] * scaled[k]
-            self._pivots.append(pivot)
+            ops.pivot(pivot)
             self._reciprocals.append(1.0 / pivot)
             for i in range(j + 1, n):
                 value = a[i][j]
@@ -41,9 +40,6 @@ class Factor:
                     value = value - L[i][k] * L[j][k]
                 L[i][j] = value
         self._L = L
-
-    def pivots(self) -> list[Scalar]:
-        return list(self._pivots)
 
     def half_solve(self, B: Matrix) -> Matrix:
         ops = self._ops
@@ -101,9 +97,6 @@ class CholeskyFactor:
             for at in np.ndindex(D.shape[:-2]):
                 with suppress(np.linalg.LinAlgError):
                     self._C[at] = np.linalg.cholesky(D[at])
-
-    def pivots(self) -> list[Any]:
-        return [self._C[..., j, j] ** 2 for j in range(self._C.shape[-1])]
 
     def half_solve(self, B: Any) -> Any:
         return np.linalg.solve(self._C, B)

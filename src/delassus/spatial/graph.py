@@ -126,16 +126,20 @@ class Graph:
 
     def reachable(self, roots: Iterable[int], among: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """Mask of the nodes that ``roots`` depend on, themselves included, leaving out those not in ``among``."""
-        seen = np.zeros(len(self), dtype=bool) if among is None else ~among
-        left_out = seen.copy()
-        nodes, pending = self.nodes(), list(roots)
-        while pending:
-            k = pending.pop()
-            if not seen[k]:
-                seen[k] = True
-                op, *operands = nodes[k]
-                pending += operands[: arity(op)]
-        return seen & ~left_out
+        left_out = bytearray(len(self)) if among is None else bytearray((~among).tobytes())
+        seen, nodes = bytearray(len(self)), self.nodes()
+        for root in roots:
+            seen[root] = 1
+        for k in range(len(nodes) - 1, -1, -1):  # operands stand before what uses them
+            if seen[k] and not left_out[k]:
+                op, a, b, c = nodes[k]
+                if op not in LEAVES:
+                    seen[a] = 1
+                    if b >= 0:
+                        seen[b] = 1
+                        if c >= 0:
+                            seen[c] = 1
+        return np.asarray(np.frombuffer(seen, dtype=bool) & ~np.frombuffer(left_out, dtype=bool))
 
     def count(self, mask: NDArray[np.bool_] | None = None) -> OperationCount:
         """Count operations, of all nodes or of those in ``mask``."""

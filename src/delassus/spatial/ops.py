@@ -44,9 +44,6 @@ class Scalar(Protocol):
 class SymmetricFactor(Protocol):
     """Factorisation ``D = L diag(d) Lᵀ`` of a symmetric positive definite matrix (n × n); see `spatial.factor`."""
 
-    def pivots(self) -> list[Scalar]:
-        """``d``; one that is not positive, or tiny beside its diagonal entry of ``D``, means that ``D`` is singular."""
-
     def half_solve(self, B: Matrix) -> Matrix:
         """``L⁻¹ B`` (n × k)."""
 
@@ -225,3 +222,9 @@ class Ops(ABC):
 
     def mark(self, phase: str, values: Sequence[Matrix]) -> None:  # noqa: B027  (NumPy has nothing to note)
         """Say that ``values`` are what the phase of that name computes; traces count operations by phase."""
+
+    def pivot(self, x: Scalar, squared: bool = False) -> None:  # noqa: B027
+        """Say that an elimination divides by ``x``, or by its square; traces estimate errors by pivots."""
+
+    def new_system(self) -> None:  # noqa: B027
+        """Say that the pivots that follow belong to another system of equations."""

@@ -141,12 +141,16 @@ class TraceOps(Ops):
         Value of each node at the generic state; of a constant, its number.
     answers : list of Answer
         What was asked about structure, in order, and what the answers were.
+    pivots : dict of int to (bool, int)
+        Nodes that eliminations divide by, whether by their squares, and the system that each belongs to.
     """
 
     def __init__(self) -> None:
         self.phases: list[tuple[str, list[int]]] = []
         self.at: list[float] = [0.0]
         self.answers: list[Answer] = []
+        self.pivots: dict[int, tuple[bool, int]] = {}
+        self._system = 0
         self._build = Builder()
         self._nodes = self._build.nodes
         self._random = random.Random(0)
@@ -438,6 +442,12 @@ class TraceOps(Ops):
 
     def mark(self, phase: str, values: Sequence[Any]) -> None:
         self.phases.append((phase, [x for a in values for x in a.nodes()]))
+
+    def pivot(self, x: Any, squared: bool = False) -> None:
+        self.pivots.setdefault(self.number(x), (squared, self._system))
+
+    def new_system(self) -> None:
+        self._system += 1
 
 
 def rank_of(a: Any) -> int:

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.algorithms.dynamics.link_elimination import FIRST, ONE, Part, State
-from delassus.algorithms.dynamics.pivot_scaling import Label, Pivots
+from delassus.algorithms.dynamics.link_elimination import FIRST, ONE, Label, Part, State
 from delassus.algorithms.dynamics.pv_early import EarlyElimination, pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -66,19 +65,13 @@ class Conditions:
 class ActivatedElimination(EarlyElimination):
     """A link whose rows do not all act at each state."""
 
-    def __init__(
-        self, problem: Problem, pivots: Pivots, link: int, parts: Sequence[Part], conditions: Conditions
-    ) -> None:
-        super().__init__(problem, pivots, link, parts)
+    def __init__(self, problem: Problem, link: int, parts: Sequence[Part], conditions: Conditions) -> None:
+        super().__init__(problem, link, parts)
         self.conditions = conditions
 
     def off(self, label: Label) -> Scalar | None:
         """1 where a row does not act, else 0."""
         return self.conditions.off(self.conditions.of[label])
-
-    def condition(self, label: Label) -> Condition:
-        """When a row acts."""
-        return self.conditions.of[label]
 
     def act_together(self) -> bool:
         """Whether all rows act under the same condition."""
@@ -108,25 +101,26 @@ class ActivatedElimination(EarlyElimination):
         along = ops.take(W, None, met) + e @ ops.transpose(ops.take(b, met, None))
         super().substitute(s, b, D, ops.put(along, (1, n), (0,), met), e)
         self.V = ops.sym_subtract(self.V, ops.put(self.square(ops.take(b, rest, None), e), (n, n), rest, rest))
-        self.add_mobility(s, b, e)
 
-    def single_out(self, s: int, at: Sequence[int]) -> tuple[int, Scalar, Scalar]:
-        """Make all rows but one zero along the axis ``s``; returns that one, its entry there, and its square."""
+    def single_out(self, s: int, at: Sequence[int]) -> tuple[int, Scalar]:
+        """Make all rows but one zero along the axis ``s``; returns that one, and its entry there."""
         ops, conditions = self.ops, self.conditions
         groups: dict[Condition, list[int]] = {}
         for k in at:
             groups.setdefault(conditions.of[self.rows[k]], []).append(k)
-        met = [(group[0], *self.reflect(s, group, conditions.off(act))) for act, group in groups.items()]
-        row, size, square = met.pop()
-        for other, other_size, _ in reversed(met):
+        met = [(group[0], self.reflect(s, group, conditions.off(act))) for act, group in groups.items()]
+        row, size = met.pop()
+        for other, other_size in reversed(met):
             act, other_act = conditions.of[self.rows[row]], conditions.of[self.rows[other]]
             a, b = conditions.on(act) * size, conditions.on(other_act) * other_size
-            either, square = conditions.either(act, other_act), a * a + b * b
-            size = ops.sqrt(square + conditions.off(either))
+            either = conditions.either(act, other_act)
+            square = a * a + b * b + conditions.off(either)
+            ops.pivot(square)
+            size = ops.sqrt(square)
             self.rotate(s, row, other, a * (1.0 / size), b * (1.0 / size))
             conditions.of[self.rows[other]] = conditions.both(act, other_act)
             conditions.of[self.rows[row]] = either
-        return row, size, square
+        return row, size
 
     def rotate(self, s: int, row: int, other: int, cos: Scalar, sin: Scalar) -> None:
         """Givens rotation of two rows."""
@@ -149,8 +143,11 @@ class ActivatedElimination(EarlyElimination):
         ops, act, d = self.ops, self.conditions.of[label], self.ops.entries(D)[0][0]
         on, off = self.conditions.on(act), self.conditions.off(act)
         if alone and ops.known(ops.matrix([[size]])) is None:
-            either = 1.0 / (on * size + off * d)
+            divisor = on * size + off * d
+            ops.pivot(divisor, squared=True)
+            either = 1.0 / divisor
             return ops.matrix([[on * either]]), ops.matrix([[off * either]])
+        ops.pivot(d)
         return ops.matrix([[on * (1.0 / size)]]), ops.matrix([[off * (1.0 / d)]])
 
     def square(self, b: Matrix, e: Matrix) -> Matrix:
@@ -174,7 +171,7 @@ def activated_pv_early(motion: DynamicsProblem) -> Solution:
         return pv_early(motion)
     conditions = Conditions(motion.problem)
 
-    def new_link(problem: Problem, pivots: Pivots, link: int, parts: Sequence[Part]) -> ActivatedElimination:
-        return ActivatedElimination(problem, pivots, link, parts, conditions)
+    def new_link(problem: Problem, link: int, parts: Sequence[Part]) -> ActivatedElimination:
+        return ActivatedElimination(problem, link, parts, conditions)
 
     return pv_early(motion, new_link)

@@ -7,7 +7,6 @@ with constants ``N`` (5 × 6) that do not meet that axis. The forces along the r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.inertia import motion_transform
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops
 
 REGULAR = 1e3
 """Rows of a larger condition stay as they are given."""
@@ -29,12 +28,12 @@ Rewritten = tuple[Matrix, Callable[[Matrix], Matrix]]
 """Rows ``[K −k]``, and the map from the forces along them to those along the rows as they were."""
 
 
-def of_held_link(ops: Ops, R: Matrix, square: Scalar) -> Rewritten | None:
-    """Six constant rows as ``a = K⁻¹ k``, or None; ``square``: that of their reference scale."""
-    return _rewritten(ops, R, range(6), np.eye(6), square)
+def of_held_link(ops: Ops, R: Matrix) -> Rewritten | None:
+    """Six constant rows as ``a = K⁻¹ k``, or None."""
+    return _rewritten(ops, R, range(6), np.eye(6))
 
 
-def on_parent(motion: DynamicsProblem, i: int, R: Matrix, square: Scalar) -> Rewritten | None:
+def on_parent(motion: DynamicsProblem, i: int, R: Matrix) -> Rewritten | None:
     """Five constant rows that leave nothing but joint i free, as constant rows on the parent, or None."""
     tree, joint, p = motion.tree, motion.tree.joints[i], motion.tree.parents[i]
     if p == WORLD or joint.nv > 1 or motion.ops.shape(R)[0] != 5:
@@ -43,7 +42,7 @@ def on_parent(motion: DynamicsProblem, i: int, R: Matrix, square: Scalar) -> Rew
     axis = np.asarray(np.linalg.inv(motion_transform(joint.rotation, joint.position))[:, s], dtype=np.float64)
     N = annihilator(axis, tree.joints[p].motion_axes)
     columns = [k for k in range(6) if k != s]
-    return _rewritten(motion.ops, R, columns, N, square, motion.problem.X[i], motion.c[i])
+    return _rewritten(motion.ops, R, columns, N, motion.problem.X[i], motion.c[i])
 
 
 def annihilator(axis: Array, other: Sequence[int]) -> Array:
@@ -61,20 +60,20 @@ def annihilator(axis: Array, other: Sequence[int]) -> Array:
 
 
 def _rewritten(
-    ops: Ops, R: Matrix, columns: Sequence[int], N: Array, square: Scalar, X: Any = None, c: Matrix | None = None
+    ops: Ops, R: Matrix, columns: Sequence[int], N: Array, X: Any = None, c: Matrix | None = None
 ) -> Rewritten | None:
     """Rows that meet the ``columns`` only, as ``N X⁻¹ K⁺``, if ``K`` is constant."""
     m, K = ops.shape(R)[0], ops.take(R, None, columns)
     if m != len(columns):
         return None
-    numbers, known = ops.known(K), ops.known(ops.matrix([[square]]))
-    if numbers is None or known is None or not known.any() or np.linalg.cond(numbers) > REGULAR:
+    numbers = ops.known(K)
+    if numbers is None or np.linalg.cond(numbers) > REGULAR:
         return None
     k = ops.take(R, None, (6,))
     if c is not None:
         k = k + K @ ops.take(c, columns, None)
     right = ops.put(ops.constant(np.linalg.inv(numbers)), (6, m), columns, range(m))
-    rows = ops.constant(math.sqrt(known.item()) * N)
+    rows = ops.constant(N)
     a = right @ k if X is None else _exchanged(ops, X.forces_to_parent(_exchanged(ops, right @ k)))
 
     def forces(f: Matrix) -> Matrix:

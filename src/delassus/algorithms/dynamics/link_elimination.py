@@ -17,17 +17,19 @@ To eliminate it is to put in ``a_s = W z``. Every elimination leaves its back su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
-from delassus.algorithms.dynamics.pivot_scaling import Label, Pivots
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import diagonal
 from delassus.spatial.ops import Matrix, Scalar
+
+Label = tuple[int, int]
+"""A force: the constraint and the row that it belongs to."""
 
 AXES, ONE, FIRST = range(6), (6,), 7
 """Entries of ``z``: the acceleration, the one, the first force."""
@@ -58,8 +60,8 @@ class Part:
 class LinkElimination:
     """A link (or the world) while its joint and constraint forces are eliminated; ``labels``: the forces of ``V``."""
 
-    def __init__(self, problem: Problem, pivots: Pivots, link: int, parts: Sequence[Part]) -> None:
-        self.ops, self.problem, self.pivots, self.link = problem.ops, problem, pivots, link
+    def __init__(self, problem: Problem, link: int, parts: Sequence[Part]) -> None:
+        self.ops, self.problem, self.link = problem.ops, problem, link
         self.steps: list[Callable[[State], None]] = []
         self.labels = tuple(dict.fromkeys(label for part in parts for label in part.labels))
         n = FIRST + len(self.labels)
@@ -94,22 +96,16 @@ class LinkElimination:
         """A degree of freedom that moves as the forces say: ``W = bᵀ / D``, ``V ← V − b W`` (eqs. 41, 42)."""
         ops = self.ops
         b, D = self.separate_dof(s, armature, tau)
-        d = ops.matrix([[1.0 / ops.entries(D)[0][0]]])
-        W = d @ ops.transpose(b)
+        ((d,),) = ops.entries(D)
+        ops.pivot(d)
+        W = ops.matrix([[1.0 / d]]) @ ops.transpose(b)
         self.V = ops.sym_subtract(self.V, ops.sym_product(b, W))
-        self.add_mobility(s, b, d)
         labels = self.labels
 
         def back(state: State) -> None:
             self.set_acceleration(state, s, W @ self.z(state, labels))
 
         self.steps.append(back)
-
-    def add_mobility(self, s: int, b: Matrix, d: Matrix) -> None:
-        """Reference scale of what a degree of freedom has added to ``L``."""
-        meets = self.ops.nonzero(b)[FIRST:, 0]
-        moved = [label for label, x in zip(self.labels, meets, strict=True) if x]
-        self.pivots.add_mobility(moved, self.link, s, self.ops.entries(d)[0][0])
 
     def eliminate_forces(self, labels: Sequence[Label]) -> None:
         """Forces whose ``L`` is regular: ``f = L⁻¹ (k − K a)``, ``H ← H + Kᵀ L⁻¹ K``, … (eqs. 46, 49; 62, 63)."""
@@ -120,9 +116,7 @@ class LinkElimination:
         L, off = self.L(labels), [self.off(label) for label in labels]
         if any(x is not None for x in off):  # rows of constraints that are off are zero
             L = ops.sym_add(L, diagonal(ops, [0.0 if x is None else x for x in off]))
-        factor, moved = ops.factor(L), ops.nonzero(L)
-        for k, (label, d) in enumerate(zip(labels, factor.pivots(), strict=True)):
-            self.judge(label, d / self.pivots.mobility(label) if moved[k, k] else 0.0)
+        factor = ops.factor(L)
         B = ops.take(self.V, at, rest)
         Z = factor.half_solve(B)
         added = ops.sym_product(ops.transpose(factor.scale(Z)), Z)
@@ -139,15 +133,6 @@ class LinkElimination:
         """1 where the constraint of a force is off, else 0; None if it cannot be."""
         flag = self.problem.flag(label[0])
         return None if flag is None else 1.0 - flag
-
-    def judge(self, label: Label, pivot: Scalar) -> None:
-        """Take note of the pivot of a force that is eliminated; it does not count where its constraint is off."""
-        off = self.off(label)
-        self.pivots.judge(pivot, *(() if off is None else (self.condition(label), off)))
-
-    def condition(self, label: Label) -> Hashable:
-        """What pivots that are off together share."""
-        return label[0]
 
     def to_parent(self, X: Any, c: Matrix) -> Part:
         """The form with ``a = X a_p + c`` put in (eqs. 42a–42d); without ``X``, ``c`` is all of ``a``."""

@@ -7,8 +7,7 @@ latest at the world. Forces of soft constraints to the world are eliminated at t
 
 from __future__ import annotations
 
-from delassus.algorithms.dynamics.link_elimination import LinkElimination
-from delassus.algorithms.dynamics.pivot_scaling import Label
+from delassus.algorithms.dynamics.link_elimination import Label, LinkElimination
 from delassus.algorithms.dynamics.state import DynamicsProblem
 
 

@@ -16,8 +16,6 @@ factorised sparsely, see `ltl`.
 
 from __future__ import annotations
 
-from functools import reduce
-
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -66,12 +64,6 @@ class ProximalPoint:
         system = ops.sym_add(self.G, diagonal(ops, self._weights))
         self._diagonal, self._factor = _diagonal(ops, system), ops.factor(system)
 
-    @property
-    def pivot(self) -> Scalar:
-        """Smallest pivot of ``G + R + W`` by its diagonal: single precision needs it to be large."""
-        own = zip(self._factor.pivots(), self._diagonal, strict=True)
-        return reduce(self._ops.minimum, [pivot / (d + self._mean * WEIGHT) for pivot, d in own])
-
     def step(self, missing: Matrix) -> Matrix:
         """``d = (G + R + W)⁻¹ missing``: what the iteration adds to the forces."""
         return self._factor.solve(missing)
@@ -79,10 +71,6 @@ class ProximalPoint:
     def left(self, d: Matrix) -> Matrix:
         """``W d``: acceleration that the rows still miss after the step ``d``."""
         return scaled(self._ops, self._weights, d)
-
-    def slope(self, missing: Matrix) -> Matrix:
-        """``(G + R) missing`` by the diagonal: zero where no force can give what is missing."""
-        return scaled(self._ops, [1.0 / d for d in self._diagonal], self.G @ missing)
 
     def part(self, missing: Matrix) -> Scalar:
         """Accelerations of the rows by those that they are asked for and have without constraint forces, squared.
@@ -118,9 +106,7 @@ def proximal(motion: DynamicsProblem, iterations: int = ITERATIONS) -> Solution:
                 idle = point.step(point.left(idle))
             f = f - idle
     ops.mark("proximal iterations", [f])
-    given_up = point.slope(point.space.missing - wanted)
-    unfinished = point.part(wanted - point.G @ f) + point.part(given_up)
-    return Solution(point.space.accelerations(f), f, point.G, point.pivot, unfinished)
+    return Solution(point.space.accelerations(f), f, point.G)
 
 
 def _iterated(point: ProximalPoint, wanted: Matrix, iterations: int) -> tuple[Matrix, Matrix]:

@@ -22,7 +22,6 @@ from delassus.algorithms.dynamics.link_elimination import (
     link_parts,
     transform_and_drift,
 )
-from delassus.algorithms.dynamics.pivot_scaling import Pivots
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
@@ -31,8 +30,8 @@ BASE = 0
 
 
 def pv(motion: DynamicsProblem) -> Solution:
-    """Accelerations, forces, and the smallest pivot (eq. 49) or ``G`` (eq. 48)."""
-    ops, tree, problem, pivots = motion.ops, motion.tree, motion.problem, Pivots(motion.problem)
+    """Accelerations, forces, and where they are found at the world ``G`` (eq. 48)."""
+    ops, tree, problem = motion.ops, motion.tree, motion.problem
     constraints = range(len(problem.constraints))
     forces = [label for c in constraints for label in labels_of(problem, c)]
     parts, links = link_parts(motion), dict[int, LinkElimination]()
@@ -42,7 +41,7 @@ def pv(motion: DynamicsProblem) -> Solution:
 
     # leaves → root: H, p, K, k and L without the joints (eqs. 42a–42e)
     for i in tree.leaves_to_root():
-        link = links[i] = LinkElimination(problem, pivots, i, parts[i])
+        link = links[i] = LinkElimination(problem, i, parts[i])
         joint = tree.joints[i]
         if i == BASE and tree.is_floating and len(link.labels) == len(forces):
             L = link.L(forces)
@@ -55,9 +54,9 @@ def pv(motion: DynamicsProblem) -> Solution:
     ops.mark("link elimination", [link.V for link in links.values()])
 
     # at the world: the forces that are left (eqs. 43, 48)
-    world = links[WORLD] = LinkElimination(problem, pivots, WORLD, parts[WORLD])
+    world = links[WORLD] = LinkElimination(problem, WORLD, parts[WORLD])
     G = None if regular_base else world.L(forces)
     world.eliminate_forces([label for label in forces if label in world.labels])
 
     qdd, f = back_substitution(motion, links)
-    return Solution(qdd, f, G, pivots.smallest if regular_base else None)
+    return Solution(qdd, f, G)

@@ -13,8 +13,8 @@ Deviations, derived in ``docs/pv_early.md`` with what each gains:
 * Rows that hold a link are rewritten so that their entries are constants (`constant_rows`).
 * Joints of several degrees of freedom: one after the other, those at which the rank of ``K S`` grows with a row. Rows
   that are fewer than the degrees of freedom that they meet wait: their ``L`` is regular after the joint (eqs. 57, 63).
-* How many rows a joint eliminates is a matter of structure. ``Solution.pivot`` is the smallest ``‖K S‖²`` relative to
-  its reference scale: near zero (a stretched knee), another method has to solve that state.
+* How many rows a joint eliminates is a matter of structure. Where ``‖K S‖`` is near zero (a stretched knee), errors
+  grow, and another method has to solve that state.
 
 Loops are in `loop_rows`, constraints that can be switched off in `activation`.
 """
@@ -34,6 +34,7 @@ from delassus.algorithms.dynamics.link_elimination import (
     AXES,
     FIRST,
     ONE,
+    Label,
     LinkElimination,
     Part,
     State,
@@ -43,7 +44,6 @@ from delassus.algorithms.dynamics.link_elimination import (
     link_parts,
     transform_and_drift,
 )
-from delassus.algorithms.dynamics.pivot_scaling import Label, Pivots
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
@@ -55,8 +55,8 @@ from delassus.spatial.ops import Matrix, Scalar
 class EarlyElimination(LinkElimination):
     """A link with rows ``R [a; 1] = 0`` (m × 7) that its acceleration must meet; ``rows`` are their forces."""
 
-    def __init__(self, problem: Problem, pivots: Pivots, link: int, parts: Sequence[Part]) -> None:
-        super().__init__(problem, pivots, link, parts)
+    def __init__(self, problem: Problem, link: int, parts: Sequence[Part]) -> None:
+        super().__init__(problem, link, parts)
         self.rows = [label for part in parts for label in part.rows]
         self.R = self.ops.vstack([self.ops.zeros(0, 7), *(part.R for part in parts if part.R is not None)])
 
@@ -100,9 +100,8 @@ class EarlyElimination(LinkElimination):
         the axis, ``f = (D a_s − bᵀ z) / K_s``.
         """
         ops = self.ops
-        row, size, square = self.single_out(s, at)
+        row, size = self.single_out(s, at)
         label = self.rows[row]
-        self.judge(label, square * (1.0 / self.pivots.square(self.link, s)))
         b, D = self.separate_dof(s, armature, tau)
         x, e = self.reciprocals(label, size, D, len(at) == 1)
         W = ops.put(-(x @ ops.take(self.R, (row,), None)), (1, FIRST + len(self.labels)), (0,), range(FIRST))
@@ -119,12 +118,14 @@ class EarlyElimination(LinkElimination):
 
         self.steps.append(back)
 
-    def single_out(self, s: int, at: Sequence[int]) -> tuple[int, Scalar, Scalar]:
-        """Make all rows but one zero along the axis ``s``; returns that one, its entry there, and its square."""
-        return at[0], *self.reflect(s, at)
+    def single_out(self, s: int, at: Sequence[int]) -> tuple[int, Scalar]:
+        """Make all rows but one zero along the axis ``s``; returns that one, and its entry there."""
+        return at[0], self.reflect(s, at)
 
     def reciprocals(self, label: Label, size: Scalar, D: Matrix, alone: bool) -> tuple[Matrix, Matrix]:
         """``1 / K_s``, and the weight ``e`` of ``bᵀ z`` in ``a_s``: none."""
+        if alone:
+            self.ops.pivot(size, squared=True)
         return self.ops.matrix([[1.0 / size]]), self.ops.zeros(1, 1)
 
     def substitute(self, s: int, b: Matrix, D: Matrix, W: Matrix, e: Matrix) -> None:
@@ -133,10 +134,10 @@ class EarlyElimination(LinkElimination):
         wW = (b - ops.transpose(W) @ (ops.constant([[0.5]]) @ D)) @ W
         self.V = ops.sym_subtract(self.V, wW + ops.transpose(wW))
 
-    def reflect(self, s: int, at: Sequence[int], off: Scalar = 0.0) -> tuple[Scalar, Scalar]:
+    def reflect(self, s: int, at: Sequence[int], off: Scalar = 0.0) -> Scalar:
         """Householder reflection that makes all rows ``at`` but the first one zero along the axis ``s``.
 
-        Returns that row's entry there, ``‖K S‖`` but for its sign, and its square; in ``R`` it is left out.
+        Returns that row's entry there, ``‖K S‖`` but for its sign; in ``R`` it is left out.
         ``off`` is 1 where the rows do not act, else 0: nothing is divided by zero.
         """
         ops, others = self.ops, [k for k in range(7) if k != s]
@@ -144,9 +145,11 @@ class EarlyElimination(LinkElimination):
         A = ops.take(self.R, at, others)
         if len(at) == 1:
             self.set_rows(at, A, others)
-            return x[0], x[0] * x[0]
+            return x[0]
         square = sum(entry * entry for entry in x)
-        size = ops.copysign(ops.sqrt(square if ops.known(ops.matrix([[square]])) is not None else square + off), x[0])
+        square = square if ops.known(ops.matrix([[square]])) is not None else square + off
+        ops.pivot(square)
+        size = ops.copysign(ops.sqrt(square), x[0])
         unit = [entry * (1.0 / size) for entry in x]
         beta = 1.0 / (1.0 + unit[0])
         w = [entry * beta for entry in unit[1:]]
@@ -165,7 +168,7 @@ class EarlyElimination(LinkElimination):
             state.forces |= {label: ops.matrix([[g]]) for label, g in zip(labels, found, strict=True)}
 
         self.steps.append(back)
-        return size, square
+        return size
 
     def set_rows(self, at: Sequence[int], A: Matrix, columns: Sequence[int]) -> None:
         """Replace rows of ``R`` by ``A``, with zeros in all but these columns."""
@@ -206,7 +209,8 @@ class EarlyElimination(LinkElimination):
         """Rows that no joint meets: they are redundant, and have no force."""
         labels = tuple(self.rows)
         for label in labels:
-            self.judge(label, 0.0)
+            off = self.off(label)
+            self.ops.pivot(0.0 if off is None else off)
 
         def back(state: State) -> None:
             state.forces |= dict.fromkeys(labels, self.ops.zeros(1, 1))
@@ -218,7 +222,7 @@ class EarlyElimination(LinkElimination):
         return True
 
 
-NewLink = Callable[[Problem, Pivots, int, Sequence[Part]], EarlyElimination]
+NewLink = Callable[[Problem, int, Sequence[Part]], EarlyElimination]
 
 
 def add_rows(motion: DynamicsProblem, constraints: Iterable[int], parts: Mapping[int, list[Part]]) -> None:
@@ -231,8 +235,8 @@ def add_rows(motion: DynamicsProblem, constraints: Iterable[int], parts: Mapping
 
 
 def pv_early(motion: DynamicsProblem, new_link: NewLink = EarlyElimination) -> Solution:
-    """Accelerations and constraint forces, and the smallest pivot."""
-    ops, tree, problem, pivots = motion.ops, motion.tree, motion.problem, Pivots(motion.problem)
+    """Accelerations and constraint forces."""
+    ops, tree, problem = motion.ops, motion.tree, motion.problem
     parts, links = link_parts(motion), dict[int, LinkElimination]()
     waiting = loop_rows.waiting(motion)
     add_forces(motion, waiting, parts)
@@ -240,19 +244,18 @@ def pv_early(motion: DynamicsProblem, new_link: NewLink = EarlyElimination) -> S
 
     # leaves → root: joints, with the rows that they meet (eqs. 56–68)
     for i in tree.leaves_to_root():
-        link = links[i] = new_link(problem, pivots, i, parts[i])
-        square = pivots.square(i, 0)
+        link = links[i] = new_link(problem, i, parts[i])
         if link.act_together():
-            link.rewrite_rows(constant_rows.of_held_link(ops, link.R, square))
+            link.rewrite_rows(constant_rows.of_held_link(ops, link.R))
         loop_rows.eliminate_regular(link)
         link.eliminate_joint(tree.joints[i], motion.tau[i])
         loop_rows.eliminate_regular(link)
-        rewritten = constant_rows.on_parent(motion, i, link.R, square) if link.act_together() else None
+        rewritten = constant_rows.on_parent(motion, i, link.R) if link.act_together() else None
         parts[tree.parents[i]].append(link.to_parent(*transform_and_drift(motion, i), rewritten))
 
     # at the world: loops that meet only there, and redundant rows
-    world = links[WORLD] = new_link(problem, pivots, WORLD, parts[WORLD])
+    world = links[WORLD] = new_link(problem, WORLD, parts[WORLD])
     world.leave_rows()
     world.eliminate_forces(world.labels)
     ops.mark("link elimination", [link.V for link in links.values()])
-    return Solution(*back_substitution(motion, links), pivot=pivots.smallest)
+    return Solution(*back_substitution(motion, links))

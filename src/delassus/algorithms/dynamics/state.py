@@ -69,7 +69,7 @@ class DynamicsProblem:
         self.gravity = gravity
         self.wrenches = dict(wrenches or {})
         self.goals = [Goal() for _ in problem.constraints] if goals is None else list(goals)
-        self._v, self._tau, self._damping = v, tau, damping
+        self.velocity, self._tau, self._damping = v, tau, damping
 
     def per_joint(self, vector: Any) -> list[Matrix]:
         """Entries of a state vector, one column (n_i × 1) a joint; zeros for None."""
@@ -82,7 +82,7 @@ class DynamicsProblem:
     @cached_property
     def v(self) -> list[Matrix]:
         """Velocity of each joint (n_i × 1)."""
-        return self.per_joint(self._v)
+        return self.per_joint(self.velocity)
 
     @cached_property
     def resistance(self) -> list[Matrix] | None:

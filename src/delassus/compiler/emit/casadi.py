@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from delassus.algorithms.inputs import Argument
-from delassus.compiler.interpret import evaluate
 from delassus.compiler.program import Program, Result
 from delassus.errors import missing_dependency
 from delassus.spatial.graph import Op
+from delassus.spatial.interpret import evaluate
 
 _FUNCTIONS = {
     Op.ADD: "plus",

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.spatial.graph import Graph, Op, arity
+from delassus.spatial.graph import Graph, Op
+
+INPUT, CONSTANT = int(Op.INPUT), int(Op.CONSTANT)
 
 SEMANTICS: dict[int, Callable[..., Any]] = {
     Op.ADD: np.add,
@@ -43,13 +45,20 @@ def interpret(graph: Graph, x: NDArray[Any]) -> list[NDArray[Any]]:
 def evaluate(
     graph: Graph, inputs: Sequence[Any], constant: Callable[[float], Any], operations: Mapping[int, Callable[..., Any]]
 ) -> list[Any]:
-    """Values of all nodes, on any type of number that the operations take."""
+    """Values of all nodes that outputs need, on any type of number that the operations take."""
     values: list[Any] = []
-    for (op, a, b, c), number in zip(graph.nodes(), graph.value.tolist(), strict=True):
-        if op == Op.INPUT:
+    needed = graph.reachable(graph.flat_outputs()).tolist()
+    for (op, a, b, c), number, live in zip(graph.nodes(), graph.value.tolist(), needed, strict=True):
+        if not live:
+            values.append(None)
+        elif op == INPUT:
             values.append(inputs[a])
-        elif op == Op.CONSTANT:
+        elif op == CONSTANT:
             values.append(constant(number))
+        elif b < 0:
+            values.append(operations[op](values[a]))
+        elif c < 0:
+            values.append(operations[op](values[a], values[b]))
         else:
-            values.append(operations[op](*(values[k] for k in (a, b, c)[: arity(op)])))
+            values.append(operations[op](values[a], values[b], values[c]))
     return values

@@ -1,0 +1,79 @@
+"""Error estimates of requests: the states at which they are measured, and the bound above which a state is flagged.
+
+A relative error, largest difference over largest entry of each result, is estimated as ``ε / rcond``; see
+`delassus.spatial.condition`. What is above the bound is solved by a better method, or has the status `INACCURATE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from delassus.algorithms.inputs import Argument
+from delassus.model.check import check_number
+from delassus.model.rotations import Array
+from delassus.quantities.request import Request
+from delassus.spatial.condition import reciprocal_condition
+from delassus.spatial.ops import Scalar
+from delassus.spatial.trace_ops import TraceOps
+
+ERROR_BOUND = {"float64": 1e-6, "float32": 1e-2}
+"""Relative error above which a state is flagged, unless given."""
+
+STATES = 64
+"""Number of states at which errors are measured."""
+
+
+def check_error_bound(value: float | None, dtype: str = "float64") -> float:
+    """The bound, or that of the number type if None."""
+    if value is None:
+        return ERROR_BOUND[dtype]
+    return check_number("error_bound", value, "Pass 1e-6, say, or leave it out.")
+
+
+def rcond_of(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]]) -> Scalar | None:
+    """Reciprocal condition of a request that has been traced; None if it divides by nothing."""
+    x, scaled, start = usual_states(asked), [], 0
+    for argument in asked.arguments:
+        if argument.keyword == "rows":
+            scaled.append(slice(start, start + argument.size))
+        start += argument.size
+    return reciprocal_condition(ops, outputs, x, scaled)
+
+
+def usual_states(asked: Request) -> Array:
+    """Random values (STATES, numbers of all arguments): configurations, unit rows, what comes with calls."""
+    random = np.random.default_rng(0)
+    parts = [_usual(asked, argument, random) for argument in asked.arguments]
+    return np.concatenate([np.zeros((STATES, 0)), *(x.reshape(STATES, -1) for x in parts)], axis=1)
+
+
+def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> Array:
+    name, shape = argument.name, (STATES, *argument.shape)
+    if name == "q":
+        return asked.tree.random(random, batch=STATES)
+    if name == "active":  # few and many at once
+        return (random.random(shape) < random.uniform(0.0, 1.0, (STATES, 1))).astype(float)
+    if name in ("dt", "damping"):
+        return np.asarray(random.uniform(1e-3, 1e-2, shape))
+    if argument.keyword == "compliance":
+        return np.asarray(10.0 ** random.uniform(-4.0, 0.0, shape))
+    if argument.keyword == "payloads":
+        return _payloads(random)
+    x = random.normal(size=shape)
+    if argument.keyword == "rows":
+        return np.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True))
+    if argument.keyword in ("placements", "poses"):
+        x[:, :3] *= 0.2
+        x[:, 3:] /= np.linalg.norm(x[:, 3:], axis=-1, keepdims=True) if prod(argument.shape) > 3 else 1.0
+    return np.asarray(x)
+
+
+def _payloads(random: np.random.Generator) -> Array:
+    """Inertias (STATES, 10) of four points each."""
+    m, p = random.uniform(0.0, 0.5, (STATES, 4, 1)), random.normal(0.0, 0.1, (STATES, 4, 3))
+    x, y, z = np.moveaxis(p, -1, 0)
+    moments = np.stack([y * y + z * z, -x * y, x * x + z * z, -x * z, -y * z, x * x + y * y], axis=-1)
+    return np.concatenate([m.sum(axis=1), (m * p).sum(axis=1), (m * moments).sum(axis=1)], axis=-1)

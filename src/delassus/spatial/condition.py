@@ -1,0 +1,177 @@
+"""Error estimates of traced programs, from the pivots that their eliminations divide by (`Ops.pivot`).
+
+A pivot is a difference of terms that do not shrink with it, so that its relative error is round-off over its size.
+Where pivots are as large as at most states, errors are as there: that is measured, with noise on every operation
+(Monte Carlo arithmetic; Parker 1997). Where a pivot ``p`` is smaller than usual, ``p̄``, all that depends on it has
+errors that are ``p̄ / p`` as large, and so on along the chain of pivots that depend on one another, leaves to root:
+
+``rcond = min over chains Π min(1, p / p̄) / (2 g)``,   relative error ≈ ε / rcond,
+
+``g`` being the usual growth of errors. Three operations a pivot. How good the estimate is: `delassus reproduce errors`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.spatial.graph import Graph, Op
+from delassus.spatial.interpret import SEMANTICS, evaluate
+from delassus.spatial.trace_ops import Expression, TraceOps
+
+USUAL = 0.1
+"""Part of the usual states at which a pivot is smaller than its reference."""
+
+WORST = 0.9
+"""Part of the usual states at which errors are smaller than their reference."""
+
+FEW = 0.1
+"""Part of the usual states that has to be regular; of constraints that can be off, some go together at few."""
+
+SAFETY = 2.0
+"""Factor by which estimates are larger than what is measured."""
+
+NOISE = 1e-12
+"""Relative size of the noise: far above round-off, and so small that errors are proportional to it."""
+
+EXACT = frozenset({Op.NEGATE, Op.COPYSIGN, Op.MIN, Op.MAX, Op.LESS, Op.SELECT})
+
+Array = NDArray[np.float64]
+
+
+def reciprocal_condition(
+    ops: TraceOps, outputs: Sequence[Sequence[int]], x: Array, scaled: Sequence[slice] = ()
+) -> Expression | None:
+    """``rcond`` of a program; None if it has no pivots, zero if nothing is known at any state.
+
+    ``outputs`` are the nodes of each result, ``x`` (n, inputs) usual states. Pivots are compared with what they are at
+    these; with rows of any size, the inputs ``scaled``, by the size that the rows have.
+    """
+    pivots = [(node, squared, system) for node, (squared, system) in sorted(ops.pivots.items())]
+    if not pivots:
+        return None
+    graph = ops.graph([*outputs, list(ops.pivots)])
+    values, growth, regular = _measured(graph, x)
+    sizes = [_size(values, node, squared) for node, squared, _ in pivots]
+    usual = [_usual(size[regular]) for size in sizes]
+    if not all(usual) or growth is None:
+        return Expression(ops, 0)
+    powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]
+    inverses = [1.0 / _square(ops, graph, rows) for rows in scaled]
+
+    chain: list[Expression | None] = []
+    last = set(range(len(pivots)))
+    for k, before in enumerate(_before(graph, pivots)):
+        node, squared, _ = pivots[k]
+        last -= set(before)
+        above = [found for j in before if (found := chain[j]) is not None]
+        least = reduce(ops.minimum, above) if above else None
+        if graph.op[node] == Op.CONSTANT:
+            chain.append(least)
+            continue
+        size = Expression(ops, node)
+        relative = (size * size if squared else size) * 2.0 ** -math.floor(math.log2(usual[k]))
+        for power, inverse in zip(powers, inverses, strict=True):
+            for _ in range(power[k]):
+                relative = relative * inverse
+        chain.append(ops.minimum(1.0, relative) if least is None else ops.minimum(least, least * relative))
+    ends = [found for k in sorted(last) if (found := chain[k]) is not None]
+    return reduce(ops.minimum, ends, Expression(ops, ops.number(1.0))) * (1.0 / (SAFETY * growth))
+
+
+def _measured(graph: Graph, x: Array) -> tuple[list[Any], float | None, NDArray[np.bool_]]:
+    """Values of all nodes, the relative error of results by that of each operation, and the states that it is from.
+
+    Those are states at which something of the results is known; the error is None where there are few of them.
+    """
+    n = len(x)
+    random = np.random.default_rng(0)
+    noise = itertools.cycle([np.append(np.ones(n), 1.0 + NOISE * random.uniform(-1.0, 1.0, n)) for _ in range(61)])
+
+    def noisy(operation: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *operands: operation(*operands) * next(noise)
+
+    both = _values(graph, np.concatenate([x, x]), {op: f if op in EXACT else noisy(f) for op, f in SEMANTICS.items()})
+    error = np.zeros(n)
+    for nodes in graph.outputs[:-1]:
+        if len(nodes):
+            found = np.stack([both[k] for k in nodes.tolist()])
+            size = np.max(np.abs(found[:, :n]), axis=0)
+            apart = np.max(np.abs(found[:, n:] - found[:, :n]), axis=0)
+            error = np.maximum(error, np.where(apart > 0.0, apart / np.where(size > 0.0, size, 1.0), apart))
+    regular = error < 0.1
+    known = np.sort(error[regular])
+    growth = max(float(known[int(WORST * len(known))]) / NOISE, 1.0) if len(known) > FEW * n else None
+    return [None if v is None else v[:n] for v in both], growth, regular
+
+
+def _values(graph: Graph, x: Array, operations: Any = SEMANTICS) -> list[Any]:
+    with np.errstate(all="ignore"):
+        return evaluate(graph, list(x.T), lambda c: np.full(len(x), c), operations)
+
+
+def _size(values: Sequence[Any], node: int, squared: bool) -> Array:
+    return np.asarray(np.abs(values[node]) ** (2 if squared else 1))
+
+
+def _usual(size: Array) -> float:
+    """What a pivot is at most states, those apart at which it is off; zero if it never is."""
+    counted = size[np.isfinite(size) & (size > 0.0)]
+    return float(np.quantile(counted, USUAL)) if len(counted) else 0.0
+
+
+def _before(graph: Graph, pivots: Sequence[tuple[int, bool, int]]) -> list[list[int]]:
+    """For each pivot those of the same system that it depends on, without those that these depend on."""
+    index = {node: k for k, (node, *_) in enumerate(pivots)}
+    same: dict[int, int] = {}
+    for k, (*_, system) in enumerate(pivots):
+        same[system] = same.get(system, 0) | 1 << k
+    met: list[int] = []
+    found = [0] * len(pivots)
+    for k, (op, a, b, c) in enumerate(graph.nodes()):
+        all_met = 0
+        if op not in (Op.INPUT, Op.CONSTANT):
+            for operand in (a, b, c):
+                if operand >= 0:
+                    all_met |= met[operand]
+        if k in index:
+            found[index[k]] = all_met & same[pivots[index[k]][2]]
+            all_met |= 1 << index[k]
+        met.append(all_met)
+    out: list[list[int]] = []
+    for left in found:
+        nearest = []
+        for j in reversed(range(len(pivots))):
+            if left >> j & 1:
+                nearest.append(j)
+                left &= ~(found[j] | 1 << j)
+        out.append(nearest)
+    return out
+
+
+def _powers(
+    sizes: Sequence[Array], pivots: Sequence[tuple[int, bool, int]], graph: Graph, x: Array, rows: slice
+) -> list[int]:
+    """The power of the square of the size of rows that each pivot grows with."""
+    twice = x.copy()
+    twice[:, rows] *= 2.0
+    values = _values(graph, twice)
+    out = []
+    for size, (node, squared, _) in zip(sizes, pivots, strict=True):
+        with np.errstate(all="ignore"):
+            ratio = np.nanmedian(_size(values, node, squared) / size)
+        out.append(max(0, round(math.log2(ratio) / 2.0)) if 0.0 < ratio < math.inf else 0)
+    return out
+
+
+def _square(ops: TraceOps, graph: Graph, rows: slice) -> Expression:
+    """Mean square of the rows, of six entries, that some inputs are."""
+    own = [k for k, (op, a, *_) in enumerate(graph.nodes()) if op == Op.INPUT and rows.start <= a < rows.stop]
+    entries = [Expression(ops, k) for k in own]
+    return reduce(lambda total, x: total + x, [x * x for x in entries]) * (6.0 / len(entries))

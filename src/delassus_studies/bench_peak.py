@@ -43,10 +43,11 @@ def _rates() -> Record:
 def _times(case: Case, made: Compilation, dtype: str) -> dict[str, float]:
     """Least seconds per state of the machine code alone, in cache and out of it."""
     code = Code(made.code)
-    batch = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("batch"))
+    batch = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3)(code.address("batch"))
     q = case.tree.random(0, BATCH).astype(dtype)
-    out = np.empty((BATCH, *made.program.results[0].shape), dtype=dtype)
-    calls: Calls = {str(n): (partial(batch, n, q.ctypes.data, out.ctypes.data), n) for n in (NEAR, BATCH)}
+    G, rcond = (np.empty((BATCH, *result.shape), dtype=dtype) for result in made.program.results)
+    arrays = q.ctypes.data, G.ctypes.data, rcond.ctypes.data
+    calls: Calls = {str(n): (partial(batch, n, *arrays), n) for n in (NEAR, BATCH)}
     return {name: 1e-6 * times["lowest"] for name, times in interleaved(calls, ROUNDS, 4).items()}
 
 

@@ -37,13 +37,14 @@ COUNTED = {
 
 DRIVER = """
 #include <stdlib.h>
-void batch(long n, const double *q, double *G);
+void batch(long n, const double *q, double *G, double *rcond);
 int main(int argc, char **argv) {{
   long n = {states}, repeats = argc > 1 ? atol(argv[1]) : 1;
   double *q = aligned_alloc(64, n * {size_in} * sizeof(double) + 64);
   double *G = aligned_alloc(64, n * {size_out} * sizeof(double) + 64);
+  double *rcond = aligned_alloc(64, n * sizeof(double) + 64);
   for (long i = 0; i < n * {size_in}; ++i) q[i] = 0.001 * (double)(i % 1000);
-  for (long k = 0; k < repeats; ++k) batch(n, q, G);
+  for (long k = 0; k < repeats; ++k) batch(n, q, G, rcond);
   return G[0] == 1.0;
 }}
 """

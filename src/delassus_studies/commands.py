@@ -100,6 +100,14 @@ def bench_peak(file: Json = None, quick: Quick = False) -> None:
     publish(console, measure(quick), tables, file)
 
 
+@bench_app.command("errors")
+def bench_errors(plot: Plot = None, file: Json = None, quick: Quick = False) -> None:
+    """Compare the true errors of dynamics kernels with their estimates, near and far from singular states."""
+    from delassus_studies.bench_errors import draw, measure, tables
+
+    publish(console, measure(quick), tables, file, plot, draw)
+
+
 @bench_app.command("contact")
 def bench_contact(file: Json = None, quick: Quick = False) -> None:
     """Time a step of a pendulum that touches floor and wall, and its parts, beside MuJoCo; needs the extra contact."""

@@ -96,3 +96,20 @@ def line_figure(
         ax.legend(fontsize=7)
     axes[0].set_ylabel(y)
     return _save(figure, path)
+
+
+def scatter_figure(path: Path, series: Series, x: str, y: str, factor: float) -> Path:
+    """Points of each series on logarithmic axes, with the lines y = x and y = ``factor`` x."""
+    figure, (ax,) = _panels(1, 7.0)
+    for name, (xs, ys) in series.items():
+        ax.plot(xs, ys, ".", markersize=1.5, alpha=0.4, label=name, rasterized=True)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ends = ax.get_xlim()
+    ax.plot(ends, ends, "k-", linewidth=0.8)
+    ax.plot(ends, [factor * end for end in ends], "k--", linewidth=0.8)
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=7, markerscale=6, loc="upper left")
+    return _save(figure, path)

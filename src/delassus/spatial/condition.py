@@ -7,7 +7,7 @@ errors that are ``p̄ / p`` as large, and so on along the chain of pivots that d
 
 ``rcond = min over chains Π min(1, p / p̄) / (2 g)``,   relative error ≈ ε / rcond,
 
-``g`` being the usual growth of errors. Three operations a pivot. How good the estimate is: `delassus reproduce errors`.
+``g`` being the usual growth of errors. Three operations a pivot. How good the estimate is: ``delassus bench errors``.
 """
 
 from __future__ import annotations

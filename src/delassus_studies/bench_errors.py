@@ -1,0 +1,132 @@
+"""``delassus bench errors``: true errors of kernels beside their estimates, near and far from singular states.
+
+The same program in extended precision says what is true (in double precision, of one in single precision).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+import delassus as ds
+from delassus.compiler.pipeline import make_program
+from delassus.compiler.program import Program
+from delassus.interop.load import example_robot_files
+from delassus.model.rotations import Array
+from delassus.quantities import find_quantity
+from delassus.quantities.error_estimate import ERROR_BOUND
+from delassus.quantities.request import request
+from delassus.spatial.interpret import interpret
+from delassus_studies.figures import scatter_figure
+from delassus_studies.tables import table
+from delassus_studies.timing import Record, environment
+
+METHODS = ("pv-early", "pv", "ltl")
+EXACT: Mapping[str, type] = {"float64": np.longdouble, "float32": np.float64}
+STATES, MOST_DOFS, AT_ONCE = 500, 60, 250
+BELOW, ABOVE = 10.0, 100.0
+"""Estimates are not to be so many times too small at any state, nor too large in the median."""
+
+
+def measure(quick: bool = False) -> Record:
+    """True and estimated errors of q̈ and f at states whose estimate is within the bound, by method and type."""
+    rng, states = np.random.default_rng(0), 50 if quick else STATES
+    found: dict[str, list[list[float]]] = {f"{m}, {t}": [] for m in ("aba", *METHODS) for t in EXACT}
+    counts: dict[str, list[int]] = {name: [0, 0] for name in found}
+    robots = list(_robots(quick))
+    for tree in robots:
+        for constraints in _sets(tree, rng):
+            for method in METHODS if constraints else ("aba",):
+                asked = request(tree, constraints, find_quantity("dynamics"), method=method)
+                program, x = make_program(asked), _states(tree, rng, states)
+                for dtype in EXACT:
+                    error, estimate = _errors(program, x, dtype)
+                    known = np.isfinite(error) & (estimate <= ERROR_BOUND[dtype])
+                    found[f"{method}, {dtype}"] += [
+                        [float(a), float(b)] for a, b in zip(estimate[known], error[known], strict=True)
+                    ]
+                    counts[f"{method}, {dtype}"][0] += len(x)
+                    counts[f"{method}, {dtype}"][1] += int(np.count_nonzero(~known))
+    return {**environment(), "robots": [tree.name for tree in robots], "errors": found, "states": counts}
+
+
+def _robots(quick: bool) -> Iterator[ds.Tree]:
+    yield ds.mechanisms.humanoid()
+    yield ds.mechanisms.chain(7)
+    if quick:
+        return
+    yield ds.mechanisms.chain(30)
+    yield ds.mechanisms.star(4, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # inertias that no body can have
+        for name in example_robot_files():
+            try:
+                tree = ds.load(name, root="floating" if len(name) % 2 else "fixed")
+            except ds.DelassusError:
+                continue
+            if 3 <= tree.nv <= MOST_DOFS:
+                yield tree
+
+
+def _sets(tree: ds.Tree, rng: np.random.Generator) -> Iterator[list[ds.Constraint]]:
+    tips = [tree.link_names[i] for i in range(tree.n_links) if not tree.children[i]]
+    ends = [ds.Frame(tip, rng.uniform(-0.2, 0.2, 3)) for tip in (tips[0], tips[-1])]
+    deep = [len(tree.support(tree.link_names.index(tip))) + 5 * tree.is_floating for tip in (tips[0], tips[-1])]
+    yield []
+    if deep[0] >= 4:
+        yield [ds.Point(ends[0])]
+    if deep[1] >= 7:
+        yield [ds.Weld(ends[1])]
+    if len(tips) > 1 and min(deep) >= 7:
+        yield [ds.Weld(ends[0]), ds.Point(ends[1])]
+        yield [ds.Point(*ends)]
+
+
+def _states(tree: ds.Tree, rng: np.random.Generator, n: int) -> Array:
+    """Random states; and some of whose joints are as near to neutral as 1e-8: straight limbs, aligned axes."""
+    neutral = np.broadcast_to(tree.neutral(), (n, tree.nq))
+    moved = tree.difference(neutral, tree.random(rng, batch=n))
+    near = rng.random((n, tree.nv)) < rng.choice([0.0, 0.5, 1.0], (n, 1))
+    moved *= np.where(near, 10.0 ** -rng.uniform(0.0, 8.0, (n, tree.nv)), 1.0)
+    v, tau = rng.normal(size=(n, tree.nv)), rng.normal(0.0, 10.0, (n, tree.nv))
+    return np.concatenate([tree.integrate(neutral, moved), v, tau], axis=1)
+
+
+def _errors(program: Program, x: Array, dtype: str) -> tuple[Array, Array]:
+    """Largest relative error of the results at each state, and what the program estimates."""
+    errors, estimates = [], []
+    for start in range(0, len(x), AT_ONCE):
+        own = x[start : start + AT_ONCE].astype(dtype)
+        got, exact = (np.concatenate(interpret(program.graph, y), axis=1) for y in (own, own.astype(EXACT[dtype])))
+        error = np.zeros(len(own))
+        for result in program.results[:-1]:
+            if result.entries:
+                at = list(result.entries)
+                size = np.abs(exact[:, at]).max(axis=1)
+                error = np.maximum(error, (np.abs(got[:, at] - exact[:, at]).max(axis=1) / size).astype(float))
+        (rcond,) = program.results[-1].entries
+        errors.append(error)
+        estimates.append(np.finfo(dtype).eps / np.maximum(got[:, rcond].astype(float), 1e-300))
+    return np.concatenate(errors), np.concatenate(estimates)
+
+
+def tables(record: Record) -> Iterator[Table]:
+    """Ratios of true to estimated errors, and how many states are above the bound."""
+    heads = ("", "states", "above the bound", "median", "99.9 %", "largest", f"more than {BELOW:g}")
+    rows = []
+    for name, pairs in record["errors"].items():
+        ratio = np.array([error / estimate for estimate, error in pairs] or [0.0])
+        n, above = record["states"][name]
+        quantiles = (f"{x:.2g}" for x in (np.median(ratio), np.quantile(ratio, 0.999), ratio.max()))
+        rows.append((name, f"{n:,}", f"{above / max(n, 1):.1%}", *quantiles, f"{np.count_nonzero(ratio > BELOW)}"))
+    yield table(f"true error by estimate, {len(record['robots'])} robots and mechanisms", heads, rows)
+
+
+def draw(record: Record, folder: Path) -> Path:
+    """True errors against estimates."""
+    series = {name: np.array(pairs).T.tolist() for name, pairs in record["errors"].items() if pairs}
+    return scatter_figure(folder / "errors.png", series, "estimated relative error", "true relative error", BELOW)

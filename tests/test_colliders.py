@@ -355,13 +355,13 @@ def test_mesh_files_that_cannot_be_read_to_their_end(tmp_path):
     write_cube(tmp_path / "robots" / "cube.obj")
     os.mkfifo(tmp_path / "robots" / "pipe.stl")
     text = (tmp_path / "robots" / "cube.obj").read_text()
-    (tmp_path / "robots" / "cube.obj").write_text(f"mtllib pipe.stl\nusemtl a\n{text}")
+    (tmp_path / "robots" / "cube.obj").write_text(f"mtllib pipe.stl\nusemtl a\n{text}" + "# \n" * 500)
     mesh = '<collision><geometry><mesh filename="{}"/></geometry></collision>'
     assert len(load_colliders(urdf(tmp_path, mesh.format("cube.obj")), tree_of())) == 1
     with pytest.raises(ModelError, match="a mesh file that exists"):
         load_colliders(urdf(tmp_path, mesh.format("pipe.stl")), tree_of())
-    with pytest.raises(ModelError, match=r"cube\.obj'?: expected at most 500 bytes"):
-        load_colliders(urdf(tmp_path, mesh.format("cube.obj")), tree_of(), max_bytes=500)
+    with pytest.raises(ModelError, match=r"cube\.obj'?: expected at most 1,?000 bytes"):
+        load_colliders(urdf(tmp_path, mesh.format("cube.obj")), tree_of(), max_bytes=1000)
 
 
 def test_coal_reads_meshes_that_trimesh_does_not(tmp_path, monkeypatch):

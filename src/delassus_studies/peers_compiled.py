@@ -45,8 +45,8 @@ LOOP = """
 void many(const double* q, double* out, long n) {{
   static casadi_real w[{w}];
   static casadi_int iw[{iw}];
-  const double* arg[{arg}];
-  double* res[{res}];
+  const double* arg[{arg}] = {{0}};
+  double* res[{res}] = {{0}}; /* the error estimate is not asked for */
   for (long i = 0; i < n; ++i) {{
     arg[0] = q + i * {size_in};
     res[0] = out + i * {size_out};

@@ -6,10 +6,11 @@ minimiser of ``‖J q̈ − γ‖``: the solution that the pseudo-inverse of ``G
 to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state was solved.
 
 - Direct functions do this at every state, whatever the method.
-- Kernels, and rollouts at each step, do it at states that their pivots mark (`delassus.quantities.pivots`). Where a
-  method eliminates rows early, or runs in float32, small pivots may mean only that: ``"ltl"`` in float64, compiled when
-  first needed and announced, solves these states, and its pivots mark those whose rows are dependent. They warn once,
-  or return statuses if these are asked for.
+- Kernels, and rollouts at each step, do it at states whose error estimates are above the bound
+  (`delassus.quantities.error_estimate`). Where a method eliminates rows early, or runs in float32, that may mean only
+  this: ``"ltl"`` in float64, compiled when first needed and announced, solves these states first. They warn once, or
+  return statuses if these are asked for.
+- A state that is regular and above the bound is solved in extended precision.
 - Derivatives do not exist where rows are dependent: they are NaN.
 """
 

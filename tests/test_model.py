@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.errors import ConfigurationError, UnknownNameError
 from delassus.model import kinematics, mechanisms
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
@@ -460,6 +461,44 @@ def test_configurations_of_a_whole_tree(every_joint):
     assert np.array_equal(moved, again)
     assert not tree.difference(q, q).any()
     assert np.array_equal(tree.neutral(), tree.check_configuration(tree.neutral()))
+
+
+def test_where_the_numbers_of_joints_are(every_joint):
+    tree = every_joint
+    q, rng = tree.neutral(), np.random.default_rng(0)
+    turned = tree.random(rng, batch=(4, 1))
+    values = {name: turned[..., tree.q_index(name)] for name in tree.joint_names[::2]}
+    values = {name: x[..., 0] if x.shape[-1] == 1 else x for name, x in values.items()}
+    found = tree.configuration({**values, tree.joint_names[1]: q[tree.q_index(tree.joint_names[1])]})
+    assert found.shape == (4, 1, tree.nq) and np.array_equal(tree.configuration({}), q)
+    for k, (name, sq, sv) in enumerate(zip(tree.joint_names, tree.q_slices, tree.v_slices, strict=True)):
+        assert tree.q_index(name) == sq and tree.v_index(name) == sv
+        assert np.allclose(found[..., sq], q[sq] if k % 2 else turned[..., sq], rtol=0, atol=ROUND_OFF)
+        free = tree.joints[k].kind is JointKind.FREE
+        assert np.array_equal(tree.actuated[:, sv].sum(axis=0), np.full(sv.stop - sv.start, 0.0 if free else 1.0))
+        assert np.array_equal(tree.lower[sv], tree.joints[k].lower)
+        assert np.array_equal(tree.upper[sv], tree.joints[k].upper)
+    S = tree.actuated
+    assert np.array_equal(S @ S.T, np.eye(len(S))) and len(S) == tree.nv - 12
+    batches = tree.configuration({"root_joint": np.ones((3, 1, 7)) * [0, 0, 1, 0, 0, 0, 1], "j0": [0.1, 0.2]})
+    assert batches.shape == (3, 2, tree.nq)
+
+
+def test_configurations_by_name_say_which_joint_is_wrong(every_joint):
+    tree = every_joint
+    with pytest.raises(UnknownNameError, match="joint name"):
+        tree.configuration({"root": np.zeros(7)})
+    for look_up in (tree.q_index, tree.v_index):
+        with pytest.raises(UnknownNameError, match="joint name"):
+            look_up(3)
+    wrong = {"j4": [0.0, 0.0, 0.0], "j6": 1.0, "j0": "0.1", "j1": [0.5, 0.5], "j2": np.nan}
+    for name, value in wrong.items():
+        with pytest.raises(ConfigurationError, match=f"joint '{name}'"):
+            tree.configuration({name: value})
+    with pytest.raises(ConfigurationError, match="joint 'j2'"):
+        tree.configuration({"j0": np.zeros(2), "j2": np.zeros(3)})
+    with pytest.raises(ConfigurationError, match="values"):
+        tree.configuration([0.1])
 
 
 def test_a_tree_without_joints():

@@ -116,6 +116,54 @@ class Topology(Frozen):
             digest.update(placement.rotation.tobytes() + placement.position.tobytes())
         return digest.hexdigest()
 
+    # -- coordinates -----------------------------------------------------------------------------------------------
+
+    def q_index(self, joint: str) -> slice:
+        """Where a joint's coordinates are in ``q``.
+
+        Raises
+        ------
+        UnknownNameError
+            The tree has no such joint; the nearest name is offered.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> robot = ds.mechanisms.humanoid()
+        >>> robot.q_index("root_joint"), robot.v_index("root_joint")
+        (slice(0, 7, None), slice(0, 6, None))
+        """
+        return self.q_slices[self._joint_index(joint)]
+
+    def v_index(self, joint: str) -> slice:
+        """Where a joint's degrees of freedom are in ``v`` and ``tau``; raises as `q_index` does."""
+        return self.v_slices[self._joint_index(joint)]
+
+    def _joint_index(self, joint: str) -> int:
+        if not isinstance(joint, str) or joint not in self.joint_names:
+            raise unknown_name("joint name", joint, self.joint_names)
+        return self.joint_names.index(joint)
+
+    @property
+    def actuated(self) -> Array:
+        """Selection matrix ``S`` (k, nv) of the degrees of freedom that motors drive: all but those of free joints.
+
+        ``tau = u @ tree.actuated`` are the joint forces (..., nv) of motor forces ``u`` (..., k), and
+        ``v @ tree.actuated.T`` the velocities (..., k) of the motors.
+        """
+        driven = np.repeat([j.kind is not JointKind.FREE for j in self.joints], [j.nv for j in self.joints])
+        return np.asarray(np.eye(self.nv)[driven.astype(bool)])
+
+    @property
+    def lower(self) -> Array:
+        """Lower limits (nv,) of the coordinates of revolute and prismatic joints (rad or m), −∞ where none."""
+        return np.concatenate([np.zeros(0), *(joint.lower for joint in self.joints)])
+
+    @property
+    def upper(self) -> Array:
+        """Upper limits (nv,), ∞ where there are none; see `lower`."""
+        return np.concatenate([np.zeros(0), *(joint.upper for joint in self.joints)])
+
     # -- topology --------------------------------------------------------------------------------------------------
 
     @property

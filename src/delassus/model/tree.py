@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -15,6 +16,7 @@ from delassus.model.check import (
     check_rotation,
     check_vector,
     common_batch,
+    finite_array,
     is_whole,
     normalised,
     real_array,
@@ -56,6 +58,12 @@ class Tree(Topology):
         Name of each joint.
     nq, nv, n_links : int
         Numbers of configuration coordinates, degrees of freedom and moving links.
+    q_index, v_index : callables
+        Where a joint's numbers are in ``q`` and in ``v``, by its name.
+    actuated : (k, nv) array
+        Selection matrix of what motors drive.
+    lower, upper : (nv,) arrays
+        Limits of the coordinates of revolute and prismatic joints.
     """
 
     # -- configurations --------------------------------------------------------------------------------------------
@@ -63,6 +71,46 @@ class Tree(Topology):
     def neutral(self) -> Array:
         """Configuration (nq,) with all angles and lengths zero and all rotations the identity."""
         return np.array([x for joint in self.joints for x in joint.kind.neutral])
+
+    def configuration(self, values: Mapping[str, ArrayLike]) -> Array:
+        """Configurations (..., nq) with the joints named set, and all others as in `neutral`.
+
+        Parameters
+        ----------
+        values : mapping of str to array_like
+            Coordinates of joints by name: of a joint that has one a number or an array (...) of them, in rad or m, of
+            others (..., nq of the joint): quaternions x y z w, cosine and sine. Batches broadcast.
+
+        Raises
+        ------
+        UnknownNameError
+            The tree has no such joint; the nearest name is offered.
+        ConfigurationError
+            ``values`` is no mapping; the numbers of a joint, which is named, are of the wrong number or type, NaN or
+            infinite, not of unit length where they have to be, or in batches that do not broadcast.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> ds.mechanisms.chain(4).configuration({"link2_joint": 0.8, "link4_joint": [0.1, 0.2]}).tolist()
+        [[0.0, 0.8, 0.0, 0.1], [0.0, 0.8, 0.0, 0.2]]
+        """
+        if not isinstance(values, Mapping):
+            raise ConfigurationError("values", "a mapping of joint names", shown(values), "Pass {'knee': 0.8}.")
+        batch: tuple[int, ...] = ()
+        parts: dict[str, Array] = {}
+        for name, value in values.items():
+            size = self.joints[self._joint_index(name)].nq
+            owner, number = f"coordinates of joint {name!r}", real_array(value)
+            if size == 1 and number is not None:
+                value = number[..., None]
+            advice = "Pass a number." if size == 1 else f"Pass {size} numbers; the last axis holds those of one state."
+            parts[name] = finite_array(value, (..., size), owner, advice)
+            batch = common_batch(owner, parts[name].shape[:-1], "those before", batch)
+        q = np.broadcast_to(self.neutral(), (*batch, self.nq)).copy()
+        for name, part in parts.items():
+            q[..., self.q_index(name)] = part
+        return self.check_configuration(q, "values")
 
     def random(self, rng: np.random.Generator | int | None = None, batch: int | tuple[int, ...] = ()) -> Array:
         """Random configurations of shape (*batch, nq): within joint limits where there are any.

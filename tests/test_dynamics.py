@@ -143,6 +143,62 @@ def test_momentum(seed):
     assert change == pytest.approx(expected, abs=DIFFERENCE * (1 + np.abs(qdd).max() ** 2))
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_motions_of_frames_and_centroids(seed):
+    """Jacobians times v are rates of poses and momenta, and accelerations are their rates, at any q̈."""
+    m = mechanism(seed)
+    tree, rng = m.tree, m.rng
+    q, v, _ = state(tree, rng)
+    qdd = rng.normal(size=tree.nv)
+    size = DIFFERENCE * (1 + np.abs(np.concatenate([v, qdd])).max(initial=0) ** 2)
+    frames = [random_frame(rng, name) for name in rng.choice(m.names, 3)]
+    T, dT = ds.forward_kinematics(tree, q, frames), rate(
+        lambda q, v: ds.forward_kinematics(tree, q, frames), tree, q, v, qdd
+    )  # fmt: skip
+    R, p, turn = T[:, :3, :3], T[:, :3, 3], dT[:, :3, :3] @ np.swapaxes(T[:, :3, :3], 1, 2)
+    w = np.stack([turn[:, 2, 1], turn[:, 0, 2], turn[:, 1, 0]], axis=-1)
+    into = (R.swapaxes(1, 2) @ dT[:, :3, 3:])[..., 0], (R.swapaxes(1, 2) @ w[..., None])[..., 0]
+    expected = {
+        "local": np.concatenate(into, axis=-1),
+        "world": np.concatenate([dT[:, :3, 3] + np.cross(p, w), w], axis=-1),
+        "local-world-aligned": np.concatenate([dT[:, :3, 3], w], axis=-1),
+    }
+    for reference, twists in expected.items():
+        given = {"frames": frames, "reference": reference}
+        V = ds.frame_velocity(tree, q, v, **given)
+        assert V == pytest.approx(twists, abs=size), reference
+        assert ds.frame_jacobian(tree, q, **given) @ v == pytest.approx(V, abs=AGREEMENT * (1 + np.abs(V).max()))
+        a = rate(lambda q, v, given=given: ds.frame_velocity(tree, q, v, **given), tree, q, v, qdd)
+        assert ds.frame_acceleration(tree, q, v, qdd, **given) == pytest.approx(a, abs=size), reference
+    A, J = ds.momentum_jacobian(tree, q), ds.centre_of_mass_jacobian(tree, q)
+    h = ds.momentum(tree, q, v)
+    assert A @ v == pytest.approx(h, abs=AGREEMENT * (1 + np.abs(h).max()))
+    change = rate(lambda q, v: ds.momentum(tree, q, v), tree, q, v, qdd)
+    assert A @ qdd + ds.momentum_drift(tree, q, v) == pytest.approx(change, abs=size * (1 + np.abs(h).max()))
+    speed = rate(lambda q, v: ds.centre_of_mass(tree, q), tree, q, v, qdd)
+    assert J @ v == pytest.approx(speed, abs=size)
+    change = rate(lambda q, v: ds.centre_of_mass_jacobian(tree, q) @ v, tree, q, v, qdd)
+    assert J @ qdd + ds.centre_of_mass_drift(tree, q, v) == pytest.approx(change, abs=size)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_drift_of_constraints(seed):
+    """``J q̈ + J̇ v`` is the rate of ``J v``; at solutions of forward dynamics it is zero."""
+    m = mechanism(seed)
+    tree = m.tree
+    constraints, rows = some_constraints(m)
+    q, v, _ = state(tree, m.rng)
+    qdd = m.rng.normal(size=tree.nv)
+
+    def velocity(q, v):
+        return ds.jacobian(tree, constraints, q, rows=rows) @ v
+
+    found = ds.jacobian(tree, constraints, q, rows=rows) @ qdd + ds.jacobian_drift(tree, constraints, q, v, rows=rows)
+    scale = 1 + np.abs(np.concatenate([v, qdd])).max(initial=0) ** 2
+    scale *= 1 + max((np.abs(c.rows).max() for c in constraints if c.rows is not None), default=0)
+    assert found == pytest.approx(rate(velocity, tree, q, v, qdd), abs=DIFFERENCE * scale)
+
+
 def test_free_flight():
     robot = ds.mechanisms.humanoid()
     q, v, _ = state(robot, np.random.default_rng(0))

@@ -81,6 +81,49 @@ def check_unconstrained(tree, model, names, rng):
     for name in names:
         joint, place = anchor(model, ds.Frame(name))
         assert error(ds.forward_kinematics(tree, q, name), (data.oMi[joint] * place).homogeneous) < DYNAMICS
+    check_frames_and_momenta(tree, model, names, q, v, qdd, rng)
+
+
+REFERENCES = {
+    "local": pin.LOCAL,
+    "world": pin.WORLD,
+    "local-world-aligned": pin.LOCAL_WORLD_ALIGNED,
+}
+
+
+def check_frames_and_momenta(tree, model, names, q, v, qdd, rng):
+    model = pin.Model(model)
+    places = {ds.Frame(name, rng.normal(size=3), random_rotation(rng)): None for name in names}
+    for k, frame in enumerate(places):
+        places[frame] = model.addFrame(pin.Frame(f"probe{k}", *anchor_of(model, frame), pin.FrameType.OP_FRAME))
+    data = model.createData()
+    pin.computeJointJacobiansTimeVariation(model, data, q, v)
+    pin.forwardKinematics(model, data, q, v, qdd)
+    pin.updateFramePlacements(model, data)
+    for name, reference in REFERENCES.items():
+        given = {"frames": list(places), "reference": name}
+        J, V = ds.frame_jacobian(tree, q, **given), ds.frame_velocity(tree, q, v, **given)
+        a, drift = (ds.frame_acceleration(tree, q, v, x, **given) for x in (qdd, 0 * qdd))
+        for k, index in enumerate(places.values()):
+            assert error(J[k], pin.getFrameJacobian(model, data, index, reference)) < DYNAMICS, name
+            assert error(V[k], pin.getFrameVelocity(model, data, index, reference).vector) < DYNAMICS, name
+            rate = pin.getFrameJacobianTimeVariation(model, data, index, reference)
+            assert error(drift[k], rate @ v) < DYNAMICS, name
+            aligned = name == "local-world-aligned"
+            peer = pin.getFrameClassicalAcceleration if aligned else pin.getFrameAcceleration
+            assert error(a[k], peer(model, data, index, reference).vector) < DYNAMICS, name
+    pin.computeCentroidalMapTimeVariation(model, data, q, v)
+    assert error(ds.momentum_jacobian(tree, q), data.Ag) < DYNAMICS
+    assert error(ds.momentum_drift(tree, q, v), data.dAg @ v) < DYNAMICS
+    assert error(ds.centre_of_mass_jacobian(tree, q), pin.jacobianCenterOfMass(model, data, q)) < DYNAMICS
+    pin.centerOfMass(model, data, q, v, 0 * v)
+    assert error(ds.centre_of_mass_drift(tree, q, v), data.acom[0]) < DYNAMICS
+
+
+def anchor_of(model, frame):
+    """The same as `anchor`, as parent joint, parent frame and placement."""
+    joint, place = anchor(model, frame)
+    return joint, 0, place
 
 
 def peer_dynamics(model, q, v, tau, constraints, gains=(0.0, 0.0)):

@@ -6,6 +6,8 @@ added to the diagonal.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from delassus.algorithms.blocks import symmetric
@@ -14,22 +16,32 @@ from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix
 
 
+def composite_inertias(problem: Problem) -> list[Any]:
+    """Inertia of each link with all that it carries, as it moves rigidly."""
+    ops, tree = problem.ops, problem.tree
+    composite = [ops.rigid_inertia(H) for H in problem.inertias]
+
+    # leaves → root: Iᶜ_p += X_iᵀ Iᶜ_i X_i
+    for i in tree.leaves_to_root():
+        if (p := tree.parents[i]) != WORLD:
+            composite[p] = composite[p] + composite[i].to_parent(problem.X[i])
+    return composite
+
+
 def mass_matrix_blocks(problem: Problem) -> dict[tuple[int, int], Matrix]:
     """Blocks (n_i × n_j) of the mass matrix for every link i and every link j on its support, i itself included."""
     ops, tree, X = problem.ops, problem.tree, problem.X
-    composite = [ops.rigid_inertia(H) for H in problem.inertias]
+    composite = composite_inertias(problem)
     blocks: dict[tuple[int, int], Matrix] = {}
 
-    # leaves → root: Iᶜ_p += X_iᵀ Iᶜ_i X_i; F = Iᶜ_i S_i, H_ii = S_iᵀ F, and up the support F ← X_jᵀ F, H_ij = Fᵀ S_j
+    # leaves → root: F = Iᶜ_i S_i, H_ii = S_iᵀ F, and up the support F ← X_jᵀ F, H_ij = Fᵀ S_j
     for i in tree.leaves_to_root():
-        joint, p = tree.joints[i], tree.parents[i]
+        joint = tree.joints[i]
         F = composite[i].columns(joint.motion_axes)
         own = ops.take(F, joint.motion_axes, None)
         if np.any(joint.armature):
             own = ops.sym_add(own, ops.constant(np.diag(joint.armature)))
         blocks[i, i] = own
-        if p != WORLD:
-            composite[p] = composite[p] + composite[i].to_parent(X[i])
         j = i
         while tree.parents[j] != WORLD:
             F = X[j].forces_to_parent(F)

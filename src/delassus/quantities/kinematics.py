@@ -1,30 +1,65 @@
-"""Poses, energies, momentum and centre of mass: declarations, and the functions that compute them at once."""
+"""Frames, energies, momentum and centre of mass: declarations, and the functions that compute them at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics import energy, kinematics
-from delassus.constraints import Frame
+from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift as drift_of_rows
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.problem import Problem
 from delassus.errors import ModelError
 from delassus.model.rotations import Array
-from delassus.model.tree import Tree, total_mass
+from delassus.model.tree import Placement, Tree, total_mass
 from delassus.quantities.case import Case
 from delassus.quantities.evaluate import case_of
-from delassus.quantities.options import GRAVITY, Payloads
+from delassus.quantities.options import GRAVITY, Arrays, Constraints, Frames, Payloads, Reference
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 
 
+def _places(case: Case) -> list[Placement]:
+    tree, wanted = case.tree, case.request.options.frames
+    return [tree.placement(name) for name in tree.link_names] if wanted is None else [f.on(tree) for f in wanted]
+
+
 def _kinematics(case: Case) -> list[Matrix]:
-    tree, problem, wanted = case.tree, case.problem(), case.request.options.frames
-    places = [tree.placement(name) for name in tree.link_names] if wanted is None else [f.on(tree) for f in wanted]
+    problem = case.problem()
     links = kinematics.body_poses(problem)
-    poses = [kinematics.homogeneous(problem, kinematics.frame_pose(problem, links, at)) for at in places]
+    poses = [kinematics.homogeneous(problem, kinematics.frame_pose(problem, links, at)) for at in _places(case)]
     return [case.ops.vstack(poses) if poses else case.ops.zeros(0, 4)]
+
+
+def _frames(case: Case, problem: Problem) -> kinematics.FrameMotions:
+    return kinematics.FrameMotions(problem, _places(case), case.request.options.reference)
+
+
+def _unforced(case: Case) -> DynamicsProblem:
+    """The problem in motion, without gravity and other forces."""
+    return DynamicsProblem(case.problem(), case.values["v"], None, gravity=case.ops.zeros(3, 1))
+
+
+def _frame_jacobian(case: Case) -> list[Matrix]:
+    found = _frames(case, case.problem()).jacobians()
+    return [case.ops.vstack(found) if found else case.ops.zeros(0, case.tree.nv)]
+
+
+def _frame_velocity(case: Case) -> list[Matrix]:
+    motion = _unforced(case)
+    return [motion.stacked(_frames(case, motion.problem).velocities(motion))]
+
+
+def _frame_acceleration(case: Case) -> list[Matrix]:
+    motion = _unforced(case)
+    qdd = motion.per_joint(case.values["qdd"])
+    return [motion.stacked(_frames(case, motion.problem).accelerations(motion, qdd))]
+
+
+def _jacobian_drift(case: Case) -> list[Matrix]:
+    return [drift_of_rows(_unforced(case))]
 
 
 def _energies(case: Case) -> list[Matrix]:
@@ -36,8 +71,26 @@ def _momentum(case: Case) -> list[Matrix]:
     return [energy.momentum(case.motion())]
 
 
+def _momentum_jacobian(case: Case) -> list[Matrix]:
+    return [energy.momentum_jacobian(case.problem())]
+
+
+def _momentum_drift(case: Case) -> list[Matrix]:
+    return [energy.momentum_drift(_unforced(case))]
+
+
 def _centre_of_mass(case: Case) -> list[Matrix]:
     return [energy.centre_of_mass(case.problem())]
+
+
+def _centre_of_mass_jacobian(case: Case) -> list[Matrix]:
+    problem = case.problem()
+    return [energy.per_mass(problem, energy.momentum_jacobian(problem))]
+
+
+def _centre_of_mass_drift(case: Case) -> list[Matrix]:
+    motion = _unforced(case)
+    return [energy.per_mass(motion.problem, energy.momentum_drift(motion))]
 
 
 KINEMATICS = Quantity(
@@ -47,6 +100,37 @@ KINEMATICS = Quantity(
     (Output("poses", ("frames", 4, 4), "poses in the world, [R p; 0 1], positions in m"),),
     _kinematics,
     options=frozenset({"frames"}),
+)
+FRAME_JACOBIAN = Quantity(
+    "frame_jacobian",
+    "Jacobians of frames",
+    ("q",),
+    (Output("J", ("frames", 6, "nv"), "twists [linear; angular] of frames per unit of joint velocity"),),
+    _frame_jacobian,
+    options=frozenset({"frames", "reference"}),
+)
+FRAME_VELOCITY = Quantity(
+    "frame_velocity",
+    "Twists of frames",
+    ("q", "v"),
+    (Output("twists", ("frames", 6), "twists [linear; angular] of frames, m/s and rad/s"),),
+    _frame_velocity,
+    options=frozenset({"frames", "reference"}),
+)
+FRAME_ACCELERATION = Quantity(
+    "frame_acceleration",
+    "Accelerations of frames",
+    ("q", "v", "qdd"),
+    (Output("accelerations", ("frames", 6), "rates of the twists of frames, m/s^2 and rad/s^2"),),
+    _frame_acceleration,
+    options=frozenset({"frames", "reference"}),
+)
+JACOBIAN_DRIFT = Quantity(
+    "jacobian_drift",
+    "Rate of the constraint Jacobian times v",
+    ("q", "v"),
+    (Output("drift", ("m",), "accelerations along the rows that velocities alone cause, m/s^2 and rad/s^2"),),
+    _jacobian_drift,
 )
 ENERGIES = Quantity(
     "energies",
@@ -66,6 +150,20 @@ MOMENTUM = Quantity(
     (Output("momentum", (6,), "[linear; angular] about the centre of mass, world axes, kg m/s and kg m^2/s"),),
     _momentum,
 )
+MOMENTUM_JACOBIAN = Quantity(
+    "momentum_jacobian",
+    "Centroidal momentum matrix",
+    ("q",),
+    (Output("A", (6, "nv"), "momentum [linear; angular] about the centre of mass, world axes, per unit of velocity"),),
+    _momentum_jacobian,
+)
+MOMENTUM_DRIFT = Quantity(
+    "momentum_drift",
+    "Rate of the centroidal momentum matrix times v",
+    ("q", "v"),
+    (Output("drift", (6,), "rate of the momentum that velocities alone cause, [linear; angular], N and N m"),),
+    _momentum_drift,
+)
 CENTRE_OF_MASS = Quantity(
     "centre_of_mass",
     "Centre of mass of all moving links",
@@ -73,9 +171,23 @@ CENTRE_OF_MASS = Quantity(
     (Output("centre", (3,), "centre of mass in the world in m"),),
     _centre_of_mass,
 )
+CENTRE_OF_MASS_JACOBIAN = Quantity(
+    "centre_of_mass_jacobian",
+    "Jacobian of the centre of mass",
+    ("q",),
+    (Output("J", (3, "nv"), "velocity of the centre of mass in the world per unit of joint velocity"),),
+    _centre_of_mass_jacobian,
+)
+CENTRE_OF_MASS_DRIFT = Quantity(
+    "centre_of_mass_drift",
+    "Rate of the Jacobian of the centre of mass times v",
+    ("q", "v"),
+    (Output("drift", (3,), "acceleration of the centre of mass that velocities alone cause, m/s^2, world axes"),),
+    _centre_of_mass_drift,
+)
 
 
-def forward_kinematics(tree: Tree, q: ArrayLike, frames: str | Frame | Sequence[str | Frame] | None = None) -> Array:
+def forward_kinematics(tree: Tree, q: ArrayLike, frames: Frames = None) -> Array:
     """Poses of links or frames in the world, as 4 × 4 matrices ``[[R, p], [0, 1]]``.
 
     Parameters
@@ -104,6 +216,131 @@ def forward_kinematics(tree: Tree, q: ArrayLike, frames: str | Frame | Sequence[
     (100, 4, 4)
     """
     return case_of(tree, (), KINEMATICS, {"q": q}, frames=frames).run()["poses"]
+
+
+def frame_jacobian(tree: Tree, q: ArrayLike, frames: Frames = None, *, reference: Reference = "local") -> Array:
+    """Jacobians of links or frames: ``J v`` is what `frame_velocity` gives.
+
+    Takes ``tree``, ``q``, ``frames`` and ``reference`` as `frame_velocity` does, and raises what that raises.
+
+    Returns
+    -------
+    (..., k, 6, nv) array
+        One for each frame; (..., 6, nv) if ``frames`` is one. Rows ``[linear; angular]``. Pinocchio's
+        ``getFrameJacobian``.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arm = ds.mechanisms.chain(7)
+    >>> ds.frame_jacobian(arm, arm.random(0, batch=100), "link7", reference="local-world-aligned").shape
+    (100, 6, 7)
+    """
+    return case_of(tree, (), FRAME_JACOBIAN, {"q": q}, frames=frames, reference=reference).run()["J"]
+
+
+def frame_velocity(
+    tree: Tree, q: ArrayLike, v: ArrayLike, frames: Frames = None, *, reference: Reference = "local"
+) -> Array:
+    """Twists ``[linear; angular]`` of links or frames relative to the world.
+
+    Parameters
+    ----------
+    tree : Tree
+    q, v : (..., nq) and (..., nv) array_like
+        Configurations and velocities; leading axes are batches and broadcast.
+    frames : str, Frame or sequence of these, optional
+        By default the frame of each moving link, in the order of ``tree.link_names``.
+    reference : {"local", "world", "local-world-aligned"}
+        Where twists are measured, and along which axes: at the origin of the frame along its axes; at the origin of the
+        world along its axes; at the origin of the frame along the axes of the world. These are Pinocchio's reference
+        frames; constraints call the last one ``axes="world"``.
+
+    Returns
+    -------
+    (..., k, 6) array
+        One for each frame; (..., 6) if ``frames`` is one. In m/s and rad/s.
+
+    Raises
+    ------
+    ConfigurationError, UnknownNameError
+        As `forward_dynamics` raises them; no such reference.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(7)
+    >>> q, v = arm.random(0), np.ones(7)
+    >>> bool(np.allclose(ds.frame_velocity(arm, q, v, "link7"), ds.frame_jacobian(arm, q, "link7") @ v))
+    True
+    """
+    return case_of(tree, (), FRAME_VELOCITY, {"q": q, "v": v}, frames=frames, reference=reference).run()["twists"]
+
+
+def frame_acceleration(
+    tree: Tree,
+    q: ArrayLike,
+    v: ArrayLike,
+    qdd: ArrayLike,
+    frames: Frames = None,
+    *,
+    reference: Reference = "local",
+) -> Array:
+    """Accelerations ``[linear; angular]`` of links or frames: the rates of the numbers that `frame_velocity` gives.
+
+    They are ``J q̈ + J̇ v``, so that ``qdd = 0`` gives ``J̇ v``: in "local" and "world" the *spatial* acceleration, in
+    "local-world-aligned" the *classical* one, the second derivative of the origin's position. The classical one along
+    the axes of the frame is ``Rᵀ`` times that. Gravity is no part of it.
+
+    Parameters
+    ----------
+    tree : Tree
+    q, v, qdd : (..., nq), (..., nv) and (..., nv) array_like
+        Configurations, velocities and joint accelerations (m/s², rad/s²); leading axes are batches and broadcast.
+    frames, reference
+        As in `frame_velocity`, which raises the same errors.
+
+    Returns
+    -------
+    (..., k, 6) array
+        One for each frame; (..., 6) if ``frames`` is one. In m/s² and rad/s².
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(7)
+    >>> q, v, qdd = arm.random(0), np.ones(7), np.ones(7)
+    >>> a, drift = (ds.frame_acceleration(arm, q, v, x, "link7") for x in (qdd, 0 * qdd))
+    >>> bool(np.allclose(a, ds.frame_jacobian(arm, q, "link7") @ qdd + drift))
+    True
+    """
+    case = case_of(tree, (), FRAME_ACCELERATION, {"q": q, "v": v, "qdd": qdd}, frames=frames, reference=reference)
+    return case.run()["accelerations"]
+
+
+def jacobian_drift(tree: Tree, constraints: Constraints, q: ArrayLike, v: ArrayLike, **given: Unpack[Arrays]) -> Array:
+    """Bias ``J̇ v`` of constraints: the rate of ``J v`` is ``J q̈ + J̇ v``.
+
+    Takes ``tree``, ``q``, ``v``, ``constraints``, ``rows`` and ``placements`` as `forward_dynamics` does, and raises
+    what that raises for them. Rows and placements that come with the call stay as they are. `forward_dynamics` asks
+    that ``J q̈ + J̇ v`` be zero; of points in local axes whose origins move relative to each other, that the *classical*
+    accelerations be equal, which is ``ω × e`` more, ``e`` being that motion.
+
+    Returns
+    -------
+    (..., m) array
+        In m/s² and rad/s².
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> robot, feet = ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    >>> q, v = robot.random(0), np.ones(robot.nv)
+    >>> qdd = ds.forward_dynamics(robot, q, v, np.zeros(robot.nv), feet).qdd
+    >>> bool(abs(ds.jacobian(robot, feet, q) @ qdd + ds.jacobian_drift(robot, feet, q, v)).max() < 1e-8)
+    True
+    """
+    return case_of(tree, constraints, JACOBIAN_DRIFT, {"q": q, "v": v}, **given).run()["drift"]
 
 
 def kinetic_energy(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -159,6 +396,80 @@ def momentum(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = Non
     case = case_of(tree, (), MOMENTUM, {"q": q, "v": v}, payloads=payloads)
     _refuse_massless(tree, payloads)
     return case.run()["momentum"]
+
+
+def momentum_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
+    """Centroidal momentum matrix ``A`` (..., 6, nv): `momentum` is ``A v``.
+
+    Takes ``tree``, ``q`` and ``payloads`` as `forward_dynamics` does, and raises what `momentum` raises. Rows
+    ``[linear; angular]`` about the centre of mass, world axes: Pinocchio's ``computeCentroidalMap``.
+
+    References
+    ----------
+    Orin, Goswami, Lee, "Centroidal dynamics of a humanoid robot", Autonomous Robots 2013.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> robot = ds.mechanisms.humanoid()
+    >>> q, v = robot.random(0), np.ones(robot.nv)
+    >>> bool(np.allclose(ds.momentum_jacobian(robot, q) @ v, ds.momentum(robot, q, v)))
+    True
+    """
+    case = case_of(tree, (), MOMENTUM_JACOBIAN, {"q": q}, payloads=payloads)
+    _refuse_massless(tree, payloads)
+    return case.run()["A"]
+
+
+def momentum_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
+    """Bias ``Ȧ v`` (..., 6) of the momentum, in N and N·m: its rate is ``A q̈ + Ȧ v``.
+
+    Takes what `momentum` takes, and raises what that raises.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(7)
+    >>> ds.momentum_drift(arm, arm.random(0), np.ones(7)).shape
+    (6,)
+    """
+    case = case_of(tree, (), MOMENTUM_DRIFT, {"q": q, "v": v}, payloads=payloads)
+    _refuse_massless(tree, payloads)
+    return case.run()["drift"]
+
+
+def centre_of_mass_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
+    """Jacobian (..., 3, nv) of the centre of mass in the world: that times ``v`` is its velocity.
+
+    Takes ``tree``, ``q`` and ``payloads`` as `forward_dynamics` does, and raises what `centre_of_mass` raises.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arm = ds.mechanisms.chain(7)
+    >>> ds.centre_of_mass_jacobian(arm, arm.random(0)).shape
+    (3, 7)
+    """
+    case = case_of(tree, (), CENTRE_OF_MASS_JACOBIAN, {"q": q}, payloads=payloads)
+    _refuse_massless(tree, payloads)
+    return case.run()["J"]
+
+
+def centre_of_mass_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
+    """Bias ``J̇ v`` (..., 3) of the centre of mass, in m/s²: its acceleration is ``J q̈ + J̇ v``.
+
+    Takes what `momentum` takes, and raises what that raises.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(7)
+    >>> ds.centre_of_mass_drift(arm, arm.random(0), np.ones(7)).shape
+    (3,)
+    """
+    case = case_of(tree, (), CENTRE_OF_MASS_DRIFT, {"q": q, "v": v}, payloads=payloads)
+    _refuse_massless(tree, payloads)
+    return case.run()["drift"]
 
 
 def centre_of_mass(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics.integrate import INTEGRATE
+from delassus.algorithms.dynamics.kinematics import REFERENCES
 from delassus.algorithms.inputs import PLACEMENT, POSITION, Argument
 from delassus.constraints import Constraint, Frame, Rows
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
@@ -72,6 +73,8 @@ Constraints = Iterable[Constraint] | Constraint
 Payloads = Mapping[str, ArrayLike] | None
 Stabilisation = Baumgarte | float | Sequence[Baumgarte | float | None] | None
 Compliance = float | Sequence[ArrayLike | None] | None
+Frames = str | Frame | Sequence[str | Frame] | None
+Reference = Literal["local", "world", "local-world-aligned"]
 
 
 class Arrays(TypedDict, total=False):
@@ -123,7 +126,9 @@ class Keywords(TypedDict, total=False):
         Whether constraints can be switched off state by state: the argument ``active`` (n_constraints,) holds 1 for a
         constraint that acts and 0 for one that leaves no trace in the result and has no force.
     frames : str, Frame or sequence of these
-        Whose poses "kinematics" computes; those of all links if not given.
+        Whose poses, twists, accelerations or Jacobians are computed; those of all links if not given.
+    reference : {"local", "world", "local-world-aligned"}
+        Where motions of frames are measured, and along which axes; "local" if not given. See `delassus.frame_velocity`.
     integrator : {"semi-implicit", "rk4"}
         Of "step".
     """
@@ -136,7 +141,8 @@ class Keywords(TypedDict, total=False):
     poses: Flags
     compliance: Compliance | Literal["input"]
     active: bool
-    frames: str | Frame | Sequence[str | Frame] | None
+    frames: Frames
+    reference: Reference
     integrator: Literal["semi-implicit", "rk4"]
 
 
@@ -164,6 +170,7 @@ class Options:
     active: bool
     frames: tuple[Frame, ...] | None
     single_frame: bool
+    reference: str
     integrator: str
 
     @property
@@ -220,9 +227,11 @@ def check_options(
     placed = [c.second is None and not isinstance(c, Rows) for c in constraints]
     stable = [p and g is not None for p, g in zip(placed, gains, strict=True)]
     soft = one_each("compliance", options.get("compliance"), n)
-    integrator = options.get("integrator", next(iter(INTEGRATE)))
-    if not isinstance(integrator, str) or integrator not in INTEGRATE:
-        raise unknown_name("integrator", integrator, INTEGRATE)
+    named = {}
+    for name, choices in (("integrator", tuple(INTEGRATE)), ("reference", tuple(REFERENCES))):
+        named[name] = options.get(name, choices[0])
+        if not isinstance(named[name], str) or named[name] not in choices:
+            raise unknown_name(name, named[name], choices)
     return Options(
         gravity=_numbers(options.get("gravity", GRAVITY), 3, "gravity", "m/s² along the axes of the world"),
         damping=_damping(tree, options.get("damping", "model")),
@@ -234,7 +243,7 @@ def check_options(
         active=check_flag("active", options.get("active", False), "Its values come with each call."),
         frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
         single_frame=is_frame(frames),
-        integrator=integrator,
+        **named,
     )
 
 

@@ -40,7 +40,11 @@ def compile(  # the public name; the built-in of that name is not used here
     ``osim``                  q                 Lambda
     ``mass_matrix``           q                 M
     ``jacobian``              q                 J
+    ``jacobian_drift``        q, v              drift
     ``kinematics``            q                 poses              frames
+    ``frame_jacobian``        q                 J                  frames, reference
+    ``frame_velocity``        q, v              twists             frames, reference
+    ``frame_acceleration``    q, v, qdd         accelerations      frames, reference
     ``inverse_dynamics``      q, v, qdd         tau                gravity, damping, wrenches
     ``bias_force``            q, v              c                  gravity, damping, wrenches
     ``dynamics``              q, v, tau         qdd, forces        gravity, damping, wrenches, targets, baumgarte,
@@ -52,7 +56,12 @@ def compile(  # the public name; the built-in of that name is not used here
     ``step``                  q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
     ``energies``              q, v              kinetic, potential gravity
     ``momentum``              q, v              momentum
+    ``momentum_jacobian``     q                 A
+    ``momentum_drift``        q, v              drift
     ``centre_of_mass``        q                 centre
+    ``centre_of_mass_         q                 J
+    jacobian``
+    ``centre_of_mass_drift``  q, v              drift
     ``position_update``       q, v, dt, shift   q_next, v_next
     ``operational_space_      q, v, tau         see `Snapshot`     gravity, damping, wrenches
     compliance``

@@ -76,6 +76,12 @@ def wanted_accelerations(motion: DynamicsProblem) -> Matrix:
     return motion.stacked(right_hand_sides(motion)) - row_accelerations(motion, accelerations(motion))
 
 
+def jacobian_drift(motion: DynamicsProblem) -> Matrix:
+    """``J̇ v`` (m × 1), where there is no gravity: rate at ``q̈ = 0`` of what the rows measure."""
+    drifts = [RelativeMotion(motion, index).rate() for index in range(len(motion.goals))]
+    return motion.stacked(drifts) + row_accelerations(motion, accelerations(motion))
+
+
 class RelativeMotion:
     """Motion of a constraint's first frame relative to its second one, along its rows (m_c × 1).
 
@@ -112,6 +118,18 @@ class RelativeMotion:
                 turned = cross(ops, w, ops.take(e, ANGULAR, None))
                 drift = drift + self._K @ ops.vstack([cross(ops, p, turned), turned])
         return drift
+
+    def rate(self) -> Matrix:
+        """What velocities alone add to the rate of `velocity`: of points, axes of the first frame turn with it."""
+        if self._c.rigid or self._c.axes == "world" or self._first is None:
+            return self.drift()
+        ops, V = self._ops, self._motion.V[self._carrier]
+        e = linear_at(ops, V, self._problem.frame_pose(self._index, "first")[1])
+        if self._second is not None:
+            W, p = self._motion.V[self._second.link], self._problem.frame_pose(self._index, "second")[1]
+            R = self._problem.pose_between(self._carrier, self._second.link)[0]
+            e = e - ops.transpose(R) @ linear_at(ops, W, p)
+        return self.drift() - self._linear(self._K) @ cross(ops, ops.take(V, ANGULAR, None), e)
 
     def _drift_of_points(self) -> Matrix:
         """``ω × ṗ`` of both origins."""

@@ -30,11 +30,16 @@ def accelerations(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) 
     return a
 
 
+def link_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
+    """Force ``H_i a_i + p_i`` (6 × 1) that each link takes for these accelerations."""
+    a = accelerations(motion, qdd)
+    return [H @ a[i] + motion.p[i] for i, H in enumerate(motion.problem.inertias)]
+
+
 def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
     """Forces (n_i × 1) that the joints must exert for these accelerations, damping left out."""
     ops, tree, X = motion.ops, motion.tree, motion.problem.X
-    a = accelerations(motion, qdd)
-    f = [H @ a[i] + motion.p[i] for i, H in enumerate(motion.problem.inertias)]
+    f = link_forces(motion, qdd)
     tau: dict[int, Matrix] = {}
 
     # leaves → root: τ_i = S_iᵀ f_i, f_p += X_iᵀ f_i

@@ -1344,7 +1344,7 @@ def public_calls():
             ds.compile,
             {"tree": one, "constraints": end, "what": "dynamics", "method": "auto", "dtype": "float64", "lanes": 4,
              "payloads": (), "gravity": z, "damping": None, "wrenches": (), "targets": False, "baumgarte": None,
-             "poses": False, "compliance": None, "active": False},
+             "poses": False, "compliance": None, "active": False, "outputs": "qdd"},
         ),
         "compile kinematics": (ds.compile, {"tree": one, "constraints": (), "what": "kinematics", "frames": None}),
         "compile step": (ds.compile, {"tree": one, "constraints": (), "what": "step", "integrator": "semi-implicit"}),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.compiler.pipeline import make_program
 from delassus.quantities import QUANTITIES
 from delassus.quantities.evaluate import case_of
 from delassus.quantities.options import Keywords
@@ -38,6 +39,64 @@ def test_numpy_and_kernels_give_what_is_declared(robot, name):
         assert found.shape == direct[output.name].shape == (3, *result.shape)
         assert error(found, direct[output.name]) < 1e3 * AGREEMENT, output.name
         assert output.meaning and result.meaning == output.meaning
+
+
+SEVERAL = [name for name, quantity in QUANTITIES.items() if len(quantity.outputs) > 1]
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_only_the_outputs_that_are_asked_for(name):
+    tree, tip = ds.mechanisms.chain(3), ds.Rows("link3", [[0, 1, 0, 0, 0, 1]])
+    quantity, rng = QUANTITIES[name], np.random.default_rng(1)
+    every, names = [o.name for o in quantity.outputs], [o.name for o in quantity.outputs[:-3:-1]]
+    some, one = (ds.compile(tree, tip, name, outputs=x) for x in (names, names[0]))
+    values = {a.name: rng.normal(size=(5, *a.shape)) for a in some.arguments}
+    direct = case_of(tree, tip, quantity, {n: values[n] for n in quantity.inputs}).run()
+    assert [r.name for r in some.results] == names and list(direct) == every
+    for found, wanted in zip((*some(**values), one(**values)), (*names, names[0]), strict=True):
+        assert error(found, direct[wanted]) < 1e3 * AGREEMENT
+    counts = [operations(tree, tip, name, x) for x in (None, names, *every)]
+    assert min(counts) < counts[0] and max(counts) == counts[0] and counts[1] == some.operations.total
+    again = pickle.loads(pickle.dumps(one))
+    assert np.array_equal(again(**values), one(**values)) and again.operations == one.operations
+    restricted = case_of(tree, tip, quantity.only(names), {n: values[n] for n in quantity.inputs}).run()
+    assert list(restricted) == names and np.array_equal(restricted[names[0]], direct[names[0]])
+
+
+def operations(tree, constraints, name, outputs):
+    return make_program(request(tree, constraints, QUANTITIES[name], outputs=outputs)).graph.count().total
+
+
+def test_derivatives_that_are_asked_for_are_judged():
+    """Dependent rows are found whatever is asked for, and what is left out costs nothing."""
+    tree, weld = ds.mechanisms.chain(3), ds.Weld("link3")
+    kernel = ds.compile(tree, weld, "dynamics_derivatives", outputs=("dqdd_dq", "dqdd_dv"))
+    states = tree.random(0, 4), np.ones(3), np.ones(3)
+    *found, status = kernel(*states, return_status=True)
+    assert np.all(status != ds.DynamicsStatus.SOLVED) and np.isnan(found).all()
+    tree, tip = ds.mechanisms.chain(4), ds.Point("link4")
+    states = tree.random(0, 4), np.ones(4), np.ones(4)
+    counts = [operations(tree, tip, "dynamics_derivatives", x) for x in (None, "qdd", "df_dtau")]
+    assert counts[0] > 5 * counts[1] > 5 * counts[2]
+    _, error_of = ds.compile(tree, tip, "dynamics_derivatives", outputs=["df_dq"])(*states, return_error=True)
+    assert np.all(error_of > 0)
+    assert operations(tree, tip, "operational_space_compliance", "poses") < 40 * tree.n_links
+
+
+def test_outputs_that_are_none(robot):
+    tree, constraints = robot
+    for wrong in ("qd", ["qdd", "dqdd"], [3]):
+        with pytest.raises(ds.errors.UnknownNameError, match="outputs of 'dynamics'"):
+            ds.compile(tree, constraints, "dynamics", outputs=wrong)
+    for wrong in ((), ("qdd", "qdd"), 3):
+        with pytest.raises(ds.errors.ConfigurationError, match="outputs"):
+            ds.compile(tree, constraints, "dynamics", outputs=wrong)
+    step = ds.compile(tree, constraints, "step", outputs="v_next")
+    with pytest.raises(ds.errors.ConfigurationError, match="all outputs"):
+        ds.rollout(step, tree.neutral(), np.zeros(tree.nv), np.zeros((2, tree.nv)), 1e-3)
+    accelerations = ds.compile(tree, constraints, "dynamics", outputs="qdd")
+    with pytest.raises(ds.errors.ConfigurationError, match="all outputs"):
+        accelerations.solve(tree.neutral(), np.zeros(tree.nv), np.zeros(tree.nv), K2=np.ones((1, 6)))
 
 
 @pytest.mark.parametrize("name", QUANTITIES)

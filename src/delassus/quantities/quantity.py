@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.model.check import check_list
 from delassus.spatial.ops import Matrix
 
 STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
@@ -74,3 +76,40 @@ class Quantity:
     has_status: bool = False
     is_step: bool = False
     report: Callable[..., Any] | None = None
+
+    def only(self, names: str | Sequence[str]) -> Quantity:
+        """The same with these outputs, in this order: an algorithm runs, and what no output needs takes no operation.
+
+        Raises
+        ------
+        ConfigurationError, UnknownNameError
+            ``names`` are no names, none or one twice; one that is no output of this quantity.
+        """
+        wanted = (names,) if isinstance(names, str) else check_list("outputs", names, "names", OUTPUTS_ADVICE)
+        known = [output.name for output in self.outputs]
+        for name in wanted:
+            if not isinstance(name, str) or name not in known:
+                raise unknown_name(f"outputs of {self.name!r}", name, known)
+        if not wanted or len(set(wanted)) < len(wanted):
+            raise ConfigurationError("outputs", "at least one name, each once", shown(names), OUTPUTS_ADVICE)
+        which = tuple(known.index(name) for name in wanted)
+        if which == tuple(range(len(known))):
+            return self
+        outputs = tuple(self.outputs[k] for k in which)
+        return replace(self, outputs=outputs, run=Chosen(self.run, which), is_step=False, report=None)
+
+
+OUTPUTS_ADVICE = "Pass outputs=('qdd',), say, or leave it out."
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Some of the matrices that ``run`` makes."""
+
+    run: Callable[[Any], Sequence[Matrix]]
+    which: tuple[int, ...]
+
+    def __call__(self, case: Any) -> list[Matrix]:
+        """Run, and leave out the others."""
+        found = self.run(case)
+        return [found[k] for k in self.which]

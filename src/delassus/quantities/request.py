@@ -98,6 +98,7 @@ class Request:
             "constraints": "\n".join(c.fingerprint for c in self.constraints),
             "payloads": repr(self.payloads),
             "what": self.quantity.name,
+            "outputs": repr([output.name for output in self.quantity.outputs]),
             "method": self.method,
             "options": self.options.describe(),
         }
@@ -110,14 +111,19 @@ def request(
     *,
     method: str | None = AUTO,
     payloads: Iterable[str] = (),
+    outputs: str | Sequence[str] | None = None,
     **options: Any,
 ) -> Request:
-    """Check and resolve what is asked for; ``options`` are those of `delassus.quantities.options.Keywords`."""
+    """Check and resolve what is asked for; ``options`` are those of `delassus.quantities.options.Keywords`.
+
+    ``outputs`` are the names of those that are wanted, in order; None is all.
+    """
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
     known = check_options(tree, checked, quantity.name, quantity.options, options)
     taken = resolve_method(quantity, method, known.soft)
+    quantity = quantity if outputs is None else quantity.only(outputs)
     return Request(tree, checked, quantity, taken, known, loads, method == AUTO)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, Unpack
 
 from delassus.constraints import Constraint
@@ -29,6 +29,7 @@ def compile(  # the public name; the built-in of that name is not used here
     lanes: int | None = None,
     payloads: Iterable[str] = (),
     error_bound: float | None = None,
+    outputs: str | Sequence[str] | None = None,
     **options: Unpack[Keywords],
 ) -> Kernel:
     """Compile a function of a robot's state to machine code for this processor.
@@ -96,6 +97,9 @@ def compile(  # the public name; the built-in of that name is not used here
         change is a difference.
     error_bound : float, optional
         States whose estimated relative error is above it are solved again; 1e-6 by default, 1e-2 in float32.
+    outputs : str or sequence of str, optional
+        Names of the results of the table that are wanted, in the order in which the kernel returns them; all of them if
+        not given. What no result needs takes no operation.
     **options
         Those of the table, explained in `delassus.quantities.options.Keywords`: numbers that are built in, and further
         arguments, after all others. What is not asked for costs nothing.
@@ -109,8 +113,8 @@ def compile(  # the public name; the built-in of that name is not used here
     Raises
     ------
     ConstraintError, UnknownNameError, ConfigurationError, ModelError
-        Not a robot or constraint; a name that does not exist, the nearest is offered; an option that ``what`` does not
-        take, or content of the wrong type, shape or value.
+        Not a robot or constraint; a name that does not exist, the nearest is offered; outputs twice; an option
+        that ``what`` does not take, or content of the wrong type, shape or value.
 
     Examples
     --------
@@ -126,7 +130,9 @@ def compile(  # the public name; the built-in of that name is not used here
     >>> qdd.shape, forces.shape
     ((1000, 7), (1000, 3))
     """
-    asked = request(tree, constraints, find_quantity(what), method=method, payloads=payloads, **options)
+    asked = request(
+        tree, constraints, find_quantity(what), method=method, payloads=payloads, outputs=outputs, **options
+    )
     check_choice("dtype", dtype, DTYPES, ConfigurationError)
     if lanes is None:
         lanes = host().lanes(dtype)

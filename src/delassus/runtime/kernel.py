@@ -182,7 +182,8 @@ class Kernel:
         """
         report = self.request.quantity.report
         if report is None or self.request.options.active:
-            raise ConfigurationError("kernel", "compiled 'dynamics' without `active`", repr(self), "Call it instead.")
+            wanted = "compiled 'dynamics' without `active`, with all outputs"
+            raise ConfigurationError("kernel", wanted, repr(self), "Call it instead.")
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(None, self.results, batch, self.dtype)
         run = self.run(arrays, results, batch, threads, True, True)

@@ -98,7 +98,10 @@ def rollout(
     """
     if not isinstance(kernel, Kernel) or not kernel.request.quantity.is_step:
         raise ConfigurationError(
-            "kernel", "a compiled time step", shown(kernel), "Make one with compile(tree, constraints, 'step')."
+            "kernel",
+            "a compiled time step, with all outputs",
+            shown(kernel),
+            "Make one with compile(tree, constraints, 'step').",
         )
     check_flag("return_status", return_status)
     if time_axis is not None and not (is_whole(time_axis) and time_axis <= 1):

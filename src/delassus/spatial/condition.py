@@ -48,15 +48,16 @@ Array = NDArray[np.float64]
 def reciprocal_condition(
     ops: TraceOps, outputs: Sequence[Sequence[int]], x: Array, scaled: Sequence[slice] = ()
 ) -> Expression | None:
-    """``rcond`` of a program; None if it has no pivots, zero if nothing is known at any state.
+    """``rcond`` of a program; None if its results need no pivots, zero if nothing is known at any state.
 
     ``outputs`` are the nodes of each result, ``x`` (n, inputs) usual states. Pivots are compared with what they are at
     these; with rows of any size, the inputs ``scaled``, by the size that the rows have.
     """
-    pivots = [(node, squared, system) for node, (squared, system) in sorted(ops.pivots.items())]
+    graph = ops.graph([*outputs, list(ops.pivots)])
+    needed = graph.reachable(node for nodes in outputs for node in nodes)
+    pivots = [(node, squared, system) for node, (squared, system) in sorted(ops.pivots.items()) if needed[node]]
     if not pivots:
         return None
-    graph = ops.graph([*outputs, list(ops.pivots)])
     values, growth, regular = _measured(graph, x)
     sizes = [_size(values, node, squared) for node, squared, _ in pivots]
     usual = [_usual(size[regular]) for size in sizes]

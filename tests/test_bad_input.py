@@ -28,6 +28,7 @@ from delassus.errors import (
 )
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
+from delassus.model.inertia import about_centre, inertia_defects, nearest_inertia
 from delassus.model.joints import JointKind
 from tools import Hostile, escapes
 
@@ -478,12 +479,40 @@ def test_negative_mass(load_text):
     ],
 )
 def test_inertias_that_no_body_has(load_text, text, defect):
-    with pytest.warns(ds.DelassusWarning, match=f"1 link\\(s\\) .*: b \\({defect}\\)") as caught:
+    with pytest.warns(
+        ds.DelassusWarning, match=f"^file '.*urdf': 1 link\\(s\\) .*: b \\({defect}\\).*'repair'"
+    ) as caught:
         tree = load_text(with_inertial(text))
     assert tree.nv == 1 and len(caught) == 1
     assert caught[0].filename == __file__  # at the line that asked, not inside the library
-    with refused(f"inertia of link 'b': expected one that a rigid body can have, got b \\({defect}\\)"):
+    with refused(f"inertia of link 'b': expected one that a rigid body can have, got b \\({defect}\\).*'repair'"):
         load_text(with_inertial(text), check_inertia="refuse")
+    repaired = load_text(with_inertial(text), check_inertia="repair").inertias[0]
+    assert repaired[0, 0] == tree.inertias[0][0, 0] and np.array_equal(repaired[:3, 3:], tree.inertias[0][:3, 3:])
+    moments = np.linalg.eigvalsh(about_centre(repaired)[2])
+    assert 0 < moments[0] and moments[2] < moments[0] + moments[1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_nearest_inertia_that_a_body_can_have(seed):
+    """No second moments of mass near it, nor any others drawn at random, give one that is nearer."""
+    rng = np.random.default_rng(seed)
+    given = rng.normal(size=3) * 10.0 ** rng.uniform(-4, 2)
+    Q, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+    found = nearest_inertia(Q @ np.diag(given) @ Q.T)
+    moments = np.diagonal(Q.T @ found @ Q)
+    assert np.allclose(Q @ np.diag(moments) @ Q.T, found, atol=1e-12 * np.abs(given).max())
+    assert not inertia_defects(found[None])[0]
+    s = np.abs(rng.normal(size=(2000, 3))) * np.abs(given).max() * 10.0 ** rng.uniform(-3, 0, (2000, 1))
+    near = np.maximum(0.5 * moments.sum() - moments + rng.normal(size=(2000, 3)) * 0.01 * np.abs(given).max(), 0)
+    for others in (s, near):
+        distance = np.linalg.norm(others.sum(axis=1, keepdims=True) - others - given, axis=1)
+        assert np.linalg.norm(moments - given) < distance.min() + 1e-8 * np.abs(given).max()
+
+
+def test_a_possible_inertia_is_not_repaired(load_text):
+    plain, repaired = (load_text(with_inertial(inertial()), check_inertia=x) for x in ("refuse", "repair"))
+    assert np.array_equal(plain.inertias, repaired.inertias)
 
 
 def test_one_warning_for_all_links(load_text):
@@ -561,8 +590,8 @@ def test_mimic_joints(load_text):
         ({"root": None}, "root: expected 'fixed' or 'floating', got None"),
         ({"continuous": "sin-cos"}, "continuous: expected 'angle' or 'cos-sin', got 'sin-cos'"),
         ({"mimic": "ignore"}, "mimic: expected 'independent' or 'refuse', got 'ignore'"),
-        ({"check_inertia": "error"}, "check_inertia: expected 'warn' or 'refuse', got 'error'"),
-        ({"check_inertia": False}, "check_inertia: expected 'warn' or 'refuse', got False"),
+        ({"check_inertia": "error"}, "check_inertia: expected 'warn', 'refuse' or 'repair', got 'error'"),
+        ({"check_inertia": False}, "check_inertia: expected 'warn', 'refuse' or 'repair', got False"),
     ],
 )
 def test_options_of_load(load_text, options, match):

@@ -799,6 +799,17 @@ def test_time_and_batch_are_not_confused():
         ds.rollout(step, q, v, square, 1e-3, time_axis=0)[0],
         ds.rollout(step, q, v, np.swapaxes(square, 0, 1), 1e-3, time_axis=1)[0],
     )
+    for q0, v0 in ((q[0], v[0]), (q[:1], v[0])):  # one start does not say which axis is the batch
+        with pytest.raises(ds.DelassusError, match=r"controls: .*shape \(17, 5, 6\), which may as well.*time_axis=0"):
+            ds.rollout(step, q0, v0, batch_first, 1e-3)
+        assert ds.rollout(step, q0, v0, batch_first, 1e-3, time_axis=1)[0].shape == (6, 17, 6)
+        assert ds.rollout(step, q0, v0, batch_first, 1e-3, time_axis=0)[0].shape == (18, 5, 6)
+    switched = ds.compile(tree, ds.Point("link6"), "step", active=True)
+    given = {"active": np.ones((17, 5, 1)), "per_step": ["active"]}
+    with pytest.raises(ds.DelassusError, match=r"active: expected shape \(5, \.\.\., 1\).*time_axis=1"):
+        ds.rollout(switched, q[0], v[0], tau[:5], 1e-3, **given)
+    given["active"] = np.ones((5, 17, 1))  # the number of steps says which axis is time
+    assert ds.rollout(switched, q[0], v[0], np.zeros((5, 6)), 1e-3, **given)[0].shape == (6, 17, 6)
     with pytest.raises(ds.DelassusError, match=r"v0: .*batch"):
         ds.rollout(step, q, v[:3], tau[:5], 1e-3)
     with pytest.raises(ds.DelassusError, match="q0: expected shape"):

@@ -53,8 +53,10 @@ def load(
     mimic : {"independent", "refuse"}
         For URDF files: whether joints that mimic others get a degree of freedom of their own (with a warning that
         names them) or raise an error.
-    check_inertia : {"warn", "refuse"}
-        What to do about rotational inertias that no rigid body can have.
+    check_inertia : {"warn", "refuse", "repair"}
+        What to do about rotational inertias that no rigid body can have (negative principal moments, or one larger than
+        the sum of the other two): use them and warn, raise an error, or take the nearest inertia that is possible.
+        Nearest is least in the Frobenius norm about the centre of mass; principal axes, mass and centre of mass stay.
     max_bytes : float
         Refuse larger files, and MJCF files of which MuJoCo would make more than that: an element takes it about 4 kB,
         as often as it is replicated and attached. ``float("inf")`` lifts the limit; loading may then take any time and
@@ -88,13 +90,13 @@ def load(
         path = find_description(robot)
         description = read_xml(path, max_bytes)
         if description.tag == "robot":
-            return tree_from_urdf(description, path.stem, root, continuous, mimic, check_inertia)
+            return tree_from_urdf(description, path.stem, root, continuous, mimic, check_inertia, f"file {str(path)!r}")
         if description.tag != "mujoco":
             raise ModelError(
                 f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
                 "Check that this is a robot description.",
             )  # fmt: skip
-        tree = tree_from_mujoco(read_mjcf(path, description, max_bytes), check_inertia)
+        tree = tree_from_mujoco(read_mjcf(path, description, max_bytes), check_inertia, f"file {str(path)!r}")
     elif module == "pinocchio":
         tree = tree_from_pinocchio(robot, check_inertia)
     elif module == "mujoco":

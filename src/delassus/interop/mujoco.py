@@ -30,7 +30,7 @@ SHORTEST_QUATERNION = 1e-15
 """MuJoCo reads a quaternion shorter than this as no rotation; here it is refused."""
 
 
-def tree_from_mujoco(model: Any, check_inertia: Check = "warn") -> Tree:
+def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = "") -> Tree:
     """Tree of a compiled MuJoCo model, whose numbers are used as they are now, edits included.
 
     Bodies and sites are frames. Angles and lengths equal ``qpos``: the reference ``qpos0`` is part of the fixed
@@ -92,7 +92,7 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn") -> Tree:
             carrier = unique_name(f"{name}:fixed", carriers)
             joints.append(RawJoint(carrier, FIXED, parent, name, model.site_pos[site].copy(), R))
     title = bytes(model.names).split(b"\0", 1)[0].decode(errors="replace")
-    return build_tree(title, links, joints, root="fixed", keep_order=True, check_inertia=check_inertia)
+    return build_tree(title, links, joints, keep_order=True, check_inertia=check_inertia, source=source)
 
 
 def element_names(mujoco: Any, model: Any, kind: Any, count: int, prefix: str) -> list[str]:

@@ -30,6 +30,7 @@ def build_tree(
     sort_children: bool = False,
     keep_order: bool = False,
     check_inertia: Check = "warn",
+    source: str = "",
     root_joint_name: str = "root_joint",
 ) -> Tree:
     """Build a tree from a description.
@@ -46,8 +47,10 @@ def build_tree(
         Visit the children of a link in the order of their joints' names, as URDF readers do; else in the order given.
     keep_order : bool
         Number the joints in the order given, in which parents come before children; else depth first.
-    check_inertia : {"warn", "refuse"}
+    check_inertia : {"warn", "refuse", "repair"}
         What to do about rotational inertias that no rigid body can have.
+    source : str
+        What messages about them call the description; the robot's name if not given.
     root_joint_name : str
         Name of the free joint of a floating tree; underscores follow where the description has such a joint.
 
@@ -58,7 +61,7 @@ def build_tree(
     """
     check_choice("root", root, ("fixed", "floating"), ModelError)
     root_link = find_root(name, links, joints)
-    check_descriptions(links, joints, check_inertia)
+    links = check_descriptions(links, joints, check_inertia, source or f"robot {name!r}")
     if root == "floating":
         root_joint_name = unique_name(root_joint_name, {joint.name for joint in joints})
         carrier = RawJoint(root_joint_name, JointKind.FREE, "", root_link)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import hypot
 from typing import Literal
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from delassus.errors import ModelError, warn
 from delassus.model.check import check_choice
-from delassus.model.inertia import inertia_defects
+from delassus.model.inertia import inertia_defects, nearest_inertia
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array
 
 Root = Literal["fixed", "floating"]
-Check = Literal["warn", "refuse"]
+Check = Literal["warn", "refuse", "repair"]
 
 FIXED = None
 """Kind of a raw joint that does not move."""
@@ -121,9 +121,14 @@ def find_root(name: str, links: Sequence[RawLink], joints: Sequence[RawJoint]) -
     return roots[0]
 
 
-def check_descriptions(links: Sequence[RawLink], joints: Sequence[RawJoint], check_inertia: Check) -> None:
-    """Refuse numbers that are not finite or beyond `LARGEST`, and negative masses; warn of unphysical inertias."""
-    check_choice("check_inertia", check_inertia, ("warn", "refuse"), ModelError)
+def check_descriptions(
+    links: Sequence[RawLink], joints: Sequence[RawJoint], check_inertia: Check, source: str
+) -> Sequence[RawLink]:
+    """Refuse numbers that are not finite or beyond `LARGEST`, and negative masses; warn of unphysical inertias.
+
+    Returns the links, their inertias repaired if that is asked for; ``source`` is what messages call the description.
+    """
+    check_choice("check_inertia", check_inertia, ("warn", "refuse", "repair"), ModelError)
     for what, named, attributes in (
         ("inertial of link", links, ("mass", "com", "inertia")),
         ("origin of joint", joints, ("position", "rotation", "child_position")),
@@ -154,19 +159,23 @@ def check_descriptions(links: Sequence[RawLink], joints: Sequence[RawJoint], che
                 f"mass of link {link.name!r}", "a mass of at least 0 kg", f"{link.mass:g}", "Correct the mass."
             )
     all_defects = inertia_defects(np.array([link.inertia for link in links]))
-    defects = [f"{link.name} ({defect})" for link, defect in zip(links, all_defects, strict=True) if defect]
+    defects = {link.name: defect for link, defect in zip(links, all_defects, strict=True) if defect}
+    listed = ", ".join(f"{name} ({defect})" for name, defect in defects.items())
     if defects and check_inertia == "refuse":
         raise ModelError(
-            f"inertia of link {defects[0].split(' (')[0]!r}",
+            f"{source}, inertia of link {next(iter(defects))!r}",
             "one that a rigid body can have",
-            ", ".join(defects),
-            "Correct the inertia, or load with check_inertia='warn'.",
+            listed,
+            "Correct it, or load with check_inertia='repair' for the nearest one, or 'warn'.",
         )
-    if defects:
+    if defects and check_inertia == "warn":
         warn(
-            f"{len(defects)} link(s) have an inertia that no rigid body can have: {', '.join(defects)}. "
-            "The numbers are used as they are; check_inertia='refuse' makes this an error."
+            f"{source}: {len(defects)} link(s) have an inertia that no rigid body can have: {listed}. The numbers are "
+            "used as they are; check_inertia='repair' takes the nearest one that is possible, 'refuse' is an error."
         )
+    if check_inertia == "repair":
+        return [replace(x, inertia=nearest_inertia(x.inertia)) if x.name in defects else x for x in links]
+    return links
 
 
 def _has_nan(value: float | Array) -> bool:

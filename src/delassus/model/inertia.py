@@ -51,6 +51,24 @@ def about_centre(H: Array) -> tuple[float, Array, Array]:
     return mass, com, np.where(np.abs(inertia) < 1e-15 * size, 0.0, inertia)
 
 
+def nearest_inertia(inertia: Array) -> Array:
+    """Nearest (Frobenius norm) rotational inertia (3, 3) about its centre of mass that a rigid body can have.
+
+    Principal axes stay. Principal moments ``I_x = s_y + s_z`` … get the nearest second moments of mass ``s ≥ 0``, by
+    least squares with each set of them at zero; none stays below 1e-9 of the largest, so that mass is in no plane.
+    """
+    moments, axes = np.linalg.eigh(0.5 * (inertia + inertia.T))
+    A, best, least = 1.0 - np.eye(3), np.zeros(3), float(moments @ moments)
+    for free in ((0, 1, 2), (0, 1), (0, 2), (1, 2), (0,), (1,), (2,)):
+        s = np.zeros(3)
+        s[list(free)] = np.linalg.lstsq(A[:, free], moments, rcond=None)[0]
+        left = float(np.sum((A @ s - moments) ** 2))
+        if s.min() >= 0.0 and left < least:
+            best, least = s, left
+    nearest = A @ np.maximum(best, 1e-9 * best.max())
+    return np.asarray(axes @ np.diag(nearest) @ axes.T)
+
+
 def inertia_defects(inertias: Array) -> list[str]:
     """Say why no rigid body can have each rotational inertia (n, 3, 3) about its centre of mass, or ''."""
     principal = np.linalg.eigvalsh(0.5 * (inertias + np.swapaxes(inertias, -1, -2)))

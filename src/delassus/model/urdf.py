@@ -134,6 +134,7 @@ def tree_from_urdf(
     continuous: Continuous,
     mimic: Mimic,
     check_inertia: Check,
+    source: str,
 ) -> Tree:
     """Build the tree of a parsed ``<robot>`` element; see `delassus.load`."""
     check_choice("continuous", continuous, ("angle", "cos-sin"), ModelError)
@@ -158,7 +159,7 @@ def tree_from_urdf(
         )  # fmt: skip
     if mimicking:
         warn(f"robot {name!r}: {len(mimicking)} mimic joint(s) are independent here: {', '.join(mimicking)}.")
-    return build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia)
+    return build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia, source=source)
 
 
 def _links(inertials: Sequence[tuple[str, float, Array, Array, Matrix]]) -> list[RawLink]:

@@ -47,14 +47,16 @@ def rollout(
     q0, v0 : (..., nq) and (..., nv) array_like
         Where the trajectories start; batches are leading axes and broadcast.
     controls : (T, ..., nv) array_like
-        Joint forces ``tau`` (N, N·m) of each of T steps, time first: (T, nv) is shared by all trajectories.
+        Joint forces ``tau`` (N, N·m) of each of T steps, time first (``mujoco.rollout`` has it second, which is
+        ``time_axis=1`` here): (T, nv) is shared by all trajectories.
     dt : (...) array_like
         Time step in s.
     per_step : iterable of str
         Names of further arguments that have an axis of T steps, as the controls have.
     time_axis : {0, 1}, optional
-        Which axis of ``controls`` and of what is in ``per_step`` is time, where they have a batch: 0 if not given.
-        Where the first two axes are of one size, and could be taken for one another, it has to be given.
+        Which axis of ``controls`` and of what is in ``per_step`` is time, where they have a batch. It has to be given
+        unless the batch of the other arguments says so: where that fits the axes after the first one, and would not
+        fit if the second one were time. So one start with many controls needs it.
     threads : int, optional
         As in a call of the kernel.
     return_status : bool
@@ -109,15 +111,22 @@ def rollout(
     by_name = {a.name: a for a in kernel.arguments}
     moving = by_name.keys() - {"q", "v", "dt"}  # given anew at each step
     names = check_list("per_step", per_step, "a list of names", "Pass per_step=['active'].")
-    over_time = {"tau": _time_first(controls, by_name["tau"], kernel.dtype, time_axis, None)}
+    fixed = {**others, "q": q0, "v": v0, "dt": dt}
+    anew = {name for name in names if isinstance(name, str)}
+    batches = [
+        _leading(checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)), by_name[name])
+        for name, x in fixed.items()
+        if name in by_name and name not in anew
+    ]
+    over_time = {"tau": _time_first(controls, by_name["tau"], kernel.dtype, time_axis, None, batches)}
     steps = len(over_time["tau"])
     for name in names:
         if not isinstance(name, str) or name not in moving or name not in others:
             known = ", ".join(sorted(moving & set(others))) or "none"
             raise ConfigurationError("per_step", f"further arguments that are given: {known}", shown(name), "Drop it.")
-        over_time[name] = _time_first(others[name], by_name[name], kernel.dtype, time_axis, steps)
+        over_time[name] = _time_first(others[name], by_name[name], kernel.dtype, time_axis, steps, batches)
     one_step = {name: np.empty(x.shape[1:], dtype=kernel.dtype) for name, x in over_time.items()}
-    given = {**others, "q": q0, "v": v0, "dt": dt, **one_step}
+    given = {**fixed, **one_step}
     arrays, batch = gathered(kernel.arguments, (), given, kernel.dtype, SHOWN_AS, TIME_FIRST)
     for k, argument in enumerate(kernel.arguments):
         if argument.name in ("q", "v"):
@@ -166,24 +175,43 @@ def _step_by_step(
 
 
 def _time_first(
-    x: ArrayLike, argument: Argument, dtype: np.dtype[Any], axis: int | None, steps: int | None
+    x: ArrayLike,
+    argument: Argument,
+    dtype: np.dtype[Any],
+    axis: int | None,
+    steps: int | None,
+    batches: list[tuple[int, ...]],
 ) -> NDArray[Any]:
-    """Array (T, ..., shape of one state), T the number of steps if that is known."""
+    """Array (T, ..., shape of one state), T the number of steps if that is known; ``batches`` are those of others."""
     name = SHOWN_AS.get(argument.name, argument.name)
     array = checked(x, argument, dtype, name)
-    leading = array.shape[: array.ndim - len(argument.shape)]
+    leading = _leading(array, argument)
     if len(leading) > 1:
-        if axis is None and leading[0] == leading[1] > 1:
-            raise ConfigurationError(
-                name,
-                "time first, (T, batch, …)",
-                f"shape {array.shape}, which may as well be batch first",
-                "Say which axis is time: time_axis=0, or 1.",
-            )
+        if axis is None and max(leading[:2]) > 1:
+            readings = ((leading[0], leading[1:]), (leading[1], (leading[0], *leading[2:])))
+            if all(steps in (None, T) and _broadcast([*batches, batch]) for T, batch in readings):
+                raise ConfigurationError(
+                    name,
+                    "time first, (T, batch, …)",
+                    f"shape {array.shape}, which may as well be batch first",
+                    "Say which axis is time: time_axis=0, or 1 for batch first.",
+                )
         array = np.moveaxis(array, axis or 0, 0)
     if not leading or (steps is not None and len(array) != steps):
         wanted = ", ".join(["T" if steps is None else str(steps), "...", *map(str, argument.shape)])
-        raise ConfigurationError(
-            name, f"shape ({wanted})", f"shape {np.shape(x)}", "The first axis is time, one entry a step."
-        )
+        raise ConfigurationError(name, f"shape ({wanted})", f"shape {np.shape(x)}", TIME_FIRST)
     return array
+
+
+def _leading(array: NDArray[Any], argument: Argument) -> tuple[int, ...]:
+    """Axes before those of one state."""
+    return array.shape[: array.ndim - len(argument.shape)]
+
+
+def _broadcast(shapes: list[tuple[int, ...]]) -> bool:
+    """Whether they broadcast."""
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True

@@ -46,16 +46,19 @@ Array = NDArray[np.float64]
 
 
 def reciprocal_condition(
-    ops: TraceOps, outputs: Sequence[Sequence[int]], x: Array, scaled: Sequence[slice] = ()
+    ops: TraceOps, outputs: Sequence[Sequence[int]], x: Array, scaled: Sequence[slice] = (), is_solved: bool = True
 ) -> Expression | None:
-    """``rcond`` of a program; None if its results need no pivots, zero if nothing is known at any state.
+    """``rcond`` of a program; None if it has no pivots, zero if nothing is known at any state.
 
     ``outputs`` are the nodes of each result, ``x`` (n, inputs) usual states. Pivots are compared with what they are at
-    these; with rows of any size, the inputs ``scaled``, by the size that the rows have.
+    these; with rows of any size, the inputs ``scaled``, by the size that the rows have. Where ``is_solved``, all pivots
+    count, as all rows of the system have to be independent; else those that the results need.
     """
+    pivots = [(node, squared, system) for node, (squared, system) in sorted(ops.pivots.items())]
     graph = ops.graph([*outputs, list(ops.pivots)])
-    needed = graph.reachable(node for nodes in outputs for node in nodes)
-    pivots = [(node, squared, system) for node, (squared, system) in sorted(ops.pivots.items()) if needed[node]]
+    if not is_solved:
+        needed = graph.reachable(node for nodes in outputs for node in nodes)
+        pivots = [pivot for pivot in pivots if needed[pivot[0]]]
     if not pivots:
         return None
     values, growth, regular = _measured(graph, x)

@@ -15,7 +15,7 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint, check_constraints
-from delassus.errors import DelassusError, ModelError
+from delassus.errors import DelassusError, ModelError, warn
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
@@ -101,7 +101,25 @@ class NumpyCase(Case):
         rcond = rcond_program(asked)
         if rcond is None:
             return np.zeros(np.count_nonzero(where))
-        (found,) = self._interpreted(asked, rcond, motion, where, np.float64)
+        return self._estimated(asked, rcond, _moving(motion), where)
+
+    def warn_of_errors(self) -> None:
+        """Say how many states have a larger error estimate than the bound."""
+        rcond = rcond_program(self.request)
+        if rcond is None:
+            return
+        error = self._estimated(self.request, rcond, {}, np.ones(self.batch, dtype=bool))
+        above = np.count_nonzero(~(error <= self.error_bound))
+        if above:
+            of = f"{self.request.quantity.name} of {self.tree.name!r}"
+            warn(
+                f"{of}: {above} of {error.size} state(s) have an estimated relative error above {self.error_bound:g}, "
+                f"the largest one {np.max(error):.1g}: the mass matrix or the rows are nearly singular there. Check "
+                "small inertias, give joints armature, or drop rows."
+            )
+
+    def _estimated(self, asked: Request, rcond: Graph, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
+        (found,) = self._interpreted(asked, rcond, given, where, np.float64)
         with np.errstate(divide="ignore"):
             return np.asarray(EPSILON / np.maximum(found[:, 0], 0.0))
 
@@ -110,16 +128,16 @@ class NumpyCase(Case):
         own = self.request.method in UNCONSTRAINED or any(motion.softness)
         method = self.request.method if own else ACCURATE
         program = solution_program(replace(self.request, method=method))
-        qdd, forces, rcond = self._interpreted(self.request, program, motion, where, np.longdouble)
+        qdd, forces, rcond = self._interpreted(self.request, program, _moving(motion), where, np.longdouble)
         with np.errstate(all="ignore"):
             error = np.finfo(np.longdouble).eps / np.maximum(rcond[:, 0], 0.0) + EPSILON
         return qdd.astype(float), forces.astype(float), error.astype(float)
 
     def _interpreted(
-        self, asked: Request, program: Graph, motion: DynamicsProblem, where: NDArray[np.bool_], dtype: Any
+        self, asked: Request, program: Graph, given: Mapping[str, Any], where: NDArray[np.bool_], dtype: Any
     ) -> list[Any]:
         """Run a program at some states, a few at a time: all that it computes stays in memory."""
-        given = {**self.values, "q": motion.problem.q, "v": motion.velocity}
+        given = {**self.values, **given}
         columns = []
         for a in asked.arguments:
             x = 0.0 if given.get(a.name) is None else np.asarray(given[a.name])
@@ -144,6 +162,8 @@ class NumpyCase(Case):
         """Outputs by name, each (*batch, *shape); NaN where rows must be independent for them and are not."""
         with np.errstate(all="ignore"):  # states whose rows are dependent, or whose numbers overflow, have a status
             found = self.request.quantity.run(self)
+            if self.request.quantity.methods and not self.request.quantity.has_status:
+                self.warn_of_errors()
             out = {}
             for output, a in zip(self.request.quantity.outputs, found, strict=True):
                 a = numbers(a)
@@ -156,6 +176,11 @@ class NumpyCase(Case):
                         (self.status != DynamicsStatus.SOLVED) & (self.status != DynamicsStatus.INACCURATE)
                     ] = np.nan
         return out
+
+
+def _moving(motion: DynamicsProblem) -> dict[str, Any]:
+    """State of a system, of which a quantity may solve several."""
+    return {"q": motion.problem.q, "v": motion.velocity}
 
 
 @lru_cache(maxsize=256)

@@ -209,6 +209,7 @@ def delassus_operator(tree: Tree, constraints: Constraints, q: ArrayLike, **give
     True
     """
     case = case_of(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
+    case.warn_of_errors()
     return DelassusOperator(case.problem(), case.batch)
 
 

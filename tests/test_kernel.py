@@ -159,7 +159,8 @@ def test_a_nan_spoils_its_own_state_only(small) -> None:  # type: ignore[no-unty
     tree, constraints, q, reference = small
     bad = q.copy()
     bad[[3, 40, 63], [1, 2, 3]] = np.nan, np.inf, np.nan
-    G = ds.compile(tree, constraints)(bad)
+    with pytest.warns(ds.DelassusWarning, match=r"3 of 64 state\(s\)"):
+        G = ds.compile(tree, constraints)(bad)
     spoiled = np.isnan(G).any(axis=(1, 2))
     assert spoiled.tolist() == [k in (3, 40, 63) for k in range(64)]
     assert error(G[~spoiled], reference[~spoiled]) < DOUBLE

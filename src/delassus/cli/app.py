@@ -176,7 +176,8 @@ def export(
         options["active"] = True
     needed = all("m" in output.shape for output in quantity.outputs)
     constraints = parse_constraints(weld or [], point or [], needed)
-    program = make_program(request(tree, constraints, quantity, method=method, payloads=payload or (), **options))
+    asked = request(tree, constraints, quantity, method=method, payloads=payload or (), **options)
+    program = make_program(asked, with_rcond=False)
     for path in write_c(program, out, "float" if single else "double"):
         console.print(f"{path}", highlight=False)
     console.print(f"{program.graph.count().total:,} operations a state")

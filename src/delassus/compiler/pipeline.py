@@ -11,10 +11,10 @@ from delassus.compiler.trace import trace_request
 from delassus.quantities.request import Request
 
 
-def make_program(asked: Request) -> Program:
-    """Trace what is asked for and optimise its graph."""
+def make_program(asked: Request, with_rcond: bool = True) -> Program:
+    """Trace what is asked for and optimise its graph; with its reciprocal condition as the last result, or without."""
     tree, quantity = asked.tree, asked.quantity
-    traced = trace_request(asked)
+    traced = trace_request(asked, with_rcond)
     graph = optimise(traced.ops.graph(traced.computed))
     name = re.sub(r"\W+", "_", f"{tree.name}_{quantity.name}").strip("_") or quantity.name
     count = graph.count().total

@@ -88,13 +88,13 @@ def trace(
     return traced
 
 
-def trace_request(asked: Request) -> Trace:
-    """Run a quantity on symbols; its reciprocal condition, if its method divides by something, is a hidden result."""
+def trace_request(asked: Request, with_rcond: bool = True) -> Trace:
+    """Run a quantity on symbols; its reciprocal condition, if its method divides by something, is the last result."""
     traced = Trace(TraceOps())
     case = symbolic_case(asked, traced.ops)
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
-    rcond = rcond_of(asked, traced.ops, traced.computed)
+    rcond = rcond_of(asked, traced.ops, traced.computed) if with_rcond else None
     if rcond is not None:
         traced.add(RCOND, (), traced.ops.matrix([[rcond]]), hidden=True)
     return traced
@@ -161,4 +161,5 @@ def count_operations(
     >>> report.clean.total < ds.count_operations(robot, feet, method="dense").clean.total
     True
     """
-    return report_of(trace_request(request(tree, constraints, DELASSUS, method=method, payloads=payloads)))
+    asked = request(tree, constraints, DELASSUS, method=method, payloads=payloads)
+    return report_of(trace_request(asked, with_rcond=False))

@@ -339,6 +339,8 @@ def _least_squares_error(motion: DynamicsProblem, batch: tuple[int, ...]) -> Arr
 
     Both are taken at unit diagonal, where the least eigenvalue of ``G`` that counts is `REGULAR_CONDITION`.
     """
+    if not motion.tree.nv:
+        return np.zeros(batch)
     M = numbers(mass_matrix(motion.problem))
     scale = 1.0 / np.sqrt(diagonal_of(M))
     scaled = scale[..., :, None] * M * scale[..., None, :]

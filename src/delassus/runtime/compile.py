@@ -70,8 +70,7 @@ def compile(  # the public name; the built-in of that name is not used here
     ========================  ================  =================  ====================================================
 
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the
-    other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`). As C and
-    as a CasADi function, what divides has one more result, ``rcond``: relative errors are about ε / ``rcond``.
+    other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`).
 
     Parameters
     ----------

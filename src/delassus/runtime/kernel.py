@@ -220,21 +220,29 @@ class Kernel:
 
     # -- other targets ---------------------------------------------------------------------------------------------
 
-    def program(self) -> Program:
-        """The program before it is code (traced again)."""
-        return make_program(self.request)
+    def program(self, return_error: bool = True) -> Program:
+        """The program before it is code (traced again), with its hidden result ``rcond`` or without."""
+        return make_program(self.request, with_rcond=return_error)
 
-    def export_c(self, folder: str | Path) -> tuple[Path, Path]:
-        """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths."""
+    def export_c(self, folder: str | Path, *, return_error: bool = False) -> tuple[Path, Path]:
+        """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths.
+
+        With ``return_error``, what divides has one more result, ``rcond``: relative errors are about ε / ``rcond``, ε
+        being that of double or float.
+        """
         from delassus.compiler.emit.c import write_c
 
-        return write_c(self.program(), check_path("folder", folder), "double" if self.dtype == np.float64 else "float")
+        program = self.program(return_error)
+        return write_c(program, check_path("folder", folder), "double" if self.dtype == np.float64 else "float")
 
-    def casadi(self) -> Any:
-        """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``."""
+    def casadi(self, *, return_error: bool = False) -> Any:
+        """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``.
+
+        With ``return_error``, what divides has one more result, ``rcond``, as in `export_c`.
+        """
         from delassus.compiler.emit.casadi import casadi_function
 
-        return casadi_function(self.program())
+        return casadi_function(self.program(return_error))
 
     # -- states ----------------------------------------------------------------------------------------------------
 
@@ -258,7 +266,7 @@ class Kernel:
             return Run(none, none, none, None, error)
         has_no_status = with_status and self.method in ITERATIVE  # a fixed number of iterations
         chosen = self._doubtful(results, rcond, with_status) | has_no_status
-        on_numpy, inaccurate, case = none.copy(), chosen.copy(), None
+        on_numpy, inaccurate, case = none.copy(), np.array(chosen), None
         if not chosen.any():
             return Run(chosen, on_numpy, inaccurate, None, error)
         where = np.nonzero(chosen) if batch else chosen
@@ -343,7 +351,9 @@ class Kernel:
         if self._has_warned:
             return
         self._has_warned = True
-        said = f"{self!r}: {again} of {total} state(s) have an estimated error above the bound and were solved again"
+        said = f"{self!r}: {again} of {total} state(s) have an estimated error above the bound"
+        if self._fallback is not None or self.request.quantity.has_status:
+            said += " and were solved again"
         if on_numpy:
             said += (
                 f"; {on_numpy} of them on NumPy, which is slow: rows are dependent there or nearly so, or numbers are "
@@ -351,7 +361,8 @@ class Kernel:
             )
         if inaccurate:
             said += f"; {inaccurate} of them stay inaccurate"
-        warn(f"{said}. return_status=True and return_error=True say which, and silence this.")
+        which = "return_error=True, or return_status=True," if self.request.quantity.has_status else "return_error=True"
+        warn(f"{said}. {which} says which, and silences this.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -40,9 +40,26 @@ SAFETY = 2.0
 NOISE = 1e-12
 """Relative size of the noise: far above round-off, and so small that errors are proportional to it."""
 
+NOTHING = 1e-10
+"""A result counts as zero where it is below this part of what its terms would make without cancelling one another;
+never above this number, for quotients of round-off are large."""
+
 EXACT = frozenset({Op.NEGATE, Op.COPYSIGN, Op.MIN, Op.MAX, Op.LESS, Op.SELECT})
 
 Array = NDArray[np.float64]
+
+SIZES: dict[int, Callable[..., Any]] = {
+    **SEMANTICS,
+    Op.SUBTRACT: np.add,
+    Op.NEGATE: np.abs,
+    Op.SIN: lambda x: np.minimum(x, 1.0),
+    Op.COS: np.ones_like,
+    Op.COPYSIGN: lambda x, _: x,
+    Op.MIN: np.fmax,
+    Op.LESS: lambda x, _: np.ones_like(x),
+    Op.SELECT: lambda _, x, y: np.maximum(x, y),
+}
+"""What operations make of the sizes of their operands, if nothing cancels."""
 
 
 def reciprocal_condition(
@@ -102,13 +119,18 @@ def _measured(graph: Graph, x: Array) -> tuple[list[Any], float | None, NDArray[
         return lambda *operands: operation(*operands) * next(noise)
 
     both = _values(graph, np.concatenate([x, x]), {op: f if op in EXACT else noisy(f) for op, f in SEMANTICS.items()})
-    error = np.zeros(n)
+    error, whole = np.zeros(n), None
     for nodes in graph.outputs[:-1]:
         if len(nodes):
             found = np.stack([both[k] for k in nodes.tolist()])
             size = np.max(np.abs(found[:, :n]), axis=0)
-            apart = np.max(np.abs(found[:, n:] - found[:, :n]), axis=0)
-            error = np.maximum(error, np.where(apart > 0.0, apart / np.where(size > 0.0, size, 1.0), apart))
+            with np.errstate(invalid="ignore"):  # numbers that overflow
+                apart = np.max(np.abs(found[:, n:] - found[:, :n]), axis=0)
+                own = np.where(apart > 0.0, apart / np.where(size > 0.0, size, 1.0), apart)
+            if not np.all(own < 0.1):
+                whole = _sizes(graph, x) if whole is None else whole
+                own[size < NOTHING * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)] = 0.0
+            error = np.maximum(error, own)
     regular = error < 0.1
     known = np.sort(error[regular])
     growth = max(float(known[int(WORST * len(known))]) / NOISE, 1.0) if len(known) > FEW * n else None
@@ -118,6 +140,11 @@ def _measured(graph: Graph, x: Array) -> tuple[list[Any], float | None, NDArray[
 def _values(graph: Graph, x: Array, operations: Any = SEMANTICS) -> list[Any]:
     with np.errstate(all="ignore"):
         return evaluate(graph, list(x.T), lambda c: np.full(len(x), c), operations)
+
+
+def _sizes(graph: Graph, x: Array) -> list[Any]:
+    with np.errstate(all="ignore"):
+        return evaluate(graph, list(np.abs(x).T), lambda c: np.full(len(x), abs(c)), SIZES)
 
 
 def _size(values: Sequence[Any], node: int, squared: bool) -> Array:

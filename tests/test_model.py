@@ -336,7 +336,20 @@ def test_quaternions_and_matrices():
     q = matrix_to_quaternion(R)
     assert np.allclose(quaternion_to_matrix(q), R, atol=1e-14)
     assert np.all(q[..., 3] >= 0) and np.allclose(np.linalg.norm(q, axis=-1), 1, rtol=1e-15)
-    assert np.array_equal(exact_quarter_turns(np.array([1e-12, 1 - 1e-12, -1 + 1e-12, 0.5])), [0, 1, -1, 0.5])
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-13, 4.9e-12, 3e-11, 1e-8, 3.67e-6, 2e-5])
+def test_rotations_next_to_quarter_turns(off):
+    """They are exact where a digit more would make them so, and rotations to round-off at any angle."""
+    random = random_rotation(np.random.default_rng(0))
+    for k in range(4):
+        for axis in np.eye(3):
+            R = rotation_about(axis, k * np.pi / 2 + off)
+            found = exact_quarter_turns(R)
+            assert np.array_equal(found, np.rint(found)) == (off < 1e-11)
+            assert np.abs(found - R).max() < 1e-11
+            for rotation in (found, exact_quarter_turns(R @ random)):
+                assert np.abs(rotation @ rotation.T - np.eye(3)).max() < 1e-15
 
 
 @pytest.mark.parametrize("angle", [0.0, 1e-160, 1e-12, 1e-8, 1e-4, 9.99e-4, 1.001e-3, 0.1, 1.0, 3.0, np.pi - 1e-9])

@@ -1,12 +1,13 @@
 """``delassus bench errors``: true errors of kernels beside their estimates, near and far from singular states.
 
-The same program in extended precision says what is true (in double precision, of one in single precision).
+What is true comes from another method, ``ltl``, in extended precision (in double precision, of single precision).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from delassus_studies.figures import scatter_figure
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment
 
-METHODS = ("pv-early", "pv", "ltl")
+METHODS, ORACLE = ("pv-early", "pv", "ltl"), "ltl"
 EXACT: Mapping[str, type] = {"float64": np.longdouble, "float32": np.float64}
 STATES, MOST_DOFS, AT_ONCE = 500, 60, 250
 BELOW, ABOVE = 10.0, 100.0
@@ -42,9 +43,10 @@ def measure(quick: bool = False) -> Record:
         for constraints in _sets(tree, rng):
             for method in METHODS if constraints else ("aba",):
                 asked = request(tree, constraints, find_quantity("dynamics"), method=method)
-                program, x = make_program(asked), _states(tree, rng, states)
+                program, oracle = make_program(asked), make_program(replace(asked, method=ORACLE))
+                x = usual_and_near_singular(tree, rng, states)
                 for dtype in EXACT:
-                    error, estimate = _errors(program, x, dtype)
+                    error, estimate = true_and_estimated(program, oracle, x, dtype)
                     known = np.isfinite(error) & (estimate <= ERROR_BOUND[dtype])
                     found[f"{method}, {dtype}"] += [
                         [float(a), float(b)] for a, b in zip(estimate[known], error[known], strict=True)
@@ -86,22 +88,31 @@ def _sets(tree: ds.Tree, rng: np.random.Generator) -> Iterator[list[ds.Constrain
         yield [ds.Point(*ends)]
 
 
-def _states(tree: ds.Tree, rng: np.random.Generator, n: int) -> Array:
-    """Random states; and some of whose joints are as near to neutral as 1e-8: straight limbs, aligned axes."""
+def usual_and_near_singular(tree: ds.Tree, rng: np.random.Generator, n: int, moves: bool = True) -> Array:
+    """Random states (n, …): q, and v and tau if it moves.
+
+    Some joints of some are as near to neutral as 1e-8: straight limbs, aligned axes.
+    """
     neutral = np.broadcast_to(tree.neutral(), (n, tree.nq))
     moved = tree.difference(neutral, tree.random(rng, batch=n))
     near = rng.random((n, tree.nv)) < rng.choice([0.0, 0.5, 1.0], (n, 1))
     moved *= np.where(near, 10.0 ** -rng.uniform(0.0, 8.0, (n, tree.nv)), 1.0)
     v, tau = rng.normal(size=(n, tree.nv)), rng.normal(0.0, 10.0, (n, tree.nv))
-    return np.concatenate([tree.integrate(neutral, moved), v, tau], axis=1)
+    return np.concatenate([tree.integrate(neutral, moved), *([v, tau] if moves else [])], axis=1)
 
 
-def _errors(program: Program, x: Array, dtype: str) -> tuple[Array, Array]:
-    """Largest relative error of the results at each state, and what the program estimates."""
+def true_and_estimated(program: Program, oracle: Program, x: Array, dtype: str) -> tuple[Array, Array]:
+    """Largest relative error of the results at each state, and what the program estimates.
+
+    ``oracle`` has the same results; it is run in a wider type.
+    """
     errors, estimates = [], []
     for start in range(0, len(x), AT_ONCE):
         own = x[start : start + AT_ONCE].astype(dtype)
-        got, exact = (np.concatenate(interpret(program.graph, y), axis=1) for y in (own, own.astype(EXACT[dtype])))
+        got, exact = (
+            np.concatenate(interpret(run.graph, y), axis=1)
+            for run, y in ((program, own), (oracle, own.astype(EXACT[dtype])))
+        )
         error = np.zeros(len(own))
         for result in program.results[:-1]:
             if result.entries:

@@ -17,6 +17,9 @@ Array = NDArray[np.float64]
 QUARTER_TURN_TOLERANCE = 1e-11
 """Entries of a fixed rotation closer than this to 0 or ±1 are read as exact: 1.57079632679 is meant as π/2."""
 
+ROUND_OFF = 1e-15
+"""Of entries of a rotation."""
+
 
 def skew(a: Array) -> Array:
     """Cross-product matrix: ``skew(a) @ b == cross(a, b)``; (..., 3) → (..., 3, 3)."""
@@ -55,9 +58,16 @@ def rotation_between(start: Array, end: Array) -> Array:
 
 
 def exact_quarter_turns(R: Array) -> Array:
-    """Replace entries within `QUARTER_TURN_TOLERANCE` of 0 or ±1 by those numbers."""
+    """Rotations (..., 3, 3) with entries within `QUARTER_TURN_TOLERANCE` of 0 or ±1 replaced by those numbers.
+
+    Where that leaves no rotation, as of an angle of 1.5708, whose sine is nearer to 1 than its cosine to 0, the nearest
+    one is taken.
+    """
     exact = np.rint(R) + 0.0  # no negative zeros
-    return np.where(np.abs(R - exact) < QUARTER_TURN_TOLERANCE, exact, R)
+    R = np.where(np.abs(R - exact) < QUARTER_TURN_TOLERANCE, exact, R)
+    R = 1.5 * R - 0.5 * R @ np.swapaxes(R, -1, -2) @ R  # Newton's iteration; what is off enters squared
+    exact = np.rint(R) + 0.0
+    return np.where(np.abs(R - exact) < ROUND_OFF, exact, R)
 
 
 def quaternion_to_matrix(q: Array) -> Array:

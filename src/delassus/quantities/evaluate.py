@@ -23,7 +23,15 @@ from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of
 from delassus.quantities.iterate import MAX_ITERATIONS, TOLERANCE, iterate
 from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.redundancy import DynamicsStatus, Resolved, independence, resolve, worst
+from delassus.quantities.redundancy import (
+    DynamicsStatus,
+    Resolved,
+    independence,
+    least_eigenvalue,
+    mass_condition,
+    resolve,
+    worst,
+)
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.graph import Graph
 from delassus.spatial.interpret import interpret
@@ -38,6 +46,9 @@ ACCURATE = "ltl"
 
 AT_ONCE = 256
 """States that a program is interpreted at."""
+
+CERTAIN = 1e7
+"""Robots and rows of smaller condition have no errors above the bound."""
 
 FREE_MOTION = Quantity(
     "free_motion",
@@ -62,6 +73,7 @@ class NumpyCase(Case):
         super().__init__(request, NumpyOps(structure=lambda: structure_of(request)), values)
         self.batch = batch
         self.resolved: list[Resolved] = []
+        self._is_doubtful = False
         self.tolerance, self.max_iterations, self.error_bound = TOLERANCE, MAX_ITERATIONS, ERROR_BOUND["float64"]
 
     @property
@@ -104,7 +116,9 @@ class NumpyCase(Case):
         return self._estimated(asked, rcond, _moving(motion), where)
 
     def warn_of_errors(self) -> None:
-        """Say how many states have a larger error estimate than the bound."""
+        """Say how many states have a larger error estimate than the bound, if the robot or the rows let expect any."""
+        if not (self._is_doubtful or self.request.payloads or may_be_singular(self.tree)):
+            return
         rcond = rcond_program(self.request)
         if rcond is None:
             return
@@ -157,6 +171,7 @@ class NumpyCase(Case):
             found = f"{int(rank[where])} at state {list(where)}" if where else f"{int(rank)}"
             advice = "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense."
             raise SingularError("constraints", f"{size} independent rows", found, advice)
+        self._is_doubtful = bool(np.any(least_eigenvalue(numbers(G)) * CERTAIN < 1.0))
 
     def run(self) -> dict[str, Array]:
         """Outputs by name, each (*batch, *shape); NaN where rows must be independent for them and are not."""
@@ -193,6 +208,15 @@ def _traced(asked: Request) -> tuple[TraceOps, list[list[int]]]:
 def structure_of(asked: Request) -> tuple[Answer, ...]:
     """What a request asks about structure, in order, and the answers: those of its trace."""
     return tuple(_traced(asked)[0].answers)
+
+
+@lru_cache(maxsize=256)
+def may_be_singular(tree: Tree) -> bool:
+    """Whether the mass matrix is badly conditioned at neutral or at one of a few random configurations."""
+    q = np.concatenate([tree.neutral()[None], tree.random(0, batch=8)])
+    still = np.zeros((len(q), tree.nv))
+    case = NumpyCase(request(tree, (), FREE_MOTION), {"q": q, "v": still, "tau": still}, (len(q),))
+    return not np.all(mass_condition(case.problem(), case.batch) < CERTAIN)
 
 
 @lru_cache(maxsize=256)

@@ -129,7 +129,7 @@ def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated:
         saddle = None if solution.delassus is not None else SaddlePoint(motion)
         G = numbers(problem.relaxed(numbers(solution.delassus) if saddle is None else saddle.G))
         rank, redundant = independence(problem, numbers(_among_hard_rows(motion, G)), batch)
-        regular, growth = rank == m, 1.0 / _least_eigenvalue(np.broadcast_to(G, (*batch, m, m)))
+        regular, growth = rank == m, 1.0 / least_eigenvalue(np.broadcast_to(G, (*batch, m, m)))
         if saddle is not None:  # rows were eliminated in another order: where that went wrong, it differs
             other = saddle.solve()
             a, f = _vectors(other.qdd, qdd.shape), _vectors(other.forces, forces.shape)
@@ -146,7 +146,7 @@ def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated:
             status[deficient] = DynamicsStatus.CONFLICTING
             status[deficient & held] = DynamicsStatus.REDUNDANT
     if not regular.all():
-        error = np.where(regular, error, _least_squares_error(motion, batch))
+        error = np.where(regular, error, np.finfo(float).eps * mass_condition(problem, batch))
     error[regular] = np.maximum(error[regular], growth[regular] * judge.error_estimate(motion, regular))
     unfit = regular & ~(error <= judge.error_bound)
     if iterated is not None:
@@ -328,24 +328,22 @@ def _apart(x: Array, y: Array) -> Array:
     return np.where(np.isfinite(apart), apart / np.where(size > 0.0, size, 1.0), np.inf)
 
 
-def _least_eigenvalue(G: Array) -> Array:
+def least_eigenvalue(G: Array) -> Array:
     """Least eigenvalue of ``G`` (..., m, m) at unit diagonal, relative to the largest one."""
     values = np.linalg.eigvalsh(at_unit_diagonal(G, np.zeros(G.shape[:-1]))[0])
     return np.asarray(np.maximum(values[..., 0], 1e-300) / np.maximum(values[..., -1], 1e-300))
 
 
-def _least_squares_error(motion: DynamicsProblem, batch: tuple[int, ...]) -> Array:
-    """Relative error of least-squares solutions: round-off by the condition of ``M`` and that of what counts of ``G``.
-
-    Both are taken at unit diagonal, where the least eigenvalue of ``G`` that counts is `REGULAR_CONDITION`.
-    """
-    if not motion.tree.nv:
-        return np.zeros(batch)
-    M = numbers(mass_matrix(motion.problem))
-    scale = 1.0 / np.sqrt(diagonal_of(M))
-    scaled = scale[..., :, None] * M * scale[..., None, :]
-    values = np.linalg.eigvalsh(np.where(np.isfinite(scaled), scaled, 0.0))
-    return np.broadcast_to(np.finfo(float).eps * values[..., -1] / np.maximum(values[..., 0], 0.0), batch)
+def mass_condition(problem: Problem, batch: tuple[int, ...]) -> Array:
+    """Condition (*batch) of ``M`` at unit diagonal, infinite where it is not positive definite."""
+    if not problem.tree.nv:
+        return np.ones(batch)
+    M = numbers(mass_matrix(problem))
+    with np.errstate(all="ignore"):
+        scale = 1.0 / np.sqrt(diagonal_of(M))
+        scaled = scale[..., :, None] * M * scale[..., None, :]
+        values = np.linalg.eigvalsh(np.where(np.isfinite(scaled), scaled, 0.0))
+        return np.broadcast_to(values[..., -1] / np.maximum(values[..., 0], 0.0), batch)
 
 
 def diagonal_of(G: Array) -> Array:

@@ -1,5 +1,6 @@
 """Contacts that jam: huge impulses, double-double, restarted paths. And the solvers by name, without checks."""
 
+from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +14,7 @@ from delassus.contact.solvers.pyramids import linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS
 from delassus_studies.contact_problems import of_bodies, of_low_rank
 
-pytest.importorskip("numba")
+event = pytest.importorskip("numba.core.event")
 
 TOLERANCE = 1e-8
 
@@ -231,6 +232,7 @@ def test_the_first_compilation_is_announced(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
     for announced in (1, 0):
         numba_functions._listen.cache_clear()
+        monkeypatch.setattr(event, "_registered", defaultdict(list))  # without what other tests left listening
         twice, thrice = compiled(_twice), compiled(_thrice)
         assert (twice(1.0), thrice(1.0), thrice(1.0)) == (2.0, 3.0, 3.0)
         assert capfd.readouterr().err.count("delassus: compiling contact loops, about a minute, once\n") == announced

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -26,9 +28,9 @@ from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.redundancy import (
     DynamicsStatus,
     Resolved,
+    diagonal_of,
     independence,
     least_eigenvalue,
-    mass_condition,
     resolve,
     worst,
 )
@@ -47,7 +49,7 @@ ACCURATE = "ltl"
 AT_ONCE = 256
 """States that a program is interpreted at."""
 
-CERTAIN = 1e7
+CERTAIN = 1e9
 """Robots and rows of smaller condition have no errors above the bound."""
 
 FREE_MOTION = Quantity(
@@ -73,7 +75,7 @@ class NumpyCase(Case):
         super().__init__(request, NumpyOps(structure=lambda: structure_of(request)), values)
         self.batch = batch
         self.resolved: list[Resolved] = []
-        self._is_doubtful = False
+        self._growth: Array = np.ones(batch)
         self.tolerance, self.max_iterations, self.error_bound = TOLERANCE, MAX_ITERATIONS, ERROR_BOUND["float64"]
 
     @property
@@ -107,22 +109,17 @@ class NumpyCase(Case):
 
         Of hard constraints, without what comes from their rows: that of free motion, which is known once for a robot.
         """
-        asked = self.request
-        if asked.method not in SOFT:
-            asked = request(self.tree, (), FREE_MOTION, payloads=asked.payloads)
-        rcond = rcond_program(asked)
-        if rcond is None:
-            return np.zeros(np.count_nonzero(where))
-        return self._estimated(asked, rcond, _moving(motion), where)
+        given = _moving(motion)
+        if self.request.method in SOFT:
+            return self._estimated(self.request, given, where)
+        return self._free_motion_error(given, where)
 
     def warn_of_errors(self) -> None:
-        """Say how many states have a larger error estimate than the bound, if the robot or the rows let expect any."""
-        if not (self._is_doubtful or self.request.payloads or may_be_singular(self.tree)):
+        """Say how many states have a larger error estimate than the bound, if the robot or its rows let expect any."""
+        if not (np.any(self._growth > CERTAIN) or self.request.payloads or may_be_singular(self.tree)):
             return
-        rcond = rcond_program(self.request)
-        if rcond is None:
-            return
-        error = self._estimated(self.request, rcond, {}, np.ones(self.batch, dtype=bool))
+        every = np.ones(self.batch, dtype=bool)
+        error = self._growth * self._free_motion_error({}, every).reshape(self.batch)
         above = np.count_nonzero(~(error <= self.error_bound))
         if above:
             of = f"{self.request.quantity.name} of {self.tree.name!r}"
@@ -132,7 +129,13 @@ class NumpyCase(Case):
                 "small inertias, give joints armature, or drop rows."
             )
 
-    def _estimated(self, asked: Request, rcond: Graph, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
+    def _free_motion_error(self, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
+        return self._estimated(request(self.tree, (), FREE_MOTION, payloads=self.request.payloads), given, where)
+
+    def _estimated(self, asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
+        rcond = rcond_program(asked)
+        if rcond is None:
+            return np.zeros(np.count_nonzero(where))
         (found,) = self._interpreted(asked, rcond, given, where, np.float64)
         with np.errstate(divide="ignore"):
             return np.asarray(EPSILON / np.maximum(found[:, 0], 0.0))
@@ -171,7 +174,7 @@ class NumpyCase(Case):
             found = f"{int(rank[where])} at state {list(where)}" if where else f"{int(rank)}"
             advice = "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense."
             raise SingularError("constraints", f"{size} independent rows", found, advice)
-        self._is_doubtful = bool(np.any(least_eigenvalue(numbers(G)) * CERTAIN < 1.0))
+        self._growth = np.broadcast_to(1.0 / least_eigenvalue(numbers(G)), self.batch)
 
     def run(self) -> dict[str, Array]:
         """Outputs by name, each (*batch, *shape); NaN where rows must be independent for them and are not."""
@@ -199,30 +202,35 @@ def _moving(motion: DynamicsProblem) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def _traced(asked: Request) -> tuple[TraceOps, list[list[int]]]:
-    """A trace of a request, and the nodes of its results."""
-    ops = TraceOps()
-    return ops, [ops.nodes(a) for a in asked.quantity.run(symbolic_case(asked, ops))]
-
-
 def structure_of(asked: Request) -> tuple[Answer, ...]:
     """What a request asks about structure, in order, and the answers: those of its trace."""
-    return tuple(_traced(asked)[0].answers)
+    ops = TraceOps()
+    asked.quantity.run(symbolic_case(asked, ops))
+    return tuple(ops.answers)
 
 
 @lru_cache(maxsize=256)
 def may_be_singular(tree: Tree) -> bool:
-    """Whether the mass matrix is badly conditioned at neutral or at one of a few random configurations."""
+    """Whether some joint meets a small part of what it carries, at neutral or at one of a few random configurations."""
     q = np.concatenate([tree.neutral()[None], tree.random(0, batch=8)])
     still = np.zeros((len(q), tree.nv))
     case = NumpyCase(request(tree, (), FREE_MOTION), {"q": q, "v": still, "tau": still}, (len(q),))
-    return not np.all(mass_condition(case.problem(), case.batch) < CERTAIN)
+    problem = case.problem()
+    body, composite = Articulated(problem), composite_inertias(problem)
+    for i, joint in enumerate(tree.joints):
+        axes = joint.motion_axes
+        carried = diagonal_of(numbers(composite[i].columns(axes))[..., axes, :]) + joint.armature
+        met = diagonal_of(numbers(body.joint_inverse_inertia(i)))[..., axes]
+        if not np.all(np.abs(met * carried) < CERTAIN):
+            return True
+    return False
 
 
 @lru_cache(maxsize=256)
 def rcond_program(asked: Request) -> Graph | None:
     """Program of the reciprocal condition of a request; None if it divides by nothing."""
-    ops, outputs = _traced(asked)
+    ops = TraceOps()
+    outputs = [ops.nodes(a) for a in asked.quantity.run(symbolic_case(asked, ops))]
     rcond = rcond_of(asked, ops, outputs)
     return None if rcond is None else ops.graph([ops.nodes(ops.matrix([[rcond]]))])
 

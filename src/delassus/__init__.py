@@ -14,7 +14,7 @@ import importlib as _importlib
 import typing as _typing
 
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
-from delassus.constraints import Frame, Hinge, Point, Rows, Weld
+from delassus.constraints import Frame, Hinge, JointRows, Point, Rows, Weld
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.interop.load import load
 from delassus.model import mechanisms
@@ -72,6 +72,7 @@ __all__ = [
     "ForwardDynamics",
     "Frame",
     "Hinge",
+    "JointRows",
     "Kernel",
     "OperationCount",
     "OperationReport",

@@ -145,7 +145,7 @@ def _frax_delassus(jax: Any, robot: Any, case: Case) -> Callable[[Any], Any]:
     jnp = jax.numpy
     ends = []
     for c in case.constraints:
-        at = c.first.on(case.tree)
+        at = c.frames[0].on(case.tree)
         joint = robot.joint_name_to_index[case.tree.joint_names[at.link]]
         placement = np.eye(4)
         placement[:3, :3], placement[:3, 3] = at.rotation, at.position

@@ -34,7 +34,7 @@ def mujoco_model(case: Case, solver: str) -> Any:
         bodies[i] = _add_body(mujoco, bodies[case.tree.parents[i]], case.tree, i, name)
     assert case.world_only
     for c in case.constraints:
-        at = c.first.on(case.tree)
+        at = c.frames[0].on(case.tree)
         equality = spec.add_equality()
         equality.type = mujoco.mjtEq.mjEQ_WELD if isinstance(c, Weld) else mujoco.mjtEq.mjEQ_CONNECT
         equality.objtype = mujoco.mjtObj.mjOBJ_BODY

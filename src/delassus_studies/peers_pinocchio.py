@@ -50,7 +50,7 @@ def pinocchio_model(pin: Any, tree: Tree) -> Any:
 
 
 def _contact(pin: Any, model: Any, tree: Tree, c: Constraint) -> Any:
-    at = c.first.on(tree)
+    at = c.frames[0].on(tree)
     kind = pin.ContactType.CONTACT_6D if isinstance(c, Weld) else pin.ContactType.CONTACT_3D
     joint = model.getJointId(tree.joint_names[at.link])
     placement = pin.SE3(np.array(at.rotation), np.array(at.position))

@@ -63,11 +63,22 @@ class Articulated:
 
     # -- towards the root ----------------------------------------------------------------------------------------------
 
-    def rows_to_parent(self, i: int, K: Matrix) -> Matrix:
-        """``K A_i = (K − K S_i D_i⁻¹ U_iᵀ) X_i``: propagate constraint rows, or forces as rows, to the parent."""
+    def at_joint(self, i: int, K: Matrix, C: Matrix | None = None) -> Matrix:
+        """``K S_i`` (m × n_i) of rows on a link, and what rows on its joint add to that."""
+        KS = self._ops.take(K, None, self._axes[i])
+        return KS if C is None else KS + C
+
+    def rows_to_parent(self, i: int, K: Matrix, C: Matrix | None = None) -> Matrix:
+        """``K A_i = (K − K S_i D_i⁻¹ U_iᵀ) X_i``: propagate constraint rows, or forces as rows, to the parent.
+
+        Rows ``C`` on the joint take part in ``K S``. Without armature they leave ``−C`` along the joint.
+        """
         ops, kept, m = self._ops, self._kept[i], self._ops.shape(K)[0]
-        free = ops.take(K, None, kept) - ops.take(K, None, self._axes[i]) @ self.W[i]
-        return self._X[i].rows_to_parent(ops.put(free, (m, 6), range(m), kept))
+        free = ops.take(K, None, kept) - self.at_joint(i, K, C) @ self.W[i]
+        rows = ops.put(free, (m, 6), range(m), kept)
+        if C is not None and len(kept) < 6:
+            rows = rows + ops.put(-C, (m, 6), range(m), self._axes[i])
+        return self._X[i].rows_to_parent(rows)
 
     def bias_to_parent(self, i: int, b: Matrix, u: Matrix, tau: Matrix) -> Matrix:
         """``X_iᵀ (b + U_i D_i⁻¹ u)``, for ``u = τ − S_iᵀ b``: propagate a bias force (column) to the parent.
@@ -125,9 +136,9 @@ class Articulated:
         """``S_i D_i⁻¹ S_iᵀ`` (6 × 6)."""
         return self._ops.put(self.D[i].inverse(), (6, 6), self._axes[i], self._axes[i])
 
-    def joint_quadratic(self, i: int, K: Matrix) -> Matrix:
+    def joint_quadratic(self, i: int, K: Matrix, C: Matrix | None = None) -> Matrix:
         """``K S_i D_i⁻¹ S_iᵀ Kᵀ``."""
-        return self.D[i].quadratic(self._ops.take(K, None, self._axes[i]))
+        return self.D[i].quadratic(self.at_joint(i, K, C))
 
     def joint_half(self, i: int, K: Matrix) -> Matrix:
         """``Z`` with ``Z Δ Z'ᵀ = K S_i D_i⁻¹ S_iᵀ K'ᵀ`` for any two stacks of rows, ``Δ`` being `joint_diagonal`."""

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from delassus.constraints import Constraint, Frame
+from delassus.constraints import Constraint, Frame, FrameConstraint
 
 End = Literal["first", "second"]
+ENDS: tuple[End, End] = ("first", "second")
 
 POSITION = "position in m"
 PLACEMENT = "position in m, unit quaternion x y z w"
@@ -58,13 +59,10 @@ def inputs_of(constraints: Sequence[Constraint], payloads: Sequence[str] = ()) -
     """Rows and placements, constraint by constraint, and payloads last."""
     out: list[Argument] = []
     for i, c in enumerate(constraints):
-        if c.rows is None:
+        if isinstance(c, FrameConstraint) and c.rows is None:
             meaning = f"rows of constraint {i} on {c.first.link}, [linear; angular]"
             out.append(Argument(rows_name(i), (c.size, 6), meaning, "rows", f"rows of {c!r}"))
-        if c.first.given is not None:
-            out.append(_placement(i, "first", c, c.first))
-        if c.second is not None and c.second.given is not None:
-            out.append(_placement(i, "second", c, c.second))
+        out.extend(_placement(i, end, c, frame) for end, frame in zip(ENDS, c.frames, strict=False) if frame.given)
     for i, link in enumerate(payloads):
         meaning = f"inertia added to {link}, about and along its frame: {PAYLOAD} in kg, kg m, kg m^2"
         out.append(Argument(payload_name(i), (10,), meaning, "payloads", f"payload on {link!r}"))

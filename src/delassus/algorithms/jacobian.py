@@ -2,7 +2,8 @@
 
 Rows travel rigidly from their link to the root, ``K ← K X_i``, and meet each joint on the way: ``J_i = K S_i``. Cost
 O(m d); a link that carries more than six rows sends the identity instead and multiplies its rows afterwards. For a
-closed loop of a rigid constraint the columns at and above the closest common ancestor are structurally zero.
+closed loop of a rigid constraint the columns at and above the closest common ancestor are structurally zero. Rows on a
+joint are columns as they are.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ def jacobian_columns(problem: Problem) -> list[Columns]:
                 part = ops.take(block, range(start, start + size), None) if thin else end.K @ block
                 mine[i] = mine[i] + part if i in mine else part
             start += size
+    for on_joint in problem.joint_ends:
+        mine, i = out[on_joint.constraint], on_joint.link
+        mine[i] = mine[i] + on_joint.C if i in mine else on_joint.C
     ops.mark("Jacobian", [block for columns in out for block in columns.values()])
     return out
 

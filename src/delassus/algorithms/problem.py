@@ -3,19 +3,23 @@
 Each constraint is one end-effector per moving link that it touches ([r2] I-C): rows ``K`` (m × 6) on that link's body
 frame. A constraint between two links has two ends; those of the second link carry the sign and the relative pose, so
 that its velocity is the sum over both ends ([OS] eq. 50) and its block of ``G`` the sum over both ends' blocks.
+
+Rows on the velocity of a joint are ends too: they add ``C`` (m × n_i) to ``K S`` where a sweep passes the joint, and
+``K`` of its link does not hold them. What knows links only takes them as rows on the difference of two twists, see
+`Problem.link_ends`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from delassus.algorithms.inputs import inputs_of, payload_name, placement_name, rows_name
-from delassus.constraints import Constraint, row_slices
+from delassus.constraints import Constraint, FrameConstraint, JointRows, row_slices
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, diagonal, from_entries
@@ -42,6 +46,16 @@ class End:
     K: Matrix
     constraint: int
     top: int
+
+
+@dataclass(frozen=True, slots=True)
+class JointEnd:
+    """Rows ``C`` (m × n_i) of a constraint on the velocity of the joint that carries a link; ``rows`` are not zero."""
+
+    link: int
+    C: Matrix
+    constraint: int
+    rows: tuple[int, ...]
 
 
 class Problem:
@@ -93,9 +107,9 @@ class Problem:
     def X(self) -> list[MotionTransform]:
         """Motion transform of each link from its parent (built when first asked for)."""
         steps = zip(self.tree.joints, self.tree.q_slices, strict=True)
-        return [self.ops.transform(displacement(self.ops, joint, self._read, sq.start)) for joint, sq in steps]
+        return [self.ops.transform(displacement(self.ops, joint, self.coordinate, sq.start)) for joint, sq in steps]
 
-    def _read(self, index: int) -> Scalar:
+    def coordinate(self, index: int) -> Scalar:
         """Entry of the tree's configuration."""
         if self._coordinates is None:
             return self.ops.entry(self.q, index)
@@ -124,20 +138,61 @@ class Problem:
     @cached_property
     def ends(self) -> tuple[End, ...]:
         """All end-effectors, in the order of their constraints; their rows multiplied by the constraint's flag."""
-        return tuple(self._switched(end) for end in self.unswitched_ends)
+        return tuple(replace(end, K=self._flagged(end.constraint, end.K)) for end in self.unswitched_ends)
 
     @cached_property
     def unswitched_ends(self) -> tuple[End, ...]:
         """All end-effectors as they are where no constraint is off."""
         return tuple(end for index in range(len(self.constraints)) for end in self._ends_of(index))
 
+    @cached_property
+    def joint_ends(self) -> tuple[JointEnd, ...]:
+        """All ends on joints, in the order of their constraints; their rows multiplied by the constraint's flag."""
+        return tuple(replace(end, C=self._flagged(end.constraint, end.C)) for end in self.unswitched_joint_ends)
+
+    @cached_property
+    def unswitched_joint_ends(self) -> tuple[JointEnd, ...]:
+        """All ends on joints as they are where no constraint is off."""
+        return tuple(
+            JointEnd(i, self.ops.constant(C), index, tuple(np.flatnonzero(C.any(axis=1)).tolist()))
+            for index, c in enumerate(self.constraints)
+            if isinstance(c, JointRows)
+            for i, C in c.coefficients(self.tree).items()
+        )
+
+    @cached_property
+    def link_ends(self) -> tuple[End, ...]:
+        """All ends as rows on twists: those on joints as the difference of a link's twist and its parent's."""
+        out = list(self.ends)
+        for end in self.joint_ends:
+            p, m = self.tree.parents[end.link], self.constraints[end.constraint].size
+            K = self.ops.put(end.C, (m, 6), range(m), self.tree.joints[end.link].motion_axes)
+            out.append(End(end.link, K, end.constraint, p))
+            if p != WORLD:
+                out.append(End(p, -self.X[end.link].rows_to_parent(K), end.constraint, p))
+        return tuple(sorted(out, key=lambda end: end.constraint))
+
     def selection(self, constraint: int) -> Matrix:
         """Rows (m_c × 6) of a constraint as they are given: in its axes, on the relative twist at its first frame."""
-        rows = self.constraints[constraint].rows
+        rows = self.frame_constraint(constraint).rows
         return self._inputs[rows_name(constraint)] if rows is None else self.ops.constant(rows)
 
+    def frame_constraint(self, index: int) -> FrameConstraint:
+        """A constraint that is one on frames."""
+        c = self.constraints[index]
+        assert isinstance(c, FrameConstraint), c
+        return c
+
+    def joint_rows(self, index: int) -> JointRows:
+        """A constraint that is one on joints."""
+        c = self.constraints[index]
+        assert isinstance(c, JointRows), c
+        return c
+
     def _ends_of(self, index: int) -> list[End]:
-        ops, c, N = self.ops, self.constraints[index], self.selection(index)
+        if not isinstance(self.constraints[index], FrameConstraint):
+            return []
+        ops, c, N = self.ops, self.frame_constraint(index), self.selection(index)
         a, b = c.first.carrier(self.tree), WORLD if c.second is None else c.second.carrier(self.tree)
         R_first, p_first = self.frame_pose(index, "first")
         if c.axes == "world":
@@ -173,12 +228,11 @@ class Problem:
         """1 if a constraint acts, 0 if it is off; None if constraints cannot be switched."""
         return None if self._active is None else self.ops.flag(self._active, constraint)
 
-    def _switched(self, end: End) -> End:
-        flag = self.flag(end.constraint)
+    def _flagged(self, constraint: int, rows: Matrix) -> Matrix:
+        flag = self.flag(constraint)
         if flag is None:
-            return end
-        K = self.ops.matrix([[flag * x for x in row] for row in self.ops.entries(end.K)])
-        return End(end.link, K, end.constraint, end.top)
+            return rows
+        return self.ops.matrix([[flag * x for x in row] for row in self.ops.entries(rows)])
 
     def relaxed(self, G: Matrix) -> Matrix:
         """``G`` (m × m) with an identity in place of the zero blocks of constraints that are off.
@@ -195,7 +249,7 @@ class Problem:
 
     def frame_pose(self, constraint: int, end: Literal["first", "second"]) -> Pose:
         """Pose of a frame of a constraint in the body frame of its link."""
-        ops, c = self.ops, self.constraints[constraint]
+        ops, c = self.ops, self.frame_constraint(constraint)
         frame = c.first if end == "first" else c.second
         assert frame is not None, "the constraint has a second frame"
         if frame.given is None:

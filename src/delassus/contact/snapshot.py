@@ -64,10 +64,9 @@ class ContactDynamics:
         self.axes = _indices([a for j in tree.joints for a in j.motion_axes])
         self.n_loops = sum(c.size for c in scene.loops)
         ends = [
-            (frame.carrier(tree), c.size, at.start)
+            (link, c.size, at.start)
             for c, at in zip(scene.loops, row_slices(scene.loops), strict=True)
-            for frame in (c.first, c.second)
-            if frame is not None and frame.carrier(tree) != WORLD
+            for link in c.carriers(tree)
         ]
         self.loop_ends = tuple(_indices(column) for column in zip(*ends, strict=True)) if ends else (_indices([]),) * 3
 

@@ -20,7 +20,7 @@ from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.cut import cut_osim
 from delassus.algorithms.problem import Coordinate, Problem
-from delassus.constraints import Constraint
+from delassus.constraints import Constraint, FrameConstraint, JointRows
 from delassus.errors import ModelError
 from delassus.model.reroot import reroot, reroot_coordinates
 from delassus.model.tree import WORLD, Tree
@@ -148,18 +148,26 @@ class _Search:
         self._tree, self._constraints, self._payloads = tree, constraints, asked.payloads
         self._inputs = inputs_of(constraints, asked.payloads)
         self._spent = self._considered = 0
-        self._frames = [f for c in constraints for f in (c.first, c.second) if f is not None]
-        self._ends = [link for link in (f.carrier(tree) for f in self._frames) if link != WORLD]
+        self._frames = [f.link for c in constraints for f in c.frames]
+        self._ends = self._links_of_ends(tree)
         self._root_is_free = (
-            tree.is_floating and tree.parents.count(WORLD) == 1 and not any(map(self._needs_pose, constraints))
+            tree.is_floating and tree.parents.count(WORLD) == 1 and not any(map(self._fixes_root, constraints))
         )
         self._variant = cache(self._prepared)
         self._count = cache(self._counted)
 
-    def _needs_pose(self, c: Constraint) -> bool:
-        """Whether the rows depend on where in the world the robot is."""
-        from_world = c.second is not None and c.first.carrier(self._tree) == WORLD
-        return from_world or c.axes == "world" or c.angular_axes == "world"
+    def _links_of_ends(self, tree: Tree) -> list[int]:
+        """Links that rows start from on their way to the root: of rows on a joint, the link that the joint is on."""
+        joints = [i for c in self._constraints if isinstance(c, JointRows) for i in c.coefficients(tree)]
+        links = [*(tree.placement(name).link for name in self._frames), *(tree.parents[i] for i in joints)]
+        return [link for link in links if link != WORLD]
+
+    def _fixes_root(self, c: Constraint) -> bool:
+        """Whether the rows depend on where in the world the robot is, or on velocities that another root changes."""
+        if isinstance(c, FrameConstraint):
+            from_world = c.second is not None and c.first.carrier(self._tree) == WORLD
+            return from_world or c.axes == "world" or c.angular_axes == "world"
+        return not isinstance(c, JointRows) or any(self._tree.joints[i].nv > 1 for i in c.coefficients(self._tree))
 
     def plan(self) -> Plan:
         """The best candidate: a named method, one on placed body frames, or a cut set and a root."""
@@ -210,10 +218,8 @@ class _Search:
             link = tree.link_names[root]
             tree = reroot(tree, link)
             coordinates = reroot_coordinates(self._tree, link, tree)
-        names = [f.link for f in self._frames]
-        tree = base_parameters(frame_placement(tree, names, free_base=self._root_is_free))
-        ends = [link for link in (tree.placement(name).link for name in names) if link != WORLD]
-        inner = {i for i in tree.branching_links(ends) if tree.parents[i] != WORLD}
+        tree = base_parameters(frame_placement(tree, self._frames, free_base=self._root_is_free))
+        inner = {i for i in tree.branching_links(self._links_of_ends(tree)) if tree.parents[i] != WORLD}
         return _Variant(tree, coordinates, tuple(sorted(inner)))
 
     def _counted(self, root: int, cut: frozenset[int]) -> int:

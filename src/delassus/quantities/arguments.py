@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from delassus.algorithms.inputs import Argument, inputs_of
-from delassus.constraints import ROW_LAYOUT, Constraint, Rows
+from delassus.constraints import ROW_LAYOUT, Constraint
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.model.check import common_batch, finite_array, normalised, real_array
 from delassus.model.rotations import Array
@@ -122,14 +122,14 @@ def _listed(keyword: str, arrays: Any, wanted: int) -> Sequence[Any]:
 def _pose(c: Constraint, pose: Any) -> Array:
     """Where a constraint's first frame should be in the world: (..., 7), or of a point its position (..., 3)."""
     name = f"pose of {c!r}"
-    if c.second is not None or isinstance(c, Rows):
-        wanted = "None for Rows and for constraints between two links"
+    if not c.pose_size:
+        wanted = "None for Rows, JointRows and constraints between two links"
         raise ConstraintError(name, wanted, shown(pose), "These have no place in the world.")
     given = real_array(pose)
-    if not c.rigid and given is not None and given.shape[-1:] == (3,):
+    if c.pose_size == 3 and given is not None and given.shape[-1:] == (3,):
         return finite_array(given, (..., 3), name, "Pass the position in m.", ConstraintError)
     array = finite_array(
         pose, (..., 7), name, "Pass the position in m and the unit quaternion x y z w.", ConstraintError
     )
     array = normalised(array, slice(3, 7), f"quaternion of the {name}")
-    return array if c.rigid else array[..., :3]
+    return array[..., : c.pose_size]

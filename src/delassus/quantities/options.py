@@ -194,7 +194,7 @@ class Options:
                 out.append(Argument(f"target{i}", (c.size,), meaning, "targets", f"target of {c!r}"))
         for i, c in enumerate(constraints):
             if self.poses[i]:
-                size, layout = (7, PLACEMENT) if c.rigid else (3, POSITION)
+                size, layout = c.pose_size, PLACEMENT if c.pose_size == 7 else POSITION
                 meaning = f"goal of constraint {i} in the world: {layout}"
                 out.append(Argument(f"pose{i}", (size,), meaning, "poses", f"pose of {c!r}"))
         for i, c in enumerate(constraints):
@@ -224,8 +224,7 @@ def check_options(
             raise ConfigurationError(name, f"{known} with {what!r}", "this one", "Leave it out.")
     n, frames = len(constraints), options.get("frames")
     gains = [_gains(c, b) for c, b in zip(constraints, one_each("baumgarte", options.get("baumgarte"), n), strict=True)]
-    placed = [c.second is None and not isinstance(c, Rows) for c in constraints]
-    stable = [p and g is not None for p, g in zip(placed, gains, strict=True)]
+    stable = [c.pose_size > 0 and g is not None for c, g in zip(constraints, gains, strict=True)]
     soft = one_each("compliance", options.get("compliance"), n)
     named = {}
     for name, choices in (("integrator", tuple(INTEGRATE)), ("reference", tuple(REFERENCES))):

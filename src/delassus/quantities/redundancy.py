@@ -192,6 +192,9 @@ def mobility_bound(problem: Problem, body: Articulated) -> Array:
     for end in problem.ends:
         offered = np.max(np.stack(np.broadcast_arrays(*(own[i] for i in tree.support(end.link)))), axis=0)
         bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * np.sum(numbers(end.K) ** 2, axis=-1)
+    for on_joint in problem.joint_ends:
+        c, C = on_joint.constraint, numbers(on_joint.C)
+        bounds[c] = bounds[c] + own[on_joint.link][..., None] * np.sum(C**2, axis=-1)
     batch = np.broadcast_shapes(*(bound.shape[:-1] for bound in bounds))
     whole = [np.broadcast_to(bound, (*batch, bound.shape[-1])) for bound in bounds]
     return np.concatenate(whole, axis=-1) if whole else np.zeros(0)

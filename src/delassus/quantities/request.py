@@ -11,7 +11,7 @@ from delassus.algorithms.inputs import Argument, inputs_of
 from delassus.constraints import Constraint, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, unknown_name
 from delassus.model.check import check_list
-from delassus.model.tree import WORLD, Tree
+from delassus.model.tree import Tree
 from delassus.planner.plan import plan
 from delassus.quantities.options import Options, check_options
 from delassus.quantities.quantity import STATES, Output, Quantity
@@ -79,8 +79,7 @@ class Request:
             case "frames":
                 frames = self.options.frames
                 return None if self.options.single_frame else tree.n_links if frames is None else len(frames)
-        ends = ((c, frame) for c in self.constraints for frame in (c.first, c.second) if frame is not None)
-        return sum(c.size for c, frame in ends if frame.carrier(tree) != WORLD)
+        return sum(c.size * len(c.carriers(tree)) for c in self.constraints)
 
     @property
     def plan(self) -> Any:

@@ -86,8 +86,9 @@ class ForwardDynamics(Frozen):
         Soft constraints give way by ``R f``; see `compliance_residual`.
         """
         motion = self._case.motion()
-        a = rnea.accelerations(motion, motion.per_joint(self.qdd))
-        residual = numbers(row_accelerations(motion, a) - motion.stacked(right_hand_sides(motion)))
+        qdd = motion.per_joint(self.qdd)
+        a = rnea.accelerations(motion, qdd)
+        residual = numbers(row_accelerations(motion, a, qdd) - motion.stacked(right_hand_sides(motion)))
         return self._whole(residual)
 
     def compliance_residual(self) -> Array:

@@ -131,9 +131,6 @@ def scene_fingerprint(scene: Scene) -> str:
         digest.update(repr((c.link, c.name, shape, c.friction, c.restitution)).encode())
         digest.update(c.position.tobytes() + c.rotation.tobytes())
     for loop in scene.loops:
-        digest.update(repr(loop).encode())
-        for frame in (loop.first, loop.second):
-            if frame is not None:
-                digest.update(np.array(frame.position).tobytes() + np.array(frame.rotation).tobytes())
+        digest.update(loop.fingerprint.encode())
     digest.update(repr((sorted(sorted(pair) for pair in scene.ignore), scene.parents_collide)).encode())
     return digest.hexdigest()

@@ -94,7 +94,7 @@ class ActivatedElimination(EarlyElimination):
     def substitute(self, s: int, b: Matrix, D: Matrix, W: Matrix, e: Matrix) -> None:
         """``a_s = W z`` where the row acts, and ``bᵀ z / D`` elsewhere."""
         ops, n = self.ops, FIRST + len(self.labels)
-        met = [*np.flatnonzero(ops.nonzero(W)[0, :6]).tolist(), *ONE]
+        met = sorted({*np.flatnonzero(ops.nonzero(W)[0]).tolist(), *ONE})
         rest = [k for k in range(n) if k not in met]
 
         # along what the row meets, W; along the rest, what a degree of freedom without rows leaves
@@ -124,7 +124,7 @@ class ActivatedElimination(EarlyElimination):
 
     def rotate(self, s: int, row: int, other: int, cos: Scalar, sin: Scalar) -> None:
         """Givens rotation of two rows."""
-        ops, columns = self.ops, [k for k in range(7) if k != s]
+        ops, columns = self.ops, [k for k in range(FIRST + len(self.labels)) if k != s]
         rotation = ops.matrix([[cos, sin], [-sin, cos]])
         self.set_rows((row, other), rotation @ ops.take(self.R, (row, other), columns), columns)
         labels = self.rows[row], self.rows[other]

@@ -19,6 +19,9 @@ rotation from *b* to *a* times the sine of its angle), both zero where the frame
 and blind to a half turn. Rows of `Rows` have none. Pinocchio's is the same for points, and ``log6`` of the relative
 pose for 6D contacts: equal to first order.
 
+Rows on joints measure ``Σ C v``, and nothing drifts. Their position errors are ``Σ C q − rest``, where the position of
+each joint is one number.
+
 Sources: [LQR] section III-B2 (gravity); Featherstone, Rigid Body Dynamics Algorithms, 8.2 (loops); Baumgarte 1972.
 """
 
@@ -29,6 +32,7 @@ from typing import Literal
 from delassus.algorithms.dynamics.rnea import accelerations
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import End, Pose, compose
+from delassus.constraints import JointRows
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, linear_at, motion_cross, scaled
 from delassus.spatial.ops import Matrix
@@ -51,7 +55,7 @@ def unswitched_right_hand_sides(motion: DynamicsProblem) -> list[Matrix]:
 
 
 def _right_hand_side(motion: DynamicsProblem, index: int) -> Matrix:
-    ops, goal, relative = motion.ops, motion.goals[index], RelativeMotion(motion, index)
+    ops, goal, relative = motion.ops, motion.goals[index], row_motion(motion, index)
     size = motion.problem.constraints[index].size
     k = ops.zeros(size, 1) if goal.target is None else goal.target
     k = k - relative.drift() - relative.gravity()
@@ -62,12 +66,15 @@ def _right_hand_side(motion: DynamicsProblem, index: int) -> Matrix:
     return k
 
 
-def row_accelerations(motion: DynamicsProblem, a: list[Matrix]) -> Matrix:
-    """``Σ K a`` (m × 1) over the ends of each constraint, for the accelerations ``a`` of the links."""
+def row_accelerations(motion: DynamicsProblem, a: list[Matrix], qdd: list[Matrix] | None = None) -> Matrix:
+    """``Σ K a + Σ C q̈`` (m × 1) over the ends of each constraint, for accelerations of links and of joints."""
     ops, problem = motion.ops, motion.problem
     rows = [ops.zeros(c.size, 1) for c in problem.constraints]
     for end in problem.ends:
         rows[end.constraint] = rows[end.constraint] + end.K @ a[end.link]
+    if qdd is not None:
+        for on_joint in problem.joint_ends:
+            rows[on_joint.constraint] = rows[on_joint.constraint] + on_joint.C @ qdd[on_joint.link]
     return motion.stacked(rows)
 
 
@@ -78,8 +85,50 @@ def wanted_accelerations(motion: DynamicsProblem) -> Matrix:
 
 def jacobian_drift(motion: DynamicsProblem) -> Matrix:
     """``J̇ v`` (m × 1), where there is no gravity: rate at ``q̈ = 0`` of what the rows measure."""
-    drifts = [RelativeMotion(motion, index).rate() for index in range(len(motion.goals))]
+    drifts = [row_motion(motion, index).rate() for index in range(len(motion.goals))]
     return motion.stacked(drifts) + row_accelerations(motion, accelerations(motion))
+
+
+def row_motion(motion: DynamicsProblem, index: int) -> JointMotion | RelativeMotion:
+    """Motion along the rows of a constraint."""
+    kind = JointMotion if isinstance(motion.problem.constraints[index], JointRows) else RelativeMotion
+    return kind(motion, index)
+
+
+class JointMotion:
+    """Motion of joints along the rows of a constraint (m_c × 1); the acceleration is that of joints alone."""
+
+    def __init__(self, motion: DynamicsProblem, index: int) -> None:
+        self._motion, self._ops, self._c = motion, motion.ops, motion.problem.joint_rows(index)
+        self._zero = motion.ops.zeros(self._c.size, 1)
+        self._ends = [end for end in motion.problem.unswitched_joint_ends if end.constraint == index]
+
+    def drift(self) -> Matrix:
+        """Part of the rows' acceleration that velocities alone cause: none."""
+        return self._zero
+
+    def rate(self) -> Matrix:
+        """What velocities alone add to the rate of `velocity`: nothing."""
+        return self._zero
+
+    def gravity(self) -> Matrix:
+        """What gravity adds to the rows' acceleration: nothing."""
+        return self._zero
+
+    def velocity(self) -> Matrix:
+        """``Σ C v``."""
+        e = self._zero
+        for end in self._ends:
+            e = e + end.C @ self._motion.v[end.link]
+        return e
+
+    def position(self, goal: Pose | None) -> Matrix:
+        """``Σ C q − rest`` of rows whose joints all have positions of one number; zero of others."""
+        ops, problem, tree = self._ops, self._motion.problem, self._motion.tree
+        e = ops.constant(-(self._c.measured(tree) * self._c.rest)[:, None])
+        for i, C in self._c.position_coefficients(tree).items():
+            e = e + ops.constant(C) @ ops.matrix([[problem.coordinate(tree.q_slices[i].start)]])
+        return e
 
 
 class RelativeMotion:
@@ -91,7 +140,7 @@ class RelativeMotion:
 
     def __init__(self, motion: DynamicsProblem, index: int) -> None:
         self._motion, self._problem, self._ops = motion, motion.problem, motion.ops
-        self._index, self._c = index, motion.problem.constraints[index]
+        self._index, self._c = index, motion.problem.frame_constraint(index)
         self._zero = motion.ops.zeros(self._c.size, 1)
         ends = [end for end in motion.problem.unswitched_ends if end.constraint == index]
         self._first: End | None = ends.pop(0) if self._c.first.carrier(motion.tree) != WORLD else None

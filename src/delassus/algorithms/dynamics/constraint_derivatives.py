@@ -10,7 +10,8 @@ rigid     ``L = Δa_v + Δa_ω × p + Δω × ṗ − ω_1 × e``, ``A = Δa_ω 
 points    ``L`` is the difference of the classical accelerations ``a_v + a_ω × p + ω × ṗ`` of both origins
 ========  ======================================================================================================
 
-plus Baumgarte's terms: ``β e`` and ``β Δω``, ``α`` times the position errors of `constraint_acceleration`, whose
+Rows on joints ask for ``Σ C q̈``, whose coefficients are constant, and exert no wrenches. To both are added Baumgarte's
+terms: ``β e`` and ``β Δω``, ``α`` times the position errors of `constraint_acceleration`, whose
 definitions these are, in one inertial frame. Each vector carries its changes, by the rules of sums and products.
 """
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 
 from delassus.algorithms.dynamics.rates import Rates, force_matrix, motion_matrix
 from delassus.algorithms.problem import Pose
+from delassus.constraints import JointRows
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -88,7 +90,9 @@ class ConstraintRates:
 def constraint_rates(rates: Rates, index: int, f: Matrix, *, positions: bool) -> ConstraintRates:
     """One constraint with the forces ``f`` along its rows: changes with positions, or else with velocities."""
     motion, problem, ops, tree = rates.motion, rates.motion.problem, rates.motion.ops, rates.motion.tree
-    c, goal, none = problem.constraints[index], motion.goals[index], ops.zeros(3, tree.nv)
+    if isinstance(problem.constraints[index], JointRows):
+        return ConstraintRates(_joint_rates(rates, index, positions), {}, {})
+    c, goal, none = problem.frame_constraint(index), motion.goals[index], ops.zeros(3, tree.nv)
     links = c.first.carrier(tree), WORLD if c.second is None else c.second.carrier(tree)
     frame1 = rates.in_common(links[0], problem.frame_pose(index, "first"))
     pose2 = goal.pose if c.second is None else problem.frame_pose(index, "second")
@@ -139,6 +143,21 @@ def constraint_rates(rates: Rates, index: int, f: Matrix, *, positions: bool) ->
                 S = rates.of_link(link, rates.S)
                 changes[link] = ops.vstack([force.change, about.change]) - force_matrix(ops, W) @ S
     return ConstraintRates(rows, wrenches, changes)
+
+
+def _joint_rates(rates: Rates, index: int, positions: bool) -> Matrix:
+    """Changes (m_c × nv) of rows on joints: Baumgarte's terms, and what `Rates` leaves out of a floating root."""
+    motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
+    c, goal, slices = motion.problem.joint_rows(index), motion.goals[index], tree.v_slices
+    C, rows = c.coefficients(tree), ops.zeros(c.size, tree.nv)
+    if rates.root in C:
+        drift = rates.drift_q if positions else rates.drift_v
+        rows = rows - ops.put(ops.constant(C[rates.root]) @ drift, (c.size, tree.nv), range(c.size), range(6))
+    gain, met = (goal.position_gain, c.position_coefficients(tree)) if positions else (goal.velocity_gain, C)
+    for i, coefficients in met.items() if gain is not None else ():
+        weighed = ops.matrix([[gain * x for x in row] for row in coefficients.tolist()])
+        rows = rows + ops.put(weighed, (c.size, tree.nv), range(c.size), range(slices[i].start, slices[i].stop))
+    return rows
 
 
 def _side(rates: Rates, link: int, p: Matrix, positions: bool) -> Side:

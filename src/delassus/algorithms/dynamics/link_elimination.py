@@ -7,8 +7,9 @@ are not eliminated yet, the cost-to-go Lagrangian of eq. 39 (``f`` is minus the 
 
 The forms of a link and of what its children hand on add up (eqs. 38, 42). A joint is a chain of degrees of freedom
 along coordinate axes ``s`` of the link's frame. One of force ``τ`` and armature ``r`` adds ``½ r q̈² − τ q̈``,
-``q̈ = a_s − a'_s`` with the acceleration ``a'_s`` that the link is carried with. That takes the place of ``a_s`` in
-``z``, and ``a_s`` stands apart:
+``q̈ = a_s − a'_s`` with the acceleration ``a'_s`` that the link is carried with. Where rows meet the joint itself
+(`JointRows`), ``q̈`` is an entry of ``z`` beside the forces, and what it meets adds to what ``a_s`` does. ``a'_s`` takes
+the place of ``a_s`` in ``z``, and ``a_s`` stands apart:
 
     ``½ D a_s² − a_s bᵀ z + ½ zᵀ V z``,   ``D = H_ss + r``.
 
@@ -21,6 +22,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
@@ -29,15 +32,18 @@ from delassus.spatial.motion import diagonal
 from delassus.spatial.ops import Matrix, Scalar
 
 Label = tuple[int, int]
-"""A force: the constraint and the row that it belongs to."""
+"""A force: the constraint and the row that it belongs to; or ``q̈`` of a degree of freedom: `JOINT` and its index."""
+
+JOINT = -1
+"""In the place of a constraint: the label is of the acceleration of a degree of freedom that rows meet."""
 
 AXES, ONE, FIRST = range(6), (6,), 7
-"""Entries of ``z``: the acceleration, the one, the first force."""
+"""Entries of ``z``: the acceleration, the one, the first force or joint acceleration."""
 
 
 @dataclass(slots=True)
 class State:
-    """What back substitution knows at a link: its acceleration (6 × 1), and forces (1 × 1)."""
+    """What back substitution knows at a link: its acceleration (6 × 1), and by label forces and others (1 × 1)."""
 
     a: Matrix
     forces: dict[Label, Matrix]
@@ -47,8 +53,8 @@ class State:
 class Part:
     """What arrives at a link: its inertia, rows of a constraint, or what a child hands on.
 
-    ``V`` (7 + k, 7 + k) with the ``labels`` of its k forces; and rows ``R [a; 1] = 0`` (m, 7) that the acceleration
-    must meet, ``[K −k]``, with the labels ``rows`` of their forces, see `pv_early`.
+    ``V`` (7 + k, 7 + k) with the ``labels`` of its k forces; and rows ``R z = 0`` (m, 7 + k) that accelerations must
+    meet, ``[K −k 0]``, with the labels ``rows`` of their forces, see `pv_early`.
     """
 
     V: Matrix
@@ -58,11 +64,15 @@ class Part:
 
 
 class LinkElimination:
-    """A link (or the world) while its joint and constraint forces are eliminated; ``labels``: the forces of ``V``."""
+    """A link (or the world) while its joint and forces are eliminated; ``labels``: entries 7, 8, … of ``z``.
+
+    ``joined`` are the axes along which rows meet the joint itself.
+    """
 
     def __init__(self, problem: Problem, link: int, parts: Sequence[Part]) -> None:
         self.ops, self.problem, self.link = problem.ops, problem, link
         self.steps: list[Callable[[State], None]] = []
+        self.joined: set[int] = set()
         self.labels = tuple(dict.fromkeys(label for part in parts for label in part.labels))
         n = FIRST + len(self.labels)
         self.V = self.ops.zeros(n, n)
@@ -78,12 +88,37 @@ class LinkElimination:
         at = self._indices(labels)
         return -self.ops.take(self.V, at, at)
 
+    def acceleration_of(self, s: int) -> Label:
+        """Label of the joint's acceleration along the axis ``s``."""
+        tree = self.problem.tree
+        return JOINT, tree.v_slices[self.link].start + tree.joints[self.link].motion_axes.index(s)
+
+    def join_acceleration(self, s: int) -> None:
+        """Put ``a_s − a'_s`` in the place of the joint's own ``q̈``, if ``z`` has it: that entry becomes ``a'_s``."""
+        n, label = FIRST + len(self.labels), self.acceleration_of(s)
+        if label in self.labels:
+            (at,) = self._indices([label])
+            T = np.eye(n)
+            T[at, s], T[at, at] = 1.0, -1.0
+            self.change_entries(self.ops.constant(T))
+            self.joined.add(s)
+
+    def change_entries(self, T: Matrix) -> None:
+        """Put ``T z`` in the place of ``z``."""
+        self.V = self.ops.sym_product(self.ops.transpose(T) @ self.V, T)
+
     def separate_dof(self, s: int, armature: float, tau: Matrix) -> tuple[Matrix, Matrix]:
         """Put ``a'_s`` in the place of ``a_s``; returns ``b`` (n × 1) and ``D`` (1 × 1)."""
-        ops, n = self.ops, FIRST + len(self.labels)
-        others = [k for k in range(n) if k != s]
-        D, V = ops.take(self.V, (s,), (s,)), ops.put(ops.take(self.V, others, others), (n, n), others, others)
-        b = ops.put(tau, (n, 1), ONE, (0,)) - ops.put(ops.take(self.V, others, (s,)), (n, 1), others, (0,))
+        ops, label = self.ops, self.acceleration_of(s)
+        others = [k for k in range(FIRST + len(self.labels)) if k != s]
+        to = others
+        if label in self.labels:
+            (at,) = self._indices([label])
+            to = [s if k == at else k - (k > at) for k in others]
+            self.labels = tuple(x for x in self.labels if x != label)
+        n = FIRST + len(self.labels)
+        D, V = ops.take(self.V, (s,), (s,)), ops.put(ops.take(self.V, others, others), (n, n), to, to)
+        b = ops.put(tau, (n, 1), ONE, (0,)) - ops.put(ops.take(self.V, others, (s,)), (n, 1), to, (0,))
         edge = ops.put(tau, (n, n), (s,), ONE)
         self.V = ops.sym_add(V, edge + ops.transpose(edge))
         if armature:
@@ -158,8 +193,10 @@ class LinkElimination:
         return self.ops.vstack([state.a, self.ops.eye(1), *(state.forces[label] for label in labels)])
 
     def set_acceleration(self, state: State, s: int, value: Matrix) -> None:
-        """``a_s``, which takes the place of ``a'_s``."""
+        """``a_s``, which takes the place of ``a'_s``; the joint's own acceleration is the difference."""
         ops, others = self.ops, [k for k in AXES if k != s]
+        if s in self.joined:
+            state.forces[self.acceleration_of(s)] = value - ops.take(state.a, (s,), None)
         a = ops.put(ops.take(state.a, others, None), (6, 1), others, (0,))
         state.a = a + ops.put(value, (6, 1), (s,), (0,))
 
@@ -174,24 +211,55 @@ def link_parts(motion: DynamicsProblem) -> dict[int, list[Part]]:
     return parts
 
 
-def add_forces(motion: DynamicsProblem, constraints: Iterable[int], parts: Mapping[int, list[Part]]) -> None:
-    """Give links the forces of constraints, ``L`` their compliance; both ends of a constraint have the same forces."""
+def add_forces(motion: DynamicsProblem, groups: Iterable[Sequence[Label]], parts: Mapping[int, list[Part]]) -> None:
+    """Give links the forces of groups of rows, ``L`` their compliance; all ends of a row have the same force."""
     ops, problem, k = motion.ops, motion.problem, right_hand_sides(motion)
-    for c in constraints:
-        m, labels = problem.constraints[c].size, labels_of(problem, c)
+    for labels in groups:
+        c, rows, m = labels[0][0], [row for _, row in labels], len(labels)
         n, forces = FIRST + m, range(FIRST, FIRST + m)
-        edge = ops.put(k[c], (n, n), forces, ONE)
-        own = ops.sym_add(edge + ops.transpose(edge), ops.put(-motion.compliance(c), (n, n), forces, forces))
-        ends = [(end.link, end.K) for end in problem.ends if end.constraint == c] or [(WORLD, ops.zeros(m, 6))]
+        edge = ops.put(ops.take(k[c], rows, None), (n, n), forces, ONE)
+        compliance = ops.take(motion.compliance(c), rows, rows)
+        own = ops.sym_add(edge + ops.transpose(edge), ops.put(-compliance, (n, n), forces, forces))
+        ends = [(end.link, ops.take(end.K, rows, None)) for end in problem.ends if end.constraint == c]
+        on_joints = [end for end in problem.joint_ends if end.constraint == c and set(rows) & set(end.rows)]
+        if not ends and not on_joints:
+            ends = [(WORLD, ops.zeros(m, 6))]
         for link, K in ends:
             edge = ops.put(-K, (n, n), forces, AXES)
-            parts[link].append(Part(ops.sym_add(own, edge + ops.transpose(edge)), labels))
+            parts[link].append(Part(ops.sym_add(own, edge + ops.transpose(edge)), tuple(labels)))
+            own = ops.zeros(n, n)
+        for end in on_joints:
+            met = accelerations_of(problem, end.link)
+            size = n + len(met)
+            edge = ops.put(-ops.take(end.C, rows, None), (size, size), forces, range(n, size))
+            own = ops.put(own, (size, size), range(n), range(n))
+            parts[end.link].append(Part(ops.sym_add(own, edge + ops.transpose(edge)), (*labels, *met)))
             own = ops.zeros(n, n)
 
 
 def labels_of(problem: Problem, constraint: int) -> tuple[Label, ...]:
     """Forces of a constraint."""
     return tuple((constraint, row) for row in range(problem.constraints[constraint].size))
+
+
+def accelerations_of(problem: Problem, link: int) -> tuple[Label, ...]:
+    """Accelerations of the joint that carries a link."""
+    at = problem.tree.v_slices[link]
+    return tuple((JOINT, k) for k in range(at.start, at.stop))
+
+
+def row_groups(problem: Problem, constraint: int) -> list[tuple[Label, ...]]:
+    """Forces of a constraint that are eliminated together: those of all its rows, or of each row on joints."""
+    labels, on_links = labels_of(problem, constraint), any(end.constraint == constraint for end in problem.ends)
+    rows = {row for end in problem.joint_ends if end.constraint == constraint for row in end.rows}
+    return [labels] if on_links or not rows else [(label,) for label in labels]
+
+
+def links_of(problem: Problem, label: Label) -> list[int]:
+    """Links, and carriers of joints, that a row meets, one for each end."""
+    c, row = label
+    on_links = [end.link for end in problem.ends if end.constraint == c]
+    return on_links + [end.link for end in problem.joint_ends if end.constraint == c and row in end.rows]
 
 
 def transform_and_drift(motion: DynamicsProblem, i: int) -> tuple[Any, Matrix]:

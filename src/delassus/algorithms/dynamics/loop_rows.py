@@ -7,24 +7,32 @@ latest at the world. Forces of soft constraints to the world are eliminated at t
 
 from __future__ import annotations
 
-from delassus.algorithms.dynamics.link_elimination import Label, LinkElimination
+from delassus.algorithms.dynamics.link_elimination import JOINT, Label, LinkElimination, links_of, row_groups
 from delassus.algorithms.dynamics.state import DynamicsProblem
 
 
-def waiting(motion: DynamicsProblem) -> list[int]:
-    """Constraints whose forces wait: soft ones, and those that have not one end."""
-    ends = [end.constraint for end in motion.problem.ends]
-    return [c for c, soft in enumerate(motion.softness) if soft or ends.count(c) != 1]
+def waiting(motion: DynamicsProblem) -> list[tuple[Label, ...]]:
+    """Rows whose forces wait: soft ones, those on links that have not one end, and on joints of several branches."""
+    problem, out = motion.problem, list[tuple[Label, ...]]()
+    for c, soft in enumerate(motion.softness):
+        for labels in row_groups(problem, c):
+            links = links_of(problem, labels[0])
+            on_path = bool(links) and set(links) <= set(problem.tree.support(max(links)))
+            at_once = len(links) == 1 or (on_path and all(end.constraint != c for end in problem.ends))
+            if soft or not at_once:
+                out.append(labels)
+    return out
 
 
 def eliminate_regular(link: LinkElimination) -> None:
     """Eliminate waiting forces all of whose ends are beyond the link, as many as have a regular ``L``."""
     tree, ops = link.problem.tree, link.ops
     chosen: list[Label] = []
-    for c in dict.fromkeys(c for c, _ in link.labels):
-        ends = [end.link for end in link.problem.ends if end.constraint == c]
-        if all(link.link in tree.support(end) for end in ends):
-            more = [*chosen, *(label for label in link.labels if label[0] == c)]
+    constraints = dict.fromkeys(c for c, _ in link.labels if c != JOINT)
+    for group in (group for c in constraints for group in row_groups(link.problem, c)):
+        here = [label for label in link.labels if label in group]
+        if here and all(link.link in tree.support(end) for end in links_of(link.problem, group[0])):
+            more = [*chosen, *here]
             if ops.rank(link.L(more)) == len(more):
                 chosen = more
     link.eliminate_forces(chosen)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.aba import driving_forces, roll_out
-from delassus.algorithms.dynamics.constraint_acceleration import RelativeMotion
+from delassus.algorithms.dynamics.constraint_acceleration import row_motion
 from delassus.algorithms.dynamics.kinematics import body_poses
 from delassus.algorithms.dynamics.rnea import accelerations
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -41,14 +41,14 @@ def operational_space_compliance(motion: DynamicsProblem) -> dict[str, Matrix]:
         Upsilon.append(own if p == WORLD else ops.sym_add(body.inverse_inertia_to_child(i, Upsilon[p]), own))
 
     straight = [own + _turning(motion, i) for i, own in enumerate(qdd)]
-    errors = [RelativeMotion(motion, index).position(motion.goals[index].pose) for index in range(len(motion.goals))]
+    errors = [row_motion(motion, index).position(motion.goals[index].pose) for index in range(len(motion.goals))]
     return {
         "poses": ops.vstack([ops.hstack([R, p]) for R, p in body_poses(problem)]),
         "twists": ops.vstack([ops.transpose(V) for V in motion.V]),
         "propagators": ops.vstack(A),
         "compliances": ops.vstack(Upsilon),
         "qdd": motion.stacked(straight),
-        "rows": ops.vstack([ops.zeros(0, 6), *(end.K for end in problem.ends)]),
+        "rows": ops.vstack([ops.zeros(0, 6), *(end.K for end in problem.link_ends)]),
         "errors": motion.stacked(errors),
     }
 

@@ -18,8 +18,8 @@ from delassus.algorithms.dynamics.link_elimination import (
     LinkElimination,
     add_forces,
     back_substitution,
-    labels_of,
     link_parts,
+    row_groups,
     transform_and_drift,
 )
 from delassus.algorithms.dynamics.solution import Solution
@@ -33,9 +33,10 @@ def pv(motion: DynamicsProblem) -> Solution:
     """Accelerations, forces, and where they are found at the world ``G`` (eq. 48)."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     constraints = range(len(problem.constraints))
-    forces = [label for c in constraints for label in labels_of(problem, c)]
+    groups = [group for c in constraints for group in row_groups(problem, c)]
+    forces = [label for group in groups for label in group]
     parts, links = link_parts(motion), dict[int, LinkElimination]()
-    add_forces(motion, constraints, parts)
+    add_forces(motion, groups, parts)
 
     regular_base = False
 
@@ -43,12 +44,13 @@ def pv(motion: DynamicsProblem) -> Solution:
     for i in tree.leaves_to_root():
         link = links[i] = LinkElimination(problem, i, parts[i])
         joint = tree.joints[i]
-        if i == BASE and tree.is_floating and len(link.labels) == len(forces):
+        if i == BASE and tree.is_floating and set(forces) <= set(link.labels):
             L = link.L(forces)
             regular_base = not ops.nonzero(L).all() and ops.rank(L) == len(forces)
             if regular_base:
                 link.eliminate_forces(forces)  # eqs. 46, 49
         for k, s in enumerate(joint.motion_axes):
+            link.join_acceleration(s)
             link.eliminate_dof(s, float(joint.armature[k]), ops.take(motion.tau[i], (k,), None))
         parts[tree.parents[i]].append(link.to_parent(*transform_and_drift(motion, i)))
     ops.mark("link elimination", [link.V for link in links.values()])

@@ -33,11 +33,13 @@ from delassus.algorithms.dynamics.constraint_acceleration import unswitched_righ
 from delassus.algorithms.dynamics.link_elimination import (
     AXES,
     FIRST,
+    JOINT,
     ONE,
     Label,
     LinkElimination,
     Part,
     State,
+    accelerations_of,
     add_forces,
     back_substitution,
     labels_of,
@@ -53,12 +55,21 @@ from delassus.spatial.ops import Matrix, Scalar
 
 
 class EarlyElimination(LinkElimination):
-    """A link with rows ``R [a; 1] = 0`` (m × 7) that its acceleration must meet; ``rows`` are their forces."""
+    """A link with rows ``R z = 0`` (m × n) that accelerations must meet; ``rows`` are their forces.
+
+    Of ``z``, rows meet the link's acceleration and those of joints, no forces.
+    """
 
     def __init__(self, problem: Problem, link: int, parts: Sequence[Part]) -> None:
         super().__init__(problem, link, parts)
+        ops, n = self.ops, FIRST + len(self.labels)
         self.rows = [label for part in parts for label in part.rows]
-        self.R = self.ops.vstack([self.ops.zeros(0, 7), *(part.R for part in parts if part.R is not None)])
+        self.R = ops.zeros(0, n)
+        for part in parts:
+            if part.R is not None:
+                at = [*range(FIRST), *self._indices(part.labels)]
+                m = ops.shape(part.R)[0]
+                self.R = ops.vstack([self.R, ops.put(part.R, (m, n), range(m), at)])
 
     def eliminate_joint(self, joint: Joint, tau: Matrix) -> None:
         """Degrees of freedom one by one, with a row each where rows meet them (eqs. 56–68)."""
@@ -71,11 +82,12 @@ class EarlyElimination(LinkElimination):
             self.wait(self.waiting(meets, ranks[0]))
         for k in reversed(range(len(axes))):
             s, armature, force = axes[k], float(joint.armature[k]), ops.take(tau, (k,), None)
+            self.join_acceleration(s)
             at = np.flatnonzero(ops.nonzero(ops.take(self.R, None, (s,)))[:, 0]).tolist()
             if at and (len(axes) == 1 or ranks[k] > ranks[k + 1]):
                 self.constrain_dof(s, armature, force, at)
             else:
-                others = [c for c in range(7) if c != s]
+                others = [c for c in range(FIRST + len(self.labels)) if c != s]
                 self.set_rows(at, ops.take(self.R, at, others), others)
                 self.eliminate_dof(s, armature, force)
 
@@ -88,9 +100,10 @@ class EarlyElimination(LinkElimination):
         """Add rows to the form, with ``L = 0``: their forces are eliminated where ``L`` has become regular."""
         ops, n, m = self.ops, FIRST + len(self.labels), len(labels)
         at = [self.rows.index(label) for label in labels]
-        edge = ops.put(-ops.take(self.R, at, None), (n + m, n + m), range(n, n + m), range(FIRST))
+        edge = ops.put(-ops.take(self.R, at, None), (n + m, n + m), range(n, n + m), range(n))
         self.V = ops.sym_add(ops.put(self.V, (n + m, n + m), range(n), range(n)), edge + ops.transpose(edge))
         self.labels = (*self.labels, *labels)
+        self.R = ops.hstack([self.R, ops.zeros(len(self.rows), m)])
         self.remove_rows(at)
 
     def constrain_dof(self, s: int, armature: float, tau: Matrix, at: Sequence[int]) -> None:
@@ -104,7 +117,7 @@ class EarlyElimination(LinkElimination):
         label = self.rows[row]
         b, D = self.separate_dof(s, armature, tau)
         x, e = self.reciprocals(label, size, D, len(at) == 1)
-        W = ops.put(-(x @ ops.take(self.R, (row,), None)), (1, FIRST + len(self.labels)), (0,), range(FIRST))
+        W = -(x @ ops.take(self.R, (row,), None))
         self.remove_rows([row])
         self.substitute(s, b, D, W, e)
         labels = self.labels
@@ -140,7 +153,7 @@ class EarlyElimination(LinkElimination):
         Returns that row's entry there, ``‖K S‖`` but for its sign; in ``R`` it is left out.
         ``off`` is 1 where the rows do not act, else 0: nothing is divided by zero.
         """
-        ops, others = self.ops, [k for k in range(7) if k != s]
+        ops, others = self.ops, [k for k in range(FIRST + len(self.labels)) if k != s]
         x = [ops.entries(ops.take(self.R, (k,), (s,)))[0][0] for k in at]
         A = ops.take(self.R, at, others)
         if len(at) == 1:
@@ -172,22 +185,50 @@ class EarlyElimination(LinkElimination):
 
     def set_rows(self, at: Sequence[int], A: Matrix, columns: Sequence[int]) -> None:
         """Replace rows of ``R`` by ``A``, with zeros in all but these columns."""
-        ops, m = self.ops, len(self.rows)
+        ops, m, n = self.ops, len(self.rows), FIRST + len(self.labels)
         rest = [k for k in range(m) if k not in at]
-        kept = ops.put(ops.take(self.R, rest, None), (m, 7), rest, range(7))
-        self.R = kept + ops.put(A, (m, 7), at, columns)
+        kept = ops.put(ops.take(self.R, rest, None), (m, n), rest, range(n))
+        self.R = kept + ops.put(A, (m, n), at, columns)
 
     def remove_rows(self, at: Sequence[int]) -> None:
         """Take rows off ``R``."""
         rest = [k for k in range(len(self.rows)) if k not in at]
         self.R, self.rows = self.ops.take(self.R, rest, None), [self.rows[k] for k in rest]
 
+    def change_entries(self, T: Matrix) -> None:
+        """Put ``T z`` in the place of ``z``."""
+        super().change_entries(T)
+        self.R = self.R @ T
+
+    def separate_dof(self, s: int, armature: float, tau: Matrix) -> tuple[Matrix, Matrix]:
+        """Put ``a'_s`` in the place of ``a_s``, which no row meets any more."""
+        ops, before = self.ops, self.labels
+        b, D = super().separate_dof(s, armature, tau)
+        if len(self.labels) < len(before):
+            (at,) = (FIRST + k for k, label in enumerate(before) if label not in self.labels)
+            kept, m = [k for k in range(FIRST + len(before)) if k not in (s, at)], len(self.rows)
+            to, n = [k - (k > at) for k in kept], FIRST + len(self.labels)
+            self.R = ops.put(ops.take(self.R, None, [*kept, at]), (m, n), range(m), [*to, s])
+        return b, D
+
+    def eliminate_forces(self, labels: Sequence[Label]) -> None:
+        """The same; rows meet no forces."""
+        rest = [k for k, label in enumerate((*AXES, *ONE, *self.labels)) if label not in labels]
+        super().eliminate_forces(labels)
+        self.R = self.ops.take(self.R, None, rest)
+
+    def rows_on_link(self) -> Matrix | None:
+        """``R`` (m × 7) if rows meet the link's acceleration alone."""
+        met = any(label[0] == JOINT for label in self.labels)
+        return None if met else self.ops.take(self.R, None, range(FIRST))
+
     def rewrite_rows(self, rewritten: Rewritten | None) -> None:
         """Put other rows of the same meaning in the place of ``R``."""
         ops, labels = self.ops, tuple(self.rows)
         if rewritten is None:
             return
-        self.R, forces = rewritten
+        R, forces = rewritten
+        self.R = ops.hstack([R, ops.zeros(ops.shape(R)[0], len(self.labels))])
 
         def back(state: State) -> None:
             f = forces(ops.vstack([state.forces[label] for label in labels]))
@@ -198,8 +239,8 @@ class EarlyElimination(LinkElimination):
     def to_parent(self, X: Any, c: Matrix, rewritten: Rewritten | None = None) -> Part:
         """The same with the rows, ``K a = K X a_p + K c``; or as they have been rewritten for the parent."""
         ops, part = self.ops, super().to_parent(X, c)
-        K, k = ops.take(self.R, None, AXES), ops.take(self.R, None, ONE)
-        R = ops.hstack([ops.zeros(*ops.shape(K)) if X is None else X.rows_to_parent(K), k + K @ c])
+        K, k, rest = (ops.take(self.R, None, at) for at in (AXES, ONE, range(FIRST, FIRST + len(self.labels))))
+        R = ops.hstack([ops.zeros(*ops.shape(K)) if X is None else X.rows_to_parent(K), k + K @ c, rest])
         if rewritten is not None:
             self.rewrite_rows(rewritten)
             R = self.R
@@ -225,13 +266,25 @@ class EarlyElimination(LinkElimination):
 NewLink = Callable[[Problem, int, Sequence[Part]], EarlyElimination]
 
 
-def add_rows(motion: DynamicsProblem, constraints: Iterable[int], parts: Mapping[int, list[Part]]) -> None:
-    """Give links the rows of constraints that have one end."""
+def add_rows(motion: DynamicsProblem, waiting: Iterable[Sequence[Label]], parts: Mapping[int, list[Part]]) -> None:
+    """Give links the rows that do not wait: of constraints that have one end, and of joints on one branch.
+
+    The latter go to the outermost link: rows meet the accelerations of its joint and of those before it.
+    """
     ops, problem, k = motion.ops, motion.problem, unswitched_right_hand_sides(motion)
+    late = {label for labels in waiting for label in labels}
     for end in problem.unswitched_ends:
-        if end.constraint in constraints:
-            R, rows = ops.hstack([end.K, -k[end.constraint]]), labels_of(problem, end.constraint)
+        rows = labels_of(problem, end.constraint)
+        if not late & set(rows):
+            R = ops.hstack([end.K, -k[end.constraint]])
             parts[end.link].append(Part(ops.zeros(FIRST, FIRST), (), R, rows))
+    on_joints = dict.fromkeys((end.constraint, row) for end in problem.joint_ends for row in end.rows)
+    for c, row in (label for label in on_joints if label not in late):
+        ends = [end for end in problem.unswitched_joint_ends if end.constraint == c and row in end.rows]
+        met = tuple(label for end in ends for label in accelerations_of(problem, end.link))
+        C = [ops.take(end.C, (row,), None) for end in ends]
+        R, n = ops.hstack([ops.zeros(1, 6), -ops.take(k[c], (row,), None), *C]), FIRST + len(met)
+        parts[max(end.link for end in ends)].append(Part(ops.zeros(n, n), met, R, ((c, row),)))
 
 
 def pv_early(motion: DynamicsProblem, new_link: NewLink = EarlyElimination) -> Solution:
@@ -240,17 +293,20 @@ def pv_early(motion: DynamicsProblem, new_link: NewLink = EarlyElimination) -> S
     parts, links = link_parts(motion), dict[int, LinkElimination]()
     waiting = loop_rows.waiting(motion)
     add_forces(motion, waiting, parts)
-    add_rows(motion, [c for c in range(len(problem.constraints)) if c not in waiting], parts)
+    add_rows(motion, waiting, parts)
 
     # leaves → root: joints, with the rows that they meet (eqs. 56–68)
     for i in tree.leaves_to_root():
         link = links[i] = new_link(problem, i, parts[i])
-        if link.act_together():
-            link.rewrite_rows(constant_rows.of_held_link(ops, link.R))
+        on_link = link.rows_on_link()
+        if on_link is not None and link.act_together():
+            link.rewrite_rows(constant_rows.of_held_link(ops, on_link))
         loop_rows.eliminate_regular(link)
         link.eliminate_joint(tree.joints[i], motion.tau[i])
         loop_rows.eliminate_regular(link)
-        rewritten = constant_rows.on_parent(motion, i, link.R) if link.act_together() else None
+        on_link, rewritten = link.rows_on_link(), None
+        if on_link is not None and link.act_together():
+            rewritten = constant_rows.on_parent(motion, i, on_link)
         parts[tree.parents[i]].append(link.to_parent(*transform_and_drift(motion, i), rewritten))
 
     # at the world: loops that meet only there, and redundant rows

@@ -30,12 +30,14 @@ def cut_osim(problem: Problem, cut: Collection[int]) -> Matrix:
     body, arriving = Articulated(problem), stacks_of_ends(problem)
     aside: dict[int, Stack] = {}
 
-    # leaves → root: K and L of the constraints; at cut links an identity takes over
+    # leaves → root: K and L of the constraints; at cut links an identity takes over, but for rows on their joint
     for i in tree.leaves_to_root():
         if arriving[i]:
             stack = merge(problem, arriving[i])
             if i in cut:
-                aside[i], stack = stack, Stack((_virtual(i),), ops.eye(6), ops.zeros(6, 6))
+                on_joint = [s for s in arriving[i] if s.C is not None]
+                aside[i] = merge(problem, [s for s in arriving[i] if s.C is None])
+                stack = merge(problem, [Stack((_virtual(i),), ops.eye(6), ops.zeros(6, 6)), *on_joint])
             arriving[tree.parents[i]].append(to_parent(problem, body, i, stack))
 
     # at the world: blocks of constraints and virtual rows

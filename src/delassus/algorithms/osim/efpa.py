@@ -18,7 +18,7 @@ from delassus.spatial.ops import Matrix
 
 def efpa(problem: Problem) -> Matrix:
     """Delassus matrix (m × m)."""
-    ops, tree, ends = problem.ops, problem.tree, problem.ends
+    ops, tree, ends = problem.ops, problem.tree, problem.link_ends
     body = Articulated(problem)
 
     # leaves → root: extended force propagators K_{i,e}  ([EFPA] eq. 11)

@@ -37,9 +37,18 @@ def branches(problem: Problem) -> Branches:
     tree = problem.tree
     body = Articulated(problem)
     base = 0 if has_base(tree) else WORLD
-    arriving = [merge(problem, group) for group in connected(stacks_at(problem, body, base))]
+    arriving = [_on_link(problem, base, merge(problem, group)) for group in connected(stacks_at(problem, body, base))]
     problem.ops.mark("branch blocks", [part for s in arriving for part in (s.K, s.L)])
     return Branches(tuple(arriving), body.H[0] if base != WORLD else None)
+
+
+def _on_link(problem: Problem, base: int, stack: Stack) -> Stack:
+    """Rows on the joint of a link on the world are rows on its twist."""
+    if stack.C is None:
+        return stack
+    ops, m = problem.ops, problem.ops.shape(stack.C)[0]
+    on_twist = ops.put(stack.C, (m, 6), range(m), problem.tree.joints[base].motion_axes)
+    return Stack(stack.constraints, stack.K + on_twist, stack.L)
 
 
 def has_base(tree: Tree) -> bool:

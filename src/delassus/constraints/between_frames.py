@@ -1,4 +1,4 @@
-"""Constraints: stacks of rows on the relative motion of two links, or of a link and the world.
+"""Constraints on the relative motion of two frames, or of a frame and the world.
 
 A row of a constraint with first frame *a* and second frame *b* measures a component of ``v_a − X_a_b v_b``, in the axes
 of frame *a* (``axes="local"``) or of the world (``axes="world"``), at the origin of frame *a*; the order is
@@ -10,117 +10,26 @@ A frame's placement on its link, and the rows of `Rows`, are fixed or come with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.constraints.constraint import MOST_ROWS, Constraint
+from delassus.constraints.frame import Frame, as_frame
 from delassus.errors import ConstraintError, shown
-from delassus.frozen import Frozen
-from delassus.model.check import check_choice, check_list, check_rotation, check_vector, finite_array
+from delassus.model.check import check_choice, check_vector, finite_array
 from delassus.model.rotations import Array
-from delassus.model.tree import WORLD, Placement, Tree
+from delassus.model.tree import WORLD, Tree
 
 Axes = Literal["local", "world"]
-Given = Literal["position", "placement"]
-
-MOST_ROWS = 10_000
-"""Of one constraint: programs grow with the square of their number."""
 
 ROW_LAYOUT = "Each row holds three linear and three angular components."
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Frame(Frozen):
-    """A place on a link: an origin and axes that stay where they are on it.
-
-    Parameters
-    ----------
-    link : str
-        Name of a link (or of any frame of the tree).
-    position : (3,) array_like
-        Origin in that link's frame, in m.
-    rotation : (3, 3) array_like, optional
-        Orientation in that link's frame; the identity by default.
-    given : {"position", "placement"}, optional
-        What comes with each call instead, in that link's frame: the position (3,), in m, or position and unit
-        quaternion (7,), ``[x y z w]``. "position" is the cheaper one, and leaves ``rotation`` as it is here.
-
-    Raises
-    ------
-    ModelError
-        ``position`` is not three finite numbers, or ``rotation`` is not a rotation matrix.
-    ConstraintError
-        ``given`` is something else, or what comes with each call is fixed here as well.
-
-    Examples
-    --------
-    >>> Frame("left_foot", (0.1, 0.05, -0.08)).link
-    'left_foot'
-    >>> Frame("left_foot", given="position").given
-    'position'
-    """
-
-    link: str
-    position: Array
-    rotation: Array
-    given: Given | None
-
-    def __init__(
-        self,
-        link: str,
-        position: ArrayLike = (0, 0, 0),
-        rotation: ArrayLike | None = None,
-        *,
-        given: Given | None = None,
-    ) -> None:
-        p, R = check_vector(position, f"position of a frame on {shown(link)}"), check_rotation(rotation)
-        argument = f"given of a frame on {shown(link)}"
-        if given is not None and (not isinstance(given, str) or given not in ("position", "placement")):
-            raise ConstraintError(argument, "'position', 'placement' or nothing", shown(given), "Choose one of these.")
-        if (given is not None and p.any()) or (given == "placement" and not np.array_equal(R, np.eye(3))):
-            raise ConstraintError(
-                argument, f"no {'position' if p.any() else 'rotation'} beside {given!r}", "one", "Leave out either."
-            )
-        self._set_attributes(link=link, position=p, rotation=R, given=given)
-        self._make_read_only("position", "rotation")
-
-    def __repr__(self) -> str:
-        placed = f"given={self.given!r}" if self.given else f"{self.position.tolist()}"
-        return f"Frame({self.link!r}, {placed})"
-
-    @property
-    def fingerprint(self) -> str:
-        """Unambiguous text of the frame."""
-        return repr((self.link, self.position.tolist(), self.rotation.tolist(), self.given))
-
-    def carrier(self, tree: Tree) -> int:
-        """Index of the moving link that this frame is on, or `WORLD`; raises `UnknownNameError`."""
-        return tree.placement(self.link).link
-
-    def on(self, tree: Tree) -> Placement:
-        """Placement of this frame in the body frame of its link.
-
-        Raises
-        ------
-        UnknownNameError
-            The tree has no such link.
-        ConstraintError
-            The placement is not fixed: it comes with each call.
-        """
-        at = tree.placement(self.link)
-        if self.given is not None:
-            raise ConstraintError(
-                f"frame on {self.link!r}", "a fixed placement", f"given={self.given!r}", "Give it a position here."
-            )
-        return Placement(at.link, at.rotation @ self.rotation, at.position + at.rotation @ self.position)
-
-
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Constraint(Frozen):
+class FrameConstraint(Constraint):
     """Rows on the motion of a frame relative to another one, or to the world; made by `Weld`, `Point` and others.
 
     Attributes
@@ -131,8 +40,6 @@ class Constraint(Frozen):
         Frame that the motion is relative to; None is the world.
     rows : (m, 6) array or None
         Selection of the relative twist ``[linear; angular]``; None if it comes with each call.
-    size : int
-        Number of rows m.
     axes, angular_axes : {"local", "world"}
         Axes of the linear and of the angular parts of the rows: those of the first frame, or the world's.
     rigid : bool
@@ -142,7 +49,6 @@ class Constraint(Frozen):
     first: Frame
     second: Frame | None
     rows: Array | None
-    size: int
     axes: Axes
     angular_axes: Axes
     rigid: bool
@@ -159,8 +65,8 @@ class Constraint(Frozen):
     ) -> None:
         check_choice("axes", axes, ("local", "world"), ConstraintError)
         self._set_attributes(
-            first=_as_frame(first, "first frame"),
-            second=None if second is None else _as_frame(second, "second frame"),
+            first=as_frame(first, "first frame"),
+            second=None if second is None else as_frame(second, "second frame"),
             rows=None if isinstance(rows, int) else rows,
             size=rows if isinstance(rows, int) else len(rows),
             axes=axes,
@@ -181,8 +87,30 @@ class Constraint(Frozen):
         rows = None if self.rows is None else self.rows.tolist()
         return repr([type(self).__name__, *frames, rows, self.size, self.axes, self.angular_axes, self.rigid])
 
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """Frames that it is on: the first, and the second if there is one."""
+        return (self.first,) if self.second is None else (self.first, self.second)
 
-class Weld(Constraint):
+    @property
+    def pose_size(self) -> int:
+        """Numbers that say where in the world its first frame should be: 7, of a point 3; 0 if it has no place."""
+        return 0 if self.second is not None else 7 if self.rigid else 3
+
+    def carriers(self, tree: Tree) -> tuple[int, ...]:
+        """Links of its frames, the world left out."""
+        return tuple(link for link in (frame.carrier(tree) for frame in self.frames) if link != WORLD)
+
+    def check(self, tree: Tree) -> None:
+        """Refuse a robot that it does not fit: raises `UnknownNameError` or `ConstraintError`."""
+        first, second = self.first.carrier(tree), None if self.second is None else self.second.carrier(tree)
+        if first == second and first != WORLD:
+            raise ConstraintError(
+                repr(self), "two links that can move apart", "two that are one rigid body", "Drop this constraint."
+            )
+
+
+class Weld(FrameConstraint):
     """Six rows: the two frames do not move relative to each other.
 
     Parameters
@@ -211,7 +139,7 @@ class Weld(Constraint):
         self._set_rows(first, second, np.eye(6), axes)
 
 
-class Point(Constraint):
+class Point(FrameConstraint):
     """Three rows: the origins of the two frames move together; rotation is free.
 
     Parameters
@@ -240,7 +168,7 @@ class Point(Constraint):
         self._set_rows(first, second, np.eye(6)[:3], axes, rigid=False)
 
 
-class Hinge(Constraint):
+class Hinge(FrameConstraint):
     """Five rows: the two frames only rotate relative to each other, about ``axis`` through the first origin.
 
     Parameters
@@ -287,7 +215,7 @@ class Hinge(Constraint):
         self._set_rows(first, second, rows, axes, angular_axes="local")
 
 
-class Rows(Constraint):
+class Rows(FrameConstraint):
     """Any rows on the twist of one link.
 
     Parameters
@@ -322,6 +250,11 @@ class Rows(Constraint):
             wanted = "at least one row" if self.size < 1 else f"at most {MOST_ROWS:,} rows"
             raise ConstraintError("K of Rows", wanted, shown(K), "Pass a positive number, or rows.")
 
+    @property
+    def pose_size(self) -> int:
+        """None: rows have no place in the world."""
+        return 0
+
 
 def _across(direction: Array) -> Array:
     """Two unit vectors across a unit vector: coordinate axes where the vector is one."""
@@ -331,41 +264,3 @@ def _across(direction: Array) -> Array:
     first = np.cross(direction, np.eye(3)[(largest + 1) % 3])
     first /= np.linalg.norm(first)
     return np.stack([first, np.cross(direction, first)])
-
-
-def _as_frame(frame: str | Frame, argument: str) -> Frame:
-    if isinstance(frame, Frame):
-        return frame
-    if isinstance(frame, str):
-        return Frame(frame)
-    raise ConstraintError(argument, "a link name or a Frame", shown(frame), "Pass a name such as 'left_foot'.")
-
-
-def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint) -> tuple[Constraint, ...]:
-    """Check constraints against a tree and return them as a tuple.
-
-    Raises
-    ------
-    ConstraintError
-        Not a constraint, or a constraint between two frames that nothing lets move apart.
-    UnknownNameError
-        A link that the tree does not have.
-    """
-    wanted, advice = "Weld, Point, Hinge or Rows objects", "Make one of these."
-    one = isinstance(constraints, Constraint)
-    checked = (constraints,) if one else check_list("constraints", constraints, wanted, advice, ConstraintError)
-    for c in checked:
-        if not isinstance(c, Constraint):
-            raise ConstraintError("constraints", wanted, shown(c), advice)
-        first, second = c.first.carrier(tree), None if c.second is None else c.second.carrier(tree)
-        if first == second and first != WORLD:
-            raise ConstraintError(
-                repr(c), "two links that can move apart", "two that are one rigid body", "Drop this constraint."
-            )
-    return checked
-
-
-def row_slices(constraints: Sequence[Constraint]) -> tuple[slice, ...]:
-    """Rows of the stacked constraints that each one has."""
-    ends = accumulate((c.size for c in constraints), initial=0)
-    return tuple(slice(start, stop) for start, stop in pairwise(ends))

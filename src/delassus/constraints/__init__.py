@@ -1,0 +1,35 @@
+"""Constraints: stacks of rows on the motion of a robot.
+
+================  ====  =======================================================================================
+constraint        rows  meaning
+================  ====  =======================================================================================
+`Weld`            6     two frames, or a frame and the world, do not move relative to each other
+`Point`           3     two origins, or an origin and a place in the world, move together
+`Hinge`           5     two frames only rotate relative to each other, about one axis
+`Rows`            any   any rows on the twist of a link; they may come with each call
+`JointRows`       any   linear combinations of the velocities of joints: couplings, mimic joints, fixed tendons
+================  ====  =======================================================================================
+
+`Frame` says where on a link.
+"""
+
+from __future__ import annotations
+
+from delassus.constraints.between_frames import ROW_LAYOUT, FrameConstraint, Hinge, Point, Rows, Weld
+from delassus.constraints.constraint import Constraint, check_constraints, row_slices
+from delassus.constraints.frame import Frame
+from delassus.constraints.joint_rows import JointRows
+
+__all__ = [
+    "ROW_LAYOUT",
+    "Constraint",
+    "Frame",
+    "FrameConstraint",
+    "Hinge",
+    "JointRows",
+    "Point",
+    "Rows",
+    "Weld",
+    "check_constraints",
+    "row_slices",
+]

@@ -112,6 +112,20 @@ def some_constraint(mechanism, favourites):
     return (ds.Weld, ds.Point)[choice](a, b, axes=axes), None
 
 
+def some_joint_rows(mechanism, most=3):
+    """Rows on a few joints of any kind, and the same as a matrix (m × nv)."""
+    rng, tree = mechanism.rng, mechanism.tree
+    rows, matrix = [], []
+    for _ in range(int(rng.integers(1, most + 1))):
+        met = rng.choice(tree.n_links, min(int(rng.integers(1, 4)), tree.n_links), replace=False)
+        row = {tree.joint_names[i]: rng.normal(size=tree.joints[i].nv) for i in met}
+        rows.append({name: float(x[0]) if len(x) == 1 else x for name, x in row.items()})
+        matrix.append(np.zeros(tree.nv))
+        for i in met:
+            matrix[-1][tree.v_slices[i]] = row[tree.joint_names[i]]
+    return ds.JointRows(rows, rest=rng.normal(size=len(rows))), np.array(matrix)
+
+
 def some_constraints(mechanism, least=1, most=7):
     rng = mechanism.rng
     favourites = list(rng.choice(mechanism.names, 2))

@@ -74,7 +74,7 @@ class EarlyElimination(LinkElimination):
     def eliminate_joint(self, joint: Joint, tau: Matrix) -> None:
         """Degrees of freedom one by one, with a row each where rows meet them (eqs. 56–68)."""
         ops, axes = self.ops, joint.motion_axes
-        KS = ops.take(self.R, None, axes)
+        KS = self.at_joint(axes)
         meets = ops.nonzero(KS)
         several = len(axes) > 1 and bool(meets.any())
         ranks = [ops.rank(ops.take(KS, None, range(k, len(axes)))) if several else 0 for k in range(len(axes) + 1)]
@@ -90,6 +90,15 @@ class EarlyElimination(LinkElimination):
                 others = [c for c in range(FIRST + len(self.labels)) if c != s]
                 self.set_rows(at, ops.take(self.R, at, others), others)
                 self.eliminate_dof(s, armature, force)
+
+    def at_joint(self, axes: Sequence[int]) -> Matrix:
+        """``K S`` (m × n_i) of the rows, and what they meet of the joint itself."""
+        ops, m = self.ops, len(self.rows)
+        KS = ops.take(self.R, None, axes)
+        for k, label in enumerate(self.acceleration_of(s) for s in axes):
+            if label in self.labels:
+                KS = KS + ops.put(ops.take(self.R, None, self._indices([label])), (m, len(axes)), range(m), (k,))
+        return KS
 
     def waiting(self, meets: NDArray[np.bool_], rank: int) -> list[Label]:
         """Rows that wait until a joint of several degrees of freedom is eliminated: fewer than those that they meet."""

@@ -1,0 +1,317 @@
+"""Rows on the velocities of joints: against the textbook with M and J, reduced models, and finite differences."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
+from delassus.compiler.pipeline import make_program
+from delassus.constraints import check_constraints
+from delassus.errors import ConstraintError, UnknownNameError
+from delassus.quantities import find_quantity
+from delassus.quantities.request import request
+from random_trees import some_constraints, some_joint_rows, some_mechanism
+from test_c import GCC, Compiled
+from test_dynamics_derivatives import check
+from test_random_mechanisms import Textbook
+from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion
+
+HARD = ("kkt", "ltl", "pv", "pv-early", "proximal")
+SOFT = ("ltl-soft", "pv-soft", "proximal")
+
+WELL_CONDITIONED = 1e7
+"""Of ``G`` at unit diagonal, where solutions are compared."""
+
+SOLUTION = 1e-7
+"""Accelerations and forces of two methods: round-off (1e-16) by the conditions of ``M`` and ``G``."""
+
+
+def some_case(seed, frames=True):
+    """A random mechanism with rows on joints, perhaps frames; state, ``J``, ``γ`` and all constraints."""
+    m = some_mechanism(seed, 4 + seed % 9, ("fixed", "floating")[seed % 2])
+    tree, rng = m.tree, m.rng
+    q, v, tau = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+    others, given = some_constraints(m, 1, 2) if frames else ([], [])
+    couplings = [some_joint_rows(m) for _ in range(2)]
+    J = np.vstack([Textbook(m, q).jacobian(others, given), *(C for _, C in couplings)]) if others else couplings[0][1]
+    made = [*others, *(c for c, _ in couplings)] if others else [couplings[0][0]]
+    gamma = np.zeros(len(J))
+    if others:
+        motion, _ = make_motion(tree, q, v, tau, others, rows=given)
+        wanted = np.asarray(wanted_accelerations(motion))[:, 0]
+        gamma[: len(wanted)] = wanted
+    return tree, made, {"rows": given}, (q, v, tau), J, gamma
+
+
+def is_regular(G):
+    d = np.sqrt(np.maximum(np.diagonal(G), 0.0))
+    return d.min() > 1e-6 and np.linalg.cond(G / np.outer(d, d)) < WELL_CONDITIONED
+
+
+def saddle_point(tree, q, v, tau, J, gamma, R=0.0):
+    """Accelerations and forces by the textbook."""
+    M, c, m = ds.mass_matrix(tree, q), ds.bias_force(tree, q, v), len(J)
+    A = np.block([[M, -J.T], [J, R * np.eye(m)]])
+    x = np.linalg.solve(A, np.concatenate([tau - c, gamma]))
+    return x[: tree.nv], x[tree.nv :]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_delassus_method_against_the_textbook(seed):
+    """Joints of every kind, shared and across branches, beside welds, points, loops and rows."""
+    tree, made, given, (q, _, _), J, _ = some_case(seed)
+    expected = J @ np.linalg.solve(ds.mass_matrix(tree, q), J.T)
+    assert error(ds.jacobian(tree, made, q, **given), J) < AGREEMENT
+    for method in UNPLANNED:
+        assert error(ds.delassus(tree, made, q, method=method, **given), expected) < AGREEMENT, method
+    op, x = ds.delassus_operator(tree, made, q, **given), np.ones(len(J))
+    assert error(op.dense(), expected) < AGREEMENT and error(op.apply(x), expected @ x) < AGREEMENT
+    if is_regular(expected):
+        assert error(op.apply(op.solve(x)), x) < SOLUTION
+        assert error(ds.osim(tree, made, q, **given) @ expected, np.eye(len(J))) < SOLUTION
+        inverse = ds.consistent_inverse(tree, made, q, **given)
+        assert error(J @ inverse, np.eye(len(J))) < SOLUTION
+
+
+@pytest.mark.parametrize("seed", (5, 9, 12, 17))
+def test_every_dynamics_method_against_the_textbook(seed):
+    tree, made, given, (q, v, tau), J, gamma = some_case(seed, frames=seed % 3 > 0)
+    R = 0.1
+    qdd, f = saddle_point(tree, q, v, tau, J, gamma, R)
+    for method in SOFT:
+        found = ds.forward_dynamics(tree, q, v, tau, made, method=method, compliance=R, **given)
+        assert error(found.qdd, qdd) < SOLUTION and error(np.concatenate(found.forces), f) < SOLUTION, method
+        assert error(found.compliance_residual() + 1.0, np.ones(len(J))) < SOLUTION
+    assert is_regular(J @ np.linalg.solve(ds.mass_matrix(tree, q), J.T))
+    qdd, f = saddle_point(tree, q, v, tau, J, gamma)
+    motion, _ = make_motion(tree, q, v, tau, made, **given)
+    for method in HARD:
+        raw = by_method(motion, method)
+        if method != "proximal":  # a fixed number of iterations
+            assert error(np.asarray(raw.qdd)[:, 0], qdd) < SOLUTION, method
+            assert error(np.asarray(raw.forces)[:, 0], f) < SOLUTION, method
+        found = ds.forward_dynamics(tree, q, v, tau, made, method=method, **given)
+        assert found.status == ds.DynamicsStatus.SOLVED and error(found.qdd, qdd) < SOLUTION, method
+        assert error(found.constraint_residual() + 1.0, np.ones(len(J))) < SOLUTION
+        assert error(found.dynamics_residual() + 1.0, np.ones(tree.nv)) < SOLUTION
+
+
+# -- mimic joints --------------------------------------------------------------------------------------------------
+
+
+def gripper():
+    """An arm whose last three joints follow the fourth: ``q_k = ratio q_4 + offset``."""
+    tree = ds.mechanisms.chain(7)
+    names, ratios = tree.joint_names, {4: 0.7, 5: -1.3, 6: 0.4}
+    rows = [{names[k]: 1.0, names[3]: -ratio} for k, ratio in ratios.items()]
+    N = np.eye(7)[:, :4]
+    for k, ratio in ratios.items():
+        N[k, 3] = ratio
+    return tree, rows, N
+
+
+@pytest.mark.parametrize("method", HARD)
+def test_mimic_joints_against_the_reduced_model(method):
+    """``Nᵀ M N ÿ = Nᵀ (τ − c)``, solved by hand; one constraint for all, and one for each, are the same."""
+    tree, rows, N = gripper()
+    rng = np.random.default_rng(0)
+    q, v, tau = tree.random(rng), rng.normal(size=7), rng.normal(size=7)
+    M, c = ds.mass_matrix(tree, q), ds.bias_force(tree, q, v)
+    qdd = N @ np.linalg.solve(N.T @ M @ N, N.T @ (tau - c))
+    for made in ([ds.JointRows(rows)], [ds.JointRows(row) for row in rows]):
+        found = ds.forward_dynamics(tree, q, v, tau, made, method=method)
+        assert error(found.qdd, qdd) < AGREEMENT
+        assert error(N.T @ ds.jacobian(tree, made, q).T + 1.0, np.ones((4, 3))) < AGREEMENT  # forces do no work
+
+
+def test_stabilised_rollouts_go_to_rest():
+    """A mimic joint that starts off its position comes to it, and stays there."""
+    tree, rows, N = gripper()
+    offset = np.array([0.1, -0.2, 0.3])
+    step = ds.compile(tree, ds.JointRows(rows, rest=offset), "step", baumgarte=40.0, integrator="rk4")
+    q = np.zeros(7)
+    path, _ = ds.rollout(step, q, np.zeros(7), np.zeros((400, 7)), 1e-3)
+    gaps = np.array([[r[name] for name in r][0] for r in rows]) * path[..., 4:] - path[..., 3:4] * N[4:, 3] - offset
+    assert np.abs(gaps[0]).max() > 0.1 and np.abs(gaps[-1]).max() < 1e-4
+
+
+# -- redundant, switched, compiled ---------------------------------------------------------------------------------
+
+
+def walker():
+    """A robot with four limbs, on one of them: couplings of neighbours, across limbs, and of the base; and a loop."""
+    robot = ds.mechanisms.star(4, 3)
+    made = [
+        ds.Point("branch1_3"),
+        ds.JointRows({"branch2_2_joint": 1.0, "branch2_3_joint": -2.0}),
+        ds.JointRows(
+            [{"branch2_2_joint": 1.0, "branch3_1_joint": 0.5}, {"branch4_1_joint": 1.0, "branch4_3_joint": 1.0}]
+        ),
+        ds.JointRows({"root_joint": (0, 0, 1, 0, 0.2, 0), "branch1_1_joint": 1.0}),
+        ds.Point("branch3_3", "branch4_3"),
+    ]
+    rng = np.random.default_rng(2)
+    return robot, made, (robot.random(rng, 3), rng.normal(size=(3, robot.nv)), rng.normal(size=(3, robot.nv)))
+
+
+def test_redundant_rows_are_found():
+    robot, made, (q, v, tau) = walker()
+    again = ds.JointRows({"branch2_2_joint": -2.0, "branch2_3_joint": 4.0})
+    twice = [*made, again]
+    found = ds.forward_dynamics(robot, q, v, tau, twice)
+    expected = ds.forward_dynamics(robot, q, v, tau, made)
+    assert np.all(found.status == ds.DynamicsStatus.REDUNDANT) and np.all(found.rank == 10)
+    assert np.all(np.flatnonzero(found.redundant_rows.all(axis=0)) == [found.redundant_rows.shape[-1] - 1])
+    assert error(found.qdd, expected.qdd) < SOLUTION
+    assert "JointRows('branch2_2_joint', 'branch2_3_joint', 1 rows)" in found.report()
+    derivatives = ds.dynamics_derivatives(robot, q, v, tau, twice)
+    assert np.all(np.isnan(derivatives.dqdd_dq))
+
+
+@pytest.mark.parametrize("method", [m for m in HARD if m != "kkt"])
+def test_constraints_that_are_off_leave_no_trace(method):
+    robot, made, (q, v, tau) = walker()
+    kernel = ds.compile(robot, made, "dynamics", method=method, active=True)
+    for off in [(), (1,), (2,), (1, 2), (0, 3), (0, 1, 2, 3, 4)]:
+        flags = np.ones(len(made))
+        flags[list(off)] = 0.0
+        kept = [c for k, c in enumerate(made) if k not in off]
+        expected = ds.forward_dynamics(robot, q, v, tau, kept, method="kkt" if kept else "aba")
+        qdd, forces = kernel(q, v, tau, active=flags)
+        assert error(qdd, expected.qdd) < SOLUTION, (method, off)
+        start = 0
+        for k, c in enumerate(made):
+            assert k not in off or not np.any(forces[:, start : start + c.size])
+            start += c.size
+
+
+WHAT = ("delassus", "consistent_inverse", "jacobian", "dynamics", "dynamics_derivatives", "step")
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_kernels_and_exported_c(what, tmp_path):
+    robot, made, (q, v, tau) = walker()
+    kernel = ds.compile(robot, made, what)
+    states = {"q": q, "v": v, "tau": tau, "dt": np.full(3, 1e-3)}
+    given = [states[a.name] for a in kernel.arguments]
+    found = kernel(*given)
+    found = found if isinstance(found, tuple) else (found,)
+    if what not in ("dynamics", "dynamics_derivatives", "step"):
+        direct = [getattr(ds, what)(robot, made, q)]
+    elif what == "step":
+        qdd = ds.forward_dynamics(robot, q, v, tau, made).qdd
+        direct = [robot.integrate(q, 1e-3 * (v + 1e-3 * qdd)), v + 1e-3 * qdd]
+    else:
+        s = (ds.forward_dynamics if what == "dynamics" else ds.dynamics_derivatives)(robot, q, v, tau, made)
+        direct = [
+            np.concatenate(s.forces, axis=-1) if r.name == "forces" else getattr(s, r.name) for r in kernel.results
+        ]
+    for a, b in zip(found, direct, strict=True):
+        assert error(a, b) < SOLUTION, what
+    if GCC and what in ("delassus", "dynamics"):
+        program = make_program(request(robot, made, find_quantity(what)))
+        for a, b in zip(Compiled(program, tmp_path)(*given), found, strict=False):
+            assert error(a, b) < SOLUTION
+
+
+def test_the_planner_keeps_the_root_where_rows_need_it():
+    """Rows on joints of one degree of freedom leave the choice of the root link free; others do not."""
+    robot, made, (q, *_) = walker()
+    for chosen in (made[:3], made):
+        J = ds.jacobian(robot, chosen, q)
+        expected = J @ np.linalg.solve(ds.mass_matrix(robot, q), J.mT)
+        assert error(ds.delassus(robot, chosen, q, method="auto"), expected) < AGREEMENT
+
+
+# -- derivatives ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_derivatives(seed):
+    """Finite differences, stabilised, targets that are not zero; also of rows on a floating base."""
+    m = some_mechanism(100 + seed, 6 + seed, ("fixed", "floating")[seed % 2])
+    tree, rng = m.tree, m.rng
+    q, v, tau = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+    row = {tree.joint_names[i]: rng.normal(size=tree.joints[i].nv) for i in (0, tree.n_links - 1)}
+    made = [ds.JointRows(row, rest=0.3), ds.Point(ds.Frame(tree.link_names[-1], (0.1, 0.2, 0.3)))]
+    made = made if tree.nv > 4 else made[:1]
+    options = {"baumgarte": [ds.Baumgarte(2.0, 0.8)] * len(made), "targets": [rng.normal(size=c.size) for c in made]}
+    assert check(tree, q, v, tau, made, **options)
+
+
+# -- operations ----------------------------------------------------------------------------------------------------
+
+
+def operations(tree, constraints, what, method):
+    return make_program(request(tree, constraints, find_quantity(what), method=method)).graph.count().total
+
+
+def test_a_coupling_of_neighbours_is_cheap():
+    """Couplings of the arms of a standing robot: as a joint of its own, not as a loop."""
+    robot = ds.mechanisms.humanoid()
+    feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    before = operations(robot, feet, "dynamics", "pv-early")
+    for a, b in (("left_arm3_joint", "left_arm4_joint"), ("left_arm6_joint", "left_arm7_joint")):
+        more = operations(robot, [*feet, ds.JointRows({a: 1.0, b: -0.7})], "dynamics", "pv-early") - before
+        assert more <= COUPLING, (a, b, more)
+
+
+COUPLING = 90
+"""Operations that a coupling of two neighbouring joints may take."""
+
+
+# -- contact -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("formulation", ["os", "rmc", "mc", "nmc", "nmc-os"])
+def test_loops_of_scenes(formulation):
+    """A scene's coupling holds after a step, in every formulation; unknowns are the same."""
+    pytest.importorskip("numba")
+    from delassus import contact
+
+    tree, rows, _ = gripper()
+    scene = ds.Scene(tree, loops=[ds.JointRows(rows)])
+    rng = np.random.default_rng(5)
+    q, v = tree.random(rng), rng.normal(size=7)
+    problem = contact.formulate(scene, q, v, np.zeros(7), contact.ContactSet.empty(), formulation=formulation, dt=1e-2)
+    solution = problem.solve()
+    assert np.abs(ds.jacobian(tree, scene.loops, q) @ solution.velocity).max() < 1e-9
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
+
+
+def test_bad_input():
+    tree = ds.mechanisms.humanoid()
+    for rows, rest in (
+        ({}, 0.0), ([], 0.0), ([{}], 0.0), ({"a": 0.0}, 0.0), ({"a": np.nan}, 0.0), ({"a": [[1.0]]}, 0.0),
+        ({"a": "b"}, 0.0), ({1: 1.0}, 0.0), ("a", 0.0), (3, 0.0), ({"a": []}, 0.0), ({"a": 1.0}, [1.0, 2.0]),
+        ({"a": 1.0}, np.inf), ({"a": 1.0}, "x"),
+    ):  # fmt: skip
+        with pytest.raises(ConstraintError):
+            ds.JointRows(rows, rest)
+    with pytest.raises(UnknownNameError, match="neck1_joint"):
+        check_constraints(tree, ds.JointRows({"neck1_join": 1.0}))
+    with pytest.raises(ConstraintError, match="6, one for each degree of freedom"):
+        check_constraints(tree, ds.JointRows({"root_joint": 1.0}))
+    with pytest.raises(ConstraintError, match="no place in the world"):
+        q = tree.neutral()
+        ds.forward_dynamics(
+            tree, q, np.zeros(tree.nv), np.zeros(tree.nv), ds.JointRows({"neck1_joint": 1.0}), baumgarte=1.0,
+            poses=[np.zeros(7)],
+        )  # fmt: skip
+
+
+def test_values():
+    """Pickles, prints, and tells by its fingerprint what differs."""
+    c = ds.JointRows([{"a": 1.0, "b": [1.0, 2.0]}, {"c": 2}], rest=[0.0, 1.0])
+    again = pickle.loads(pickle.dumps(c))
+    assert again.fingerprint == c.fingerprint and repr(again) == "JointRows('a', 'b', 'c', 2 rows)"
+    others = [ds.JointRows({"a": 1.0}), ds.JointRows({"a": 2.0}), ds.JointRows({"a": 1.0}, rest=1.0), c]
+    assert len({x.fingerprint for x in others}) == 4
+    with pytest.raises((AttributeError, TypeError)):
+        c.rest[0] = 3.0

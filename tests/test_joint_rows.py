@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus import contact
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.compiler.pipeline import make_program
 from delassus.constraints import check_constraints
@@ -17,6 +18,7 @@ from delassus.quantities.request import request
 from random_trees import some_constraints, some_joint_rows, some_mechanism
 from test_c import GCC, Compiled
 from test_dynamics_derivatives import check
+from test_formulations import check_physics, solved, some_contacts, some_state
 from test_random_mechanisms import Textbook
 from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion
 
@@ -132,10 +134,10 @@ def test_stabilised_rollouts_go_to_rest():
     """A mimic joint that starts off its position comes to it, and stays there."""
     tree, rows, N = gripper()
     offset = np.array([0.1, -0.2, 0.3])
-    step = ds.compile(tree, ds.JointRows(rows, rest=offset), "step", baumgarte=40.0, integrator="rk4")
+    step = ds.compile(tree, ds.JointRows(rows, rest=offset), "step", baumgarte=40.0)
     q = np.zeros(7)
     path, _ = ds.rollout(step, q, np.zeros(7), np.zeros((400, 7)), 1e-3)
-    gaps = np.array([[r[name] for name in r][0] for r in rows]) * path[..., 4:] - path[..., 3:4] * N[4:, 3] - offset
+    gaps = path[..., 4:] - path[..., 3:4] * N[4:, 3] - offset
     assert np.abs(gaps[0]).max() > 0.1 and np.abs(gaps[-1]).max() < 1e-4
 
 
@@ -172,7 +174,7 @@ def test_redundant_rows_are_found():
     assert np.all(np.isnan(derivatives.dqdd_dq))
 
 
-@pytest.mark.parametrize("method", [m for m in HARD if m != "kkt"])
+@pytest.mark.parametrize("method", ["pv", "pv-early"])
 def test_constraints_that_are_off_leave_no_trace(method):
     robot, made, (q, v, tau) = walker()
     kernel = ds.compile(robot, made, "dynamics", method=method, active=True)
@@ -189,7 +191,7 @@ def test_constraints_that_are_off_leave_no_trace(method):
             start += c.size
 
 
-WHAT = ("delassus", "consistent_inverse", "jacobian", "dynamics", "dynamics_derivatives", "step")
+WHAT = ("delassus", "jacobian", "dynamics", "dynamics_derivatives", "step")
 
 
 @pytest.mark.parametrize("what", WHAT)
@@ -267,19 +269,21 @@ COUPLING = 90
 # -- contact -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("formulation", ["os", "rmc", "mc", "nmc", "nmc-os"])
-def test_loops_of_scenes(formulation):
-    """A scene's coupling holds after a step, in every formulation; unknowns are the same."""
-    pytest.importorskip("numba")
-    from delassus import contact
-
+def test_loops_of_scenes():
+    """A scene's couplings hold after a step with contacts; all formulations give the same velocities."""
     tree, rows, _ = gripper()
-    scene = ds.Scene(tree, loops=[ds.JointRows(rows)])
     rng = np.random.default_rng(5)
-    q, v = tree.random(rng), rng.normal(size=7)
-    problem = contact.formulate(scene, q, v, np.zeros(7), contact.ContactSet.empty(), formulation=formulation, dt=1e-2)
-    solution = problem.solve()
-    assert np.abs(ds.jacobian(tree, scene.loops, q) @ solution.velocity).max() < 1e-9
+    scene = contact.Scene({"a": tree, "b": ds.mechanisms.star(2, 2)}, loops=[
+        ds.JointRows([{f"a/{name}": x for name, x in row.items()} for row in rows]),
+        ds.JointRows({f"a/{tree.joint_names[0]}": 1.0, "b/branch1_2_joint": 2.0, "b/root_joint": (1, 0, 0, 0, 0, 1)}),
+    ])  # fmt: skip
+    state = some_state(rng, scene.tree)
+    found = solved(scene, contact.ContactDynamics(scene), state, some_contacts(rng, scene.tree.n_links, 3))
+    assert len(found) == 5
+    for solution in found.values():
+        assert error(solution.velocity, found["os"].velocity) < SOLUTION
+        assert np.abs(ds.jacobian(scene.tree, scene.loops, state.q) @ solution.velocity).max() < SOLUTION
+        check_physics(solution)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
@@ -313,5 +317,5 @@ def test_values():
     assert again.fingerprint == c.fingerprint and repr(again) == "JointRows('a', 'b', 'c', 2 rows)"
     others = [ds.JointRows({"a": 1.0}), ds.JointRows({"a": 2.0}), ds.JointRows({"a": 1.0}, rest=1.0), c]
     assert len({x.fingerprint for x in others}) == 4
-    with pytest.raises((AttributeError, TypeError)):
+    with pytest.raises(ValueError):
         c.rest[0] = 3.0

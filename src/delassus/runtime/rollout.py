@@ -55,7 +55,7 @@ def rollout(
         Names of further arguments that have an axis of T steps, as the controls have.
     time_axis : {0, 1}, optional
         Which axis of ``controls`` and of what is in ``per_step`` is time, where they have a batch. It has to be given
-        unless the batch of the other arguments says so: where that fits the axes after the first one, and would not
+        unless the batch of the other arguments says so: where that is the axes after the first one, or would not
         fit if the second one were time. So one start with many controls needs it.
     threads : int, optional
         As in a call of the kernel.
@@ -189,7 +189,8 @@ def _time_first(
     if len(leading) > 1:
         if axis is None and max(leading[:2]) > 1:
             readings = ((leading[0], leading[1:]), (leading[1], (leading[0], *leading[2:])))
-            if all(steps in (None, T) and _broadcast([*batches, batch]) for T, batch in readings):
+            fits = all(steps in (None, T) and _broadcast([*batches, batch]) for T, batch in readings)
+            if fits and [batch == np.broadcast_shapes(*batches) for _, batch in readings] != [True, False]:
                 raise ConfigurationError(
                     name,
                     "time first, (T, batch, …)",

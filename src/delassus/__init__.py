@@ -14,7 +14,7 @@ import importlib as _importlib
 import typing as _typing
 
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
-from delassus.constraints import Frame, Hinge, JointRows, Point, Rows, Weld
+from delassus.constraints import CenterOfMass, Distance, Frame, Hinge, JointRows, Orientation, Point, Rows, Weld
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.interop.load import load
 from delassus.model import mechanisms
@@ -65,8 +65,10 @@ __all__ = [
     "DYNAMICS_METHODS",
     "OSIM_METHODS",
     "Baumgarte",
+    "CenterOfMass",
     "DelassusError",
     "DelassusWarning",
+    "Distance",
     "DynamicsDerivatives",
     "DynamicsStatus",
     "ForwardDynamics",
@@ -76,6 +78,7 @@ __all__ = [
     "Kernel",
     "OperationCount",
     "OperationReport",
+    "Orientation",
     "Point",
     "Rows",
     "Scene",

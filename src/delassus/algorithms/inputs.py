@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from delassus.constraints import Constraint, Frame, FrameConstraint
+from delassus.constraints import Constraint, Frame, Rows
 
 End = Literal["first", "second"]
 ENDS: tuple[End, End] = ("first", "second")
@@ -59,7 +59,7 @@ def inputs_of(constraints: Sequence[Constraint], payloads: Sequence[str] = ()) -
     """Rows and placements, constraint by constraint, and payloads last."""
     out: list[Argument] = []
     for i, c in enumerate(constraints):
-        if isinstance(c, FrameConstraint) and c.rows is None:
+        if isinstance(c, Rows) and c.rows is None:
             meaning = f"rows of constraint {i} on {c.first.link}, [linear; angular]"
             out.append(Argument(rows_name(i), (c.size, 6), meaning, "rows", f"rows of {c!r}"))
         out.extend(_placement(i, end, c, frame) for end, frame in zip(ENDS, c.frames, strict=False) if frame.given)

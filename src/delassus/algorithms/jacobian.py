@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.problem import End, Problem
+from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix
 
 Columns = dict[int, Matrix]
@@ -20,7 +21,10 @@ def jacobian_columns(problem: Problem) -> list[Columns]:
     ops = problem.ops
     out: list[Columns] = [{} for _ in problem.constraints]
     groups: dict[tuple[int, int], list[End]] = {}
-    for end in problem.ends:
+    spread = {c for c in range(len(out)) if sum(end.constraint == c for end in problem.ends) > 2}
+    for c in spread:
+        out[c] = _columns_of_many(problem, [end for end in problem.ends if end.constraint == c])
+    for end in (end for end in problem.ends if end.constraint not in spread):
         groups.setdefault((end.link, end.top), []).append(end)
     for (link, top), ends in groups.items():
         sizes = [ops.shape(end.K)[0] for end in ends]
@@ -51,6 +55,20 @@ def _columns_of(problem: Problem, link: int, top: int, K: Matrix) -> Columns:
         columns[i] = ops.take(K, None, tree.joints[i].motion_axes)
         if i != path[0]:
             K = problem.X[i].rows_to_parent(K)
+    return columns
+
+
+def _columns_of_many(problem: Problem, ends: list[End]) -> Columns:
+    """The same of one constraint on many links: rows of all that a joint moves add up."""
+    columns, rows = Columns(), {end.link: end.K for end in ends}
+
+    # leaves → root: J_i = K S_i, K_p += K X_i
+    for i in problem.tree.leaves_to_root():
+        if i in rows:
+            columns[i], p = problem.ops.take(rows[i], None, problem.tree.joints[i].motion_axes), problem.tree.parents[i]
+            if p != WORLD:
+                moved = problem.X[i].rows_to_parent(rows[i])
+                rows[p] = rows[p] + moved if p in rows else moved
     return columns
 
 

@@ -19,10 +19,10 @@ from typing import Any, Literal
 import numpy as np
 
 from delassus.algorithms.inputs import inputs_of, payload_name, placement_name, rows_name
-from delassus.constraints import Constraint, FrameConstraint, JointRows, row_slices
+from delassus.constraints import CenterOfMass, Constraint, Distance, FrameConstraint, JointRows, row_slices
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
-from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, diagonal, from_entries
+from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_matrix, diagonal, from_entries
 from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform, displacement, quaternion_rows
@@ -174,7 +174,10 @@ class Problem:
 
     def selection(self, constraint: int) -> Matrix:
         """Rows (m_c × 6) of a constraint as they are given: in its axes, on the relative twist at its first frame."""
-        rows = self.frame_constraint(constraint).rows
+        c = self.frame_constraint(constraint)
+        if isinstance(c, Distance):
+            return self.ops.hstack([self.ops.transpose(self.line(constraint)[0]), self.ops.zeros(1, 3)])
+        rows = c.rows
         return self._inputs[rows_name(constraint)] if rows is None else self.ops.constant(rows)
 
     def frame_constraint(self, index: int) -> FrameConstraint:
@@ -190,6 +193,8 @@ class Problem:
         return c
 
     def _ends_of(self, index: int) -> list[End]:
+        if isinstance(self.constraints[index], CenterOfMass):
+            return [End(i, K, index, WORLD) for i, K in enumerate(self._rows_of_mass)]
         if not isinstance(self.constraints[index], FrameConstraint):
             return []
         ops, c, N = self.ops, self.frame_constraint(index), self.selection(index)
@@ -203,7 +208,8 @@ class Problem:
             K_first = N @ ops.constant(_motion_into(c.first.on(self.tree)))
         else:
             K_first = self._rows_in(N, R_first, p_first)
-        top = WORLD if c.second is None or not c.rigid else self.tree.closest_common_ancestor(a, b)
+        together = c.second is not None and (c.rigid or isinstance(c, Distance))  # their ancestors do not move the rows
+        top = self.tree.closest_common_ancestor(a, b) if together else WORLD
         ends = [End(a, K_first, index, top)] if a != WORLD else []
         if b != WORLD:
             R, p = self.pose_between(a, b)  # frame of a's link in b's
@@ -214,6 +220,34 @@ class Problem:
                 K_second = ops.hstack([linear, linear @ -cross_matrix(ops, self.frame_pose(index, "second")[1])])
             ends.append(End(b, -K_second, index, top))
         return ends
+
+    def line(self, index: int) -> tuple[Matrix, Scalar]:
+        """Direction (3 × 1) from the second origin to the first, in the axes of the first frame; and the distance."""
+        ops, c = self.ops, self.frame_constraint(index)
+        assert c.second is not None, c
+        (R1, p1), (_, p2) = self.frame_pose(index, "first"), self.frame_pose(index, "second")
+        R, p = self.pose_between(c.second.carrier(self.tree), c.first.carrier(self.tree))
+        r = column(ops, ops.transpose(R1) @ (p1 - (R @ p2 + p)))
+        length = ops.sqrt(sum(x * x for x in r))
+        return from_entries(ops, [x * (1.0 / length) for x in r]), length
+
+    @cached_property
+    def _rows_of_mass(self) -> list[Matrix]:
+        """``R_i H_i / m`` (3 × 6), the linear rows: share of each link in the velocity of the centre of mass."""
+        ops, mass = self.ops, sum(self.ops.entries(H)[0][0] for H in self.inertias)
+        shares = [[[x * (1.0 / mass) for x in row] for row in ops.entries(H)[:3]] for H in self.inertias]
+        return [R @ ops.matrix(share) for R, share in zip(self.turns, shares, strict=True)]
+
+    @cached_property
+    def turns(self) -> list[Matrix]:
+        """Rotation of each link's body frame in the world."""
+        out: list[Matrix] = []
+
+        # root → leaves: R_i = R_p R
+        for i in self.tree.root_to_leaves():
+            p, R = self.tree.parents[i], self.X[i].rotate_to_parent(self.ops.eye(3))
+            out.append(R if p == WORLD else out[p] @ R)
+        return out
 
     def _rows_in(self, K: Matrix, R: Matrix, p: Matrix) -> Matrix:
         """Rows ``K`` on one body frame, as rows on another in which the first has the pose (R, p)."""

@@ -6,8 +6,11 @@ constraint        rows  meaning
 `Weld`            6     two frames, or a frame and the world, do not move relative to each other
 `Point`           3     two origins, or an origin and a place in the world, move together
 `Hinge`           5     two frames only rotate relative to each other, about one axis
+`Orientation`     3     two frames, or a frame and the world, do not rotate relative to each other; 2 but for an axis
+`Distance`        1     the distance between two origins stays as it is
 `Rows`            any   any rows on the twist of a link; they may come with each call
 `JointRows`       any   linear combinations of the velocities of joints: couplings, mimic joints, fixed tendons
+`CenterOfMass`    3     the centre of mass of all links does not move
 ================  ====  =======================================================================================
 
 `Frame` says where on a link.
@@ -15,18 +18,31 @@ constraint        rows  meaning
 
 from __future__ import annotations
 
-from delassus.constraints.between_frames import ROW_LAYOUT, FrameConstraint, Hinge, Point, Rows, Weld
+from delassus.constraints.between_frames import (
+    ROW_LAYOUT,
+    Distance,
+    FrameConstraint,
+    Hinge,
+    Orientation,
+    Point,
+    Rows,
+    Weld,
+)
+from delassus.constraints.centre_of_mass import CenterOfMass
 from delassus.constraints.constraint import Constraint, check_constraints, row_slices
 from delassus.constraints.frame import Frame
 from delassus.constraints.joint_rows import JointRows
 
 __all__ = [
     "ROW_LAYOUT",
+    "CenterOfMass",
     "Constraint",
+    "Distance",
     "Frame",
     "FrameConstraint",
     "Hinge",
     "JointRows",
+    "Orientation",
     "Point",
     "Rows",
     "Weld",

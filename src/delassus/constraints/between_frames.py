@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from delassus.constraints.constraint import MOST_ROWS, Constraint
 from delassus.constraints.frame import Frame, as_frame
 from delassus.errors import ConstraintError, shown
-from delassus.model.check import check_choice, check_vector, finite_array
+from delassus.model.check import check_choice, check_vector, finite_array, real_array
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
 
@@ -83,9 +83,13 @@ class FrameConstraint(Constraint):
     @property
     def fingerprint(self) -> str:
         """Unambiguous text of the constraint."""
+        return repr(self._defining())
+
+    def _defining(self) -> list[object]:
+        """What tells it from others."""
         frames = [None if frame is None else frame.fingerprint for frame in (self.first, self.second)]
         rows = None if self.rows is None else self.rows.tolist()
-        return repr([type(self).__name__, *frames, rows, self.size, self.axes, self.angular_axes, self.rigid])
+        return [type(self).__name__, *frames, rows, self.size, self.axes, self.angular_axes, self.rigid]
 
     @property
     def frames(self) -> tuple[Frame, ...]:
@@ -205,14 +209,97 @@ class Hinge(FrameConstraint):
         *,
         axes: Axes = "local",
     ) -> None:
-        direction = check_vector(axis, "axis of a hinge", "its direction")
-        length = float(np.linalg.norm(direction))
-        if length < 1e-9:
-            raise ConstraintError("axis of a hinge", "a vector that is not zero", shown(axis), "Give its direction.")
+        direction = _unit(axis, "axis of a hinge")
         rows = np.zeros((5, 6))
         rows[:3, :3] = np.eye(3)
-        rows[3:, 3:] = _across(direction / length)
+        rows[3:, 3:] = _across(direction)
         self._set_rows(first, second, rows, axes, angular_axes="local")
+
+
+class Orientation(FrameConstraint):
+    """Three rows: the two frames do not rotate relative to each other; or two: one axis keeps its direction.
+
+    Position and the direction of one axis together are a `Hinge`, position and orientation a `Weld`.
+
+    Parameters
+    ----------
+    first : str or Frame
+        Frame whose orientation is held; a link's name stands for the link's own frame.
+    second : str or Frame, optional
+        Frame of another link that it is held to; the world if not given.
+    axis : (3,) array_like, optional
+        Axis in the first frame, of any length: the frames may rotate about it, and only about it.
+    axes : {"local", "world"}
+        Axes of the three rows: those of the first frame, or the world's. The two rows always run across ``axis``, in
+        the first frame.
+
+    Raises
+    ------
+    ModelError
+        ``axis`` is not three finite numbers.
+    ConstraintError
+        ``axis`` is zero; a frame that is neither a name nor a `Frame`, or other ``axes``.
+
+    Examples
+    --------
+    >>> Orientation("torso").size, Orientation("tool", axis=(0, 0, 1)).size
+    (3, 2)
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        first: str | Frame,
+        second: str | Frame | None = None,
+        *,
+        axis: ArrayLike | None = None,
+        axes: Axes = "local",
+    ) -> None:
+        rows = np.zeros((3, 6)) if axis is None else np.zeros((2, 6))
+        rows[:, 3:] = np.eye(3) if axis is None else _across(_unit(axis, "axis of an orientation"))
+        self._set_rows(first, second, rows, axes, angular_axes=None if axis is None else "local")
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Distance(FrameConstraint):
+    """One row: the distance between the origins of two frames stays as it is; a rod between two ball joints.
+
+    The row runs along the line between them. Where they coincide, there is no such line, and results are NaN.
+
+    Parameters
+    ----------
+    first, second : str or Frame
+        The frames; ``Frame("world", position)`` is a place in the world.
+    length : float, optional
+        Distance in m that stabilisation goes to; without it, only the velocity along the line is stabilised.
+
+    Raises
+    ------
+    ConstraintError
+        A frame that is neither a name nor a `Frame`, or a ``length`` that is not positive.
+
+    Examples
+    --------
+    >>> Distance("left_hand", "right_hand", length=0.4).size
+    1
+    """
+
+    length: float | None
+
+    def __init__(self, first: str | Frame, second: str | Frame, *, length: float | None = None) -> None:
+        self._set_rows(first, as_frame(second, "second frame"), 1, "local", rigid=False)
+        if length is not None:
+            number = real_array(length)
+            if number is None or number.shape != () or not (np.isfinite(number) and number > 0):
+                raise ConstraintError(
+                    "length of a distance", "a positive number in m", shown(length), "Leave it out for none."
+                )
+            length = float(number)
+        self._set_attributes(length=length)
+
+    def _defining(self) -> list[object]:
+        return [*FrameConstraint._defining(self), self.length]
 
 
 class Rows(FrameConstraint):
@@ -254,6 +341,15 @@ class Rows(FrameConstraint):
     def pose_size(self) -> int:
         """None: rows have no place in the world."""
         return 0
+
+
+def _unit(axis: ArrayLike, argument: str) -> Array:
+    """Direction of an axis."""
+    direction = check_vector(axis, argument, "its direction")
+    length = float(np.linalg.norm(direction))
+    if length < 1e-9:
+        raise ConstraintError(argument, "a vector that is not zero", shown(axis), "Give its direction.")
+    return np.asarray(direction / length)
 
 
 def _across(direction: Array) -> Array:

@@ -62,7 +62,7 @@ def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint
     UnknownNameError
         A link or joint that the tree does not have.
     """
-    wanted, advice = "Weld, Point, Hinge, Rows or JointRows objects", "Make one of these."
+    wanted, advice = "Weld, Point, JointRows or other constraints", "Make one of these."
     one = isinstance(constraints, Constraint)
     checked = (constraints,) if one else check_list("constraints", constraints, wanted, advice, ConstraintError)
     for c in checked:

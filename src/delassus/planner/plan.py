@@ -165,8 +165,8 @@ class _Search:
     def _fixes_root(self, c: Constraint) -> bool:
         """Whether the rows depend on where in the world the robot is, or on velocities that another root changes."""
         if isinstance(c, FrameConstraint):
-            from_world = c.second is not None and c.first.carrier(self._tree) == WORLD
-            return from_world or c.axes == "world" or c.angular_axes == "world"
+            on_world = WORLD in [frame.carrier(self._tree) for frame in c.frames]
+            return on_world or c.axes == "world" or c.angular_axes == "world"
         return not isinstance(c, JointRows) or any(self._tree.joints[i].nv > 1 for i in c.coefficients(self._tree))
 
     def plan(self) -> Plan:

@@ -8,6 +8,8 @@ six or five rows,      the components of ``e`` in the axes of *a* do not change:
 any rows; local axes   = 0``; to the world, the *spatial* acceleration vanishes
 the same; world axes   the components of ``e`` in the axes of the world do not change: ``ω_a × e`` more
 points                 the *classical* accelerations of the two origins are equal, in either axes
+distances              their second derivative ``nᵀ r̈ + (ṙᵀ ṙ − (nᵀ ṙ)²) / ‖r‖`` vanishes, ``r = p_a − p_b``
+centre of mass         its classical acceleration vanishes
 =====================  =============================================================================================
 
 plus the target and Baumgarte's terms. All of it equals ``pinocchio.constraintDynamics`` (CONTACT_6D and CONTACT_3D,
@@ -20,19 +22,21 @@ and blind to a half turn. Rows of `Rows` have none. Pinocchio's is the same for 
 pose for 6D contacts: equal to first order.
 
 Rows on joints measure ``Σ C v``, and nothing drifts. Their position errors are ``Σ C q − rest``, where the position of
-each joint is one number.
+each joint is one number. Distances have ``‖r‖ − length``, centres of mass their way from where they should be.
 
 Sources: [LQR] section III-B2 (gravity); Featherstone, Rigid Body Dynamics Algorithms, 8.2 (loops); Baumgarte 1972.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Union
 
+from delassus.algorithms.dynamics.energy import centre_of_mass
 from delassus.algorithms.dynamics.rnea import accelerations
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.inputs import ENDS
 from delassus.algorithms.problem import End, Pose, compose
-from delassus.constraints import JointRows
+from delassus.constraints import CenterOfMass, Distance, JointRows
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, linear_at, motion_cross, scaled
 from delassus.spatial.ops import Matrix
@@ -89,10 +93,17 @@ def jacobian_drift(motion: DynamicsProblem) -> Matrix:
     return motion.stacked(drifts) + row_accelerations(motion, accelerations(motion))
 
 
-def row_motion(motion: DynamicsProblem, index: int) -> JointMotion | RelativeMotion:
+RowMotion = Union["JointMotion", "CentreMotion", "RelativeMotion"]
+
+
+def row_motion(motion: DynamicsProblem, index: int) -> RowMotion:
     """Motion along the rows of a constraint."""
-    kind = JointMotion if isinstance(motion.problem.constraints[index], JointRows) else RelativeMotion
-    return kind(motion, index)
+    c = motion.problem.constraints[index]
+    if isinstance(c, JointRows):
+        return JointMotion(motion, index)
+    if isinstance(c, CenterOfMass):
+        return CentreMotion(motion, index)
+    return DistanceMotion(motion, index) if isinstance(c, Distance) else RelativeMotion(motion, index)
 
 
 class JointMotion:
@@ -129,6 +140,46 @@ class JointMotion:
         for i, C in self._c.position_coefficients(tree).items():
             e = e + ops.constant(C) @ ops.matrix([[problem.coordinate(tree.q_slices[i].start)]])
         return e
+
+
+class CentreMotion:
+    """Motion of the centre of mass (3 × 1), in the axes of the world."""
+
+    def __init__(self, motion: DynamicsProblem, index: int) -> None:
+        self._motion, self._ops = motion, motion.ops
+        self._ends = [end for end in motion.problem.unswitched_ends if end.constraint == index]
+
+    def drift(self) -> Matrix:
+        """Acceleration that velocities alone cause, beside that of links: ``Σ R ω × K V``."""
+        drift = self._ops.zeros(3, 1)
+        for end in self._ends:
+            drift = drift + self._turning(end)
+        return drift
+
+    def _turning(self, end: End) -> Matrix:
+        """``R ω × h / m`` of a link with the momentum ``h``, ``R h / m`` being its share ``K V``."""
+        ops, V = self._ops, self._motion.V[end.link]
+        R = self._motion.problem.turns[end.link]
+        return cross(ops, R @ ops.take(V, ANGULAR, None), end.K @ V)
+
+    def rate(self) -> Matrix:
+        """The same: axes do not turn."""
+        return self.drift()
+
+    def gravity(self) -> Matrix:
+        """What gravity adds to its acceleration."""
+        return self._motion.gravity
+
+    def velocity(self) -> Matrix:
+        """Its velocity."""
+        e = self._ops.zeros(3, 1)
+        for end in self._ends:
+            e = e + end.K @ self._motion.V[end.link]
+        return e
+
+    def position(self, goal: Pose | None) -> Matrix:
+        """Its way from where it should be; zero if nothing says where that is."""
+        return self._ops.zeros(3, 1) if goal is None else centre_of_mass(self._motion.problem) - goal[1]
 
 
 class RelativeMotion:
@@ -183,9 +234,7 @@ class RelativeMotion:
     def _drift_of_points(self) -> Matrix:
         """``ω × ṗ`` of both origins."""
         ops, drift = self._ops, self._zero
-        sides: tuple[tuple[End | None, Literal["first", "second"]], ...]
-        sides = (self._first, "first"), (self._second, "second")
-        for end, which in sides:
+        for end, which in zip((self._first, self._second), ENDS, strict=True):
             if end is not None:
                 V, p = self._motion.V[end.link], self._problem.frame_pose(self._index, which)[1]
                 drift = drift + self._linear(end.K) @ cross(ops, ops.take(V, ANGULAR, None), linear_at(ops, V, p))
@@ -240,6 +289,39 @@ class RelativeMotion:
         R, p = self._problem.pose_between(self._carrier, end.link)
         back = ops.transpose(R)
         return ops.vstack([back @ linear_at(ops, V, p), back @ ops.take(V, ANGULAR, None)])
+
+
+class DistanceMotion(RelativeMotion):
+    """Motion of two origins along the line between them (1 × 1)."""
+
+    def drift(self) -> Matrix:
+        """``nᵀ`` of what velocities alone cause, and ``(ṙᵀ ṙ − (nᵀ ṙ)²) / ‖r‖``."""
+        ops, (_, length) = self._ops, self._problem.line(self._index)
+        r = self._rate_of_way()
+        ((square,),), ((along,),) = ops.entries(ops.transpose(r) @ r), ops.entries(self.velocity())
+        return super().drift() + ops.matrix([[(square - along * along) * (1.0 / length)]])
+
+    def rate(self) -> Matrix:
+        """The same: what the row measures is a number."""
+        return self.drift()
+
+    def position(self, goal: Pose | None) -> Matrix:
+        """``‖r‖ − length``; zero without a length."""
+        c, (_, length) = self._c, self._problem.line(self._index)
+        assert isinstance(c, Distance), c
+        return self._zero if c.length is None else self._ops.matrix([[length - c.length]])
+
+    def _rate_of_way(self) -> Matrix:
+        """``ṙ`` (3 × 1), in the axes of the carrier but for the sign."""
+        ops, out = self._ops, self._ops.zeros(3, 1)
+        for end, which in zip((self._first, self._second), ENDS, strict=True):
+            if end is not None:
+                p = self._problem.frame_pose(self._index, which)[1]
+                velocity = linear_at(ops, self._motion.V[end.link], p)
+                if end.link != self._carrier:
+                    velocity = -(self._problem.pose_between(end.link, self._carrier)[0] @ velocity)
+                out = out + velocity
+        return out
 
 
 def gravity_in(motion: DynamicsProblem, link: int) -> Matrix:

@@ -17,12 +17,12 @@ definitions these are, in one inertial frame. Each vector carries its changes, b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from delassus.algorithms.dynamics.rates import Rates, force_matrix, motion_matrix
 from delassus.algorithms.problem import Pose
-from delassus.constraints import JointRows
+from delassus.constraints import CenterOfMass, Distance, JointRows
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -49,6 +49,11 @@ class Vector:
         """``a × b``, ``a × ∂b − b × ∂a``."""
         a, b = cross_matrix(self.ops, self.value), cross_matrix(self.ops, other.value)
         return Vector(self.ops, a @ other.value, a @ other.change - b @ self.change)
+
+    def dot(self, other: Vector) -> tuple[Matrix, Matrix]:
+        """``aᵀ b`` (1 × 1), and its changes (1 × nv)."""
+        at, bt = self.ops.transpose(self.value), self.ops.transpose(other.value)
+        return at @ other.value, at @ other.change + bt @ self.change
 
     def times(self, factor: Scalar) -> Vector:
         """The vector scaled."""
@@ -92,6 +97,8 @@ def constraint_rates(rates: Rates, index: int, f: Matrix, *, positions: bool) ->
     motion, problem, ops, tree = rates.motion, rates.motion.problem, rates.motion.ops, rates.motion.tree
     if isinstance(problem.constraints[index], JointRows):
         return ConstraintRates(_joint_rates(rates, index, positions), {}, {})
+    if isinstance(problem.constraints[index], CenterOfMass):
+        return _centre_rates(rates, index, f, positions)
     c, goal, none = problem.frame_constraint(index), motion.goals[index], ops.zeros(3, tree.nv)
     links = c.first.carrier(tree), WORLD if c.second is None else c.second.carrier(tree)
     frame1 = rates.in_common(links[0], problem.frame_pose(index, "first"))
@@ -113,6 +120,8 @@ def constraint_rates(rates: Rates, index: int, f: Matrix, *, positions: bool) ->
         A = A - one.w.cross(dw) if local_angular else A
     else:
         e, L = one.velocity() - two.velocity(), one.acceleration() - two.acceleration()
+    if isinstance(c, Distance):
+        return _distance_rates(rates, index, f, positions, (one, two), links, (e, L))
     if goal.velocity_gain is not None:
         L, A = L + e.times(goal.velocity_gain), A + dw.times(goal.velocity_gain)
     if goal.position_gain is not None and frame2 is not None:
@@ -131,18 +140,91 @@ def constraint_rates(rates: Rates, index: int, f: Matrix, *, positions: bool) ->
     F, T = Q @ ops.transpose(linear) @ f, Q_angular @ ops.transpose(angular) @ f
     force = Vector(ops, F, -cross_matrix(ops, F) @ turn)
     moment = Vector(ops, T, -cross_matrix(ops, T) @ turn_angular)
-    wrenches: dict[int, Matrix] = {}
-    changes: dict[int, Matrix] = {}
-    for which, (link, p) in enumerate(zip(links, (one.p, one.p if c.rigid else two.p), strict=True)):
-        if which:
-            force, moment = -force, -moment
+
+    def acting() -> Iterator[tuple[int, Vector, Vector, bool]]:
+        yield links[0], force, one.p.cross(force) + moment, not local  # else it is fixed in its link
+        reaction, p, turned = -force, one.p if c.rigid else two.p, -moment
+        yield links[1], reaction, p.cross(reaction) + turned, True
+
+    return ConstraintRates(rows, *_wrenches(rates, positions, acting()))
+
+
+def _wrenches(
+    rates: Rates, positions: bool, acting: Iterable[tuple[int, Vector, Vector, bool]]
+) -> tuple[dict[int, Matrix], dict[int, Matrix]]:
+    """Wrenches by link, and their changes, of forces and moments about the common origin; whether they change."""
+    ops, wrenches, changes = rates.motion.ops, dict[int, Matrix](), dict[int, Matrix]()
+    for link, force, about, turns in acting:
         if link != WORLD:
-            about = p.cross(force) + moment
             W = wrenches[link] = ops.vstack([force.value, about.value])
-            if positions and (which or not local):  # else the wrench is fixed in its link
+            if positions and turns:
                 S = rates.of_link(link, rates.S)
                 changes[link] = ops.vstack([force.change, about.change]) - force_matrix(ops, W) @ S
-    return ConstraintRates(rows, wrenches, changes)
+    return wrenches, changes
+
+
+def _distance_rates(
+    rates: Rates,
+    index: int,
+    f: Matrix,
+    positions: bool,
+    sides: tuple[Side, Side],
+    links: tuple[int, int],
+    relative: tuple[Vector, Vector],
+) -> ConstraintRates:
+    """``nᵀ r̈ + (ṙᵀ ṙ − (nᵀ ṙ)²) / ‖r‖``, ``∂n = (1 − n nᵀ) ∂r / ‖r‖``, and the force ``n f`` between the origins."""
+    ops, goal, c = rates.motion.ops, rates.motion.goals[index], rates.motion.problem.frame_constraint(index)
+    assert isinstance(c, Distance), c
+    r, (e, acceleration) = sides[0].p - sides[1].p, relative
+    length = ops.sqrt(ops.entries(r.dot(r)[0])[0][0])
+    one_over = ops.matrix([[1.0 / length]])
+    value = r.value @ one_over
+    along = ops.transpose(value) @ r.change
+    n = Vector(ops, value, r.times(1.0 / length).change - value @ one_over @ along)
+    (speed, d_speed), (square, d_square), (_, rows) = n.dot(e), e.dot(e), n.dot(acceleration)
+    rows = rows + one_over @ (d_square - (speed + speed) @ d_speed)
+    rows = rows - one_over @ one_over @ (square - speed @ speed) @ along
+    if goal.velocity_gain is not None:
+        rows = rows + ops.matrix([[goal.velocity_gain]]) @ d_speed
+    if goal.position_gain is not None and c.length is not None:
+        rows = rows + ops.matrix([[goal.position_gain]]) @ along
+    force = n.times(ops.entries(f)[0][0])
+
+    def acting() -> Iterator[tuple[int, Vector, Vector, bool]]:
+        for link, side, push in zip(links, sides, (force, -force), strict=True):
+            yield link, push, side.p.cross(push), True
+
+    return ConstraintRates(rows, *_wrenches(rates, positions, acting()))
+
+
+def _centre_rates(rates: Rates, index: int, f: Matrix, positions: bool) -> ConstraintRates:
+    """``Σ m_i c̈_i / m``: each link by its first moment, which takes the place of an origin; its force is its share."""
+    ops, tree, goal = rates.motion.ops, rates.motion.tree, rates.motion.goals[index]
+    none = ops.zeros(3, tree.nv)
+    L = Vector(ops, ops.zeros(3, 1), none)
+    mass, moments = list[Scalar](), list[Vector]()
+    for i in tree.root_to_leaves():
+        body, side, S = rates.body(i), _side(rates, i, ops.zeros(3, 1), positions), rates.of_link(i, rates.S)
+        m = ops.entries(body.m)[0][0]
+        linear, turned = Vector(ops, body.h, ops.take(S, LINEAR, None)).times(m).change, ops.take(S, ANGULAR, None)
+        h = Vector(ops, body.h, linear - cross_matrix(ops, body.h) @ turned if positions else none)
+        velocity = side.v.times(m) + side.w.cross(h)
+        L = L + side.a.times(m) + side.alpha.cross(h) + side.w.cross(velocity)
+        if goal.velocity_gain is not None:
+            L = L + velocity.times(goal.velocity_gain)
+        if goal.position_gain is not None and goal.pose is not None:
+            L = L + h.times(goal.position_gain)
+        mass.append(m)
+        moments.append(h)
+    one_over = 1.0 / sum(mass)
+    world = rates.in_common(WORLD, (ops.eye(3), ops.zeros(3, 1)))[0]
+    F = Vector(ops, world @ f, none).times(one_over)
+
+    def acting() -> Iterator[tuple[int, Vector, Vector, bool]]:
+        for i, (m, h) in enumerate(zip(mass, moments, strict=True)):
+            yield i, F.times(m), h.cross(F), True
+
+    return ConstraintRates(ops.transpose(world) @ L.times(one_over).change, *_wrenches(rates, positions, acting()))
 
 
 def _joint_rates(rates: Rates, index: int, positions: bool) -> Matrix:

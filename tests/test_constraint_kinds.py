@@ -1,0 +1,198 @@
+"""Centres of mass, distances and orientations as constraints: their rows, accelerations, methods and derivatives."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus import contact
+from delassus.compiler.pipeline import make_program
+from delassus.constraints import check_constraints
+from delassus.errors import ConstraintError, ModelError
+from delassus.quantities import find_quantity
+from delassus.quantities.request import request
+from random_trees import some_mechanism
+from test_c import GCC, Compiled
+from test_dynamics_derivatives import check
+from test_formulations import check_physics, solved, some_contacts, some_state
+from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, random_frame
+
+STEP = 1e-5
+DIFFERENCE = 1e-8
+"""Of a Jacobian along the motion, by differences of order four."""
+
+SOLUTION = 1e-8
+"""Accelerations of two methods."""
+
+
+def kinds(tree, rng):
+    """One of each, by name: to the world, between links, with rows of others."""
+    a, b = tree.link_names[-1], tree.link_names[tree.n_links // 2]
+    frame, other, place = random_frame(rng, a), random_frame(rng, b), ds.Frame("world", rng.normal(size=3))
+    return {
+        "centre": [ds.CenterOfMass()],
+        "distance": [ds.Distance(frame, other, length=0.4)],
+        "to the world": [ds.Distance(frame, place, length=0.7)],
+        "from the world": [ds.Distance(place, frame)],
+        "orientation": [ds.Orientation(frame)],
+        "one to another": [ds.Orientation(frame, other, axes="world")],
+        "axis": [ds.Orientation(frame, axis=(1, 2, 3)), ds.CenterOfMass()],
+        "all": [ds.Distance(frame, other), ds.CenterOfMass(), ds.JointRows({tree.joint_names[-1]: np.ones(1)})],
+    }
+
+
+NAMES = tuple(kinds(ds.mechanisms.star(2, 3), np.random.default_rng(0)))
+ROBOTS = {"floating": lambda: ds.mechanisms.star(3, 3), "fixed": lambda: ds.mechanisms.star(2, 4, root="fixed")}
+
+
+def some_case(name, robot, seed=3):
+    tree, rng = ROBOTS[robot](), np.random.default_rng(seed)
+    made = kinds(tree, rng)[name]
+    return tree, made, (tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)), rng
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_and_their_accelerations(name, robot):
+    """``J`` of every method, and ``J̇ v`` by differences: of a distance that is its exact second derivative."""
+    tree, made, (q, v, tau), _ = some_case(name, robot)
+    J = ds.jacobian(tree, made, q)
+    expected = J @ np.linalg.solve(ds.mass_matrix(tree, q), J.T)
+    for method in UNPLANNED:
+        assert error(ds.delassus(tree, made, q, method=method), expected) < AGREEMENT, method
+    op, x = ds.delassus_operator(tree, made, q), np.ones(len(J))
+    assert error(op.apply(x), expected @ x) < AGREEMENT and error(op.dense(), expected) < AGREEMENT
+
+    at = np.array([1.0, -1.0, 2.0, -2.0]) * STEP
+    one, two, three, four = ds.jacobian(tree, made, tree.integrate(np.tile(q, (4, 1)), at[:, None] * v))
+    rate = (8 * (one - two) - (three - four)) / (12 * STEP) @ v
+    assert error(ds.jacobian_drift(tree, made, q, v), rate) < DIFFERENCE
+    found = ds.forward_dynamics(tree, q, v, tau, made, method="kkt")
+    assert np.abs(J @ found.qdd + rate).max() < 1e-6
+    assert np.abs(found.constraint_residual()).max() < SOLUTION and np.abs(found.dynamics_residual()).max() < SOLUTION
+
+
+@pytest.mark.parametrize("name", ["distance", "all"])
+def test_every_dynamics_method(name):
+    tree, made, (q, v, tau), _ = some_case(name, "floating")
+    expected = ds.forward_dynamics(tree, q, v, tau, made, method="kkt")
+    motion, _ = make_motion(tree, q, v, tau, made)
+    for method in ("ltl", "pv", "pv-early"):
+        raw = by_method(motion, method)
+        assert error(np.asarray(raw.qdd)[:, 0], expected.qdd) < SOLUTION, method
+        assert error(np.asarray(raw.forces)[:, 0], np.concatenate(expected.forces)) < SOLUTION, method
+    assert error(ds.forward_dynamics(tree, q, v, tau, made, method="proximal").qdd, expected.qdd) < SOLUTION
+    ltl, pv = (
+        ds.forward_dynamics(tree, q, v, tau, made, method=m, compliance=0.1).qdd for m in ("ltl-soft", "pv-soft")
+    )
+    assert error(ltl, pv) < SOLUTION
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivatives(name):
+    """Finite differences, stabilised, with targets; a floating and a fixed base."""
+    tree, made, (q, v, tau), rng = some_case(name, ("floating", "fixed")[len(name) % 2])
+    pose = [rng.normal(size=3) if c.pose_size == 3 else None for c in made]
+    options = {"baumgarte": 2.0, "targets": [rng.normal(size=c.size) for c in made], "poses": pose}
+    assert check(tree, q, v, tau, made, **options)
+
+
+def test_the_centre_of_mass():
+    """Its velocity; held, it stays where gravity alone would move it; payloads count."""
+    m = some_mechanism(4, 9, "floating")
+    tree, rng = m.tree, m.rng
+    q, v, held = tree.random(rng), rng.normal(size=tree.nv), ds.CenterOfMass()
+    assert error(ds.jacobian(tree, held, q), ds.centre_of_mass_jacobian(tree, q)) < AGREEMENT
+    found = ds.forward_dynamics(tree, q, v, np.zeros(tree.nv), held)
+    mass = ds.mass_matrix(tree, q)[0, 0]
+    assert error(found.forces[0], mass * np.array([0, 0, 9.81])) < SOLUTION  # no other force acts from outside
+    load = {m.names[-1]: np.array([2.0, 0.2, 0.1, -0.3, 0.5, 0.0, 0.5, 0.0, 0.0, 0.5])}
+    moved = [ds.centre_of_mass(tree, tree.integrate(q, h * v), payloads=load) for h in (STEP, -STEP)]
+    along = ds.jacobian(tree, held, q, payloads=load) @ v
+    assert error(along, (moved[0] - moved[1]) / (2 * STEP)) < 1e-7
+    goal = ds.centre_of_mass(tree, q) + np.array([0.1, 0.2, 0.3])
+    pulled = ds.forward_dynamics(tree, q, 0 * v, np.zeros(tree.nv), held, baumgarte=3.0, poses=[goal])
+    assert error(ds.jacobian(tree, held, q) @ pulled.qdd, 9.0 * np.array([0.1, 0.2, 0.3])) < SOLUTION
+
+
+def test_a_rod_keeps_its_length():
+    """A rollout with a distance to the world comes to the length that it should have, and keeps it."""
+    arm, tip, hook = ds.mechanisms.chain(3), ds.Frame("link3", (0.1, 0.0, 0.0)), ds.Frame("world", (0.3, 0.5, 0.8))
+    q = arm.random(1)
+
+    def lengths(q):
+        return np.linalg.norm(ds.forward_kinematics(arm, q, tip)[..., :3, 3] - hook.position, axis=-1)
+
+    wanted = lengths(q) + 0.02
+    step = ds.compile(arm, ds.Distance(tip, hook, length=wanted), "step", integrator="rk4", baumgarte=50.0)
+    path, _ = ds.rollout(step, q, np.zeros(3), np.zeros((500, 3)), 1e-3)
+    assert np.abs(lengths(path[-100:]) - wanted).max() < 1e-7
+
+
+def test_orientation_is_its_rows():
+    tree, frame = ds.mechanisms.star(2, 3), ds.Frame("branch1_3", (0.1, 0.2, 0.3))
+    q, eye = tree.random(0), np.eye(6)
+    for axes in ("local", "world"):
+        rows = ds.Rows(frame, eye[3:], axes=axes)
+        assert error(ds.jacobian(tree, ds.Orientation(frame, axes=axes), q), ds.jacobian(tree, rows, q)) < AGREEMENT
+    hinge = ds.jacobian(tree, ds.Hinge(frame, axis=(1, 2, 3)), q)
+    assert error(ds.jacobian(tree, ds.Orientation(frame, axis=(1, 2, 3)), q), hinge[3:]) < AGREEMENT
+
+
+@pytest.mark.parametrize("what", ["delassus", "dynamics"])
+def test_kernels_and_exported_c(what, tmp_path):
+    tree, made, (q, v, tau), _ = some_case("all", "floating")
+    kernel = ds.compile(tree, made, what)
+    given = [{"q": q, "v": v, "tau": tau}[a.name][None] for a in kernel.arguments]
+    found = kernel(*given)
+    found = found if isinstance(found, tuple) else (found,)
+    if what == "delassus":
+        expected = [ds.delassus(tree, made, q)]
+    else:
+        s = ds.forward_dynamics(tree, q, v, tau, made)
+        forces = np.concatenate(s.forces)
+        expected = [forces if r.name == "forces" else getattr(s, r.name) for r in kernel.results]
+    for a, b in zip(found, expected, strict=True):
+        assert error(a[0], b) < 1e-7
+    if GCC and what == "dynamics":
+        program = make_program(request(tree, made, find_quantity(what)))
+        for a, b in zip(Compiled(program, tmp_path)(*given), expected, strict=False):
+            assert error(a[0], b) < 1e-7
+
+
+def test_flags_and_scenes():
+    tree, made, (q, v, tau), rng = some_case("all", "floating")
+    kernel = ds.compile(tree, made, "dynamics", active=True)
+    for off in (0, 1):
+        flags = np.ones(3)
+        flags[off] = 0.0
+        kept = [c for k, c in enumerate(made) if k != off]
+        assert error(kernel(q, v, tau, active=flags)[0], ds.forward_dynamics(tree, q, v, tau, kept).qdd) < SOLUTION
+    scene = contact.Scene(tree, loops=made)
+    state = some_state(rng, scene.tree)
+    found = solved(scene, contact.ContactDynamics(scene), state, some_contacts(rng, scene.tree.n_links, 2))
+    for solution in found.values():
+        assert error(solution.velocity, found["os"].velocity) < 1e-6
+        check_physics(solution)
+
+
+def test_values_and_bad_input():
+    tree = ds.mechanisms.star(2, 3)
+    for c in (ds.CenterOfMass(), ds.Distance("hub", "branch1_3", length=2), ds.Orientation("hub", axis=(0, 0, 2))):
+        assert pickle.loads(pickle.dumps(c)).fingerprint == c.fingerprint
+    assert ds.Distance("a", "b").fingerprint != ds.Distance("a", "b", length=1.0).fingerprint
+    for length in (0.0, -1.0, np.nan, "x", [1.0]):
+        with pytest.raises(ConstraintError, match="a positive number in m"):
+            ds.Distance("a", "b", length=length)
+    with pytest.raises(ConstraintError, match="two links that can move apart"):
+        check_constraints(tree, ds.Distance("hub", ds.Frame("hub", (1, 0, 0))))
+    with pytest.raises(ConstraintError, match="a vector that is not zero"):
+        ds.Orientation("hub", axis=(0, 0, 0))
+    with pytest.raises(ModelError):
+        ds.Orientation("hub", axis="x")
+    with pytest.raises(ConstraintError, match="links that have mass"):
+        check_constraints(replace(tree, inertias=np.zeros_like(tree.inertias)), ds.CenterOfMass())

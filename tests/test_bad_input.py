@@ -1351,6 +1351,7 @@ def public_calls():
         ),
         "proximal": (ds.forward_dynamics, {**motion, "method": "proximal", "tolerance": 1e-8, "max_iterations": 5}),
         "derivatives": (ds.dynamics_derivatives, motion),
+        "step_derivatives": (ds.step_derivatives, {**motion, "dt": 1e-3, "integrator": "rk4"}),
         "inverse_dynamics": (ds.inverse_dynamics, {**state, "v": z, "qdd": z}),
         "bias_force": (ds.bias_force, {**state, "v": z}),
         "forward_kinematics": (ds.forward_kinematics, {**state, "frames": None}),

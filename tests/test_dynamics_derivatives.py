@@ -22,8 +22,12 @@ from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.model.rotations import matrix_to_quaternion
 from delassus.quantities.dynamics import DYNAMICS_DERIVATIVES
+from delassus.quantities.dynamics import STEP as STEP_QUANTITY
+from delassus.quantities.evaluate import case_of
 from delassus.quantities.request import request
-from delassus.spatial.numpy_ops import NumpyOps
+from delassus.spatial.interpret import interpret
+from delassus.spatial.manifold import integrate_changes
+from delassus.spatial.numpy_ops import NumpyOps, numbers
 from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import benchmark_cases
 from delassus_studies.peers_pinocchio import pinocchio_contacts, pinocchio_model
@@ -333,6 +337,143 @@ def test_results_are_read_only():
             assert not (isinstance(array, np.ndarray) and array.flags.writeable)
 
 
+# -- constraints that can be off -------------------------------------------------------------------------------------
+
+
+def contact_modes():
+    """A floating robot, a loop, a point and a weld; states, and all modes in which the rows are independent."""
+    tree = ds.mechanisms.star(2, 2)
+    constraints = [
+        ds.Point("branch1_2"),
+        ds.Rows("branch2_2", [[1, 0, 0, 0, 1, 0]]),
+        ds.Point("branch1_2", "branch2_1"),
+    ]
+    modes = np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1) if a + b + c < 3], dtype=float)
+    rng = np.random.default_rng(3)
+    return tree, constraints, modes, tree.random(rng, len(modes)), rng.normal(size=(len(modes), tree.nv))
+
+
+def test_one_program_for_all_contact_modes():
+    tree, constraints, modes, q, v = contact_modes()
+    tau = 3.0 * v[::-1]
+    program = make_program(request(tree, constraints, DYNAMICS_DERIVATIVES, active=True, baumgarte=5.0))
+    flat = np.concatenate(interpret(program.graph, np.concatenate([q, v, tau, modes], axis=1)), axis=1)
+    found = {r.name: flat[:, list(r.entries)].reshape(len(q), *r.shape) for r in program.results}
+    compared = 0
+    for k, mode in enumerate(modes):
+        on = [c for c, is_on in zip(constraints, mode, strict=True) if is_on]
+        if not is_regular(tree, on, q[k], {}):
+            continue
+        compared += 1
+        expected = ds.dynamics_derivatives(tree, q[k], v[k], tau[k], on, baumgarte=5.0)
+        rows = np.repeat(mode, [c.size for c in constraints]).astype(bool)
+        for name in DERIVATIVES:
+            part = found[name][k]
+            if name.startswith("df"):
+                assert not part[~rows].any()
+                part = part[rows]
+            assert error(part, getattr(expected, name)) < PEER, (name, mode)
+    assert compared >= 5
+
+
+def test_a_kernel_whose_constraint_is_off(kernel_cache):
+    tree, tip = ds.mechanisms.chain(2), ds.Rows("link2", [[0, 1, 0, 0, 0, 0]])
+    kernel = ds.compile(tree, [tip, tip], "step_derivatives", active=True)
+    q, v, tau = tree.random(0), np.ones(2), np.array([0.3, -0.2])
+    *found, status = kernel(
+        q, v, tau, 1e-2, active=[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], return_status=True
+    )
+    assert list(status) == [SOLVED] * 3 + [ds.DynamicsStatus.REDUNDANT]
+    for k, held in enumerate([(), tip, tip]):
+        for x, known in zip(found, ds.step_derivatives(tree, q, v, tau, 1e-2, held), strict=True):
+            assert error(x[k], known) < PEER
+    assert np.isnan(found[2][3]).all() and np.isnan(found[3][3]).all() and np.isfinite(found[1]).all()
+
+
+# -- time steps ------------------------------------------------------------------------------------------------------
+
+
+def stepped(tree, q, v, tau, dt, constraints, options):
+    """State after a step, by the dense saddle point."""
+    states, method = {"q": q, "v": v, "tau": tau, "dt": dt}, "kkt" if constraints else "aba"
+    found = case_of(tree, constraints, STEP_QUANTITY, states, method, **options).run()
+    return found["q_next"], found["v_next"]
+
+
+def step_differences(tree, q, v, tau, dt, constraints, options):
+    """``[A, B]`` by differences on the manifold."""
+    nv, columns = tree.nv, []
+    steps = STEP * np.array([1.0, -1.0, 2.0, -2.0])[:, None, None] * np.eye(nv)
+    q_next, _ = stepped(tree, q, v, tau, dt, constraints, options)
+    for which in range(3):
+        dq, dv, dtau = (steps if k == which else 0 * steps for k in range(3))
+        moved = tree.integrate(np.broadcast_to(q, (4, nv, tree.nq)), dq)
+        at_q, at_v = stepped(tree, moved, v + dv, tau + dtau, dt, constraints, options)
+        up, down, up_far, down_far = np.concatenate([tree.difference(q_next, at_q), at_v], axis=-1)
+        columns.append(((8 * (up - down) - (up_far - down_far)) / (12 * STEP)).T)
+    return np.concatenate(columns, axis=1)
+
+
+@pytest.mark.parametrize(("seed", "integrator"), [(1, "rk4"), *((seed, "semi-implicit") for seed in range(2, 8))])
+def test_time_steps_of_random_mechanisms(seed, integrator):
+    m = some_mechanism(seed, 2 if integrator == "rk4" else 3, ("fixed", "floating")[seed % 2])
+    tree, rng, dt = m.tree, m.rng, 0.04
+    q, v, tau = state(tree, rng)
+    made, given = some_constraints(m)
+    rest_of = iter(given)
+    constraints, rows = as_regular(m, [(c, next(rest_of) if c.rows is None else None) for c in made], q)
+    options = {"integrator": integrator, "damping": rng.uniform(0, 1, tree.nv), "baumgarte": 5.0, "rows": rows}
+    q_next, v_next, A, B = ds.step_derivatives(tree, q, v, tau, dt, constraints, **options)
+    for found, known in zip((q_next, v_next), stepped(tree, q, v, tau, dt, constraints, options), strict=True):
+        assert error(found, known) < AGREEMENT
+    expected = step_differences(tree, q, v, tau, dt, constraints, options)
+    assert error(np.hstack([A, B]), expected) < DIFFERENCE
+
+
+@pytest.mark.parametrize("kind", [JointKind.BALL, JointKind.FREE, JointKind.PLANAR])
+@pytest.mark.parametrize("angle", [0.0, 1e-18, 1e-9, 1e-4, 0.3, 3.0, 6.0])
+def test_changes_of_a_joint_that_moves(kind, angle):
+    """Against the power series of the motion cross product, in extended precision."""
+    tree = build_tree("one", [RawLink("a"), RawLink("b", 1.0, np.zeros(3), np.eye(3))], [RawJoint("j", kind, "a", "b")])
+    (joint,), rng = tree.joints, np.random.default_rng(0)
+    u = np.zeros(6)
+    u[list(joint.motion_axes)] = rng.normal(size=joint.nv)
+    u[3:] *= angle / np.linalg.norm(u[3:])
+    u = u[list(joint.motion_axes)]
+    found = [numbers(x) for x in integrate_changes(NumpyOps(), joint, list(u))]
+    U = np.zeros(6)
+    U[list(joint.motion_axes)] = u
+    v, w = (np.cross(np.eye(3), x).T for x in (U[:3], U[3:]))  # of - U
+    ad = -np.block([[w, v], [np.zeros((3, 3)), w]]).astype(np.longdouble)
+    term, exponential, integral = np.eye(6, dtype=np.longdouble), np.zeros((6, 6)), np.zeros((6, 6))
+    for n in range(1, 80):
+        exponential, integral = exponential + term, integral + term / n
+        term = -ad @ term / n
+    for x, known in zip(found, (exponential, integral), strict=True):
+        known = known[np.ix_(joint.motion_axes, joint.motion_axes)].astype(float)
+        assert error(x, known) < 1e-12
+
+
+def test_a_rollout_by_its_derivatives(kernel_cache):
+    """``A`` and ``B`` of each step, multiplied along a compiled trajectory, are the derivative of its end."""
+    tree, dt, n = ds.mechanisms.chain(2), 1e-2, 20
+    tip = ds.Rows("link2", [[0, 1, 0, 0, 0, 0]])
+    step, linear = (ds.compile(tree, tip, what, integrator="rk4") for what in ("step", "step_derivatives"))
+    rng = np.random.default_rng(0)
+    q, v, tau = tree.random(rng), rng.normal(size=2), rng.normal(size=(n, 2))
+    qs, vs = ds.rollout(step, q, v, tau, dt)
+    q_next, v_next, A, B = linear(qs[:-1], vs[:-1], tau, dt)
+    assert error(q_next, qs[1:]) < AGREEMENT and error(v_next, vs[1:]) < AGREEMENT
+    x, du = rng.normal(size=4), rng.normal(size=(n, 2))
+    ends = [
+        np.concatenate([part[-1] for part in ds.rollout(step, q + h * x[:2], v + h * x[2:], tau + h * du, dt)])
+        for h in (1e-5, -1e-5)
+    ]
+    for k in range(n):
+        x = A[k] @ x + B[k] @ du[k]
+    assert error(x, (ends[0] - ends[1]) / 2e-5) < DIFFERENCE
+
+
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 
@@ -345,7 +486,7 @@ def test_refusals():
             ds.dynamics_derivatives(arm, q, v, tau, tip, **{name: 1e-3})
     with pytest.raises(ConfigurationError, match="tau"):
         ds.dynamics_derivatives(arm, q, v, tau[..., :1], tip)
-    for name, value in (("compliance", 1e-3), ("active", True), ("integrator", "rk4")):
+    for name, value in (("compliance", 1e-3), ("integrator", "rk4")):
         with pytest.raises(ConfigurationError, match=name):
             ds.compile(arm, tip, "dynamics_derivatives", **{name: value})
     with pytest.raises(UnknownNameError, match="pv"):

@@ -19,7 +19,13 @@ from delassus.errors import DelassusError, DelassusWarning
 from delassus.interop.load import load
 from delassus.model import mechanisms
 from delassus.model.tree import Tree
-from delassus.quantities.dynamics import bias_force, dynamics_derivatives, forward_dynamics, inverse_dynamics
+from delassus.quantities.dynamics import (
+    bias_force,
+    dynamics_derivatives,
+    forward_dynamics,
+    inverse_dynamics,
+    step_derivatives,
+)
 from delassus.quantities.evaluate import SingularError
 from delassus.quantities.kinematics import (
     centre_of_mass,
@@ -115,6 +121,7 @@ __all__ = [
     "osim",
     "potential_energy",
     "rollout",
+    "step_derivatives",
 ]
 
 _LATER = {

@@ -138,7 +138,7 @@ class Problem:
     @cached_property
     def ends(self) -> tuple[End, ...]:
         """All end-effectors, in the order of their constraints; their rows multiplied by the constraint's flag."""
-        return tuple(replace(end, K=self._flagged(end.constraint, end.K)) for end in self.unswitched_ends)
+        return tuple(replace(end, K=self.switched(end.constraint, end.K)) for end in self.unswitched_ends)
 
     @cached_property
     def unswitched_ends(self) -> tuple[End, ...]:
@@ -148,7 +148,7 @@ class Problem:
     @cached_property
     def joint_ends(self) -> tuple[JointEnd, ...]:
         """All ends on joints, in the order of their constraints; their rows multiplied by the constraint's flag."""
-        return tuple(replace(end, C=self._flagged(end.constraint, end.C)) for end in self.unswitched_joint_ends)
+        return tuple(replace(end, C=self.switched(end.constraint, end.C)) for end in self.unswitched_joint_ends)
 
     @cached_property
     def unswitched_joint_ends(self) -> tuple[JointEnd, ...]:
@@ -262,7 +262,8 @@ class Problem:
         """1 if a constraint acts, 0 if it is off; None if constraints cannot be switched."""
         return None if self._active is None else self.ops.flag(self._active, constraint)
 
-    def _flagged(self, constraint: int, rows: Matrix) -> Matrix:
+    def switched(self, constraint: int, rows: Matrix) -> Matrix:
+        """Rows of a constraint, multiplied by its flag."""
         flag = self.flag(constraint)
         if flag is None:
             return rows

@@ -32,6 +32,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             dynamics.DYNAMICS,
             dynamics.DYNAMICS_DERIVATIVES,
             dynamics.STEP,
+            dynamics.STEP_DERIVATIVES,
             kinematics.ENERGIES,
             kinematics.MOMENTUM,
             kinematics.MOMENTUM_JACOBIAN,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Literal, Unpack
 
 from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, rnea
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
-from delassus.algorithms.dynamics.integrate import INTEGRATE, position_update
+from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow, position_update
 from delassus.algorithms.dynamics.operational_space_compliance import link_wrenches, operational_space_compliance
+from delassus.algorithms.dynamics.step_derivatives import step_derivatives as differentiated_step
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number, check_whole
 from delassus.model.rotations import Array
@@ -30,6 +31,7 @@ from delassus.quantities.options import (
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, differentiated, solved
+from delassus.spatial.motion import column
 from delassus.spatial.ops import Matrix, Scalar
 
 # -- declarations --------------------------------------------------------------------------------------------------
@@ -57,12 +59,27 @@ def _derivatives(case: Case) -> list[Matrix]:
 
 
 def _step(case: Case) -> list[Matrix]:
-    def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> Matrix:
-        return case.solve(case.motion(q, v)).qdd
+    def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+        return column(case.ops, case.solve(case.motion(q, v)).qdd)
 
     read, integrate = case.entries, INTEGRATE[case.request.options.integrator]
-    q, v = integrate(case.ops, case.tree, read("q"), read("v"), read("dt")[0], accelerate)
+    q, v = integrate(Flow(case.ops, case.tree), read("q"), read("v"), read("dt")[0], accelerate)
     return [stacked(case, q), stacked(case, v)]
+
+
+def _step_derivatives(case: Case) -> list[Matrix]:
+    def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[list[Scalar], Matrix, Matrix, Matrix]:
+        case.ops.new_system()
+        motion = case.motion(q, v)
+        solution, found = derivatives(motion)
+        qdd = column(case.ops, case.judged(motion, solution).qdd)
+        return qdd, found["dqdd_dq"], found["dqdd_dv"], found["dqdd_dtau"]
+
+    read, integrator = case.entries, case.request.options.integrator
+    q, v, A, B = differentiated_step(
+        case.ops, case.tree, integrator, read("q"), read("v"), read("dt")[0], accelerate
+    )  # fmt: skip
+    return [stacked(case, q), stacked(case, v), A, B]
 
 
 def _operational_space_compliance(case: Case) -> list[Matrix]:
@@ -123,7 +140,7 @@ DYNAMICS_DERIVATIVES = Quantity(
         ),
     ),
     _derivatives,
-    options=CONSTRAINED - {"compliance", "active"},
+    options=CONSTRAINED - {"compliance"},
     has_status=True,
 )
 STEP = Quantity(
@@ -139,6 +156,19 @@ STEP = Quantity(
     options=CONSTRAINED | {"integrator"},
     has_status=True,
     is_step=True,
+)
+STEP_DERIVATIVES = Quantity(
+    "step_derivatives",
+    "Time step and its derivatives",
+    ("q", "v", "tau", "dt"),
+    (
+        *STEP.outputs,
+        Output("A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents", unique=True),
+        Output("B", ("2 nv", "nv"), "change of [q; v] after the step with joint forces, in tangents", unique=True),
+    ),
+    _step_derivatives,
+    options=(CONSTRAINED - {"compliance"}) | {"integrator"},
+    has_status=True,
 )
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",
@@ -334,6 +364,58 @@ def dynamics_derivatives(
     """
     case = case_of(tree, constraints, DYNAMICS_DERIVATIVES, {"q": q, "v": v, "tau": tau}, AUTO, **given)
     return differentiated(case, case.run())
+
+
+def step_derivatives(
+    tree: Tree,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    dt: ArrayLike,
+    constraints: Constraints = (),
+    *,
+    integrator: Literal["semi-implicit", "rk4"] = "semi-implicit",
+    **given: Unpack[ConstrainedMotion],
+) -> tuple[Array, Array, Array, Array]:
+    """State after one time step, and its derivatives ``A`` and ``B``, on the configuration manifold.
+
+    ``[δq⁺; δv⁺] = A [δq; δv] + B δτ``, where changes of configurations are in the tangent that `Tree.integrate` moves
+    on, at the configuration itself: ``q⁺`` becomes ``tree.integrate(q⁺, δq⁺)``. Joint forces are held over the step.
+
+    Parameters
+    ----------
+    tree : Tree
+    q, v, tau : (..., nq), (..., nv) and (..., nv) array_like
+        Configurations, velocities (m/s, rad/s) and joint forces (N, N·m); leading axes are batches and broadcast.
+    dt : (...) array_like
+        Time step in s. Derivatives of free, ball and planar joints are exact up to one turn in it.
+    constraints : Constraint or iterable of Constraint
+        All hard; they hold as in `forward_dynamics`.
+    integrator : {"semi-implicit", "rk4"}
+        ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, of four evaluations.
+    wrenches, gravity, damping, targets, baumgarte, poses, rows, placements, payloads
+        As in `forward_dynamics`, which raises the same errors.
+
+    Returns
+    -------
+    q_next, v_next : (..., nq) and (..., nv) arrays
+        What a compiled "step" gives.
+    A : (..., 2 nv, 2 nv) array
+    B : (..., 2 nv, nv) array
+        In SI units; NaN where constraint rows are dependent.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> robot, foot = ds.mechanisms.humanoid(), ds.Point("left_foot")
+    >>> q, v, tau = robot.random(0), np.ones(robot.nv), np.zeros(robot.nv)
+    >>> q_next, v_next, A, B = ds.step_derivatives(robot, q, v, tau, 1e-3, foot)
+    >>> A.shape == (2 * robot.nv, 2 * robot.nv), B.shape == (2 * robot.nv, robot.nv)
+    (True, True)
+    """
+    states = {"q": q, "v": v, "tau": tau, "dt": dt}
+    found = case_of(tree, constraints, STEP_DERIVATIVES, states, integrator=integrator, **given).run()
+    return found["q_next"], found["v_next"], found["A"], found["B"]
 
 
 def inverse_dynamics(

@@ -130,7 +130,7 @@ class Keywords(TypedDict, total=False):
     reference : {"local", "world", "local-world-aligned"}
         Where motions of frames are measured, and along which axes; "local" if not given. See `delassus.frame_velocity`.
     integrator : {"semi-implicit", "rk4"}
-        Of "step".
+        Of "step" and "step_derivatives".
     """
 
     gravity: ArrayLike | Literal["input"]

@@ -72,6 +72,8 @@ class Request:
         match name:
             case "nq" | "nv":
                 return tree.nq if name == "nq" else tree.nv
+            case "2 nv":
+                return 2 * tree.nv
             case "n":
                 return tree.n_links
             case "m":

@@ -50,11 +50,13 @@ def compile(  # the public name; the built-in of that name is not used here
     ``bias_force``            q, v              c                  gravity, damping, wrenches
     ``dynamics``              q, v, tau         qdd, forces        gravity, damping, wrenches, targets, baumgarte,
                                                                    poses, compliance, active
-    ``dynamics_derivatives``  q, v, tau         qdd, forces,       those of ``dynamics`` but compliance and active
+    ``dynamics_derivatives``  q, v, tau         qdd, forces,       those of ``dynamics`` but compliance
                                                 dqdd_dq, dqdd_dv,
                                                 dqdd_dtau, df_dq,
                                                 df_dv, df_dtau
     ``step``                  q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
+    ``step_derivatives``      q, v, tau, dt     q_next, v_next,    those of ``dynamics_derivatives``, integrator
+                                                A, B
     ``energies``              q, v              kinetic, potential gravity
     ``momentum``              q, v              momentum
     ``momentum_jacobian``     q                 A

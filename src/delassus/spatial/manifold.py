@@ -7,12 +7,16 @@ of unit length: one Newton step, ``x (3 − |x|²) / 2``, undoes round-off befor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from delassus.model.joints import Joint, JointKind
-from delassus.spatial.motion import cross_entries
-from delassus.spatial.ops import Ops, Scalar
+from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_entries, cross_matrix, from_entries, scaled_matrix
+from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.transform import quaternion_rows
+
+SERIES = 18
+"""Terms of power series in squares of angles: to round-off up to one turn."""
 
 TINY = 1e-36
 """``ε²``: a normal number in float32 as well, and nothing beside the square of an angle that matters."""
@@ -39,6 +43,41 @@ def integrate(ops: Ops, joint: Joint, q: Sequence[Scalar], u: Sequence[Scalar]) 
     if kind.unit is not None:
         out[kind.unit] = _unit(out[kind.unit])
     return out
+
+
+def integrate_changes(ops: Ops, joint: Joint, u: Sequence[Scalar]) -> tuple[Matrix, Matrix]:
+    """What changes of ``q`` and of ``u`` do to ``q ⊕ u`` (nv × nv each), in tangents at ``q`` and at ``q ⊕ u``."""
+    nv, axes = joint.nv, joint.motion_axes
+    if joint.kind not in (JointKind.BALL, JointKind.FREE, JointKind.PLANAR):
+        return ops.eye(nv), ops.eye(nv)
+    U = ops.put(from_entries(ops, u), (6, 1), axes, (0,))
+    V, W = cross_matrix(ops, ops.take(U, LINEAR, None)), cross_matrix(ops, ops.take(U, ANGULAR, None))
+    v, w = column(ops, U)[:3], column(ops, U)[3:]
+    square, slope = _dot(w, w), 2.0 * _dot(v, w)
+    WW, VW = W @ W, V @ W + W @ V
+    out = []
+    for k in (0, 1):
+        (a, da), (b, db) = _alternating(square, k + 1), _alternating(square, k + 2)
+        turned = ops.eye(3) - scaled_matrix(ops, a, W) + scaled_matrix(ops, b, WW)
+        shifted = scaled_matrix(ops, b, VW) - scaled_matrix(ops, a, V)
+        shifted = shifted + scaled_matrix(ops, slope * db, WW) - scaled_matrix(ops, slope * da, W)
+        whole = ops.vstack([ops.hstack([turned, shifted]), ops.hstack([ops.zeros(3, 3), turned])])
+        out.append(ops.take(whole, axes, axes))
+    return out[0], out[1]
+
+
+def _alternating(y: Scalar, k: int) -> tuple[Scalar, Scalar]:
+    """``Σ (−y)ⁿ / (2 n + k)!`` and its derivative: ``sin θ / θ``, ``(1 − cos θ) / θ²`` … at ``y = θ²``."""
+    value: Scalar = _coefficient(SERIES - 1, k)
+    slope: Scalar = 0.0
+    for n in reversed(range(SERIES - 1)):  # Horner's rule, and its derivative
+        slope = value + y * slope
+        value = _coefficient(n, k) + y * value
+    return value, slope
+
+
+def _coefficient(n: int, k: int) -> float:
+    return (-1.0) ** n / math.factorial(2 * n + k)
 
 
 def turning(joint: Joint, v: Sequence[Scalar]) -> list[Scalar] | None:
@@ -97,6 +136,10 @@ def _product(a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:
     product = cross_entries(a[:3], b[:3])
     vector = [a[3] * y + b[3] * x + z for x, y, z in zip(a[:3], b[:3], product, strict=True)]
     return [*vector, a[3] * b[3] - a[0] * b[0] - a[1] * b[1] - a[2] * b[2]]
+
+
+def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 def _unit(x: Sequence[Scalar]) -> list[Scalar]:

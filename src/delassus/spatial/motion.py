@@ -38,6 +38,11 @@ def scaled(ops: Ops, factors: Sequence[Scalar], a: Matrix) -> Matrix:
     return from_entries(ops, [s * x for s, x in zip(factors, column(ops, a), strict=True)])
 
 
+def scaled_matrix(ops: Ops, factor: Scalar, a: Matrix) -> Matrix:
+    """Matrix multiplied by a number."""
+    return ops.matrix([[factor * x for x in row] for row in ops.entries(a)])
+
+
 def cross_entries(a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:
     """Cross product of two 3-vectors."""
     return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]

@@ -11,6 +11,7 @@ change along the tangent of `Tree.integrate`. What changes on one limb is first 
 
 ``∂f = G⁻¹ σ − ∂f/∂τ_t ρ``,   ``∂q̈ = −A_t ρ − (∂f/∂τ)ᵀ σ − L⁻¹ W_l``.
 
+Rows of constraints that are off are zero, and an identity stands for their part of ``G`` (`Problem.relaxed`).
 Limbs without constraints follow the others, by ``T`` of `SparseFactor.following`. Cost O(n d + m d) for the residuals,
 O(n² + n m) for each degree of freedom of the trunk and for each of a limb's end. Source: Carpentier, Mansard, RSS 2018;
 Budhiraja et al., "Differential dynamic programming for multi-phase rigid contact dynamics", Humanoids 2018.
@@ -48,7 +49,7 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix]]:
     """Solution of a problem whose constraints are hard, and by name its `DERIVATIVES`."""
     ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
     system = JointSpace(motion)
-    factor = ops.factor(system.G) if problem.n_rows else None
+    factor = ops.factor(problem.relaxed(system.G)) if problem.n_rows else None
 
     def solved(x: Matrix) -> Matrix:
         return x if factor is None else factor.solve(x)
@@ -102,7 +103,7 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix]]:
     with_v = [constraint_rates(rates, index, part, positions=False) for index, part in enumerate(f)]
     r_q, r_v = _residuals(rates, with_q)
     for name, r, of_rows, drift in (("dq", r_q, with_q, rates.drift_q), ("dv", r_v, with_v, rates.drift_v)):
-        g = ops.vstack([ops.zeros(0, nv), *(c.rows for c in of_rows)])
+        g = ops.vstack([ops.zeros(0, nv), *(problem.switched(k, c.rows) for k, c in enumerate(of_rows))])
         dqdd, df = ops.zeros(nv, nv), ops.zeros(problem.n_rows, nv)
         for which, solve in ((trunk, of_trunk), (limbs, of_limbs)):
             if which:

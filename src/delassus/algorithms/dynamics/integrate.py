@@ -14,75 +14,89 @@ Sources: Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.8; Munthe-K
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from delassus.model.tree import Tree
 from delassus.spatial import manifold
 from delassus.spatial.motion import column, from_entries, motion_cross
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Ops, Scalar
 
 State = list[Scalar]
-Accelerate = Callable[[Sequence[Scalar], Sequence[Scalar]], Matrix]
-"""From ``q`` and ``v`` to ``q̈`` (nv × 1)."""
 
 
-def semi_implicit(ops: Ops, tree: Tree, q: State, v: State, h: Scalar, accelerate: Accelerate) -> tuple[State, State]:
+class Flow:
+    """What time steps do with states and rates, numbers of a tree's ``q`` or ``v``."""
+
+    def __init__(self, ops: Ops, tree: Tree) -> None:
+        self.ops, self.tree = ops, tree
+
+    def times(self, h: Scalar, rate: Any) -> Any:
+        """``h x``."""
+        return [h * x for x in rate]
+
+    def along(self, start: Any, h: Scalar, rate: Any) -> Any:
+        """``x + h ẋ``."""
+        return [a + h * b for a, b in zip(start, rate, strict=True)]
+
+    def weighted(self, a: Any, b: Any, c: Any, d: Any) -> Any:
+        """``a + 2 b + 2 c + d``."""
+        return [w + 2.0 * (x + y) + z for w, x, y, z in zip(a, b, c, d, strict=True)]
+
+    def moved(self, q: Any, u: Any) -> Any:
+        """``q ⊕ u``."""
+        out: State = []
+        for joint, sq, sv in zip(self.tree.joints, self.tree.q_slices, self.tree.v_slices, strict=True):
+            out.extend(manifold.integrate(self.ops, joint, q[sq], u[sv]))
+        return out
+
+    def tangent_rate(self, u: Any, v: Any) -> Any:
+        """``v + ½ [u, v] + 1/12 [u, [u, v]]``, joint by joint."""
+        out: State = []
+        ops = self.ops
+        for joint, sv in zip(self.tree.joints, self.tree.v_slices, strict=True):
+            if joint.nv == 1:
+                out.extend(v[sv])
+                continue
+            axes = joint.motion_axes
+            U, V = (ops.put(from_entries(ops, x[sv]), (6, 1), axes, (0,)) for x in (u, v))
+            once = motion_cross(ops, U, V)
+            twice = motion_cross(ops, U, once)
+            first, second = (column(ops, ops.take(W, axes, None)) for W in (once, twice))
+            out.extend(x + 0.5 * a + (1.0 / 12.0) * b for x, a, b in zip(v[sv], first, second, strict=True))
+        return out
+
+
+Accelerate = Callable[[Any, Any], Any]
+"""From ``q`` and ``v`` to ``q̈``."""
+
+
+def semi_implicit(flow: Flow, q: Any, v: Any, h: Scalar, accelerate: Accelerate) -> tuple[Any, Any]:
     """Semi-implicit Euler."""
-    v = _along(v, h, column(ops, accelerate(q, v)))
-    return _moved(ops, tree, q, [h * x for x in v]), v
+    v = flow.along(v, h, accelerate(q, v))
+    return flow.moved(q, flow.times(h, v)), v
 
 
-def rk4(ops: Ops, tree: Tree, q: State, v: State, h: Scalar, accelerate: Accelerate) -> tuple[State, State]:
+def rk4(flow: Flow, q: Any, v: Any, h: Scalar, accelerate: Accelerate) -> tuple[Any, Any]:
     """Runge-Kutta-Munthe-Kaas of order 4."""
-    at_q, at_v = q, v
-    u: State = [0.0] * tree.nv
-    slopes: list[tuple[State, State]] = []
+    at_q, at_v, u = q, v, None
+    slopes: list[tuple[Any, Any]] = []
     for part in (0.5, 0.5, 1.0, None):
-        qdd = column(ops, accelerate(at_q, at_v))
-        slopes.append((at_v if not slopes else _tangent_rate(ops, tree, u, at_v), qdd))
+        qdd = accelerate(at_q, at_v)
+        slopes.append((at_v if u is None else flow.tangent_rate(u, at_v), qdd))
         if part is not None:
-            u, at_v = [part * h * x for x in slopes[-1][0]], _along(v, part * h, qdd)
-            at_q = _moved(ops, tree, q, u)
-    whole_u, whole_v = (
-        [a + 2.0 * (b + c) + d for a, b, c, d in zip(*(slope[k] for slope in slopes), strict=True)] for k in (0, 1)
-    )
+            u, at_v = flow.times(part * h, slopes[-1][0]), flow.along(v, part * h, qdd)
+            at_q = flow.moved(q, u)
+    whole_u, whole_v = (flow.weighted(*(slope[k] for slope in slopes)) for k in (0, 1))
     sixth = h * (1.0 / 6.0)
-    return _moved(ops, tree, q, [sixth * x for x in whole_u]), _along(v, sixth, whole_v)
+    return flow.moved(q, flow.times(sixth, whole_u)), flow.along(v, sixth, whole_v)
 
 
-INTEGRATE: Mapping[str, Callable[[Ops, Tree, State, State, Scalar, Accelerate], tuple[State, State]]] = (
-    MappingProxyType({"semi-implicit": semi_implicit, "rk4": rk4})
+INTEGRATE: Mapping[str, Callable[[Flow, Any, Any, Scalar, Accelerate], tuple[Any, Any]]] = MappingProxyType(
+    {"semi-implicit": semi_implicit, "rk4": rk4}
 )
 """Every integrator by its name."""
-
-
-def _along(x: State, h: Scalar, rate: State) -> State:
-    return [a + h * b for a, b in zip(x, rate, strict=True)]
-
-
-def _moved(ops: Ops, tree: Tree, q: State, u: State) -> State:
-    """``q ⊕ u``."""
-    out: State = []
-    for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
-        out.extend(manifold.integrate(ops, joint, q[sq], u[sv]))
-    return out
-
-
-def _tangent_rate(ops: Ops, tree: Tree, u: State, v: State) -> State:
-    """``v + ½ [u, v] + 1/12 [u, [u, v]]``, joint by joint."""
-    out: State = []
-    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
-        if joint.nv == 1:
-            out.extend(v[sv])
-            continue
-        axes = joint.motion_axes
-        U, V = (ops.put(from_entries(ops, x[sv]), (6, 1), axes, (0,)) for x in (u, v))
-        once = motion_cross(ops, U, V)
-        twice = motion_cross(ops, U, once)
-        first, second = (column(ops, ops.take(W, axes, None)) for W in (once, twice))
-        out.extend(x + 0.5 * a + (1.0 / 12.0) * b for x, a, b in zip(v[sv], first, second, strict=True))
-    return out
 
 
 def position_update(ops: Ops, tree: Tree, q: State, v: State, h: Scalar, shift: State) -> tuple[State, State]:

@@ -84,8 +84,8 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
         return np.asarray(check_compliance(value, a.size, owner))
     if kind == "rows":
         return finite_array(value, (..., a.shape[0], 6), owner, ROW_LAYOUT, ConstraintError)
-    if not a.shape:
-        value = np.asarray(value)[..., None]
+    if not a.shape and (numbers := real_array(value)) is not None:
+        value = numbers[..., None]
     error = ConstraintError if kind == "targets" else ConfigurationError
     array = finite_array(value, (..., a.size), owner, f"Pass {a.meaning}.", error)
     if kind in ("placements", "poses") and a.shape == (7,):

@@ -22,6 +22,8 @@ from delassus.model.urdf import parse_xml, tree_from_urdf
 pytest.importorskip("numba")
 pytest.importorskip("coal")
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*not represented:delassus.DelassusWarning")
+
 WRITTEN = 1e-9
 """URDF files write quarter turns to 12 digits; they are read as exact here and as written by Pinocchio."""
 

@@ -196,7 +196,7 @@ def test_what_is_built_in():
     options = {"gravity": (1.0, 2.0, 3.0), "damping": np.linspace(0, 1, 6)}
     found = ds.compile(tree, [], "inverse_dynamics", **options)(q, v, tau)
     assert error(found, ds.inverse_dynamics(tree, q, v, tau, **options)) < AGREEMENT
-    plain, model = (ds.compile(tree, [], "bias_force", damping=d) for d in (None, "model"))
+    plain, model = (ds.compile(tree, [], "bias_force", passive=p) for p in ("none", "model"))
     assert plain.operations == model.operations  # this robot has no damping
 
 

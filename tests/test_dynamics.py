@@ -766,7 +766,9 @@ NAN = np.array([0.0, np.nan, 0.0])
         ({"gravity": -9.81}, ConfigurationError, r"gravity: expected finite numbers of shape \(\.\.\., 3\)"),
         ({"gravity": (0, 0, np.inf)}, ConfigurationError, "gravity: .*inf at index 2"),
         ({"damping": [-1, 0, 0]}, ConfigurationError, "damping: expected coefficients that are not negative"),
-        ({"damping": "some"}, ConfigurationError, "damping: expected numbers, 'model' or None"),
+        ({"damping": "some"}, ConfigurationError, "damping: expected numbers or 'input'"),
+        ({"damping": None}, ConfigurationError, "damping: expected numbers or 'input', got None.*passive='none'"),
+        ({"passive": None}, ConfigurationError, "passive: expected 'model' or 'none', got None"),
         ({"damping": [1, 2]}, ConfigurationError, "damping: expected shape"),
         ({"wrenches": np.zeros(6)}, ConfigurationError, "wrenches: expected a mapping"),
         ({"wrenches": {"link9": np.zeros(6)}}, UnknownNameError, "Did you mean"),
@@ -815,23 +817,22 @@ def test_bad_input_elsewhere():
 
 
 def test_damping_of_the_model():
-    """It acts by default, in direct calls and kernels; None is a robot without it."""
+    """It acts by default, in direct calls and kernels; passive="none" is a robot without it."""
     arm = ds.mechanisms.chain(5)
     q, v, tau = state(arm, np.random.default_rng(0))
     assert not any(joint.damping.any() for joint in arm.joints)
-    same = ds.forward_dynamics(arm, q, v, tau, damping=None)
+    same = ds.forward_dynamics(arm, q, v, tau, passive="none")
     assert np.array_equal(same.qdd, ds.forward_dynamics(arm, q, v, tau).qdd)
     d, tip = np.linspace(0.1, 0.5, 5), ds.Point(ds.Frame("link5", (0.1, 0.2, 0.1)))
     joints = (dataclasses.replace(joint, damping=d[k : k + 1]) for k, joint in enumerate(arm.joints))
     damped = dataclasses.replace(arm, joints=tuple(joints))
     expected = ds.forward_dynamics(arm, q, v, tau, tip, damping=d).qdd
     assert error(ds.forward_dynamics(damped, q, v, tau, tip).qdd, expected) < AGREEMENT
-    assert error(ds.forward_dynamics(damped, q, v, tau, tip, damping="model").qdd, expected) < AGREEMENT
     assert error(ds.compile(damped, tip, "dynamics")(q, v, tau)[0], expected) < AGREEMENT
     assert error(ds.compile(damped, tip, "step")(q, v, tau, 0.1)[1], v + 0.1 * expected) < AGREEMENT
     bare = ds.forward_dynamics(arm, q, v, tau, tip).qdd
-    assert error(ds.forward_dynamics(damped, q, v, tau, tip, damping=None).qdd, bare) < AGREEMENT
-    assert error(ds.compile(damped, tip, "dynamics", damping=None)(q, v, tau)[0], bare) < AGREEMENT
+    assert error(ds.forward_dynamics(damped, q, v, tau, tip, passive="none").qdd, bare) < AGREEMENT
+    assert error(ds.compile(damped, tip, "dynamics", passive="none")(q, v, tau)[0], bare) < AGREEMENT
     assert error(ds.bias_force(damped, q, v) - ds.bias_force(arm, q, v), d * v) < AGREEMENT
     qdd = ds.forward_dynamics(damped, q, v, tau).qdd
     assert error(ds.inverse_dynamics(damped, q, v, qdd), tau) < AGREEMENT

@@ -524,7 +524,7 @@ def test_pinocchio(kind):
     joint, place = anchor(model, frame)
     outside[joint] = place.act(pin.Force(wrench))
     pin.computeABADerivatives(model, data, q, v, tau, outside)
-    found = ds.dynamics_derivatives(tree, q, v, tau, wrenches={frame: wrench}, damping=None)
+    found = ds.dynamics_derivatives(tree, q, v, tau, wrenches={frame: wrench}, passive="none")
     Minv = np.triu(data.Minv) + np.triu(data.Minv, 1).T
     for name, expected in (("dqdd_dq", data.ddq_dq), ("dqdd_dv", data.ddq_dv), ("dqdd_dtau", Minv)):
         assert error(getattr(found, name), expected) < PEER, name
@@ -544,7 +544,7 @@ def check_contacts(pin, model, tree, constraints, contacts, given):
     pin.initConstraintDynamics(model, data := model.createData(), *contacts)
     qdd = pin.constraintDynamics(model, data, *given, *contacts, settings)
     pin.computeConstraintDynamicsDerivatives(model, data, *contacts, settings)
-    found = ds.dynamics_derivatives(tree, *given, constraints, damping=None)
+    found = ds.dynamics_derivatives(tree, *given, constraints, passive="none")
     assert found.status == SOLVED and error(found.qdd, qdd) < PEER
     for name, expected in (
         ("dqdd_dq", data.ddq_dq), ("dqdd_dv", data.ddq_dv), ("dqdd_dtau", data.ddq_dtau),

@@ -51,7 +51,7 @@ def check_unconstrained(tree, model, names, rng):
         joint, place = anchor(model, frame)
         outside[joint] = outside[joint] + place.act(pin.Force(wrench))
         wrenches[frame] = wrench
-    given = {"gravity": gravity, "wrenches": wrenches, "damping": None}  # which Pinocchio's algorithms leave out
+    given = {"gravity": gravity, "wrenches": wrenches, "passive": "none"}  # which Pinocchio's algorithms leave out
     data = model.createData()
     assert error(ds.inverse_dynamics(tree, q, v, qdd, **given), pin.rnea(model, data, q, v, qdd, outside)) < DYNAMICS
     bias = pin.rnea(model, data, q, v, 0 * qdd, outside)
@@ -159,7 +159,7 @@ def check_constrained(tree, model, constraints, rng, hold=False):
         v = v - np.linalg.pinv(J) @ (J @ v)
     qdd, forces = peer_dynamics(model, q, v, tau, constraints)
     for method in (name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED):
-        solution = ds.forward_dynamics(tree, q, v, tau, constraints, method=method, damping=None)
+        solution = ds.forward_dynamics(tree, q, v, tau, constraints, method=method, passive="none")
         assert error(solution.qdd, qdd) < ACCELERATION, method
         assert error(np.concatenate(solution.forces), np.concatenate(forces)) < ACCELERATION, method
     return True
@@ -244,9 +244,9 @@ def test_stabilisation():
         if used is None:
             J = ds.jacobian(tree, constraints, q)
             parts = np.split(-beta * (J @ v), np.cumsum([c.size for c in constraints]))[:-1]
-            solution = ds.forward_dynamics(tree, q, v, tau, constraints, targets=parts, damping=None)
+            solution = ds.forward_dynamics(tree, q, v, tau, constraints, targets=parts, passive="none")
         else:
-            solution = ds.forward_dynamics(tree, q, v, tau, constraints, baumgarte=used, damping=None)
+            solution = ds.forward_dynamics(tree, q, v, tau, constraints, baumgarte=used, passive="none")
         assert error(solution.qdd, qdd) < ACCELERATION, (constraints, gains)
 
 
@@ -264,6 +264,6 @@ def test_position_errors_of_welds():
         weld = ds.Weld("tool4", ds.Frame("tool6", at[:3, 3], at[:3, :3]))
         qdd, _ = peer_dynamics(model, q, v, tau, [weld], stable.gains)
         differences.append(
-            np.abs(ds.forward_dynamics(tree, q, v, tau, weld, baumgarte=stable, damping=None).qdd - qdd).max()
+            np.abs(ds.forward_dynamics(tree, q, v, tau, weld, baumgarte=stable, passive="none").qdd - qdd).max()
         )
     assert differences[0] < 1e-3 and differences[1] < differences[0] / 50

@@ -265,7 +265,7 @@ def test_mujoco(seed, tmp_path, monkeypatch):
     shift = np.zeros(tree.nv)
     shift[:3] = -np.cross(v[3:6], v[:3])
     tau = T @ (data.qfrc_passive + data.qfrc_applied + data.qfrc_actuator)
-    passive = {"damping": None}  # MuJoCo's passive forces are in tau
+    passive = {"passive": "none"}  # MuJoCo's passive forces are in tau
     free = ds.forward_dynamics(tree, q, v, tau, constraints, method="ltl-soft", compliance=1.0, **passive)
     drift = free.constraint_residual() - J @ free.qdd
     split = np.cumsum([c.size for c in constraints])[:-1]

@@ -138,9 +138,7 @@ def test_smooth_step_is_that_of_forward_dynamics(name):
     tree, dt = scene.tree, 1e-3
     state = State(tree.random(rng), np.zeros(tree.nv), rng.normal(size=tree.nv))
     method = "proximal" if scene.loops else "aba"
-    expected = ds.forward_dynamics(
-        tree, state.q, state.v, state.tau, scene.loops, method=method, gravity=scene.gravity, damping="model"
-    )
+    expected = ds.forward_dynamics(tree, state.q, state.v, state.tau, scene.loops, method=method, gravity=scene.gravity)
     for formulation in NAMES:
         problem = formulate(scene, state, formulation, dt=dt, contacts=ContactSet.empty(), dynamics=dynamics)
         # the proximal method stops at a residual of 1e-10 or so of accelerations

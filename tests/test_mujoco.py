@@ -6,6 +6,7 @@ the joint limits and outside them, never zero.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 import pickle
@@ -27,11 +28,16 @@ from delassus.interop.mujoco import (
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
+from delassus.interop.mujoco_actuators import element_names
 from delassus.model.joints import JointKind
 from delassus.model.kinematics import frame_pose
+from delassus.quantities.dynamics import CONTROL_FORCES
+from delassus.quantities.evaluate import case_of
 from tools import UNPLANNED, error, leaf_frames, random_frame
 
 mujoco = pytest.importorskip("mujoco")
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*not represented:delassus.DelassusWarning")
 
 MASS_MATRIX = 1e-10
 """Mass matrix, each entry relative to the diagonal of its row and column: rotations of a quarter turn that a file
@@ -228,6 +234,72 @@ def test_states_of_file(name):
     model = compiled(name)
     if model is not None and model.nv and name not in REFUSED:
         check_states(loaded(name), model, generator(f"{name} states"))
+
+
+NOT_FORCES = (
+    "sensors", "skins", "mocap bodies", "limits of tendons", "equality constraints", "springs, dampers and friction",
+    "actuators", "fluid forces",
+)  # fmt: skip
+"""What `represented` takes out of a model, and what has no force while its constraints are disabled."""
+
+ACCELERATION = 1e-9
+"""Accelerations, relative to the largest: conditions of mass matrices, and quarter turns as above."""
+
+
+def represented(model, tree):
+    """The model without what `tree.report` lists, and without constraints: limits, contacts, friction, equalities."""
+    assert all(what.startswith(NOT_FORCES) for what in tree.omitted), tree.omitted
+    model = copy.copy(model)
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+    if "fluid forces" in tree.omitted:
+        model.opt.density = model.opt.viscosity = 0.0
+    for what, names in tree.omitted.items():
+        if what.startswith("springs"):
+            ids = [model.tendon(name).id for name in names]
+            model.tendon_stiffness[ids] = model.tendon_damping[ids] = 0.0
+        if what.startswith("actuators"):
+            all_names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nu, "actuator")
+            ids = [all_names.index(name) for name in names]
+            model.actuator_gainprm[ids] = model.actuator_biasprm[ids] = 0.0
+    return model
+
+
+def controls_of(tree, model, rng):
+    """Random controls in MuJoCo's order and in ours."""
+    names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nu, "actuator")
+    ctrl = rng.normal(size=model.nu) * 2.0
+    return ctrl, ctrl[[names.index(actuator.name) for actuator in tree.actuators]]
+
+
+def accelerations_of(model, tree, q, v, ctrl):
+    """MuJoCo's accelerations, as ours."""
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v)
+    data.ctrl[:] = ctrl
+    mujoco.mj_forward(model, data)
+    qdd = velocity_map_from_mujoco(tree, q) @ data.qacc
+    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
+        if joint.kind is JointKind.FREE:  # linear velocities are in axes that turn
+            qdd[sv][:3] -= np.cross(v[sv][3:], v[sv][:3])
+    return qdd
+
+
+@every_file
+def test_accelerations_of_file(name):
+    """Springs, damping, gravity, actuators with gears, gains and ranges: what is not listed is in the motion."""
+    if compiled(name) is None or not compiled(name).nv:
+        return
+    tree, rng = loaded(name), generator(f"{name} accelerations")
+    model = represented(compiled(name), tree)
+    q, v = states(tree, rng)[rng.integers(2)], rng.normal(size=tree.nv)
+    theirs, ours = controls_of(tree, model, rng)
+    qdd = accelerations_of(model, tree, q, v, theirs)
+    tau = np.zeros(tree.nv)
+    if tree.nu:
+        tau = case_of(tree, (), CONTROL_FORCES, {"q": q, "v": v, "ctrl": ours}, control="actuators").run()["tau"]
+    missing = ds.inverse_dynamics(tree, q, v, qdd) - tau
+    difference = np.linalg.solve(ds.mass_matrix(tree, q), missing)
+    assert np.max(np.abs(difference)) < ACCELERATION * max(1.0, np.max(np.abs(qdd)))
 
 
 def check_states(tree, model, rng):

@@ -414,7 +414,7 @@ def test_axes_and_numbers_that_are_refused():
         tree_from_pinocchio(model)
     model = one(pin.JointModelRX())
     model.armature = np.array([np.nan])
-    with pytest.raises(ModelError, match="armature or damping of joint 'j'"):
+    with pytest.raises(ModelError, match=r"armature, .* of joint 'j'"):
         tree_from_pinocchio(model)
     model = one(pin.JointModelRX())
     model.inertias[1] = pin.Inertia.Zero()

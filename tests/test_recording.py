@@ -166,9 +166,9 @@ def test_a_checkpoint_goes_on_to_the_last_bit(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("scene", "message"),
     [
-        (lambda: pendulum(3).scene, "other links, joints or masses"),
-        (lambda: bouncing(restitution=0.6)[0], "other colliders, loops or gravity"),
-        (lambda: bouncing(gravity=1.6)[0], "other colliders, loops or gravity"),
+        (lambda: pendulum(3).scene, "other links, joints, masses, actuators or gravity"),
+        (lambda: bouncing(restitution=0.6)[0], "other colliders or loops"),
+        (lambda: bouncing(gravity=1.6)[0], "other links, joints, masses, actuators or gravity"),
     ],
 )
 def test_a_checkpoint_of_another_scene_is_refused(tmp_path, scene, message):

@@ -73,7 +73,7 @@ SCENES = scenes()
 def test_matrices_of_a_snapshot_equal_dense_ones(name):
     scene = SCENES[name]
     tree, rng = scene.tree, np.random.default_rng(5)
-    dynamics = ContactDynamics(scene, damping=None)
+    dynamics = ContactDynamics(scene, passive="none")
     for n in (0, 1, 6):
         q, v, tau = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
         snapshot = dynamics.at(q, v, tau)

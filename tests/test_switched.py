@@ -38,7 +38,7 @@ class Switched:
     """A method traced with flags, as a function of numbers."""
 
     def __init__(self, tree, constraints, method):
-        asked = request(tree, constraints, DYNAMICS, method=method, active=True, damping=None)
+        asked = request(tree, constraints, DYNAMICS, method=method, active=True, passive="none")
         self.tree, self.constraints, self._ops = tree, asked.constraints, TraceOps()
         self._results = list(DYNAMICS.run(symbolic_case(asked, self._ops)))
         self._results.append(rcond_of(asked, self._ops, [x.nodes() for x in self._results]))
@@ -63,7 +63,7 @@ class Switched:
             return False, independent
         assert all(flag or not f.any() for f, flag in zip(np.split(forces, splits), flags, strict=True))
         with np.errstate(all="ignore"):
-            expected = METHODS["kkt"](make_motion(self.tree, q, v, tau, on, damping=None)[0])
+            expected = METHODS["kkt"](make_motion(self.tree, q, v, tau, on, passive="none")[0])
         if not on or np.linalg.cond(expected.delassus) <= WELL_CONDITIONED:
             assert error(qdd, expected.qdd[:, 0]) < SAME + np.finfo(float).eps / rcond
             assert error(np.concatenate([np.zeros(0), *own]), expected.forces[:, 0]) < SAME

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class _PublicNames(type):
@@ -30,8 +31,13 @@ class Frozen(metaclass=_PublicNames):
     def _make_read_only(self, *names: str) -> None:
         """Make attributes read-only arrays of float64: copies, but of arrays that are so already."""
         for name in names:
-            value = getattr(self, name)
-            if type(value) is not np.ndarray or value.flags.writeable or value.dtype != float:
-                value = np.array(value, dtype=float)
-                value.setflags(write=False)
-                object.__setattr__(self, name, value)
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+
+def read_only(value: Any) -> NDArray[np.float64]:
+    """Read-only array of float64: a copy, but of one that is so already."""
+    if type(value) is np.ndarray and not value.flags.writeable and value.dtype == float:
+        return value
+    array = np.array(value, dtype=float)
+    array.setflags(write=False)
+    return array

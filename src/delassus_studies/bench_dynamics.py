@@ -43,7 +43,7 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
 def dynamics_kernel(case: Case, method: str, lanes: int | None = None) -> Kernel:
     """Forward dynamics by a method; soft ones with `COMPLIANCE` on all constraints."""
     soft = COMPLIANCE if method in SOFT and case.constraints else None
-    return compile(case.tree, case.constraints, "dynamics", method=method, lanes=lanes, compliance=soft, damping=None)
+    return compile(case.tree, case.constraints, "dynamics", method=method, lanes=lanes, compliance=soft, passive="none")
 
 
 def _error(case: Case, method: str, states: States, qdd: Any) -> float:
@@ -51,7 +51,7 @@ def _error(case: Case, method: str, states: States, qdd: Any) -> float:
     few = states.first(CHECKED)
     dense, soft = ("ltl-soft", COMPLIANCE) if method in SOFT else ("kkt", None)
     wanted = forward_dynamics(
-        case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=soft, damping=None
+        case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=soft, passive="none"
     ).qdd
     return float(relative_error(qdd[:CHECKED], wanted).max())
 
@@ -63,7 +63,7 @@ def _measure_case(case: Case, rounds: int) -> Record:
     with pinned():
         for method in AGAINST:
             if method == DERIVATIVES:
-                kernel = compile(case.tree, case.constraints, "dynamics_derivatives", damping=None)
+                kernel = compile(case.tree, case.constraints, "dynamics_derivatives", passive="none")
             else:
                 kernel = dynamics_kernel(case, method)
             out = kernel(states.q, states.v, states.tau, threads=1)
@@ -110,7 +110,7 @@ def dynamics_trace(case: Case, method: str) -> Trace:
     """Forward dynamics of a case by a method, with its phases."""
     compliance = COMPLIANCE if method in SOFT and case.constraints else None
     return trace_request(
-        request(case.tree, case.constraints, DYNAMICS, method=method, compliance=compliance, damping=None)
+        request(case.tree, case.constraints, DYNAMICS, method=method, compliance=compliance, passive="none")
     )
 
 

@@ -54,7 +54,7 @@ def accuracy(tree: Tree, constraints: Sequence[Constraint], states: int, weights
     tau = np.zeros(tree.nv)
 
     def solve(method: str, compliance: float | None = None) -> ForwardDynamics:
-        return forward_dynamics(tree, q, v, tau, constraints, method=method, compliance=compliance, damping=None)
+        return forward_dynamics(tree, q, v, tau, constraints, method=method, compliance=compliance, passive="none")
 
     hard = {name: solve(name) for name in HARD}
     residual: dict[str, list[Array]] = {name: [] for name in sorted(SOFT)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -35,8 +35,8 @@ class Scene(Frozen):
     loops : iterable of Constraint
         Bilateral constraints: between two links, or to the world. One to the world without a second frame holds its
         velocity only; with ``Frame("world", …)`` as second one it also holds its place.
-    gravity : (3,) array_like
-        In m/s².
+    gravity : (3,) array_like, optional
+        In m/s², in place of that of the robots.
     ignore : iterable of pairs of str
         Names of links, or of colliders, that do not collide with each other, beside those of one link and of a link
         and its parent.
@@ -46,14 +46,14 @@ class Scene(Frozen):
     Attributes
     ----------
     tree : Tree
-        All robots as one tree; states ``q`` (nq,) and ``v`` (nv,) are in its order.
+        All robots as one tree, with the scene's gravity; states ``q`` (nq,) and ``v`` (nv,) are in its order.
     links : (n_colliders,) array of int
         Link of each collider; −1 for the world.
 
     Raises
     ------
     ModelError
-        Not trees, or no robots at all.
+        Not trees, or no robots at all; robots whose gravity differs.
     UnknownNameError
         A collider or loop on a link that there is not.
     ConfigurationError, ConstraintError
@@ -85,7 +85,7 @@ class Scene(Frozen):
         colliders: Iterable[Collider] = (),
         *,
         loops: Iterable[Constraint] | Constraint = (),
-        gravity: ArrayLike = (0.0, 0.0, -9.81),
+        gravity: ArrayLike | None = None,
         ignore: Iterable[Sequence[str]] = (),
         parents_collide: bool = False,
     ) -> None:
@@ -100,12 +100,17 @@ class Scene(Frozen):
             if not isinstance(c, Collider):
                 raise ConfigurationError("colliders", "Collider objects", shown(c), "Make them from shapes.")
         links = np.array([WORLD if c.link == "world" else tree.placement(c.link).link for c in shapes], dtype=np.int64)
+        if gravity is None:
+            several = np.unique([t.gravity for t in named.values()], axis=0)
+            if len(several) > 1:
+                raise ModelError("gravity", "robots of one gravity", shown(several.tolist()), "Pass the scene's.")
+            gravity = tree.gravity
         g = check_vector(gravity, "gravity", "in m/s²")
         for array in (links, g):
             array.setflags(write=False)
         for attribute, value in (
             ("robots", MappingProxyType(dict(named))),
-            ("tree", tree),
+            ("tree", tree if np.array_equal(tree.gravity, g) else replace(tree, gravity=g)),
             ("colliders", shapes),
             ("links", links),
             ("loops", check_constraints(tree, loops)),

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from delassus.constraints import row_slices
 from delassus.contact import assembly
@@ -19,6 +19,7 @@ from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
+from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.manifold import turning
@@ -32,8 +33,8 @@ class ContactDynamics:
     Parameters
     ----------
     scene : Scene
-    damping : {"model"} or (nv,) array_like, optional
-        Viscous damping of joints; none by None. As attribute: (nv,) array or None.
+    passive : {"model", "none"}
+        Whether damping and springs of joints act, as in `delassus.forward_dynamics`.
 
     Attributes
     ----------
@@ -47,16 +48,12 @@ class ContactDynamics:
         ``"operational_space_compliance"`` of the scene's tree with its loops.
     """
 
-    def __init__(self, scene: Scene, *, damping: ArrayLike | str | None = "model") -> None:
+    def __init__(self, scene: Scene, *, passive: Passive = "model") -> None:
         if not isinstance(scene, Scene):
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         tree = scene.tree
-        self.scene, self._damping = scene, damping
-        self.kernel = compile_kernel(
-            tree, scene.loops, "operational_space_compliance", gravity=scene.gravity, damping=damping
-        )
-        coefficients = self.kernel.request.options.damping
-        self.damping = None if coefficients is None else np.array(coefficients)
+        self.scene, self.passive = scene, passive
+        self.kernel = compile_kernel(tree, scene.loops, "operational_space_compliance", passive=passive)
         self._shapes = [r.shape for r in self.kernel.results]
         self.parents = _indices(tree.parents)
         self.depths = _indices([len(tree.support(i)) - 1 for i in range(tree.n_links)])
@@ -77,7 +74,7 @@ class ContactDynamics:
     @cached_property
     def response(self) -> Kernel:
         """``M⁻¹ f`` from ``q``, zero velocity, and joint forces ``f``."""
-        return compile_kernel(self.scene.tree, (), "dynamics", method="aba", gravity=(0, 0, 0), damping=None)
+        return compile_kernel(self.scene.tree, (), "dynamics", method="aba", gravity=(0, 0, 0), passive="none")
 
     @cached_property
     def mass_matrix(self) -> Kernel:
@@ -87,14 +84,12 @@ class ContactDynamics:
     @cached_property
     def link_wrenches(self) -> Kernel:
         """Gravity and velocity products on links from ``q`` and ``v``."""
-        return compile_kernel(self.scene.tree, (), "link_wrenches", gravity=self.scene.gravity)
+        return compile_kernel(self.scene.tree, (), "link_wrenches")
 
     @cached_property
     def inverse_dynamics(self) -> Kernel:
-        """Joint forces from ``q``, ``v`` and accelerations, damping overcome."""
-        return compile_kernel(
-            self.scene.tree, (), "inverse_dynamics", gravity=self.scene.gravity, damping=self._damping
-        )
+        """Joint forces from ``q``, ``v`` and accelerations, damping and springs overcome."""
+        return compile_kernel(self.scene.tree, (), "inverse_dynamics", passive=self.passive)
 
     @cached_property
     def armature(self) -> Array:
@@ -224,7 +219,7 @@ class Snapshot:
 
     @cached_property
     def smooth_forces(self) -> Array:
-        """``τ − c + M δ`` (nv,): all forces in joint coordinates without loops and contacts, damping among them."""
+        """``τ − c + M δ`` (nv,): forces in joint coordinates without loops and contacts, passive ones included."""
         return np.asarray(self.tau - self.dynamics.inverse_dynamics(self.q, self.v, -self.axes_rate))
 
     @cached_property
@@ -234,9 +229,10 @@ class Snapshot:
 
     @cached_property
     def joint_forces(self) -> Array:
-        """Forces (nv,) of motors less those of damping."""
-        damping = self.dynamics.damping
-        return self.tau if damping is None else self.tau - damping * self.v
+        """Forces (nv,) of motors, damping and springs."""
+        if self.dynamics.passive == "none":
+            return self.tau
+        return self.tau + self.dynamics.scene.tree.passive_forces(self.q, self.v)
 
     @cached_property
     def mass_matrix(self) -> Array:

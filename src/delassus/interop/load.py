@@ -6,16 +6,22 @@ import importlib
 import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from delassus.errors import ModelError, missing_dependency, shown, unknown_name
+from delassus.errors import ModelError, missing_dependency, shown, unknown_name, warn
 from delassus.interop.mjcf import read_mjcf
 from delassus.interop.mujoco import tree_from_mujoco
 from delassus.interop.pinocchio import tree_from_pinocchio
+from delassus.model.check import check_choice
 from delassus.model.description import Check, Root
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
 from delassus.model.urdf import MAX_BYTES, Continuous, Mimic, read_xml, tree_from_urdf
+
+Unsupported = Literal["warn", "refuse", "ignore"]
+
+MOST_NAMED = 3
+"""Names of each kind that a warning or an error gives."""
 
 ALIASES = {
     "talos": "talos_reduced",
@@ -36,6 +42,7 @@ def load(
     continuous: Continuous = "angle",
     mimic: Mimic = "independent",
     check_inertia: Check = "warn",
+    unsupported: Unsupported = "warn",
     max_bytes: float = MAX_BYTES,
 ) -> Tree:
     """Load a robot.
@@ -51,12 +58,14 @@ def load(
     continuous : {"angle", "cos-sin"}
         For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
     mimic : {"independent", "refuse"}
-        For URDF files: whether joints that mimic others get a degree of freedom of their own (with a warning that
-        names them) or raise an error.
+        For URDF files: whether joints that mimic others get a degree of freedom of their own or raise an error.
     check_inertia : {"warn", "refuse", "repair"}
         What to do about rotational inertias that no rigid body can have (negative principal moments, or one larger than
         the sum of the other two): use them and warn, raise an error, or take the nearest inertia that is possible.
         Nearest is least in the Frobenius norm about the centre of mass; principal axes, mass and centre of mass stay.
+    unsupported : {"warn", "refuse", "ignore"}
+        What to do about what a tree does not hold of the description: equality constraints, mimic joints, muscles,
+        sensors …; ``docs/mjcf.md`` has the whole list. ``tree.report`` names it.
     max_bytes : float
         Refuse larger files, and MJCF files of which MuJoCo would make more than that: an element takes it about 4 kB,
         as often as it is replicated and attached. ``float("inf")`` lifts the limit; loading may then take any time and
@@ -72,7 +81,7 @@ def load(
     ------
     ModelError
         The description is missing, malformed, too large, attaches itself, or describes no tree with a regular mass
-        matrix; names the culprit.
+        matrix; names the culprit. With ``unsupported="refuse"``, a description that has more than a tree holds.
     UnknownNameError
         No robot of that name is known.
     MissingDependencyError
@@ -85,12 +94,14 @@ def load(
     >>> tree.nv  # doctest: +SKIP
     38
     """
+    check_choice("unsupported", unsupported, ("warn", "refuse", "ignore"), ModelError)
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
         path = find_description(robot)
         description = read_xml(path, max_bytes)
         if description.tag == "robot":
-            return tree_from_urdf(description, path.stem, root, continuous, mimic, check_inertia, f"file {str(path)!r}")
+            tree = tree_from_urdf(description, path.stem, root, continuous, mimic, check_inertia, f"file {str(path)!r}")
+            return _judged(tree, unsupported)
         if description.tag != "mujoco":
             raise ModelError(
                 f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
@@ -111,6 +122,22 @@ def load(
             "root", "a description with a free joint", f"{tree.name!r}, which has none",
             "MJCF files and models say themselves what carries the root: add a free joint there.",
         )  # fmt: skip
+    return _judged(tree, unsupported)
+
+
+def _judged(tree: Tree, unsupported: Unsupported) -> Tree:
+    """The tree; warns or raises where it does not hold all of its description."""
+    if tree.omitted and unsupported != "ignore":
+        parts = [
+            f"{len(names)} {what} ({', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''})"
+            for what, names in tree.omitted.items()
+        ]
+        if unsupported == "refuse":
+            raise ModelError(
+                f"robot {tree.name!r}", "nothing that a tree does not hold", "; ".join(parts),
+                "Load it with unsupported='warn' to go on without these.",
+            )  # fmt: skip
+        warn(f"robot {tree.name!r}: not represented: {'; '.join(parts)}. `tree.report` lists all.")
     return tree
 
 

@@ -1,9 +1,8 @@
 """MuJoCo: ``mujoco.MjModel`` → `Tree`, and states in both directions, batched over leading axes.
 
 Links and degrees of freedom keep MuJoCo's order. A body with several joints becomes as many links, all but the last of
-them without mass; the last has the body's name. What a tree does not hold is left out: equality constraints, contacts,
-actuators, tendons (their armature is refused: it couples joints through the mass matrix), springs, gravity. A mocap
-body stays where the model puts it.
+them without mass; the last has the body's name. `mujoco_report` lists what a tree does not hold; armature of tendons is
+refused, as it couples joints through the mass matrix. A mocap body stays where the model puts it.
 
 The layouts of ``qpos`` and ``q`` and of ``qvel`` and ``v`` are the same but for two things: MuJoCo's quaternions are
 ``[w x y z]``, ours ``[x y z w]``; and the linear velocity of a free joint is in the world's axes there, in the body's
@@ -13,6 +12,7 @@ here (its angular velocity is in the body's axes in both).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,11 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, ModelError
 from delassus.interop.mjcf import import_mujoco
+from delassus.interop.mujoco_actuators import actuators_of, element_names, is_disabled
+from delassus.interop.mujoco_report import omitted
 from delassus.model.build import build_tree, unique_name
 from delassus.model.description import FIXED, Check, RawJoint, RawLink
-from delassus.model.joints import Joint, JointKind
+from delassus.model.joints import SPRUNG, Joint, JointKind
 from delassus.model.rotations import Array, quaternion_to_matrix, rotation_about
 from delassus.model.tree import Tree
 
@@ -76,7 +78,7 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = ""
             last = j == ids[-1]
             child = name if last else unique_name(f"{name}:{joint_names[j]}", frames)
             kind = kinds[int(model.jnt_type[j])]
-            joints.append(_joint(model, j, kind, joint_names[j], armature, parent, child, (rotation, position)))
+            joints.append(_joint(mujoco, model, j, kind, joint_names[j], armature, parent, child, (rotation, position)))
             links.append(own if last else RawLink(child))
             parent, position, rotation = child, np.zeros(3), np.eye(3)
         if not ids:
@@ -92,14 +94,23 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = ""
             carrier = unique_name(f"{name}:fixed", carriers)
             joints.append(RawJoint(carrier, FIXED, parent, name, model.site_pos[site].copy(), R))
     title = bytes(model.names).split(b"\0", 1)[0].decode(errors="replace")
-    return build_tree(title, links, joints, keep_order=True, check_inertia=check_inertia, source=source)
+    tree = build_tree(title, links, joints, keep_order=True, check_inertia=check_inertia, source=source)
+    has_gravity = not is_disabled(mujoco, model, "GRAVITY")
+    actuators, others = actuators_of(mujoco, model, joint_names)
+    return replace(
+        tree,
+        actuators=actuators,
+        omitted=omitted(mujoco, model, others),
+        gravity=np.array(model.opt.gravity) if has_gravity else np.zeros(3),
+        reference_configurations=_configurations(mujoco, model, tree),
+    )
 
 
-def element_names(mujoco: Any, model: Any, kind: Any, count: int, prefix: str) -> list[str]:
-    """Name of each object of a kind; made up from its number where it has none."""
-    given = [mujoco.mj_id2name(model, kind, i) for i in range(count)]
-    taken = {name for name in given if name}
-    return [name or unique_name(f"{prefix}{i}", taken) for i, name in enumerate(given)]
+def _configurations(mujoco: Any, model: Any, tree: Tree) -> dict[str, Array]:
+    """``qpos0`` and the keyframes."""
+    names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_KEY, model.nkey, "key")
+    out = {"qpos0": model.qpos0, **dict(zip(names, model.key_qpos, strict=True))}
+    return {name: configuration_from_mujoco(tree, qpos) for name, qpos in out.items()}
 
 
 def _rotation(quaternion: Array) -> Array:
@@ -129,7 +140,15 @@ def _armature(mujoco: Any, model: Any) -> Array:
 
 
 def _joint(
-    model: Any, j: int, kind: JointKind, name: str, armature: Array, parent: str, child: str, pose: tuple[Array, Array]
+    mujoco: Any,
+    model: Any,
+    j: int,
+    kind: JointKind,
+    name: str,
+    armature: Array,
+    parent: str,
+    child: str,
+    pose: tuple[Array, Array],
 ) -> RawJoint:
     """Joint ``j`` between two links; before it moves, the child has the pose (rotation, position) in the parent."""
     dofs = slice(int(model.jnt_dofadr[j]), int(model.jnt_dofadr[j]) + kind.nv)
@@ -152,9 +171,15 @@ def _joint(
         position = position + rotation @ anchor
     if model.jnt_limited[j] and kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
         lower, upper = (float(x) for x in model.jnt_range[j])
+    stiffness, rest = 0.0, 0.0
+    if kind in SPRUNG and not is_disabled(mujoco, model, "SPRING"):
+        stiffness, rest = float(model.jnt_stiffness[j]), float(model.qpos_spring[model.jnt_qposadr[j]])
+    effort = np.abs(model.jnt_actfrcrange[j]).min() if model.jnt_actfrclimited[j] else np.inf
     return RawJoint(
         name, kind, parent, child, position, rotation, axis, armature=armature[dofs], lower=lower, upper=upper,
-        damping=np.array(model.dof_damping[dofs]), child_position=-anchor,
+        damping=np.array(model.dof_damping[dofs]) * (not is_disabled(mujoco, model, "DAMPER")),
+        friction=np.array(model.dof_frictionloss[dofs]) * (not is_disabled(mujoco, model, "FRICTIONLOSS")),
+        stiffness=stiffness, rest_position=rest, effort_limit=effort, child_position=-anchor,
     )  # fmt: skip
 
 

@@ -2,13 +2,14 @@
 
 Joints keep the model's order, so that the same vectors go into both. A composite joint becomes a chain of links, all
 but the last of them without mass. The inertia of motors is what Pinocchio adds to its mass matrix: ``model.armature``
-(none of its algorithms reads ``rotorInertia`` and ``rotorGearRatio``). What a tree does not hold is left out: geometry,
-friction, effort and velocity limits, gravity.
+(none of its algorithms reads ``rotorInertia`` and ``rotorGearRatio``). Limits of effort, speed and friction are those
+of the positive direction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from delassus.errors import ModelError, missing_dependency
 from delassus.model.build import build_tree, unique_name
 from delassus.model.description import FIXED, LARGEST, Check, RawJoint, RawLink
 from delassus.model.joints import JointKind
+from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 
 UNIT_AXIS = 1e-6
@@ -76,7 +78,14 @@ def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
         links.append(RawLink(frame.name))
         name, parent, place = unique_name(f"{frame.name}:fixed", used), carried[frame.parentJoint], frame.placement
         joints.append(RawJoint(name, FIXED, parent, frame.name, place.translation, place.rotation))
-    return build_tree(model.name, links, joints, root="fixed", keep_order=True, check_inertia=check_inertia)
+    tree = build_tree(model.name, links, joints, root="fixed", keep_order=True, check_inertia=check_inertia)
+    if np.any(model.gravity.angular):
+        raise ModelError("gravity of the model", "a linear acceleration", str(model.gravity), "Set its angular to 0.")
+    configurations = {
+        str(entry.key()): tree.check_configuration(entry.data(), f"reference configuration {entry.key()!r}")
+        for entry in model.referenceConfigurations
+    }
+    return replace(tree, gravity=model.gravity.linear, reference_configurations=configurations)
 
 
 def _body_at(pin: Any, model: Any, joint: int) -> str | None:
@@ -137,7 +146,20 @@ def _joint(
         lower, upper = float(model.lowerPositionLimit[q]), float(model.upperPositionLimit[q])
         lower, upper = lower if lower > -LARGEST else -np.inf, upper if upper < LARGEST else np.inf
     dofs = slice(v, v + kind.nv)
+    friction, effort, velocity = _in_positive_direction(model, dofs)
     return RawJoint(
         name, kind, parent, child, place.translation, place.rotation, axis, armature=np.array(model.armature[dofs]),
-        lower=lower, upper=upper, damping=np.array(model.damping[dofs]),
+        lower=lower, upper=upper, damping=np.array(model.damping[dofs]), friction=friction,
+        effort_limit=np.where(effort < LARGEST, effort, np.inf),
+        velocity_limit=np.where(velocity < LARGEST, velocity, np.inf),
     )  # fmt: skip
+
+
+def _in_positive_direction(model: Any, dofs: slice) -> list[Array]:
+    """Friction, effort and velocity limits; before Pinocchio 4, there is one number for both directions."""
+    names = (
+        ("upperDryFrictionLimit", "friction"),
+        ("upperEffortLimit", "effortLimit"),
+        ("upperVelocityLimit", "velocityLimit"),
+    )
+    return [np.array(getattr(model, new if hasattr(model, new) else old)[dofs]) for new, old in names]

@@ -15,7 +15,7 @@ from delassus.errors import ModelError
 from delassus.model.check import check_choice
 from delassus.model.description import DIRECTED, FIXED, Check, RawJoint, RawLink, Root, check_descriptions, find_root
 from delassus.model.inertia import motion_transform, move_inertia, spatial_inertia
-from delassus.model.joints import Joint, JointKind
+from delassus.model.joints import PER_DOF, Joint, JointKind
 from delassus.model.kinematics import relative_poses
 from delassus.model.rotations import Array, exact_quarter_turns, rotation_between
 from delassus.model.tree import WORLD, Placement, Tree
@@ -122,7 +122,7 @@ def _joints(moving: Sequence[RawJoint], axes: Sequence[int], rotations: Array, p
     numbers = _read_only(
         [
             [x for raw, kind in zip(moving, kinds, strict=True) for x in _per_dof(getattr(raw, attribute), kind.nv)]
-            for attribute in ("armature", "lower", "upper", "damping")
+            for attribute in PER_DOF
         ]
     )
     ends = accumulate((kind.nv for kind in kinds), initial=0)

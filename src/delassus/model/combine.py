@@ -12,7 +12,7 @@ import numpy as np
 from delassus.errors import ModelError
 from delassus.model.inertia import move_inertia
 from delassus.model.joints import Joint
-from delassus.model.rotations import exact_quarter_turns
+from delassus.model.rotations import Array, exact_quarter_turns
 from delassus.model.topology import WORLD, Placement, Topology
 
 T = TypeVar("T", bound=Topology)
@@ -27,7 +27,7 @@ def combine_trees(trees: Mapping[str, T], name: str = "scene") -> T:
     """One tree whose joints are those of ``trees``, one after the other, all of them on the world.
 
     Links, joints and frames of the tree ``"arm"`` are called ``"arm/…"``; an empty name adds nothing. Coordinates keep
-    their meaning and follow one another in the order of ``trees``.
+    their meaning and follow one another in the order of ``trees``. Gravity is that of the first.
     """
     return mount(name, [(key + SEPARATOR if key else "", tree, ON_THE_WORLD) for key, tree in trees.items()])
 
@@ -74,11 +74,28 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
     name_of_two = next((n for n, count in Counter(joint.name for joint in joints).items() if count > 1), None)
     if name_of_two is not None:
         raise _twice("joint", name_of_two)
+    actuators = tuple(a.prefixed(prefix) for prefix, tree, _ in parts for a in tree.actuators)
+    omitted: dict[str, tuple[str, ...]] = {}
+    for prefix, tree, _ in parts:
+        for what, left in tree.omitted.items():
+            omitted[what] = (*omitted.get(what, ()), *(prefix + name for name in left))
+    configurations = {prefix + name for prefix, tree, _ in parts for name in tree.reference_configurations}
     names = tuple(prefix + link for prefix, tree, _ in parts for link in tree.link_names)
     return replace(
         parts[0][1], name=name, link_names=names, joints=tuple(joints), parents=tuple(parents), inertias=inertias,
         frames=frames, world_inertia=world_inertia,
+        reference_configurations={c: _configuration(parts, c) for c in sorted(configurations)},
+        actuators=actuators, omitted=omitted,
     )  # fmt: skip
+
+
+def _configuration(parts: Sequence[tuple[str, T, Placement]], name: str) -> Array:
+    """Reference configuration of the whole: parts that have none of that name are neutral."""
+    qs = []
+    for prefix, tree, _ in parts:
+        own = tree.reference_configurations.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
+        qs.append(tree.neutral() if own is None else own)
+    return np.concatenate(qs)
 
 
 def _twice(kind: str, name: str) -> ModelError:

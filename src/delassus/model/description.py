@@ -43,8 +43,8 @@ class RawLink:
 class RawJoint:
     """A joint as described: placement in the parent link's frame, then motion about ``axis`` (``kind`` None: fixed).
 
-    ``child_position`` is the origin of the child link's frame in the frame that moves. Armature, limits and damping are
-    one number, or one for each degree of freedom.
+    ``child_position`` is the origin of the child link's frame in the frame that moves. What is in `PER_DOF` is one
+    number, or one for each degree of freedom.
     """
 
     name: str
@@ -58,14 +58,18 @@ class RawJoint:
     lower: float | Array = -np.inf
     upper: float | Array = np.inf
     damping: float | Array = 0.0
+    friction: float | Array = 0.0
+    stiffness: float | Array = 0.0
+    rest_position: float | Array = 0.0
+    effort_limit: float | Array = np.inf
+    velocity_limit: float | Array = np.inf
     child_position: Array = field(default_factory=lambda: np.zeros(3))
 
     @property
-    def greatest_resistance(self) -> tuple[float, float]:
-        """Armature and damping of largest magnitude among the degrees of freedom."""
-        if isinstance(self.armature, np.ndarray) or isinstance(self.damping, np.ndarray):
-            return float(np.max(np.abs(self.armature))), float(np.max(np.abs(self.damping)))
-        return self.armature, self.damping
+    def greatest_resistance(self) -> tuple[float, ...]:
+        """Armature, damping, friction, stiffness and rest position of largest magnitude."""
+        values = (self.armature, self.damping, self.friction, self.stiffness, self.rest_position)
+        return tuple(float(np.max(np.abs(x))) if isinstance(x, np.ndarray) else x for x in values)
 
 
 def find_root(name: str, links: Sequence[RawLink], joints: Sequence[RawJoint]) -> str:
@@ -133,7 +137,7 @@ def check_descriptions(
         ("inertial of link", links, ("mass", "com", "inertia")),
         ("origin of joint", joints, ("position", "rotation", "child_position")),
         ("axis of joint", joints, ("axis",)),
-        ("armature or damping of joint", joints, ("greatest_resistance",)),
+        ("armature, damping, friction or spring of joint", joints, ("greatest_resistance",)),
     ):
         columns = [np.array([getattr(x, attribute) for x in named]) for attribute in attributes]
         numbers = (
@@ -147,7 +151,7 @@ def check_descriptions(
                 "Correct them.",
             )  # fmt: skip
     for joint in joints:
-        if any(_has_nan(limit) for limit in (joint.lower, joint.upper)):
+        if any(map(_has_nan, (joint.lower, joint.upper, joint.effort_limit, joint.velocity_limit))):
             raise ModelError(f"limits of joint {joint.name!r}", "numbers", "NaN", "Correct them, or leave them out.")
         if joint.kind in DIRECTED and hypot(*joint.axis) < 1e-9:
             raise ModelError(

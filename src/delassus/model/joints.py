@@ -26,6 +26,7 @@ from enum import Enum
 
 import numpy as np
 
+from delassus.errors import ModelError
 from delassus.frozen import Frozen
 from delassus.model.rotations import (
     Array,
@@ -85,6 +86,14 @@ class JointKind(Enum):
         return self in (JointKind.BALL, JointKind.FREE)
 
 
+SPRUNG = frozenset({JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.TRANSLATION})
+"""Joints that springs act on: each coordinate is one degree of freedom."""
+
+PER_DOF = (
+    "armature", "lower", "upper", "damping", "friction", "stiffness", "rest_position", "effort_limit", "velocity_limit",
+)  # fmt: skip
+"""Attributes of a `Joint` with one number for each degree of freedom, in their order there."""
+
 NO_LIMIT = 1e6
 """Limits (rad or m) at least this large are written where no limit is meant."""
 
@@ -110,6 +119,13 @@ class Joint(Frozen):
         Limits of the coordinates of revolute and prismatic joints (rad or m); infinite where there are none.
     damping : (nv,) array
         Viscous damping coefficient of each degree of freedom (N·m·s/rad or N·s/m).
+    friction : (nv,) array
+        Coulomb friction of each degree of freedom (N·m or N). No function acts on it yet.
+    stiffness, rest_position : (nv,) arrays
+        Spring of each degree of freedom (N·m/rad or N/m), and the coordinate at which it has no force (rad or m). Only
+        revolute, prismatic and translation joints have springs.
+    effort_limit, velocity_limit : (nv,) arrays
+        Largest force of the motor (N·m or N) and speed (rad/s or m/s); infinite where there are none.
     motion_axes : tuple of int
         Components of the child's twist ``[linear; angular]`` that the joint leaves free, one a degree of freedom.
     """
@@ -123,12 +139,22 @@ class Joint(Frozen):
     lower: Array
     upper: Array
     damping: Array
+    friction: Array
+    stiffness: Array
+    rest_position: Array
+    effort_limit: Array
+    velocity_limit: Array
     motion_axes: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         axes = self.kind.motion_axes
         self._set_attributes(motion_axes=tuple(k + self.axis for k in axes) if len(axes) == 1 else axes)
-        self._make_read_only("rotation", "position", "armature", "lower", "upper", "damping")
+        self._make_read_only("rotation", "position", *PER_DOF)
+        if np.any(self.stiffness) and self.kind not in SPRUNG:
+            raise ModelError(
+                f"joint {self.name!r}", "no spring, or a revolute, prismatic or translation joint",
+                f"a spring on a {self.kind.value} joint", "Add its force to tau.",
+            )  # fmt: skip
 
     @property
     def nq(self) -> int:

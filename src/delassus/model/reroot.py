@@ -20,6 +20,9 @@ from delassus.model.topology import WORLD, Topology
 
 T = TypeVar("T", bound=Topology)
 
+RESISTANCE = ("armature", "damping", "friction")
+"""Attributes of joints that act in the axes of one of the two links."""
+
 
 def reroot(tree: T, link: str) -> T:
     """Let the frame ``link`` ride on the free joint; see `Tree.reroot`."""
@@ -32,6 +35,8 @@ def reroot(tree: T, link: str) -> T:
         half_turn = _half_turn(tree.joints[child])
         R[i], p[i] = tree.joints[child].rotation @ half_turn.T, tree.joints[child].position
         carrying[i] = replace(tree.joints[child], rotation=half_turn, position=np.zeros(3))
+        if carrying[i].kind is JointKind.TRANSLATION:  # whose coordinates change their sign
+            carrying[i] = replace(carrying[i], rest_position=-carrying[i].rest_position)
 
     parent_of = {new_root: WORLD}
     order, pending = [], [new_root]
@@ -51,19 +56,26 @@ def reroot(tree: T, link: str) -> T:
             joint = replace(joint, rotation=rotation, position=R[k].T @ (joint.position - p[k]))
         joints.append(joint)
     inertias, frames = move_body_frames(tree, R, p)
-    return replace(
+    other = replace(
         tree,
         link_names=tuple(tree.link_names[i] for i in order),
         joints=tuple(joints),
         parents=tuple(number_of[parent_of[i]] for i in order),
         inertias=inertias[order],
         frames={name: replace(frame, link=number_of[frame.link]) for name, frame in frames.items()},
+        reference_configurations={},
     )
+    named = tree.reference_configurations.items()
+    return replace(other, reference_configurations={c: _moved_configuration(tree, link, other, q) for c, q in named})
 
 
 def reroot_configuration(tree: Topology, link: str, q: Array) -> Array:
     """Configuration of the re-rooted tree in the same pose; see `Tree.reroot_configuration`."""
-    index, sign = np.array(reroot_coordinates(tree, link, reroot(tree, link)))[7:].reshape(-1, 2).T
+    return _moved_configuration(tree, link, reroot(tree, link), q)
+
+
+def _moved_configuration(tree: Topology, link: str, other: Topology, q: Array) -> Array:
+    index, sign = np.array(reroot_coordinates(tree, link, other))[7:].reshape(-1, 2).T
     R, p = frame_pose(tree, link, q)
     return np.concatenate([p, matrix_to_quaternion(R), q[..., index.astype(int)] * sign], axis=-1)
 
@@ -94,9 +106,10 @@ def _require_floating(tree: Topology, link: str) -> int:
             f"tree {tree.name!r}", "one free joint that carries everything", "something else",
             "Only a floating tree can be re-rooted: load it with root='floating'.",
         )  # fmt: skip
-    if tree.joints[0].armature.any() or tree.joints[0].damping.any():
+    if any(getattr(tree.joints[0], attribute).any() for attribute in RESISTANCE):
         raise ModelError(
-            f"joint {tree.joints[0].name!r}", "a free joint without armature and damping", "one that has some",
+            f"joint {tree.joints[0].name!r}", "a free joint without armature, damping and friction",
+            "one that has some",
             "They act on the link that the free joint carries, so another root would be another robot: set them to 0.",
         )  # fmt: skip
     return at.link
@@ -104,13 +117,13 @@ def _require_floating(tree: Topology, link: str) -> int:
 
 def _half_turn(joint: Joint) -> Array:
     """Rotation by 180° about an axis across the joint's own, so that the same coordinate moves it backwards."""
-    even = not (np.ptp(joint.armature) or np.ptp(joint.damping))  # else they tell the two links apart
+    even = not any(np.ptp(getattr(joint, attribute)) for attribute in RESISTANCE)  # else they tell the two links apart
     if joint.kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC):
         return np.diag([1.0 if k == (joint.axis + 1) % 3 else -1.0 for k in range(3)])
     if joint.kind is JointKind.TRANSLATION or (joint.kind is JointKind.BALL and even):
         return np.eye(3)
     raise ModelError(
         f"joint {joint.name!r}", "a revolute, prismatic, ball or translation joint between the two roots",
-        f"a {joint.kind.value} joint" + ("" if even else " whose armature or damping varies"),
+        f"a {joint.kind.value} joint" + ("" if even else " whose armature, damping or friction varies"),
         "Choose a root link on the near side of that joint.",
     )  # fmt: skip

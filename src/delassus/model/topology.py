@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 
 from delassus.errors import unknown_name
-from delassus.frozen import Frozen
+from delassus.frozen import Frozen, read_only
+from delassus.model.actuators import Actuator
 from delassus.model.check import check_names
 from delassus.model.joints import Joint, JointKind
 from delassus.model.rotations import Array
+
+GRAVITY = (0.0, 0.0, -9.81)
+"""Gravity where a description does not say, in m/s², world axes."""
 
 WORLD = -1
 """Index of the world where an index of a link is asked for."""
@@ -55,6 +59,10 @@ class Topology(Frozen):
     inertias: Array
     frames: Mapping[str, Placement]
     world_inertia: Array = field(default_factory=lambda: np.zeros((6, 6)))
+    gravity: Array = field(default_factory=lambda: np.array(GRAVITY))
+    reference_configurations: Mapping[str, Array] = field(default_factory=dict)
+    actuators: tuple[Actuator, ...] = ()
+    omitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     joint_names: tuple[str, ...] = field(init=False)
     n_links: int = field(init=False)
     nq: int = field(init=False)
@@ -72,7 +80,9 @@ class Topology(Frozen):
         check_names("link", self.link_names)
         check_names("joint", joint_names)
         check_names("frame", self.frames)
-        self._make_read_only("inertias", "world_inertia")
+        check_names("actuator", [actuator.name for actuator in self.actuators])
+        check_names("reference configuration", self.reference_configurations)
+        self._make_read_only("inertias", "world_inertia", "gravity")
         q_ends = list(accumulate((j.nq for j in self.joints), initial=0))
         v_ends = list(accumulate((j.nv for j in self.joints), initial=0))
         children: list[list[int]] = [[] for _ in range(n)]
@@ -81,6 +91,10 @@ class Topology(Frozen):
                 children[p].append(i)
         self._set_attributes(
             frames=MappingProxyType(dict(self.frames)),
+            reference_configurations=MappingProxyType(
+                {name: read_only(q) for name, q in self.reference_configurations.items()}
+            ),
+            omitted=MappingProxyType({what: tuple(names) for what, names in self.omitted.items()}),
             joint_names=joint_names,
             n_links=n,
             nq=q_ends[-1],
@@ -95,7 +109,8 @@ class Topology(Frozen):
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild from the defining attributes."""
         defining = (self.name, self.link_names, self.joints, self.parents, self.inertias, dict(self.frames))
-        return type(self), (*defining, self.world_inertia)
+        described = (self.world_inertia, self.gravity, dict(self.reference_configurations), self.actuators)
+        return type(self), (*defining, *described, dict(self.omitted))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, n_links={self.n_links}, nq={self.nq}, nv={self.nv})"
@@ -107,9 +122,11 @@ class Topology(Frozen):
         digest.update(repr((self.link_names, self.parents)).encode())
         for j in self.joints:
             digest.update(repr((j.name, j.kind.value, j.axis)).encode())
-            for a in (j.rotation, j.position, j.armature, j.damping):
+            for a in (j.rotation, j.position, j.armature, j.damping, j.stiffness, j.rest_position, j.effort_limit):
                 digest.update(a.tobytes())
-        digest.update(self.inertias.tobytes())
+        digest.update(self.inertias.tobytes() + self.gravity.tobytes())
+        for actuator in self.actuators:
+            digest.update(repr(actuator.__reduce__()[1]).encode())
         for name in sorted(self.frames):
             placement = self.frames[name]
             digest.update(repr((name, placement.link)).encode())
@@ -155,14 +172,57 @@ class Topology(Frozen):
         return np.asarray(np.eye(self.nv)[driven.astype(bool)])
 
     @property
+    def nu(self) -> int:
+        """Number of actuators."""
+        return len(self.actuators)
+
+    @property
+    def report(self) -> dict[str, tuple[str, ...]]:
+        """What of the description does not act: names, by what they are names of.
+
+        First what the tree does not hold, of which `load` warns, then what it holds but no function acts on.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> ds.mechanisms.humanoid().report
+        {}
+        """
+        kept = {
+            "limits of joints": [j.name for j in self.joints if np.isfinite([*j.lower, *j.upper]).any()],
+            "Coulomb friction of joints": [j.name for j in self.joints if j.friction.any()],
+            "velocity limits of joints": [j.name for j in self.joints if np.isfinite(j.velocity_limit).any()],
+        }
+        held = {f"{what}, which the tree holds": tuple(names) for what, names in kept.items() if names}
+        return {**self.omitted, **held}
+
+    def per_dof(self, attribute: str) -> Array:
+        """Damping, stiffness, … of all degrees of freedom (nv,): an attribute of joints, of `PER_DOF`."""
+        return np.concatenate([np.zeros(0), *(getattr(joint, attribute) for joint in self.joints)])
+
+    @property
     def lower(self) -> Array:
         """Lower limits (nv,) of the coordinates of revolute and prismatic joints (rad or m), −∞ where none."""
-        return np.concatenate([np.zeros(0), *(joint.lower for joint in self.joints)])
+        return self.per_dof("lower")
 
     @property
     def upper(self) -> Array:
         """Upper limits (nv,), ∞ where there are none; see `lower`."""
-        return np.concatenate([np.zeros(0), *(joint.upper for joint in self.joints)])
+        return self.per_dof("upper")
+
+    @property
+    def effort_limit(self) -> Array:
+        """Largest forces (nv,) of motors (N·m or N), ∞ where there are none."""
+        return self.per_dof("effort_limit")
+
+    @property
+    def velocity_limit(self) -> Array:
+        """Largest speeds (nv,) of joints (rad/s or m/s), ∞ where there are none."""
+        return self.per_dof("velocity_limit")
+
+    def neutral(self) -> Array:
+        """Configuration (nq,) with all angles and lengths zero and all rotations the identity."""
+        return np.array([x for joint in self.joints for x in joint.kind.neutral])
 
     # -- topology --------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,16 @@ class Tree(Topology):
         Every named frame.
     world_inertia : (6, 6) array
         Inertia of the links that are fixed to the world; it moves only once the tree is attached to another.
+    gravity : (3,) array
+        In m/s², world axes: that of the description, else (0, 0, −9.81).
+    reference_configurations : mapping of str to (nq,) array
+        Configurations that the description names: keyframes and ``qpos0`` of MJCF, those of a Pinocchio model.
+    actuators : tuple of Actuator
+        Those of the description, nu; ``control="actuators"`` lets them act.
+    omitted : mapping of str to tuple of str
+        What of the description the tree does not hold: names, by what they are names of.
+    report : dict
+        The same, and what is held but does not act yet.
     joint_names : tuple of str
         Name of each joint.
     nq, nv, n_links : int
@@ -64,13 +74,13 @@ class Tree(Topology):
         Selection matrix of what motors drive.
     lower, upper : (nv,) arrays
         Limits of the coordinates of revolute and prismatic joints.
+    effort_limit, velocity_limit : (nv,) arrays
+        Largest forces of motors and speeds of joints.
+    per_dof : callable
+        Damping, stiffness, friction … of all degrees of freedom (nv,), by the name of the attribute of `Joint`.
     """
 
     # -- configurations --------------------------------------------------------------------------------------------
-
-    def neutral(self) -> Array:
-        """Configuration (nq,) with all angles and lengths zero and all rotations the identity."""
-        return np.array([x for joint in self.joints for x in joint.kind.neutral])
 
     def configuration(self, values: Mapping[str, ArrayLike]) -> Array:
         """Configurations (..., nq) with the joints named set, and all others as in `neutral`.
@@ -214,6 +224,34 @@ class Tree(Topology):
         ]
         return np.concatenate(parts, axis=-1) if parts else np.zeros((*shape, 0))
 
+    def passive_forces(self, q: ArrayLike, v: ArrayLike) -> Array:
+        """Forces (..., nv) of the damping and the springs of joints, ``−d v − k (q − r)``, in N and N·m.
+
+        Parameters
+        ----------
+        q : (..., nq) array_like
+        v : (..., nv) array_like
+
+        Raises
+        ------
+        ConfigurationError
+            As `integrate`.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> arm = ds.mechanisms.chain(2)
+        >>> arm.passive_forces([0.1, 0.2], [1, 1]).tolist()  # it has neither
+        [0.0, 0.0]
+        """
+        qa, va = self.check_configuration(q), self.check_velocity(v)
+        common_batch("v", va.shape[:-1], "q", qa.shape[:-1])
+        out = 0.0 * qa[..., :1] - self.per_dof("damping") * va
+        for joint, sq, sv in zip(self.joints, self.q_slices, self.v_slices, strict=True):
+            if joint.stiffness.any():
+                out[..., sv] -= joint.stiffness * (qa[..., sq] - joint.rest_position)
+        return np.asarray(out)
+
     def check_configuration(self, q: ArrayLike, argument: str = "q") -> Array:
         """Check ``q`` (..., nq) and return it as float64, with quaternions and cos-sin pairs of unit length.
 
@@ -272,7 +310,8 @@ class Tree(Topology):
     ) -> Tree:
         """Tree with the fixed-base tree ``other`` mounted on a frame of this one.
 
-        Coordinates of this tree keep their places in ``q`` and ``v``; those of ``other`` follow.
+        Coordinates of this tree keep their places in ``q`` and ``v``; those of ``other`` follow. Reference
+        configurations of either are neutral for the other, unless both have one of that name. Gravity is this tree's.
 
         Parameters
         ----------
@@ -340,8 +379,8 @@ class Tree(Topology):
         UnknownNameError
             The tree has no such link or frame.
         ModelError
-            The tree is not carried by one free joint without armature and damping; a planar or free joint, or a ball
-            joint of uneven armature or damping, is between the two roots.
+            The tree is not carried by one free joint without armature, damping and friction; a planar or free joint,
+            or a ball joint that has more of these in one direction than in another, is between the two roots.
 
         Examples
         --------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from delassus.errors import ModelError, shown, warn
+from delassus.errors import ModelError, shown
 from delassus.model.build import build_tree
 from delassus.model.check import check_choice, decimal_numbers
 from delassus.model.description import Check, RawJoint, RawLink, Root
@@ -37,7 +38,7 @@ _KINDS = {
 
 Matrix = list[list[float]]
 
-ZERO = (0.0,)
+ZERO, NONE = (0.0,), (inf,)
 
 DEEPEST_XML = 1000
 """Elements nested deeper than this are refused; robots need a few levels, MJCF one for each link of a chain."""
@@ -157,9 +158,9 @@ def tree_from_urdf(
             f"joint {mimicking[0]!r}", "a joint that does not mimic another", f"{len(mimicking)} that do",
             "Load with mimic='independent' to give each a degree of freedom of its own.",
         )  # fmt: skip
-    if mimicking:
-        warn(f"robot {name!r}: {len(mimicking)} mimic joint(s) are independent here: {', '.join(mimicking)}.")
-    return build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia, source=source)
+    tree = build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia, source=source)
+    omitted = {"couplings of mimic joints, which are independent here": tuple(mimicking)} if mimicking else {}
+    return replace(tree, omitted=omitted)
 
 
 def _links(inertials: Sequence[tuple[str, float, Array, Array, Matrix]]) -> list[RawLink]:
@@ -207,15 +208,20 @@ def _joint(element: Element, continuous: Continuous) -> RawJoint:
         ends.append(link)
     rotation, position = read_pose(element, what)
     (axis,) = read_numbers(element, "axis", what, xyz=(1.0, 0.0, 0.0))
-    (lower,), (upper,), *_ = read_numbers(element, "limit", what, lower=ZERO, upper=ZERO, effort=ZERO, velocity=ZERO)
-    (damping,), _ = read_numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
+    (lower,), (upper,), (effort,), (velocity,) = read_numbers(
+        element, "limit", what, lower=ZERO, upper=ZERO, effort=NONE, velocity=NONE
+    )
+    (damping,), (friction,) = read_numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
     read_numbers(element, "mimic", what, multiplier=ZERO, offset=ZERO)
     if kind not in ("revolute", "prismatic") or element.find("limit") is None:
         lower, upper = -inf, inf
+    if kind in ("planar", "floating"):  # which no single motor drives
+        effort = velocity = inf
     moves = JointKind.COS_SIN if kind == "continuous" and continuous == "cos-sin" else _KINDS[kind]
     return RawJoint(
-        name, moves, ends[0], ends[1], position, rotation, np.array(axis), lower=lower, upper=upper, damping=damping
-    )
+        name, moves, ends[0], ends[1], position, rotation, np.array(axis), lower=lower, upper=upper, damping=damping,
+        friction=friction, effort_limit=effort, velocity_limit=velocity,
+    )  # fmt: skip
 
 
 def read_pose(element: Element, what: str) -> tuple[Array, Array]:

@@ -29,6 +29,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             kinematics.FRAME_ACCELERATION,
             dynamics.INVERSE_DYNAMICS,
             dynamics.BIAS_FORCE,
+            dynamics.CONTROL_FORCES,
             dynamics.DYNAMICS,
             dynamics.DYNAMICS_DERIVATIVES,
             dynamics.STEP,

@@ -13,12 +13,12 @@ from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_
 from delassus.model.check import common_batch, finite_array, normalised, real_array
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
-from delassus.quantities.options import ConstrainedMotion, check_compliance, check_damping, one_each
+from delassus.quantities.options import ControlledMotion, check_compliance, check_damping, one_each
 
 LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
 
-KEYWORDS = (*ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "integrator")
+KEYWORDS = (*ControlledMotion.__annotations__, "compliance", "frames", "reference", "integrator")
 """What the direct functions take beside states."""
 
 
@@ -40,8 +40,14 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
         values.update((f"wrench{k}", wrench) for k, wrench in enumerate(wrenches.values()))
     for keyword in ("gravity", "damping"):
         x = keywords.get(keyword)
-        if x is not None and not (keyword == "damping" and isinstance(x, str)):
+        if keyword == "gravity" and x is None:
+            keywords.pop("gravity", None)  # that of the robot
+        elif x is not None and not isinstance(x, str):
             keywords[keyword], values[keyword] = "input", x
+    gains = [name for name in ("kp", "kd") if name in keywords]
+    if gains and keywords.get("control") != "pd":
+        raise ConfigurationError(gains[0], "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
+    values.update((name, keywords.pop(name)) for name in gains)
     if "targets" in keywords:
         targets = _list("targets", keywords["targets"], n)
         keywords["targets"] = [x is not None for x in targets]
@@ -66,6 +72,8 @@ def checked_values(
     out: dict[str, Array] = {}
     batch: tuple[int, ...] = ()
     for a in arguments:
+        if values.get(a.name) is None:
+            raise ConfigurationError(a.owner or a.name, f"an array of shape (..., {a.size})", "none", "Pass it.")
         out[a.name] = array = _checked(tree, a, values[a.name])
         others = ", ".join(name for name in out if name != a.name and out[name].ndim > 1) or "the others"
         batch = common_batch(a.owner or a.name, array.shape[: array.ndim - len(a.shape)], others, batch)

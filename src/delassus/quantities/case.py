@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.actuation import actuator_forces, pd_forces
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
 from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.problem import Problem
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD
+from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -50,12 +52,22 @@ class Case:
         return DynamicsProblem(
             self.problem(q),
             values.get("v") if v is None else self.as_vector(v),
-            values.get("tau"),
+            self.control_forces(q, v),
             gravity=gravity,
             wrenches=self._wrenches(),
             damping=None if damping is None else self.as_vector(damping),
+            springs=options.springs,
             goals=[self._goal(index) for index in range(len(self.constraints))],
         )
+
+    def control_forces(self, q: Any = None, v: Any = None) -> Any:
+        """Joint forces as a state vector, at ``q`` and ``v`` (the arguments if None); None if they are zero."""
+        control = self.request.options.control
+        if control == "tau":
+            return self.values.get("tau")
+        state = self.entries("q") if q is None else q, self.entries("v") if v is None else v
+        forces = actuator_forces if control == "actuators" else pd_forces
+        return self.as_vector(forces(self.ops, self.tree, *state, *map(self.entries, CONTROLS[control])))
 
     def as_vector(self, values: Any) -> Any:
         """State vector, in the form that the backend's ``entry`` reads, of scalars or of numbers."""

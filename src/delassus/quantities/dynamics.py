@@ -25,10 +25,11 @@ from delassus.quantities.options import (
     Compliance,
     ConstrainedMotion,
     Constraints,
+    ControlledMotion,
     Motion,
     Payloads,
 )
-from delassus.quantities.quantity import Output, Quantity
+from delassus.quantities.quantity import CONTROLS, Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, differentiated, solved
 from delassus.spatial.motion import column
@@ -49,6 +50,10 @@ def _bias_force(case: Case) -> list[Matrix]:
 def _dynamics(case: Case) -> list[Matrix]:
     solution = case.solve(case.motion())
     return [solution.qdd, solution.forces]
+
+
+def _control_forces(case: Case) -> list[Matrix]:
+    return [case.motion().applied]
 
 
 def _derivatives(case: Case) -> list[Matrix]:
@@ -123,9 +128,17 @@ DYNAMICS = Quantity(
     (_QDD, _FORCES),
     _dynamics,
     methods=tuple(METHODS),
-    options=CONSTRAINED,
+    options=CONSTRAINED | {"control"},
     has_status=True,
     report=solved,
+)
+CONTROL_FORCES = Quantity(
+    "control_forces",
+    "Joint forces of controls",
+    ("q", "v", "tau"),
+    (Output("tau", ("nv",), "joint forces in N m and N"),),
+    _control_forces,
+    options=frozenset({"control"}),
 )
 DYNAMICS_DERIVATIVES = Quantity(
     "dynamics_derivatives",
@@ -153,7 +166,7 @@ STEP = Quantity(
     ),
     _step,
     methods=tuple(METHODS),
-    options=CONSTRAINED | {"integrator"},
+    options=CONSTRAINED | {"control", "integrator"},
     has_status=True,
     is_step=True,
 )
@@ -221,13 +234,15 @@ def forward_dynamics(
     tolerance: float | None = None,
     max_iterations: int | None = None,
     error_bound: float | None = None,
-    **given: Unpack[ConstrainedMotion],
+    **given: Unpack[ControlledMotion],
 ) -> ForwardDynamics:
     """Joint accelerations, and the forces of the constraints.
 
-    Without targets and stabilisation, constraints ask that the velocity along their rows stay as it is: welds and
-    hinges that the components of the relative twist in the axes of the first frame (or of the world,
-    ``axes="world"``) do not change, points that their *classical* accelerations are equal.
+    Damping, springs and gravity act as the robot's file says; ``passive="none"`` leaves the first two out. So it is
+    in all functions that take these arguments, in `compile`, and in `Simulator`. Without targets and stabilisation,
+    constraints ask that the velocity along their rows stay as it is: welds and hinges that the components of the
+    relative twist in the axes of the first frame (or of the world, ``axes="world"``) do not change, points that their
+    *classical* accelerations are equal.
 
     Parameters
     ----------
@@ -238,16 +253,24 @@ def forward_dynamics(
         Velocities (m/s, rad/s) and joint forces (N, N·m).
     constraints : Constraint or iterable of Constraint
         Stacked in this order; m rows in all.
+    control : {"tau", "actuators", "pd"}
+        What ``tau`` holds. With ``"actuators"``, the controls (..., nu) of ``tree.actuators``, whose gains, biases,
+        gears and ranges make joint forces of them. With ``"pd"``, target configurations (..., nq): joint forces are
+        ``kp (q* − q) − kd v`` on revolute and prismatic joints. Either is cut off at the effort limits of joints.
+    kp, kd : (..., nv) array_like
+        Gains of ``"pd"`` (N·m/rad, N/m; N·m·s/rad, N·s/m).
     method : str, optional
         One of ``DYNAMICS_METHODS``. By default ``"aba"`` without constraints, ``"pv-soft"`` if all of them are soft,
         ``"proximal"`` if some are, else ``"pv-early"``.
     wrenches : mapping of str or Frame to (..., 6) array_like, optional
         External wrench ``[force; moment]`` (N, N·m) on a link, at the origin and in the axes of that frame.
     gravity : (..., 3) array_like, optional
-        In m/s², world axes; (0, 0, −9.81) by default.
-    damping : (..., nv) array_like, "model" or None, optional
-        Viscous coefficients ``d``: joints resist with ``d v``. ``"model"``, the default, takes those of the robot's
-        description; None is no damping, as in Pinocchio.
+        In m/s², world axes, in place of ``tree.gravity``.
+    passive : {"model", "none"}
+        Whether the damping and the springs of the joints act as the robot's description says: joints resist with
+        ``d v + k (q − r)``. ``"none"`` gives the equations of rigid bodies alone, as Pinocchio's ``aba`` does.
+    damping : (..., nv) array_like, optional
+        Viscous coefficients ``d``, in place of those of the robot's description.
     targets : list of (..., m_c) array_like or None, optional
         Acceleration along the rows of each constraint (m/s², rad/s²); None is zero.
     baumgarte : Baumgarte, float or list of these or None, optional
@@ -306,7 +329,8 @@ def forward_dynamics(
     >>> bool(abs(solution.constraint_residual()).max() < 1e-8)
     True
     """
-    states, chosen = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
+    control, *_ = CONTROLS.get(given.get("control", "tau"), ("tau",))
+    states, chosen = {"q": q, "v": v, control: tau}, AUTO if method is None else method
     case = case_of(tree, constraints, DYNAMICS, states, chosen, compliance=compliance, **given)
     for name, value in (("tolerance", tolerance), ("max_iterations", max_iterations)):
         if value is not None and case.request.method not in ITERATIVE:
@@ -421,7 +445,7 @@ def step_derivatives(
 def inverse_dynamics(
     tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]
 ) -> Array:
-    """Joint forces ``τ = M q̈ + c + d v`` that cause given accelerations, by the Newton-Euler recursion.
+    """Joint forces ``τ = M q̈ + c + d v + k (q − r)`` that cause given accelerations, by the Newton-Euler recursion.
 
     Parameters
     ----------
@@ -430,7 +454,7 @@ def inverse_dynamics(
         Configurations; leading axes of all arguments are batches and broadcast.
     v, qdd : (..., nv) array_like
         Velocities (m/s, rad/s) and accelerations (m/s², rad/s²).
-    wrenches, gravity, damping, payloads
+    wrenches, gravity, passive, damping, payloads
         As in `forward_dynamics`, which raises the same errors.
 
     Returns
@@ -456,14 +480,14 @@ def inverse_dynamics(
 
 
 def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]) -> Array:
-    """Joint forces ``c`` that keep ``q̈ = 0``: Coriolis, centrifugal, gravity, wrenches and damping.
+    """Joint forces ``c`` that keep ``q̈ = 0``: Coriolis, centrifugal, gravity, wrenches, damping and springs.
 
     Takes what `inverse_dynamics` takes, without ``qdd``, and raises what that raises.
 
     Returns
     -------
     (..., nv) array
-        In N and N·m, as ``pinocchio.nonLinearEffects`` where there are neither wrenches nor damping.
+        In N and N·m, as ``pinocchio.nonLinearEffects`` with ``passive="none"`` and without wrenches.
 
     Examples
     --------

@@ -56,7 +56,7 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
         return asked.tree.random(random, batch=STATES)
     if name == "active":  # few and many at once
         return (random.random(shape) < random.uniform(0.0, 1.0, (STATES, 1))).astype(float)
-    if name in ("dt", "damping"):
+    if name in ("dt", "damping", "kp", "kd"):
         return np.asarray(random.uniform(1e-3, 1e-2, shape))
     if argument.keyword == "compliance":
         return np.asarray(10.0 ** random.uniform(-4.0, 0.0, shape))

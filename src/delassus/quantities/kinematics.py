@@ -16,7 +16,7 @@ from delassus.model.rotations import Array
 from delassus.model.tree import Placement, Tree, total_mass
 from delassus.quantities.case import Case
 from delassus.quantities.evaluate import case_of
-from delassus.quantities.options import GRAVITY, Arrays, Constraints, Frames, Payloads, Reference
+from delassus.quantities.options import Arrays, Constraints, Frames, Passive, Payloads, Reference
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 
@@ -64,7 +64,7 @@ def _jacobian_drift(case: Case) -> list[Matrix]:
 
 def _energies(case: Case) -> list[Matrix]:
     motion = case.motion()
-    return [energy.kinetic_energy(motion), energy.potential_energy(motion.problem, motion.gravity)]
+    return [energy.kinetic_energy(motion), energy.potential_energy(motion)]
 
 
 def _momentum(case: Case) -> list[Matrix]:
@@ -138,10 +138,10 @@ ENERGIES = Quantity(
     ("q", "v"),
     (
         Output("kinetic", (), "kinetic energy in J, motors included"),
-        Output("potential", (), "potential energy in J, zero at the origin of the world"),
+        Output("potential", (), "potential energy in J, zero at the origin of the world, springs included"),
     ),
     _energies,
-    options=frozenset({"gravity"}),
+    options=frozenset({"gravity", "passive"}),
 )
 MOMENTUM = Quantity(
     "momentum",
@@ -359,21 +359,22 @@ def kinetic_energy(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads
     return case_of(tree, (), ENERGIES, {"q": q, "v": v}, payloads=payloads).run()["kinetic"][()]
 
 
-def potential_energy(tree: Tree, q: ArrayLike, *, gravity: ArrayLike = GRAVITY, payloads: Payloads = None) -> Array:
-    """Potential energy (...,) in J of all moving links; zero where their centre of mass is at the world's origin.
+def potential_energy(
+    tree: Tree, q: ArrayLike, *, gravity: ArrayLike | None = None, passive: Passive = "model", payloads: Payloads = None
+) -> Array:
+    """Potential energy (...,) in J: of springs, and of gravity, zero where the centre of mass is at the world's origin.
 
-    Takes ``tree``, ``q``, ``gravity`` and ``payloads`` as `forward_dynamics` does, and raises what that raises for
-    them.
+    Takes ``tree``, ``q``, ``gravity``, ``passive`` and ``payloads`` as `forward_dynamics` does, and raises the same.
 
     Examples
     --------
     >>> import delassus as ds
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.potential_energy(arm, arm.random(0, batch=5)).shape
+    >>> ds.potential_energy(ds.mechanisms.chain(7), [[0.1] * 7] * 5).shape
     (5,)
     """
     still = np.zeros(tree.nv) if isinstance(tree, Tree) else ()
-    return case_of(tree, (), ENERGIES, {"q": q, "v": still}, gravity=gravity, payloads=payloads).run()["potential"][()]
+    case = case_of(tree, (), ENERGIES, {"q": q, "v": still}, gravity=gravity, passive=passive, payloads=payloads)
+    return case.run()["potential"][()]
 
 
 def momentum(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:

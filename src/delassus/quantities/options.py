@@ -20,11 +20,9 @@ from delassus.algorithms.inputs import PLACEMENT, POSITION, Argument
 from delassus.constraints import Constraint, Frame, Rows
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen
-from delassus.model.check import check_flag, finite_array, real_array
+from delassus.model.check import check_choice, check_flag, finite_array, real_array
 from delassus.model.tree import Tree
-
-GRAVITY = (0.0, 0.0, -9.81)
-"""Gravity unless given, in m/s², world axes."""
+from delassus.quantities.quantity import CONTROLS
 
 Flags = bool | Sequence[bool]
 
@@ -72,6 +70,8 @@ class Baumgarte(Frozen):
 Constraints = Iterable[Constraint] | Constraint
 Payloads = Mapping[str, ArrayLike] | None
 Stabilisation = Baumgarte | float | Sequence[Baumgarte | float | None] | None
+Passive = Literal["model", "none"]
+Control = Literal["tau", "actuators", "pd"]
 Compliance = float | Sequence[ArrayLike | None] | None
 Frames = str | Frame | Sequence[str | Frame] | None
 Reference = Literal["local", "world", "local-world-aligned"]
@@ -89,8 +89,9 @@ class Motion(TypedDict, total=False):
     """Forces of the surroundings, as keywords of the direct functions; explained in `delassus.forward_dynamics`."""
 
     wrenches: Mapping[str | Frame, ArrayLike] | None
-    gravity: ArrayLike
-    damping: ArrayLike | Literal["model"] | None
+    gravity: ArrayLike | None
+    passive: Passive
+    damping: ArrayLike
 
 
 class ConstrainedMotion(Arrays, Motion, total=False):
@@ -99,6 +100,14 @@ class ConstrainedMotion(Arrays, Motion, total=False):
     targets: Sequence[ArrayLike | None] | None
     baumgarte: Stabilisation
     poses: Sequence[ArrayLike | None] | None
+
+
+class ControlledMotion(ConstrainedMotion, total=False):
+    """The same, and where joint forces come from."""
+
+    control: Control
+    kp: ArrayLike
+    kd: ArrayLike
 
 
 class Keywords(TypedDict, total=False):
@@ -110,8 +119,12 @@ class Keywords(TypedDict, total=False):
     ----------
     gravity : (3,) array_like or "input"
         ``"input"`` makes it the argument ``gravity``.
-    damping : (nv,) array_like, "model", "input" or None
+    passive : {"model", "none"}
+    damping : (nv,) array_like or "input"
         ``"input"`` makes it the argument ``damping``.
+    control : {"tau", "actuators", "pd"}
+        What stands in the place of ``tau``: ``"actuators"`` makes it ``ctrl`` (nu,), ``"pd"`` makes it ``q_target``
+        (nq,), ``kp`` and ``kd`` (nv,).
     wrenches : sequence of str or Frame
         Links or frames on which an external wrench acts: the argument ``wrench{i}`` (6,) of the i-th.
     targets : bool or sequence of bool
@@ -134,7 +147,9 @@ class Keywords(TypedDict, total=False):
     """
 
     gravity: ArrayLike | Literal["input"]
-    damping: ArrayLike | Literal["model", "input"] | None
+    passive: Passive
+    damping: ArrayLike | Literal["input"]
+    control: Control
     wrenches: Iterable[str | Frame]
     targets: Flags
     baumgarte: Stabilisation
@@ -146,7 +161,7 @@ class Keywords(TypedDict, total=False):
     integrator: Literal["semi-implicit", "rk4"]
 
 
-MOTION: frozenset[str] = frozenset({"gravity", "damping", "wrenches"})
+MOTION: frozenset[str] = frozenset({"gravity", "passive", "damping", "wrenches"})
 """Options of everything that depends on velocities."""
 
 CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "compliance", "active"}
@@ -157,11 +172,14 @@ CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "compli
 class Options:
     """Checked `Keywords`: of constraints one entry each, of damping and compliance None if there is none.
 
-    ``gains`` are those of velocity and position errors, and ``single_frame`` says that ``frames`` was not a list.
+    ``springs`` says whether those of joints act. ``gains`` are those of velocity and position errors, and
+    ``single_frame`` says that ``frames`` was not a list.
     """
 
     gravity: tuple[float, ...] | Literal["input"]
+    springs: bool
     damping: tuple[float, ...] | Literal["input"] | None
+    control: str
     wrenches: tuple[Frame, ...]
     targets: tuple[bool, ...]
     poses: tuple[bool, ...]
@@ -231,9 +249,19 @@ def check_options(
         named[name] = options.get(name, choices[0])
         if not isinstance(named[name], str) or named[name] not in choices:
             raise unknown_name(name, named[name], choices)
+    passive = options.get("passive", "model")
+    check_choice("passive", passive, ("model", "none"), ConfigurationError)
+    control = options.get("control", "tau")
+    check_choice("control", control, tuple(CONTROLS), ConfigurationError)
+    if control == "actuators" and not tree.nu:
+        raise ConfigurationError(
+            "control", f"'tau' or 'pd', as {tree.name!r} has no actuators", "'actuators'", "MJCF files have actuators."
+        )
     return Options(
-        gravity=_numbers(options.get("gravity", GRAVITY), 3, "gravity", "m/s² along the axes of the world"),
-        damping=_damping(tree, options.get("damping", "model")),
+        gravity=_numbers(options.get("gravity", tree.gravity), 3, "gravity", "m/s² along the axes of the world"),
+        springs=passive == "model" and any(joint.stiffness.any() for joint in tree.joints),
+        damping=_damping(tree, options.get("damping", tree.per_dof("damping") * (passive == "model"))),
+        control=control,
         wrenches=_frames(tree, "wrenches", options.get("wrenches", ())),
         targets=_flags("targets", options.get("targets", False), [True] * n),
         poses=_flags("poses", options.get("poses", False), stable),
@@ -288,12 +316,11 @@ def check_compliance(given: ArrayLike, size: int, argument: str) -> Any:
 
 
 def _damping(tree: Tree, damping: Any) -> Any:
-    if damping is None or (isinstance(damping, str) and damping == "input"):
+    if isinstance(damping, str) and damping == "input":
         return damping
-    if isinstance(damping, str):
-        if damping != "model":
-            raise ConfigurationError("damping", "numbers, 'model' or None", shown(damping), "Choose one of these.")
-        damping = np.concatenate([np.zeros(0), *(joint.damping for joint in tree.joints)])
+    if damping is None or isinstance(damping, str):
+        advice = "Leave it out for that of the robot's description; passive='none' is without."
+        raise ConfigurationError("damping", "numbers or 'input'", shown(damping), advice)
     array = check_damping(tree, damping)
     return _numbers(array, tree.nv, "damping", "N·m·s or N·s/m") if np.any(array) else None
 

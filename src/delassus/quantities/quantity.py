@@ -16,12 +16,22 @@ STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "q": (("nq",), "configuration: angles in rad, lengths in m, quaternions x y z w"),
         "v": (("nv",), "velocity in rad/s and m/s, that of a free joint in its link's frame"),
         "tau": (("nv",), "joint forces in N m and N"),
+        "ctrl": (("nu",), "control of each actuator"),
+        "q_target": (("nq",), "configuration that revolute and prismatic joints are pulled to, in rad and m"),
+        "kp": (("nv",), "stiffness of that pull in N m/rad and N/m"),
+        "kd": (("nv",), "damping of that pull in N m s/rad and N s/m"),
         "qdd": (("nv",), "joint accelerations in rad/s^2 and m/s^2"),
         "dt": ((), "time step in s"),
         "shift": (("nv",), "displacement in rad and m, that of a free joint in its link's frame"),
     }
 )
 """Inputs of quantities by name: shape and meaning."""
+
+
+CONTROLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"tau": ("tau",), "actuators": ("ctrl",), "pd": ("q_target", "kp", "kd")}
+)
+"""Inputs that stand for joint forces, by what the option ``control`` says; the first one is what controllers give."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from delassus.model.check import check_list
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
 from delassus.quantities.options import Options, check_options
-from delassus.quantities.quantity import STATES, Output, Quantity
+from delassus.quantities.quantity import CONTROLS, STATES, Output, Quantity
 
 AUTO = "auto"
 
@@ -53,10 +53,16 @@ class Request:
         return isinstance(other, Request) and self.describe() == other.describe()
 
     @property
+    def inputs(self) -> list[str]:
+        """Names of the state that the quantity depends on, with what stands for joint forces."""
+        control = CONTROLS[self.options.control]
+        return [name for given in self.quantity.inputs for name in (control if given == "tau" else (given,))]
+
+    @property
     def arguments(self) -> tuple[Argument, ...]:
         """All arguments: the state, then what constraints, payloads and options ask for."""
         return (
-            *(Argument(name, self.shape_of(STATES[name][0]), STATES[name][1]) for name in self.quantity.inputs),
+            *(Argument(name, self.shape_of(STATES[name][0]), STATES[name][1]) for name in self.inputs),
             *inputs_of(self.constraints, self.payloads),
             *self.options.arguments(self.tree, self.constraints),
         )
@@ -67,13 +73,15 @@ class Request:
         return tuple(s for s in sizes if s is not None)
 
     def _size(self, name: str) -> int | None:
-        """Size by name: nq, nv, n (links), m (rows), ends (rows of all ends of constraints), frames (None: one)."""
+        """Size by name: nq, nv, nu, n (links), m (rows), ends (rows of all ends of constraints), frames (None: one)."""
         tree = self.tree
         match name:
             case "nq" | "nv":
                 return tree.nq if name == "nq" else tree.nv
             case "2 nv":
                 return 2 * tree.nv
+            case "nu":
+                return tree.nu
             case "n":
                 return tree.n_links
             case "m":

@@ -34,6 +34,8 @@ def compile(  # the public name; the built-in of that name is not used here
 ) -> Kernel:
     """Compile a function of a robot's state to machine code for this processor.
 
+    Damping, springs and gravity act as the robot's file says; ``passive="none"`` leaves the first two out.
+
     ========================  ================  =================  ====================================================
     what                      arguments         results            options
     ========================  ================  =================  ====================================================
@@ -46,18 +48,19 @@ def compile(  # the public name; the built-in of that name is not used here
     ``frame_jacobian``        q                 J                  frames, reference
     ``frame_velocity``        q, v              twists             frames, reference
     ``frame_acceleration``    q, v, qdd         accelerations      frames, reference
-    ``inverse_dynamics``      q, v, qdd         tau                gravity, damping, wrenches
-    ``bias_force``            q, v              c                  gravity, damping, wrenches
-    ``dynamics``              q, v, tau         qdd, forces        gravity, damping, wrenches, targets, baumgarte,
-                                                                   poses, compliance, active
-    ``dynamics_derivatives``  q, v, tau         qdd, forces,       those of ``dynamics`` but compliance
+    ``inverse_dynamics``      q, v, qdd         tau                gravity, passive, damping, wrenches
+    ``bias_force``            q, v              c                  gravity, passive, damping, wrenches
+    ``dynamics``              q, v, tau         qdd, forces        control, gravity, passive, damping, wrenches,
+                                                                   targets, baumgarte, poses, compliance, active
+    ``dynamics_derivatives``  q, v, tau         qdd, forces,       those of ``dynamics`` but control and compliance
                                                 dqdd_dq, dqdd_dv,
                                                 dqdd_dtau, df_dq,
                                                 df_dv, df_dtau
     ``step``                  q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
     ``step_derivatives``      q, v, tau, dt     q_next, v_next,    those of ``dynamics_derivatives``, integrator
                                                 A, B
-    ``energies``              q, v              kinetic, potential gravity
+    ``control_forces``        q, v, tau         tau                control
+    ``energies``              q, v              kinetic, potential gravity, passive
     ``momentum``              q, v              momentum
     ``momentum_jacobian``     q                 A
     ``momentum_drift``        q, v              drift
@@ -66,7 +69,7 @@ def compile(  # the public name; the built-in of that name is not used here
     jacobian``
     ``centre_of_mass_drift``  q, v              drift
     ``position_update``       q, v, dt, shift   q_next, v_next
-    ``operational_space_      q, v, tau         see `Snapshot`     gravity, damping, wrenches
+    ``operational_space_      q, v, tau         see `Snapshot`     gravity, passive, damping, wrenches
     compliance``
     ``link_wrenches``         q, v              wrenches           gravity
     ========================  ================  =================  ====================================================

@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_flag, check_list, is_whole
+from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.redundancy import DynamicsStatus
 from delassus.runtime.arrays import aligned_empty, checked, gathered
 from delassus.runtime.kernel import Kernel
 
-SHOWN_AS = {"q": "q0", "v": "v0", "tau": "controls"}
+SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
 """The kernel's arguments that have other names here."""
 
 TIME_FIRST = "In controls and in what is in per_step, time is the first axis; for another order pass time_axis=1."
@@ -48,7 +49,8 @@ def rollout(
         Where the trajectories start; batches are leading axes and broadcast.
     controls : (T, ..., nv) array_like
         Joint forces ``tau`` (N, N·m) of each of T steps, time first (``mujoco.rollout`` has it second, which is
-        ``time_axis=1`` here): (T, nv) is shared by all trajectories.
+        ``time_axis=1`` here): (T, nv) is shared by all trajectories. Of a kernel with
+        ``control="actuators"`` they are ``ctrl`` (T, ..., nu), with ``control="pd"`` ``q_target`` (T, ..., nq).
     dt : (...) array_like
         Time step in s.
     per_step : iterable of str
@@ -118,8 +120,9 @@ def rollout(
         for name, x in fixed.items()
         if name in by_name and name not in anew
     ]
-    over_time = {"tau": _time_first(controls, by_name["tau"], kernel.dtype, time_axis, None, batches)}
-    steps = len(over_time["tau"])
+    control, *_ = CONTROLS[kernel.request.options.control]
+    over_time = {control: _time_first(controls, by_name[control], kernel.dtype, time_axis, None, batches)}
+    steps = len(over_time[control])
     for name in names:
         if not isinstance(name, str) or name not in moving or name not in others:
             known = ", ".join(sorted(moving & set(others))) or "none"

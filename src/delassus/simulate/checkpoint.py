@@ -34,9 +34,11 @@ FORM = {
     "tree": str,
     "scene": str,
     "options": {
-        **dict.fromkeys(("formulation", "solver"), str),
+        **dict.fromkeys(("formulation", "solver", "passive", "control"), str),
         **dict.fromkeys(("dt", "resting", "penetration", "correction", "tolerance"), float),
         **dict.fromkeys(("n_directions", "seed"), int),
+        "kp": [float],
+        "kd": [float],
     },
     "state": {"steps": int, "rng": dict, "status": str, "statuses": {str: int}},
 }
@@ -100,8 +102,8 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     arrays, description = storage.read(path, KIND, LAYOUT, FORM)
     what = f"{KIND} {str(path)!r}"
     for part, own, differs in (
-        ("tree", scene.tree.fingerprint, "links, joints or masses"),
-        ("scene", scene_fingerprint(scene), "colliders, loops or gravity"),
+        ("tree", scene.tree.fingerprint, "links, joints, masses, actuators or gravity"),
+        ("scene", scene_fingerprint(scene), "colliders or loops"),
     ):
         if description[part] != own:
             raise ConfigurationError(
@@ -120,8 +122,8 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
 
 
 def scene_fingerprint(scene: Scene) -> str:
-    """Hash of what a scene is beside its tree: colliders with their materials, loops, gravity and ignored pairs."""
-    digest = hashlib.sha256(scene.gravity.tobytes())
+    """Hash of what a scene is beside its tree: colliders with their materials, loops and ignored pairs."""
+    digest = hashlib.sha256()
     for c in scene.colliders:
         shape: object = c.shape
         if isinstance(c.shape, Mesh):

@@ -17,6 +17,7 @@ from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_whole
 from delassus.model.rotations import Array
+from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate import storage
 
@@ -262,6 +263,7 @@ class Run(Protocol):
     seed: int
     formulation: str
     solver: str
+    passive: Passive
     q: Array
     v: Array
     contacts: ContactSet
@@ -340,7 +342,7 @@ class Recorder:
         q, v = np.array(qs), np.array(vs)
         kinetic, potential = np.zeros(0), np.zeros(0)
         if self.energy:
-            kinetic, potential = compile_kernel(scene.tree, (), "energies", gravity=scene.gravity)(q, v)
+            kinetic, potential = compile_kernel(scene.tree, (), "energies", passive=sim.passive)(q, v)
         contact_times, sets, impulses = zip((0.0, ContactSet.empty(), np.zeros((0, 3))), *self._touching, strict=True)
         links, colliders, points, frames, depths = (
             np.concatenate([getattr(contacts, name) for contacts in sets])

@@ -21,6 +21,7 @@ from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.model.check import check_flag, check_number, check_whole, finite_array
 from delassus.model.rotations import Array
+from delassus.quantities.options import Control, Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.step import StepOptions, step
@@ -68,6 +69,12 @@ class Simulator:
         Largest overlap of bodies, and gap of loops, at the start (m, rad).
     tolerance : float
         Residual of contact problems (m/s).
+    passive : {"model", "none"}
+        Whether damping and springs of joints act, as in `delassus.forward_dynamics`.
+    control : {"tau", "actuators", "pd"}
+        What `step` and controllers give: joint forces, controls of actuators, or target configurations.
+    kp, kd : (nv,) array_like, optional
+        Gains of ``"pd"``, as in `delassus.forward_dynamics`.
 
     Attributes
     ----------
@@ -142,10 +149,14 @@ class Simulator:
         correction: float = 0.2,
         max_overlap: float = 1e-3,
         tolerance: float = 1e-8,
+        passive: Passive = "model",
+        control: Control = "tau",
+        kp: ArrayLike | None = None,
+        kd: ArrayLike | None = None,
     ) -> None:
         if not isinstance(formulation, str) or formulation not in FORMULATIONS:
             raise unknown_name("formulation", formulation, FORMULATIONS)
-        self.dynamics = ContactDynamics(scene)
+        self.dynamics = ContactDynamics(scene, passive=passive)
         self.scene, self.dt = scene, check_number("dt", dt, UNIT)
         fall = 2.0 * float(np.linalg.norm(scene.gravity)) * self.dt
         self._options = StepOptions(
@@ -156,12 +167,20 @@ class Simulator:
             check_number("correction", correction, UNIT, above=False, most=1.0),
         )
         self._solver = ImpulseSolver(solver, n_directions, tolerance)
-        self.formulation, self.solver = formulation, solver
+        self.formulation, self.solver, self.passive = formulation, solver, passive
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)
         tree = scene.tree
+        none, advice = np.zeros(tree.nv), "One number for each degree of freedom."
+        self.kp, self.kd = (
+            finite_array(none if gain is None else gain, (tree.nv,), name, advice)
+            for name, gain in (("kp", kp), ("kd", kd))
+        )
+        if control != "tau":
+            self._control_forces = compile_kernel(tree, (), "control_forces", control=control)
+        self.control = control
         self._position_update = compile_kernel(tree, (), "position_update")
-        self._energies = compile_kernel(tree, (), "energies", gravity=scene.gravity)
+        self._energies = compile_kernel(tree, (), "energies", passive=passive)
         self._h, self._no_torque, self._no_shift = np.array(self.dt), np.zeros(tree.nv), np.zeros(tree.nv)
         q0, v0 = tree.neutral() if q0 is None else q0, np.zeros(tree.nv) if v0 is None else v0
         self.q = _one_state("q0", tree.check_configuration(q0, "q0"))
@@ -178,7 +197,8 @@ class Simulator:
         """Options that make a simulator of the same scene go the same way, as plain numbers and names."""
         solver = self._solver
         of_solver = {"solver": solver.name, "n_directions": solver.n_directions, "tolerance": solver.tolerance}
-        return {**asdict(self._options), **of_solver, "seed": self.seed}
+        forces = {"passive": self.passive, "control": self.control, "kp": self.kp.tolist(), "kd": self.kd.tolist()}
+        return {**asdict(self._options), **of_solver, "seed": self.seed, **forces}
 
     def _start(self, max_overlap: float) -> ContactSet:
         """Contacts at the start, whose links have inertia, loops are closed and bodies do not overlap."""
@@ -213,12 +233,15 @@ class Simulator:
     def step(self, tau: ArrayLike | None = None) -> None:
         """Advance by one time step under joint forces ``tau`` (nv,), in N and N m; none by default.
 
+        With ``control="actuators"`` these are controls (nu,), zero by default, with ``control="pd"`` a target
+        configuration (nq,).
+
         Raises
         ------
         ConfigurationError
-            ``tau`` has the wrong shape or is not finite.
+            ``tau`` has the wrong shape or is not finite; ``control="pd"`` without a target.
         """
-        forces = self._no_torque if tau is None else _one_state("tau", self.scene.tree.check_velocity(tau, "tau"))
+        forces = self._forces(tau)
         snapshot = self.dynamics.at(self.q, self.v, forces)
         contacts = self._detector.contacts(snapshot.poses)
         same = np.array_equal(contacts.colliders, self.contacts.colliders)
@@ -232,6 +255,18 @@ class Simulator:
         self.status = next((s for s in reversed(done.statuses) if s not in SOLVED), SolverStatus.CONVERGED)
         self.steps += 1
         self.time = self.steps * self.dt
+
+    def _forces(self, given: ArrayLike | None) -> Array:
+        """Joint forces (nv,) of what `step` was given."""
+        tree = self.scene.tree
+        if self.control == "tau":
+            return self._no_torque if given is None else _one_state("tau", tree.check_velocity(given, "tau"))
+        if self.control == "actuators":
+            given = np.zeros(tree.nu) if given is None else given
+            ctrl = finite_array(given, (tree.nu,), "ctrl", "Pass one number for each actuator.")
+            return np.asarray(self._control_forces(self.q, self.v, ctrl))
+        target = finite_array(() if given is None else given, (tree.nq,), "q_target", "Pass a configuration.")
+        return np.asarray(self._control_forces(self.q, self.v, target, self.kp, self.kd))
 
     def run(
         self,

@@ -163,8 +163,10 @@ def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple
             v[j, k] = SI @ rates.phi[k] + SB @ ops.take(rates.S[k], ANGULAR, None)
     r_q, r_v = assembled(ops, sizes, sizes, q), assembled(ops, sizes, sizes, v)
 
-    # wrenches that do not move with their links, and damping
+    # wrenches that do not move with their links, springs and damping
     for c in of_constraints:
         for link, change in c.wrench_changes.items():
             r_q = r_q - ops.transpose(rates.of_link(link, rates.S)) @ change
+    if motion.stiffness is not None:
+        r_q = r_q + diagonal(ops, motion.stiffness)
     return r_q, r_v if motion.damping is None else r_v + diagonal(ops, motion.damping)

@@ -34,10 +34,15 @@ def kinetic_energy(motion: DynamicsProblem) -> Matrix:
     return scaled(ops, [0.5], twice)
 
 
-def potential_energy(problem: Problem, gravity: Matrix) -> Matrix:
-    """``−m gᵀ r`` (1 × 1), ``r`` the centre of mass in the world: zero there."""
-    _, moment = mass_moments(problem)
-    return -(problem.ops.transpose(gravity) @ moment)
+def potential_energy(motion: DynamicsProblem) -> Matrix:
+    """``−m gᵀ r + ½ Σ k (q − r)²`` (1 × 1): of gravity, zero at the origin of the world, and of springs."""
+    ops = motion.ops
+    _, moment = mass_moments(motion.problem)
+    energy = -(ops.transpose(motion.gravity) @ moment)
+    for i, stretch in motion.stretches.items():
+        half = scaled(ops, [0.5 * k for k in motion.tree.joints[i].stiffness], stretch)
+        energy = energy + ops.transpose(stretch) @ half
+    return energy
 
 
 def mass_moments(problem: Problem) -> tuple[Scalar, Matrix]:

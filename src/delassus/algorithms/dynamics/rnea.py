@@ -2,7 +2,7 @@
 
 Root → leaves ``a_i = X_i a_p + c_i + S_i q̈_i``, leaves → root ``f_i = H_i a_i + p_i + Σ Xᵀ f_child`` and
 ``τ_i = S_iᵀ f_i``. Cost O(n). Source: Featherstone, Rigid Body Dynamics Algorithms, table 5.1, in link frames.
-Deviations: armature and damping are added to the joint forces.
+Deviations: armature, damping and springs are added to the joint forces.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def link_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) ->
 
 
 def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
-    """Forces (n_i × 1) that the joints must exert for these accelerations, damping left out."""
+    """Forces (n_i × 1) that the joints must exert for these accelerations, damping and springs left out."""
     ops, tree, X = motion.ops, motion.tree, motion.problem.X
     f = link_forces(motion, qdd)
     tau: dict[int, Matrix] = {}
@@ -55,12 +55,12 @@ def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -
 
 
 def applied_forces(motion: DynamicsProblem) -> Matrix:
-    """``τ − c`` (nv × 1), damping taken off."""
+    """``τ − c`` (nv × 1), damping and springs taken off."""
     return motion.stacked([t - c for t, c in zip(motion.tau, joint_forces(motion), strict=True)])
 
 
 def inverse_dynamics(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> Matrix:
-    """``M q̈ + c + d v`` (nv × 1): joint forces, damping overcome; without ``qdd`` the bias force of the joints."""
+    """``M q̈ + c + d v + k (q − r)`` (nv × 1): joint forces; without ``qdd`` the bias force of the joints."""
     tau = joint_forces(motion, qdd)
     if motion.resistance is not None:
         tau = [t + r for t, r in zip(tau, motion.resistance, strict=True)]

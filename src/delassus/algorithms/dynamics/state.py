@@ -4,7 +4,7 @@ All quantities of link i are columns in its own body frame, ``[linear; angular]`
 accelerations come from one sweep root → leaves; gravity is an acceleration of the base, ``a_0 = −g`` ([LQR] section
 III-B2), so that the accelerations of algorithms are true ones less gravity; the right-hand sides of constraints (see
 `constraint_acceleration`) are shifted alike. Each is computed when first asked for, and what is not given (a wrench, a
-target, damping) takes no operation.
+target, damping, a spring) takes no operation.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Goal:
 
 
 class DynamicsProblem:
-    """A problem with velocities, torques, wrenches, gravity, damping and what its constraints ask for.
+    """A problem with velocities, torques, wrenches, gravity, passive forces and what its constraints ask for.
 
     ``v``, ``tau`` and ``damping`` (joints resist with ``d v``) are state vectors, in the form that the backend's
-    ``entry`` reads; None is zero. ``gravity`` (3, 1) is in world axes, ``wrenches`` (6, 1) are ``[force; moment]`` in
-    body frames.
+    ``entry`` reads; None is zero. ``springs`` says whether those of joints act, ``k (q − r)``. ``gravity`` (3, 1) is in
+    world axes, ``wrenches`` (6, 1) are ``[force; moment]`` in body frames.
     """
 
     def __init__(
@@ -63,13 +63,14 @@ class DynamicsProblem:
         gravity: Matrix,
         wrenches: Mapping[int, Matrix] | None = None,
         damping: Any = None,
+        springs: bool = False,
         goals: Sequence[Goal] | None = None,
     ) -> None:
         self.problem, self.ops, self.tree = problem, problem.ops, problem.tree
         self.gravity = gravity
         self.wrenches = dict(wrenches or {})
         self.goals = [Goal() for _ in problem.constraints] if goals is None else list(goals)
-        self.velocity, self._tau, self._damping = v, tau, damping
+        self.velocity, self._tau, self._damping, self._has_springs = v, tau, damping, springs
 
     def per_joint(self, vector: Any) -> list[Matrix]:
         """Entries of a state vector, one column (n_i × 1) a joint; zeros for None."""
@@ -84,22 +85,48 @@ class DynamicsProblem:
         """Velocity of each joint (n_i × 1)."""
         return self.per_joint(self.velocity)
 
+    @property
+    def applied(self) -> Matrix:
+        """Forces (nv × 1) of motors."""
+        return self.stacked(self.per_joint(self._tau))
+
     @cached_property
     def resistance(self) -> list[Matrix] | None:
-        """Force ``d v`` (n_i × 1) that damping takes from each joint; None without damping."""
-        if self._damping is None:
-            return None
-        factors = [column(self.ops, d) for d in self.per_joint(self._damping)]
-        return [scaled(self.ops, d, v) for d, v in zip(factors, self.v, strict=True)]
+        """Force ``d v + k (q − r)`` (n_i × 1) that damping and springs take from each joint; None without any."""
+        ops, out = self.ops, None
+        if self._damping is not None:
+            factors = [column(ops, d) for d in self.per_joint(self._damping)]
+            out = [scaled(ops, d, v) for d, v in zip(factors, self.v, strict=True)]
+        for i, stretch in self.stretches.items():
+            out = out or self.per_joint(None)
+            out[i] = out[i] + scaled(ops, list(self.tree.joints[i].stiffness), stretch)
+        return out
+
+    @cached_property
+    def stretches(self) -> dict[int, Matrix]:
+        """``q − r`` (n_i × 1) of each joint with a spring that acts."""
+        out = {}
+        for i, (joint, sq) in enumerate(zip(self.tree.joints, self.tree.q_slices, strict=True)):
+            if self._has_springs and joint.stiffness.any():
+                rest = joint.rest_position.tolist()
+                entries = [self.ops.entry(self.problem.q, sq.start + k) for k in range(joint.nq)]
+                # a rest position of zero costs nothing
+                out[i] = from_entries(self.ops, [x - r if r else x for x, r in zip(entries, rest, strict=True)])
+        return out
 
     @property
     def damping(self) -> list[Scalar] | None:
         """Coefficient of each degree of freedom; None without damping."""
         return None if self._damping is None else [self.ops.entry(self._damping, k) for k in range(self.tree.nv)]
 
+    @property
+    def stiffness(self) -> list[float] | None:
+        """Coefficient of each degree of freedom; None without springs."""
+        return [k for joint in self.tree.joints for k in joint.stiffness.tolist()] if self._has_springs else None
+
     @cached_property
     def tau(self) -> list[Matrix]:
-        """Force on each joint (n_i × 1): that of its motor less damping."""
+        """Force on each joint (n_i × 1): that of its motor less damping and springs."""
         given = self.per_joint(self._tau)
         if self.resistance is None:
             return given

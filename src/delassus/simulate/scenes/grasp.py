@@ -46,7 +46,7 @@ class Grasp:
         tree = scene.tree
         self._jacobian = compile_kernel(tree, [Point(tip, axes="world") for tip in tips], "jacobian")
         self._places = compile_kernel(tree, (), "kinematics", frames=list(tips))
-        self._inverse = compile_kernel(tree, (), "inverse_dynamics", gravity=scene.gravity, damping=None)
+        self._inverse = compile_kernel(tree, (), "inverse_dynamics", passive="none")
         self._robot, self._q = scene.v_slice("robot"), scene.q_slice("robot")
         self._posture, self._mass, self._gravity = np.array(q0[self._q]), mass, scene.gravity
         fingers = ["finger" in name or "thumb" in name for name in scene.robots["robot"].link_names]

@@ -36,7 +36,7 @@ class Trot:
     def __init__(self, tree: Tree, gravity: Array, height: float) -> None:
         feet = [Point(f"{leg}_foot", axes="world") for leg in LEGS]
         self._jacobian = compile_kernel(tree, feet, "jacobian")
-        self._bias = compile_kernel(tree, (), "bias_force", gravity=gravity, damping=None)
+        self._bias = compile_kernel(tree, (), "bias_force", gravity=gravity, passive="none")
         self._places = compile_kernel(tree, (), "kinematics", frames=[f"{leg}_foot" for leg in LEGS])
         self._weight = -total_mass(tree) * gravity
         places = [p for _, p in world_poses(tree, tree.neutral())]

@@ -1,0 +1,63 @@
+"""Joint forces from controls: actuators, and PD control of joints; what is beyond a limit is cut off.
+
+Actuator ``f = clip(gain(l, l̇) clip(u) + bias(l, l̇))``, ``l = Σ ratio q``; on joints ``τ = clip(Σ ratio f)``. PD control
+``τ = clip(kp (q* − q) − kd v)``, of revolute and prismatic joints. Joint forces are cut off at effort limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, isfinite
+
+from delassus.model.actuators import Affine
+from delassus.model.tree import Tree
+from delassus.spatial.ops import Ops, Scalar
+
+State = Sequence[Scalar]
+
+
+def actuator_forces(ops: Ops, tree: Tree, q: State, v: State, controls: State) -> list[Scalar]:
+    """Joint forces (nv) of all actuators."""
+    tau: list[Scalar] = [0.0] * tree.nv
+    for actuator, control in zip(tree.actuators, controls, strict=True):
+        at = {tree.v_index(joint).start: (tree.q_index(joint).start, c) for joint, c in actuator.transmission.items()}
+
+        def affine(factors: Affine, at: dict[int, tuple[int, float]] = at) -> Scalar:
+            constant, of_length, of_rate = factors
+            total: Scalar = constant
+            for dof, (coordinate, ratio) in at.items():
+                if of_length:
+                    total = total + (of_length * ratio) * q[coordinate]
+                if of_rate:
+                    total = total + (of_rate * ratio) * v[dof]
+            return total
+
+        force = affine(actuator.gain) * clipped(ops, control, *actuator.control_range)
+        force = clipped(ops, force + affine(actuator.bias), *actuator.force_range)
+        for dof, (_, ratio) in at.items():
+            tau[dof] = tau[dof] + ratio * force
+    return _within_limits(ops, tree, tau)
+
+
+def pd_forces(ops: Ops, tree: Tree, q: State, v: State, target: State, kp: State, kd: State) -> list[Scalar]:
+    """Joint forces (nv) that pull towards a target configuration; none on joints of several degrees of freedom."""
+    tau: list[Scalar] = [0.0] * tree.nv
+    for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
+        if joint.nq == joint.nv == 1:
+            i, k = sq.start, sv.start
+            tau[k] = kp[k] * (target[i] - q[i]) - kd[k] * v[k]
+    return _within_limits(ops, tree, tau)
+
+
+def _within_limits(ops: Ops, tree: Tree, tau: list[Scalar]) -> list[Scalar]:
+    return [
+        x if isinstance(x, float) else clipped(ops, x, -limit, limit)
+        for x, limit in zip(tau, tree.effort_limit.tolist(), strict=True)
+    ]
+
+
+def clipped(ops: Ops, x: Scalar, least: float = -inf, most: float = inf) -> Scalar:
+    """``x`` between two numbers; a number that is infinite is none."""
+    if isfinite(most):
+        x = ops.minimum(x, most)
+    return -ops.minimum(-x, -least) if isfinite(least) else x

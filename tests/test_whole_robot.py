@@ -1,0 +1,429 @@
+"""What a robot's file says of its joints and surroundings: kept by every tree made of it, and acting at every entry."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.compiler.pipeline import make_program
+from delassus.errors import ModelError
+from delassus.model.joints import PER_DOF, JointKind
+from delassus.quantities.dynamics import DYNAMICS
+from delassus.quantities.request import request
+from tools import error
+
+ROUND_OFF = 1e-12
+FINITE_DIFFERENCES = 1e-6
+
+URDF = """<robot name="arm"><link name="base"/>
+<link name="a"><inertial><mass value="2"/><origin xyz="0 0 -1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0"
+iyz="0"/></inertial></link>
+<joint name="j" type="{kind}"><parent link="base"/><child link="a"/><axis xyz="0 1 0"/>
+<limit lower="-4" upper="4" effort="7" velocity="3"/><dynamics damping="2" friction="0.5"/></joint></robot>"""
+
+
+@pytest.fixture
+def pendulum(tmp_path):
+    path = tmp_path / "pendulum.urdf"
+    path.write_text(URDF.format(kind="revolute"))
+    return ds.load(path)
+
+
+def sprung(tree, rng):
+    """The tree with springs, damping and friction on all joints that can have them, and gravity of its own."""
+    joints = []
+    for j in tree.joints:
+        own = {"damping": rng.uniform(0.1, 1.0, j.nv), "friction": rng.uniform(0.1, 1.0, j.nv)}
+        if j.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.TRANSLATION):
+            own |= {"stiffness": rng.uniform(1.0, 9.0, j.nv), "rest_position": rng.uniform(-1.0, 1.0, j.nv)}
+        own |= {"effort_limit": rng.uniform(1.0, 9.0, j.nv), "velocity_limit": rng.uniform(1.0, 9.0, j.nv)}
+        joints.append(j if j.kind is JointKind.FREE else replace(j, **own))
+    named = {"home": tree.random(rng), "rest": tree.random(rng)}
+    return replace(tree, joints=tuple(joints), gravity=[1.0, 2.0, -3.0], reference_configurations=named)
+
+
+def values(tree, name):
+    return {j.name: getattr(j, name).tolist() for j in tree.joints}
+
+
+# -- what is kept --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["revolute", "continuous", "prismatic"])
+def test_urdf(tmp_path, kind):
+    path = tmp_path / "arm.urdf"
+    path.write_text(URDF.format(kind=kind))
+    (joint,) = ds.load(path).joints
+    assert (joint.effort_limit, joint.velocity_limit, joint.damping, joint.friction) == (7, 3, 2, 0.5)
+    assert (joint.stiffness, joint.rest_position) == (0, 0)
+
+
+def test_mjcf_and_models():
+    mujoco = pytest.importorskip("mujoco")
+    text = """<mujoco><option gravity="0 1 -3"/><worldbody><body name="a"><joint name="j" axis="0 1 0" stiffness="2"
+    springref="20" ref="10" frictionloss=".2" damping=".3" armature=".4" actuatorfrcrange="-3 3"/>
+    <geom size=".1" pos="1 0 0"/><body><joint name="b" type="ball"/><geom size=".1" pos="1 0 0"/></body></body>
+    </worldbody><keyframe><key name="up" qpos="1 2 0 0 0"/><key qpos="2 1 0 0 0"/></keyframe></mujoco>"""
+    model = mujoco.MjModel.from_xml_string(text)
+    tree = ds.load(model)
+    joint = tree.joints[0]
+    assert (joint.stiffness, joint.friction, joint.damping, joint.armature) == (2, 0.2, 0.3, 0.4)
+    assert joint.rest_position == np.deg2rad(20) and joint.effort_limit == 3
+    assert np.isinf(tree.joints[1].effort_limit).all()
+    assert tree.gravity.tolist() == [0, 1, -3]
+    named = {name: q.tolist() for name, q in tree.reference_configurations.items()}
+    assert named == {"qpos0": [np.deg2rad(10), 0, 0, 0, 1], "up": [1, 0, 0, 0, 1], "key1": [2, 0, 0, 0, 1]}
+    for flag, changed in (("GRAVITY", tree.gravity), ("SPRING", joint.stiffness), ("DAMPER", joint.damping)):
+        model.opt.disableflags = int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}"))
+        other = ds.load(model)
+        found = {"GRAVITY": other.gravity, "SPRING": other.joints[0].stiffness, "DAMPER": other.joints[0].damping}
+        assert changed.any() and not found.pop(flag).any() and all(x.any() for x in found.values())
+
+
+def test_pinocchio_models():
+    pin = pytest.importorskip("pinocchio")
+    model = pin.buildSampleModelHumanoid()
+    model.friction = model.upperDryFrictionLimit = np.linspace(0.0, 1.0, model.nv)
+    model.gravity.linear = np.array([0.0, 0.0, -1.62])
+    model.referenceConfigurations["half_sitting"] = q = pin.randomConfiguration(model, *2 * [np.full(model.nq, 1.0)])
+    tree = ds.load(model)
+    assert np.array_equal(tree.per_dof("friction"), model.friction)
+    assert np.array_equal(tree.per_dof("effort_limit")[6:], model.effortLimit[6:])
+    assert np.array_equal(tree.per_dof("velocity_limit")[6:], model.velocityLimit[6:])
+    assert np.isinf(tree.per_dof("effort_limit")[:6]).all() and tree.gravity.tolist() == [0, 0, -1.62]
+    assert error(tree.reference_configurations["half_sitting"], q) < ROUND_OFF
+    tau = np.ones(model.nv)
+    expected = pin.aba(model, model.createData(), q, tau, tau)
+    assert error(ds.forward_dynamics(tree, q, tau, tau, passive="none").qdd, expected) < 1e-8
+
+
+def test_trees_made_of_others_keep_it():
+    rng = np.random.default_rng(0)
+    robot = sprung(ds.mechanisms.humanoid(), rng)
+    hand = sprung(ds.mechanisms.chain(3), rng)
+    twin = pickle.loads(pickle.dumps(robot))
+    for other in (twin, robot.reroot("left_foot")):
+        assert all(values(other, name) == values(robot, name) for name in PER_DOF)
+        assert np.array_equal(other.gravity, robot.gravity)
+        assert set(other.reference_configurations) == {"home", "rest"}
+    rerooted = robot.reroot("left_foot")
+    for name, q in robot.reference_configurations.items():
+        poses = (
+            ds.forward_kinematics(t, c, "right_foot")
+            for t, c in ((robot, q), (rerooted, rerooted.reference_configurations[name]))
+        )
+        assert error(*poses) < 1e-10
+    both = robot.attach("right_foot", hand, prefix="r_").attach("left_foot", hand, prefix="l_")
+    assert all(values(both, name).items() >= values(robot, name).items() for name in PER_DOF)
+    assert both.gravity.tolist() == robot.gravity.tolist()
+    assert set(both.reference_configurations) == {"home", "rest", "r_home", "r_rest", "l_home", "l_rest"}
+    q = both.reference_configurations["r_home"]
+    assert np.array_equal(q[robot.nq :], [*hand.reference_configurations["home"], 0, 0, 0])
+    joined = robot.attach(
+        "right_foot", replace(hand, joints=tuple(replace(j, name=f"r{j.name}") for j in hand.joints), frames={})
+    )
+    expected = [*robot.reference_configurations["home"], *hand.reference_configurations["home"]]
+    assert joined.reference_configurations["home"].tolist() == expected
+
+
+def test_fingerprints_know_it():
+    tree = sprung(ds.mechanisms.chain(3), np.random.default_rng(0))
+    prints = {tree.fingerprint, replace(tree, gravity=[0, 0, 1]).fingerprint}
+    for name in ("stiffness", "rest_position", "effort_limit"):
+        changed = replace(tree.joints[1], **{name: getattr(tree.joints[1], name) + 1e-9})
+        prints.add(replace(tree, joints=(tree.joints[0], changed, tree.joints[2])).fingerprint)
+    assert len(prints) == 5
+
+
+def test_springs_that_are_refused():
+    ball = ds.mechanisms.free_body(1.0, np.eye(3)).joints[0]
+    with pytest.raises(ModelError, match=r"joint 'root_joint'.*a spring on a free joint"):
+        replace(ball, stiffness=np.ones(6))
+
+
+# -- what acts -----------------------------------------------------------------------------------------------------
+
+
+def test_one_physics_at_every_entry():
+    """Springs, damping and gravity are in every function and every kernel; ``passive="none"`` in none."""
+    rng = np.random.default_rng(1)
+    tree = sprung(ds.mechanisms.chain(3, root="floating"), rng)
+    q, v, tau = tree.random(rng, batch=3), rng.normal(size=(3, tree.nv)), rng.normal(size=(3, tree.nv))
+    feet = [ds.Point(ds.Frame(tree.link_names[-1], (0.1, 0.2, 0.3)))]
+    k, r, d = (tree.per_dof(name) for name in ("stiffness", "rest_position", "damping"))
+    stretch = q[:, 1:] - r  # one coordinate more than degrees of freedom, all in the free joint
+    force = -d * v - np.where(k, k * stretch, 0.0)
+    assert error(tree.passive_forces(q, v), force) < ROUND_OFF
+    for passive, acts in (("model", tau + force), ("none", tau)):
+        bare = {"passive": "none", "gravity": (1.0, 2.0, -3.0)}
+        expected = ds.forward_dynamics(tree, q, v, acts, feet, **bare).qdd
+        found = ds.forward_dynamics(tree, q, v, tau, feet, passive=passive)
+        assert error(found.qdd, expected) < 1e-9
+        assert (
+            error(ds.inverse_dynamics(tree, q, v, found.qdd, passive=passive), tau + tree_forces(tree, feet, q, found))
+            < 1e-8
+        )
+        rest = np.zeros(tree.nv)
+        bias = ds.inverse_dynamics(tree, q, v, rest, **bare) + tau - acts
+        assert error(ds.bias_force(tree, q, v, passive=passive), bias) < 1e-9
+    for method in ("kkt", "ltl"):
+        assert (
+            error(
+                ds.forward_dynamics(tree, q, v, tau, feet, method=method).qdd,
+                ds.forward_dynamics(tree, q, v, tau, feet).qdd,
+            )
+            < 1e-8
+        )
+    qdd = ds.forward_dynamics(tree, q, v, tau, feet).qdd
+    assert error(ds.compile(tree, feet, "dynamics")(q, v, tau)[0], qdd) < 1e-9
+    assert error(ds.compile(tree, feet, "step")(q, v, tau, 1e-2)[1], v + 1e-2 * qdd) < 1e-9
+
+
+def tree_forces(tree, constraints, q, solution):
+    J = ds.jacobian(tree, constraints, q)
+    return np.einsum("...mn,...m->...n", J, np.concatenate(solution.forces, axis=-1))
+
+
+def test_derivatives():
+    rng = np.random.default_rng(2)
+    tree = sprung(ds.mechanisms.chain(3), rng)
+    tip = ds.Rows("link3", [[0.1, 0.2, 0.3, 1.0, 0.5, 0.2]])
+    q, v, tau = tree.random(rng), rng.normal(size=3), rng.normal(size=3)
+    found, h = ds.dynamics_derivatives(tree, q, v, tau, tip), 1e-6
+    compiled = ds.compile(tree, tip, "dynamics_derivatives")(q, v, tau)
+    for k, (name, column) in enumerate({"dqdd_dq": 0, "dqdd_dv": 1}.items(), start=2):
+        ends = []
+        for sign in (h, -h):
+            at = [np.repeat(x[None], 3, axis=0) for x in (q, v)]
+            at[column] = at[column] + sign * np.eye(3)
+            ends.append(ds.forward_dynamics(tree, *at, tau, tip).qdd)
+        expected = (ends[0] - ends[1]).T / (2 * h)
+        assert error(getattr(found, name), expected) < FINITE_DIFFERENCES
+        assert error(compiled[k], getattr(found, name)) < 1e-9
+
+
+def test_energy_of_springs():
+    """Without damping, their energy is conserved with the rest of it; forces are minus its slope."""
+    rng = np.random.default_rng(3)
+    tree = sprung(ds.mechanisms.chain(3), rng)
+    tree = replace(tree, joints=tuple(replace(j, damping=[0.0]) for j in tree.joints))
+    q, n = tree.random(rng), 200
+    qs, vs = ds.rollout(ds.compile(tree, [], "step", integrator="rk4"), q, np.zeros(3), np.zeros((n, 3)), dt=1e-3)
+    energy = ds.kinetic_energy(tree, qs, vs) + ds.potential_energy(tree, qs)
+    assert np.ptp(energy) < 1e-7 * np.abs(energy).max()
+    slope = [(ds.potential_energy(tree, q + e) - ds.potential_energy(tree, q - e)) / 2e-6 for e in 1e-6 * np.eye(3)]
+    assert error(ds.bias_force(tree, q, np.zeros(3)), np.array(slope)) < FINITE_DIFFERENCES
+    bare = ds.potential_energy(tree, q, passive="none")
+    k, r = tree.per_dof("stiffness"), tree.per_dof("rest_position")
+    assert np.isclose(ds.potential_energy(tree, q) - bare, 0.5 * k @ (q - r) ** 2)
+
+
+@pytest.mark.parametrize("passive", ["model", "none"])
+def test_simulator_step_and_rollout_are_one(pendulum, passive):
+    tree = replace(sprung(pendulum, np.random.default_rng(4)), joints=pendulum.joints)
+    tree = replace(tree, joints=tuple(replace(j, stiffness=[3.0], rest_position=[0.4]) for j in tree.joints))
+    q, v, n, dt = np.array([0.3]), np.array([0.1]), 100, 1e-2
+    sim = ds.Simulator(ds.Scene(tree), q0=q, v0=v, dt=dt, passive=passive)
+    sim.run(n * dt)
+    step = ds.compile(tree, [], "step", passive=passive)
+    qs, vs = ds.rollout(step, q, v, np.zeros((n, 1)), dt)
+    for _ in range(n):
+        q, v = step(q, v, np.zeros(1), dt)
+    assert error(sim.q, q) < 1e-10 and error(sim.v, v) < 1e-10
+    assert error(qs[-1], q) < ROUND_OFF and error(vs[-1], v) < ROUND_OFF
+
+
+def test_what_a_robot_does_not_have_costs_nothing():
+    tree = ds.mechanisms.chain(6, root="floating")
+    dofs = tree.nv - 6
+
+    def operations(robot, **options):
+        return make_program(request(robot, [ds.Point("link6")], DYNAMICS, **options)).graph.count().total
+
+    def having(**values):
+        return replace(tree, joints=(tree.joints[0], *(replace(j, **values) for j in tree.joints[1:])))
+
+    plain = operations(tree)
+    assert operations(tree, passive="none") == plain == operations(having(friction=[1.0], effort_limit=[3.0]))
+    assert operations(having(damping=[0.5])) <= plain + 3 * dofs
+    assert operations(having(stiffness=[0.5], rest_position=[0.2])) <= plain + 3 * dofs
+    assert operations(having(stiffness=[0.5])) <= plain + 2 * dofs
+
+
+def test_gravity_of_scenes():
+    moon, earth = (replace(ds.mechanisms.pendulum(1), gravity=[0, 0, g]) for g in (-1.62, -9.81))
+    assert ds.Scene(moon).gravity[2] == -1.62 and ds.Scene(moon, gravity=(0, 0, -2)).tree.gravity[2] == -2
+    with pytest.raises(ModelError, match="gravity: expected robots of one gravity"):
+        ds.Scene({"a": moon, "b": earth})
+    assert ds.Scene({"a": moon, "b": earth}, gravity=(0, 0, -1)).tree.gravity[2] == -1
+
+
+# -- actuators and control -----------------------------------------------------------------------------------------
+
+ACTUATED = """<mujoco><option gravity="0 1 -1.62" timestep="1e-3" integrator="RK4"><flag constraint="disable"/></option>
+<worldbody><body><joint name="a" axis="0 1 0" stiffness="2" springref="20" ref="10" damping=".3"/>
+<geom size=".1" pos="1 0 0"/><body pos="1 0 0"><joint name="b" axis="1 1 0" actuatorfrcrange="-1 1"/>
+<geom size=".1" pos=".5 0 0"/><body pos="1 0 0"><joint name="c" type="slide" axis="1 0 0" damping="4"/>
+<geom size=".1" pos=".5 0 .3"/></body></body></body></worldbody>
+<tendon><fixed name="t"><joint joint="b" coef="2"/><joint joint="c" coef="-.5"/></fixed></tendon>
+<actuator><motor name="m" joint="a" gear="3" ctrlrange="-1 1"/><position name="p" joint="b" kp="20" kv="2" gear="2"
+forcerange="-4 4"/><velocity name="v" tendon="t" kv="3" gear="1.5"/>
+<general name="g" joint="c" gaintype="affine" gainprm="1 2 3" biastype="affine" biasprm=".4 .5 .6"/></actuator>
+</mujoco>"""
+
+
+@pytest.fixture
+def actuated():
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(ACTUATED)
+    return mujoco, model, ds.load(model)
+
+
+def accelerations(mujoco, model, q, v, ctrl):
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:], data.ctrl[:] = q, v, ctrl
+    mujoco.mj_forward(model, data)
+    return data.qacc
+
+
+def test_actuators_are_those_of_mujoco(actuated):
+    """With gains, gears, tendons and all ranges: directly, compiled, in steps; then a second of motion."""
+    mujoco, model, tree = actuated
+    rng = np.random.default_rng(0)
+    assert [a.name for a in tree.actuators] == ["m", "p", "v", "g"] and tree.nu == 4 and not tree.omitted
+    q, v, ctrl = (2.0 * rng.normal(size=(30, n)) for n in (3, 3, 4))
+    expected = np.array([accelerations(mujoco, model, *state) for state in zip(q, v, ctrl, strict=True)])
+    assert error(ds.forward_dynamics(tree, q, v, ctrl, control="actuators").qdd, expected) < 1e-9
+    assert error(ds.compile(tree, [], "dynamics", control="actuators")(q, v, ctrl)[0], expected) < 1e-9
+    _, v_next = ds.compile(tree, [], "step", control="actuators")(q, v, ctrl, 1e-2)
+    assert error(v_next, v + 1e-2 * expected) < 1e-9
+    data, n = mujoco.MjData(model), 1000
+    data.qpos[:], ctrl = q[0], 0.3 * np.sin(np.arange(4 * n).reshape(n, 4) / 90.0)
+    step = ds.compile(tree, [], "step", control="actuators", integrator="rk4")
+    qs, _ = ds.rollout(step, q[0], np.zeros(3), ctrl, 1e-3)
+    for u in ctrl:
+        data.ctrl[:] = u
+        mujoco.mj_step(model, data)
+    assert error(qs[-1], data.qpos) < 1e-8
+
+
+def test_simulators_take_controls(actuated):
+    _, _, tree = actuated
+    q, v, n, dt = np.array([0.3, 0.2, 0.1]), np.zeros(3), 50, 1e-3
+    ctrl, target, gains = np.full(4, 0.2), np.array([0.5, 0.1, 0.0]), {"kp": [9.0, 50.0, 4.0], "kd": [1.0, 1.0, 1.0]}
+    for control, given, more in (("actuators", ctrl, {}), ("pd", target, gains)):
+        sim = ds.Simulator(ds.Scene(tree), q0=q, dt=dt, control=control, **more)
+        sim.run(n * dt, lambda _, given=given: given)
+        step = ds.compile(tree, [], "step", control=control)
+        qs, vs = ds.rollout(step, q, v, np.tile(given, (n, 1)), dt, **more)
+        assert error(sim.q, qs[-1]) < 1e-10 and error(sim.v, vs[-1]) < 1e-10
+    with pytest.raises(ds.DelassusError, match="q_target"):
+        sim.step()
+
+
+def test_pd_control():
+    """As from joint forces by hand, cut off at the effort limits; the free joint is not driven."""
+    rng = np.random.default_rng(5)
+    tree = sprung(ds.mechanisms.chain(5, root="floating"), rng)
+    feet = [ds.Point("link5")]
+    q, v, target = tree.random(rng, batch=4), rng.normal(size=(4, tree.nv)), tree.random(rng)
+    kp, kd = rng.uniform(1.0, 20.0, (2, tree.nv))
+    tau, limit = np.zeros(v.shape), tree.effort_limit[6:]
+    tau[:, 6:] = np.clip(kp[6:] * (target[7:] - q[:, 7:]) - kd[6:] * v[:, 6:], -limit, limit)
+    assert (np.abs(tau[:, 6:]) == limit).any() and (np.abs(tau[:, 6:]) < limit).any()
+    expected = ds.forward_dynamics(tree, q, v, tau, feet).qdd
+    found = ds.forward_dynamics(tree, q, v, target, feet, control="pd", kp=kp, kd=kd)
+    assert error(found.qdd, expected) < 1e-9 and np.abs(found.dynamics_residual()).max() < 1e-8
+    kernel = ds.compile(tree, feet, "dynamics", control="pd")
+    assert [a.name for a in kernel.arguments][2:] == ["q_target", "kp", "kd"]
+    assert error(kernel(q, v, target, kp, kd)[0], expected) < 1e-9
+
+
+def test_actuators_of_trees_made_of_others(actuated):
+    _, _, tree = actuated
+    both = ds.mechanisms.humanoid().attach("left_foot", tree, prefix="l_").attach("right_foot", tree, prefix="r_")
+    assert [a.name for a in both.actuators][3:5] == ["l_g", "r_m"]
+    assert dict(both.actuators[6].transmission) == {"r_b": 3.0, "r_c": -0.75}
+    twin = pickle.loads(pickle.dumps(both))
+    assert twin.actuators == both.actuators and twin.fingerprint == both.fingerprint
+    weaker = replace(both, actuators=(*both.actuators[:-1], replace(both.actuators[-1], gain=(0.0, 0.0, 0.0))))
+    assert weaker.fingerprint != both.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"control": "actuators"}, "control: expected 'tau' or 'pd', as .* has no actuators"),
+        ({"control": "pd"}, "kp: expected an array"),
+        ({"control": "position"}, "control: expected 'tau', 'actuators' or 'pd'"),
+        ({"kp": np.ones(3)}, "kp: expected none without control='pd'"),
+    ],
+)
+def test_controls_that_are_refused(given, match):
+    arm, zero = ds.mechanisms.chain(3), np.zeros(3)
+    with pytest.raises(ds.DelassusError, match=match):
+        ds.forward_dynamics(arm, zero, zero, zero, **given)
+
+
+# -- what is listed ------------------------------------------------------------------------------------------------
+
+UNSUPPORTED = """<mujoco><option density="1"/><worldbody><body name="a" gravcomp="1"><joint name="a" range="-1 1"
+frictionloss="1" actuatorfrcrange="-1 2" stiffness="1 2"/><geom size=".1" pos="1 0 0"/><site name="s"/>
+<site name="u" pos="1 0 0"/>
+<body name="b"><joint name="b" type="ball" stiffness="1" range="0 1"/><geom size=".1" pos="1 0 0"/></body></body>
+<body name="m" mocap="true"/></worldbody><equality><connect name="loop" body1="b" anchor="0 0 0"/></equality>
+<tendon><spatial name="t" stiffness="2" range="0 1"><site site="s"/><site site="u"/></spatial></tendon>
+<sensor><jointpos name="angle" joint="a"/></sensor><actuator><motor name="plain" joint="a"/><muscle name="muscle"
+joint="a"/><motor name="cable" tendon="t"/><general name="slow" joint="a" dyntype="filter" dynprm="1"/></actuator>
+<keyframe><key name="fast" qvel="1 0 0 0"/></keyframe></mujoco>"""
+
+
+def test_what_a_tree_does_not_hold_is_listed(tmp_path):
+    mujoco = pytest.importorskip("mujoco")
+    path = tmp_path / "case.xml"
+    text = UNSUPPORTED if mujoco.__version__ >= "4" else UNSUPPORTED.replace('stiffness="1 2"', "")
+    path.write_text(text.replace("/><geom", ' limited="true"/><geom', 1))
+    expected = r"not represented: 1 equality constraints \(loop\); 3 actuators"
+    with pytest.warns(ds.DelassusWarning, match=expected) as caught:
+        tree = ds.load(path)
+    assert len(caught) == 1 and [a.name for a in tree.actuators] == ["plain"]
+    names = {name for listed in tree.omitted.values() for name in listed}
+    assert {"loop", "muscle", "cable", "slow", "angle", "density", "t", "a", "b", "m", "fast"} <= names
+    assert tree.report["limits of joints, which the tree holds"] == ("a",)
+    assert tree.report["Coulomb friction of joints, which the tree holds"] == ("a",)
+    for what in ("springs of ball and free", "gravity compensation", "force ranges", "mocap", "springs, dampers and"):
+        assert any(key.startswith(what) for key in tree.omitted), what
+    ds.load(path, unsupported="ignore")
+    with pytest.raises(ModelError, match="expected nothing that a tree does not hold, got 1 equality"):
+        ds.load(path, unsupported="refuse")
+    with pytest.raises(ModelError, match="unsupported: expected 'warn', 'refuse' or 'ignore'"):
+        ds.load(path, unsupported="drop")
+    model = mujoco.MjModel.from_xml_path(str(path))
+    assert ds.load(model, unsupported="ignore").omitted == tree.omitted
+    hand = ds.mechanisms.chain(1).attach("link1", tree, prefix="h_")
+    assert hand.omitted["equality constraints"] == ("h_loop",)
+    assert pickle.loads(pickle.dumps(hand)).report == hand.report
+
+
+def test_the_table_has_every_element_of_mjcf():
+    """`docs/mjcf.md` says of each element of MuJoCo's schema whether it is in, listed or irrelevant."""
+    mujoco = pytest.importorskip("mujoco")
+    lines = re.findall(r"^( *)\(?(\w+)\)?(\w*) \(.\)", mujoco.mj_printSchema(False, False), re.M)
+    section, wanted = "", set()
+    for indent, name, rest in lines:
+        if len(indent) <= 3:
+            section = name if not rest else "body"
+        if section not in ("default", "visual"):  # what defaults stand for, and what is only seen
+            wanted.add(f"{section}/{name}" if len(indent) > 3 else section)
+    documented = set()
+    for row in (Path(__file__).parents[1] / "docs" / "mjcf.md").read_text().splitlines():
+        cells = row.split("|")
+        if len(cells) == 5 and cells[2].strip() in ("in", "listed", "irrelevant"):
+            documented |= set(re.findall(r"`([\w/]+)`", cells[1]))
+    assert len(wanted) > 100 and wanted <= documented, sorted(wanted - documented)

@@ -16,7 +16,7 @@ method            file                 cost                            source
 `state` holds what they start from, `constraint_acceleration` the right-hand sides of constraints,
 `quantities.redundancy` what happens where rows are dependent. `link_elimination` is what `pv` and `pv_early` share;
 `loop_rows`, `activation` and `constant_rows` extend `pv_early`. `rnea`, `kinematics` and `energy` are inverse dynamics,
-poses, energies, momentum and centre of mass.
+frames, energies, momentum and centre of mass; `integrate` and `step_derivatives` time steps.
 """
 
 from __future__ import annotations

@@ -73,6 +73,10 @@ class ActivatedElimination(EarlyElimination):
         """1 where a row does not act, else 0."""
         return self.conditions.off(self.conditions.of[label])
 
+    def only_joints_meet(self, axes: Sequence[int]) -> bool:
+        """Rows on joints say what joints do where they act only."""
+        return False
+
     def act_together(self) -> bool:
         """Whether all rows act under the same condition."""
         return len({self.conditions.of[label] for label in self.rows}) == 1

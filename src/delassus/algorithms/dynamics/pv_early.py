@@ -74,6 +74,9 @@ class EarlyElimination(LinkElimination):
     def eliminate_joint(self, joint: Joint, tau: Matrix) -> None:
         """Degrees of freedom one by one, with a row each where rows meet them (eqs. 56–68)."""
         ops, axes = self.ops, joint.motion_axes
+        if self.only_joints_meet(axes):
+            self.leave_acceleration(axes[0], float(joint.armature[0]), tau)
+            return
         KS = self.at_joint(axes)
         meets = ops.nonzero(KS)
         several = len(axes) > 1 and bool(meets.any())
@@ -90,6 +93,59 @@ class EarlyElimination(LinkElimination):
                 others = [c for c in range(FIRST + len(self.labels)) if c != s]
                 self.set_rows(at, ops.take(self.R, at, others), others)
                 self.eliminate_dof(s, armature, force)
+
+    def only_joints_meet(self, axes: Sequence[int]) -> bool:
+        """Whether rows on joints, and no others, meet the one degree of freedom of the joint."""
+        if len(axes) != 1 or (label := self.acceleration_of(axes[0])) not in self.labels or not self.act_together():
+            return False
+        on_joints = self.problem.tree.parents[self.link] != WORLD
+        meets = self.ops.nonzero(self.ops.take(self.R, None, [*axes, *self._indices([label])]))
+        return on_joints and not meets[:, 0].any() and bool(meets[:, 1].any())
+
+    def leave_acceleration(self, s: int, armature: float, tau: Matrix) -> None:
+        """``a_s = a'_s + q̈``: the joint's acceleration goes to the parent, where rows say what it is."""
+        ops, n, label = self.ops, FIRST + len(self.labels), self.acceleration_of(s)
+        (at,) = self._indices([label])
+        T = np.eye(n)
+        T[s, at] = 1.0
+        self.change_entries(ops.constant(T))
+        edge = ops.put(-tau, (n, n), (at,), ONE)
+        self.V = ops.sym_add(self.V, edge + ops.transpose(edge))
+        if armature:
+            self.V = ops.sym_add(self.V, ops.put(ops.constant([[armature]]), (n, n), (at,), (at,)))
+
+        def back(state: State) -> None:
+            self.set_acceleration(state, s, ops.take(state.a, (s,), None) + state.forces[label])
+
+        self.steps.append(back)
+
+    def constrain_accelerations(self) -> None:
+        """Accelerations of joints beyond the link that rows meet: one row says each, ``q̈ = W z``."""
+        ops, tree = self.ops, self.problem.tree
+        own = {k for i in tree.support(self.link) for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)}
+        for label in [label for label in self.labels if label[0] == JOINT and label[1] not in own]:
+            (t,) = self._indices([label])
+            at = np.flatnonzero(ops.nonzero(ops.take(self.R, None, (t,)))[:, 0]).tolist()
+            size, row, n = self.reflect(t, at), self.rows[at[0]], FIRST + len(self.labels)
+            ops.pivot(size, squared=True)
+            others, x, force = [k for k in range(n) if k != t], ops.matrix([[1.0 / size]]), ops.take(self.V, (t,), None)
+            W = -(x @ ops.take(self.R, (at[0],), others))
+            self.remove_rows([at[0]])
+            T = ops.put(W, (n, n - 1), (t,), range(n - 1)) + ops.constant(np.eye(n)[:, others])
+            self.change_entries(T)
+            before, self.labels = self.labels, tuple(x for x in self.labels if x != label)
+            self.steps.append(self._acceleration_back(label, row, W, x @ force, before))
+
+    def _acceleration_back(
+        self, label: Label, row: Label, W: Matrix, force: Matrix, before: Sequence[Label]
+    ) -> Callable[[State], None]:
+        after = self.labels
+
+        def back(state: State) -> None:
+            state.forces[label] = W @ self.z(state, after)
+            state.forces[row] = force @ self.z(state, before)
+
+        return back
 
     def at_joint(self, axes: Sequence[int]) -> Matrix:
         """``K S`` (m × n_i) of the rows, and what they meet of the joint itself."""
@@ -307,6 +363,7 @@ def pv_early(motion: DynamicsProblem, new_link: NewLink = EarlyElimination) -> S
     # leaves → root: joints, with the rows that they meet (eqs. 56–68)
     for i in tree.leaves_to_root():
         link = links[i] = new_link(problem, i, parts[i])
+        link.constrain_accelerations()
         on_link = link.rows_on_link()
         if on_link is not None and link.act_together():
             link.rewrite_rows(constant_rows.of_held_link(ops, on_link))

@@ -262,7 +262,7 @@ def test_a_coupling_of_neighbours_is_cheap():
         assert more <= COUPLING, (a, b, more)
 
 
-COUPLING = 60
+COUPLING = 64
 """Operations that a coupling of two neighbouring joints may take."""
 
 

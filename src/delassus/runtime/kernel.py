@@ -109,7 +109,8 @@ class Kernel:
         *arguments : array_like
             One array for each of `arguments`, each (..., shape of one state); leading axes are batches and broadcast.
             Contiguous arrays of the kernel's dtype are read in place; nothing is validated beyond shape and dtype:
-            NaN and quaternions that are not of unit length give results to match, in their own state only.
+            NaN and quaternions that are not of unit length give results to match, in their own state only; where ranges
+            and effort limits cut controls off, a NaN becomes a limit.
         out : array or tuple of arrays, optional
             C-contiguous arrays of the results' shapes and the kernel's dtype to write to: one array if there is one
             result, else a tuple. `empty_results` makes them at cache lines, as a call without ``out`` does; elsewhere,

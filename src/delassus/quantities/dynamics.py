@@ -418,7 +418,7 @@ def step_derivatives(
     integrator : {"semi-implicit", "rk4"}
         ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, whose derivatives take many times
         the operations: four evaluations, and products of all of their matrices.
-    wrenches, gravity, damping, targets, baumgarte, poses, rows, placements, payloads
+    wrenches, gravity, passive, damping, targets, baumgarte, poses, rows, placements, payloads
         As in `forward_dynamics`, which raises the same errors.
 
     Returns

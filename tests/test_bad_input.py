@@ -795,7 +795,7 @@ TAKERS = [
 def test_every_function_checks_its_states(arm, name, argument):
     function = getattr(ds, name)
     row = ds.Rows(arm.link_names[-1], [[0.0, 0, 0, 0, 0, 1]])
-    good = {"tree": arm, "constraints": row} | {x: np.full(4, 0.1) for x in STATES}
+    good = {"tree": arm, "constraints": row, "dt": 1e-3} | {x: np.full(4, 0.1) for x in STATES}
     good = {x: value for x, value in good.items() if x in inspect.signature(function).parameters}
     function(**good)
     for bad, expected in ((["0"] * 4, ".*numbers"), (np.zeros((4, 3)), ".*shape"), ([0, np.nan, 0, 0], ".*finite")):

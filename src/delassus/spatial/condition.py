@@ -1,9 +1,9 @@
 """Error estimates of traced programs, from the pivots that their eliminations divide by (`Ops.pivot`).
 
 A pivot is a difference of terms that do not shrink with it, so that its relative error is round-off over its size.
-Where pivots are as large as at most states, errors are as there: that is measured, with noise on every operation
-(Monte Carlo arithmetic; Parker 1997). Where a pivot ``p`` is smaller than usual, ``p̄``, all that depends on it has
-errors that are ``p̄ / p`` as large, and so on along the chain of pivots that depend on one another, leaves to root:
+Where pivots are as large as at most states, errors are as there: that is measured, with noise on every operation and
+constant (Monte Carlo arithmetic; Parker 1997). Where a pivot ``p`` is smaller than usual, ``p̄``, all that depends on
+it has errors that are ``p̄ / p`` as large, and so on along the chain of pivots that depend on one another, to the root:
 
 ``rcond = min over chains Π min(1, p / p̄) / (2 g)``,   relative error ≈ ε / rcond,
 
@@ -115,10 +115,15 @@ def _measured(graph: Graph, x: Array) -> tuple[list[Any], float | None, NDArray[
     random = np.random.default_rng(0)
     noise = itertools.cycle([np.append(np.ones(n), 1.0 + NOISE * random.uniform(-1.0, 1.0, n)) for _ in range(61)])
 
+    def rounded(c: float) -> Array:  # few digits: no round-off
+        return np.full(2 * n, c) * (1.0 if float(np.float32(c)) == c else next(noise))
+
     def noisy(operation: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *operands: operation(*operands) * next(noise)
 
-    both = _values(graph, np.concatenate([x, x]), {op: f if op in EXACT else noisy(f) for op, f in SEMANTICS.items()})
+    operations = {op: f if op in EXACT else noisy(f) for op, f in SEMANTICS.items()}
+    with np.errstate(all="ignore"):
+        both = evaluate(graph, list(np.concatenate([x, x]).T), rounded, operations)
     error, whole = np.zeros(n), None
     for nodes in graph.outputs[:-1]:
         if len(nodes):
@@ -137,9 +142,9 @@ def _measured(graph: Graph, x: Array) -> tuple[list[Any], float | None, NDArray[
     return [None if v is None else v[:n] for v in both], growth, regular
 
 
-def _values(graph: Graph, x: Array, operations: Any = SEMANTICS) -> list[Any]:
+def _values(graph: Graph, x: Array) -> list[Any]:
     with np.errstate(all="ignore"):
-        return evaluate(graph, list(x.T), lambda c: np.full(len(x), c), operations)
+        return evaluate(graph, list(x.T), lambda c: np.full(len(x), c), SEMANTICS)
 
 
 def _sizes(graph: Graph, x: Array) -> list[Any]:

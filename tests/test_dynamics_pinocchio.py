@@ -64,7 +64,7 @@ def check_unconstrained(tree, model, names, rng):
     assert error(damped, pin.aba(model, data, q, v, tau - d * v, outside)) < ACCELERATION
     needed = ds.inverse_dynamics(tree, q, v, qdd, **{**given, "damping": d})
     assert error(needed, pin.rnea(model, data, q, v, qdd, outside) + d * v) < DYNAMICS
-    del given["damping"]
+    del given["passive"]
     own = ds.forward_dynamics(tree, q, v, tau, **given).qdd
     assert error(own, pin.aba(model, data, q, v, tau - model.damping * v, outside)) < ACCELERATION
     motors = 0.5 * model.armature @ v**2

@@ -431,7 +431,7 @@ def test_staged_transforms_equal_composite_ones(kind, axis):
     K, V = rng.normal(size=(4, 3, 6)), rng.normal(size=(4, 6, 3))
     for k, R in enumerate(ROTATIONS.values()):
         position = rng.normal(size=3) * (rng.random(3) < 0.6) if k else np.zeros(3)
-        joint = Joint("j", kind, axis, R, position, none, -free, free, none)
+        joint = Joint("j", kind, axis, R, position, none, -free, free, none, none, none, none, free, free)
         q = random(joint, rng, (4,))
         d = displacement(ops, joint, partial(ops.entry, q), 0)
         staged, dense = StagedTransform(ops, d), DenseTransform(ops, d)
@@ -454,7 +454,7 @@ def test_rigid_inertias_are_ten_numbers_of_the_matrix(kind):
     for seed, R in enumerate(itertools.islice(ROTATIONS.values(), 40)):
         tree = some_mechanism(seed, 3, "floating").tree
         H, other = tree.inertias[0], tree.inertias[-1]
-        joint = Joint("j", kind, seed % 3, R, rng.normal(size=3), none, -free, free, none)
+        joint = Joint("j", kind, seed % 3, R, rng.normal(size=3), none, -free, free, *[none] * 4, free, free)
         d = displacement(ops, joint, random(joint, rng, ()).__getitem__, 0)
         C = H[3:, 3:].tolist()
         ten = RigidInertia(ops, H[0, 0], [H[1, 5], H[2, 3], H[0, 4]], C)

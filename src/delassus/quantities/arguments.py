@@ -72,7 +72,7 @@ def checked_values(
     out: dict[str, Array] = {}
     batch: tuple[int, ...] = ()
     for a in arguments:
-        if values.get(a.name) is None:
+        if a.name not in values:
             raise ConfigurationError(a.owner or a.name, f"an array of shape (..., {a.size})", "none", "Pass it.")
         out[a.name] = array = _checked(tree, a, values[a.name])
         others = ", ".join(name for name in out if name != a.name and out[name].ndim > 1) or "the others"

@@ -27,7 +27,7 @@ def robot():
 def test_numpy_and_kernels_give_what_is_declared(robot, name):
     tree, constraints = robot
     quantity, rng = QUANTITIES[name], np.random.default_rng(1)
-    kernel = ds.compile(tree, constraints, name)
+    kernel = ds.compile(tree, constraints, name, lanes=1)
     values = {a.name: rng.normal(size=(3, *a.shape)) for a in kernel.arguments}
     values["q"] = tree.random(rng, 3)
     states = {n: values[n] for n in quantity.inputs}

@@ -151,7 +151,7 @@ class Textbook:
 
 
 def examples(count):
-    """Settings for so many examples; 500 in this file."""
+    """Settings for so many examples; 300 in this file."""
     return settings(max_examples=count, deadline=None, derandomize=True, database=None)
 
 
@@ -167,7 +167,7 @@ def posed(mechanism):
 # -- tests ---------------------------------------------------------------------------------------------------------
 
 
-@examples(230)
+@examples(140)
 @given(mechanisms)
 def test_every_method_against_the_textbook(mechanism):
     tree = mechanism.tree
@@ -185,7 +185,7 @@ def test_every_method_against_the_textbook(mechanism):
         assert eigenvalues[0] >= -SEMIDEFINITE * max(eigenvalues[-1], 1.0), method
 
 
-@examples(80)
+@examples(50)
 @given(st.one_of(mechanisms, reversible_mechanisms), st.integers(0, 24))
 def test_any_link_may_carry_the_free_joint(mechanism, index):
     tree = mechanism.tree
@@ -206,7 +206,7 @@ def test_any_link_may_carry_the_free_joint(mechanism, index):
         assert error(G, expected) < AGREEMENT, method
 
 
-@examples(100)
+@examples(60)
 @given(mechanisms, st.sampled_from(UNPLANNED))
 def test_rows_stack_and_combine(mechanism, method):
     """Sub-blocks are the matrices of subsets; a permutation permutes; rows times A give A G Aᵀ."""
@@ -244,7 +244,7 @@ def test_rows_stack_and_combine(mechanism, method):
         assert error(G, mixing @ expected @ mixing.T) < AGREEMENT
 
 
-@examples(90)
+@examples(50)
 @given(mechanisms)
 def test_operator_and_inverses(mechanism):
     tree, rng = mechanism.tree, mechanism.rng

@@ -33,7 +33,7 @@ DIFFERENCE = 1e-6
 ELIMINATION = 1e-8
 """One system by two orders of elimination: round-off, and the condition of G."""
 
-SEEDS = range(8)
+SEEDS = range(6)
 CONSTRAINED = [name for name in ds.DYNAMICS_METHODS if name not in UNCONSTRAINED | SOFT]
 
 

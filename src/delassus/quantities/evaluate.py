@@ -190,9 +190,8 @@ class NumpyCase(Case):
                     whole = 0.5 * (whole + np.swapaxes(whole, -1, -2))
                 out[output.name] = np.array(whole.reshape((*self.batch, *self.request.shape_of(output))))
                 if output.unique:
-                    out[output.name][
-                        (self.status != DynamicsStatus.SOLVED) & (self.status != DynamicsStatus.INACCURATE)
-                    ] = np.nan
+                    exists = (self.status == DynamicsStatus.SOLVED) | (self.status == DynamicsStatus.INACCURATE)
+                    out[output.name][~exists] = np.nan
         return out
 
 

@@ -58,10 +58,8 @@ class Kernel:
     def __init__(
         self, request: Request, dtype: str, lanes: int, reason: str = "", error_bound: float | None = None
     ) -> None:
-        self._error_bound, self._least_rcond = (
-            error_bound,
-            float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype),
-        )
+        self._error_bound = error_bound
+        self._least_rcond = float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype)
         objects, self.operations, self._is_judged = machine_code(request, dtype, lanes, reason)
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
@@ -148,13 +146,13 @@ class Kernel:
             if not self._is_judged:
                 raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
             asked = True
-        if out is not None and threads is None and self._direct is not None and len(arguments) == len(self.arguments):
-            if len(self.results) == 1 and not asked:
+        is_plain = out is not None and threads is None and not asked and len(arguments) == len(self.arguments)
+        if is_plain and self._direct is not None:
+            if len(self.results) == 1:
                 if self._direct(*arguments, out) is out and out is not arguments[0]:
                     return out
-            elif type(out) is tuple and out and not asked:
-                if self._direct(*arguments, *out) is out[-1] is not arguments[0]:
-                    return out
+            elif type(out) is tuple and out and self._direct(*arguments, *out) is out[-1] is not arguments[0]:
+                return out
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
         run = self.run(arrays, results, batch, threads, return_status, return_error)

@@ -102,8 +102,9 @@ def started(line: str, folder: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "delassus", *arguments, *options]
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where the tests run in background
+    )  # fmt: skip
 
 
 SMALLER: dict[str, dict[str, object]] = {

@@ -33,7 +33,7 @@ DIFFERENCE = 1e-6
 ELIMINATION = 1e-8
 """One system by two orders of elimination: round-off, and the condition of G."""
 
-SEEDS = range(6)
+SEEDS = range(4)
 CONSTRAINED = [name for name in ds.DYNAMICS_METHODS if name not in UNCONSTRAINED | SOFT]
 
 
@@ -607,7 +607,7 @@ def test_redundant_rows_of_different_size(method, s):
 
 
 @pytest.mark.parametrize("method", ["kkt", "proximal"])
-@pytest.mark.parametrize("seed", SEEDS[:6])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_sizes_of_rows_decide_nothing(seed, method):
     """Accelerations, status and redundant rows are those of rows of one size, if the rows do not contradict."""
     rng = np.random.default_rng(seed)
@@ -689,7 +689,7 @@ def on_symbols(m, constraints, values, compute):
     return evaluated(ops, result, *values.values())[0]
 
 
-@pytest.mark.parametrize("seed", SEEDS[:8])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_symbols(seed):
     m = mechanism(seed, 6, 12)
     tree, rng = m.tree, m.rng

@@ -27,7 +27,7 @@ PEER = 1e-8
 """MuJoCo's accelerations: its file formats' digits, through the condition of M."""
 
 ANY = sorted(SOFT | ITERATIVE)
-SEEDS = range(6)
+SEEDS = range(4)
 
 
 def some_problem(seed, batch=(2,)):
@@ -339,7 +339,7 @@ def test_conflicting_welds():
     assert error(solution.qdd, one.qdd) < LEAST_SQUARES
 
 
-@pytest.mark.parametrize("seed", SEEDS[:6])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_soft_and_hard_together(seed):
     """Hard rows between soft ones; the hard ones independent."""
     robot = (ds.mechanisms.humanoid, lambda: ds.mechanisms.ladder(6))[seed % 2]()

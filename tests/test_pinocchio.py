@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import warnings
 import zlib
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -185,8 +186,9 @@ def some_constraints(tree, names, rng):
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("root", ["fixed", "floating"])
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize(
+    ("name", "root"), [*zip(ROBOTS, cycle(("fixed", "floating", "floating", "fixed")), strict=False)]
+)
 def test_robot(name, root):
     model = read(name, root)
     tree = convert(model)

@@ -123,7 +123,7 @@ def some_case(seed):
     return tree, constraints, q, some_rows(rng, constraints), some_placements(rng, constraints), payloads
 
 
-CASES = {seed: case for seed in range(24) if (case := some_case(seed)) is not None}
+CASES = {seed: case for seed in range(14) if (case := some_case(seed)) is not None}
 
 
 @pytest.mark.parametrize("seed", CASES)
@@ -143,7 +143,7 @@ def test_every_method_on_random_mechanisms(seed):
 
 def test_the_random_mechanisms_have_everything():
     frames = [f for case in CASES.values() for f in ends(case[1])]
-    assert len(CASES) > 15
+    assert len(CASES) > 8
     assert {f.given for f in frames} == {"position", "placement"}
     assert any(case[0].placement(name).link == WORLD for case in CASES.values() for name in case[5])
     assert any(name not in case[0].link_names for case in CASES.values() for name in case[5])  # a fixed joint's link

@@ -151,12 +151,12 @@ def test_joints_of_several_degrees_of_freedom(kind, armature):
 def test_random_mechanisms(method):
     """Every joint and constraint, armatures, sets that are redundant as a whole."""
     solved = []
-    for seed in range(15):
+    for seed in range(8):
         m = some_mechanism(seed, int(np.random.default_rng(seed).integers(4, 10)), ("fixed", "floating")[seed % 2])
         constraints = [c for c in some_constraints(m)[0] if c.rows is not None]
         if constraints:
             solved.append(fit(m.tree, constraints, method, seed, most=6))
-    assert len(solved) > 10 and np.nanmean(solved) > 0.9
+    assert len(solved) > 5 and np.nanmean(solved) > 0.9
 
 
 def test_a_stretched_leg_counts_only_if_its_foot_stands():

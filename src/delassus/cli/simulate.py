@@ -77,8 +77,11 @@ def run(
         from delassus.simulate.viewer import Live, Viewer
 
         viewer = Viewer(Live(sim, ready.controller), "127.0.0.1", port)
-        console.print("Open", Text(viewer.url, "bold"), "in a browser; Ctrl-C here ends it.", highlight=False)
-        viewer.wait()
+        try:
+            console.print("Open", Text(viewer.url, "bold"), "in a browser; Ctrl-C here ends it.", highlight=False)
+            viewer.wait()
+        finally:
+            viewer.stop()
         return
     steps = round((max(ready.duration - sim.time, 0.0) if duration is None else duration) / sim.dt)
     recorder = Recorder(every=1 if "record" in files else max(1, steps // SAMPLES))

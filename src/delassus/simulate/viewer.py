@@ -181,8 +181,6 @@ class Viewer:
                 self._thread.join(0.2)
         except KeyboardInterrupt:
             pass
-        finally:
-            self.stop()
 
     def stop(self) -> None:
         """Close the page; a step that takes long, such as the first one, which compiles, is not waited for."""
@@ -231,5 +229,8 @@ def view(
     check_whole("port", port, "8080 is usual.", least=1, most=65535)
     viewer = Viewer(player_of(source), host, port)
     if block:
-        viewer.wait()
+        try:
+            viewer.wait()
+        finally:
+            viewer.stop()
     return viewer

@@ -16,8 +16,8 @@ from delassus.contact.collision.colliders import collider_arrays
 from delassus.contact.geometry import load_colliders, load_ignored
 from delassus.errors import ModelError, UnknownNameError
 from delassus.interop.load import example_robot_files
+from delassus.interop.urdf import parse_xml, tree_from_urdf
 from delassus.model.kinematics import world_poses
-from delassus.model.urdf import parse_xml, tree_from_urdf
 
 pytest.importorskip("numba")
 pytest.importorskip("coal")
@@ -294,7 +294,7 @@ def urdf(tmp_path, geometry, link="a", extra=""):
 
 def tree_of(name="a"):
     text = f'<robot name="r"><link name="{name}">{MASS}</link></robot>'
-    return tree_from_urdf(parse_xml(text.encode(), "text"), "text", "floating", "angle", "independent", "warn", "text")
+    return tree_from_urdf(parse_xml(text.encode(), "text"), "text", "floating", "angle", "warn", "text")
 
 
 def one(shape, name="", origin=""):

@@ -474,9 +474,9 @@ def test_links_without_mass_are_parts_of_a_joint():
 
 
 def tree_of(text, root="floating"):
-    from delassus.model.urdf import parse_xml, tree_from_urdf
+    from delassus.interop.urdf import parse_xml, tree_from_urdf
 
-    return tree_from_urdf(parse_xml(text.encode(), "text"), "text", root, "angle", "independent", "warn", "text")
+    return tree_from_urdf(parse_xml(text.encode(), "text"), "text", root, "angle", "warn", "text")
 
 
 def test_a_fixed_base_is_a_parent_and_the_world_is_not():

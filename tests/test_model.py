@@ -265,15 +265,14 @@ class TestUrdf:
         assert tree.joint_names == ("J3", "j10", "j2", "j1")
         assert tree.parents == (WORLD, WORLD, WORLD, 2)
 
-    def test_mimic_joints_are_independent(self, load_text):
+    def test_mimic_joints_are_constraints(self, load_text):
         mimic = '<mimic joint="j" multiplier="-1" offset="0.5"/>'
         parts = link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("k", "a", "c", inside=mimic)
-        with pytest.warns(
-            ds.DelassusWarning, match=r"1 couplings of mimic joints, which are independent here \(k\)"
-        ) as caught:
-            tree = load_text(*parts)
-        assert len(caught) == 1 and tree.nv == 2
-        load_text(*parts[:4], joint("k", "a", "c", "fixed", mimic), mimic="refuse")  # a fixed joint mimics nothing
+        tree = load_text(*parts)
+        expected = ds.JointRows({"k": 1.0, "j": 1.0}, rest=0.5)
+        assert tree.nv == 2 and [c.fingerprint for c in tree.constraints] == [expected.fingerprint]
+        fixed = load_text(*parts[:4], joint("k", "a", "c", "fixed", mimic))  # a fixed joint mimics nothing
+        assert fixed.constraints == () and not fixed.omitted
 
     def test_limits_and_damping(self, load_text):
         inside = '<limit lower="-0.5" upper="1.5" effort="1" velocity="1"/><dynamics damping="0.3" friction="1"/>'

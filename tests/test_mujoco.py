@@ -290,6 +290,7 @@ def test_accelerations_of_file(name):
     if compiled(name) is None or not compiled(name).nv:
         return
     tree, rng = loaded(name), generator(f"{name} accelerations")
+    assert len(tree.constraints) == compiled(name).neq  # `test_file_constraints` tries what they do
     model = represented(compiled(name), tree)
     q, v = states(tree, rng)[rng.integers(2)], rng.normal(size=tree.nv)
     theirs, ours = controls_of(tree, model, rng)

@@ -377,7 +377,8 @@ UNSUPPORTED = """<mujoco><option density="1"/><worldbody><body name="a" gravcomp
 frictionloss="1" actuatorfrcrange="-1 2" stiffness="1 2"/><geom size=".1" pos="1 0 0"/><site name="s"/>
 <site name="u" pos="1 0 0"/>
 <body name="b"><joint name="b" type="ball" stiffness="1" range="0 1"/><geom size=".1" pos="1 0 0"/></body></body>
-<body name="m" mocap="true"/></worldbody><equality><connect name="loop" body1="b" anchor="0 0 0"/></equality>
+<body name="m" mocap="true"/></worldbody><equality>
+<connect name="loop" body1="b" anchor="0 0 0" active="false"/></equality>
 <tendon><spatial name="t" stiffness="2" range="0 1"><site site="s"/><site site="u"/></spatial></tendon>
 <sensor><jointpos name="angle" joint="a"/></sensor><actuator><motor name="plain" joint="a"/><muscle name="muscle"
 joint="a"/><motor name="cable" tendon="t"/><general name="slow" joint="a" dyntype="filter" dynprm="1"/></actuator>
@@ -389,7 +390,7 @@ def test_what_a_tree_does_not_hold_is_listed(tmp_path):
     path = tmp_path / "case.xml"
     text = UNSUPPORTED if mujoco.__version__ >= "4" else UNSUPPORTED.replace('stiffness="1 2"', "")
     path.write_text(text.replace("/><geom", ' limited="true"/><geom', 1))
-    expected = r"not represented: 1 equality constraints \(loop\); 3 actuators"
+    expected = r"not represented: 1 equality constraints that are switched off \(loop\); 3 actuators"
     with pytest.warns(ds.DelassusWarning, match=expected) as caught:
         tree = ds.load(path)
     assert len(caught) == 1 and [a.name for a in tree.actuators] == ["plain"]
@@ -407,7 +408,7 @@ def test_what_a_tree_does_not_hold_is_listed(tmp_path):
     model = mujoco.MjModel.from_xml_path(str(path))
     assert ds.load(model, unsupported="ignore").omitted == tree.omitted
     hand = ds.mechanisms.chain(1).attach("link1", tree, prefix="h_")
-    assert hand.omitted["equality constraints"] == ("h_loop",)
+    assert hand.omitted["equality constraints that are switched off"] == ("h_loop",)
     assert pickle.loads(pickle.dumps(hand)).report == hand.report
 
 

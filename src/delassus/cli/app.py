@@ -31,7 +31,10 @@ Robot = Annotated[str, typer.Argument(help="A .urdf or .xml (MJCF) file, or a na
 RootChoice = Annotated[
     RootOption, typer.Option("--root", help="Whether a URDF file's root link is fixed to the world or on a free joint.")
 ]
-Welds = Annotated[list[str] | None, typer.Option("--weld", help="LINK or LINK,LINK: six rows; may be repeated.")]
+Welds = Annotated[
+    list[str] | None,
+    typer.Option("--weld", help="LINK or LINK,LINK: six rows; may be repeated. Without any, those of the file."),
+]
 Points = Annotated[
     list[str] | None, typer.Option("--point", help="LINK, LINK@x,y,z or LINK,LINK: three rows; may be repeated.")
 ]
@@ -87,6 +90,8 @@ def info(
         mass = f"{tree.inertias[i][0, 0]:.4g}"
         table.add_row(str(i), joint.name, joint.kind.value, *spans, parent, tree.link_names[i], mass)
     console.print(table)
+    if tree.constraints:
+        console.print(f"constraints of the file: {', '.join(map(repr, tree.constraints))}")
     if frames:
         names = Table("frame", "on link")
         for name, at in tree.frames.items():
@@ -111,7 +116,7 @@ def compute(
     from delassus.quantities.osim import delassus
 
     tree = load(robot, root=root.value)
-    constraints = parse_constraints(weld or [], point or [])
+    constraints = parse_constraints(tree, weld, point)
     state = tree.random(seed) if q is None else read_configuration(q)
     G = delassus(tree, constraints, state, method=method)
     m = G.shape[-1]
@@ -175,7 +180,7 @@ def export(
     if active:
         options["active"] = True
     needed = all("m" in output.shape for output in quantity.outputs)
-    constraints = parse_constraints(weld or [], point or [], needed)
+    constraints = parse_constraints(tree, weld, point, needed)
     asked = request(tree, constraints, quantity, method=method, payloads=payload or (), **options)
     program = make_program(asked, with_rcond=False)
     for path in write_c(program, out, "float" if single else "double"):

@@ -11,13 +11,21 @@ from delassus.constraints import Constraint, Frame, Point, Weld
 from delassus.errors import ConfigurationError, ConstraintError
 from delassus.model.check import decimal_numbers, real_array
 from delassus.model.rotations import Array
+from delassus.model.tree import Tree
 
 
-def parse_constraints(welds: Sequence[str], points: Sequence[str], needed: bool = True) -> list[Constraint]:
-    """Constraints from ``LINK``, ``LINK@x,y,z`` or ``LINK,LINK`` (a loop), welds first; ``needed``: at least one."""
-    if needed and not welds and not points:
+def parse_constraints(
+    tree: Tree, welds: Sequence[str] | None, points: Sequence[str] | None, needed: bool = True
+) -> Sequence[Constraint]:
+    """Constraints from ``LINK``, ``LINK@x,y,z`` or ``LINK,LINK`` (a loop), welds first; those of the file if none.
+
+    ``needed``: at least one.
+    """
+    typed = [_parse(text, Weld) for text in welds or ()] + [_parse(text, Point) for text in points or ()]
+    constraints = typed or tree.constraints
+    if needed and not constraints:
         raise ConstraintError("constraints", "at least one", "none", "Give --weld LINK or --point LINK.")
-    return [_parse(text, Weld) for text in welds] + [_parse(text, Point) for text in points]
+    return constraints
 
 
 def parse_frame(text: str) -> Frame:

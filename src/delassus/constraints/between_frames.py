@@ -10,6 +10,7 @@ A frame's placement on its link, and the rows of `Rows`, are fixed or come with 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -100,6 +101,13 @@ class FrameConstraint(Constraint):
     def pose_size(self) -> int:
         """Numbers that say where in the world its first frame should be: 7, of a point 3; 0 if it has no place."""
         return 0 if self.second is not None else 7 if self.rigid else 3
+
+    def prefixed(self, prefix: str) -> FrameConstraint:
+        """The same constraint of a robot whose names have a prefix."""
+        other = copy(self)
+        second = None if self.second is None else self.second.prefixed(prefix)
+        other._set_attributes(first=self.first.prefixed(prefix), second=second)
+        return other
 
     def carriers(self, tree: Tree) -> tuple[int, ...]:
         """Links of its frames, the world left out."""

@@ -42,6 +42,10 @@ class CenterOfMass(Constraint):
         """Unambiguous text of the constraint."""
         return "CenterOfMass"
 
+    def prefixed(self, prefix: str) -> CenterOfMass:
+        """The constraint itself: it names nothing."""
+        return self
+
     def carriers(self, tree: Tree) -> tuple[int, ...]:
         """All moving links."""
         return tuple(tree.root_to_leaves())

@@ -43,6 +43,10 @@ class Constraint(Frozen):
         """Unambiguous text of the constraint."""
         raise NotImplementedError
 
+    def prefixed(self, prefix: str) -> Constraint:
+        """The same constraint of a robot whose names have a prefix."""
+        raise NotImplementedError
+
     def carriers(self, tree: Tree) -> tuple[int, ...]:
         """Moving links whose twists the rows meet, one for each end."""
         raise NotImplementedError
@@ -52,8 +56,8 @@ class Constraint(Frozen):
         raise NotImplementedError
 
 
-def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint) -> tuple[Constraint, ...]:
-    """Check constraints against a tree and return them as a tuple.
+def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint | None) -> tuple[Constraint, ...]:
+    """Check constraints against a tree and return them as a tuple; None stands for those of its description.
 
     Raises
     ------
@@ -63,6 +67,7 @@ def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint
         A link or joint that the tree does not have.
     """
     wanted, advice = "Weld, Point, JointRows or other constraints", "Make one of these."
+    constraints = tree.constraints if constraints is None else constraints
     one = isinstance(constraints, Constraint)
     checked = (constraints,) if one else check_list("constraints", constraints, wanted, advice, ConstraintError)
     for c in checked:

@@ -81,6 +81,10 @@ class Frame(Frozen):
         """Unambiguous text of the frame."""
         return repr((self.link, self.position.tolist(), self.rotation.tolist(), self.given))
 
+    def prefixed(self, prefix: str) -> Frame:
+        """The same frame of a robot whose names have a prefix."""
+        return Frame(prefix + self.link, self.position, self.rotation, given=self.given)
+
     def carrier(self, tree: Tree) -> int:
         """Index of the moving link that this frame is on, or `WORLD`; raises `UnknownNameError`."""
         return tree.placement(self.link).link

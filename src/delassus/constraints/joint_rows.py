@@ -87,6 +87,10 @@ class JointRows(Constraint):
         rows = [[(name, x.tolist()) for name, x in row.items()] for row in self.rows]
         return repr([type(self).__name__, rows, self.rest.tolist()])
 
+    def prefixed(self, prefix: str) -> JointRows:
+        """The same rows of a robot whose names have a prefix."""
+        return JointRows([{prefix + name: x for name, x in row.items()} for row in self.rows], self.rest)
+
     def coefficients(self, tree: Tree) -> dict[int, Array]:
         """Coefficients (m, nv_j) by joint, those of all rows; joints in the order of the robot's."""
         met = sorted(tree.joint_names.index(name) for name in self.joints)

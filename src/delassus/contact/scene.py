@@ -32,9 +32,10 @@ class Scene(Frozen):
         single tree keep their names.
     colliders : iterable of Collider
         Shapes on links and on the world.
-    loops : iterable of Constraint
-        Bilateral constraints: between two links, or to the world. One to the world without a second frame holds its
-        velocity only; with ``Frame("world", …)`` as second one it also holds its place.
+    loops : iterable of Constraint, optional
+        Bilateral constraints: between two links, or to the world; by default those of the robots' files, ``()`` is
+        none. One to the world without a second frame holds its velocity only; with ``Frame("world", …)`` as second
+        one it also holds its place.
     gravity : (3,) array_like, optional
         In m/s², in place of that of the robots.
     ignore : iterable of pairs of str
@@ -84,7 +85,7 @@ class Scene(Frozen):
         robots: Tree | Mapping[str, Tree],
         colliders: Iterable[Collider] = (),
         *,
-        loops: Iterable[Constraint] | Constraint = (),
+        loops: Iterable[Constraint] | Constraint | None = None,
         gravity: ArrayLike | None = None,
         ignore: Iterable[Sequence[str]] = (),
         parents_collide: bool = False,

@@ -12,11 +12,11 @@ from delassus.errors import ModelError, missing_dependency, shown, unknown_name,
 from delassus.interop.mjcf import read_mjcf
 from delassus.interop.mujoco import tree_from_mujoco
 from delassus.interop.pinocchio import tree_from_pinocchio
+from delassus.interop.urdf import MAX_BYTES, Continuous, read_xml, tree_from_urdf
 from delassus.model.check import check_choice
 from delassus.model.description import Check, Root
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
-from delassus.model.urdf import MAX_BYTES, Continuous, Mimic, read_xml, tree_from_urdf
 
 Unsupported = Literal["warn", "refuse", "ignore"]
 
@@ -40,7 +40,6 @@ def load(
     *,
     root: Root = "fixed",
     continuous: Continuous = "angle",
-    mimic: Mimic = "independent",
     check_inertia: Check = "warn",
     unsupported: Unsupported = "warn",
     max_bytes: float = MAX_BYTES,
@@ -57,15 +56,13 @@ def load(
         say so themselves; "floating" is refused for one without a free joint.
     continuous : {"angle", "cos-sin"}
         For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
-    mimic : {"independent", "refuse"}
-        For URDF files: whether joints that mimic others get a degree of freedom of their own or raise an error.
     check_inertia : {"warn", "refuse", "repair"}
         What to do about rotational inertias that no rigid body can have (negative principal moments, or one larger than
         the sum of the other two): use them and warn, raise an error, or take the nearest inertia that is possible.
         Nearest is least in the Frobenius norm about the centre of mass; principal axes, mass and centre of mass stay.
     unsupported : {"warn", "refuse", "ignore"}
-        What to do about what a tree does not hold of the description: equality constraints, mimic joints, muscles,
-        sensors …; ``docs/mjcf.md`` has the whole list. ``tree.report`` names it.
+        What to do about what a tree does not hold of the description: muscles, spatial tendons, sensors …;
+        ``docs/mjcf.md`` has the whole list. ``tree.report`` names it.
     max_bytes : float
         Refuse larger files, and MJCF files of which MuJoCo would make more than that: an element takes it about 4 kB,
         as often as it is replicated and attached. ``float("inf")`` lifts the limit; loading may then take any time and
@@ -75,7 +72,8 @@ def load(
     -------
     Tree
         Joint order and the layout of ``q`` and ``v`` equal ``pinocchio.buildModelFromUrdf`` for URDF files (with
-        ``continuous="cos-sin"``), and the order of the model for the others.
+        ``continuous="cos-sin"``), and the order of the model for the others. Loops, couplings and mimic joints are in
+        ``tree.constraints``.
 
     Raises
     ------
@@ -100,7 +98,7 @@ def load(
         path = find_description(robot)
         description = read_xml(path, max_bytes)
         if description.tag == "robot":
-            tree = tree_from_urdf(description, path.stem, root, continuous, mimic, check_inertia, f"file {str(path)!r}")
+            tree = tree_from_urdf(description, path.stem, root, continuous, check_inertia, f"file {str(path)!r}")
             return _judged(tree, unsupported)
         if description.tag != "mujoco":
             raise ModelError(

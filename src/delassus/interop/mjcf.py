@@ -16,8 +16,8 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from delassus.errors import ModelError, missing_dependency, shown
+from delassus.interop.urdf import check_file, read_xml, refuse_beyond
 from delassus.model.check import decimal_numbers
-from delassus.model.urdf import check_file, read_xml, refuse_beyond
 
 ELEMENT = 4096
 """Bytes that MuJoCo's compiler takes for an element, about."""

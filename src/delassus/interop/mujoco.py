@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from delassus.errors import ConfigurationError, ModelError
 from delassus.interop.mjcf import import_mujoco
 from delassus.interop.mujoco_actuators import actuators_of, element_names, is_disabled
+from delassus.interop.mujoco_equalities import constraints_of
 from delassus.interop.mujoco_report import omitted
 from delassus.model.build import build_tree, unique_name
 from delassus.model.description import FIXED, Check, RawJoint, RawLink
@@ -96,11 +97,13 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = ""
     title = bytes(model.names).split(b"\0", 1)[0].decode(errors="replace")
     tree = build_tree(title, links, joints, keep_order=True, check_inertia=check_inertia, source=source)
     has_gravity = not is_disabled(mujoco, model, "GRAVITY")
-    actuators, others = actuators_of(mujoco, model, joint_names)
+    actuators, other_actuators = actuators_of(mujoco, model, joint_names)
+    constraints, other_equalities = constraints_of(mujoco, model, tree, body_names, joint_names)
     return replace(
         tree,
         actuators=actuators,
-        omitted=omitted(mujoco, model, others),
+        constraints=constraints,
+        omitted=omitted(mujoco, model, other_actuators, other_equalities),
         gravity=np.array(model.opt.gravity) if has_gravity else np.zeros(3),
         reference_configurations=_configurations(mujoco, model, tree),
     )

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.interop.mujoco_actuators import element_names, has_one_dof, is_disabled
+from delassus.interop.mujoco_equalities import active_equalities
 
 TENDON_FORCES = ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "frictionloss", "springyield")
 
 
-def omitted(mujoco: Any, model: Any, actuators: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """What of the model a tree does not hold; ``actuators``: those that it does not."""
+def omitted(mujoco: Any, model: Any, actuators: Iterable[str], equalities: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """What of the model a tree does not hold; ``actuators`` and ``equalities``: those that it cannot."""
     kinds = mujoco.mjtObj
 
     def named(kind: Any, count: int, prefix: str) -> NDArray[Any]:
@@ -35,9 +36,11 @@ def omitted(mujoco: Any, model: Any, actuators: Iterable[str]) -> dict[str, tupl
     keys = named(kinds.mjOBJ_KEY, model.nkey, "key")
     moving = _any_of(model, "key", ("qvel", "act", "ctrl"), model.nkey)
     springs = np.asarray(model.jnt_stiffness != 0) & (not is_disabled(mujoco, model, "SPRING"))
-    closed = np.asarray(model.eq_active0 != 0) & (not is_disabled(mujoco, model, "EQUALITY"))
     out = {
-        "equality constraints": named(kinds.mjOBJ_EQUALITY, model.neq, "equality")[closed],
+        "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body": equalities,
+        "equality constraints that are switched off": named(kinds.mjOBJ_EQUALITY, model.neq, "equality")[
+            ~active_equalities(mujoco, model)
+        ],
         "actuators that have a state, are muscles, or act on other things than joints and fixed tendons": actuators,
         "springs of ball and free joints": joints[springs & several],
         "springs and dampers that are not linear": joints[bent],

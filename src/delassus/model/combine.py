@@ -38,7 +38,7 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
     Raises
     ------
     ModelError
-        Two frames or two joints of the same name.
+        Two frames or two joints of the same name; a constraint to the world of a tree that is mounted without a prefix.
     """
     joints: list[Joint] = []
     parents: list[int] = []
@@ -75,6 +75,14 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
     if name_of_two is not None:
         raise _twice("joint", name_of_two)
     actuators = tuple(a.prefixed(prefix) for prefix, tree, _ in parts for a in tree.actuators)
+    for prefix, tree, at in parts:
+        for constraint in tree.constraints:
+            if not prefix and at is not ON_THE_WORLD and "world" in [frame.link for frame in constraint.frames]:
+                raise ModelError(
+                    repr(constraint), "a prefix, so that the world of its tree has a name in the other one", "none",
+                    "Give a prefix.",
+                )  # fmt: skip
+    constraints = tuple(c.prefixed(prefix) for prefix, tree, _ in parts for c in tree.constraints)
     omitted: dict[str, tuple[str, ...]] = {}
     for prefix, tree, _ in parts:
         for what, left in tree.omitted.items():
@@ -85,7 +93,7 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
         parts[0][1], name=name, link_names=names, joints=tuple(joints), parents=tuple(parents), inertias=inertias,
         frames=frames, world_inertia=world_inertia,
         reference_configurations={c: _configuration(parts, c) for c in sorted(configurations)},
-        actuators=actuators, omitted=omitted,
+        actuators=actuators, constraints=constraints, omitted=omitted,
     )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ def reroot(tree: T, link: str) -> T:
             joint = replace(joint, rotation=rotation, position=R[k].T @ (joint.position - p[k]))
         joints.append(joint)
     inertias, frames = move_body_frames(tree, R, p)
+    # constraints name frames, and joints of one degree of freedom, whose coordinates stay as they are
     other = replace(
         tree,
         link_names=tuple(tree.link_names[i] for i in order),

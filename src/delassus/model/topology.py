@@ -62,6 +62,7 @@ class Topology(Frozen):
     gravity: Array = field(default_factory=lambda: np.array(GRAVITY))
     reference_configurations: Mapping[str, Array] = field(default_factory=dict)
     actuators: tuple[Actuator, ...] = ()
+    constraints: tuple[Any, ...] = ()
     omitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     joint_names: tuple[str, ...] = field(init=False)
     n_links: int = field(init=False)
@@ -109,8 +110,9 @@ class Topology(Frozen):
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild from the defining attributes."""
         defining = (self.name, self.link_names, self.joints, self.parents, self.inertias, dict(self.frames))
-        described = (self.world_inertia, self.gravity, dict(self.reference_configurations), self.actuators)
-        return type(self), (*defining, *described, dict(self.omitted))
+        described = (self.world_inertia, self.gravity, dict(self.reference_configurations))
+        acting = (self.actuators, self.constraints)
+        return type(self), (*defining, *described, *acting, dict(self.omitted))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, n_links={self.n_links}, nq={self.nq}, nv={self.nv})"
@@ -127,6 +129,8 @@ class Topology(Frozen):
         digest.update(self.inertias.tobytes() + self.gravity.tobytes())
         for actuator in self.actuators:
             digest.update(repr(actuator.__reduce__()[1]).encode())
+        for constraint in self.constraints:
+            digest.update(constraint.fingerprint.encode())
         for name in sorted(self.frames):
             placement = self.frames[name]
             digest.update(repr((name, placement.link)).encode())

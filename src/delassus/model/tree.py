@@ -60,6 +60,8 @@ class Tree(Topology):
         Configurations that the description names: keyframes and ``qpos0`` of MJCF, those of a Pinocchio model.
     actuators : tuple of Actuator
         Those of the description, nu; ``control="actuators"`` lets them act.
+    constraints : tuple of Constraint
+        Those of the description: loops, welds, couplings, mimic joints. They hold wherever none are given.
     omitted : mapping of str to tuple of str
         What of the description the tree does not hold: names, by what they are names of.
     report : dict

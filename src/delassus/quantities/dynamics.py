@@ -227,7 +227,7 @@ def forward_dynamics(
     q: ArrayLike,
     v: ArrayLike,
     tau: ArrayLike,
-    constraints: Constraints = (),
+    constraints: Constraints = None,
     *,
     method: str | None = None,
     compliance: Compliance = None,
@@ -238,11 +238,11 @@ def forward_dynamics(
 ) -> ForwardDynamics:
     """Joint accelerations, and the forces of the constraints.
 
-    Damping, springs and gravity act as the robot's file says; ``passive="none"`` leaves the first two out. So it is
-    in all functions that take these arguments, in `compile`, and in `Simulator`. Without targets and stabilisation,
-    constraints ask that the velocity along their rows stay as it is: welds and hinges that the components of the
-    relative twist in the axes of the first frame (or of the world, ``axes="world"``) do not change, points that their
-    *classical* accelerations are equal.
+    Damping, springs, gravity and constraints act as the robot's file says; ``passive="none"`` leaves the first two out,
+    ``constraints=()`` the last; so in all functions that take these arguments, in `compile` and in `Simulator`. Without
+    targets and stabilisation, constraints ask that the velocity along their rows stay as it is: welds and hinges that
+    the components of the relative twist in the axes of the first frame (or the world, ``axes="world"``) do not change,
+    points that their *classical* accelerations are equal.
 
     Parameters
     ----------
@@ -251,8 +251,8 @@ def forward_dynamics(
         Configurations; leading axes of all arguments are batches and broadcast.
     v, tau : (..., nv) array_like
         Velocities (m/s, rad/s) and joint forces (N, N·m).
-    constraints : Constraint or iterable of Constraint
-        Stacked in this order; m rows in all.
+    constraints : Constraint or iterable of Constraint, optional
+        Stacked in this order, m rows in all; ``tree.constraints`` if not given: ``[*tree.constraints, Point("foot")]``.
     control : {"tau", "actuators", "pd"}
         What ``tau`` holds. With ``"actuators"``, the controls (..., nu) of ``tree.actuators``, whose gains, biases,
         gears and ranges make joint forces of them. With ``"pd"``, target configurations (..., nq): joint forces are
@@ -352,7 +352,7 @@ def dynamics_derivatives(
     q: ArrayLike,
     v: ArrayLike,
     tau: ArrayLike,
-    constraints: Constraints = (),
+    constraints: Constraints = None,
     **given: Unpack[ConstrainedMotion],
 ) -> DynamicsDerivatives:
     """Forward dynamics, and the derivatives of accelerations and forces with positions, velocities and joint forces.
@@ -396,7 +396,7 @@ def step_derivatives(
     v: ArrayLike,
     tau: ArrayLike,
     dt: ArrayLike,
-    constraints: Constraints = (),
+    constraints: Constraints = None,
     *,
     integrator: Literal["semi-implicit", "rk4"] = "semi-implicit",
     **given: Unpack[ConstrainedMotion],
@@ -413,8 +413,8 @@ def step_derivatives(
         Configurations, velocities (m/s, rad/s) and joint forces (N, N·m); leading axes are batches and broadcast.
     dt : (...) array_like
         Time step in s. Derivatives of free, ball and planar joints are exact up to one turn in it.
-    constraints : Constraint or iterable of Constraint
-        All hard; they hold as in `forward_dynamics`.
+    constraints : Constraint or iterable of Constraint, optional
+        All hard; they hold, and default to those of the robot's file, as in `forward_dynamics`.
     integrator : {"semi-implicit", "rk4"}
         ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, whose derivatives take many times
         the operations: four evaluations, and products of all of their matrices.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,7 @@ from delassus.algorithms.dynamics import ITERATIVE, METHODS, SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
-from delassus.constraints import Constraint, check_constraints
+from delassus.constraints import check_constraints
 from delassus.errors import DelassusError, ModelError, warn
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
@@ -24,6 +24,7 @@ from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of
 from delassus.quantities.iterate import MAX_ITERATIONS, TOLERANCE, iterate
+from delassus.quantities.options import Constraints
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.redundancy import (
     DynamicsStatus,
@@ -246,7 +247,7 @@ def solution_program(asked: Request) -> Graph:
 
 def case_of(
     tree: Tree,
-    constraints: Iterable[Constraint] | Constraint,
+    constraints: Constraints,
     quantity: Quantity,
     states: Mapping[str, Any],
     method: str | None = AUTO,

@@ -67,7 +67,7 @@ class Baumgarte(Frozen):
         return 2.0 * self.damping * self.frequency, self.frequency**2
 
 
-Constraints = Iterable[Constraint] | Constraint
+Constraints = Iterable[Constraint] | Constraint | None
 Payloads = Mapping[str, ArrayLike] | None
 Stabilisation = Baumgarte | float | Sequence[Baumgarte | float | None] | None
 Passive = Literal["model", "none"]

@@ -88,7 +88,7 @@ def delassus(
     ----------
     tree : Tree
     constraints : Constraint or iterable of Constraint
-        Stacked in this order; m rows in all.
+        Stacked in this order; m rows in all. None stands for ``tree.constraints``.
     q : (..., nq) array_like
         Configurations; leading axes are batches.
     method : str

@@ -13,7 +13,7 @@ from delassus.errors import ConfigurationError, ConstraintError, ModelError, unk
 from delassus.model.check import check_list
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
-from delassus.quantities.options import Options, check_options
+from delassus.quantities.options import Constraints, Options, check_options
 from delassus.quantities.quantity import CONTROLS, STATES, Output, Quantity
 
 AUTO = "auto"
@@ -115,7 +115,7 @@ class Request:
 
 def request(
     tree: Tree,
-    constraints: Iterable[Constraint] | Constraint,
+    constraints: Constraints,
     quantity: Quantity,
     *,
     method: str | None = AUTO,
@@ -160,7 +160,8 @@ def _check_method(quantity: Quantity, method: str, soft: Sequence[bool]) -> str:
     n = len(soft)
     if n and method in UNCONSTRAINED:
         others = ", ".join(repr(name) for name in quantity.methods if name not in UNCONSTRAINED)
-        raise ConstraintError("constraints", f"none with the method {method!r}", f"{n}", f"Use {others}.")
+        advice = f"Use {others}; constraints=() leaves out those of the robot's file."
+        raise ConstraintError("constraints", f"none with the method {method!r}", f"{n}", advice)
     if method in SOFT and not all(soft):
         wanted = f"positive numbers for all constraints with the method {method!r}"
         advice = "Pass compliance=1e-6, or use 'proximal', which takes hard and soft constraints."

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, Unpack
 
-from delassus.constraints import Constraint
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_choice, is_whole
 from delassus.model.tree import Tree
 from delassus.quantities import find_quantity
 from delassus.quantities.error_estimate import check_error_bound
-from delassus.quantities.options import Keywords
+from delassus.quantities.options import Constraints, Keywords
 from delassus.quantities.request import request
 from delassus.runtime.cpu_target import host
 from delassus.runtime.kernel import Kernel
@@ -21,7 +20,7 @@ DTYPES = ("float64", "float32")
 
 def compile(  # the public name; the built-in of that name is not used here
     tree: Tree,
-    constraints: Iterable[Constraint] | Constraint,
+    constraints: Constraints = None,
     what: str = "delassus",
     *,
     method: str = "auto",
@@ -34,7 +33,8 @@ def compile(  # the public name; the built-in of that name is not used here
 ) -> Kernel:
     """Compile a function of a robot's state to machine code for this processor.
 
-    Damping, springs and gravity act as the robot's file says; ``passive="none"`` leaves the first two out.
+    Damping, springs, gravity and constraints act as the robot's file says; ``passive="none"`` leaves the first two out,
+    ``constraints=()`` the last.
 
     ========================  ================  =================  ====================================================
     what                      arguments         results            options
@@ -80,11 +80,11 @@ def compile(  # the public name; the built-in of that name is not used here
     Parameters
     ----------
     tree : Tree
-    constraints : Constraint or iterable of Constraint
-        What comes with each call is a further argument of the kernel, constraint by constraint: the rows ``K{i}``
-        (m, 6) of ``Rows(link, m)``, the ``placement{i}`` (3,) or (7,) of ``Frame(link, given=…)``, and
-        ``placement{i}_second`` of a second frame; also where the result does not depend on constraints (mass matrix,
-        kinematics, inverse dynamics, bias force).
+    constraints : Constraint or iterable of Constraint, optional
+        By default ``tree.constraints``, those of the robot's file; ``()`` is none. What comes with each call is a
+        further argument of the kernel, constraint by constraint: the rows ``K{i}`` (m, 6) of ``Rows(link, m)``, the
+        ``placement{i}`` (3,) or (7,) of ``Frame(link, given=…)``, and ``placement{i}_second`` of a second frame; also
+        where the result does not depend on constraints (mass matrix, kinematics, inverse dynamics, bias force).
     what : str
         What to compute: one of the table's.
     method : str

@@ -13,9 +13,9 @@ from delassus.contact.shapes import Collider
 from delassus.errors import ModelError, shown
 from delassus.interop.load import find_description
 from delassus.interop.mjcf import read_mjcf
+from delassus.interop.urdf import MAX_BYTES, read_xml
 from delassus.model.check import check_list, check_path
 from delassus.model.tree import Tree
-from delassus.model.urdf import MAX_BYTES, read_xml
 
 
 def load_colliders(

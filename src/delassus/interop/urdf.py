@@ -16,6 +16,7 @@ from xml.parsers import expat
 
 import numpy as np
 
+from delassus.constraints import JointRows
 from delassus.errors import ModelError, shown
 from delassus.model.build import build_tree
 from delassus.model.check import check_choice, decimal_numbers
@@ -25,7 +26,6 @@ from delassus.model.rotations import Array, exact_quarter_turns, rotation_from_r
 from delassus.model.tree import Tree
 
 Continuous = Literal["angle", "cos-sin"]
-Mimic = Literal["independent", "refuse"]
 
 _KINDS = {
     "revolute": JointKind.REVOLUTE,
@@ -133,13 +133,11 @@ def tree_from_urdf(
     fallback_name: str,
     root: Root,
     continuous: Continuous,
-    mimic: Mimic,
     check_inertia: Check,
     source: str,
 ) -> Tree:
     """Build the tree of a parsed ``<robot>`` element; see `delassus.load`."""
     check_choice("continuous", continuous, ("angle", "cos-sin"), ModelError)
-    check_choice("mimic", mimic, ("independent", "refuse"), ModelError)
     name = robot.get("name") or fallback_name
     macro = next((element.tag for element in robot.iter() if element.tag.startswith("xacro:")), None)
     if macro is not None:
@@ -152,15 +150,32 @@ def tree_from_urdf(
     joints = [_joint(element, continuous) for element in robot.findall("joint")]
     links = _links([_inertial(element) for element in robot.findall("link")])
 
-    mimicking = [e.get("name", "") for e in robot.findall("joint[mimic]") if e.get("type") != "fixed"]
-    if mimicking and mimic == "refuse":
-        raise ModelError(
-            f"joint {mimicking[0]!r}", "a joint that does not mimic another", f"{len(mimicking)} that do",
-            "Load with mimic='independent' to give each a degree of freedom of its own.",
-        )  # fmt: skip
     tree = build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia, source=source)
-    omitted = {"couplings of mimic joints, which are independent here": tuple(mimicking)} if mimicking else {}
-    return replace(tree, omitted=omitted)
+    constraints, others = _mimic_joints(robot, tree)
+    omitted = {"mimic joints that follow no joint of one degree of freedom": others} if others else {}
+    return replace(tree, constraints=constraints, omitted=omitted)
+
+
+def _mimic_joints(robot: Element, tree: Tree) -> tuple[tuple[JointRows, ...], tuple[str, ...]]:
+    """Rows of mimic joints, and the names of those that are independent here."""
+    one_dof = {joint.name for joint in tree.joints if joint.nv == 1}
+    fixed = {element.get("name") for element in robot.findall("joint") if element.get("type") == "fixed"}
+    held, others = [], []
+    for element in robot.findall("joint"):
+        name, mimic = element.get("name", ""), element.find("mimic")
+        (multiplier,), (offset,) = read_numbers(element, "mimic", f"joint {name!r}", multiplier=(1.0,), offset=ZERO)
+        if mimic is None or name in fixed:
+            continue
+        leader = mimic.get("joint", "")
+        row = {name: 1.0}
+        if leader not in fixed:  # the position of a fixed joint is zero
+            row[leader] = row.get(leader, 0.0) - multiplier
+        row = {joint: x for joint, x in row.items() if x}
+        if row and row.keys() <= one_dof:
+            held.append(JointRows(row, rest=offset))
+        else:
+            others.append(name)
+    return tuple(held), tuple(others)
 
 
 def _links(inertials: Sequence[tuple[str, float, Array, Array, Matrix]]) -> list[RawLink]:
@@ -212,7 +227,6 @@ def _joint(element: Element, continuous: Continuous) -> RawJoint:
         element, "limit", what, lower=ZERO, upper=ZERO, effort=NONE, velocity=NONE
     )
     (damping,), (friction,) = read_numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
-    read_numbers(element, "mimic", what, multiplier=ZERO, offset=ZERO)
     if kind not in ("revolute", "prismatic") or element.find("limit") is None:
         lower, upper = -inf, inf
     if kind in ("planar", "floating"):  # which no single motor drives

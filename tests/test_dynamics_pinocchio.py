@@ -58,14 +58,14 @@ def check_unconstrained(tree, model, names, rng):
     assert error(ds.bias_force(tree, q, v, **given), bias) < DYNAMICS
     expected = pin.aba(model, data, q, v, tau, outside)
     for method in ("aba", "kkt"):
-        assert error(ds.forward_dynamics(tree, q, v, tau, method=method, **given).qdd, expected) < ACCELERATION
+        assert error(ds.forward_dynamics(tree, q, v, tau, (), method=method, **given).qdd, expected) < ACCELERATION
     d = rng.uniform(0, 1, tree.nv)
-    damped = ds.forward_dynamics(tree, q, v, tau, **{**given, "damping": d}).qdd
+    damped = ds.forward_dynamics(tree, q, v, tau, (), **{**given, "damping": d}).qdd
     assert error(damped, pin.aba(model, data, q, v, tau - d * v, outside)) < ACCELERATION
     needed = ds.inverse_dynamics(tree, q, v, qdd, **{**given, "damping": d})
     assert error(needed, pin.rnea(model, data, q, v, qdd, outside) + d * v) < DYNAMICS
     del given["passive"]
-    own = ds.forward_dynamics(tree, q, v, tau, **given).qdd
+    own = ds.forward_dynamics(tree, q, v, tau, (), **given).qdd
     assert error(own, pin.aba(model, data, q, v, tau - model.damping * v, outside)) < ACCELERATION
     motors = 0.5 * model.armature @ v**2
     model.armature = np.zeros(model.nv)  # Pinocchio 4.1 counts that of unaligned joints wrongly

@@ -24,6 +24,12 @@ ROWS = 1e-9
 """Row spaces of two Jacobians; errors where the other side's vanish."""
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """MuJoCo writes its warnings to a file in the current directory."""
+    monkeypatch.chdir(tmp_path)
+
+
 def joint_errors(tree, q):
     """Position errors of the tree's own constraints."""
     states = {"q": q, "v": np.zeros(tree.nv), "tau": np.zeros(tree.nv)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from delassus.model.joints import PER_DOF, JointKind
 from delassus.quantities.dynamics import DYNAMICS
 from delassus.quantities.request import request
 from tools import error
+
+ROOT = Path(__file__).parent.parent
 
 ROUND_OFF = 1e-12
 FINITE_DIFFERENCES = 1e-6
@@ -428,3 +431,26 @@ def test_the_table_has_every_element_of_mjcf():
         if len(cells) == 5 and cells[2].strip() in ("in", "listed", "irrelevant"):
             documented |= set(re.findall(r"`([\w/]+)`", cells[1]))
     assert len(wanted) > 100 and wanted <= documented, sorted(wanted - documented)
+
+
+SAMPLE = (
+    "suite/acrobot.xml", "suite/ball_in_cup.xml", "suite/fish.xml", "suite/manipulator.xml", "suite/quadruped.xml",
+    "envs/mujoco/assets/swimmer.xml", "envs/assets/fetch/reach.xml", "envs/assets/fetch/shared.xml",
+    "panda_description/urdf/panda.urdf", "alex_description/urdf/alex_psyonic_hands.urdf",
+    "ur_description/urdf/ur3.urdf",
+)  # fmt: skip
+
+
+def test_the_page_of_public_models(tmp_path, monkeypatch):
+    """`docs/models.md` says of a sample of files what `load` says."""
+    pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)  # where MuJoCo writes its warnings
+    script = runpy.run_path(str(ROOT / "benchmarks" / "models.py"))
+    text = (ROOT / "docs" / "models.md").read_text()
+    part, refused = text.split("## In part")[1].split("## Refused")
+    for (package, name), path in script["files"]().items():
+        if name in SAMPLE:
+            kind, what = script["judged"](path)
+            row = f"| {package} | .*`{re.escape(name)}`.* | {re.escape(what)} |".replace("|", "[|]")
+            assert bool(re.search(row, part)) == (kind == "in part"), name
+            assert bool(re.search(row, refused)) == (kind == "refused"), name

@@ -303,6 +303,47 @@ def test_accelerations_of_file(name):
     assert np.max(np.abs(difference)) < ACCELERATION * max(1.0, np.max(np.abs(qdd)))
 
 
+TRAJECTORIES = (
+    "dm_control/suite/hopper.xml", "dm_control/suite/pendulum.xml", "dm_control/suite/walker.xml",
+    "dm_control/suite/fish.xml", "gymnasium/envs/mujoco/assets/pusher_v5.xml",
+)  # fmt: skip
+"""Springs, damping, motors, slides and hinges; fish floats. Stiff ones leave: explicit Euler throws them about."""
+
+ONE_SECOND = 1e-8
+"""Round-off that grows for a second."""
+
+
+@pytest.mark.parametrize("name", [name for name in TRAJECTORIES if name in FILES])
+def test_one_second(name):
+    """MuJoCo's Euler steps of the same length: in rollouts, and in `Simulator` where the base is free.
+
+    Both put a free body forward straight in the world; ``"step"`` moves it along a screw.
+    """
+    tree, rng = loaded(name), generator(f"{name} second")
+    model = represented(compiled(name), tree)
+    model.opt.integrator = int(mujoco.mjtIntegrator.mjINT_EULER)
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
+    dt, n = model.opt.timestep, round(1.0 / model.opt.timestep)
+    theirs, ours = (0.1 * ctrl for ctrl in controls_of(tree, model, rng))
+    data = mujoco.MjData(model)
+    data.qvel[:], data.ctrl[:] = 0.1 * rng.normal(size=tree.nv), theirs
+    q, v = configuration_from_mujoco(tree, data.qpos), velocity_from_mujoco(tree, data.qpos, data.qvel)
+    for _ in range(n):
+        mujoco.mj_step(model, data)
+    if tree.is_floating:
+        pytest.importorskip("numba")
+        simulator = ds.Simulator(ds.Scene(tree, loops=()), q0=q, v0=v, dt=dt, control="actuators")
+        for _ in range(n):
+            simulator.step(ours)
+        reached = simulator.q
+    else:
+        step = ds.compile(tree, (), "step", control="actuators")
+        path, _ = ds.rollout(step, q, v, np.tile(ours, (n, 1)), dt)
+        reached = path[-1]
+    assert distance(tree, reached, q) > 0.01
+    assert distance(tree, reached, configuration_from_mujoco(tree, data.qpos)) < ONE_SECOND
+
+
 def check_states(tree, model, rng):
     """Round trips, body velocities, integration and difference."""
     q = states(tree, rng)

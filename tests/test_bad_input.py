@@ -585,6 +585,38 @@ def test_mimic_joints(load_text):
 
 
 @pytest.mark.parametrize(
+    ("states", "match"),
+    [
+        ("<group_state/>", "a name on every <group_state>"),
+        ('<group_state name="s"><joint name="j"/></group_state>', r"value of joint 'j': expected 1 finite number"),
+        ('<group_state name="s"><joint name="j" value="1 2"/></group_state>', "got '1 2'"),
+        ('<group_state name="s"><joint name="j" value="nan"/></group_state>', "got 'nan'"),
+        ('<group_state name="s"><joint name="root_joint" value="0 0 0 0 0 0 0"/></group_state>', "unit length"),
+        ("<group_state", "well-formed XML"),
+    ],
+)
+def test_group_states_that_are_refused(load_text, tmp_path, states, match):
+    (tmp_path / "states.srdf").write_text(f"<robot name='r'>{states}</robot>")
+    with refused(match):
+        load_text(with_joint(""), root="floating", srdf=tmp_path / "states.srdf")
+
+
+def test_group_states(load_text, tmp_path):
+    """States of one name are one configuration; unknown joints are listed, written quaternions made of unit length."""
+    states = """<group_state name="s" group="a"><joint name="j" value="0.5"/><joint name="k" value="1"/></group_state>
+        <group_state name="s" group="b"><joint name="root_joint" value="1 2 3 0 0 0.7071 0.7071"/></group_state>"""
+    (tmp_path / "states.srdf").write_text(f"<robot name='r'>{states}</robot>")
+    with pytest.warns(ds.DelassusWarning, match=r"joints of group states that the tree does not have \(k\)"):
+        tree = load_text(with_joint(""), root="floating", srdf=str(tmp_path / "states.srdf"))
+    q = tree.reference_configurations["s"]
+    assert np.allclose(q, [1, 2, 3, 0, 0, 0.5**0.5, 0.5**0.5, 0.5], rtol=0, atol=1e-12)
+    model = tmp_path / "model.xml"
+    model.write_text("<mujoco/>")
+    with refused("srdf: expected None but for a URDF file"):
+        ds.load(model, srdf=tmp_path / "states.srdf")
+
+
+@pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"root": "free"}, "root: expected 'fixed' or 'floating', got 'free'"),

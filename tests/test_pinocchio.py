@@ -9,9 +9,11 @@ error; there the mass matrix comes from its inverse dynamics, which is right.
 from __future__ import annotations
 
 import sys
+import sysconfig
 import warnings
 import zlib
 from itertools import cycle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -439,3 +441,31 @@ def test_without_pinocchio(monkeypatch):
     monkeypatch.setitem(sys.modules, "pinocchio", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'delassus\[pinocchio\]'"):
         tree_from_pinocchio(model)
+
+
+# -- configurations of SRDF files ----------------------------------------------------------------------------------
+
+SRDF = {
+    "talos_data/robots/talos_reduced.urdf": "talos_data/srdf/talos.srdf",
+    "go1_description/urdf/go1.urdf": "go1_description/srdf/go1.srdf",
+    "panda_description/urdf/panda.urdf": "panda_description/srdf/panda.srdf",
+    "kinova_description/robots/kinova.urdf": "kinova_description/srdf/kinova.srdf",  # continuous joints
+    "xarm_description/urdf/xarm7.urdf": "xarm_description/srdf/xarm7.srdf",
+}
+
+
+@pytest.mark.parametrize("name", SRDF)
+@pytest.mark.parametrize("root", ["fixed", "floating"])
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
+def test_reference_configurations_of_srdf_files(name, root):
+    """Those that Pinocchio reads, joint by joint."""
+    folder = Path(sysconfig.get_path("purelib")) / "cmeel.prefix" / "share" / "example-robot-data" / "robots"
+    if not folder.is_dir():
+        pytest.skip("example-robot-data is not installed")
+    model = pin.buildModelFromUrdf(str(folder / name), *([pin.JointModelFreeFlyer()] if root == "floating" else []))
+    pin.loadReferenceConfigurations(model, str(folder / SRDF[name]), False)
+    tree = ds.load(folder / name, root=root, continuous="cos-sin", srdf=folder / SRDF[name])
+    expected = {entry.key(): entry.data() for entry in model.referenceConfigurations}
+    assert set(tree.reference_configurations) == set(expected) and expected
+    for key, q in expected.items():
+        assert np.abs(tree.difference(tree.reference_configurations[key], q / 1.0)).max() < 1e-6, key

@@ -12,8 +12,8 @@ from delassus.errors import ModelError, missing_dependency, shown, unknown_name,
 from delassus.interop.mjcf import read_mjcf
 from delassus.interop.mujoco import tree_from_mujoco
 from delassus.interop.pinocchio import tree_from_pinocchio
-from delassus.interop.urdf import MAX_BYTES, Continuous, read_xml, tree_from_urdf
-from delassus.model.check import check_choice
+from delassus.interop.urdf import MAX_BYTES, Continuous, read_xml, tree_from_urdf, with_group_states
+from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
@@ -40,6 +40,7 @@ def load(
     *,
     root: Root = "fixed",
     continuous: Continuous = "angle",
+    srdf: str | Path | None = None,
     check_inertia: Check = "warn",
     unsupported: Unsupported = "warn",
     max_bytes: float = MAX_BYTES,
@@ -56,6 +57,9 @@ def load(
         say so themselves; "floating" is refused for one without a free joint.
     continuous : {"angle", "cos-sin"}
         For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
+    srdf : path, optional
+        For URDF files: an SRDF file, whose ``<group_state>`` become ``tree.reference_configurations``. Joints that it
+        does not set are neutral; those that the tree does not have are left out, and listed.
     check_inertia : {"warn", "refuse", "repair"}
         What to do about rotational inertias that no rigid body can have (negative principal moments, or one larger than
         the sum of the other two): use them and warn, raise an error, or take the nearest inertia that is possible.
@@ -99,6 +103,9 @@ def load(
         description = read_xml(path, max_bytes)
         if description.tag == "robot":
             tree = tree_from_urdf(description, path.stem, root, continuous, check_inertia, f"file {str(path)!r}")
+            if srdf is not None:
+                states = check_path("srdf", srdf)
+                tree = with_group_states(tree, read_xml(states, max_bytes), f"file {str(states)!r}")
             return _judged(tree, unsupported)
         if description.tag != "mujoco":
             raise ModelError(
@@ -115,6 +122,8 @@ def load(
             "robot", "a path, a name, a pinocchio.Model or a mujoco.MjModel",
             f"an object of type {type(robot).__module__}.{type(robot).__name__}", "Pass one of these.",
         )  # fmt: skip
+    if srdf is not None:
+        raise ModelError("srdf", "None but for a URDF file", shown(srdf), "MJCF files and models name configurations.")
     if root == "floating" and not any(joint.kind is JointKind.FREE for joint in tree.joints):
         raise ModelError(
             "root", "a description with a free joint", f"{tree.name!r}, which has none",

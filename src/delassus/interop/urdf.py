@@ -8,7 +8,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
+from math import cos, inf, sin
 from pathlib import Path
 from typing import Literal
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -46,6 +46,10 @@ DEEPEST_XML = 1000
 
 MAX_BYTES = 1e8
 """Default of ``max_bytes``: larger descriptions are refused."""
+
+
+WRITTEN = 1e-2
+"""Quaternions of SRDF files, which are written to a few digits, are of unit length to this."""
 
 
 def read_xml(path: Path, max_bytes: float = MAX_BYTES) -> Element:
@@ -176,6 +180,45 @@ def _mimic_joints(robot: Element, tree: Tree) -> tuple[tuple[JointRows, ...], tu
         else:
             others.append(name)
     return tuple(held), tuple(others)
+
+
+def with_group_states(tree: Tree, robot: Element, what: str) -> Tree:
+    """The tree with the ``<group_state>`` of a parsed SRDF file as reference configurations.
+
+    States of one name, of several groups, are one configuration.
+    """
+    configurations: dict[str, Array] = {}
+    unknown: dict[str, None] = {}
+    for state in robot.findall("group_state"):
+        name = state.get("name")
+        if not name:
+            raise ModelError(what, "a name on every <group_state>", "one without", "Name it.")
+        q = configurations.setdefault(name, tree.neutral())
+        for element in state.findall("joint"):
+            joint = element.get("name", "")
+            if joint not in tree.joint_names:
+                unknown[joint] = None
+                continue
+            value = f"{what}, group state {name!r}, value of joint {joint!r}"
+            q[tree.q_index(joint)] = _coordinates(tree, joint, element.get("value", ""), value)
+    omitted = {"joints of group states that the tree does not have": tuple(unknown)} if unknown else {}
+    return replace(tree, reference_configurations=configurations, omitted={**tree.omitted, **omitted})
+
+
+def _coordinates(tree: Tree, joint: str, text: str, what: str) -> Array:
+    """Configuration of a joint from the text of an SRDF file: its numbers, or the angle of a cosine and sine."""
+    kind = tree.joints[tree.joint_names.index(joint)].kind
+    given = decimal_numbers(text)
+    if given is not None and kind is JointKind.COS_SIN and len(given) == 1:
+        given = cos(given[0]), sin(given[0])
+    numbers = np.array(given or ())
+    length = 1.0 if kind.unit is None else float(np.linalg.norm(numbers[kind.unit]))
+    if numbers.shape != (kind.nq,) or abs(length - 1.0) > WRITTEN:
+        wanted = f"{kind.nq} finite number(s)" + ("" if kind.unit is None else ", with a part of unit length")
+        raise ModelError(what, wanted, shown(text), "Correct the text.")
+    if kind.unit is not None:
+        numbers[kind.unit] /= length
+    return numbers
 
 
 def _links(inertials: Sequence[tuple[str, float, Array, Array, Matrix]]) -> list[RawLink]:

@@ -57,7 +57,8 @@ class Tree(Topology):
     gravity : (3,) array
         In m/s², world axes: that of the description, else (0, 0, −9.81).
     reference_configurations : mapping of str to (nq,) array
-        Configurations that the description names: keyframes and ``qpos0`` of MJCF, those of a Pinocchio model.
+        Configurations that the description names: keyframes and ``qpos0`` of MJCF, states of SRDF, those of a Pinocchio
+        model.
     actuators : tuple of Actuator
         Those of the description, nu; ``control="actuators"`` lets them act.
     constraints : tuple of Constraint

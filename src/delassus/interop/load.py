@@ -6,22 +6,17 @@ import importlib
 import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from delassus.errors import ModelError, missing_dependency, shown, unknown_name, warn
+from delassus.errors import ModelError, missing_dependency, shown, unknown_name
 from delassus.interop.mjcf import read_mjcf
 from delassus.interop.mujoco import tree_from_mujoco
 from delassus.interop.pinocchio import tree_from_pinocchio
 from delassus.interop.urdf import MAX_BYTES, Continuous, read_xml, tree_from_urdf, with_group_states
-from delassus.model.check import check_choice, check_path
-from delassus.model.description import Check, Root
+from delassus.model.check import check_path
+from delassus.model.description import Check, Root, Unsupported, check_unsupported, judge_omitted
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
-
-Unsupported = Literal["warn", "refuse", "ignore"]
-
-MOST_NAMED = 3
-"""Names of each kind that a warning or an error gives."""
 
 ALIASES = {
     "talos": "talos_reduced",
@@ -96,7 +91,7 @@ def load(
     >>> tree.nv  # doctest: +SKIP
     38
     """
-    check_choice("unsupported", unsupported, ("warn", "refuse", "ignore"), ModelError)
+    check_unsupported(unsupported)
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
         path = find_description(robot)
@@ -134,17 +129,7 @@ def load(
 
 def _judged(tree: Tree, unsupported: Unsupported) -> Tree:
     """The tree; warns or raises where it does not hold all of its description."""
-    if tree.omitted and unsupported != "ignore":
-        parts = [
-            f"{len(names)} {what} ({', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''})"
-            for what, names in tree.omitted.items()
-        ]
-        if unsupported == "refuse":
-            raise ModelError(
-                f"robot {tree.name!r}", "nothing that a tree does not hold", "; ".join(parts),
-                "Load it with unsupported='warn' to go on without these.",
-            )  # fmt: skip
-        warn(f"robot {tree.name!r}: not represented: {'; '.join(parts)}. `tree.report` lists all.")
+    judge_omitted(tree.name, "a tree", tree.omitted, unsupported, "`tree.report` lists all.")
     return tree
 
 

@@ -23,8 +23,8 @@ from delassus.interop.mjcf import import_mujoco
 from delassus.interop.mujoco_actuators import actuators_of, element_names, is_disabled
 from delassus.interop.mujoco_equalities import constraints_of
 from delassus.interop.mujoco_report import omitted
-from delassus.model.build import build_tree, unique_name
-from delassus.model.description import FIXED, Check, RawJoint, RawLink
+from delassus.model.build import build_tree
+from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.joints import SPRUNG, Joint, JointKind
 from delassus.model.rotations import Array, quaternion_to_matrix, rotation_about
 from delassus.model.tree import Tree

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from delassus.model.actuators import Actuator, Affine
-from delassus.model.build import unique_name
+from delassus.model.description import unique_name
 from delassus.model.rotations import Array
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from delassus.errors import ModelError, missing_dependency
-from delassus.model.build import build_tree, unique_name
-from delassus.model.description import FIXED, LARGEST, Check, RawJoint, RawLink
+from delassus.model.build import build_tree
+from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
@@ -144,14 +144,12 @@ def _joint(
             raise ModelError(f"axis of joint {name!r}", "a vector of unit length", str(axis), "Normalise it.")
     if kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
         lower, upper = float(model.lowerPositionLimit[q]), float(model.upperPositionLimit[q])
-        lower, upper = lower if lower > -LARGEST else -np.inf, upper if upper < LARGEST else np.inf
     dofs = slice(v, v + kind.nv)
     friction, effort, velocity = _in_positive_direction(model, dofs)
     return RawJoint(
         name, kind, parent, child, place.translation, place.rotation, axis, armature=np.array(model.armature[dofs]),
         lower=lower, upper=upper, damping=np.array(model.damping[dofs]), friction=friction,
-        effort_limit=np.where(effort < LARGEST, effort, np.inf),
-        velocity_limit=np.where(velocity < LARGEST, velocity, np.inf),
+        effort_limit=effort, velocity_limit=velocity,
     )  # fmt: skip
 
 

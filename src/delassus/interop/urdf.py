@@ -20,7 +20,7 @@ from delassus.constraints import JointRows
 from delassus.errors import ModelError, shown
 from delassus.model.build import build_tree
 from delassus.model.check import check_choice, decimal_numbers
-from delassus.model.description import Check, RawJoint, RawLink, Root
+from delassus.model.description import DEEPEST_XML, Check, RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, exact_quarter_turns, rotation_from_rpy
 from delassus.model.tree import Tree
@@ -39,10 +39,6 @@ _KINDS = {
 Matrix = list[list[float]]
 
 ZERO, NONE = (0.0,), (inf,)
-
-DEEPEST_XML = 1000
-"""Elements nested deeper than this are refused; robots need a few levels, MJCF one for each link of a chain."""
-
 
 MAX_BYTES = 1e8
 """Default of ``max_bytes``: larger descriptions are refused."""

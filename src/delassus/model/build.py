@@ -5,7 +5,7 @@ Every loader ends here. A description is a list of `RawLink` and `RawJoint` in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -13,12 +13,26 @@ import numpy as np
 
 from delassus.errors import ModelError
 from delassus.model.check import check_choice
-from delassus.model.description import DIRECTED, FIXED, Check, RawJoint, RawLink, Root, check_descriptions, find_root
+from delassus.model.description import (
+    DIRECTED,
+    FIXED,
+    LARGEST,
+    Check,
+    RawJoint,
+    RawLink,
+    Root,
+    check_descriptions,
+    depth_first,
+    find_root,
+    unique_name,
+)
 from delassus.model.inertia import motion_transform, move_inertia, spatial_inertia
-from delassus.model.joints import PER_DOF, Joint, JointKind
+from delassus.model.joints import LIMITS, PER_DOF, Joint, JointKind
 from delassus.model.kinematics import relative_poses
 from delassus.model.rotations import Array, exact_quarter_turns, rotation_between
 from delassus.model.tree import WORLD, Placement, Tree
+
+_IS_LIMIT = np.array([[attribute in LIMITS] for attribute in PER_DOF])
 
 
 def build_tree(
@@ -73,7 +87,7 @@ def build_tree(
     if sort_children:
         for siblings in outgoing.values():
             siblings.sort(key=lambda j: j.name)
-    ordered = [carrier, *joints] if keep_order else list(_depth_first(carrier, outgoing))
+    ordered = [carrier, *joints] if keep_order else list(depth_first(carrier, outgoing))
 
     rotations = _exact([raw.rotation for raw in ordered])
     moving = [raw for raw in ordered if raw.kind is not FIXED]
@@ -117,14 +131,15 @@ def build_tree(
 
 
 def _joints(moving: Sequence[RawJoint], axes: Sequence[int], rotations: Array, positions: Array) -> tuple[Joint, ...]:
-    """Joints of the tree; their arrays are parts of a few large ones."""
+    """Joints of the tree; their arrays are parts of a few large ones. Limits beyond `LARGEST` are none."""
     kinds = [raw.kind for raw in moving if raw.kind is not FIXED]
-    numbers = _read_only(
+    numbers = np.array(
         [
             [x for raw, kind in zip(moving, kinds, strict=True) for x in _per_dof(getattr(raw, attribute), kind.nv)]
             for attribute in PER_DOF
         ]
     )
+    numbers = _read_only(np.where(_IS_LIMIT & (np.abs(numbers) > LARGEST), np.copysign(np.inf, numbers), numbers))
     ends = accumulate((kind.nv for kind in kinds), initial=0)
     return tuple(
         Joint(raw.name, kind, axis, R, p, *numbers[:, start:stop])
@@ -146,23 +161,6 @@ def _read_only(value: Any) -> Array:
     array = np.array(value, dtype=float)
     array.setflags(write=False)
     return array
-
-
-def unique_name(wanted: str, taken: set[str]) -> str:
-    """``wanted``, followed by underscores while that name is taken; adds it to ``taken``."""
-    while wanted in taken:
-        wanted += "_"
-    taken.add(wanted)
-    return wanted
-
-
-def _depth_first(first: RawJoint, outgoing: Mapping[str, Sequence[RawJoint]]) -> Iterator[RawJoint]:
-    """Visit joints depth first; without recursion, because chains may be long."""
-    pending = [first]
-    while pending:
-        joint = pending.pop()
-        yield joint
-        pending.extend(reversed(outgoing.get(joint.child, ())))
 
 
 def _axes_and_alignments(moving: Sequence[RawJoint]) -> tuple[list[int], Array]:

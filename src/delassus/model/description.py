@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import hypot
 from typing import Literal
@@ -18,6 +18,7 @@ from delassus.model.rotations import Array
 
 Root = Literal["fixed", "floating"]
 Check = Literal["warn", "refuse", "repair"]
+Unsupported = Literal["warn", "refuse", "ignore"]
 
 FIXED = None
 """Kind of a raw joint that does not move."""
@@ -25,8 +26,14 @@ FIXED = None
 DIRECTED = frozenset({JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC, JointKind.PLANAR})
 """Joints that move about or along their axis, or across it."""
 
+DEEPEST_XML = 1000
+"""Elements nested deeper than this are refused; robots need a few levels, MJCF one for each link of a chain."""
+
+MOST_NAMED = 3
+"""Names of each kind that a warning or an error gives."""
+
 LARGEST = 1e30
-"""Numbers of a description beyond this (SI units) are refused: their products would overflow."""
+"""Numbers of a description beyond this (SI units) are refused: their products would overflow. Limits are none there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,23 @@ class RawJoint:
         """Armature, damping, friction, stiffness and rest position of largest magnitude."""
         values = (self.armature, self.damping, self.friction, self.stiffness, self.rest_position)
         return tuple(float(np.max(np.abs(x))) if isinstance(x, np.ndarray) else x for x in values)
+
+
+def unique_name(wanted: str, taken: set[str]) -> str:
+    """``wanted``, followed by underscores while that name is taken; adds it to ``taken``."""
+    while wanted in taken:
+        wanted += "_"
+    taken.add(wanted)
+    return wanted
+
+
+def depth_first(first: RawJoint, outgoing: Mapping[str, Sequence[RawJoint]]) -> Iterator[RawJoint]:
+    """Visit joints depth first; without recursion, because chains may be long."""
+    pending = [first]
+    while pending:
+        joint = pending.pop()
+        yield joint
+        pending.extend(reversed(outgoing.get(joint.child, ())))
 
 
 def find_root(name: str, links: Sequence[RawLink], joints: Sequence[RawJoint]) -> str:
@@ -180,6 +204,28 @@ def check_descriptions(
     if check_inertia == "repair":
         return [replace(x, inertia=nearest_inertia(x.inertia)) if x.name in defects else x for x in links]
     return links
+
+
+def check_unsupported(unsupported: object) -> None:
+    """Raise `ModelError` unless it is one of `Unsupported`."""
+    check_choice("unsupported", unsupported, ("warn", "refuse", "ignore"), ModelError)
+
+
+def judge_omitted(
+    robot: str, form: str, omitted: Mapping[str, Sequence[str]], unsupported: Unsupported, advice: str = ""
+) -> None:
+    """Warn or raise where ``form`` does not hold all of a robot: names, by what they are names of."""
+    parts = "; ".join(
+        f"{len(names)} {what} ({', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''})"
+        for what, names in omitted.items()
+    )
+    if parts and unsupported == "refuse":
+        raise ModelError(
+            f"robot {robot!r}", f"nothing that {form} does not hold", parts,
+            "Pass unsupported='warn' to go on without these.",
+        )  # fmt: skip
+    if parts and unsupported == "warn":
+        warn(f"robot {robot!r}, as {form}: not represented: {parts}. {advice}".rstrip())
 
 
 def _has_nan(value: float | Array) -> bool:

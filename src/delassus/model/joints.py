@@ -94,6 +94,9 @@ PER_DOF = (
 )  # fmt: skip
 """Attributes of a `Joint` with one number for each degree of freedom, in their order there."""
 
+LIMITS = ("lower", "upper", "effort_limit", "velocity_limit")
+"""Those of them that are infinite where there is no limit."""
+
 NO_LIMIT = 1e6
 """Limits (rad or m) at least this large are written where no limit is meant."""
 

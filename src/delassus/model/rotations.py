@@ -47,6 +47,13 @@ def rotation_from_rpy(rpy: Sequence[float] | Array) -> Array:
     )
 
 
+def rpy_from_rotation(R: Array) -> Array:
+    """Roll, pitch and yaw in radians of a rotation matrix (3, 3); roll is from what the other two leave of it."""
+    pitch, yaw = math.atan2(-R[2, 0], math.hypot(R[0, 0], R[1, 0])), math.atan2(R[1, 0], R[0, 0])
+    s, c = math.sin(yaw), math.cos(yaw)
+    return np.array([math.atan2(s * R[0, 2] - c * R[1, 2], c * R[1, 1] - s * R[0, 1]), pitch, yaw])
+
+
 def rotation_between(start: Array, end: Array) -> Array:
     """Smallest rotations (..., 3, 3) that take unit vectors ``start`` to unit vectors ``end``, both (..., 3)."""
     normal, cosine = np.cross(start, end), np.sum(start * end, axis=-1)

@@ -22,9 +22,12 @@ from delassus.model.check import (
     real_array,
 )
 from delassus.model.combine import ON_THE_WORLD, mount
+from delassus.model.description import Unsupported
 from delassus.model.reroot import reroot, reroot_configuration
 from delassus.model.rotations import Array, exact_quarter_turns
 from delassus.model.topology import WORLD, Placement, Topology
+from delassus.model.write_mjcf import write_mjcf
+from delassus.model.write_urdf import write_urdf
 
 __all__ = ["WORLD", "Placement", "Tree", "total_mass"]
 
@@ -424,6 +427,67 @@ class Tree(Topology):
         [-0.02, 0.09, -1.12]
         """
         return reroot_configuration(self, link, self.check_configuration(q))
+
+    # -- descriptions of it ----------------------------------------------------------------------------------------
+
+    def to_urdf(self, *, unsupported: Unsupported = "warn") -> str:
+        """Text of a URDF file of this robot, which `delassus.load` reads as the same tree, with ``root="fixed"``.
+
+        Links, joints and frames have the poses of the description that was loaded. Fixed links are frames here: they
+        are written without inertia, which is that of the link that carries them. A free joint is of type floating, on a
+        link ``world``. Where joints of one link are not in the order of their names, fixed links carry them, so that
+        readers number them as here. Shapes and meshes are not part of a tree, and not written.
+
+        Parameters
+        ----------
+        unsupported : {"warn", "refuse", "ignore"}
+            What to do about what URDF cannot say: constraints, armature, springs, gravity, actuators, reference
+            configurations, other limits, a numbering of joints that is not depth first, a link whose frame is not on
+            the axis of its joint (the name is then that of a frame on a link ``<link>:<joint>``).
+
+        Raises
+        ------
+        ModelError
+            A ball or translation joint, or an empty name; with ``unsupported="refuse"``, what URDF cannot say.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> print(ds.mechanisms.chain(1).to_urdf().splitlines()[0])
+        <robot name="chain1">
+        """
+        return write_urdf(self, unsupported)
+
+    def to_mjcf(self, *, unsupported: Unsupported = "warn") -> str:
+        """Text of an MJCF file of this robot, which `delassus.load` reads as the same tree.
+
+        ``mujoco.MjModel.from_xml_string(tree.to_mjcf())`` is its MuJoCo model. Links, joints and frames have the poses
+        of the description that was loaded, at the reference configuration ``qpos0``, which MuJoCo always has: that of
+        the tree, else `neutral`. Frames are sites, and so are fixed links, whose inertia is that of the link that
+        carries them. Links without mass become further joints of the body that they carry. Shapes and meshes are not
+        part of a tree, and not written.
+
+        Parameters
+        ----------
+        unsupported : {"warn", "refuse", "ignore"}
+            What to do about what MJCF cannot say: constraints, velocity limits, empty ranges, effort limits of 0, a
+            numbering of joints that is not depth first, inertias that no rigid body can have (the nearest possible are
+            written).
+
+        Raises
+        ------
+        ModelError
+            A planar, cos-sin or translation joint; a free joint that is not on the world; a link that moves and has
+            mass without moments of inertia, or neither where it does not carry one other; an empty name, or a frame
+            ``world`` that is not the world's; with ``unsupported="refuse"``, what MJCF cannot say.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> print(ds.mechanisms.chain(1).to_mjcf().splitlines()[0])
+        <mujoco model="chain1">
+        """
+        return write_mjcf(self, unsupported)
 
 
 def total_mass(tree: Tree) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Shape, Sphere
 from delassus.errors import ModelError, missing_dependency, unknown_name
 from delassus.interop.mujoco_actuators import element_names
-from delassus.model.build import unique_name
+from delassus.model.description import unique_name
 from delassus.model.rotations import quaternion_to_matrix
 from delassus.model.tree import Tree
 

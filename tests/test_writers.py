@@ -1,0 +1,403 @@
+"""`Tree.to_urdf` and `Tree.to_mjcf`: reading back gives the same tree; Pinocchio and MuJoCo give the same dynamics."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.errors import DelassusWarning, ModelError
+from delassus.model.actuators import Actuator
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
+from delassus.model.joints import PER_DOF, JointKind
+from delassus.model.kinematics import frame_pose
+from delassus.model.rotations import rotation_from_rpy, rpy_from_rotation
+from delassus.model.write import tidy
+from pinocchio_models import FILES, pin
+from random_trees import some_mechanism
+from tools import ROUND_OFF, error, random_rotation
+
+mujoco = pytest.importorskip("mujoco")
+
+SAME = 1e-12
+"""Accelerations of a tree that was written and read: round-off times the condition of the mass matrix."""
+
+IN_URDF = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.PLANAR, JointKind.FREE, None)
+IN_MJCF = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, None)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """MuJoCo writes its warnings to a file in the current directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+def read(tmp_path, text, **given):
+    path = tmp_path / ("robot.urdf" if text.startswith("<robot") else "robot.xml")
+    path.write_text(text)
+    return ds.load(path, **given)
+
+
+def quietly(write):
+    """What a writer makes, without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return write()
+
+
+def assert_same(tree, back, but=()):
+    """Names, layout, numbers, frames and accelerations; ``but``: attributes that the format cannot say."""
+    for attribute in ("name", "link_names", "joint_names", "parents", "q_slices", "v_slices"):
+        if attribute not in but:
+            assert getattr(back, attribute) == getattr(tree, attribute), attribute
+    for name in tree.joint_names:
+        a, b = (t.joints[t.joint_names.index(name)] for t in (tree, back))
+        assert a.kind is b.kind, name
+        for attribute in set(PER_DOF) - set(but):
+            assert np.array_equal(getattr(a, attribute), getattr(b, attribute)), (name, attribute)
+    assert set(tree.frames) <= set(back.frames)
+    q, v, tau = tree.random(1), np.linspace(-1, 1, tree.nv), np.linspace(2, -1, tree.nv)
+    own = [reordered(tree, back, x, index) for x, index in ((q, "q_index"), (v, "v_index"), (tau, "v_index"))]
+    for name in tree.frames:
+        (R, p), (S, s) = frame_pose(tree, name, q), frame_pose(back, name, own[0])
+        assert np.max(np.abs(R - S)) < ROUND_OFF and error(s, p) < ROUND_OFF, name
+    assert error(back.world_inertia, tree.world_inertia) < ROUND_OFF
+    if "gravity" not in but:
+        assert np.array_equal(back.gravity, tree.gravity)
+    passive = "none" if {"gravity", "stiffness", "armature"} & set(but) else "model"
+    if tree.nv and "armature" not in but:
+        expected = ds.forward_dynamics(tree, q, v, tau, passive=passive).qdd
+        found = ds.forward_dynamics(back, *own, passive=passive).qdd
+        assert error(found, reordered(tree, back, expected, "v_index")) < SAME
+
+
+def reordered(tree, back, x, index):
+    """A vector of one tree as one of another, with the same joints at other places."""
+    return np.concatenate([np.zeros(0), *(x[..., getattr(tree, index)(joint)] for joint in back.joint_names)])
+
+
+def as_urdf(tmp_path, tree, **given):
+    """Written without a warning, and read."""
+    return read(tmp_path, quietly(tree.to_urdf), **given)
+
+
+def as_mjcf(tmp_path, tree, **given):
+    return read(tmp_path, quietly(tree.to_mjcf), **given)
+
+
+# -- URDF ----------------------------------------------------------------------------------------------------------
+
+ROBOTS = {
+    "a1_description/urdf/a1.urdf": "floating",
+    "talos_data/robots/talos_reduced.urdf": "floating",
+    "centauro_description/urdf/centauro.urdf": "fixed",  # children of fixed links, out of the order of their names
+    "double_pendulum_description/urdf/double_pendulum_continuous.urdf": "fixed",
+    "ur_description/urdf/ur5_gripper.urdf": "fixed",
+}
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_urdf_files(tmp_path, name):
+    tree = ds.load(FILES[name], root=ROBOTS[name], unsupported="ignore")
+    back = as_urdf(tmp_path, tree)
+    assert_same(tree, back)
+    if "centauro" not in name:  # for which one fixed link more is needed
+        assert {*back.frames} == {*tree.frames}
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_pinocchio_reads_urdf(name):
+    tree = ds.load(FILES[name], root=ROBOTS[name], continuous="cos-sin", unsupported="ignore")
+    model = pin.buildModelFromXML(quietly(tree.to_urdf))
+    data, rng = model.createData(), np.random.default_rng(0)
+    assert [*model.names][1:] == [*tree.joint_names]
+    q, v, a = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+    M = np.triu(pin.crba(model, data, q))
+    assert error(M, np.triu(ds.mass_matrix(tree, q))) < ROUND_OFF
+    tau = ds.inverse_dynamics(tree, q, v, a, passive="none")
+    assert error(pin.rnea(model, data, q, v, a), tau) < 10 * ROUND_OFF
+
+
+def sprung(tree, **attributes):
+    """The same with other numbers of its joints."""
+    return replace(tree, joints=tuple(replace(j, **{k: f(j) for k, f in attributes.items()}) for j in tree.joints))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_mechanisms_as_urdf(tmp_path, seed):
+    mechanism = some_mechanism(seed, 8, ["fixed", "floating"][seed % 2], IN_URDF)
+    joints = [replace(j, armature=0.0, damping=0.1 * k, friction=0.2 * k) for k, j in enumerate(mechanism.joints)]
+    joints = [replace(j, lower=-1.0, effort_limit=7.0) if j.kind in IN_URDF[:3] else j for j in joints]
+    names = np.random.default_rng(seed).permutation(20)  # out of their order
+    joints = [replace(j, name=f"j{n}") for j, n in zip(joints, names[: len(joints)], strict=True)]
+    light = [RawLink(x.name, x.mass or 1.0, x.com, x.inertia + 0.01 * np.eye(3)) for x in mechanism.links]
+    tree = build_tree("a robot", light, joints, root=["fixed", "floating"][seed % 2])
+    assert_same(tree, as_urdf(tmp_path, tree))
+
+
+def test_kinds_of_angles(tmp_path):
+    """Where one joint has a cosine and a sine, unlimited angles are not of type continuous."""
+    angle, both = (
+        build_tree(
+            "two",
+            [RawLink("base"), *(RawLink(x, 1.0, np.ones(3), np.eye(3)) for x in "ab")],
+            [RawJoint("a", JointKind.REVOLUTE, "base", "a"), RawJoint("b", kind, "a", "b")],
+        )
+        for kind in (JointKind.REVOLUTE, JointKind.COS_SIN)
+    )
+    assert angle.to_urdf().count('"continuous"') == 2
+    assert both.to_urdf().count('"continuous"') == 1
+    assert_same(angle, as_urdf(tmp_path, angle))
+    assert_same(both, as_urdf(tmp_path, both, continuous="cos-sin"))
+
+
+def test_what_urdf_cannot_say():
+    bodies = [RawLink("base"), *(RawLink(x, 1.0, np.ones(3), np.eye(3)) for x in "ab")]
+    first = RawJoint("first", JointKind.REVOLUTE, "base", "a", armature=1.0, stiffness=2.0, child_position=np.ones(3))
+    second = RawJoint("second", JointKind.PLANAR, "a", "b", damping=np.array([1.0, 1.0, 2.0]), effort_limit=1.0)
+    tree = replace(
+        build_tree("robot", bodies, [first, second]), gravity=np.zeros(3),
+        actuators=(Actuator("motor", {"first": 1.0}),), reference_configurations={"home": np.zeros(5)},
+    )  # fmt: skip
+    expected = (
+        r"as URDF: not represented: 1 links whose frames are not at their joints, which become frames \(a\); "
+        r"1 armature of joints \(first\); 1 springs of joints \(first\); 1 limits of joints that are not revolute or "
+        r"prismatic \(second\); 1 damping or friction that differs between degrees of freedom \(second\); "
+        r"1 gravity \(0 0 0\); 1 reference configurations \(home\); 1 actuators \(motor\)\."
+    )
+    with pytest.warns(DelassusWarning, match=expected):
+        text = tree.to_urdf()
+    assert quietly(lambda: tree.to_urdf(unsupported="ignore")) == text
+    with pytest.raises(ModelError, match="expected nothing that URDF does not hold, got 1 links"):
+        tree.to_urdf(unsupported="refuse")
+    with pytest.raises(ModelError, match="unsupported: expected 'warn', 'refuse' or 'ignore', got 'x'"):
+        tree.to_urdf(unsupported="x")
+
+
+# -- MJCF ----------------------------------------------------------------------------------------------------------
+
+
+def shipped(name):
+    from test_mujoco import FILES as SHIPPED
+
+    if name not in SHIPPED:
+        pytest.skip("not installed")
+    return SHIPPED[name]
+
+
+MODELS = (
+    "dm_control/suite/cheetah.xml",
+    "dm_control/suite/finger.xml",
+    "dm_control/third_party/kinova/jaco_hand.xml",  # static bodies with mass
+    "dm_control/third_party/kinova/jaco_arm.xml",
+    "gymnasium/envs/mujoco/assets/humanoid.xml",
+    "gymnasium_robotics/envs/assets/hand/reach.xml",
+)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("ignore:.*not represented:delassus.DelassusWarning")
+def test_mjcf_files(tmp_path, name):
+    """Reading back gives the same tree, and MuJoCo the mass matrix and the bias that it has of the file."""
+    tree = ds.load(shipped(name), unsupported="ignore")
+    text = quietly(tree.to_mjcf)
+    back = read(tmp_path, text)
+    assert_same(tree, back)
+    assert {*back.frames} == {*tree.frames} and not back.omitted
+    for a, b in zip(tree.actuators, back.actuators, strict=True):
+        assert a.__reduce__() == b.__reduce__()
+    assert {*back.reference_configurations} == {*tree.reference_configurations}
+    for key, q in tree.reference_configurations.items():
+        assert error(back.reference_configurations[key], q) < ROUND_OFF
+    rng = np.random.default_rng(0)
+    states = [*np.split(rng.normal(size=2 * tree.nv), 2)]
+    found, expected = (
+        dynamics_of(model, *states)
+        for model in (mujoco.MjModel.from_xml_string(text), mujoco.MjModel.from_xml_path(str(shipped(name))))
+    )
+    for a, b in zip(found, expected, strict=True):
+        assert error(a, b) < 1e-10  # quarter turns that a file writes to eleven digits are read as exact here
+
+
+def dynamics_of(model, step, v):
+    """MuJoCo's mass matrix and bias force, a step away from ``qpos0``."""
+    data = mujoco.MjData(model)
+    mujoco.mj_integratePos(model, data.qpos, step, 1.0)
+    data.qvel[:] = v
+    mujoco.mj_forward(model, data)
+    M = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, M)
+    return M, np.array(data.qfrc_bias)
+
+
+@pytest.mark.parametrize(
+    "name, root", [("a1_description/urdf/a1.urdf", "floating"), ("ur_description/urdf/ur5_robot.urdf", "fixed")]
+)
+def test_urdf_files_as_mjcf(tmp_path, name, root):
+    tree = sprung(ds.load(FILES[name], root=root), velocity_limit=lambda j: j.velocity_limit + np.inf)
+    back = as_mjcf(tmp_path, tree)
+    assert_same(tree, back)
+    assert np.array_equal(back.reference_configurations["qpos0"], tree.neutral())  # MuJoCo always has it
+    model = mujoco.MjModel.from_xml_string(tree.to_mjcf())
+    q = tree.neutral() if root == "floating" else np.zeros(tree.nq)
+    M, bias = dynamics_of(model, np.zeros(tree.nv), np.zeros(tree.nv))
+    assert error(M, ds.mass_matrix(tree, q)) < ROUND_OFF
+    assert error(bias, ds.bias_force(tree, q, np.zeros(tree.nv))) < 10 * ROUND_OFF
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_mechanisms_as_mjcf(tmp_path, seed):
+    root = ["fixed", "floating"][seed % 2]
+    mechanism = some_mechanism(seed, 8, root, IN_MJCF)
+    rng = np.random.default_rng(seed)
+    joints = [replace(j, armature=0.1, damping=0.1, friction=0.2) for j in mechanism.joints]
+    joints = [
+        replace(j, lower=-1.0, upper=np.inf, stiffness=3.0, rest_position=0.3, effort_limit=7.0)
+        if j.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC) else j for j in joints
+    ]  # fmt: skip
+    joints = [replace(j, child_position=rng.normal(size=3)) for j in joints]
+    light = [RawLink(x.name, x.mass or 1.0, x.com, x.inertia + 0.01 * np.eye(3)) for x in mechanism.links]
+    tree = build_tree("a robot", light, joints, root=root)
+    q0 = tree.random(rng)
+    for joint, part in zip(tree.joints, tree.q_slices, strict=True):
+        if joint.kind is JointKind.BALL:
+            q0[part] = joint.kind.neutral  # which MuJoCo always starts from
+    tree = replace(
+        tree, gravity=np.array([1.0, 2.0, 3.0]), reference_configurations={"qpos0": q0, "home": tree.random(rng)},
+    )  # fmt: skip
+    back = as_mjcf(tmp_path, tree)
+    assert_same(tree, back)
+    for key in ("qpos0", "home"):
+        turn = tree.difference(back.reference_configurations[key], tree.reference_configurations[key])
+        assert np.max(np.abs(turn)) < ROUND_OFF
+
+
+def test_links_without_mass(tmp_path):
+    """They become joints of the body that they carry, and come back where they have the names that `load` gives."""
+    text = """<mujoco model="m"><worldbody><body name="b" pos="1 2 3" quat="1 2 3 4">
+        <joint name="x" type="slide" axis="1 2 3" ref="0.3"/><joint name="y" axis="0 1 1" pos=".1 .2 .3" ref="20"/>
+        <joint name="z" type="ball" pos="0 .1 0"/><inertial pos="0 0 .1" mass="2" diaginertia="1 2 2.5"/>
+        <site name="tip" pos="0 0 1"/></body></worldbody></mujoco>"""
+    tree = read(tmp_path, text)
+    assert tree.link_names == ("b:x", "b:y", "b")
+    assert_same(tree, as_mjcf(tmp_path, tree))
+    renamed = replace(tree, link_names=("b1", "b2", "b"), frames={
+        {"b:x": "b1", "b:y": "b2"}.get(name, name): at for name, at in tree.frames.items()
+    })  # fmt: skip
+    with pytest.warns(DelassusWarning, match=r"2 frames of links without mass \(b1, b2\)"):
+        back = read(tmp_path, renamed.to_mjcf())
+    assert_same(tree, back)
+
+
+def test_what_mjcf_cannot_say(tmp_path):
+    bodies = [RawLink("base"), *(RawLink(x, 1.0, np.ones(3), np.eye(3)) for x in "ab")]
+    first = RawJoint("first", JointKind.REVOLUTE, "base", "a", lower=0.0, upper=0.0, velocity_limit=3.0)
+    second = RawJoint("second", JointKind.BALL, "a", "b", damping=np.array([1.0, 1.0, 2.0]), effort_limit=1.0)
+    bodies[2] = RawLink("b", 1.0, np.ones(3), np.diag([1.0, 2.0, 3.1]))
+    with pytest.warns(DelassusWarning, match="breaks the triangle inequality"):
+        tree = build_tree("robot", bodies, [first, second])
+    motor = Actuator("motor", {"first": 1.0}, control_range=(0.0, 0.0))
+    tree = replace(tree, actuators=(motor,), reference_configurations={"qpos0": np.array([0.1, 0.6, 0.0, 0.0, 0.8])})
+    expected = (
+        r"as MJCF: not represented: 1 velocity limits of joints \(first\); 1 ranges of joints that are empty, or of "
+        r"ball and free joints \(first\); 1 effort limits of zero, or of ball and free joints \(second\); 1 armature, "
+        r"damping or friction that differs between degrees of freedom \(second\); 1 turns of ball joints at qpos0 "
+        r"\(second\); 1 ranges of actuators that are empty \(motor\); 1 inertias that no rigid body can have, in place "
+    )
+    with pytest.warns(DelassusWarning, match=expected):
+        text = tree.to_mjcf()
+    assert mujoco.MjModel.from_xml_string(text).nq == 5
+
+
+RODS = RawLink("a", 1.0, np.zeros(3), np.diag([0.0, 1.0, 1.0]))
+BODY = RawLink("a", 1.0, np.zeros(3), np.eye(3))
+
+
+@pytest.mark.parametrize(
+    "write, link, joint, match",
+    [
+        ("to_urdf", BODY, RawJoint("j", JointKind.BALL, "base", "a"), "joint 'j': expected a joint among .* a ball"),
+        ("to_urdf", BODY, RawJoint("j", JointKind.TRANSLATION, "base", "a"), "a translation joint"),
+        ("to_urdf", BODY, RawJoint("", JointKind.REVOLUTE, "base", "a"), "name of a <joint>: expected text"),
+        ("to_mjcf", BODY, RawJoint("j", JointKind.PLANAR, "base", "a"), "a planar joint"),
+        ("to_mjcf", BODY, RawJoint("j", JointKind.COS_SIN, "base", "a"), "a cos-sin joint"),
+        ("to_mjcf", BODY, RawJoint("j", JointKind.FREE, "base", "a", position=np.ones(3)), "free joint whose frame"),
+        ("to_mjcf", RODS, RawJoint("j", JointKind.REVOLUTE, "base", "a", axis=np.eye(3)[1]), "link 'a': expected a"),
+        ("to_mjcf", replace(BODY, name="world"), RawJoint("j", JointKind.REVOLUTE, "base", "world"), "frame 'world'"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(write, link, joint, match):
+    tree = build_tree("robot", [RawLink("base"), link], [joint])
+    with pytest.raises(ModelError, match=match):
+        getattr(tree, write)()
+
+
+def test_long_chains():
+    chain = ds.mechanisms.chain(1001)
+    assert chain.to_urdf().count("<joint") == 1001
+    with pytest.raises(ModelError, match="nested less than 1000 deep"):
+        chain.to_mjcf()
+
+
+# -- trees made of others, and names -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["to_urdf", "to_mjcf"])
+def test_attached_trees(tmp_path, form):
+    robot, hand = ds.mechanisms.humanoid(), ds.mechanisms.chain(3)
+    at_the_end = ds.mechanisms.chain(4).attach(
+        "link4", hand, (0.1, 0, 0), random_rotation(np.random.default_rng(0)), "x/"
+    )
+    assert_same(at_the_end, read(tmp_path, quietly(getattr(at_the_end, form))))
+    amid = robot.attach("left_hand", hand, (0.1, 0, 0), prefix="x/")
+    with pytest.warns(DelassusWarning, match="joints that get other places"):
+        back = read(tmp_path, getattr(amid, form)())
+    assert sorted(back.joint_names) == sorted(amid.joint_names)
+    assert_same(amid, back, but=("joint_names", "link_names", "parents", "q_slices", "v_slices"))
+
+
+@pytest.mark.parametrize("form", ["to_urdf", "to_mjcf"])
+def test_other_roots(tmp_path, form):
+    tree = ds.mechanisms.humanoid().reroot("left_foot")
+    with pytest.warns(DelassusWarning, match="which become frames"):
+        back = read(tmp_path, getattr(tree, form)())
+    assert_same(tree, back, but=("link_names",))
+
+
+NAMES = ("a\"b'<&>", "日本語 é", "  two  spaces ", "]]>&amp;", "-->", "\U0001f600")
+
+
+@pytest.mark.parametrize("form", ["to_urdf", "to_mjcf"])
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_names(tmp_path, form, name):
+    links = [RawLink(f"{name}0"), *(RawLink(f"{name}{k}", 1.0, np.ones(3), np.eye(3)) for k in (1, 2)), RawLink(name)]
+    joints = [RawJoint(f"{name}j{k}", JointKind.REVOLUTE, f"{name}{k - 1}", f"{name}{k}") for k in (1, 2)]
+    tree = build_tree(name, links, [*joints, RawJoint("tip", None, f"{name}2", name, np.ones(3))])
+    text = getattr(tree, form)()
+    assert text.isascii()
+    back = read(tmp_path, text)
+    assert_same(tree, back)
+    assert {*back.frames} == {*tree.frames}
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------
+
+
+def test_angles_of_rotations():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        pitch = rng.choice([0.0, 0.5 * np.pi, -0.5 * np.pi, 1.2]) + rng.choice([0.0, 1e-12, 1e-9, 1e-5])
+        R = rotation_from_rpy([rng.uniform(-3, 3), pitch, rng.uniform(-3, 3)])
+        assert np.max(np.abs(rotation_from_rpy(rpy_from_rotation(R)) - R)) < 1e-15
+
+
+def test_tidy_numbers():
+    assert tidy([0.1 + 0.2, 1e-17, -0.25]).tolist() == [0.3, 0.0, -0.25]
+    x = np.random.default_rng(0).normal(size=1000) * 10.0 ** np.random.default_rng(1).integers(-30, 30, 1000)
+    for number in x:
+        assert abs(tidy(number) - number) <= 1e-15 * abs(number)
+    assert tidy(0.0) == 0.0 and tidy(1e-320) == 1e-320

@@ -1,7 +1,7 @@
 """``delassus bench errors``: true errors of kernels beside their estimates, near and far from singular states.
 
-What is true comes from ``pv`` and ``ltl`` in extended precision (in double precision, of single precision): at each
-state from the one of the larger reciprocal condition, for a robot's own numbers are rounded to double precision.
+What is true comes from ``pv`` and ``ltl`` in extended precision (in double precision, of single precision). The nearer
+of them counts: what each makes of a robot's own numbers when it is traced is rounded to double precision.
 """
 
 from __future__ import annotations
@@ -131,25 +131,29 @@ def usual_and_near_singular(tree: ds.Tree, rng: np.random.Generator, n: int, mov
 def true_and_estimated(program: Program, oracles: Sequence[Program], x: Array, dtype: str) -> tuple[Array, Array]:
     """Largest relative error of the results at each state, and what the program estimates.
 
-    ``oracles`` have the same results; they are run in a wider type.
+    ``oracles`` have the same results; they are run in a wider type, and the nearest of them counts.
     """
     (rcond,) = program.results[-1].entries
     errors, estimates = [], []
     for start in range(0, len(x), AT_ONCE):
         own = x[start : start + AT_ONCE].astype(dtype)
         got = np.concatenate(interpret(program.graph, own), axis=1)
-        found = [np.concatenate(interpret(run.graph, own.astype(EXACT[dtype])), axis=1) for run in oracles]
-        best = np.argmax([y[:, rcond] for y in found], axis=0)
-        exact = np.stack(found)[best, np.arange(len(own))]
-        error = np.zeros(len(own))
-        for result in program.results[:-1]:
-            if result.entries:
-                at = list(result.entries)
-                size, off = (np.abs(y[:, at]).max(axis=1) for y in (exact, got - exact))
-                error = np.maximum(error, np.where(off == 0.0, 0.0, off / size).astype(float))
-        errors.append(error)
+        exact = [np.concatenate(interpret(run.graph, own.astype(EXACT[dtype])), axis=1) for run in oracles]
+        errors.append(np.fmin.reduce([_error(got, y, program) for y in exact]))
         estimates.append(np.finfo(dtype).eps / np.maximum(got[:, rcond].astype(float), 1e-300))
     return np.concatenate(errors), np.concatenate(estimates)
+
+
+def _error(got: Array, exact: Array, program: Program) -> Array:
+    """Largest relative error of the results at each state."""
+    error = np.zeros(len(got))
+    for result in program.results[:-1]:
+        if result.entries:
+            at = list(result.entries)
+            size, off = (np.abs(y[:, at]).max(axis=1) for y in (exact, got - exact))
+            with np.errstate(invalid="ignore", divide="ignore"):
+                error = np.maximum(error, np.where(off == 0.0, 0.0, off / size).astype(float))
+    return error
 
 
 def tables(record: Record) -> Iterator[Table]:

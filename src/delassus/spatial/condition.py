@@ -3,9 +3,10 @@
 A pivot is a difference of terms that do not shrink with it, so that its relative error is round-off over its size.
 Where pivots are as large as at most states, errors are as there: that is measured, with noise on every operation and
 constant (Monte Carlo arithmetic; Parker 1997). Where a pivot ``p`` is smaller than usual, ``p̄``, all that depends on
-it has errors that are ``p̄ / p`` as large, and so on along the chain of pivots that depend on one another, to the root:
+it has errors that are ``p̄ / p`` as large, and so on along chains of pivots, to the root: of pivots that depend on one
+another, and of those whose quotients meet in products that further pivots are made of.
 
-``rcond = min over chains Π min(1, p / p̄) / (2 g)``,   relative error ≈ ε / rcond,
+``rcond = min over chains Π min(1, p / p̄) / (3 g)``,   relative error ≈ ε / rcond,
 
 ``g`` being the usual growth of errors. Three operations a pivot. How good the estimate is: ``delassus bench errors``.
 """
@@ -14,19 +15,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.spatial.graph import Graph, Op
+from delassus.spatial.graph import LEAVES, Graph, Op
 from delassus.spatial.interpret import SEMANTICS, evaluate
 from delassus.spatial.trace_ops import Expression, TraceOps
 
-USUAL = 0.1
-"""Part of the usual states at which a pivot is smaller than its reference."""
+USUAL, OF_MEDIAN = 0.1, 0.2
+"""The reference of a pivot: smaller at this part of the usual states, and at least this part of its median, for some
+pivots come near zero at many states."""
 
 WORST = 0.9
 """Part of the usual states at which errors are smaller than their reference."""
@@ -34,7 +37,7 @@ WORST = 0.9
 FEW = 0.1
 """Part of the usual states that has to be regular; of constraints that can be off, some go together at few."""
 
-SAFETY = 2.0
+SAFETY = 3.0
 """Factor by which estimates are larger than what is measured."""
 
 NOISE = 1e-12
@@ -97,7 +100,7 @@ def reciprocal_condition(
             chain.append(least)
             continue
         size = Expression(ops, node)
-        relative = (size * size if squared else size) * 2.0 ** -math.floor(math.log2(usual[k]))
+        relative = (size * size if squared else size) * (1.0 / usual[k])
         for power, inverse in zip(powers, inverses, strict=True):
             for _ in range(power[k]):
                 relative = relative * inverse
@@ -159,36 +162,52 @@ def _size(values: Sequence[Any], node: int, squared: bool) -> Array:
 def _usual(size: Array) -> float:
     """What a pivot is at most states, those apart at which it is off; zero if it never is."""
     counted = size[np.isfinite(size) & (size > 0.0)]
-    return float(np.quantile(counted, USUAL)) if len(counted) else 0.0
+    return float(max(np.quantile(counted, USUAL), OF_MEDIAN * np.median(counted))) if len(counted) else 0.0
 
 
 def _before(graph: Graph, pivots: Sequence[tuple[int, bool, int]]) -> list[list[int]]:
-    """For each pivot those of the same system that it depends on, without those that these depend on."""
+    """For each pivot those of its system before it whose errors meet its own, without those that these meet.
+
+    Errors meet where a pivot depends on another, and where what depends on one is multiplied by what depends on the
+    other, on the way to a further pivot.
+    """
     index = {node: k for k, (node, *_) in enumerate(pivots)}
-    same: dict[int, int] = {}
+    systems: dict[int, int] = {}
     for k, (*_, system) in enumerate(pivots):
-        same[system] = same.get(system, 0) | 1 << k
+        systems[system] = systems.get(system, 0) | 1 << k
+    needed = graph.reachable(index)
     met: list[int] = []
-    found = [0] * len(pivots)
-    for k, (op, a, b, c) in enumerate(graph.nodes()):
-        all_met = 0
-        if op not in (Op.INPUT, Op.CONSTANT):
-            for operand in (a, b, c):
-                if operand >= 0:
-                    all_met |= met[operand]
-        if k in index:
-            found[index[k]] = all_met & same[pivots[index[k]][2]]
-            all_met |= 1 << index[k]
-        met.append(all_met)
+    meet = [0] * len(pivots)
+    pairs: set[tuple[int, int]] = set()
+    for node, (op, a, b, c) in enumerate(graph.nodes()):
+        own = [met[x] for x in (a, b, c) if x >= 0] if op not in LEAVES else []
+        both = reduce(or_, own, 0)
+        if op in (Op.MULTIPLY, Op.DIVIDE) and needed[node]:
+            pairs.add((own[0] & ~own[1], own[1] & ~own[0]))
+        if node in index:
+            meet[index[node]] = both
+            both |= 1 << index[node]
+        met.append(both)
+    for pair in pairs:
+        for one, other in (pair, pair[::-1]):
+            for k in _bits(one):
+                meet[k] |= other
+    meet = [
+        found & systems[system] & (1 << k) - 1 for k, (found, (*_, system)) in enumerate(zip(meet, pivots, strict=True))
+    ]
     out: list[list[int]] = []
-    for left in found:
+    for left in meet:
         nearest = []
-        for j in reversed(range(len(pivots))):
-            if left >> j & 1:
-                nearest.append(j)
-                left &= ~(found[j] | 1 << j)
+        while left:
+            j = left.bit_length() - 1
+            nearest.append(j)
+            left &= ~(meet[j] | 1 << j)
         out.append(nearest)
     return out
+
+
+def _bits(mask: int) -> Iterator[int]:
+    return (k for k in range(mask.bit_length()) if mask >> k & 1)
 
 
 def _powers(

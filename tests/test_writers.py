@@ -68,6 +68,7 @@ def assert_same(tree, back, but=()):
     assert error(back.world_inertia, tree.world_inertia) < ROUND_OFF
     if "gravity" not in but:
         assert np.array_equal(back.gravity, tree.gravity)
+    assert sum(c.size for c in back.constraints) == sum(c.size for c in tree.constraints)
     passive = "none" if {"gravity", "stiffness", "armature"} & set(but) else "model"
     if tree.nv and "armature" not in but:
         expected = ds.forward_dynamics(tree, q, v, tau, passive=passive).qdd
@@ -191,7 +192,7 @@ def shipped(name):
 
 MODELS = (
     "dm_control/suite/cheetah.xml",
-    "dm_control/suite/finger.xml",
+    "dm_control/suite/quadruped.xml",  # couplings of three joints
     "dm_control/third_party/kinova/jaco_hand.xml",  # static bodies with mass
     "dm_control/third_party/kinova/jaco_arm.xml",
     "gymnasium/envs/mujoco/assets/humanoid.xml",
@@ -341,6 +342,56 @@ def test_long_chains():
     assert chain.to_urdf().count("<joint") == 1001
     with pytest.raises(ModelError, match="nested less than 1000 deep"):
         chain.to_mjcf()
+
+
+# -- constraints ---------------------------------------------------------------------------------------------------
+
+
+def test_mimic_joints(tmp_path):
+    tree = ds.load(FILES["panda_description/urdf/panda.urdf"])
+    assert len(tree.constraints) == 1
+    back = as_urdf(tmp_path, tree)
+    assert_same(tree, back)
+    assert [c.fingerprint for c in back.constraints] == [c.fingerprint for c in tree.constraints]
+    rows = [
+        ds.JointRows({"link1_joint": 2.0, "link2_joint": -1.0}, rest=0.5),
+        ds.JointRows({"link1_joint": 1.0, "link3_joint": 3.0}),
+    ]
+    chain = replace(ds.mechanisms.chain(3), constraints=tuple(rows))
+    back = as_urdf(tmp_path, chain)  # a joint follows one other at most: the second row is read as link3 = −1/3 link1
+    assert_same(chain, back)
+    assert [dict(row) for c in back.constraints for row in c.rows][1] == {"link3_joint": 1.0, "link1_joint": 1 / 3}
+    closed = replace(chain, constraints=(ds.Point("link3"), ds.JointRows({"link1_joint": 1.0})))
+    with pytest.warns(
+        DelassusWarning, match=r"2 constraints \(Point\('link3', 3 rows\), JointRows\('link1_joint', 1 rows\)\)"
+    ):
+        closed.to_urdf()
+
+
+def test_loops_as_mjcf(tmp_path):
+    """Loops, closed at ``qpos0`` or not, of links and frames, to the world too; couplings of any number of joints."""
+    rng = np.random.default_rng(0)
+    chain, hand = ds.mechanisms.chain(5), ds.mechanisms.chain(2)
+    tree = chain.attach("link5", hand, (0.1, 0, 0), prefix="x/")
+    a, b, c = (ds.Frame(link, rng.normal(size=3), random_rotation(rng)) for link in ("link2", "x/link1", "world"))
+    names = tree.joint_names
+    rows = [{names[0]: 2.0}, {names[1]: 2.0, names[3]: -1.0}, {names[0]: 1.0, names[2]: 2.0, names[4]: -1.0}]
+    sets = [
+        (ds.Weld(a, b),), (ds.Point(a, b),), (ds.Weld(b, c),), (ds.Point(b),), (ds.Weld(a),), (ds.Point("link4", b),),
+        (ds.JointRows(rows, rest=[0.1, 0.2, 0.3]), ds.Point(a, b)),
+    ]  # fmt: skip
+    start = tree.random(rng)
+    for constraints in sets:
+        held = replace(tree, constraints=constraints, reference_configurations={"qpos0": start})
+        back = as_mjcf(tmp_path, held)
+        assert_same(held, back)
+        q = tree.random(rng)
+        given = {"baumgarte": 10.0} if all(len(c.frames) == 2 or not c.frames for c in constraints) else {}
+        expected, found = (ds.forward_dynamics(t, q, q, q, **given).qdd for t in (held, back))
+        assert error(found, expected) < 1e-9
+    other = replace(tree, constraints=(ds.Hinge("link3"), ds.Distance("link4", "link2"), ds.CenterOfMass()))
+    with pytest.warns(DelassusWarning, match=r"3 constraints \(Hinge\('link3', 5 rows\), Distance"):
+        other.to_mjcf()
 
 
 # -- trees made of others, and names -------------------------------------------------------------------------------

@@ -17,8 +17,12 @@ SAME = 1e-13
 """Entries of rotations, and of positions in m, closer than this are the same."""
 
 
-def describe(tree: Topology, offsets: bool) -> tuple[list[RawLink], list[RawJoint]]:
-    """Links, the root first, and joints: those that move in the order of the tree, then those of frames.
+Carriers = dict[int, tuple[str, Placement]]
+"""Name of each link, `WORLD` included, and where the frame of that name is in its body frame."""
+
+
+def describe(tree: Topology, offsets: bool) -> tuple[list[RawLink], list[RawJoint], Carriers]:
+    """Links, the root first; joints: those that move in the order of the tree, then those of frames; and carriers.
 
     Joints connect the frames of the links. Where the frame of a link cannot be the one that its joint moves, it is a
     frame of a link ``<link>:<joint>``; ``offsets`` says whether `RawJoint.child_position` may part the two.
@@ -29,7 +33,7 @@ def describe(tree: Topology, offsets: bool) -> tuple[list[RawLink], list[RawJoin
     if root is None:
         root = "world" if on_world else unique_name("world", taken)
     origin = Placement(WORLD, np.eye(3), np.zeros(3))
-    written = {WORLD: (root, origin)}  # name of each link, and where the frame of that name is in its body frame
+    written: Carriers = {WORLD: (root, origin)}
     links = [_link(root, tree.world_inertia, origin)]
     joints: list[RawJoint] = []
     for i, (joint, parent) in enumerate(zip(tree.joints, tree.parents, strict=True)):
@@ -54,7 +58,7 @@ def describe(tree: Topology, offsets: bool) -> tuple[list[RawLink], list[RawJoin
         R = base.rotation.T
         fixed = unique_name(f"{name}:fixed", used)
         joints.append(RawJoint(fixed, FIXED, carrier, name, R @ (at.position - base.position), R @ at.rotation))
-    return links, joints
+    return links, joints, written
 
 
 def _is_identity(at: Placement) -> bool:

@@ -441,9 +441,9 @@ class Tree(Topology):
         Parameters
         ----------
         unsupported : {"warn", "refuse", "ignore"}
-            What to do about what URDF cannot say: constraints, armature, springs, gravity, actuators, reference
-            configurations, other limits, a numbering of joints that is not depth first, a link whose frame is not on
-            the axis of its joint (the name is then that of a frame on a link ``<link>:<joint>``).
+            What to do about what URDF cannot say: constraints but `JointRows` on two joints, armature, springs,
+            gravity, actuators, reference configurations, other limits, a numbering of joints that is not depth first, a
+            link whose frame is not on the axis of its joint (it becomes a frame on a link ``<link>:<joint>``).
 
         Raises
         ------
@@ -470,9 +470,9 @@ class Tree(Topology):
         Parameters
         ----------
         unsupported : {"warn", "refuse", "ignore"}
-            What to do about what MJCF cannot say: constraints, velocity limits, empty ranges, effort limits of 0, a
-            numbering of joints that is not depth first, inertias that no rigid body can have (the nearest possible are
-            written).
+            What to do about what MJCF cannot say: constraints but `Point`, `Weld` and `JointRows`, velocity limits,
+            empty ranges, effort limits of 0, a numbering of joints that is not depth first, inertias that no rigid body
+            can have (the nearest possible are written).
 
         Raises
         ------

@@ -28,6 +28,7 @@ from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, matrix_to_quaternion, quaternion_to_matrix, rotation_about
 from delassus.model.topology import WORLD, Topology
 from delassus.model.write import Attributes, common, element, tidy
+from delassus.model.write_equalities import equalities
 
 LEAST = 1e-15
 """MuJoCo compiles no moving body of less mass or principal moment of inertia than this."""
@@ -64,12 +65,15 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     """Text of an MJCF file; see `Tree.to_mjcf`."""
     check_unsupported(unsupported)
     _refuse(tree)
-    links, joints = describe(tree, offsets=True)
+    links, joints, carriers = describe(tree, offsets=True)
     start = tree.reference_configurations.get("qpos0", tree.neutral())
     at_start = {name: start[part] for name, part in zip(tree.joint_names, tree.q_slices, strict=True)}
     bodies = _bodies(links, joints, at_start)
     inertials = {link.name: _inertial(link) for link in (links[0], *(body.link for body in bodies))}
+    closed = equalities(tree, carriers, inertials, start)
     omitted = _omitted(tree, bodies, joints, at_start)
+    if closed.others:
+        omitted["constraints"] = closed.others
     adjusted = [name for name, (_, is_same) in inertials.items() if not is_same]
     if adjusted:
         omitted["inertias that no rigid body can have, in place of which the nearest possible are written"] = adjusted
@@ -96,7 +100,8 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
         lines += [_site(level, raw) for raw in sites.get(body.link.name, ())]
     lines += [f"{'  ' * k}</body>" for k in range(level - 1, 1, -1)]
     lines.append("  </worldbody>")
-    lines += _section("tendon", [line for actuator in tree.actuators for line in _tendon(actuator)])
+    lines += _section("equality", closed.lines)
+    lines += _section("tendon", [line for actuator in tree.actuators for line in _tendon(actuator)] + closed.tendons)
     lines += _section("actuator", [_actuator(actuator) for actuator in tree.actuators])
     order = [raw.name for body in bodies for raw in body.joints]
     lines += _section("keyframe", _keys(tree, order))
@@ -331,7 +336,6 @@ def _omitted(
         "armature, damping or friction that differs between degrees of freedom": [
             j.name for j in tree.joints if np.ptp(j.armature) or np.ptp(j.damping) or np.ptp(j.friction)
         ],
-        "constraints": list(map(repr, tree.constraints)),
         "turns of ball joints at qpos0": [j.name for j in tree.joints if j.kind is BALL and at_start[j.name][:3].any()],
         "ranges of actuators that are empty": [
             n for n, ends in ranges if np.isfinite(ends).any() and not _is_range(*ends)

@@ -23,6 +23,7 @@ from delassus.model.joints import Joint, JointKind
 from delassus.model.rotations import Array, rpy_from_rotation
 from delassus.model.topology import GRAVITY, Topology
 from delassus.model.write import common, element, numbers, tidy
+from delassus.model.write_equalities import couplings
 
 UNLIMITED = 1e308
 """Written where there is no limit: readers take no ``inf``."""
@@ -42,12 +43,14 @@ def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
                 f"joint {joint.name!r}", f"a joint among {', '.join(kind.value for kind in _TYPES)}",
                 f"a {joint.kind.value} joint", "URDF has no such joint: write MJCF, or replace it by several joints.",
             )  # fmt: skip
-    links, joints = _by_name(*describe(tree, offsets=False))
+    links, joints, _ = describe(tree, offsets=False)
+    links, joints = _by_name(links, joints)
     outgoing: dict[str, list[RawJoint]] = {}
     for raw in sorted(joints, key=lambda raw: raw.name):
         outgoing.setdefault(raw.parent, []).append(raw)
     root = RawJoint("", FIXED, "", links[0].name)
     order = [raw.name for raw in depth_first(root, outgoing) if raw.kind is not FIXED]
+    mimics, others = _mimics(tree)
     omitted = {
         "joints that get other places in q and v": [a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
         "links whose frames are not at their joints, which become frames": [
@@ -61,7 +64,7 @@ def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
         ],
         "gravity": [] if np.array_equal(tree.gravity, GRAVITY) else [numbers(tree.gravity)],
         "reference configurations": list(tree.reference_configurations),
-        "constraints": list(map(repr, tree.constraints)),
+        "constraints": others,
         "actuators": [actuator.name for actuator in tree.actuators],
     }
     judge_omitted(tree.name, "URDF", {what: names for what, names in omitted.items() if names}, unsupported)
@@ -69,8 +72,9 @@ def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
     lines = [element(0, "robot", {"name": tree.name}, is_open=True)]
     for link in links:
         lines += _link(link)
-    for raw in joints:
-        lines += _joint(raw, all_angles)
+    places = {name: number for number, name in enumerate(mimics)}  # readers keep the order of joints that follow others
+    for raw in sorted(joints, key=lambda raw: places.get(raw.name, -1)):
+        lines += _joint(raw, all_angles, mimics.get(raw.name))
     return "\n".join([*lines, "</robot>", ""])
 
 
@@ -101,6 +105,29 @@ def _by_name(links: list[RawLink], joints: list[RawJoint]) -> tuple[list[RawLink
     return links, [*out, *fixed.values()]
 
 
+Mimic = dict[str, str | float]
+
+
+def _mimics(tree: Topology) -> tuple[dict[str, Mimic], list[str]]:
+    """Joints that follow others, one each, with whom and how; and the constraints that this does not say."""
+    mimics: dict[str, Mimic] = {}
+    others = []
+    for constraint in tree.constraints:
+        rows = couplings(constraint) or []
+        if not rows or any(len(row) != 2 for row, _ in rows):
+            others.append(repr(constraint))
+            continue
+        for row, rest in rows:
+            (a, x), (b, y) = row.items()
+            if a in mimics:
+                (a, x), (b, y) = (b, y), (a, x)
+            if a in mimics:
+                others.append(repr(constraint))
+            else:
+                mimics[a] = {"joint": b, "multiplier": -y / x, "offset": rest / x}
+    return mimics, others
+
+
 def _has_other_limits(joint: Joint) -> bool:
     """Whether a joint has limits that its type does not."""
     ends = np.isfinite([*joint.lower, *joint.upper]).any() and joint.kind not in (REVOLUTE, PRISMATIC)
@@ -123,7 +150,7 @@ def _link(link: RawLink) -> list[str]:
     ]
 
 
-def _joint(raw: RawJoint, all_angles: bool) -> list[str]:
+def _joint(raw: RawJoint, all_angles: bool, mimic: Mimic | None) -> list[str]:
     """Lines of a joint; unlimited angles are of type continuous where no joint has its cosine and sine."""
     kind = "fixed" if raw.kind is FIXED else _TYPES[raw.kind]
     limits = {"effort": _limit(raw.effort_limit), "velocity": _limit(raw.velocity_limit)}
@@ -144,6 +171,8 @@ def _joint(raw: RawJoint, all_angles: bool) -> list[str]:
     resistance = {"damping": common(raw.damping), "friction": common(raw.friction)}
     if any(resistance.values()):
         lines.append(element(2, "dynamics", resistance))
+    if mimic:
+        lines.append(element(2, "mimic", mimic))
     return [*lines, "  </joint>"]
 
 

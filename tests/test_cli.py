@@ -205,3 +205,17 @@ def test_files_that_cannot_be_written(arm: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "error" in run("export", str(arm), "--weld", "l3", "--out", str(tmp_path / "file" / "folder"), status=2)
     assert "error" in run("compute", str(arm), "--weld", "l3", "--out", str(tmp_path / "no" / "G.npy"), status=2)
+
+
+def test_constraints_of_the_file(tmp_path: Path) -> None:
+    """They are shown, and count where none are given."""
+    inertial = '<inertial><mass value="1"/><inertia ixx="5" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    links = "".join(f'<link name="{name}">{inertial}</link>' for name in "abc")
+    joints = "".join(
+        f'<joint name="{b}" type="continuous"><parent link="{a}"/><child link="{b}"/>{mimic}</joint>'
+        for a, b, mimic in (("a", "b", ""), ("b", "c", '<mimic joint="b"/>'))
+    )
+    path = tmp_path / "hand.urdf"
+    path.write_text(f'<robot name="hand">{links}{joints}</robot>')
+    assert "constraints of the file: JointRows('c', 'b', 1 rows)" in run("info", str(path))
+    assert "rows of JointRows('c', 'b', 1 rows)" in run("compute", str(path))

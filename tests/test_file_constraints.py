@@ -207,9 +207,10 @@ def test_equalities_that_do_not_act():
         with pytest.warns(ds.DelassusWarning, match=rf"1 {what}.* \(x\)"):
             _, tree = loaded(ARMS.replace('<site name="sf"', '<body name="s"/><site name="sf"').format(text))
         assert tree.constraints == ()
-    disabled = ARMS.replace("<compiler", '<option><flag equality="disable"/></option><compiler').format(body)
-    with pytest.warns(ds.DelassusWarning, match="switched off"):
-        assert loaded(disabled)[1].constraints == ()
+    for flag in ("equality", "constraint"):
+        disabled = ARMS.replace("<compiler", f'<option><flag {flag}="disable"/></option><compiler').format(body)
+        with pytest.warns(ds.DelassusWarning, match="switched off"):
+            assert loaded(disabled)[1].constraints == ()
 
 
 # -- mimic joints --------------------------------------------------------------------------------------------------

@@ -177,11 +177,12 @@ def _joint(
     stiffness, rest = 0.0, 0.0
     if kind in SPRUNG and not is_disabled(mujoco, model, "SPRING"):
         stiffness, rest = float(model.jnt_stiffness[j]), float(model.qpos_spring[model.jnt_qposadr[j]])
+    has_friction = not is_disabled(mujoco, model, "FRICTIONLOSS", "CONSTRAINT")
     effort = np.abs(model.jnt_actfrcrange[j]).min() if model.jnt_actfrclimited[j] else np.inf
     return RawJoint(
         name, kind, parent, child, position, rotation, axis, armature=armature[dofs], lower=lower, upper=upper,
         damping=np.array(model.dof_damping[dofs]) * (not is_disabled(mujoco, model, "DAMPER")),
-        friction=np.array(model.dof_frictionloss[dofs]) * (not is_disabled(mujoco, model, "FRICTIONLOSS")),
+        friction=np.array(model.dof_frictionloss[dofs]) * has_friction,
         stiffness=stiffness, rest_position=rest, effort_limit=effort, child_position=-anchor,
     )  # fmt: skip
 

@@ -18,9 +18,9 @@ def element_names(mujoco: Any, model: Any, kind: Any, count: int, prefix: str) -
     return [name or unique_name(f"{prefix}{i}", taken) for i, name in enumerate(given)]
 
 
-def is_disabled(mujoco: Any, model: Any, what: str) -> bool:
-    """Whether the ``<flag>`` of the model's options disables something."""
-    return bool(model.opt.disableflags & int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{what}", 0)))
+def is_disabled(mujoco: Any, model: Any, *what: str) -> bool:
+    """Whether the ``<flag>`` of the model's options disables one of these."""
+    return any(model.opt.disableflags & int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}", 0)) for name in what)
 
 
 def actuators_of(mujoco: Any, model: Any, joint_names: list[str]) -> tuple[tuple[Actuator, ...], list[str]]:

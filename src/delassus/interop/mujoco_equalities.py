@@ -15,7 +15,7 @@ from delassus.model.tree import Tree
 
 def active_equalities(mujoco: Any, model: Any) -> NDArray[np.bool_]:
     """Which equality constraints are switched on."""
-    return np.asarray(model.eq_active0 != 0) & (not is_disabled(mujoco, model, "EQUALITY"))
+    return np.asarray(model.eq_active0 != 0) & (not is_disabled(mujoco, model, "EQUALITY", "CONSTRAINT"))
 
 
 def constraints_of(

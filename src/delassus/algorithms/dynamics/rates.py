@@ -118,9 +118,8 @@ class Rates:
             self.xi.append(motion_matrix(ops, a_p) @ S + V_px @ self.psi[i])
             self.phi.append(motion_matrix(ops, V_p + self.V[i]) @ S)
         self.drift_q = self.drift_v = ops.zeros(6, 6)
-        if self.root != WORLD:  # its axes span all motions, and are orthonormal
-            back = ops.transpose(self.S[self.root])
-            self.drift_q, self.drift_v = back @ self.xi[self.root], back @ self.phi[self.root]
+        if self.root != WORLD:  # its axes are those of the common frame: s = 1
+            self.drift_q, self.drift_v = self.xi[self.root], self.phi[self.root]
             self.xi[self.root] = self.phi[self.root] = ops.zeros(6, 6)
         ops.mark("links", [*self.V, *self.a, *self.psi, *self.xi, *self.phi])
 

@@ -10,6 +10,7 @@ import pytest
 
 import delassus as ds
 from delassus.errors import DelassusWarning, ModelError
+from delassus.interop.pinocchio import tree_to_pinocchio
 from delassus.model.actuators import Actuator
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
@@ -17,7 +18,7 @@ from delassus.model.joints import PER_DOF, JointKind
 from delassus.model.kinematics import frame_pose
 from delassus.model.rotations import rotation_from_rpy, rpy_from_rotation
 from delassus.model.write import tidy
-from pinocchio_models import FILES, pin
+from pinocchio_models import FILES, SIMPLE, pin, random_model
 from random_trees import some_mechanism
 from tools import ROUND_OFF, error, random_rotation
 
@@ -433,6 +434,60 @@ def test_hostile_names(tmp_path, form, name):
     back = read(tmp_path, text)
     assert_same(tree, back)
     assert {*back.frames} == {*tree.frames}
+
+
+# -- Pinocchio's models --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pinocchio_models(seed):
+    """``pinocchio.Model`` → `Tree` → ``pinocchio.Model`` → `Tree`: joints in any order, of all types."""
+    rng = np.random.default_rng(seed)
+    kinds = [str(kind) for kind in rng.permutation([*SIMPLE])]
+    model = random_model(rng, kinds, depth_first=False)
+    model.gravity.linear = rng.normal(size=3)
+    model.lowerPositionLimit[:], model.upperPositionLimit[:] = -rng.uniform(1, 2, (2, model.nq)) * [[1], [-1]]
+    for values in (model.friction, model.effortLimit, model.velocityLimit):
+        values[:] = rng.uniform(1, 2, model.nv)
+    model.referenceConfigurations["home"] = ds.load(model).random(rng)
+    tree = ds.load(model)
+    back = quietly(lambda: tree_to_pinocchio(tree))
+    assert [*back.names] == [*model.names] and [*back.parents] == [*model.parents]
+    assert [*back.idx_qs] == [*model.idx_qs] and back.name == model.name
+    for a, b in zip(model.jointPlacements, back.jointPlacements, strict=True):
+        assert a.isApprox(b, 1e-13) or "RevoluteUnboundedUnaligned" in kinds
+    names = ("armature", "damping", "friction", "effortLimit", "velocityLimit")
+    assert all(np.array_equal(getattr(model, name), getattr(back, name)) for name in names)
+    v, a = rng.normal(size=(2, model.nv))
+    expected, found = (pin.rnea(m, m.createData(), tree.random(1), v, a) for m in (model, back))
+    assert error(found, expected) < 10 * ROUND_OFF
+    again = ds.load(back)
+    assert_same(tree, again, but=("link_names",))
+    assert error(again.reference_configurations["home"], tree.reference_configurations["home"]) < ROUND_OFF
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_urdf_files_as_pinocchio_models(name):
+    """Equal to what Pinocchio makes of the file: names, limits and dynamics."""
+    tree = ds.load(FILES[name], root=ROBOTS[name], continuous="cos-sin", unsupported="ignore")
+    free = [pin.JointModelFreeFlyer()] if ROBOTS[name] == "floating" else []
+    model, own = pin.buildModelFromUrdf(str(FILES[name]), *free), tree_to_pinocchio(tree, unsupported="ignore")
+    assert [*own.names] == [*model.names]
+    assert {f.name for f in model.frames if f.type == pin.FrameType.BODY} <= {f.name for f in own.frames}
+    moving = slice(6 if free else 0, None)
+    assert np.array_equal(own.effortLimit[moving], model.effortLimit[moving])
+    q, v, a = tree.random(0), *np.random.default_rng(0).normal(size=(2, tree.nv))
+    expected, found = (pin.rnea(m, m.createData(), q, v, a) for m in (model, own))
+    assert error(found, expected) < 1e-10  # quarter turns that a file writes to eleven digits are read as exact here
+
+
+def test_what_pinocchio_models_do_not_hold():
+    arm = ds.mechanisms.chain(2)
+    joints = tuple(replace(j, stiffness=np.ones(1)) for j in arm.joints)
+    motor = Actuator("motor", {"link1_joint": 1.0})
+    arm = replace(arm, joints=joints, constraints=(ds.Point("link2"),), actuators=(motor,))
+    with pytest.warns(DelassusWarning, match="2 springs of joints .* 1 constraints .* 1 actuators"):
+        tree_to_pinocchio(arm)
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------

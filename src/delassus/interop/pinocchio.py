@@ -1,4 +1,4 @@
-"""Pinocchio: ``pinocchio.Model`` → `Tree` with the same ``q`` and ``v``.
+"""Pinocchio: ``pinocchio.Model`` → `Tree` with the same ``q`` and ``v``, and back.
 
 Joints keep the model's order, so that the same vectors go into both. A composite joint becomes a chain of links, all
 but the last of them without mass. The inertia of motors is what Pinocchio adds to its mass matrix: ``model.armature``
@@ -16,9 +16,19 @@ import numpy as np
 
 from delassus.errors import ModelError, missing_dependency
 from delassus.model.build import build_tree
-from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
+from delassus.model.describe import describe
+from delassus.model.description import (
+    FIXED,
+    Check,
+    RawJoint,
+    RawLink,
+    Unsupported,
+    check_unsupported,
+    judge_omitted,
+    unique_name,
+)
 from delassus.model.joints import JointKind
-from delassus.model.rotations import Array
+from delassus.model.rotations import Array, rotation_between
 from delassus.model.tree import Tree
 
 UNIT_AXIS = 1e-6
@@ -35,6 +45,13 @@ _KINDS = {
 }
 """Kind of each joint that a tree can hold, by Pinocchio's name without ``JointModel``."""
 
+_DIRECTIONS = (
+    ("lowerDryFrictionLimit", "upperDryFrictionLimit", "friction"),
+    ("lowerEffortLimit", "upperEffortLimit", "effortLimit"),
+    ("lowerVelocityLimit", "upperVelocityLimit", "velocityLimit"),
+)
+"""Friction, effort and velocity limits: attributes of either direction, and of both before Pinocchio 4."""
+
 
 def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
     """Tree of a Pinocchio model, whose numbers are used as they are now, edits included.
@@ -50,10 +67,7 @@ def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
     MissingDependencyError
         Pinocchio is not installed.
     """
-    try:
-        import pinocchio as pin
-    except ImportError as error:
-        raise missing_dependency("pin", "pinocchio", "a tree from a Pinocchio model") from error
+    pin = _import_pinocchio("a tree from a Pinocchio model")
     if not isinstance(model, pin.Model):
         raise ModelError(
             "model", "a pinocchio.Model", f"an object of type {type(model).__module__}.{type(model).__name__}",
@@ -86,6 +100,119 @@ def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
         for entry in model.referenceConfigurations
     }
     return replace(tree, gravity=model.gravity.linear, reference_configurations=configurations)
+
+
+def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
+    """``pinocchio.Model`` of a tree, with the same ``q`` and ``v``: joints keep their order, whatever it is.
+
+    Each link is a body, and so is each other frame of the tree; inertias are those of the tree, where fixed links are
+    part of the link that carries them. Joints, bodies and frames have the poses of the description that was loaded, but
+    the frames of planar and cos-sin joints whose axes are no coordinate axes: Pinocchio takes no others there.
+
+    Parameters
+    ----------
+    tree : Tree
+    unsupported : {"warn", "refuse", "ignore"}
+        What to do about what a model cannot hold: springs, constraints, actuators, limits of joints of several degrees
+        of freedom.
+
+    Raises
+    ------
+    ModelError
+        With ``unsupported="refuse"``, what a model cannot hold.
+    MissingDependencyError
+        Pinocchio is not installed.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> model = tree_to_pinocchio(ds.mechanisms.chain(3))
+    >>> model.nq, list(model.names)[1:]
+    (3, ['link1_joint', 'link2_joint', 'link3_joint'])
+    """
+    pin = _import_pinocchio("a Pinocchio model")
+    check_unsupported(unsupported)
+    several = (j for j in tree.joints if j.kind not in (JointKind.REVOLUTE, JointKind.PRISMATIC))
+    omitted = {
+        "springs of joints": [j.name for j in tree.joints if j.stiffness.any()],
+        "limits of joints that are not revolute or prismatic": [
+            j.name for j in several if np.isfinite([*j.lower, *j.upper]).any()
+        ],
+        "constraints": list(map(repr, tree.constraints)),
+        "actuators": [actuator.name for actuator in tree.actuators],
+    }
+    held = {what: names for what, names in omitted.items() if names}
+    judge_omitted(tree.name, "a pinocchio.Model", held, unsupported)
+    model = pin.Model()
+    model.name, model.gravity.linear = tree.name, np.array(tree.gravity)
+    links, joints, _ = describe(tree, offsets=False)
+    number = {links[0].name: 0}
+    at = {links[0].name: pin.SE3.Identity()}  # frame of each link, in that of the joint that moves it
+    by_name = {link.name: link for link in links}
+    for raw in joints:
+        place = at[raw.parent] * pin.SE3(raw.rotation, raw.position)
+        if raw.kind is FIXED:
+            number[raw.child], at[raw.child] = number[raw.parent], place
+            continue
+        joint, turn = _model_of_joint(pin, raw)
+        number[raw.child] = i = model.addJoint(number[raw.parent], joint, place * turn, raw.name)
+        at[raw.child] = turn.inverse()
+        model.addJointFrame(i)
+        _set_numbers(model, raw, int(model.idx_qs[i]), int(model.idx_vs[i]))
+    for name, i in number.items():
+        link = by_name[name]
+        if link.mass or link.inertia.any():
+            model.appendBodyToJoint(i, pin.Inertia(link.mass, link.com, link.inertia), at[name])
+        if name in tree.frames and name not in (*tree.joint_names, "universe"):
+            model.addBodyFrame(name, i, at[name], 0)
+    for name, q in tree.reference_configurations.items():
+        model.referenceConfigurations[name] = np.array(q)
+    return model
+
+
+def _model_of_joint(pin: Any, raw: RawJoint) -> tuple[Any, Any]:
+    """Pinocchio's joint for a joint, and its frame in that of the link."""
+    names = {JointKind.FREE: "FreeFlyer", JointKind.BALL: "Spherical", JointKind.TRANSLATION: "Translation"}
+    axes = {JointKind.REVOLUTE: "R", JointKind.COS_SIN: "RUB", JointKind.PRISMATIC: "P"}
+    unaligned = {JointKind.REVOLUTE: "RevoluteUnaligned", JointKind.PRISMATIC: "PrismaticUnaligned"}
+    same = pin.SE3.Identity()
+    kind = raw.kind or JointKind.FREE
+    if kind in names:
+        return getattr(pin, f"JointModel{names[kind]}")(), same
+    k = int(np.argmax(np.abs(raw.axis))) if kind in axes else 2
+    joint = getattr(pin, f"JointModel{axes[kind]}{'XYZ'[k]}" if kind in axes else "JointModelPlanar")()
+    if np.array_equal(raw.axis, np.eye(3)[k]):
+        return joint, same
+    if kind in unaligned:
+        return getattr(pin, f"JointModel{unaligned[kind]}")(raw.axis / np.linalg.norm(raw.axis)), same
+    return joint, pin.SE3(rotation_between(np.eye(3)[k], raw.axis), np.zeros(3))
+
+
+def _set_numbers(model: Any, raw: RawJoint, q: int, v: int) -> None:
+    """Armature, damping, friction and limits of a joint whose coordinates start at ``q`` and ``v``."""
+    dofs = slice(v, v + (raw.kind or JointKind.FREE).nv)
+    model.armature[dofs], model.damping[dofs] = raw.armature, raw.damping
+    both = hasattr(model, "upperEffortLimit")  # before Pinocchio 4, there is one number for both directions
+    for (lower, upper, old), values in zip(
+        _DIRECTIONS, (raw.friction, raw.effort_limit, raw.velocity_limit), strict=True
+    ):
+        values = np.minimum(values, np.finfo(float).max)
+        getattr(model, upper if both else old)[dofs] = values
+        if both:
+            getattr(model, lower)[dofs] = -values
+    if raw.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        largest = np.finfo(float).max
+        model.lowerPositionLimit[q] = np.clip(raw.lower, -largest, largest)[0]
+        model.upperPositionLimit[q] = np.clip(raw.upper, -largest, largest)[0]
+
+
+def _import_pinocchio(purpose: str) -> Any:
+    """The module ``pinocchio``; or `MissingDependencyError`."""
+    try:
+        import pinocchio
+    except ImportError as error:
+        raise missing_dependency("pin", "pinocchio", purpose) from error
+    return pinocchio
 
 
 def _body_at(pin: Any, model: Any, joint: int) -> str | None:
@@ -155,9 +282,5 @@ def _joint(
 
 def _in_positive_direction(model: Any, dofs: slice) -> list[Array]:
     """Friction, effort and velocity limits; before Pinocchio 4, there is one number for both directions."""
-    names = (
-        ("upperDryFrictionLimit", "friction"),
-        ("upperEffortLimit", "effortLimit"),
-        ("upperVelocityLimit", "velocityLimit"),
-    )
+    names = [(upper, old) for _, upper, old in _DIRECTIONS]
     return [np.array(getattr(model, new if hasattr(model, new) else old)[dofs]) for new, old in names]

@@ -29,9 +29,7 @@ def describe(tree: Topology, offsets: bool) -> tuple[list[RawLink], list[RawJoin
     """
     taken, used = set(tree.frames), set(tree.joint_names)
     on_world = [name for name, at in tree.frames.items() if at.link == WORLD and _is_identity(at)]
-    root = next((name for name in on_world if name != "world"), None)
-    if root is None:
-        root = "world" if on_world else unique_name("world", taken)
+    root = on_world[0] if on_world else unique_name("world", taken)
     origin = Placement(WORLD, np.eye(3), np.zeros(3))
     written: Carriers = {WORLD: (root, origin)}
     links = [_link(root, tree.world_inertia, origin)]

@@ -175,8 +175,8 @@ def test_equalities_of_bodies_that_are_turned(case):
 
 
 SHIPPED = (
-    "dm_control/suite/manipulator.xml", "dm_control/suite/quadruped.xml", "dm_control/suite/stacker.xml",
-    "gymnasium_robotics/envs/assets/fetch/reach.xml", "gymnasium_robotics/envs/assets/fetch/pick_and_place.xml",
+    "dm_control/suite/manipulator.xml", "dm_control/suite/quadruped.xml",
+    "gymnasium_robotics/envs/assets/fetch/reach.xml",
     "gymnasium_robotics/envs/assets/kitchen_franka/kitchen_assets/kitchen_env_model.xml",
 )  # fmt: skip
 """Models that have equality constraints, of each kind that there is in the three packages."""
@@ -240,7 +240,7 @@ def reduced(path, tree):
     return N, r
 
 
-GRIPPERS = ("panda", "talos_full_v2", "baxter", "pr2")
+GRIPPERS = ("panda", "baxter", "pr2")
 
 
 @pytest.mark.parametrize("name", GRIPPERS)

@@ -44,6 +44,9 @@ VALUES: dict[int, Callable[..., float]] = {
 """What operations give at the generic state, and of known numbers."""
 
 
+ROUND_OFF = 2.0**-52
+"""Relative error of an operation, at most."""
+
 RANK_TOLERANCE = 1e-9
 """Singular values of matrices of unit rows and columns that count: far above round-off, also where that is squared."""
 
@@ -151,6 +154,7 @@ class TraceOps(Ops):
         self.answers: list[Answer] = []
         self.pivots: dict[int, tuple[bool, int]] = {}
         self._system = 0
+        self._errors: list[float] = []
         self._build = Builder()
         self._nodes = self._build.nodes
         self._random = random.Random(0)
@@ -381,7 +385,7 @@ class TraceOps(Ops):
         return self._answer("nonzero", a, np.array(a.nodes(), dtype=int).reshape(a.shape) != 0)
 
     def rank(self, a: Any) -> int:
-        return int(self._answer("rank", a, rank_of(self._values(a))))
+        return int(self._answer("rank", a, rank_of(self._values(a), self._errors_of(a))))
 
     def known(self, a: Any) -> Any:
         all_known = all(self._nodes[x][0] == CONSTANT for x in a.nodes())
@@ -389,6 +393,23 @@ class TraceOps(Ops):
 
     def _values(self, a: Table) -> Any:
         return np.array([self.at[x] for x in a.nodes()]).reshape(a.shape)
+
+    def _errors_of(self, a: Table) -> Any:
+        """Bounds on the round-off in the values of entries (running error analysis; Wilkinson 1960)."""
+        at, errors = self.at, self._errors
+        for k in range(len(errors), len(at)):
+            op, x, y, _ = self._nodes[k]
+            error = ROUND_OFF * abs(at[k])
+            if op == MULTIPLY:
+                error += errors[x] * abs(at[y]) + abs(at[x]) * errors[y]
+            elif op == DIVIDE:
+                error += (errors[x] + abs(at[k]) * errors[y]) / abs(at[y] or math.inf)
+            elif op == SQRT:
+                error += errors[x] / (2.0 * at[k] or math.inf)
+            elif op >= ADD:
+                error += errors[x] + (errors[y] if y >= 0 else 0.0)
+            errors.append(error)
+        return np.array([errors[x] for x in a.nodes()]).reshape(a.shape)
 
     def _answer(self, question: str, a: Table, answer: Any) -> Any:
         self.answers.append((question, a.shape, answer))
@@ -450,10 +471,12 @@ class TraceOps(Ops):
         self._system += 1
 
 
-def rank_of(a: Any) -> int:
-    """Rank of a matrix (m, n), whose rows and columns may have different units."""
-    a = np.where(np.isfinite(a), a, 0.0)
+def rank_of(a: Any, errors: Any) -> int:
+    """Rank of a matrix (m, n), whose rows and columns may have different units, by bounds on its entries' errors."""
+    a = np.where(np.abs(a) > errors, a, 0.0)  # also what is not a number
     for axis in (-1, -2):
         size = np.linalg.norm(a, axis=axis, keepdims=True)
-        a = a / np.where(size > 0, size, 1.0)
-    return int(np.linalg.matrix_rank(a, tol=RANK_TOLERANCE)) if a.size else 0
+        size = np.where(size > 0, size, 1.0)
+        a, errors = a / size, errors / size
+    least = max(RANK_TOLERANCE, float(np.linalg.norm(errors)))
+    return int(np.linalg.matrix_rank(a, tol=least)) if a.size else 0

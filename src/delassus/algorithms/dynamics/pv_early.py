@@ -79,15 +79,15 @@ class EarlyElimination(LinkElimination):
             return
         KS = self.at_joint(axes)
         meets = ops.nonzero(KS)
-        several = len(axes) > 1 and bool(meets.any())
-        ranks = [ops.rank(ops.take(KS, None, range(k, len(axes)))) if several else 0 for k in range(len(axes) + 1)]
-        if several:
+        met = bool(meets.any())
+        ranks = [ops.rank(ops.take(KS, None, range(k, len(axes)))) if met else 0 for k in range(len(axes) + 1)]
+        if met and len(axes) > 1:
             self.wait(self.waiting(meets, ranks[0]))
         for k in reversed(range(len(axes))):
             s, armature, force = axes[k], float(joint.armature[k]), ops.take(tau, (k,), None)
             self.join_acceleration(s)
             at = np.flatnonzero(ops.nonzero(ops.take(self.R, None, (s,)))[:, 0]).tolist()
-            if at and (len(axes) == 1 or ranks[k] > ranks[k + 1]):
+            if at and ranks[k] > ranks[k + 1]:
                 self.constrain_dof(s, armature, force, at)
             else:
                 others = [c for c in range(FIRST + len(self.labels)) if c != s]

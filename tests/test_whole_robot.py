@@ -316,6 +316,72 @@ def test_actuators_are_those_of_mujoco(actuated):
     assert error(qs[-1], data.qpos) < 1e-8
 
 
+def differences(f, tree, q, v, u, h=1e-6):
+    """Central differences of a function of a state and controls, with positions along the tangent."""
+    columns = []
+    for k in range(2 * tree.nv + u.shape[-1]):
+        ends = []
+        for sign in (h, -h):
+            d = np.zeros(2 * tree.nv + u.shape[-1])
+            d[k] = sign
+            dq, dv, du = np.split(d, [tree.nv, 2 * tree.nv])
+            ends.append(f(tree.integrate(q, dq), v + dv, u + du))
+        columns.append((ends[0] - ends[1]) / (2 * h))
+    return np.split(np.stack(columns, axis=-1), [tree.nv, 2 * tree.nv], axis=-1)
+
+
+def controlled(tree, control, rng, n):
+    """States and controls, and the gains of ``"pd"``; the joints of one degree of freedom have an effort limit of 9."""
+    limit = np.full(1, 9.0)
+    tree = replace(tree, joints=tuple(replace(j, effort_limit=limit) if j.nv == 1 else j for j in tree.joints))
+    q, v = tree.random(rng, batch=n), rng.normal(size=(n, tree.nv))
+    if control == "actuators":
+        return tree, (q, v, 2.0 * rng.normal(size=(n, tree.nu))), {}
+    return tree, (q, v, tree.random(rng, batch=n)), {"kp": rng.uniform(1, 9, tree.nv), "kd": rng.uniform(0, 1, tree.nv)}
+
+
+@pytest.mark.parametrize("control", ["actuators", "pd"])
+def test_derivatives_with_controls(actuated, control):
+    """A free base that is held; states at which something is cut off, and others."""
+    base = ds.mechanisms.chain(1, root="floating")
+    tree, state, gains = controlled(base.attach("link1", actuated[2]), control, np.random.default_rng(0), 12)
+    held, given = ds.Point(ds.Frame("link1", (0.1, 0.2, 0.3))), {"control": control, **gains}
+    tau = ds.forward_dynamics(tree, *state, held, **given)._case.motion().applied[..., 0]
+    assert 5 < np.sum(np.abs(tau) == 9.0) < tau.size / 2  # cut off at the effort limit
+    found = ds.dynamics_derivatives(tree, *state, held, **given)
+    f = (
+        (lambda *s: ds.forward_dynamics(tree, *s, held, **given).qdd),
+        (lambda *s: ds.forward_dynamics(tree, *s, held, **given).forces[0]),
+    )
+    for what, of in zip(("dqdd", "df"), f, strict=True):
+        for name, expected in zip(("dq", "dv", "dtau"), differences(of, tree, *state), strict=True):
+            assert error(getattr(found, f"{what}_{name}"), expected) < FINITE_DIFFERENCES
+
+
+@pytest.mark.parametrize("control, integrator", [("actuators", "rk4"), ("pd", "semi-implicit")])
+def test_kernels_and_steps_with_controls(actuated, control, integrator):
+    """Compiled derivatives are those of direct calls; ``A`` and ``B`` those of the compiled step."""
+    arm, state, gains = controlled(actuated[2], control, np.random.default_rng(1), 12)
+    given = {"control": control, **gains}
+    found = ds.dynamics_derivatives(arm, *state, **given)
+    kernel = ds.compile(arm, [], "dynamics_derivatives", control=control, outputs=("dqdd_dq", "dqdd_dtau"))
+    for x, name in zip(kernel(*state, *gains.values()), ("dqdd_dq", "dqdd_dtau"), strict=True):
+        assert error(x, getattr(found, name)) < 1e-9
+    assert found.dqdd_dtau.shape == (12, 3, 4 if control == "actuators" else 3)
+    q_here, v_here, A, B = ds.step_derivatives(arm, *state, 1e-2, integrator=integrator, **given)
+    step = ds.compile(arm, [], "step", control=control, integrator=integrator)
+    q_next, v_next = step(*state, *gains.values(), 1e-2)
+    assert error(q_next, q_here) < 1e-9 and error(v_next, v_here) < 1e-9
+
+    def moved(*s):
+        q_next, v_next = step(*s, *gains.values(), 1e-2)
+        return np.concatenate([arm.difference(q_here, q_next), v_next], axis=-1)
+
+    with_q, with_v, with_u = differences(moved, arm, *state)
+    assert error(A, np.concatenate([with_q, with_v], axis=-1)) < FINITE_DIFFERENCES
+    assert error(B, with_u) < FINITE_DIFFERENCES
+
+
 def test_simulators_take_controls(actuated):
     _, _, tree = actuated
     q, v, n, dt = np.array([0.3, 0.2, 0.1]), np.zeros(3), 50, 1e-3

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.actuation import actuator_forces, pd_forces
+from delassus.algorithms.dynamics.actuation_rates import control_rates
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
 from delassus.algorithms.inputs import inputs_of
@@ -20,6 +21,8 @@ from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.trace_ops import TraceOps
 from delassus.spatial.transform import quaternion_rows
+
+_FORCES: Mapping[str, Callable[..., list[Scalar]]] = {"actuators": actuator_forces, "pd": pd_forces}
 
 GENERIC_PLACEMENT = (0.3, 0.5, 0.7, 0.46, 0.2, -0.58, math.sqrt(0.412))
 
@@ -65,9 +68,28 @@ class Case:
         control = self.request.options.control
         if control == "tau":
             return self.values.get("tau")
-        state = self.entries("q") if q is None else q, self.entries("v") if v is None else v
-        forces = actuator_forces if control == "actuators" else pd_forces
-        return self.as_vector(forces(self.ops, self.tree, *state, *map(self.entries, CONTROLS[control])))
+        q, v, *controls = self._controlled(q, v)
+        return self.as_vector(_FORCES[control](self.ops, self.tree, q, v, *controls))
+
+    def with_controls(self, found: Mapping[str, Matrix], q: Any = None, v: Any = None) -> dict[str, Matrix]:
+        """What `derivatives` gives, where controls make joint forces: changes with those are with the controls."""
+        control = self.request.options.control
+        if control == "tau":
+            return dict(found)
+        q, v, *controls = self._controlled(q, v)
+        with_q, with_v, with_u = control_rates(self.ops, self.tree, _FORCES[control], q, v, controls)
+        out = {}
+        for what in ("dqdd", "df"):
+            with_forces = found[f"{what}_dtau"]
+            out[f"{what}_dq"] = found[f"{what}_dq"] + with_forces @ with_q
+            out[f"{what}_dv"] = found[f"{what}_dv"] + with_forces @ with_v
+            out[f"{what}_dtau"] = with_forces @ with_u
+        return out
+
+    def _controlled(self, q: Any, v: Any) -> list[Any]:
+        """Numbers of the state (the arguments if None) and of the controls."""
+        state = [self.entries("q") if q is None else q, self.entries("v") if v is None else v]
+        return [*state, *map(self.entries, CONTROLS[self.request.options.control])]
 
     def as_vector(self, values: Any) -> Any:
         """State vector, in the form that the backend's ``entry`` reads, of scalars or of numbers."""

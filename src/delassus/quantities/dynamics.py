@@ -23,13 +23,12 @@ from delassus.quantities.options import (
     CONSTRAINED,
     MOTION,
     Compliance,
-    ConstrainedMotion,
     Constraints,
     ControlledMotion,
     Motion,
     Payloads,
 )
-from delassus.quantities.quantity import CONTROLS, Output, Quantity
+from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, differentiated, solved
 from delassus.spatial.motion import column
@@ -59,7 +58,7 @@ def _control_forces(case: Case) -> list[Matrix]:
 def _derivatives(case: Case) -> list[Matrix]:
     motion = case.motion()
     solution, found = derivatives(motion)
-    solution = case.judged(motion, solution)
+    solution, found = case.judged(motion, solution), case.with_controls(found)
     return [solution.qdd, solution.forces, *(found[name] for name in DERIVATIVES)]
 
 
@@ -77,13 +76,12 @@ def _step_derivatives(case: Case) -> list[Matrix]:
         case.ops.new_system()
         motion = case.motion(q, v)
         solution, found = derivatives(motion)
-        qdd = column(case.ops, case.judged(motion, solution).qdd)
+        qdd, found = column(case.ops, case.judged(motion, solution).qdd), case.with_controls(found, q, v)
         return qdd, found["dqdd_dq"], found["dqdd_dv"], found["dqdd_dtau"]
 
-    read, integrator = case.entries, case.request.options.integrator
-    q, v, A, B = differentiated_step(
-        case.ops, case.tree, integrator, read("q"), read("v"), read("dt")[0], accelerate
-    )  # fmt: skip
+    read, integrator, (n,) = case.entries, case.request.options.integrator, case.request.shape_of(("controls",))
+    state = read("q"), read("v"), read("dt")[0]
+    q, v, A, B = differentiated_step(case.ops, case.tree, integrator, *state, accelerate, n)
     return [stacked(case, q), stacked(case, v), A, B]
 
 
@@ -148,12 +146,13 @@ DYNAMICS_DERIVATIVES = Quantity(
         _QDD,
         _FORCES,
         *(
-            Output(name, ("m" if name.startswith("df") else "nv", "nv"), meaning, unique=True)
+            Output(name, ("m" if name.startswith("df") else "nv", shape), meaning, unique=True)
             for name, meaning in DERIVATIVES.items()
+            for shape in ("controls" if name.endswith("dtau") else "nv",)
         ),
     ),
     _derivatives,
-    options=CONSTRAINED - {"compliance"},
+    options=CONSTRAINED - {"compliance"} | {"control"},
     has_status=True,
 )
 STEP = Quantity(
@@ -177,10 +176,10 @@ STEP_DERIVATIVES = Quantity(
     (
         *STEP.outputs,
         Output("A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents", unique=True),
-        Output("B", ("2 nv", "nv"), "change of [q; v] after the step with joint forces, in tangents", unique=True),
+        Output("B", ("2 nv", "controls"), "change of [q; v] after the step with joint forces or controls", unique=True),
     ),
     _step_derivatives,
-    options=(CONSTRAINED - {"compliance"}) | {"integrator"},
+    options=(CONSTRAINED - {"compliance"}) | {"control", "integrator"},
     has_status=True,
 )
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
@@ -329,8 +328,7 @@ def forward_dynamics(
     >>> bool(abs(solution.constraint_residual()).max() < 1e-8)
     True
     """
-    control, *_ = CONTROLS.get(given.get("control", "tau"), ("tau",))
-    states, chosen = {"q": q, "v": v, control: tau}, AUTO if method is None else method
+    states, chosen = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
     case = case_of(tree, constraints, DYNAMICS, states, chosen, compliance=compliance, **given)
     for name, value in (("tolerance", tolerance), ("max_iterations", max_iterations)):
         if value is not None and case.request.method not in ITERATIVE:
@@ -353,7 +351,7 @@ def dynamics_derivatives(
     v: ArrayLike,
     tau: ArrayLike,
     constraints: Constraints = None,
-    **given: Unpack[ConstrainedMotion],
+    **given: Unpack[ControlledMotion],
 ) -> DynamicsDerivatives:
     """Forward dynamics, and the derivatives of accelerations and forces with positions, velocities and joint forces.
 
@@ -361,7 +359,9 @@ def dynamics_derivatives(
     method, as all have the same derivatives. Analytic: the system that the solution fulfils is differentiated.
     Positions change along the tangent of the configuration, in the sense of ``tree.integrate(q, δ)``: for free and ball
     joints ``δ`` is in the frame of their link, as ``v`` is, which is Pinocchio's convention. Wrenches stay fixed in
-    their frames, targets along their rows, poses in the world.
+    their frames, targets along their rows, poses in the world. With ``control``, derivatives
+    are with controls (..., nv, nu) or target configurations (..., nv, nq) in the place of joint forces; what is cut off
+    does not change.
 
     Returns
     -------
@@ -399,7 +399,7 @@ def step_derivatives(
     constraints: Constraints = None,
     *,
     integrator: Literal["semi-implicit", "rk4"] = "semi-implicit",
-    **given: Unpack[ConstrainedMotion],
+    **given: Unpack[ControlledMotion],
 ) -> tuple[Array, Array, Array, Array]:
     """State after one time step, and its derivatives ``A`` and ``B``, on the configuration manifold.
 
@@ -418,7 +418,7 @@ def step_derivatives(
     integrator : {"semi-implicit", "rk4"}
         ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, whose derivatives take many times
         the operations: four evaluations, and products of all of their matrices.
-    wrenches, gravity, passive, damping, targets, baumgarte, poses, rows, placements, payloads
+    control, kp, kd, wrenches, gravity, passive, damping, targets, baumgarte, poses, rows, placements, payloads
         As in `forward_dynamics`, which raises the same errors.
 
     Returns
@@ -427,7 +427,7 @@ def step_derivatives(
         What a compiled "step" gives.
     A : (..., 2 nv, 2 nv) array
     B : (..., 2 nv, nv) array
-        In SI units; NaN where constraint rows are dependent.
+        In SI units; NaN where constraint rows are dependent. With ``control`` of width nu or nq.
 
     Examples
     --------
@@ -461,7 +461,7 @@ def inverse_dynamics(
     Returns
     -------
     (..., nv) array
-        In N and N·m.
+        In N and N·m: of all motors together; controls do not enter.
 
     References
     ----------

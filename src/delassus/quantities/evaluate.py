@@ -25,7 +25,7 @@ from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of
 from delassus.quantities.iterate import MAX_ITERATIONS, TOLERANCE, iterate
 from delassus.quantities.options import Constraints
-from delassus.quantities.quantity import Output, Quantity
+from delassus.quantities.quantity import CONTROLS, Output, Quantity
 from delassus.quantities.redundancy import (
     DynamicsStatus,
     Resolved,
@@ -253,12 +253,17 @@ def case_of(
     method: str | None = AUTO,
     **given: Any,
 ) -> NumpyCase:
-    """Case of a direct call: all of its input checked; ``given`` are its keywords."""
+    """Case of a direct call: all of its input checked; ``given`` are its keywords.
+
+    What stands for joint forces is ``"tau"`` in ``states``, whatever its name.
+    """
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
     checked = check_constraints(tree, constraints)
     keywords, values = as_arguments(checked, given)
     asked = request(tree, checked, quantity, method=method, **keywords)
+    control, *_ = CONTROLS[asked.options.control]
+    states = {control if name == "tau" else name: x for name, x in states.items()}
     return NumpyCase(asked, *checked_values(tree, asked.arguments, {**states, **values}))
 
 

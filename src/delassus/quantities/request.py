@@ -73,7 +73,10 @@ class Request:
         return tuple(s for s in sizes if s is not None)
 
     def _size(self, name: str) -> int | None:
-        """Size by name: nq, nv, nu, n (links), m (rows), ends (rows of all ends of constraints), frames (None: one)."""
+        """Size by name: nq, nv, nu, n (links), m (rows), ends (rows of all ends of constraints), frames (None: one).
+
+        "controls" is that of what stands for joint forces.
+        """
         tree = self.tree
         match name:
             case "nq" | "nv":
@@ -82,6 +85,9 @@ class Request:
                 return 2 * tree.nv
             case "nu":
                 return tree.nu
+            case "controls":
+                (size,) = self.shape_of(STATES[CONTROLS[self.options.control][0]][0])
+                return size
             case "n":
                 return tree.n_links
             case "m":

@@ -124,7 +124,8 @@ class DynamicsDerivatives(ForwardDynamics):
     Attributes
     ----------
     dqdd_dq, dqdd_dv, dqdd_dtau : (..., nv, nv) arrays
-        Changes of accelerations with positions, velocities and joint forces; the last is symmetric.
+        Changes of accelerations with positions, velocities and joint forces; the last is symmetric. With
+        ``control="actuators"`` or ``"pd"`` it is with controls (..., nv, nu) or target configurations (..., nv, nq).
     df_dq, df_dv, df_dtau : (..., m, nv) arrays
         The same of the forces of all constraints, one after the other.
     """

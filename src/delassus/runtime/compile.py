@@ -52,7 +52,7 @@ def compile(  # the public name; the built-in of that name is not used here
     ``bias_force``            q, v              c                  gravity, passive, damping, wrenches
     ``dynamics``              q, v, tau         qdd, forces        control, gravity, passive, damping, wrenches,
                                                                    targets, baumgarte, poses, compliance, active
-    ``dynamics_derivatives``  q, v, tau         qdd, forces,       those of ``dynamics`` but control and compliance
+    ``dynamics_derivatives``  q, v, tau         qdd, forces,       those of ``dynamics`` but compliance
                                                 dqdd_dq, dqdd_dv,
                                                 dqdd_dtau, df_dq,
                                                 df_dv, df_dtau

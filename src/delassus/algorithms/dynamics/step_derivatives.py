@@ -22,7 +22,7 @@ from delassus.spatial.motion import from_entries, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 Accelerate = Callable[[State, State], tuple[State, Matrix, Matrix, Matrix]]
-"""From ``q`` and ``v`` to ``q̈`` and its changes with positions, velocities and joint forces (nv × nv)."""
+"""From ``q`` and ``v`` to ``q̈`` and its changes with positions, velocities (nv × nv) and controls (nv × n)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,18 +80,19 @@ class VariedFlow(Flow):
 
 
 def step_derivatives(
-    ops: Ops, tree: Tree, integrator: str, q: State, v: State, h: Scalar, accelerate: Accelerate
+    ops: Ops, tree: Tree, integrator: str, q: State, v: State, h: Scalar, accelerate: Accelerate, n_controls: int
 ) -> tuple[State, State, Matrix, Matrix]:
-    """``q⁺``, ``v⁺``, and the change (2 nv × 2 nv) and (2 nv × nv) of both with those before and with joint forces."""
-    nv = tree.nv
-    unit = [ops.put(ops.eye(nv), (nv, 3 * nv), range(nv), range(k * nv, (k + 1) * nv)) for k in range(3)]
+    """``q⁺``, ``v⁺``, and the change (2 nv × 2 nv) and (2 nv × n) of both with those before and with n controls."""
+    nv, end = tree.nv, 2 * tree.nv + n_controls
+    columns = range(nv), range(nv, 2 * nv), range(2 * nv, end)
+    unit = [ops.put(ops.eye(len(own)), (len(own), end), range(len(own)), own) for own in columns]
 
     def varied(at_q: Varied, at_v: Varied) -> Varied:
-        qdd, with_q, with_v, with_tau = accelerate(at_q.x, at_v.x)
-        return Varied(qdd, with_q @ at_q.change + with_v @ at_v.change + with_tau @ unit[2])
+        qdd, with_q, with_v, with_controls = accelerate(at_q.x, at_v.x)
+        return Varied(qdd, with_q @ at_q.change + with_v @ at_v.change + with_controls @ unit[2])
 
     start = Varied(q, unit[0]), Varied(v, unit[1])
     q_next, v_next = INTEGRATE[integrator](VariedFlow(ops, tree), *start, h, varied)
     change = ops.vstack([q_next.change, v_next.change])
     both = range(2 * nv)
-    return q_next.x, v_next.x, ops.take(change, None, both), ops.take(change, None, range(2 * nv, 3 * nv))
+    return q_next.x, v_next.x, ops.take(change, None, both), ops.take(change, None, columns[2])

@@ -349,6 +349,7 @@ def test_rotations_next_to_quarter_turns(off):
             found = exact_quarter_turns(R)
             assert np.array_equal(found, np.rint(found)) == (off < 1e-11)
             assert np.abs(found - R).max() < 1e-11
+            assert not np.signbit(found[found == 0.0]).any()  # equal robots have equal bytes
             for rotation in (found, exact_quarter_turns(R @ random)):
                 assert np.abs(rotation @ rotation.T - np.eye(3)).max() < 1e-15
 

@@ -90,6 +90,7 @@ def test_export_writes_c(arm: Path, tmp_path: Path) -> None:
         (("kinematics", "--frame", "l3@0.1,0,0", "--frame", "l2"), ["poses"]),
         (("mass_matrix",), ["joint-space mass matrix"]),
         (("step",), ["q_next", "v_next"]),
+        (("dynamics_derivatives", "--weld", "l3", "--output", "dqdd_dq", "--output", "qdd"), ["dqdd_dq", "qdd"]),
     ],
 )
 def test_export_of_dynamics(arm: Path, tmp_path: Path, arguments: tuple[str, ...], words: list[str]) -> None:
@@ -97,6 +98,7 @@ def test_export_of_dynamics(arm: Path, tmp_path: Path, arguments: tuple[str, ...
     (header,) = tmp_path.glob("*.h")
     for word in words:
         assert word in header.read_text()
+    assert "--output" not in arguments or "dqdd_dv" not in header.read_text()
 
 
 @pytest.mark.parametrize(
@@ -108,6 +110,7 @@ def test_export_of_dynamics(arm: Path, tmp_path: Path, arguments: tuple[str, ...
         (("export", "ARM", "--what", "dynamics", "--method", "pv-earl"), "Did you mean 'pv-early'?"),
         (("export", "ARM", "--what", "dynamics", "--frame", "l3"), "Leave it out"),
         (("export", "ARM", "--what", "osim"), "at least one"),
+        (("export", "ARM", "--what", "step", "--output", "q_nex"), "Did you mean 'q_next'?"),
         (("compute", "ARM", "--weld", "l3", "--q", "missing.npy"), "an array of numbers"),
     ],
 )

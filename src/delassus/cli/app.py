@@ -157,6 +157,9 @@ def export(
     active: Annotated[
         bool, typer.Option("--active", help="Flags that switch constraints off are an argument of the function.")
     ] = False,
+    output: Annotated[
+        list[str] | None, typer.Option(help="Name of a result to compute, such as dqdd_dq; all if not given.")
+    ] = None,
     single: Annotated[bool, typer.Option("--float", help="Write float instead of double.")] = False,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> None:
@@ -181,7 +184,7 @@ def export(
         options["active"] = True
     needed = all("m" in output.shape for output in quantity.outputs)
     constraints = parse_constraints(tree, weld, point, needed)
-    asked = request(tree, constraints, quantity, method=method, payloads=payload or (), **options)
+    asked = request(tree, constraints, quantity, method=method, payloads=payload or (), outputs=output, **options)
     program = make_program(asked, with_rcond=False)
     for path in write_c(program, out, "float" if single else "double"):
         console.print(f"{path}", highlight=False)

@@ -414,6 +414,27 @@ def test_pd_control():
     assert error(kernel(q, v, target, kp, kd)[0], expected) < 1e-9
 
 
+def test_velocity_targets(actuated):
+    """Joints are damped towards them: at once, compiled, over rollouts, in derivatives."""
+    arm, (q, v, target), gains = controlled(actuated[2], "pd", np.random.default_rng(2), 5)
+    v_target = np.random.default_rng(3).normal(size=(5, 3))
+    moving = ds.forward_dynamics(arm, q, v, target, control="pd", **gains, v_target=v_target).qdd
+    tau = np.clip(gains["kp"] * (target - q) + gains["kd"] * (v_target - v), -9.0, 9.0)
+    assert error(moving, ds.forward_dynamics(arm, q, v, tau).qdd) < ROUND_OFF
+    kernel = ds.compile(arm, [], "step", control="pd", v_target=True)
+    _, v_next = kernel(q, v, target, *gains.values(), 1e-3, v_target)
+    assert error(v_next, v + 1e-3 * moving) < 1e-9
+    ends, _ = ds.rollout(kernel, q[0], v[0], target, 1e-3, v_target=v_target, per_step=["v_target"], **gains)
+    assert ends.shape == (6, 3)
+    given = {"control": "pd", **gains, "v_target": v_target}
+    found = ds.dynamics_derivatives(arm, q, v, target, **given)
+    expected = differences(lambda *s: ds.forward_dynamics(arm, *s, **given).qdd, arm, q, v, target)
+    for name, x in zip(("dqdd_dq", "dqdd_dv", "dqdd_dtau"), expected, strict=True):
+        assert error(getattr(found, name), x) < FINITE_DIFFERENCES
+    with pytest.raises(ds.DelassusError, match="v_target: expected none without control='pd'"):
+        ds.forward_dynamics(arm, q, v, tau, v_target=v_target)
+
+
 def test_actuators_of_trees_made_of_others(actuated):
     _, _, tree = actuated
     both = ds.mechanisms.humanoid().attach("left_foot", tree, prefix="l_").attach("right_foot", tree, prefix="r_")

@@ -48,6 +48,8 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
     if gains and keywords.get("control") != "pd":
         raise ConfigurationError(gains[0], "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
     values.update((name, keywords.pop(name)) for name in gains)
+    if "v_target" in keywords:
+        values["v_target"], keywords["v_target"] = keywords["v_target"], True
     if "targets" in keywords:
         targets = _list("targets", keywords["targets"], n)
         keywords["targets"] = [x is not None for x in targets]
@@ -84,7 +86,7 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
     owner, kind = a.owner or a.name, a.keyword or a.name
     if kind == "q":
         return tree.check_configuration(value)
-    if kind in ("v", "tau", "qdd"):
+    if kind in ("v", "tau", "qdd", "v_target"):
         return tree.check_velocity(value, a.name)
     if kind == "damping":
         return np.asarray(check_damping(tree, value))

@@ -89,7 +89,8 @@ class Case:
     def _controlled(self, q: Any, v: Any) -> list[Any]:
         """Numbers of the state (the arguments if None) and of the controls."""
         state = [self.entries("q") if q is None else q, self.entries("v") if v is None else v]
-        return [*state, *map(self.entries, CONTROLS[self.request.options.control])]
+        options = self.request.options
+        return [*state, *map(self.entries, (*CONTROLS[options.control], *(["v_target"] if options.v_target else [])))]
 
     def as_vector(self, values: Any) -> Any:
         """State vector, in the form that the backend's ``entry`` reads, of scalars or of numbers."""

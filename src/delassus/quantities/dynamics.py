@@ -21,6 +21,7 @@ from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.evaluate import case_of
 from delassus.quantities.options import (
     CONSTRAINED,
+    CONTROLLED,
     MOTION,
     Compliance,
     Constraints,
@@ -126,7 +127,7 @@ DYNAMICS = Quantity(
     (_QDD, _FORCES),
     _dynamics,
     methods=tuple(METHODS),
-    options=CONSTRAINED | {"control"},
+    options=CONSTRAINED | CONTROLLED,
     has_status=True,
     report=solved,
 )
@@ -136,7 +137,7 @@ CONTROL_FORCES = Quantity(
     ("q", "v", "tau"),
     (Output("tau", ("nv",), "joint forces in N m and N"),),
     _control_forces,
-    options=frozenset({"control"}),
+    options=CONTROLLED,
 )
 DYNAMICS_DERIVATIVES = Quantity(
     "dynamics_derivatives",
@@ -146,13 +147,12 @@ DYNAMICS_DERIVATIVES = Quantity(
         _QDD,
         _FORCES,
         *(
-            Output(name, ("m" if name.startswith("df") else "nv", shape), meaning, unique=True)
+            Output(name, ("m" if "df" in name else "nv", "controls" if "tau" in name else "nv"), meaning, unique=True)
             for name, meaning in DERIVATIVES.items()
-            for shape in ("controls" if name.endswith("dtau") else "nv",)
         ),
     ),
     _derivatives,
-    options=CONSTRAINED - {"compliance"} | {"control"},
+    options=CONSTRAINED - {"compliance"} | CONTROLLED,
     has_status=True,
 )
 STEP = Quantity(
@@ -165,7 +165,7 @@ STEP = Quantity(
     ),
     _step,
     methods=tuple(METHODS),
-    options=CONSTRAINED | {"control", "integrator"},
+    options=CONSTRAINED | CONTROLLED | {"integrator"},
     has_status=True,
     is_step=True,
 )
@@ -179,7 +179,7 @@ STEP_DERIVATIVES = Quantity(
         Output("B", ("2 nv", "controls"), "change of [q; v] after the step with joint forces or controls", unique=True),
     ),
     _step_derivatives,
-    options=(CONSTRAINED - {"compliance"}) | {"control", "integrator"},
+    options=CONSTRAINED - {"compliance"} | CONTROLLED | {"integrator"},
     has_status=True,
 )
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
@@ -255,9 +255,9 @@ def forward_dynamics(
     control : {"tau", "actuators", "pd"}
         What ``tau`` holds. With ``"actuators"``, the controls (..., nu) of ``tree.actuators``, whose gains, biases,
         gears and ranges make joint forces of them. With ``"pd"``, target configurations (..., nq): joint forces are
-        ``kp (q* − q) − kd v`` on revolute and prismatic joints. Either is cut off at the effort limits of joints.
-    kp, kd : (..., nv) array_like
-        Gains of ``"pd"`` (N·m/rad, N/m; N·m·s/rad, N·s/m).
+        ``kp (q* − q) + kd (v* − v)`` on revolute and prismatic joints. Either is cut off at joints' effort limits.
+    kp, kd, v_target : (..., nv) array_like
+        Of ``"pd"``: gains (N·m/rad, N/m; N·m·s/rad, N·s/m), and velocities ``v*``, which are zero if not given.
     method : str, optional
         One of ``DYNAMICS_METHODS``. By default ``"aba"`` without constraints, ``"pv-soft"`` if all of them are soft,
         ``"proximal"`` if some are, else ``"pv-early"``.
@@ -416,9 +416,9 @@ def step_derivatives(
     constraints : Constraint or iterable of Constraint, optional
         All hard; they hold, and default to those of the robot's file, as in `forward_dynamics`.
     integrator : {"semi-implicit", "rk4"}
-        ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, whose derivatives take many times
-        the operations: four evaluations, and products of all of their matrices.
-    control, kp, kd, wrenches, gravity, passive, damping, targets, baumgarte, poses, rows, placements, payloads
+        ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, at many times the operations.
+    control, kp, kd, v_target, wrenches, gravity, passive, damping
+    targets, baumgarte, poses, rows, placements, payloads
         As in `forward_dynamics`, which raises the same errors.
 
     Returns

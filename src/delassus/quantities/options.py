@@ -108,6 +108,7 @@ class ControlledMotion(ConstrainedMotion, total=False):
     control: Control
     kp: ArrayLike
     kd: ArrayLike
+    v_target: ArrayLike
 
 
 class Keywords(TypedDict, total=False):
@@ -125,6 +126,8 @@ class Keywords(TypedDict, total=False):
     control : {"tau", "actuators", "pd"}
         What stands in the place of ``tau``: ``"actuators"`` makes it ``ctrl`` (nu,), ``"pd"`` makes it ``q_target``
         (nq,), ``kp`` and ``kd`` (nv,).
+    v_target : bool
+        Whether velocities that ``control="pd"`` damps towards are the argument ``v_target`` (nv,); else they are zero.
     wrenches : sequence of str or Frame
         Links or frames on which an external wrench acts: the argument ``wrench{i}`` (6,) of the i-th.
     targets : bool or sequence of bool
@@ -150,6 +153,7 @@ class Keywords(TypedDict, total=False):
     passive: Passive
     damping: ArrayLike | Literal["input"]
     control: Control
+    v_target: bool
     wrenches: Iterable[str | Frame]
     targets: Flags
     baumgarte: Stabilisation
@@ -163,6 +167,9 @@ class Keywords(TypedDict, total=False):
 
 MOTION: frozenset[str] = frozenset({"gravity", "passive", "damping", "wrenches"})
 """Options of everything that depends on velocities."""
+
+CONTROLLED = frozenset({"control", "v_target"})
+"""Options of everything that joint forces act on."""
 
 CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "compliance", "active"}
 """Options of constrained dynamics."""
@@ -180,6 +187,7 @@ class Options:
     springs: bool
     damping: tuple[float, ...] | Literal["input"] | None
     control: str
+    v_target: bool
     wrenches: tuple[Frame, ...]
     targets: tuple[bool, ...]
     poses: tuple[bool, ...]
@@ -203,6 +211,8 @@ class Options:
             out.append(Argument("gravity", (3,), "gravity in m/s^2, world axes"))
         if self.damping == "input":
             out.append(Argument("damping", (tree.nv,), "viscous damping of each degree of freedom, N m s or N s/m"))
+        if self.v_target:
+            out.append(Argument("v_target", (tree.nv,), "velocity that joints are damped towards, rad/s and m/s"))
         for i, frame in enumerate(self.wrenches):
             meaning = f"wrench on {frame.link}, [force; moment] in N and N m, at and along its frame"
             out.append(Argument(f"wrench{i}", (6,), meaning, "wrenches", f"wrench on {frame.link!r}"))
@@ -257,11 +267,15 @@ def check_options(
         raise ConfigurationError(
             "control", f"'tau' or 'pd', as {tree.name!r} has no actuators", "'actuators'", "MJCF files have actuators."
         )
+    v_target = check_flag("v_target", options.get("v_target", False), "Its values come with each call.")
+    if v_target and control != "pd":
+        raise ConfigurationError("v_target", "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
     return Options(
         gravity=_numbers(options.get("gravity", tree.gravity), 3, "gravity", "m/s² along the axes of the world"),
         springs=passive == "model" and any(joint.stiffness.any() for joint in tree.joints),
         damping=_damping(tree, options.get("damping", tree.per_dof("damping") * (passive == "model"))),
         control=control,
+        v_target=v_target,
         wrenches=_frames(tree, "wrenches", options.get("wrenches", ())),
         targets=_flags("targets", options.get("targets", False), [True] * n),
         poses=_flags("poses", options.get("poses", False), stable),

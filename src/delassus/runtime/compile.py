@@ -50,8 +50,9 @@ def compile(  # the public name; the built-in of that name is not used here
     ``frame_acceleration``    q, v, qdd         accelerations      frames, reference
     ``inverse_dynamics``      q, v, qdd         tau                gravity, passive, damping, wrenches
     ``bias_force``            q, v              c                  gravity, passive, damping, wrenches
-    ``dynamics``              q, v, tau         qdd, forces        control, gravity, passive, damping, wrenches,
-                                                                   targets, baumgarte, poses, compliance, active
+    ``dynamics``              q, v, tau         qdd, forces        control, v_target, gravity, passive, damping,
+                                                                   wrenches, targets, baumgarte, poses, compliance,
+                                                                   active
     ``dynamics_derivatives``  q, v, tau         qdd, forces,       those of ``dynamics`` but compliance
                                                 dqdd_dq, dqdd_dv,
                                                 dqdd_dtau, df_dq,
@@ -59,7 +60,7 @@ def compile(  # the public name; the built-in of that name is not used here
     ``step``                  q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
     ``step_derivatives``      q, v, tau, dt     q_next, v_next,    those of ``dynamics_derivatives``, integrator
                                                 A, B
-    ``control_forces``        q, v, tau         tau                control
+    ``control_forces``        q, v, tau         tau                control, v_target
     ``energies``              q, v              kinetic, potential gravity, passive
     ``momentum``              q, v              momentum
     ``momentum_jacobian``     q                 A

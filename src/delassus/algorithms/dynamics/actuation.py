@@ -1,7 +1,7 @@
 """Joint forces from controls: actuators, and PD control of joints; what is beyond a limit is cut off.
 
 Actuator ``f = clip(gain(l, l̇) clip(u) + bias(l, l̇))``, ``l = Σ ratio q``; on joints ``τ = clip(Σ ratio f)``. PD control
-``τ = clip(kp (q* − q) − kd v)``, of revolute and prismatic joints. Joint forces are cut off at effort limits.
+``τ = clip(kp (q* − q) + kd (v* − v))``, of revolute and prismatic joints. Joint forces are cut off at effort limits.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ def actuator_forces(ops: Ops, tree: Tree, q: State, v: State, controls: State) -
     return _within_limits(ops, tree, tau)
 
 
-def pd_forces(ops: Ops, tree: Tree, q: State, v: State, target: State, kp: State, kd: State) -> list[Scalar]:
+def pd_forces(
+    ops: Ops, tree: Tree, q: State, v: State, target: State, kp: State, kd: State, v_target: State | None = None
+) -> list[Scalar]:
     """Joint forces (nv) that pull towards a target configuration; none on joints of several degrees of freedom."""
     tau: list[Scalar] = [0.0] * tree.nv
     for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
         if joint.nq == joint.nv == 1:
             i, k = sq.start, sv.start
-            tau[k] = kp[k] * (target[i] - q[i]) - kd[k] * v[k]
+            lag = v[k] if v_target is None else v[k] - v_target[k]
+            tau[k] = kp[k] * (target[i] - q[i]) - kd[k] * lag
     return _within_limits(ops, tree, tau)
 
 

@@ -376,6 +376,26 @@ def test_one_program_for_all_contact_modes():
     assert compared >= 3
 
 
+def test_flags_in_direct_calls():
+    """One call for all contact modes: each state as with the constraints that act alone."""
+    tree, feet = ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Point("right_foot")]
+    rng, active = np.random.default_rng(0), np.array([[1, 1], [1, 0], [0, 1], [0, 0]])
+    q, v, tau = tree.random(rng, batch=4), *rng.normal(size=(2, 4, tree.nv))
+    found = ds.dynamics_derivatives(tree, q, v, tau, feet, active=active)
+    steps = ds.step_derivatives(tree, q, v, tau, 1e-2, feet, active=active)
+    solution = ds.forward_dynamics(tree, q, v, tau, feet, active=active)
+    for k, flags in enumerate(active):
+        held = [c for c, flag in zip(feet, flags, strict=True) if flag]
+        alone = ds.dynamics_derivatives(tree, q[k], v[k], tau[k], held)
+        for name in ("qdd", "dqdd_dq", "dqdd_dv", "dqdd_dtau"):
+            assert error(getattr(found, name)[k], getattr(alone, name)) < AGREEMENT
+        assert error(solution.qdd[k], alone.qdd) < AGREEMENT
+        for x, known in zip(steps, ds.step_derivatives(tree, q[k], v[k], tau[k], 1e-2, held), strict=True):
+            assert error(x[k], known) < AGREEMENT
+    off = np.repeat(active == 0, [c.size for c in feet], axis=1)
+    assert not np.any(np.concatenate(solution.forces, axis=-1)[off]) and not np.any(found.df_dq[off])
+
+
 def test_a_kernel_whose_constraint_is_off(kernel_cache):
     tree, tip = ds.mechanisms.chain(2), ds.Rows("link2", [[0, 1, 0, 0, 0, 0]])
     kernel = ds.compile(tree, [tip, tip], "step_derivatives", active=True)

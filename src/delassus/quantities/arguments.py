@@ -13,12 +13,12 @@ from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_
 from delassus.model.check import common_batch, finite_array, normalised, real_array
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
-from delassus.quantities.options import ControlledMotion, check_compliance, check_damping, one_each
+from delassus.quantities.options import ConstrainedMotion, check_compliance, check_damping, one_each
 
 LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
 
-KEYWORDS = (*ControlledMotion.__annotations__, "compliance", "frames", "reference", "integrator")
+KEYWORDS = (*ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "integrator")
 """What the direct functions take beside states."""
 
 
@@ -48,8 +48,9 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
     if gains and keywords.get("control") != "pd":
         raise ConfigurationError(gains[0], "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
     values.update((name, keywords.pop(name)) for name in gains)
-    if "v_target" in keywords:
-        values["v_target"], keywords["v_target"] = keywords["v_target"], True
+    for keyword in ("v_target", "active"):
+        if keyword in keywords:
+            values[keyword], keywords[keyword] = keywords[keyword], True
     if "targets" in keywords:
         targets = _list("targets", keywords["targets"], n)
         keywords["targets"] = [x is not None for x in targets]

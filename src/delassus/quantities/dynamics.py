@@ -24,8 +24,8 @@ from delassus.quantities.options import (
     CONTROLLED,
     MOTION,
     Compliance,
+    ConstrainedMotion,
     Constraints,
-    ControlledMotion,
     Motion,
     Payloads,
 )
@@ -233,7 +233,7 @@ def forward_dynamics(
     tolerance: float | None = None,
     max_iterations: int | None = None,
     error_bound: float | None = None,
-    **given: Unpack[ControlledMotion],
+    **given: Unpack[ConstrainedMotion],
 ) -> ForwardDynamics:
     """Joint accelerations, and the forces of the constraints.
 
@@ -293,8 +293,8 @@ def forward_dynamics(
     error_bound : float, optional
         States whose ``error_estimate`` is above it are solved again, in extended precision, and have the status
         ``INACCURATE`` if it still is; 1e-6 by default.
-    rows, placements, payloads
-        What comes with each call, as in `delassus.delassus`.
+    rows, placements, payloads, active
+        What comes with each call, as in `delassus.delassus`; ``active`` (..., n_constraints): 1 where it acts, or 0.
 
     Returns
     -------
@@ -351,7 +351,7 @@ def dynamics_derivatives(
     v: ArrayLike,
     tau: ArrayLike,
     constraints: Constraints = None,
-    **given: Unpack[ControlledMotion],
+    **given: Unpack[ConstrainedMotion],
 ) -> DynamicsDerivatives:
     """Forward dynamics, and the derivatives of accelerations and forces with positions, velocities and joint forces.
 
@@ -399,7 +399,7 @@ def step_derivatives(
     constraints: Constraints = None,
     *,
     integrator: Literal["semi-implicit", "rk4"] = "semi-implicit",
-    **given: Unpack[ControlledMotion],
+    **given: Unpack[ConstrainedMotion],
 ) -> tuple[Array, Array, Array, Array]:
     """State after one time step, and its derivatives ``A`` and ``B``, on the configuration manifold.
 
@@ -418,7 +418,7 @@ def step_derivatives(
     integrator : {"semi-implicit", "rk4"}
         ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, at many times the operations.
     control, kp, kd, v_target, wrenches, gravity, passive, damping
-    targets, baumgarte, poses, rows, placements, payloads
+    targets, baumgarte, poses, rows, placements, payloads, active
         As in `forward_dynamics`, which raises the same errors.
 
     Returns

@@ -95,16 +95,12 @@ class Motion(TypedDict, total=False):
 
 
 class ConstrainedMotion(Arrays, Motion, total=False):
-    """The same, and what constraints ask for."""
+    """The same, what constraints ask for and which of them act, and where joint forces come from."""
 
     targets: Sequence[ArrayLike | None] | None
     baumgarte: Stabilisation
     poses: Sequence[ArrayLike | None] | None
-
-
-class ControlledMotion(ConstrainedMotion, total=False):
-    """The same, and where joint forces come from."""
-
+    active: ArrayLike
     control: Control
     kp: ArrayLike
     kd: ArrayLike

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -203,8 +204,7 @@ def test_random_trees(seed):
         check_constrained(tree, model, [ds.Weld(a, b)], rng)
 
 
-@pytest.mark.parametrize("root", ["fixed", "floating"])
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize(("name", "root"), [*zip(ROBOTS, cycle(("fixed", "floating")), strict=False)])
 def test_robots(name, root):
     rng = np.random.default_rng(zlib.crc32(f"{name} {root}".encode()))
     model = read(name, root)

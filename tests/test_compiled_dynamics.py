@@ -823,7 +823,7 @@ def test_time_and_batch_are_not_confused():
 def test_results_start_at_cache_lines(dtype):
     tree, constraints, *states = case("arm")
     q, v, tau = (x.astype(dtype) for x in states)
-    forward, step = (ds.compile(tree, constraints, what, dtype=dtype) for what in ("dynamics", "step"))
+    forward, step = (ds.compile(tree, constraints, what, dtype=dtype, error_bound=1.0) for what in ("dynamics", "step"))
     made = [*forward(q, v, tau), *forward.empty_results(17), *forward.empty_results((2, 3)), *forward.empty_results()]
     made.extend(ds.rollout(step, q, v, tau[:5], np.array(1e-3, dtype)))
     for x in made:

@@ -40,7 +40,7 @@ def rcond_of(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]]) ->
         if argument.keyword == "rows":
             scaled.append(slice(start, start + argument.size))
         start += argument.size
-    return reciprocal_condition(ops, outputs, x, scaled, asked.quantity.has_status)
+    return reciprocal_condition(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active)
 
 
 def usual_states(asked: Request) -> Array:

@@ -27,9 +27,10 @@ from delassus.spatial.graph import LEAVES, Graph, Op
 from delassus.spatial.interpret import SEMANTICS, evaluate
 from delassus.spatial.trace_ops import Expression, TraceOps
 
-USUAL, OF_MEDIAN = 0.1, 0.2
+USUAL, OF_MEDIAN, OF_SWITCHED = 0.1, 0.2, 0.5
 """The reference of a pivot: smaller at this part of the usual states, and at least this part of its median, for some
-pivots come near zero at many states."""
+pivots come near zero at many states. Where constraints can be off, what is usual depends on which are on: this part of
+what is smaller at that part of states."""
 
 WORST = 0.9
 """Part of the usual states at which errors are smaller than their reference."""
@@ -66,13 +67,19 @@ SIZES: dict[int, Callable[..., Any]] = {
 
 
 def reciprocal_condition(
-    ops: TraceOps, outputs: Sequence[Sequence[int]], x: Array, scaled: Sequence[slice] = (), is_solved: bool = True
+    ops: TraceOps,
+    outputs: Sequence[Sequence[int]],
+    x: Array,
+    scaled: Sequence[slice] = (),
+    is_solved: bool = True,
+    is_switched: bool = False,
 ) -> Expression | None:
     """``rcond`` of a program; None if it has no pivots, zero if nothing is known at any state.
 
     ``outputs`` are the nodes of each result, ``x`` (n, inputs) usual states. Pivots are compared with what they are at
     these; with rows of any size, the inputs ``scaled``, by the size that the rows have. Where ``is_solved``, all pivots
-    count, as all rows of the system have to be independent; else those that the results need.
+    count, as all rows of the system have to be independent; else those that the results need. ``is_switched``: whether
+    constraints can be off.
     """
     pivots = [(node, squared, system) for node, (squared, system) in sorted(ops.pivots.items())]
     graph = ops.graph([*outputs, list(ops.pivots)])
@@ -83,7 +90,7 @@ def reciprocal_condition(
         return None
     values, growth, regular = _measured(graph, x)
     sizes = [_size(values, node, squared) for node, squared, _ in pivots]
-    usual = [_usual(size[regular]) for size in sizes]
+    usual = [_usual(size[regular], is_switched) for size in sizes]
     if not all(usual) or growth is None:
         return Expression(ops, 0)
     powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]
@@ -159,10 +166,13 @@ def _size(values: Sequence[Any], node: int, squared: bool) -> Array:
     return np.asarray(np.abs(values[node]) ** (2 if squared else 1))
 
 
-def _usual(size: Array) -> float:
+def _usual(size: Array, is_switched: bool) -> float:
     """What a pivot is at most states, those apart at which it is off; zero if it never is."""
     counted = size[np.isfinite(size) & (size > 0.0)]
-    return float(max(np.quantile(counted, USUAL), OF_MEDIAN * np.median(counted))) if len(counted) else 0.0
+    if not len(counted):
+        return 0.0
+    usual = float(np.quantile(counted, USUAL))
+    return OF_SWITCHED * usual if is_switched else max(usual, OF_MEDIAN * float(np.median(counted)))
 
 
 def _before(graph: Graph, pivots: Sequence[tuple[int, bool, int]]) -> list[list[int]]:

@@ -44,8 +44,8 @@ VALUES: dict[int, Callable[..., float]] = {
 """What operations give at the generic state, and of known numbers."""
 
 
-ROUND_OFF = 2.0**-52
-"""Relative error of an operation, at most."""
+ROUND_OFF = 100 * 2.0**-52
+"""A value counts as zero below this many times what the squares of errors add up to."""
 
 RANK_TOLERANCE = 1e-9
 """Singular values of matrices of unit rows and columns that count: far above round-off, also where that is squared."""
@@ -154,7 +154,7 @@ class TraceOps(Ops):
         self.answers: list[Answer] = []
         self.pivots: dict[int, tuple[bool, int]] = {}
         self._system = 0
-        self._errors: list[float] = []
+        self._squares: list[float] = []
         self._build = Builder()
         self._nodes = self._build.nodes
         self._random = random.Random(0)
@@ -395,21 +395,21 @@ class TraceOps(Ops):
         return np.array([self.at[x] for x in a.nodes()]).reshape(a.shape)
 
     def _errors_of(self, a: Table) -> Any:
-        """Bounds on the round-off in the values of entries (running error analysis; Wilkinson 1960)."""
-        at, errors = self.at, self._errors
-        for k in range(len(errors), len(at)):
+        """Bounds on the round-off in the values of entries, if that of one operation knows nothing of the others'."""
+        at, squares = self.at, self._squares
+        for k in range(len(squares), len(at)):
             op, x, y, _ = self._nodes[k]
-            error = ROUND_OFF * abs(at[k])
+            square = own = at[k] * at[k]
             if op == MULTIPLY:
-                error += errors[x] * abs(at[y]) + abs(at[x]) * errors[y]
+                square += squares[x] * at[y] * at[y] + at[x] * at[x] * squares[y]
             elif op == DIVIDE:
-                error += (errors[x] + abs(at[k]) * errors[y]) / abs(at[y] or math.inf)
+                square += (squares[x] + own * squares[y]) / (at[y] * at[y] or math.inf)
             elif op == SQRT:
-                error += errors[x] / (2.0 * at[k] or math.inf)
+                square += squares[x] / (4.0 * own or math.inf)
             elif op >= ADD:
-                error += errors[x] + (errors[y] if y >= 0 else 0.0)
-            errors.append(error)
-        return np.array([errors[x] for x in a.nodes()]).reshape(a.shape)
+                square += squares[x] + (squares[y] if y >= 0 else 0.0)
+            squares.append(square)
+        return ROUND_OFF * np.sqrt([squares[x] for x in a.nodes()]).reshape(a.shape)
 
     def _answer(self, question: str, a: Table, answer: Any) -> Any:
         self.answers.append((question, a.shape, answer))

@@ -292,7 +292,7 @@ CASES = range(len(pairs(None, ("a", "b"), np.random.default_rng(0))))
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("seed", [5])
 def test_rows_keep_their_velocity(case, seed):
     """Derivative of the rows' velocity along the motion, at velocities that violate the constraint: the target.
 

@@ -186,8 +186,16 @@ def places(where):
     return tree, ((last, above) if where == "above one another" else (above, last)), m.rng
 
 
-@pytest.mark.parametrize("axes", ["local", "world"])
-@pytest.mark.parametrize("where", ["fixed", "two branches", "above one another", "base and tip"])
+@pytest.mark.parametrize(
+    ("where", "axes"),
+    [
+        ("fixed", "world"),
+        ("two branches", "local"),
+        ("two branches", "world"),
+        ("above one another", "local"),
+        ("base and tip", "world"),
+    ],
+)  # fmt: skip
 def test_every_constraint(where, axes):
     """To the world, from the world, across the base, both frames on one branch; frames turned; with stabilisation."""
     tree, names, rng = places(where)

@@ -173,7 +173,7 @@ def test_the_stiffer_the_closer_to_hard_constraints(method):
 
 
 @pytest.mark.parametrize("method", ANY)
-@pytest.mark.parametrize("seed", (1, 2, 5, 8))
+@pytest.mark.parametrize("seed", (2, 5))
 def test_symbols(seed, method):
     tree, state, constraints, compliance, more = some_problem(seed, ())
     expected = ds.forward_dynamics(tree, *state, constraints, method=method, compliance=compliance, **more)

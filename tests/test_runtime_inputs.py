@@ -226,11 +226,11 @@ def setting(robot):
 
 
 LARGE = ("auto", "pv-osimr")
-"""Methods of the humanoid's kernels, which take seconds to compile."""
+"""Methods of the kernels of larger robots, which take seconds to compile."""
 
 
 @pytest.mark.parametrize(
-    "robot, method", [(r, m) for r in ROBOTS for m in ds.OSIM_METHODS if r != "humanoid" or m in LARGE]
+    "robot, method", [(r, m) for r in ROBOTS for m in ds.OSIM_METHODS if r == "loops" or m in LARGE]
 )
 def test_kernels_by_every_method(robot, method):
     case = setting(robot)

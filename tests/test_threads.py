@@ -159,13 +159,14 @@ def test_a_million_threads_are_as_many_as_processors(cores, kernel_and_states):
 
 def test_the_work_of_a_call_says_whether_threads_are_worth_it(cores, kernel_and_states, monkeypatch):
     kernel, q = kernel_and_states
-    monkeypatch.setattr(threads, "ENOUGH_FOR_THREADS", 500 * kernel.operations.total)
-    before = threading.active_count()
-    few = kernel(q[:499])
-    assert threading.active_count() == before
-    many = kernel(q)
-    assert threading.active_count() > before
-    assert np.array_equal(many[:499], few)
+    asked, pool = [], threads._pool
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "ENOUGH_FOR_THREADS", 500 * kernel.operations.total)
+        patch.setattr(threads, "_pool", lambda process: asked.append(process) or pool(process))
+        few = kernel(q[:499])
+        assert not asked
+        many = kernel(q)
+    assert asked and np.array_equal(many[:499], few)
 
 
 @pytest.mark.parametrize("number", [0, -1, -(10**400), 1.0, True, "2", float("nan"), [2], None.__class__])

@@ -176,7 +176,7 @@ def test_targets_of_the_benchmark_robots():
 # -- any mechanism ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=18, deadline=None)
 @given(mechanisms)
 def test_auto_on_random_mechanisms(mechanism):
     tree = mechanism.tree

@@ -167,7 +167,7 @@ def posed(mechanism):
 # -- tests ---------------------------------------------------------------------------------------------------------
 
 
-@examples(140)
+@examples(80)
 @given(mechanisms)
 def test_every_method_against_the_textbook(mechanism):
     tree = mechanism.tree

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from delassus.errors import ConfigurationError, ModelError
 from delassus.interop.mjcf import import_mujoco
 from delassus.interop.mujoco_actuators import actuators_of, element_names, is_disabled
-from delassus.interop.mujoco_equalities import constraints_of
+from delassus.interop.mujoco_equalities import constraints_of, rotation_of
 from delassus.interop.mujoco_report import omitted
 from delassus.model.build import build_tree
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
@@ -65,14 +65,14 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = ""
     frames, carriers = set(body_names), set(joint_names)
 
     with np.errstate(invalid="ignore"):  # numbers that are not finite are refused by name below
-        R = _rotation(model.body_iquat)
+        R = rotation_of(model.body_iquat)
         inertias = R * model.body_inertia[:, None, :] @ np.swapaxes(R, 1, 2)
     links: list[RawLink] = []
     joints: list[RawJoint] = []
     for body, name in enumerate(body_names):
         own = RawLink(name, float(model.body_mass[body]), model.body_ipos[body].copy(), inertias[body])
         parent = body_names[model.body_parentid[body]]
-        position, rotation = model.body_pos[body].copy(), _rotation(model.body_quat[body])
+        position, rotation = model.body_pos[body].copy(), rotation_of(model.body_quat[body])
         first = int(model.body_jntadr[body])
         ids = range(first, first + int(model.body_jntnum[body]))
         for j in ids:
@@ -91,7 +91,7 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = ""
         if name and name not in frames:
             frames.add(name)
             links.append(RawLink(name))
-            parent, R = body_names[model.site_bodyid[site]], _rotation(model.site_quat[site])
+            parent, R = body_names[model.site_bodyid[site]], rotation_of(model.site_quat[site])
             carrier = unique_name(f"{name}:fixed", carriers)
             joints.append(RawJoint(carrier, FIXED, parent, name, model.site_pos[site].copy(), R))
     title = bytes(model.names).split(b"\0", 1)[0].decode(errors="replace")
@@ -114,11 +114,6 @@ def _configurations(mujoco: Any, model: Any, tree: Tree) -> dict[str, Array]:
     names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_KEY, model.nkey, "key")
     out = {"qpos0": model.qpos0, **dict(zip(names, model.key_qpos, strict=True))}
     return {name: configuration_from_mujoco(tree, qpos) for name, qpos in out.items()}
-
-
-def _rotation(quaternion: Array) -> Array:
-    """Rotation matrices (..., 3, 3) of MuJoCo's quaternions [w x y z] (..., 4)."""
-    return quaternion_to_matrix(np.roll(quaternion, -1, axis=-1) / np.linalg.norm(quaternion, axis=-1, keepdims=True))
 
 
 def _armature(mujoco: Any, model: Any) -> Array:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from delassus.constraints import Constraint, Frame, JointRows, Point, Weld
 from delassus.interop.mujoco_actuators import element_names, fixed_tendon, is_disabled
-from delassus.model.rotations import quaternion_to_matrix
+from delassus.model.rotations import Array, quaternion_to_matrix
 from delassus.model.tree import Tree
 
 
@@ -51,10 +51,10 @@ def _between_bodies(mujoco: Any, model: Any, e: int, tree: Tree, body_names: lis
     pair, data = _objects(model, e), model.eq_data[e]
     if int(model.eq_objtype[e]) == int(mujoco.mjtObj.mjOBJ_SITE):
         first, second = (
-            Frame(body_names[model.site_bodyid[s]], model.site_pos[s], _rotation(model.site_quat[s])) for s in pair
+            Frame(body_names[model.site_bodyid[s]], model.site_pos[s], rotation_of(model.site_quat[s])) for s in pair
         )
     elif is_weld:
-        first = Frame(body_names[pair[0]], data[3:6], _rotation(data[6:10]))
+        first = Frame(body_names[pair[0]], data[3:6], rotation_of(data[6:10]))
         second = Frame(body_names[pair[1]], data[:3])
     else:
         first, second = Frame(body_names[pair[0]], data[:3]), Frame(body_names[pair[1]], data[3:6])
@@ -64,9 +64,9 @@ def _between_bodies(mujoco: Any, model: Any, e: int, tree: Tree, body_names: lis
     return Weld(first, second) if turns else Point(first, second)
 
 
-def _rotation(quaternion: Any) -> Any:
-    """Rotation matrix of MuJoCo's quaternion [w x y z]."""
-    return quaternion_to_matrix(np.roll(quaternion, -1) / np.linalg.norm(quaternion))
+def rotation_of(quaternion: Array) -> Array:
+    """Rotation matrices (..., 3, 3) of MuJoCo's quaternions [w x y z] (..., 4)."""
+    return quaternion_to_matrix(np.roll(quaternion, -1, axis=-1) / np.linalg.norm(quaternion, axis=-1, keepdims=True))
 
 
 Length = tuple[dict[str, float], float]

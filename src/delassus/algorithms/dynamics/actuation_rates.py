@@ -64,7 +64,7 @@ class VariedOps:
     def minimum(self, x: Varied, most: float) -> Varied:
         """The smaller of the two; a number does not vary."""
         counts = 0.5 + self.ops.copysign(0.5, most - x.x)
-        return Varied(self.ops.minimum(x.x, most), (Varied(x.x, x.rates) * counts).rates)
+        return Varied(self.ops.minimum(x.x, most), (x * counts).rates)
 
 
 def control_rates(

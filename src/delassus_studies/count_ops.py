@@ -174,7 +174,7 @@ class CountOps(Ops):
     def _not_asked(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError("methods for the Delassus matrix do not ask for this")
 
-    rank = known = copysign = minimum = _not_asked
+    rank = known = copysign = minimum = maximum = less = select = repeat = _not_asked
 
     def plus(self, a: Pattern, b: Pattern, symmetric: bool) -> Pattern:
         """Sum of two patterns."""

@@ -188,7 +188,7 @@ def export(
     program = make_program(asked, with_rcond=False)
     for path in write_c(program, out, "float" if single else "double"):
         console.print(f"{path}", highlight=False)
-    console.print(f"{program.graph.count().total:,} operations a state")
+    console.print(f"{program.count().total:,} operations a state")
 
 
 @app.command()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib.metadata import version
 
 from delassus.compiler.passes import optimise
 from delassus.compiler.program import Program, Result
+from delassus.compiler.stages import cut
 from delassus.compiler.trace import trace_request
 from delassus.quantities.request import Request
 
@@ -15,9 +17,19 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
     """Trace what is asked for and optimise its graph; with its reciprocal condition as the last result, or without."""
     tree, quantity = asked.tree, asked.quantity
     traced = trace_request(asked, with_rcond)
-    graph = optimise(traced.ops.graph(traced.computed))
+    before, graph = cut(
+        traced.ops.graph(traced.computed), traced.ops.loops, sum(a.size for a in asked.arguments), optimise
+    )
     name = re.sub(r"\W+", "_", f"{tree.name}_{quantity.name}").strip("_") or quantity.name
-    count = graph.count().total
+    made = Program(
+        name=name if not name[0].isdigit() else f"robot_{name}",
+        graph=graph,
+        arguments=asked.arguments,
+        results=tuple(traced.results),
+        is_step=quantity.is_step,
+        before=before,
+    )
+    count = made.count().total
     comment = (
         _meaning(quantity.meaning, traced.results),
         f"Robot: {tree.name}, nq = {tree.nq}, nv = {tree.nv}, fingerprint {tree.fingerprint}.",
@@ -25,14 +37,7 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
         f"{f'Method: {asked.method}, {count}' if quantity.methods else count} operations.",
         f"Made by delassus {version('delassus')}.",
     )
-    return Program(
-        name=name if not name[0].isdigit() else f"robot_{name}",
-        graph=graph,
-        arguments=asked.arguments,
-        results=tuple(traced.results),
-        comment=comment,
-        is_step=quantity.is_step,
-    )
+    return replace(made, comment=comment)
 
 
 def _meaning(whole: str, results: list[Result]) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from delassus.algorithms.inputs import Argument
-from delassus.spatial.graph import Graph
+from delassus.spatial.graph import Graph, OperationCount
+from delassus.spatial.interpret import interpret
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,30 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """Straight-line part of a program that runs before its last one.
+
+    Attributes
+    ----------
+    graph : Graph
+        Its outputs are one group.
+    targets : tuple of int
+        Number of the input that each output is for those that read it; all are set at once, after a pass.
+    times : int
+        Most passes of a loop, which ends where the last target is not zero in any state; 0 of what is no loop.
+    """
+
+    graph: Graph
+    targets: tuple[int, ...]
+    times: int = 0
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is repeated."""
+        return self.times > 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """A kernel before it is code.
 
@@ -49,13 +78,16 @@ class Program:
     name : str
         C identifier, such as ``talos_delassus``.
     graph : Graph
-        Nodes in evaluation order. Inputs are numbered through all arguments, row-major within each.
+        Nodes in evaluation order, whose outputs are the results. Inputs are numbered through all arguments, row-major
+        within each, and then through what the stages before it set.
     arguments : tuple of Argument
     results : tuple of Result
     comment : tuple of str
         What it computes, for which robot, by which method and versions.
     is_step : bool
         Whether the results are the next values of the first arguments, so that a rollout can repeat it.
+    before : tuple of Stage
+        What runs before ``graph``, in order: loops, and what leads to them.
     """
 
     name: str
@@ -64,3 +96,31 @@ class Program:
     results: tuple[Result, ...]
     comment: tuple[str, ...] = ()
     is_step: bool = False
+    before: tuple[Stage, ...] = ()
+
+    @property
+    def n_inputs(self) -> int:
+        """Numbers of all arguments."""
+        return sum(a.size for a in self.arguments)
+
+    @property
+    def n_values(self) -> int:
+        """Numbers that stages set for those after them."""
+        return len({target for stage in self.before for target in stage.targets})
+
+    def count(self) -> OperationCount:
+        """Operations of one state, all passes of loops counted."""
+        counts = [(stage.graph.count(), max(1, stage.times)) for stage in self.before] + [(self.graph.count(), 1)]
+        fields = zip(*([times * n for n in astuple(count)] for count, times in counts), strict=True)
+        return OperationCount(*map(sum, fields))
+
+
+def interpret_program(program: Program, x: NDArray[Any]) -> list[NDArray[Any]]:
+    """Run a program on inputs (..., n_inputs), as every target has to; one array for each group of outputs."""
+    values = np.concatenate([x, np.zeros((*x.shape[:-1], program.n_values), x.dtype)], axis=-1)
+    for stage in program.before:
+        for _ in range(max(1, stage.times)):
+            (values[..., stage.targets],) = interpret(stage.graph, values)
+            if stage.is_loop and np.all(values[..., stage.targets[-1]] != 0):
+                break
+    return interpret(program.graph, values)

@@ -50,7 +50,7 @@ def key_of(asked: Request, dtype: str, lanes: int) -> str:
 def _make(asked: Request, dtype: str, lanes: int, reason: str) -> bytes:
     start = time.perf_counter()
     program = make_program(asked)
-    count = program.graph.count()
+    count = program.count()
     slow = count.total > 5_000 and (bool(reason) or sys.stderr.isatty())
     if slow:
         what = f"{asked.quantity.name} of {asked.tree.name}"

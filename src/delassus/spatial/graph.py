@@ -151,6 +151,22 @@ class Graph:
         return OperationCount(**fields)
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Part of a traced program that is repeated.
+
+    ``start``, and then from pass to pass ``following``, are the nodes whose values the inputs ``carried`` have in it;
+    what follows reads them as the inputs ``final``. The last of each is not zero where the values do not change any
+    more, so that the loop may end early where all states have stopped.
+    """
+
+    times: int
+    start: list[int]
+    carried: list[int]
+    following: list[int]
+    final: list[int]
+
+
 _CONSTANT = (int(Op.CONSTANT), -1, -1, -1)
 
 

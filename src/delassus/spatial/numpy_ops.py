@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from delassus.spatial.factor import CholeskyFactor, Factor
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Body, Matrix, Ops, Scalar
 from delassus.spatial.rigid import DenseRigidInertia
 from delassus.spatial.transform import DenseTransform, Displacement
 
@@ -105,6 +105,25 @@ class NumpyOps(Ops):
 
     def minimum(self, x: Any, y: Any) -> Any:
         return np.minimum(x, y)
+
+    def maximum(self, x: Any, y: Any) -> Any:
+        return np.maximum(x, y)
+
+    def less(self, x: Any, y: Any) -> Any:
+        return np.where(np.less(x, y), 1.0, 0.0)
+
+    def select(self, condition: Any, x: Any, y: Any) -> Any:
+        return np.where(np.asarray(condition) != 0, x, y)
+
+    def repeat(self, times: int, start: Sequence[Any], body: Body) -> list[Any]:
+        values, stopped = list(start), np.asarray(0.0)
+        for _ in range(times):
+            following, stop = body(values)
+            values = [self.select(stopped, old, new) for old, new in zip(values, following, strict=True)]
+            stopped = np.maximum(stopped, numbers(stop))
+            if np.all(stopped):
+                break
+        return values
 
     def transform(self, displacement: Displacement) -> DenseTransform:
         return DenseTransform(self, displacement)

@@ -12,7 +12,7 @@ have names of their own, so that a backend can compute one triangle only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +39,10 @@ class Scalar(Protocol):
     def __truediv__(self, other: Any, /) -> Scalar: ...
     def __rtruediv__(self, other: Any, /) -> Scalar: ...
     def __neg__(self) -> Scalar: ...
+
+
+Body = Callable[[list[Scalar]], tuple[Sequence[Scalar], Scalar]]
+"""A pass of `Ops.repeat`: from values to the next ones, and 1 where no further pass is to change them, else 0."""
 
 
 class SymmetricFactor(Protocol):
@@ -189,6 +193,25 @@ class Ops(ABC):
     @abstractmethod
     def minimum(self, x: Scalar, y: Scalar) -> Scalar:
         """The smaller of the two; which, if one is NaN, is backend-defined."""
+
+    @abstractmethod
+    def maximum(self, x: Scalar, y: Scalar) -> Scalar:
+        """The larger of the two; which, if one is NaN, is backend-defined."""
+
+    @abstractmethod
+    def less(self, x: Scalar, y: Scalar) -> Scalar:
+        """1 where ``x < y``, else 0; 0 if one is NaN."""
+
+    @abstractmethod
+    def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
+        """``x`` where the condition is not zero, else ``y``."""
+
+    @abstractmethod
+    def repeat(self, times: int, start: Sequence[Scalar], body: Body) -> list[Scalar]:
+        """Values after ``times`` passes of ``body``, from ``start`` on; where it says 1, these were the last to act.
+
+        Each state stops for itself, whatever others do.
+        """
 
     # -- results that are symmetric --------------------------------------------------------------------------------
 

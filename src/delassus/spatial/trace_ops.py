@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 
 from delassus.spatial.factor import Factor
-from delassus.spatial.graph import Builder, Graph, Op
+from delassus.spatial.graph import Builder, Graph, Loop, Op
 from delassus.spatial.numpy_ops import Answer
-from delassus.spatial.ops import Ops
+from delassus.spatial.ops import Body, Ops
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
 
 INPUT, CONSTANT = int(Op.INPUT), int(Op.CONSTANT)
 ADD, SUBTRACT, MULTIPLY, DIVIDE = int(Op.ADD), int(Op.SUBTRACT), int(Op.MULTIPLY), int(Op.DIVIDE)
 NEGATE, SQRT, SIN, COS = int(Op.NEGATE), int(Op.SQRT), int(Op.SIN), int(Op.COS)
-COPYSIGN, MIN = int(Op.COPYSIGN), int(Op.MIN)
+COPYSIGN, MIN, MAX, LESS, SELECT = int(Op.COPYSIGN), int(Op.MIN), int(Op.MAX), int(Op.LESS), int(Op.SELECT)
 
 VALUES: dict[int, Callable[..., float]] = {
     ADD: operator.add,
@@ -40,6 +40,9 @@ VALUES: dict[int, Callable[..., float]] = {
     COS: math.cos,
     COPYSIGN: math.copysign,
     MIN: min,
+    MAX: max,
+    LESS: lambda x, y: float(x < y),
+    SELECT: lambda condition, x, y: x if condition else y,
 }
 """What operations give at the generic state, and of known numbers."""
 
@@ -146,6 +149,8 @@ class TraceOps(Ops):
         What was asked about structure, in order, and what the answers were.
     pivots : dict of int to (bool, int)
         Nodes that eliminations divide by, whether by their squares, and the system that each belongs to.
+    loops : list of Loop
+        What is repeated, in order.
     """
 
     def __init__(self) -> None:
@@ -153,6 +158,7 @@ class TraceOps(Ops):
         self.at: list[float] = [0.0]
         self.answers: list[Answer] = []
         self.pivots: dict[int, tuple[bool, int]] = {}
+        self.loops: list[Loop] = []
         self._system = 0
         self._squares: list[float] = []
         self._build = Builder()
@@ -206,24 +212,29 @@ class TraceOps(Ops):
             live[x] = 1
         for k in range(len(live) - 1, -1, -1):
             if live[k]:
-                op, a, b, _ = self._nodes[k]
+                op, a, b, c = self._nodes[k]
                 if op >= ADD:
                     total += 1
                     live[a] = 1
                     if b >= 0:
                         live[b] = 1
+                    if c >= 0:
+                        live[c] = 1
         return total
 
-    def _node(self, op: int, a: int, b: int = -1) -> int:
+    def _node(self, op: int, a: int, b: int = -1, c: int = -1) -> int:
         """Node of an operation, or the number that it gives on known numbers."""
         at, nodes = self.at, self._nodes
-        is_known = nodes[a][0] == CONSTANT and (b < 0 or nodes[b][0] == CONSTANT)
+        is_known = nodes[a][0] == CONSTANT and (b < 0 or nodes[b][0] == CONSTANT) and (c < 0 or nodes[c][0] == CONSTANT)
         if not is_known:
-            node = self._build.node(op, a, b)
+            node = self._build.node(op, a, b, c)
             if node < len(at):
                 return node
         try:
-            value = VALUES[op](at[a]) if b < 0 else VALUES[op](at[a], at[b])
+            if c >= 0:
+                value = VALUES[op](at[a], at[b], at[c])
+            else:
+                value = VALUES[op](at[a]) if b < 0 else VALUES[op](at[a], at[b])
         except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
             value = math.nan
         if is_known:
@@ -398,7 +409,7 @@ class TraceOps(Ops):
         """Bounds on the round-off in the values of entries, if that of one operation knows nothing of the others'."""
         at, squares = self.at, self._squares
         for k in range(len(squares), len(at)):
-            op, x, y, _ = self._nodes[k]
+            op, x, y, z = self._nodes[k]
             square = own = at[k] * at[k]
             if op == MULTIPLY:
                 square += squares[x] * at[y] * at[y] + at[x] * at[x] * squares[y]
@@ -407,7 +418,7 @@ class TraceOps(Ops):
             elif op == SQRT:
                 square += squares[x] / (4.0 * own or math.inf)
             elif op >= ADD:
-                square += squares[x] + (squares[y] if y >= 0 else 0.0)
+                square += squares[x] + (squares[y] if y >= 0 else 0.0) + (squares[z] if z >= 0 else 0.0)
             squares.append(square)
         return ROUND_OFF * np.sqrt([squares[x] for x in a.nodes()]).reshape(a.shape)
 
@@ -436,6 +447,26 @@ class TraceOps(Ops):
 
     def minimum(self, x: Any, y: Any) -> Any:
         return self._function(MIN, x, y)
+
+    def maximum(self, x: Any, y: Any) -> Any:
+        return self._function(MAX, x, y)
+
+    def less(self, x: Any, y: Any) -> Any:
+        return self._function(LESS, x, y)
+
+    def select(self, condition: Any, x: Any, y: Any) -> Any:
+        return self._function(SELECT, condition, x, y)
+
+    def repeat(self, times: int, start: Sequence[Any], body: Body) -> list[Any]:
+        nodes = [self.number(x) for x in (*start, 0.0)]  # the last one: whether the state has stopped
+        carried: list[Any] = self.vector(len(nodes), [self.at[x] for x in nodes])
+        *before, stopped = carried
+        after, stop = body(before)
+        following = [self.select(stopped, x, y) for x, y in zip(before, after, strict=True)]
+        following.append(self.maximum(stopped, stop))
+        final = self.vector(len(nodes), [self.at[x.node] for x in following])
+        self.loops.append(Loop(times, nodes, *([x.node for x in values] for values in (carried, following, final))))
+        return final[:-1]
 
     def _symmetric(self, n: int, entry: Callable[[int, int], int]) -> Table:
         """Symmetric matrix from the entries of its lower triangle."""

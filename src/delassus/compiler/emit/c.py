@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path
 
 from delassus.algorithms.inputs import Argument
-from delassus.compiler.allocate import Act, Step, allocate
+from delassus.compiler.allocate import Act, allocate
 from delassus.compiler.emit.c_text import Scalar, comment, identifier, literal
 from delassus.compiler.program import Program, Result
-from delassus.spatial.graph import Op, arity
+from delassus.spatial.graph import Graph, Op, arity
 
 UNCUT = 4000
 """Longest program, in operations, that stays one function."""
@@ -73,7 +73,7 @@ class _Text:
     """Both files of a program."""
 
     def __init__(self, program: Program, scalar: Scalar) -> None:
-        self.program, self.scalar, self.nodes = program, scalar, program.graph.nodes()
+        self.program, self.scalar = program, scalar
         self.name = identifier(program.name)
         self.arrays: tuple[Argument | Result, ...] = (*program.arguments, *program.results)
         taken: list[str] = [self.name, f"{self.name}_batch", f"{self.name}_state"]
@@ -83,12 +83,19 @@ class _Text:
         n = len(program.arguments)
         types = [f"const {scalar} *"] * n + [f"{scalar} *"] * len(program.results)
         self.declared = [kind + name for kind, name in zip(types, self.parameters, strict=True)]
-        self.inputs = _elements(program.arguments, self.parameters[:n])
+        inputs = _elements(program.arguments, self.parameters[:n])
+        inputs += [f"s[{k}]" for k in range(program.n_values)]
+        self.sections = []
+        for k, stage in enumerate(program.before):
+            goals = [inputs[target] for target in stage.targets]
+            made = [f"r[{k}]" for k in range(len(goals))] if stage.is_loop else goals
+            pairs = zip(stage.graph.flat_outputs(), made, strict=True)
+            copies = zip(goals, made, strict=True) if stage.is_loop else ()
+            self.sections.append(_Section(f"stage{k}_", stage.graph, scalar, inputs, pairs, stage.times, copies))
         flat = program.graph.flat_outputs()
-        self.goals: dict[int, list[str]] = {}  # where the value of a node is stored
         entries = chain.from_iterable(result.entries for result in program.results)
-        for goal, entry in zip(_elements(program.results, self.parameters[n:]), entries, strict=True):
-            self.goals.setdefault(flat[entry], []).append(goal)
+        ends = zip((flat[k] for k in entries), _elements(program.results, self.parameters[n:]), strict=True)
+        self.sections.append(_Section("", program.graph, scalar, inputs, ends))
 
     def header(self) -> str:
         """``NAME.h``."""
@@ -138,42 +145,83 @@ class _Text:
         """``NAME.c``. Both entry points call a static function, which no symbol of another library can replace."""
         lines = [*comment(self.program.comment), f'#include "{self.name}.h"', "", "#include <math.h>"]
         state, passed = f"{self.name}_state", ", ".join(self.parameters)
-        graph = self.program.graph
-        length = len(graph) if graph.count().total <= UNCUT else PART
-        allocation = allocate(graph, self.goals, len(graph), max(1, length))  # registers are the compiler's business
-        parts = allocation.parts
-        if len(parts) == 1:
-            lines += self._function(_signature(f"static {state}", self.declared), self.parameters, parts[0], True)
+        if len(self.sections) == 1 and len(self.sections[0].parts) == 1:
+            (section,) = self.sections
+            lines += self._function(_signature(f"static {state}", self.declared), self.parameters, section, 0)
         else:
-            workspace = [*self.declared, f"{self.scalar} *w"]
-            for k, part in enumerate(parts):
-                signature = _signature(f"static {self.name}_part{k}", workspace)
-                lines += self._function(signature, [*self.parameters, "w"], part, k == 0)
-            calls = (f"{self.name}_part{k}({', '.join([*self.parameters, 'w'])});" for k in range(len(parts)))
-            space = f"{self.scalar} w[{max(allocation.n_slots, 1)}];"
-            lines += _block(_signature(f"static {state}", self.declared), [space, "", *calls])
+            shared = {"s": self.program.n_values, "r": max(len(x.copies) for x in self.sections)}
+            shared = {name: size for name, size in shared.items() if size}
+            shared["w"] = max(1, *(x.n_slots for x in self.sections))
+            workspace = [*self.declared, *(f"{self.scalar} *{name}" for name in shared)]
+            names = [*self.parameters, *shared]
+            for section in self.sections:
+                for k in range(len(section.parts)):
+                    signature = _signature(f"static {self.name}_{section.name}part{k}", workspace)
+                    lines += self._function(signature, names, section, k)
+            body = [f"{self.scalar} {name}[{size}];" for name, size in shared.items()]
+            body += ["int k;"] if any(section.copies for section in self.sections) else []
+            body += ["", *(line for section in self.sections for line in section.calls(self.name, ", ".join(names)))]
+            lines += _block(_signature(f"static {state}", self.declared), body)
         shifted = (f"{x} + {array.size} * i" for x, array in zip(self.parameters, self.arrays, strict=True))
         loop = ["size_t i;", "", "for (i = 0; i < n; ++i) {", f"    {state}({', '.join(shifted)});", "}"]
         lines += _block(_signature(self.name, self.declared), [f"{state}({passed});"])
         lines += _block(_signature(f"{self.name}_batch", ["size_t n", *self.declared]), loop)
         return "\n".join(lines) + "\n"
 
-    def _function(self, signature: str, parameters: list[str], part: list[Step], first: bool) -> list[str]:
-        statements = [*(self._leaves() if first else ()), *self._statements(part)]
+    def _function(self, signature: str, parameters: list[str], section: _Section, part: int) -> list[str]:
+        statements = [*(section.leaves() if not part else ()), *section.statements(part)]
         named = set(re.findall(r"[A-Za-z_]\w*(?=\[)", "\n".join(statements)))
         unused = (f"(void){name};" for name in parameters if name not in named)  # else compilers warn
         return _block(signature, [*statements, *unused])
 
-    def _leaves(self) -> Iterator[str]:
-        """Results that are constants or inputs."""
+
+class _Section:
+    """A stage of a program, or its last part: ``pairs`` of nodes and of where their values go.
+
+    Of a loop, ``copies`` say what is set at the end of a pass, and from where.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        graph: Graph,
+        scalar: Scalar,
+        inputs: list[str],
+        pairs: Iterable[tuple[int, str]],
+        times: int = 1,
+        copies: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        self.name, self.scalar, self.inputs, self.times, self.copies = name, scalar, inputs, times, list(copies)
+        self.nodes, self.numbers = graph.nodes(), graph.value.tolist()
+        self.goals: dict[int, list[str]] = {}  # where the value of a node is stored
+        for k, goal in pairs:
+            self.goals.setdefault(k, []).append(goal)
+        length = len(graph) if graph.count().total <= UNCUT else PART
+        # registers are the business of the compiler of C
+        self.parts, self.n_slots = allocate(graph, self.goals, len(graph), max(1, length))
+
+    def calls(self, program: str, operands: str) -> Iterator[str]:
+        """Run the parts, those of a loop until its last pass or until its values have stopped."""
+        calls = [f"{program}_{self.name}part{k}({operands});" for k in range(len(self.parts))]
+        if not self.copies:
+            yield from calls
+            return
+        yield f"for (k = 0; k < {self.times}; ++k) {{"
+        yield from (f"    {line}" for line in calls)
+        yield from (f"    {value} = {made};" for value, made in self.copies)
+        yield f"    if ({self.copies[-1][0]} != 0) break;"
+        yield "}"
+
+    def leaves(self) -> Iterator[str]:
+        """Outputs that are constants or inputs."""
         for k, goals in self.goals.items():
             if self.nodes[k][0] < Op.ADD:
                 yield from (f"{goal} = {self._place(k)};" for goal in goals)
 
-    def _statements(self, part: list[Step]) -> Iterator[str]:
-        """Each operation where it stands, its operands from elsewhere just before it, results as soon as known."""
+    def statements(self, part: int) -> Iterator[str]:
+        """Each operation where it stands, its operands from elsewhere just before it, outputs as soon as known."""
         suffix = "f" if self.scalar == "float" else ""
-        for act, k, slot in part:
+        for act, k, slot in self.parts[part]:
             if act == Act.STORE:
                 yield f"w[{slot}] = t{k};"
             elif act == Act.LOAD:
@@ -188,7 +236,7 @@ class _Text:
         """Where the value of an input, a constant or an output is read."""
         op, index, *_ = self.nodes[k]
         if op == Op.CONSTANT:
-            return literal(float(self.program.graph.value[k]), self.scalar)
+            return literal(float(self.numbers[k]), self.scalar)
         return self.inputs[index] if op == Op.INPUT else self.goals[k][0]
 
     def _operand(self, k: int) -> str:

@@ -53,7 +53,14 @@ def casadi_function(program: Program) -> Any:
         raise missing_dependency("casadi", "casadi", "a CasADi function") from error
     operations = {int(op): getattr(ca, name) for op, name in _FUNCTIONS.items()} | {int(Op.NEGATE): lambda x: -x}
     arguments = [ca.SX.sym(a.name, *_matrix_shape(a)) for a in program.arguments]
-    inputs = [x for argument in arguments for x in argument.T.elements()]  # CasADi counts along columns
+    inputs: list[Any] = [x for argument in arguments for x in argument.T.elements()]  # CasADi counts along columns
+    inputs += [ca.SX(0)] * program.n_values
+    for stage in program.before:
+        for _ in range(max(1, stage.times)):  # values that have stopped stay as they are
+            values = evaluate(stage.graph, inputs, ca.SX, operations)
+            made = [values[k] for k in stage.graph.flat_outputs()]
+            for target, value in zip(stage.targets, made, strict=True):
+                inputs[target] = value
     values = evaluate(program.graph, inputs, ca.SX, operations)
     flat = [values[k] for k in program.graph.flat_outputs()]
     results = []

@@ -11,8 +11,8 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 =====================================  ==========================================================================
 
 The operations are in functions ``one_part0``, … and ``block_part0``, … that ``one`` and ``block`` call one by one.
-Values that wait in memory (`delassus.compiler.allocate`) are in a workspace. That of a block has the inputs, the
-outputs and the slots, all by lanes; one state's has the slots only.
+Values that wait in memory (`delassus.compiler.allocate`) are in a workspace, with those that stages of the program set
+for others. That of a block also has the inputs and the outputs, all by lanes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from delassus.compiler.allocate import Act, Allocation, Step, allocate
+from delassus.compiler.allocate import Act, Step, allocate
 from delassus.compiler.emit.llvm_loops import batch, pointers, roll, signature
 from delassus.compiler.emit.llvm_operations import Operations
 from delassus.compiler.emit.llvm_rows import load_rows, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
 from delassus.compiler.emit.python_entry import python_entry
 from delassus.compiler.program import Program
-from delassus.spatial.graph import Op
+from delassus.spatial.graph import Graph, Op
 
 PART = 1_500
 """Longest part, in operations: compile time of a function grows faster than its length."""
@@ -40,10 +40,11 @@ ATTRIBUTES = '"prefer-vector-width"="512" nounwind'
 
 def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_fma: bool) -> str:
     """Assembly of all functions for one number type; ``lanes`` of 1 leaves out the lane code."""
-    allocation = allocate(program.graph, program.graph.flat_outputs(), registers - SPARE, PART)
-    codes: list[_Code] = [_One(program, allocation, scalar, 1, has_fma)]
+    sections = [_Section(f"stage{k}_", s.graph, registers, s.targets, s.times) for k, s in enumerate(program.before)]
+    sections.append(_Section("", program.graph, registers))
+    codes: list[_Code] = [_One(program, sections, scalar, 1, has_fma)]
     if lanes > 1:
-        codes.append(_Block(program, allocation, scalar, lanes, has_fma))
+        codes.append(_Block(program, sections, scalar, lanes, has_fma))
     functions = [function for code in codes for function in code.functions()]
     functions += [batch(program, scalar, lanes, ATTRIBUTES), python_entry(program, 8 if scalar == "double" else 4)]
     if program.is_step:
@@ -57,51 +58,153 @@ def _define(name: str, signature: str, text: LlvmText, attributes: str = "") -> 
     return f"define void @{name}({signature}) {attributes}{ATTRIBUTES} {{\n{body}\n  ret void\n}}"
 
 
+class _Section:
+    """A stage of a program, or the last part of it, laid out for so many registers.
+
+    ``targets`` are the numbers of the values that its outputs are, none of the last part, whose outputs are results.
+    Those of a loop are kept ``apart`` until the end of a pass, since the pass reads what they replace.
+    """
+
+    def __init__(self, name: str, graph: Graph, registers: int, targets: tuple[int, ...] = (), times: int = 0) -> None:
+        self.name, self.targets, self.times = name, targets, times
+        self.nodes, self.numbers, self.outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
+        self.allocation = allocate(graph, self.outputs, registers - SPARE, PART)
+        self.positions: dict[int, list[int]] = {}
+        for position, k in enumerate(self.outputs):
+            self.positions.setdefault(k, []).append(position)
+        self.apart = times > 0
+
+
 class _Code:
-    """A function from rows to rows and the parts that it calls."""
+    """A function from rows to rows and the parts that it calls.
+
+    The workspace holds values that cross from stage to stage, those that a pass of a loop keeps apart, and slots.
+    """
 
     name: str
-    first_slot = 0
 
-    def __init__(self, program: Program, allocation: Allocation, scalar: str, lanes: int, has_fma: bool) -> None:
-        self.program, self.allocation = program, allocation
-        self.nodes, self.outputs = program.graph.nodes(), program.graph.flat_outputs()
+    def __init__(
+        self, program: Program, sections: list[_Section], first: int, size: int, scalar: str, lanes: int, has_fma: bool
+    ) -> None:
+        """``first``: where in the workspace what crosses begins; ``size``: of what lies between that and the slots."""
+        self.program, self.sections, self.last = program, sections, sections[-1]
         self.text = partial(LlvmText, lanes, scalar)
-        self.operations = partial(Operations, nodes=self.nodes, numbers=program.graph.value.tolist(), has_fma=has_fma)
+        self.has_fma, self.first = has_fma, first
+        self.first_apart = first + program.n_values
+        self.first_output = self.first_apart + max(len(s.targets) if s.apart else 0 for s in sections)
+        self.first_slot = self.first_output + size
+        self.size = max(1, self.first_slot + max(s.allocation.n_slots for s in sections))
         self.declarations: set[str] = set()
         self.pointers = ", ".join(f"ptr {p}" for p in [*pointers(program), "%w"])
         self.signature = signature(program)
 
+    def operations(self, text: LlvmText, section: _Section) -> Operations:
+        """Emits operations of a section."""
+        return Operations(text, section.nodes, section.numbers, self.has_fma)
+
     def parts(self, signature: str) -> list[str]:
-        """The functions of the parts."""
+        """The functions of the parts of all sections."""
         functions = []
-        for number, steps in enumerate(self.allocation.parts):
-            text = self.text()
-            self._emit(text, steps)
-            functions.append(_define(f"{self.name}_part{number}", signature, text, "noinline "))
-            self.declarations |= text.declarations
+        for section in self.sections:
+            for number, steps in enumerate(section.allocation.parts):
+                text = self.text()
+                operations = self._emit(text, section, steps)
+                if number == len(section.allocation.parts) - 1 and section is not self.last:
+                    self._emit_leaves(text, section, operations)
+                functions.append(_define(f"{self.name}_{section.name}part{number}", signature, text, "noinline "))
+                self.declarations |= text.declarations
         return functions
 
-    def _emit(self, text: LlvmText, steps: list[Step]) -> None:
-        operations, outputs = self.operations(text), set(self.outputs)
+    def _emit(self, text: LlvmText, section: _Section, steps: list[Step]) -> Operations:
+        operations = self.operations(text, section)
         for act, k, where in steps:
             if act == Act.COMPUTE:
                 value = operations.emit(k)
-                if k in outputs:
-                    self.write(text, k, value)
+                if k in section.positions:
+                    self.write(text, section, k, value)
             elif act == Act.LOAD:
-                address = text.slot("%w", self.first_slot + where) if where >= 0 else self.home(text, k)
+                address = text.slot("%w", self.first_slot + where) if where >= 0 else self.home(text, section, k)
                 operations.values[k] = text.load(address)
             else:
                 text.store(operations.values[k], text.slot("%w", self.first_slot + where))
+        return operations
 
-    def home(self, text: LlvmText, k: int) -> str:
+    def _emit_leaves(self, text: LlvmText, section: _Section, operations: Operations) -> None:
+        """Outputs of a stage that are inputs or constants."""
+        for k in section.positions:
+            op = section.nodes[k][0]
+            if op < Op.ADD:
+                if op == Op.INPUT:
+                    operations.values[k] = text.load(self.home(text, section, k))
+                self.write(text, section, k, operations.operand(k))
+
+    def home(self, text: LlvmText, section: _Section, k: int) -> str:
         """Address of an input, or of an output that has been written."""
+        op, index, *_ = section.nodes[k]
+        if op == Op.INPUT:
+            return self.value(text, index)
+        if section is self.last:
+            return self.result(text, k)
+        return self._target(text, section, section.positions[k][0])
+
+    def write(self, text: LlvmText, section: _Section, k: int, value: str) -> None:
+        """Write an output to where it belongs."""
+        if section is self.last:
+            self.write_result(text, k, value)
+            return
+        for position in section.positions[k]:
+            text.store(value, self._target(text, section, position))
+
+    def _target(self, text: LlvmText, section: _Section, position: int) -> str:
+        if section.apart:
+            return text.slot("%w", self.first_apart + position)
+        return self.value(text, section.targets[position])
+
+    def value(self, text: LlvmText, number: int) -> str:
+        """Address of an input: of the program, or set by a stage."""
+        return text.slot("%w", self.first + number - self.program.n_inputs)
+
+    def result(self, text: LlvmText, k: int) -> str:
+        """Address of a result that has been written."""
         raise NotImplementedError
 
-    def write(self, text: LlvmText, k: int, value: str) -> None:
-        """Write an output to where it belongs."""
+    def write_result(self, text: LlvmText, k: int, value: str) -> None:
+        """Write a result to where it belongs."""
         raise NotImplementedError
+
+    def run(self, text: LlvmText, operands: str) -> None:
+        """Call the parts, those of loops again and again: until the last pass, or all states have stopped."""
+        label = "start"
+        for section in self.sections:
+            calls = [
+                f"call void @{self.name}_{section.name}part{k}({operands})"
+                for k in range(len(section.allocation.parts))
+            ]
+            if not section.apart:
+                text.lines += calls
+                continue
+            name = section.name.rstrip("_")
+            text.lines += [
+                f"br label %{name}",
+                f"{name}:",
+                f"%{name}.k = phi i64 [ 0, %{label} ], [ %{name}.next, %{name} ]",
+                *calls,
+            ]
+            for position, target in enumerate(section.targets):
+                made = text.load(text.slot("%w", self.first_apart + position))
+                text.store(made, self.value(text, target))
+            stopped = text.compare("une", made, text.constant(0.0))
+            if text.lanes > 1:
+                bits = text.instruction(f"bitcast {text.mask} {stopped} to i{text.lanes}")
+                stopped = text.instruction(f"icmp eq i{text.lanes} {bits}, -1")
+            label = f"{name}.done"
+            text.lines += [
+                f"%{name}.next = add i64 %{name}.k, 1",
+                f"%{name}.last = icmp eq i64 %{name}.next, {section.times}",
+                f"%{name}.end = or i1 %{name}.last, {stopped}",
+                f"br i1 %{name}.end, label %{label}, label %{name}",
+                f"{label}:",
+            ]
 
     def functions(self) -> list[str]:
         """Assembly of all functions."""
@@ -111,62 +214,71 @@ class _Code:
 class _One(_Code):
     name = "one"
 
-    def __init__(self, *shared: Any) -> None:
-        super().__init__(*shared)
+    def __init__(self, program: Program, sections: list[_Section], *shared: Any) -> None:
+        super().__init__(program, sections, 0, 0, *shared)
         self.inputs = [(i, k) for i, a in enumerate(self.program.arguments) for k in range(a.size)]
         self.places: dict[int, list[tuple[int, int]]] = {}
         for r, result in enumerate(self.program.results):
             for position, entry in enumerate(result.entries):
-                self.places.setdefault(self.outputs[entry], []).append((r, position))
+                self.places.setdefault(self.last.outputs[entry], []).append((r, position))
 
-    def home(self, text: LlvmText, k: int) -> str:
-        op, index, *_ = self.nodes[k]
-        if op == Op.INPUT:
-            i, entry = self.inputs[index]
-            return text.row(f"%a{i}", entry)
+    def value(self, text: LlvmText, number: int) -> str:
+        """Address of an input: of the program, or set by a stage."""
+        if number >= len(self.inputs):
+            return super().value(text, number)
+        i, entry = self.inputs[number]
+        return text.row(f"%a{i}", entry)
+
+    def result(self, text: LlvmText, k: int) -> str:
+        """Address of a result that has been written."""
         r, position = self.places[k][0]
         return text.row(f"%r{r}", position)
 
-    def write(self, text: LlvmText, k: int, value: str) -> None:
+    def write_result(self, text: LlvmText, k: int, value: str) -> None:
+        """Write a result to where it belongs."""
         for r, position in self.places.get(k, ()):
             text.store(value, text.row(f"%r{r}", position))
 
     def functions(self) -> list[str]:
+        """Assembly of all functions."""
         text = self.text()
-        text.lines.append(f"%w = alloca {text.scalar}, i64 {max(1, self.allocation.n_slots)}")
-        text.lines += [f"call void @one_part{k}({self.pointers})" for k in range(len(self.allocation.parts))]
-        operations = self.operations(text)
+        text.lines += ["start:", f"%w = alloca {text.scalar}, i64 {self.size}"]
+        self.run(text, self.pointers)
+        operations = self.operations(text, self.last)
         for k in self.places:
-            op = self.nodes[k][0]
+            op = self.last.nodes[k][0]
             if op == Op.INPUT:
-                operations.values[k] = text.load(self.home(text, k))
+                operations.values[k] = text.load(self.home(text, self.last, k))
             if op < Op.ADD:
-                self.write(text, k, operations.operand(k))
+                self.write(text, self.last, k, operations.operand(k))
         return [*self.parts(f"{self.signature}, ptr noalias %w"), _define("one", self.signature, text)]
 
 
 class _Block(_Code):
     name = "block"
 
-    def __init__(self, *shared: Any) -> None:
-        super().__init__(*shared)
-        first_output = sum(a.size for a in self.program.arguments)
-        self.place = {k: first_output + position for position, k in enumerate(self.outputs)}
-        self.first_slot = first_output + len(self.outputs)
+    def __init__(self, program: Program, sections: list[_Section], *shared: Any) -> None:
+        outputs = sections[-1].outputs
+        super().__init__(program, sections, program.n_inputs, len(outputs), *shared)
+        self.place = {k: self.first_output + position for position, k in enumerate(outputs)}
 
-    def home(self, text: LlvmText, k: int) -> str:
-        op, index, *_ = self.nodes[k]
-        return text.slot("%w", index if op == Op.INPUT else self.place[k])
+    def result(self, text: LlvmText, k: int) -> str:
+        """Address of a result that has been written."""
+        return text.slot("%w", self.place[k])
 
-    def write(self, text: LlvmText, k: int, value: str) -> None:
+    def write_result(self, text: LlvmText, k: int, value: str) -> None:
+        """Write a result to where it belongs."""
         text.store(value, text.slot("%w", self.place[k]))
 
     def functions(self) -> list[str]:
+        """Assembly of all functions."""
         rows, text = f"{self.signature}, ptr noalias %w", self.text()
-        size = max(1, self.first_slot + self.allocation.n_slots)
-        text.lines.append(f"%w = alloca {text.vector}, i64 {size}, align {text.lanes * text.bits // 8}")
-        text.lines.append(f"call void @block_in({self.pointers})")
-        text.lines += [f"call void @block_part{k}(ptr %w)" for k in range(len(self.allocation.parts))]
+        text.lines += [
+            "start:",
+            f"%w = alloca {text.vector}, i64 {self.size}, align {text.lanes * text.bits // 8}",
+            f"call void @block_in({self.pointers})",
+        ]
+        self.run(text, "ptr %w")
         text.lines.append(f"call void @block_out({self.pointers})")
         return [
             _define("block_in", rows, self._rows_in(), "noinline "),
@@ -178,7 +290,7 @@ class _Block(_Code):
     def _rows_in(self) -> LlvmText:
         """Bring the rows of the arguments into the workspace."""
         text = self.text()
-        used = {index for op, index, *_ in self.nodes if op == Op.INPUT}
+        used = {index for section in self.sections for op, index, *_ in section.nodes if op == Op.INPUT}
         start = 0
         for i, argument in enumerate(self.program.arguments):
             wanted = sorted(k - start for k in used if start <= k < start + argument.size)
@@ -190,10 +302,11 @@ class _Block(_Code):
         """Take the rows of the results out of the workspace."""
         text = self.text()
         for r, result in enumerate(self.program.results):
-            nodes = [self.outputs[entry] for entry in result.entries]
+            nodes = [self.last.outputs[entry] for entry in result.entries]
             store_rows(text, f"%r{r}", [partial(self._written, text, k) for k in nodes])
         return text
 
     def _written(self, text: LlvmText, k: int) -> str:
-        is_constant = self.nodes[k][0] == Op.CONSTANT
-        return self.operations(text).operand(k) if is_constant else text.load(self.home(text, k))
+        if self.last.nodes[k][0] == Op.CONSTANT:
+            return self.operations(text, self.last).operand(k)
+        return text.load(self.home(text, self.last, k))

@@ -1,0 +1,184 @@
+"""Programs with loops: what the interpreter, C, CasADi and machine code make of parts that are repeated."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+
+import casadi as ca
+import numpy as np
+import pytest
+from programs import same
+
+from delassus.algorithms.inputs import Argument
+from delassus.compiler.emit.c import write_c
+from delassus.compiler.emit.casadi import casadi_function
+from delassus.compiler.emit.llvm import llvm_module
+from delassus.compiler.passes import optimise
+from delassus.compiler.program import Program, Result, interpret_program
+from delassus.compiler.stages import cut
+from delassus.runtime.cpu_target import Code, host, object_code
+from delassus.spatial.numpy_ops import NumpyOps
+from delassus.spatial.trace_ops import TraceOps
+
+N = 4
+
+
+def root_by_newton(ops, x):
+    """Square roots by Newton's method, until a pass changes little."""
+
+    def body(values):
+        (y,) = values
+        new = 0.5 * (y + x[0] / y)
+        change = new - y
+        return [new], ops.less(change * change, 1e-20)
+
+    (y,) = ops.repeat(60, [1.0 + x[0]], body)
+    return [y, y * x[1]]
+
+
+def swapped(ops, x):
+    """Values that take each other's place: all are set at once, after a pass; one is never set, one is a constant."""
+
+    def body(values):
+        a, b, c, d = values
+        return [b, a + x[2] * d, c, 2.0], 0.0
+
+    return ops.repeat(5, [x[0], x[1], x[3], 1.0], body)
+
+
+def two_loops(ops, x):
+    """The second loop starts from the first one and reads what the first one reads; each state stops for itself."""
+    shared = x[0] * x[1] + 1.0
+
+    def first(values):
+        y = values[0] + shared
+        return [y], ops.less(3.0 + x[2], y)
+
+    def second(values):
+        y, k = values
+        y = ops.maximum(y * 0.5, ops.minimum(x[3], shared))
+        return [ops.select(ops.less(k, 2.0), y - 1.0, y), k + 1.0], ops.less(x[3], k)
+
+    (y,) = ops.repeat(40, [x[2]], first)
+    middle = y * shared + x[1]
+    z, k = ops.repeat(7, [middle, 0.0], second)
+    return [z, k, y, middle * z, x[0] * x[3], x[1]]
+
+
+def once(ops, x):
+    """One pass."""
+    return ops.repeat(1, [x[0], x[1]], lambda values: ([values[1], values[0] * x[2]], 1.0))
+
+
+def long_body(ops, x):
+    """More operations than one function holds, and more values than there are registers."""
+
+    def body(values):
+        values = list(values)
+        for k in range(90):
+            for i in range(N * 8):
+                values[i] = values[i] + 0.25 * values[(i * 7 + k) % (N * 8)] * x[(i + k) % N]
+        scale = 1.0 / (1.0 + values[0] * values[0])
+        return [v * scale for v in values], ops.less(1.5 * x[0], values[1])
+
+    return ops.repeat(6, [(0.1 * i) + x[i % N] for i in range(N * 8)], body)
+
+
+CASES = [root_by_newton, swapped, two_loops, once, long_body]
+
+
+def program_of(algorithm):
+    ops = TraceOps()
+    x = ops.vector(N, [0.5, 0.6, 0.7, 0.8])
+    outputs = [ops.number(y) for y in algorithm(ops, x)]
+    before, graph = cut(ops.graph([outputs]), ops.loops, N, optimise)
+    results = (Result("y", (len(outputs),), tuple(range(len(outputs)))),)
+    return Program(algorithm.__name__, graph, (Argument("x", (N,)),), results, before=before)
+
+
+def states(n=37, dtype=float):
+    return np.random.default_rng(0).uniform(0.1, 4.0, (n, N)).astype(dtype)
+
+
+def by_numpy(algorithm, x):
+    found = algorithm(NumpyOps(x.dtype), [x[:, k] for k in range(N)])
+    return np.stack([np.broadcast_to(y, len(x)) for y in found], axis=-1)
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_the_interpreter_does_what_the_algorithm_does_at_once(algorithm):
+    x = states()
+    (found,) = interpret_program(program_of(algorithm), x)
+    np.testing.assert_allclose(found, by_numpy(algorithm, x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_a_state_does_not_depend_on_its_batch_mates(algorithm):
+    x, program = states(), program_of(algorithm)
+    (whole,) = interpret_program(program, x)
+    for k in range(0, len(x), 5):
+        same(interpret_program(program, x[k : k + 1])[0], whole[k : k + 1])
+
+
+def test_values_of_a_loop():
+    x = states()
+    y = by_numpy(root_by_newton, x)[:, 0]
+    np.testing.assert_allclose(y, np.sqrt(x[:, 0]), rtol=1e-14)
+    a, b, x2, d = x[:, 0].copy(), x[:, 1].copy(), x[:, 2], np.ones(len(x))
+    for _ in range(5):
+        a, b, d = b, a + x2 * d, 2.0 * np.ones(len(x))
+    np.testing.assert_allclose(by_numpy(swapped, x), np.stack([a, b, x[:, 3], d], axis=-1))
+
+
+def test_what_does_not_change_in_a_loop_is_computed_before_it():
+    program = program_of(two_loops)
+    first, loop, *_ = program.before
+    assert loop.times == 40 and loop.graph.count().total <= 4
+    assert program.count().total == sum(max(1, s.times) * s.graph.count().total for s in program.before) + (
+        program.graph.count().total
+    )
+    assert first.graph.count().mul == 2
+
+
+@pytest.mark.parametrize("scalar", ["double", "float"])
+@pytest.mark.parametrize("lanes", [1, 2, 8])
+@pytest.mark.parametrize("algorithm", CASES)
+def test_machine_code(algorithm, lanes, scalar):
+    program, cpu = program_of(algorithm), host()
+    dtype = np.float64 if scalar == "double" else np.float32
+    code = Code(object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma)))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("batch"))
+    x = states(dtype=dtype)
+    (wanted,) = interpret_program(program, x)
+    for n in (1, 8, 37):
+        found = np.full((n, *wanted.shape[1:]), np.nan, dtype)
+        run(n, x[:n].ctypes.data, found.ctypes.data)
+        np.testing.assert_allclose(found, wanted[:n], rtol=1e-12 if scalar == "double" else 2e-5)
+
+
+@pytest.mark.parametrize("scalar", ["double", "float"])
+def test_c(tmp_path, scalar):
+    dtype = np.float64 if scalar == "double" else np.float32
+    x = states(dtype=dtype)
+    programs = [program_of(algorithm) for algorithm in CASES]
+    sources = [write_c(program, tmp_path, scalar)[1] for program in programs]
+    library = tmp_path / "loops.so"
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared", "-fPIC"]
+    subprocess.run(["gcc", *flags, *map(str, sources), "-lm", "-o", str(library)], check=True)
+    loaded = ctypes.CDLL(str(library))
+    for program in programs:
+        (wanted,) = interpret_program(program, x)
+        found = np.full_like(wanted, np.nan)
+        function = getattr(loaded, f"{program.name}_batch")
+        function(ctypes.c_size_t(len(x)), ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(found.ctypes.data))
+        same(found, wanted)
+
+
+@pytest.mark.parametrize("algorithm", CASES[:-1])
+def test_casadi(algorithm):
+    program, x = program_of(algorithm), states()
+    function = casadi_function(program)
+    (wanted,) = interpret_program(program, x)
+    np.testing.assert_allclose(np.array(function(x.T)).T, wanted, rtol=1e-12)
+    assert isinstance(function, ca.Function)

@@ -8,7 +8,6 @@ import subprocess
 import casadi as ca
 import numpy as np
 import pytest
-from programs import same
 
 from delassus.algorithms.inputs import Argument
 from delassus.compiler.emit.c import write_c
@@ -20,6 +19,7 @@ from delassus.compiler.stages import cut
 from delassus.runtime.cpu_target import Code, host, object_code
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.trace_ops import TraceOps
+from programs import same
 
 N = 4
 

@@ -175,6 +175,8 @@ class _Code:
     def run(self, text: LlvmText, operands: str) -> None:
         """Call the parts, those of loops again and again: until the last pass, or all states have stopped."""
         label = "start"
+        if len(self.sections) > 1:
+            text.lines.insert(0, f"{label}:")
         for section in self.sections:
             calls = [
                 f"call void @{self.name}_{section.name}part{k}({operands})"
@@ -242,7 +244,7 @@ class _One(_Code):
     def functions(self) -> list[str]:
         """Assembly of all functions."""
         text = self.text()
-        text.lines += ["start:", f"%w = alloca {text.scalar}, i64 {self.size}"]
+        text.lines.append(f"%w = alloca {text.scalar}, i64 {self.size}")
         self.run(text, self.pointers)
         operations = self.operations(text, self.last)
         for k in self.places:
@@ -274,7 +276,6 @@ class _Block(_Code):
         """Assembly of all functions."""
         rows, text = f"{self.signature}, ptr noalias %w", self.text()
         text.lines += [
-            "start:",
             f"%w = alloca {text.vector}, i64 {self.size}, align {text.lanes * text.bits // 8}",
             f"call void @block_in({self.pointers})",
         ]

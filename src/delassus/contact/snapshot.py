@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from delassus.constraints import row_slices
 from delassus.contact import assembly
 from delassus.contact.contacts import ContactSet
+from delassus.contact.joint_contacts import NO_JOINTS, JointContacts, JointLimits
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
-from delassus.model.rotations import Array
+from delassus.model.rotations import Array, skew
 from delassus.model.tree import WORLD
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
@@ -34,7 +35,9 @@ class ContactDynamics:
     ----------
     scene : Scene
     passive : {"model", "none"}
-        Whether damping and springs of joints act, as in `delassus.forward_dynamics`.
+        Whether damping, springs and Coulomb friction of joints act, as in `delassus.forward_dynamics`.
+    limits : bool
+        Whether limits of joints act.
 
     Attributes
     ----------
@@ -44,11 +47,15 @@ class ContactDynamics:
         Parent of each link (−1: the world), and the number of links above it.
     first_dof, axes : (n + 1,) and (nv,) arrays of int
         First degree of freedom of each joint; unit vector of the body frame that each moves along.
+    owner : (nv,) array of int
+        Link of each degree of freedom.
+    limits : JointLimits
+        Those that act.
     kernel : Kernel
         ``"operational_space_compliance"`` of the scene's tree with its loops.
     """
 
-    def __init__(self, scene: Scene, *, passive: Passive = "model") -> None:
+    def __init__(self, scene: Scene, *, passive: Passive = "model", limits: bool = True) -> None:
         if not isinstance(scene, Scene):
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         tree = scene.tree
@@ -59,6 +66,8 @@ class ContactDynamics:
         self.depths = _indices([len(tree.support(i)) - 1 for i in range(tree.n_links)])
         self.first_dof = _indices([*(s.start for s in tree.v_slices), tree.nv])
         self.axes = _indices([a for j in tree.joints for a in j.motion_axes])
+        self.owner = np.repeat(np.arange(tree.n_links), np.diff(self.first_dof))
+        self.limits = JointLimits(tree, limits)
         self.n_loops = sum(c.size for c in scene.loops)
         ends = [
             (link, c.size, at.start)
@@ -112,6 +121,10 @@ class Ends(NamedTuple):
     rows: Indices
     K: Array
 
+    def joined(self, other: Ends) -> Ends:
+        """These, then others."""
+        return Ends(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
     @property
     def placed(self) -> tuple[Indices, Indices]:
         """Link, and row of the problem, of each row of ``K``."""
@@ -132,32 +145,43 @@ class Ends(NamedTuple):
 
 
 class ConstraintRows:
-    """Rows of the scene's loops, then three of each contact, at one configuration.
+    """Rows of the scene's loops, then three of each contact, then three of each joint that is a contact.
 
     Attributes
     ----------
     ends : Ends
         Rows on each link that moves.
+    joints : JointContacts
+        Limits and friction of joints.
     n_loops, n_rows : int
     loop_velocities : (n_loops,) array
         ``U``: velocities along the rows of loops that are to be reached (m/s, rad/s); zero by default.
     contact_velocities : (3 n_u,) array
         Velocities at contacts from which relative ones are measured, as those of a conveyor belt (m/s).
+    friction, restitution : (n_u,) arrays
+        ``μ`` and ``ε`` of contacts; 0 of joints.
     """
 
     def __init__(
         self,
         snapshot: Snapshot,
         contacts: ContactSet,
+        joints: JointContacts,
         ends: Ends,
         loop_velocities: Array | None = None,
         contact_velocities: Array | None = None,
     ) -> None:
-        self.snapshot, self.contacts, self.ends = snapshot, contacts, ends
+        self.snapshot, self.contacts, self.joints, self.ends = snapshot, contacts, joints, ends
+        none = np.zeros(joints.dofs.size)
+        self.friction = np.concatenate([contacts.friction, none])
+        self.restitution = np.concatenate([contacts.restitution, none])
         self.n_loops, n = snapshot.dynamics.n_loops, 3 * len(contacts)
-        self.n_rows = self.n_loops + n
+        self.n_rows = self.n_loops + 3 * self.friction.size
         self.loop_velocities = np.zeros(self.n_loops) if loop_velocities is None else loop_velocities
-        self.contact_velocities = np.zeros(n) if contact_velocities is None else contact_velocities
+        self.contact_velocities = np.zeros(self.n_rows - self.n_loops)
+        if contact_velocities is not None:
+            self.contact_velocities[:n] = contact_velocities
+        self.contact_velocities[n + joints.rows[: joints.n_limits]] = joints.velocities
 
     @cached_property
     def jacobian(self) -> Array:
@@ -208,6 +232,17 @@ class Snapshot:
         self.qdd, self.loop_rows, self.loop_errors = results[4:]
 
     @cached_property
+    def transforms(self) -> Array:
+        """Motion transforms (n, 6, 6) from parents, zero for links on the world."""
+        parents, R, p = self.dynamics.parents, self.poses[:, :, :3], self.poses[:, :, 3]
+        E = R.mT @ R[parents]
+        X = np.zeros((parents.size, 6, 6))
+        X[:, :3, :3] = X[:, 3:, 3:] = E
+        X[:, :3, 3:] = -E @ skew(np.einsum("iba,ib->ia", R[parents], p - p[parents]))
+        X[parents < 0] = 0.0
+        return X
+
+    @cached_property
     def axes_rate(self) -> Array:
         """``δ`` (nv,): ``ω × v`` of free and planar joints, by which accelerations differ in axes that stay."""
         tree, out = self.dynamics.scene.tree, np.zeros(self.v.size)
@@ -245,9 +280,13 @@ class Snapshot:
         return np.asarray(momentum + dt * self.smooth_forces if dt else momentum)
 
     def rows(
-        self, contacts: ContactSet, loop_velocities: Array | None = None, contact_velocities: Array | None = None
+        self,
+        contacts: ContactSet,
+        loop_velocities: Array | None = None,
+        contact_velocities: Array | None = None,
+        joints: JointContacts = NO_JOINTS,
     ) -> ConstraintRows:
-        """Rows of the scene's loops and of contacts; `ConstraintRows` says what velocities are."""
+        """Rows of the scene's loops, of contacts and of joints; `ConstraintRows` says what velocities are."""
         dynamics = self.dynamics
         loop_links, loop_sizes, loop_rows = dynamics.loop_ends
         n, most, k = len(loop_links), 2 * len(contacts), len(self.loop_rows)
@@ -263,4 +302,16 @@ class Snapshot:
         sizes = np.full(n + added, 3)
         sizes[:n] = loop_sizes
         ends = Ends(links[: n + added], sizes, rows[: n + added], K[: k + 3 * added])
-        return ConstraintRows(self, contacts, ends, loop_velocities, contact_velocities)
+        if joints.dofs.size:
+            ends = ends.joined(self._joint_ends(joints, dynamics.n_loops + 3 * len(contacts)))
+        return ConstraintRows(self, contacts, joints, ends, loop_velocities, contact_velocities)
+
+    def _joint_ends(self, joints: JointContacts, start: int) -> Ends:
+        """Rows ``± S_iᵀ (V_i − X_i V_{p(i)})`` of joints, from the problem's row ``start`` on."""
+        d, signs = self.dynamics, joints.signs[:, None]
+        links, axes, rows = d.owner[joints.dofs], d.axes[joints.dofs], start + joints.rows
+        parents = d.parents[links]
+        carried = parents >= 0
+        on_links, on_parents = signs * np.eye(6)[axes], -signs * self.transforms[links, axes]
+        own = Ends(links, np.ones_like(links), rows, on_links)
+        return own.joined(Ends(parents[carried], np.ones_like(links[carried]), rows[carried], on_parents[carried]))

@@ -71,6 +71,9 @@ class Simulator:
         Residual of contact problems (m/s).
     passive : {"model", "none"}
         Whether damping and springs of joints act, as in `delassus.forward_dynamics`.
+    limits : bool
+        Whether limits of revolute and prismatic joints act, without restitution. A joint that starts beyond a limit is
+        taken back as overlaps are.
     control : {"tau", "actuators", "pd"}
         What `step` and controllers give: joint forces, controls of actuators, or target configurations.
     kp, kd : (nv,) array_like, optional
@@ -86,6 +89,8 @@ class Simulator:
         At the start of the last step.
     impulses : (n, 3) array
         At these contacts over the last step: tangent, tangent, normal, on the first link (N s).
+    joint_impulses : (2, nv) array
+        Of limits of joints over the last step (N m s, N s).
     status : SolverStatus
         Worst one of the last step.
     statuses : Counter of SolverStatus
@@ -150,13 +155,14 @@ class Simulator:
         max_overlap: float = 1e-3,
         tolerance: float = 1e-8,
         passive: Passive = "model",
+        limits: bool = True,
         control: Control = "tau",
         kp: ArrayLike | None = None,
         kd: ArrayLike | None = None,
     ) -> None:
         if not isinstance(formulation, str) or formulation not in FORMULATIONS:
             raise unknown_name("formulation", formulation, FORMULATIONS)
-        self.dynamics = ContactDynamics(scene, passive=passive)
+        self.dynamics = ContactDynamics(scene, passive=passive, limits=check_flag("limits", limits))
         self.scene, self.dt = scene, check_number("dt", dt, UNIT)
         fall = 2.0 * float(np.linalg.norm(scene.gravity)) * self.dt
         self._options = StepOptions(
@@ -167,7 +173,7 @@ class Simulator:
             check_number("correction", correction, UNIT, above=False, most=1.0),
         )
         self._solver = ImpulseSolver(solver, n_directions, tolerance)
-        self.formulation, self.solver, self.passive = formulation, solver, passive
+        self.formulation, self.solver, self.passive, self.limits = formulation, solver, passive, limits
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)
         tree = scene.tree
@@ -191,13 +197,15 @@ class Simulator:
         self._detector = CollisionDetector(scene)
         self.contacts = self._start(check_number("max_overlap", max_overlap, UNIT, above=False))
         self.impulses = self._sustained = np.zeros((len(self.contacts), 3))
+        self.joint_impulses = np.zeros((2, tree.nv))
 
     @property
     def options(self) -> dict[str, Any]:
         """Options that make a simulator of the same scene go the same way, as plain numbers and names."""
         solver = self._solver
         of_solver = {"solver": solver.name, "n_directions": solver.n_directions, "tolerance": solver.tolerance}
-        forces = {"passive": self.passive, "control": self.control, "kp": self.kp.tolist(), "kd": self.kd.tolist()}
+        gains = {"kp": self.kp.tolist(), "kd": self.kd.tolist()}
+        forces = {"passive": self.passive, "limits": self.limits, "control": self.control, **gains}
         return {**asdict(self._options), **of_solver, "seed": self.seed, **forces}
 
     def _start(self, max_overlap: float) -> ContactSet:
@@ -245,11 +253,13 @@ class Simulator:
         snapshot = self.dynamics.at(self.q, self.v, forces)
         contacts = self._detector.contacts(snapshot.poses)
         same = np.array_equal(contacts.colliders, self.contacts.colliders)
-        done = step(snapshot, contacts, self._solver, self._options, self._sustained.ravel() if same else None)
+        start = self._sustained.ravel() if same else None
+        done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses)
         shift = self._no_shift if done.drift is None else done.drift
         following = np.empty_like(self.q), np.empty_like(self.v)
         self.q, self.v = self._position_update(self.q, done.v, self._h, shift, out=following)
         self.contacts, self.impulses, self._sustained = contacts, done.impulses, done.sustained
+        self.joint_impulses = done.on_joints
         for status in done.statuses:
             self.statuses[status] += 1
         self.status = next((s for s in reversed(done.statuses) if s not in SOLVED), SolverStatus.CONVERGED)
@@ -336,6 +346,7 @@ class Simulator:
             "statuses": {status.name: count for status, count in self.statuses.items()},
             "impulses": self.impulses,
             "sustained": self._sustained,
+            "joint_impulses": self.joint_impulses,
             **contacts,
         }
 
@@ -364,6 +375,7 @@ class Simulator:
             most = getattr(contacts, name).max(initial=-1)
             if most >= count:
                 raise ConfigurationError(f"{name} of the state", f"{count} {name}", f"number {most}", pass_all)
+        on_joints = finite_array(state["joint_impulses"], (2, tree.nv), "joint_impulses of the state", pass_all)
         steps = check_whole("steps of the state", state["steps"], pass_all, most=2**53)
         rng = type(self.rng.bit_generator)()
         try:
@@ -379,6 +391,7 @@ class Simulator:
         self.rng.bit_generator.state = state["rng"]
         self.status, self.statuses = status, statuses
         self.contacts, self.impulses, self._sustained = contacts, impulses, sustained
+        self.joint_impulses = on_joints
 
 
 def _one_state(name: str, array: Array) -> Array:

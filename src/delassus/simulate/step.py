@@ -3,8 +3,11 @@
 1. *Impact* ([OS] section 7), where a contact with restitution closes faster than gravity would close it in two steps:
    a compression phase that stops all approach, and a decompression phase that returns ``ε`` of each normal impulse.
 2. *Contact* ([OS] sections 3 to 6, 8): smooth forces and contact impulses over the step, without restitution.
-3. *Drift*: what bodies overlap beyond a tolerance, and loops gape, is taken back by a displacement of its own, without
-   friction and without any change of velocity, so that it brings no kinetic energy.
+3. *Drift*: what bodies overlap beyond a tolerance, loops gape, and joints are beyond their limits is taken back by a
+   displacement of its own, without friction and without any change of velocity, so that it brings no kinetic energy.
+
+Limits of joints take part where the motion without impulses comes near them. Where the step ends beyond others, as
+impulses may drive joints there, it is made again with these, so that no limit is passed.
 
 `delassus.contact.formulations.formulation` says where this parts from [OS].
 """
@@ -18,7 +21,8 @@ import numpy as np
 
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.formulations.problem import ContactProblem, collide
+from delassus.contact.formulations.problem import ContactProblem, ContactSolution, collide
+from delassus.contact.joint_contacts import AHEAD, BEYOND, NEAR, JointContacts
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.snapshot import ConstraintRows, Snapshot
 from delassus.contact.solvers.mixed import eliminated
@@ -56,9 +60,11 @@ class StepResult(NamedTuple):
     v : (nv,) array
         Velocities at its end, free and planar joints in their axes of the start.
     drift : (nv,) array or None
-        Displacement that takes back overlaps and loop errors; None if there are none.
+        Displacement that takes back overlaps, loop errors and passed limits; None if there are none.
     impulses, sustained : (n, 3) arrays
         Of all phases, and of the contact phase alone: tangent, tangent, normal, on the first link (N s).
+    on_joints : (2, nv) array
+        Impulses of limits, and of friction, on joints, of all phases (N s, N m s).
     statuses : tuple of SolverStatus
         Of every problem that was solved.
     """
@@ -67,51 +73,94 @@ class StepResult(NamedTuple):
     drift: Array | None
     impulses: Array
     sustained: Array
+    on_joints: Array
     statuses: tuple[SolverStatus, ...]
 
 
 def step(
-    snapshot: Snapshot, contacts: ContactSet, solver: ImpulseSolver, options: StepOptions, start: Array | None = None
+    snapshot: Snapshot,
+    contacts: ContactSet,
+    solver: ImpulseSolver,
+    options: StepOptions,
+    start: Array | None,
+    joints_start: Array,
 ) -> StepResult:
-    """Advance velocities by one step; ``start`` (3 n,): contact impulses for the solver to start from."""
+    """Advance velocities by one step, from impulses of contacts (3 n,) and on joints (2, nv) where solvers start."""
+    limits, dt = snapshot.dynamics.limits, options.dt
+    distances = limits.distances(snapshot.q)
+    ahead = AHEAD * dt * limits.steps(snapshot.v + dt * snapshot.qdd)
+    taken = distances + np.minimum(ahead, 0.0) <= NEAR
+    while True:
+        joints = limits.contacts(taken, distances, dt)
+        done = _advance(snapshot, contacts, joints, solver, options, start, joints_start)
+        moved = limits.steps(dt * done.v if done.drift is None else dt * done.v + done.drift)
+        passed = (distances + moved < -BEYOND) & ~taken
+        if not passed.any():
+            return done
+        taken |= passed
+
+
+def _advance(
+    snapshot: Snapshot,
+    contacts: ContactSet,
+    joints: JointContacts,
+    solver: ImpulseSolver,
+    options: StepOptions,
+    start: Array | None,
+    joints_start: Array,
+) -> StepResult:
+    """The step with given limits."""
     n, k, dt = len(contacts), snapshot.dynamics.n_loops, options.dt
+    m, nv = joints.dofs.size, snapshot.v.size
     formulation = FORMULATIONS[options.formulation]
-    if not n and not k and not formulation.has_hinges:
-        return StepResult(snapshot.v + dt * snapshot.qdd, None, NOTHING, NOTHING, ())
-    rows = snapshot.rows(contacts)
-    model, approach = formulation(rows), rows.jacobian[k + 2 :: 3] @ snapshot.v
-    none, total = (np.zeros(3 * n), np.zeros(n)), np.zeros((n, 3))
+    if not n and not k and not m and not formulation.has_hinges:
+        return StepResult(snapshot.v + dt * snapshot.qdd, None, NOTHING, NOTHING, np.zeros((2, nv)), ())
+    rows = snapshot.rows(contacts, joints=joints)
+    model, approach = formulation(rows), rows.jacobian[k + 2 : k + 3 * n : 3] @ snapshot.v
+    none = np.zeros(3 * (n + m)), np.zeros(n + m)
     statuses: list[SolverStatus] = []
+    solutions: list[ContactSolution] = []
 
     if np.any((approach < -options.resting) & (contacts.restitution > 0.0)):
         phases = collide(ContactProblem(model, snapshot, 0.0, solver.n_directions, *none), solver)
         statuses += [phase.status for phase in phases]
-        total = phases[-1].impulses
+        solutions.append(phases[-1])
         # forces that depend on velocities are others now
         snapshot = snapshot.dynamics.at(snapshot.q, phases[-1].velocity, snapshot.tau)
 
-    found = ContactProblem(model, snapshot, dt, solver.n_directions, *none).solve(solver, start=start)
+    begin = np.concatenate([np.zeros(3 * n) if start is None else start, joints.start(joints_start)])
+    found = ContactProblem(model, snapshot, dt, solver.n_directions, *none).solve(solver, start=begin)
     statuses.append(found.status)
-    shift = drift(rows, solver, options, statuses)
-    return StepResult(found.velocity, shift, total + found.impulses, found.impulses, tuple(statuses))
+    solutions.append(found)
+    shift = drift(rows, dt * found.velocity, solver, options, statuses)
+    on_contacts = sum((s.impulses for s in solutions), np.zeros((n, 3)))
+    on_joints = sum((s.joint_impulses for s in solutions), np.zeros((2, nv)))
+    return StepResult(found.velocity, shift, on_contacts, found.impulses, on_joints, tuple(statuses))
 
 
 def drift(
-    rows: ConstraintRows, solver: ImpulseSolver, options: StepOptions, statuses: list[SolverStatus]
+    rows: ConstraintRows, moved: Array, solver: ImpulseSolver, options: StepOptions, statuses: list[SolverStatus]
 ) -> Array | None:
     """Displacement of joints that reduces overlaps and loop errors; None where there is nothing to do.
+
+    ``moved`` (nv,) is that of the step before it: limits are those that it leaves, and none is passed on the way.
 
     Contacts yield a little: one that can hardly move along its normal, such as of two neighbouring links that the joint
     between them cannot part, would otherwise throw the robot about. No contact point moves by more than `FARTHEST`
     times the largest displacement wanted, and no joint by more than `MOST_SHIFT`. Where the problem cannot be solved
     there is no displacement, and the status is added to ``statuses``.
     """
-    k, overlap = rows.n_loops, rows.contacts.depths - options.penetration
-    if not k and not np.any(overlap > 0.0):
+    k, n, overlap = rows.n_loops, len(rows.contacts), rows.contacts.depths - options.penetration
+    joints = rows.joints
+    left = joints.distances + (joints.signs * moved[joints.dofs])[: joints.n_limits]
+    if not k and not np.any(overlap > 0.0) and not np.any(left < -BEYOND):
         return None
     G = rows.delassus
-    wanted = options.correction * np.concatenate([rows.snapshot.loop_errors, -np.maximum(overlap, 0.0)])
-    kept = np.concatenate([np.arange(k), np.arange(k + 2, rows.n_rows, 3)])
+    overlaps, passed = np.minimum(-overlap, 0.0), np.minimum(left, 0.0)
+    wanted = options.correction * np.concatenate([rows.snapshot.loop_errors, overlaps, passed])
+    farthest = FARTHEST * float(np.abs(wanted).max())
+    wanted[k + n :] += np.maximum(left, 0.0)
+    kept = np.concatenate([np.arange(k), np.arange(k + 2, k + 3 * (n + joints.n_limits), 3)])
     W = G[np.ix_(kept, kept)]
     normals = np.arange(k, kept.size)
     W[normals, normals] += YIELD * np.maximum(G.diagonal()[k:].reshape(-1, 3).mean(axis=1), LEAST)
@@ -128,7 +177,7 @@ def drift(
         return None
     p = np.zeros(rows.n_rows)
     p[kept] = impulses
-    moved, most = float(np.abs(G @ p).max()), FARTHEST * float(np.abs(wanted).max())
-    shift = rows.response(p if moved <= most else p * (most / moved))
+    most = float(np.abs(G @ p).max())
+    shift = rows.response(p if most <= farthest else p * (farthest / most))
     turned = float(np.abs(shift).max())
     return shift if turned <= MOST_SHIFT else shift * (MOST_SHIFT / turned)

@@ -20,7 +20,7 @@ import numpy as np
 from delassus.contact.formulations.formulation import Formulation
 from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Ends, Indices, Snapshot
 from delassus.errors import ModelError
-from delassus.model.rotations import Array, skew
+from delassus.model.rotations import Array
 
 REGULAR = 1e-14
 """Least singular value over the largest one of the inertia of a rigid body, in units in which its size is one."""
@@ -44,8 +44,7 @@ class AugmentedFormulation(Formulation):
         super().__init__(rows)
         d, e = rows.snapshot.dynamics, rows.ends
         self.dynamics, self.n_links = d, d.parents.size
-        self.X = _transforms(rows.snapshot)
-        self.owner = np.repeat(np.arange(self.n_links), np.diff(d.first_dof))
+        self.X, self.owner = rows.snapshot.transforms, d.owner
         self.S_parent = -self.X[self.owner, d.axes]  # row of S_iᵀ (V_i − X_i V_p) on the parent; that on the link is 1
         links, sizes, first, row_links, row_axes = _hinges(d, geared)
         self.n_hinges = len(row_links)
@@ -76,21 +75,10 @@ class AugmentedFormulation(Formulation):
         return np.asarray(V[self.owner, self.dynamics.axes] + (self.S_parent * below).sum(axis=1))
 
 
-def _transforms(snapshot: Snapshot) -> Array:
-    """Motion transforms (n, 6, 6) from parents, zero for links on the world."""
-    parents, R, p = snapshot.dynamics.parents, snapshot.poses[:, :, :3], snapshot.poses[:, :, 3]
-    E = R.mT @ R[parents]
-    X = np.zeros((parents.size, 6, 6))
-    X[:, :3, :3] = X[:, 3:, 3:] = E
-    X[:, :3, 3:] = -E @ skew(np.einsum("iba,ib->ia", R[parents], p - p[parents]))
-    X[parents < 0] = 0.0
-    return X
-
-
 @lru_cache(maxsize=8)
 def _hinges(dynamics: ContactDynamics, geared: bool) -> tuple[Indices, Indices, Indices, Indices, Indices]:
     """Link, size and first row of each hinge and geared rotor; link and axis of each of their rows."""
-    n, own = dynamics.parents.size, np.repeat(np.arange(dynamics.parents.size), np.diff(dynamics.first_dof))
+    n, own = dynamics.parents.size, dynamics.owner
     across = np.ones((n, 6), dtype=bool)
     across[own, dynamics.axes] = False
     rotors = np.flatnonzero(dynamics.armature) if geared else np.zeros(0, np.int64)

@@ -26,7 +26,7 @@ class ContactProblem(Frozen):
     """The mixed linear complementarity problem of a scene at one state; made by `delassus.contact.formulate`.
 
     Unknowns are in the order of [OS]: velocities, ``p_b``, then ``β̲ = (F_n, β_1 … β_nf)`` of each contact, then ``σ``
-    of each contact.
+    of each contact; joints that are contacts (`delassus.contact.joint_contacts`) come after the others.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class ContactProblem(Frozen):
     @property
     def sizes(self) -> dict[str, int]:
         """Number of unknowns by kind: velocity, bilateral (``p_b``), cone (``β̲``), slack (``σ``)."""
-        n, f = len(self.contacts), self.model
+        n, f = self.model.rows.friction.size, self.model
         return {
             "velocity": f.n_velocities,
             "bilateral": f.n_bilateral,
@@ -87,7 +87,7 @@ class ContactProblem(Frozen):
     @cached_property
     def D(self) -> Array:
         """``D̲`` (3 n_u, n_u (n_f + 1)): contact impulses are ``D̲ β̲``."""
-        return impulse_directions(len(self.contacts), regular_directions(self.n_directions))
+        return impulse_directions(self.sizes["slack"], regular_directions(self.n_directions))
 
     @cached_property
     def terms(self) -> tuple[Array, Array]:
@@ -97,7 +97,7 @@ class ContactProblem(Frozen):
     @cached_property
     def _pyramids(self) -> tuple[Array, Array]:
         """``[D̲ᵀ W D̲, Ê; Ē, 0]`` and ``(D̲ᵀ b, μ recovered)``: rows and unknowns of contacts."""
-        mu, directions = self.contacts.friction, regular_directions(self.n_directions)
+        mu, directions = self.model.rows.friction, regular_directions(self.n_directions)
         return linear_problem(np.ascontiguousarray(self.model.W), self.terms[1], mu, directions, mu * self.recovered)
 
     @cached_property
@@ -130,7 +130,7 @@ class ContactProblem(Frozen):
             return csc_array(self.matrix)
         row, column, value = self.model.triplets
         A = coo_array((value, (row, column)), shape=(self.n_free, self.n_free))
-        C = csc_array(np.vstack([self.D.T @ self.model.C, np.zeros((len(self.contacts), self.n_free))]))
+        C = csc_array(np.vstack([self.D.T @ self.model.C, np.zeros((self.sizes["slack"], self.n_free))]))
         return block_array([[A, -C.T], [C, csc_array(self._pyramids[0])]], format="csc")
 
     def lcp(self) -> LCP:
@@ -142,7 +142,7 @@ class ContactProblem(Frozen):
                 f"{self.n_free} of them",
                 "Use mlcp(), or the formulation 'rmc', or 'os' for scenes without loops.",
             )
-        return LCP(self.matrix, self.vector, contact_blocks(len(self.contacts), self.n_directions))
+        return LCP(self.matrix, self.vector, contact_blocks(self.sizes["slack"], self.n_directions))
 
     def mlcp(self) -> MLCP:
         """The mixed problem."""
@@ -155,7 +155,7 @@ class ContactProblem(Frozen):
 
     def cone(self) -> ConeProblem:
         """The problem of exact Coulomb cones, free unknowns eliminated: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
-        return ConeProblem(self.reduced.W, self.reduced.b, self.contacts.friction)
+        return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction)
 
     def solve(
         self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8, start: Array | None = None
@@ -185,7 +185,7 @@ class ContactProblem(Frozen):
         if not isinstance(solver, ImpulseSolver):
             solver = ImpulseSolver(solver, self.n_directions, tolerance)
         W, b, _, _, consistent = self.reduced
-        mu, converged, tolerance = self.contacts.friction, SolverStatus.CONVERGED, solver.tolerance
+        mu, converged, tolerance = self.model.rows.friction, SolverStatus.CONVERGED, solver.tolerance
         reduces = self.n_free > 0 or self.model.mobility is not None
 
         def accept(p: Array) -> bool:
@@ -222,6 +222,17 @@ class ContactSolution(Frozen):
     @cached_property
     def impulses(self) -> Array:
         """(n_u, 3), at contacts on the first body: tangent, tangent, normal (N s); applied ones included."""
+        return self._impulses[: len(self.problem.contacts)]
+
+    @property
+    def joint_impulses(self) -> Array:
+        """Impulses (2, nv) of limits, and of friction, on joints (N s, N m s)."""
+        joints, n = self.problem.model.rows.joints, len(self.problem.contacts)
+        return joints.impulses(self._impulses[n:], self.problem.motion.v.size)
+
+    @cached_property
+    def _impulses(self) -> Array:
+        """Those of contacts and of joints (·, 3)."""
         return (self.found + self.problem.applied).reshape(-1, 3)
 
     @cached_property
@@ -233,7 +244,7 @@ class ContactSolution(Frozen):
     @cached_property
     def _recovered(self) -> tuple[Array, Array]:
         problem = self.problem
-        return problem.model.recover(self.free, self.impulses.ravel(), problem.motion, problem.dt)
+        return problem.model.recover(self.free, self._impulses.ravel(), problem.motion, problem.dt)
 
     @property
     def velocity(self) -> Array:
@@ -253,16 +264,21 @@ class ContactSolution(Frozen):
     @property
     def contact_velocities(self) -> Array:
         """``u⁺`` (n_u, 3): velocities of the first bodies relative to the second ones at the end (m/s)."""
+        return self._velocities[: len(self.problem.contacts)]
+
+    @property
+    def _velocities(self) -> Array:
+        """Those at contacts and of joints (·, 3)."""
         rows = self.problem.model.rows
         return (rows.jacobian[rows.n_loops :] @ self.velocity - rows.contact_velocities).reshape(-1, 3)
 
     def complementarity(self) -> float:
         """``max |F_n u_n⁺|`` (J): impulses that the problem asks for, and velocities, along normals."""
-        return float(np.abs(self.found[2::3] * self.contact_velocities[:, 2]).max(initial=0.0))
+        return float(np.abs(self.found[2::3] * self._velocities[:, 2]).max(initial=0.0))
 
     def penetration_velocity(self) -> float:
-        """How fast bodies still approach (m/s)."""
-        return float(np.maximum(-self.contact_velocities[:, 2], 0.0).max(initial=0.0))
+        """How fast bodies still approach, and joints their limits (m/s, rad/s)."""
+        return float(np.maximum(-self._velocities[:, 2], 0.0).max(initial=0.0))
 
     def cone_violation(self) -> float:
         """By how much impulses are outside of the exact friction cones (N s); pyramids are inside of them."""
@@ -277,7 +293,7 @@ class ContactSolution(Frozen):
     def momentum_residual(self) -> float:
         """``‖M (v⁺ − v) − dt (τ − c + M δ) − Jᵀ p‖`` in joint coordinates (N s, N m s)."""
         problem, start = self.problem, self.problem.motion
-        impulses = np.concatenate([self.loops, self.impulses.ravel()])
+        impulses = np.concatenate([self.loops, self._impulses.ravel()])
         known = start.momentum(problem.dt) + problem.model.rows.jacobian.T @ impulses
         return float(np.linalg.norm(start.mass_matrix @ self.velocity - known))
 
@@ -339,7 +355,7 @@ def collide(
             "an impact's problem", "dt = 0", f"dt = {problem.dt:g}", "Make it by formulate(…, dt=0)."
         )
     first = problem.solve(solver, tolerance=tolerance)
-    restitution = problem.contacts.restitution
+    restitution = problem.model.rows.restitution
     if not restitution.any():
         return (first,)
     recovered, applied = restitution * first.found[2::3], first.found.copy()

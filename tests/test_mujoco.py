@@ -289,9 +289,12 @@ def test_accelerations_of_file(name):
     """Springs, damping, gravity, actuators with gears, gains and ranges: what is not listed is in the motion."""
     if compiled(name) is None or not compiled(name).nv:
         return
-    tree, rng = loaded(name), generator(f"{name} accelerations")
-    assert len(tree.constraints) == compiled(name).neq  # `test_file_constraints` tries what they do
-    model = represented(compiled(name), tree)
+    assert len(loaded(name).constraints) == compiled(name).neq  # `test_file_constraints` tries what they do
+    check_accelerations(loaded(name), compiled(name), generator(f"{name} accelerations"))
+
+
+def check_accelerations(tree, model, rng):
+    model = represented(model, tree)
     q, v = states(tree, rng)[rng.integers(2)], rng.normal(size=tree.nv)
     theirs, ours = controls_of(tree, model, rng)
     qdd = accelerations_of(model, tree, q, v, theirs)
@@ -308,6 +311,18 @@ TRAJECTORIES = (
     "dm_control/suite/fish.xml", "gymnasium/envs/mujoco/assets/pusher_v5.xml",
 )  # fmt: skip
 """Springs, damping, motors, slides and hinges; fish floats. Stiff ones leave: explicit Euler throws them about."""
+
+
+@pytest.mark.parametrize("name", [name for name in TRAJECTORIES if name in FILES])
+def test_gravity_compensation_in_file(name):
+    rng, spec = generator(f"{name} compensation"), mujoco.MjSpec.from_file(str(FILES[name]))
+    for body in spec.bodies:
+        body.gravcomp = rng.choice([1.0, rng.uniform(-0.5, 1.5)])
+    model = spec.compile()
+    tree = tree_from_mujoco(model)
+    assert tree.gravity_compensation
+    check_accelerations(tree, model, rng)
+
 
 ONE_SECOND = 1e-8
 """Round-off that grows for a second."""

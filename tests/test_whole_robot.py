@@ -13,7 +13,10 @@ import pytest
 
 import delassus as ds
 from delassus.compiler.pipeline import make_program
+from delassus.contact.snapshot import ContactDynamics
 from delassus.errors import ModelError
+from delassus.interop.mujoco import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
+from delassus.interop.pinocchio import tree_to_pinocchio
 from delassus.model.joints import PER_DOF, JointKind
 from delassus.quantities.dynamics import DYNAMICS
 from delassus.quantities.request import request
@@ -267,6 +270,151 @@ def test_gravity_of_scenes():
     assert ds.Scene({"a": moon, "b": earth}, gravity=(0, 0, -1)).tree.gravity[2] == -1
 
 
+# -- gravity compensation ------------------------------------------------------------------------------------------
+
+LIFTED = """<mujoco><compiler autolimits="true"/><option gravity="1 2 -9" timestep="1e-3" integrator="RK4">
+<flag constraint="disable"/></option><worldbody>
+<body name="base" gravcomp="1" pos="1 0 0"><geom size=".1"/>
+<body name="a" pos="0 .1 .2" euler="20 30 40" gravcomp=".5"><joint name="a" axis="1 1 0" stiffness="2"/>
+<geom size=".1 .2 .3" type="box" pos=".3 .2 .1"/>
+<body name="fixed" pos=".1 .2 0" euler="0 50 0" gravcomp="1.7"><geom size=".1" pos=".2 0 0"/></body>
+<body name="b" pos=".4 0 0" euler="10 0 70"><joint name="b" type="ball"/>
+<geom size=".1 .3" type="capsule" pos="0 .1 .2"/><body name="c" pos="0 .3 0" gravcomp="-.3">
+<joint name="c" type="slide" axis="0 1 1"/>
+<joint name="d" axis="1 0 0" pos=".1 0 0"/><geom size=".1 .2 .1" type="box" pos="0 .1 .3"/></body></body></body></body>
+<body name="free" gravcomp=".8"><freejoint/><geom size=".1 .2 .3" type="box" pos=".1 .2 0"/>
+<body name="leg" pos="0 0 -.3" gravcomp="1"><joint name="leg" axis="0 1 0"/><geom size=".1" pos="0 .1 -.3"/></body>
+</body></worldbody></mujoco>"""
+
+
+@pytest.fixture
+def lifted():
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(LIFTED)
+    return mujoco, model, ds.load(model, unsupported="refuse")
+
+
+def floating_lifted():
+    """A floating robot with compensated weights, in part and more than whole, and no springs."""
+    tree = ds.mechanisms.chain(4, root="floating")
+    given = {tree.link_names[k]: [0.5 + k, 0.1, -0.2 * k, 0.3] for k in (0, 2, 3)}
+    return replace(tree, gravity_compensation=given)
+
+
+def test_gravity_compensation_is_that_of_mujoco(lifted):
+    mujoco, model, tree = lifted
+    rng = np.random.default_rng(30)
+    q, v = tree.random(rng), rng.normal(size=tree.nv)
+    expected, zero = qacc(mujoco, model, tree, q, v), np.zeros(tree.nv)
+    assert error(ds.forward_dynamics(tree, q, v, zero).qdd, expected) < 1e-9
+    assert error(ds.compile(tree, (), "dynamics")(q, v, zero)[0], expected) < 1e-9
+    with pytest.raises(ModelError, match="1 gravity compensation of a part of a link"):
+        tree.to_mjcf(unsupported="refuse")
+    whole = ds.load(mujoco.MjModel.from_xml_string(LIFTED.replace("1.7", ".5")))
+    back = ds.load(mujoco.MjModel.from_xml_string(whole.to_mjcf(unsupported="refuse")))
+    assert error(*(ds.forward_dynamics(t, q, v, zero).qdd for t in (whole, back))) < 1e-9
+    assert {i: m for i, (m, _) in back.compensated.items()} == pytest.approx(
+        {i: m for i, (m, _) in whole.compensated.items()}
+    )
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
+    expected = qacc(mujoco, model, tree, q, v)
+    assert error(ds.forward_dynamics(ds.load(model), q, v, np.zeros(tree.nv)).qdd, expected) < 1e-9
+
+
+def qacc(mujoco, model, tree, q, v):
+    """MuJoCo's accelerations, as ours."""
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v)
+    mujoco.mj_forward(model, data)
+    qdd = velocity_map_from_mujoco(tree, q) @ data.qacc
+    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
+        if joint.kind is JointKind.FREE:  # linear velocities are in axes that turn
+            qdd[sv][:3] -= np.cross(v[sv][3:], v[sv][:3])
+    return qdd
+
+
+def test_gravity_compensation_at_every_entry():
+    """All that acts on links, as a wrench along the world's axes; with ``passive="none"`` none."""
+    tree, rng = floating_lifted(), np.random.default_rng(31)
+    q, v, tau = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+    bare, feet = replace(tree, gravity_compensation={}), [ds.Point("link4")]
+    wrenches = {}
+    for name, (mass, *centre) in tree.gravity_compensation.items():
+        R = ds.forward_kinematics(tree, q, name)[:3, :3]
+        force = -mass * R.T @ tree.gravity
+        wrenches[name] = [*force, *np.cross(centre, force)]
+    expected = ds.forward_dynamics(bare, q, v, tau, feet, wrenches=wrenches)
+    for method in ("kkt", "ltl", "pv", "pv-early", "proximal"):
+        found = ds.forward_dynamics(tree, q, v, tau, feet, method=method)
+        assert error(found.qdd, expected.qdd) < 1e-8
+    none = ds.forward_dynamics(tree, q, v, tau, feet, passive="none").qdd
+    assert np.array_equal(none, ds.forward_dynamics(bare, q, v, tau, feet).qdd) and error(none, expected.qdd) > 1e-3
+    c = ds.inverse_dynamics(bare, q, v, expected.qdd, wrenches=wrenches)
+    assert error(ds.inverse_dynamics(tree, q, v, expected.qdd), c) < 1e-9
+    assert error(ds.bias_force(tree, q, v), ds.bias_force(bare, q, v, wrenches=wrenches)) < 1e-9
+    assert error(ds.compile(tree, feet, "dynamics")(q, v, tau)[0], expected.qdd) < 1e-8
+    assert error(ds.compile(tree, feet, "step")(q, v, tau, 1e-2)[1], v + 1e-2 * expected.qdd) < 1e-8
+
+    zero, rerooted = np.zeros(tree.nv), tree.reroot("link3")
+    qdd = ds.forward_dynamics(tree, q, zero, zero).qdd
+    moved = ds.forward_dynamics(rerooted, tree.reroot_configuration("link3", q), zero, zero).qdd
+    for joint in tree.joint_names[1:]:
+        assert error(moved[rerooted.v_index(joint)], qdd[tree.v_index(joint)]) < 1e-9
+    twin = pickle.loads(pickle.dumps(tree))
+    assert twin.fingerprint == tree.fingerprint != bare.fingerprint
+    hand = replace(ds.mechanisms.chain(1), gravity_compensation={"world": [2.0, 0.1, 0.2, 0.3]})
+    assert np.array_equal(ds.bias_force(hand, [1.0], [0.0]), ds.bias_force(hand, [1.0], [0.0], passive="none"))
+    both = bare.attach("link2", hand, prefix="h_")
+    assert list(both.gravity_compensation) == ["h_world"]
+    assert both.compensated[2][0] == 2.0
+    for write, form in ((tree.to_urdf, "URDF"), (lambda **given: tree_to_pinocchio(tree, **given), "pinocchio")):
+        with pytest.raises(ModelError, match=f"{form}.* does not hold, got .*3 gravity compensation"):
+            write(unsupported="refuse")
+
+
+def test_derivatives_of_gravity_compensation(lifted):
+    held = ds.Distance("c", ds.Frame("world", (3.0, 3.0, 3.0)))
+    for tree, constraints in (
+        (floating_lifted(), [ds.Point("link4")]),
+        (lifted[2], [held]),
+    ):
+        rng = np.random.default_rng(32)
+        q, v, tau = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+        found, h, n = ds.dynamics_derivatives(tree, q, v, tau, constraints), 1e-6, tree.nv
+        ends = [
+            ds.forward_dynamics(tree, tree.integrate(q, h * sign * np.eye(n)), v, tau, constraints).qdd
+            for sign in (1, -1)
+        ]
+        assert error(found.dqdd_dq, (ends[0] - ends[1]).T / (2 * h)) < FINITE_DIFFERENCES
+        assert error(ds.compile(tree, constraints, "dynamics_derivatives")(q, v, tau)[2], found.dqdd_dq) < 1e-8
+
+
+def test_energy_of_gravity_compensation(lifted):
+    tree, rng = lifted[2], np.random.default_rng(33)
+    q, v, n = tree.random(rng), rng.normal(size=tree.nv), 200
+    step = ds.compile(tree, [], "step", integrator="rk4")
+    qs, vs = ds.rollout(step, q, v, np.zeros((n, tree.nv)), dt=1e-3)
+    energy = ds.kinetic_energy(tree, qs, vs) + ds.potential_energy(tree, qs)
+    assert np.ptp(energy) < 1e-7 * np.abs(energy).max()
+    bare = ds.kinetic_energy(tree, qs, vs) + ds.potential_energy(tree, qs, passive="none")
+    assert np.ptp(bare) > 0.1
+
+
+@pytest.mark.parametrize("passive", ["model", "none"])
+def test_gravity_compensation_in_contact(passive):
+    """The formulations that see links as bodies and those that see joints agree, and with dynamics without contacts."""
+    tree = floating_lifted()
+    q, v = tree.random(34), np.linspace(-1, 1, tree.nv)
+    expected = ds.forward_dynamics(tree, q, v, np.zeros(tree.nv), passive=passive).qdd
+    dynamics = ContactDynamics(ds.Scene(tree), passive=passive)
+    snapshot = dynamics.at(q, v, np.zeros(tree.nv))
+    straight = expected + np.array([*np.cross(v[3:6], v[:3]), *np.zeros(tree.nv - 3)])
+    assert error(snapshot.qdd, straight) < 1e-9
+    bare = ContactDynamics(ds.Scene(replace(tree, gravity_compensation={})), passive=passive)
+    lift = snapshot.wrenches - bare.at(q, v, np.zeros(tree.nv)).wrenches
+    assert error(lift[:, :3].any(axis=1).sum(), 3 if passive == "model" else 0) == 0
+
+
 # -- actuators and control -----------------------------------------------------------------------------------------
 
 ACTUATED = """<mujoco><option gravity="0 1 -1.62" timestep="1e-3" integrator="RK4"><flag constraint="disable"/></option>
@@ -464,7 +612,8 @@ def test_controls_that_are_refused(given, match):
 # -- what is listed ------------------------------------------------------------------------------------------------
 
 UNSUPPORTED = """<mujoco><option density="1"/><worldbody><body name="a" gravcomp="1"><joint name="a" range="-1 1"
-frictionloss="1" actuatorfrcrange="-1 2" stiffness="1 2"/><geom size=".1" pos="1 0 0"/><site name="s"/>
+frictionloss="1" actuatorgravcomp="true" actuatorfrcrange="-1 2" stiffness="1 2"/>
+<geom size=".1" pos="1 0 0"/><site name="s"/>
 <site name="u" pos="1 0 0"/>
 <body name="b"><joint name="b" type="ball" stiffness="1" range="0 1"/><geom size=".1" pos="1 0 0"/></body></body>
 <body name="m" mocap="true"/></worldbody><equality>
@@ -488,7 +637,13 @@ def test_what_a_tree_does_not_hold_is_listed(tmp_path):
     assert {"loop", "muscle", "cable", "slow", "angle", "density", "t", "a", "b", "m", "fast"} <= names
     assert tree.report["limits of joints, which the tree holds"] == ("a",)
     assert tree.report["Coulomb friction of joints, which the tree holds"] == ("a",)
-    for what in ("springs of ball and free", "gravity compensation", "force ranges", "mocap", "springs, dampers and"):
+    for what in (
+        "springs of ball and free",
+        "gravity compensation within",
+        "force ranges",
+        "mocap",
+        "springs, dampers and",
+    ):
         assert any(key.startswith(what) for key in tree.omitted), what
     ds.load(path, unsupported="ignore")
     with pytest.raises(ModelError, match="expected nothing that a tree does not hold, got 1 equality"):

@@ -35,7 +35,7 @@ class ContactDynamics:
     ----------
     scene : Scene
     passive : {"model", "none"}
-        Whether damping, springs and Coulomb friction of joints act, as in `delassus.forward_dynamics`.
+        Whether damping, springs, gravity compensation and Coulomb friction act, as in `delassus.forward_dynamics`.
     limits : bool
         Whether limits of joints act.
 
@@ -93,7 +93,7 @@ class ContactDynamics:
     @cached_property
     def link_wrenches(self) -> Kernel:
         """Gravity and velocity products on links from ``q`` and ``v``."""
-        return compile_kernel(self.scene.tree, (), "link_wrenches")
+        return compile_kernel(self.scene.tree, (), "link_wrenches", passive=self.passive)
 
     @cached_property
     def inverse_dynamics(self) -> Kernel:

@@ -105,6 +105,13 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = ""
         constraints=constraints,
         omitted=omitted(mujoco, model, other_actuators, other_equalities),
         gravity=np.array(model.opt.gravity) if has_gravity else np.zeros(3),
+        gravity_compensation={
+            name: np.array([factor * mass, *centre])
+            for name, factor, mass, centre in zip(
+                body_names, model.body_gravcomp, model.body_mass, model.body_ipos, strict=True
+            )
+            if factor * mass and model.ngravcomp  # without which MuJoCo looks at no factor
+        },
         reference_configurations=_configurations(mujoco, model, tree),
     )
 

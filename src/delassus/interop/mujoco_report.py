@@ -31,6 +31,8 @@ def omitted(mujoco: Any, model: Any, actuators: Iterable[str], equalities: Itera
     bent[model.dof_jntid[of_dofs]] = True
     pulling = _any_of(model, "tendon", TENDON_FORCES, model.ntendon)
     lopsided = np.array(model.jnt_actfrclimited, dtype=bool) & (np.sum(model.jnt_actfrcrange, axis=1) != 0)
+    lifting = np.array(model.jnt_actgravcomp, dtype=bool) & np.array(model.jnt_actfrclimited, dtype=bool)
+    lifting &= bool(model.ngravcomp)
     option = model.opt
     fluid = [name for name in ("density", "viscosity") if getattr(option, name)]
     keys = named(kinds.mjOBJ_KEY, model.nkey, "key")
@@ -48,7 +50,7 @@ def omitted(mujoco: Any, model: Any, actuators: Iterable[str], equalities: Itera
         "force ranges of joints that differ between directions": joints[lopsided],
         "springs, dampers and friction of tendons": tendons[pulling],
         "limits of tendons": tendons[_any_of(model, "tendon", ("limited",), model.ntendon)],
-        "gravity compensation": bodies[np.array(model.body_gravcomp != 0)],
+        "gravity compensation within the force ranges of joints": joints[lifting],
         "mocap bodies, which stay where the model puts them": bodies[np.array(model.body_mocapid >= 0)],
         "fluid forces": fluid,
         "flexible bodies": named(kinds.mjOBJ_FLEX, model.nflex, "flex"),

@@ -113,8 +113,8 @@ def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
     ----------
     tree : Tree
     unsupported : {"warn", "refuse", "ignore"}
-        What to do about what a model cannot hold: springs, constraints, actuators, limits of joints of several degrees
-        of freedom.
+        What to do about what a model cannot hold: gravity compensation, springs, constraints, actuators, limits of
+        joints of several degrees of freedom.
 
     Raises
     ------
@@ -134,6 +134,7 @@ def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
     check_unsupported(unsupported)
     several = (j for j in tree.joints if j.kind not in (JointKind.REVOLUTE, JointKind.PRISMATIC))
     omitted = {
+        "gravity compensation": list(tree.gravity_compensation),
         "springs of joints": [j.name for j in tree.joints if j.stiffness.any()],
         "limits of joints that are not revolute or prismatic": [
             j.name for j in several if np.isfinite([*j.lower, *j.upper]).any()

@@ -83,6 +83,7 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
                     "Give a prefix.",
                 )  # fmt: skip
     constraints = tuple(c.prefixed(prefix) for prefix, tree, _ in parts for c in tree.constraints)
+    compensated = {prefix + link: x for prefix, tree, _ in parts for link, x in tree.gravity_compensation.items()}
     omitted: dict[str, tuple[str, ...]] = {}
     for prefix, tree, _ in parts:
         for what, left in tree.omitted.items():
@@ -91,7 +92,7 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
     names = tuple(prefix + link for prefix, tree, _ in parts for link in tree.link_names)
     return replace(
         parts[0][1], name=name, link_names=names, joints=tuple(joints), parents=tuple(parents), inertias=inertias,
-        frames=frames, world_inertia=world_inertia,
+        frames=frames, world_inertia=world_inertia, gravity_compensation=compensated,
         reference_configurations={c: _configuration(parts, c) for c in sorted(configurations)},
         actuators=actuators, constraints=constraints, omitted=omitted,
     )  # fmt: skip

@@ -60,6 +60,7 @@ class Topology(Frozen):
     frames: Mapping[str, Placement]
     world_inertia: Array = field(default_factory=lambda: np.zeros((6, 6)))
     gravity: Array = field(default_factory=lambda: np.array(GRAVITY))
+    gravity_compensation: Mapping[str, Array] = field(default_factory=dict)
     reference_configurations: Mapping[str, Array] = field(default_factory=dict)
     actuators: tuple[Actuator, ...] = ()
     constraints: tuple[Any, ...] = ()
@@ -92,9 +93,10 @@ class Topology(Frozen):
                 children[p].append(i)
         self._set_attributes(
             frames=MappingProxyType(dict(self.frames)),
-            reference_configurations=MappingProxyType(
-                {name: read_only(q) for name, q in self.reference_configurations.items()}
-            ),
+            **{
+                attribute: MappingProxyType({name: read_only(x) for name, x in getattr(self, attribute).items()})
+                for attribute in ("gravity_compensation", "reference_configurations")
+            },
             omitted=MappingProxyType({what: tuple(names) for what, names in self.omitted.items()}),
             joint_names=joint_names,
             n_links=n,
@@ -110,9 +112,9 @@ class Topology(Frozen):
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild from the defining attributes."""
         defining = (self.name, self.link_names, self.joints, self.parents, self.inertias, dict(self.frames))
-        described = (self.world_inertia, self.gravity, dict(self.reference_configurations))
-        acting = (self.actuators, self.constraints)
-        return type(self), (*defining, *described, *acting, dict(self.omitted))
+        weight = (self.world_inertia, self.gravity, dict(self.gravity_compensation))
+        acting = (dict(self.reference_configurations), self.actuators, self.constraints)
+        return type(self), (*defining, *weight, *acting, dict(self.omitted))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, n_links={self.n_links}, nq={self.nq}, nv={self.nv})"
@@ -127,6 +129,8 @@ class Topology(Frozen):
             for a in (j.rotation, j.position, j.armature, j.damping, j.stiffness, j.rest_position, j.effort_limit):
                 digest.update(a.tobytes())
         digest.update(self.inertias.tobytes() + self.gravity.tobytes())
+        for name, mass in sorted(self.gravity_compensation.items()):
+            digest.update(name.encode() + mass.tobytes())
         for actuator in self.actuators:
             digest.update(repr(actuator.__reduce__()[1]).encode())
         for constraint in self.constraints:
@@ -227,6 +231,16 @@ class Topology(Frozen):
     def neutral(self) -> Array:
         """Configuration (nq,) with all angles and lengths zero and all rotations the identity."""
         return np.array([x for joint in self.joints for x in joint.kind.neutral])
+
+    @property
+    def compensated(self) -> dict[int, tuple[float, Array]]:
+        """Mass whose weight is compensated, and its first moment (3,) in the body frame, by link or `WORLD`."""
+        out: dict[int, tuple[float, Array]] = {}
+        for name, (mass, *centre) in self.gravity_compensation.items():
+            at = self.placement(name)
+            before, moment = out.get(at.link, (0.0, np.zeros(3)))
+            out[at.link] = before + float(mass), moment + mass * (at.position + at.rotation @ centre)
+        return out
 
     # -- topology --------------------------------------------------------------------------------------------------
 

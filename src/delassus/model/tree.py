@@ -59,6 +59,8 @@ class Tree(Topology):
         Inertia of the links that are fixed to the world; it moves only once the tree is attached to another.
     gravity : (3,) array
         In m/s², world axes: that of the description, else (0, 0, −9.81).
+    gravity_compensation : mapping of str to (4,) array
+        By link of the description: mass (kg) whose weight a force on it balances, and its centre (m) in that frame.
     reference_configurations : mapping of str to (nq,) array
         Configurations that the description names: keyframes and ``qpos0`` of MJCF, states of SRDF, those of a Pinocchio
         model.
@@ -232,6 +234,8 @@ class Tree(Topology):
 
     def passive_forces(self, q: ArrayLike, v: ArrayLike) -> Array:
         """Forces (..., nv) of the damping and the springs of joints, ``−d v − k (q − r)``, in N and N·m.
+
+        What compensates weights acts on links, and is not among them.
 
         Parameters
         ----------
@@ -442,8 +446,9 @@ class Tree(Topology):
         ----------
         unsupported : {"warn", "refuse", "ignore"}
             What to do about what URDF cannot say: constraints but `JointRows` on two joints, armature, springs,
-            gravity, actuators, reference configurations, other limits, a numbering of joints that is not depth first, a
-            link whose frame is not on the axis of its joint (it becomes a frame on a link ``<link>:<joint>``).
+            gravity and its compensation, actuators, reference configurations, other limits, a numbering of joints that
+            is not depth first, a link whose frame is not on the axis of its joint (it becomes a frame on a link
+            ``<link>:<joint>``).
 
         Raises
         ------
@@ -471,8 +476,8 @@ class Tree(Topology):
         ----------
         unsupported : {"warn", "refuse", "ignore"}
             What to do about what MJCF cannot say: constraints but `Point`, `Weld` and `JointRows`, velocity limits,
-            empty ranges, effort limits of 0, a numbering of joints that is not depth first, inertias that no rigid body
-            can have (the nearest possible are written).
+            empty ranges, effort limits of 0, gravity compensation of a part of a link, a numbering of joints that is
+            not depth first, inertias that no rigid body can have (the nearest possible are written).
 
         Raises
         ------

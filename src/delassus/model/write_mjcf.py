@@ -12,7 +12,7 @@ import numpy as np
 
 from delassus.errors import ModelError
 from delassus.model.actuators import Actuator
-from delassus.model.describe import SAME, describe
+from delassus.model.describe import SAME, Carriers, describe
 from delassus.model.description import (
     DEEPEST_XML,
     FIXED,
@@ -70,10 +70,13 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     at_start = {name: start[part] for name, part in zip(tree.joint_names, tree.q_slices, strict=True)}
     bodies = _bodies(links, joints, at_start)
     inertials = {link.name: _inertial(link) for link in (links[0], *(body.link for body in bodies))}
+    weights, other_weights = _compensated(tree, links, carriers)
     closed = equalities(tree, carriers, inertials, start)
     omitted = _omitted(tree, bodies, joints, at_start)
     if closed.others:
         omitted["constraints"] = closed.others
+    if other_weights:
+        omitted["gravity compensation of a part of a link"] = other_weights
     adjusted = [name for name, (_, is_same) in inertials.items() if not is_same]
     if adjusted:
         omitted["inertias that no rigid body can have, in place of which the nearest possible are written"] = adjusted
@@ -88,13 +91,14 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
         element(1, "compiler", {"angle": "radian", "autolimits": "true"}),
         element(1, "option", {"gravity": tree.gravity}),
         element(1, "worldbody", {}, is_open=True),
-        *_ground(links[0], sites.get(links[0].name, ()), set(tree.frames)),
+        *_ground(links[0], sites.get(links[0].name, ()), set(tree.frames), weights),
     ]
     level = 2
     for body in bodies:
         lines += [f"{'  ' * k}</body>" for k in range(level - 1, body.level - 1, -1)]
         level = body.level + 1
-        lines.append(element(body.level, "body", {"name": body.link.name, **_place(body.poses[0])}, is_open=True))
+        attributes = {"name": body.link.name, **_place(body.poses[0]), **weights.get(body.link.name, {})}
+        lines.append(element(body.level, "body", attributes, is_open=True))
         lines += [_joint(level, raw, pose, at_start) for raw, pose in zip(body.joints, body.poses[1:], strict=True)]
         lines.append(element(level, "inertial", inertials[body.link.name][0]))
         lines += [_site(level, raw) for raw in sites.get(body.link.name, ())]
@@ -202,13 +206,28 @@ def _inertial(link: RawLink) -> tuple[Attributes, bool]:
     return {"pos": tidy(link.com), **place, "mass": tidy(link.mass), "diaginertia": tidy(moments)}, is_same
 
 
+def _compensated(
+    tree: Topology, links: Sequence[RawLink], carriers: Carriers
+) -> tuple[dict[str, Attributes], list[str]]:
+    """``gravcomp`` of links by name; and the links that have it of a mass whose centre is not theirs."""
+    by_name, found, others = {link.name: link for link in links}, dict[str, Attributes](), list[str]()
+    for i, (mass, moment) in tree.compensated.items():
+        name, at = carriers[i]
+        link = by_name[name]
+        if np.max(np.abs(moment - mass * (at.position + at.rotation @ link.com))) <= SAME * link.mass:
+            found[name] = {"gravcomp": tidy(mass / link.mass)}
+        else:
+            others.append(name)
+    return found, others
+
+
 def _excess(inertia: Array) -> float:
     """By how much principal moments break the triangle inequality, or are negative."""
     a, b, c = np.linalg.eigvalsh(inertia)
     return float(max(c - a - b, -a))
 
 
-def _ground(root: RawLink, fixed: Sequence[RawJoint], names: set[str]) -> list[str]:
+def _ground(root: RawLink, fixed: Sequence[RawJoint], names: set[str], weights: Mapping[str, Attributes]) -> list[str]:
     """Frames that are fixed to the world; the first is a body where they have inertia: MuJoCo's world has none."""
     frames = [RawJoint("", FIXED, "", root.name), *fixed] if root.name != "world" else list(fixed)
     if root.mass == 0 and not root.inertia.any():
@@ -216,7 +235,8 @@ def _ground(root: RawLink, fixed: Sequence[RawJoint], names: set[str]) -> list[s
     at, *others = frames or [RawJoint("", FIXED, "", unique_name("base", names))]
     R = at.rotation.T
     moved = RawLink(at.child, root.mass, R @ (root.com - at.position), R @ root.inertia @ R.T)
-    start = element(2, "body", {"name": at.child, **_place((at.rotation, at.position))}, is_open=True)
+    attributes = {"name": at.child, **_place((at.rotation, at.position)), **weights.get(root.name, {})}
+    start = element(2, "body", attributes, is_open=True)
     return [start, element(3, "inertial", _inertial(moved)[0]), "    </body>", *(_site(2, raw) for raw in others)]
 
 

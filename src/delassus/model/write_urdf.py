@@ -63,6 +63,7 @@ def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
             j.name for j in tree.joints if np.ptp(j.damping) or np.ptp(j.friction)
         ],
         "gravity": [] if np.array_equal(tree.gravity, GRAVITY) else [numbers(tree.gravity)],
+        "gravity compensation": list(tree.gravity_compensation),
         "reference configurations": list(tree.reference_configurations),
         "constraints": others,
         "actuators": [actuator.name for actuator in tree.actuators],

@@ -59,7 +59,7 @@ class Case:
             gravity=gravity,
             wrenches=self._wrenches(),
             damping=None if damping is None else self.as_vector(damping),
-            springs=options.springs,
+            passive=options.passive,
             goals=[self._goal(index) for index in range(len(self.constraints))],
         )
 

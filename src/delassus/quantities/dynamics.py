@@ -204,7 +204,7 @@ LINK_WRENCHES = Quantity(
     ("q", "v"),
     (Output("wrenches", ("n", 6), "wrenches [force; moment] on links in body frames, N and N m"),),
     _link_wrenches,
-    options=frozenset({"gravity"}),
+    options=frozenset({"gravity", "passive"}),
 )
 POSITION_UPDATE = Quantity(
     "position_update",
@@ -237,11 +237,11 @@ def forward_dynamics(
 ) -> ForwardDynamics:
     """Joint accelerations, and the forces of the constraints.
 
-    Damping, springs, gravity and constraints act as the robot's file says; ``passive="none"`` leaves the first two out,
-    ``constraints=()`` the last; so in all functions that take these arguments, in `compile` and in `Simulator`. Without
-    targets and stabilisation, constraints ask that the velocity along their rows stay as it is: welds and hinges that
-    the components of the relative twist in the axes of the first frame (or the world, ``axes="world"``) do not change,
-    points that their *classical* accelerations are equal.
+    Damping, springs, gravity, its compensation and constraints act as the robot's file says; ``passive="none"`` leaves
+    out damping, springs and compensation, ``constraints=()`` the last; so in all functions that take these arguments,
+    in `compile` and in `Simulator`. Without targets and stabilisation, constraints ask that the velocity along their
+    rows stay as it is: welds and hinges that the components of the relative twist in the axes of the first frame (or
+    the world, ``axes="world"``) do not change, points that their *classical* accelerations are equal.
 
     Parameters
     ----------
@@ -266,8 +266,8 @@ def forward_dynamics(
     gravity : (..., 3) array_like, optional
         In m/s², world axes, in place of ``tree.gravity``.
     passive : {"model", "none"}
-        Whether the damping and the springs of the joints act as the robot's description says: joints resist with
-        ``d v + k (q − r)``. ``"none"`` gives the equations of rigid bodies alone, as Pinocchio's ``aba`` does.
+        Whether damping and springs, ``d v + k (q − r)``, and gravity compensation act as the robot's description says.
+        ``"none"`` gives the equations of rigid bodies alone, as Pinocchio's ``aba`` does.
     damping : (..., nv) array_like, optional
         Viscous coefficients ``d``, in place of those of the robot's description.
     targets : list of (..., m_c) array_like or None, optional
@@ -481,7 +481,7 @@ def inverse_dynamics(
 
 
 def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]) -> Array:
-    """Joint forces ``c`` that keep ``q̈ = 0``: Coriolis, centrifugal, gravity, wrenches, damping and springs.
+    """Joint forces ``c`` that keep ``q̈ = 0``: Coriolis, centrifugal, gravity, wrenches, passive forces.
 
     Takes what `inverse_dynamics` takes, without ``qdd``, and raises what that raises.
 

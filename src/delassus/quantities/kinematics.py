@@ -362,7 +362,7 @@ def kinetic_energy(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads
 def potential_energy(
     tree: Tree, q: ArrayLike, *, gravity: ArrayLike | None = None, passive: Passive = "model", payloads: Payloads = None
 ) -> Array:
-    """Potential energy (...,) in J: of springs, and of gravity, zero where the centre of mass is at the world's origin.
+    """Potential energy (...,) in J: of springs, and of gravity (zero at the world's origin) where nothing balances it.
 
     Takes ``tree``, ``q``, ``gravity``, ``passive`` and ``payloads`` as `forward_dynamics` does, and raises the same.
 

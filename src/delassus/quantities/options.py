@@ -175,12 +175,12 @@ CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "compli
 class Options:
     """Checked `Keywords`: of constraints one entry each, of damping and compliance None if there is none.
 
-    ``springs`` says whether those of joints act. ``gains`` are those of velocity and position errors, and
-    ``single_frame`` says that ``frames`` was not a list.
+    ``passive`` says whether springs and gravity compensation act. ``gains`` are those of velocity and position errors,
+    and ``single_frame`` says that ``frames`` was not a list.
     """
 
     gravity: tuple[float, ...] | Literal["input"]
-    springs: bool
+    passive: bool
     damping: tuple[float, ...] | Literal["input"] | None
     control: str
     v_target: bool
@@ -268,7 +268,8 @@ def check_options(
         raise ConfigurationError("v_target", "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
     return Options(
         gravity=_numbers(options.get("gravity", tree.gravity), 3, "gravity", "m/s² along the axes of the world"),
-        springs=passive == "model" and any(joint.stiffness.any() for joint in tree.joints),
+        passive=passive == "model"
+        and (bool(tree.gravity_compensation) or any(joint.stiffness.any() for joint in tree.joints)),
         damping=_damping(tree, options.get("damping", tree.per_dof("damping") * (passive == "model"))),
         control=control,
         v_target=v_target,

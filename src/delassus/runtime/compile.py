@@ -33,8 +33,8 @@ def compile(  # the public name; the built-in of that name is not used here
 ) -> Kernel:
     """Compile a function of a robot's state to machine code for this processor.
 
-    Damping, springs, gravity and constraints act as the robot's file says; ``passive="none"`` leaves the first two out,
-    ``constraints=()`` the last.
+    Damping, springs, gravity, its compensation and constraints act as the robot's file says; ``passive="none"`` leaves
+    out damping, springs and compensation, ``constraints=()`` the last.
 
     ========================  ================  =================  ====================================================
     what                      arguments         results            options
@@ -72,7 +72,7 @@ def compile(  # the public name; the built-in of that name is not used here
     ``position_update``       q, v, dt, shift   q_next, v_next
     ``operational_space_      q, v, tau         see `Snapshot`     gravity, passive, damping, wrenches
     compliance``
-    ``link_wrenches``         q, v              wrenches           gravity
+    ``link_wrenches``         q, v              wrenches           gravity, passive
     ========================  ================  =================  ====================================================
 
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the

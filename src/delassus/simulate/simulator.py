@@ -70,7 +70,7 @@ class Simulator:
     tolerance : float
         Residual of contact problems (m/s).
     passive : {"model", "none"}
-        Whether damping and springs of joints act, as in `delassus.forward_dynamics`.
+        Whether damping, springs and gravity compensation act, as in `delassus.forward_dynamics`.
     limits : bool
         Whether limits of revolute and prismatic joints act, without restitution. A joint that starts beyond a limit is
         taken back as overlaps are.

@@ -25,11 +25,11 @@ from types import MappingProxyType
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.constraint_derivatives import ConstraintRates, constraint_rates
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.rates import Rates, force_matrix
+from delassus.algorithms.dynamics.rates import Rates, force_matrix, motion_matrix
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR, diagonal
+from delassus.spatial.motion import ANGULAR, LINEAR, diagonal
 from delassus.spatial.ops import Matrix
 
 DERIVATIVES: Mapping[str, str] = MappingProxyType(
@@ -140,11 +140,18 @@ def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple
         for link, W in c.wrenches.items():
             F[link] = F[link] - W
 
+    # of weights C that are compensated the force is C g, where g does not move: g × s_k
+    lifted = [rates.compensated(i) for i in tree.root_to_leaves()] if motion.compensated else []
+    turning = motion_matrix(ops, ops.put(rates.gravity, (6, 1), LINEAR, (0,)))
+    turned = [turning @ S for S in rates.S] if lifted else []
+
     # leaves → root: inertia and force of all that lies beyond each joint
     for i in tree.leaves_to_root():
         p = tree.parents[i]
         if p != WORLD:
             beyond[p], F[p] = beyond[p].plus(ops, beyond[i]), F[p] + F[i]
+            if lifted:
+                lifted[p] = lifted[p].plus(ops, lifted[i])
 
     # s_kᵀ ∂f_j/∂q_j, s_jᵀ ∂f_j/∂q_k and the same with velocities, for joints k above j  (formulas of `rates`)
     q: dict[tuple[int, int], Matrix] = {}
@@ -152,6 +159,8 @@ def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple
     for j, body in enumerate(beyond):
         S, St = rates.S[j], ops.transpose(rates.S[j])
         own = body.times(ops, rates.xi[j]) + body.rate_times(ops, rates.psi[j])
+        if lifted:
+            own = own + lifted[j].times(ops, turned[j])
         with_q = own + force_matrix(ops, F[j]) @ S
         with_v = body.rate_times(ops, S) + body.times(ops, rates.phi[j])
         q[j, j], v[j, j] = St @ own, St @ with_v
@@ -160,6 +169,8 @@ def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple
             above = ops.transpose(rates.S[k])
             q[k, j], v[k, j] = above @ with_q, above @ with_v
             q[j, k] = SI @ rates.xi[k] + SB @ ops.take(rates.psi[k], ANGULAR, None)
+            if lifted:
+                q[j, k] = q[j, k] + ops.transpose(lifted[j].times(ops, S)) @ turned[k]
             v[j, k] = SI @ rates.phi[k] + SB @ ops.take(rates.S[k], ANGULAR, None)
     r_q, r_v = assembled(ops, sizes, sizes, q), assembled(ops, sizes, sizes, v)
 

@@ -7,7 +7,7 @@ dynamics of a humanoid robot", Autonomous Robots 2013. No deviations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -35,9 +35,12 @@ def kinetic_energy(motion: DynamicsProblem) -> Matrix:
 
 
 def potential_energy(motion: DynamicsProblem) -> Matrix:
-    """``−m gᵀ r + ½ Σ k (q − r)²`` (1 × 1): of gravity, zero at the origin of the world, and of springs."""
+    """``−m gᵀ r + ½ Σ k (q − r)²`` (1 × 1): of gravity, zero at the origin of the world, and of springs.
+
+    Masses whose weight is compensated have none.
+    """
     ops = motion.ops
-    _, moment = mass_moments(motion.problem)
+    _, moment = mass_moments(motion.problem, motion.compensated)
     energy = -(ops.transpose(motion.gravity) @ moment)
     for i, stretch in motion.stretches.items():
         half = scaled(ops, [0.5 * k for k in motion.tree.joints[i].stiffness], stretch)
@@ -45,12 +48,17 @@ def potential_energy(motion: DynamicsProblem) -> Matrix:
     return energy
 
 
-def mass_moments(problem: Problem) -> tuple[Scalar, Matrix]:
-    """Mass of all moving links, and first moment of mass (3 × 1) about the origin of the world, in its axes."""
+def mass_moments(problem: Problem, less: Mapping[int, tuple[float, Matrix]] | None = None) -> tuple[Scalar, Matrix]:
+    """Mass of all moving links, and first moment of mass (3 × 1) about the origin of the world, in its axes.
+
+    ``less``: mass and first moment (3 × 1) in the body frame, of links, that are left out.
+    """
     ops, tree = problem.ops, problem.tree
     inertias = [ops.entries(H) for H in problem.inertias]
     mass = [H[0][0] for H in inertias]
     moment = [from_entries(ops, [H[5][1], H[3][2], H[4][0]]) for H in inertias]
+    for i, (m, h) in (less or {}).items():
+        mass[i], moment[i] = mass[i] - m, moment[i] - h
     total: Scalar = 0.0
     at_world = ops.zeros(3, 1)
 

@@ -169,10 +169,19 @@ class Rates:
         rate = wC + ops.transpose(wC) - (vh + ops.transpose(vh)) - cross_matrix(ops, hx @ v + C @ w)
         return Body(m, h, C, v @ m - hx @ w, rate)
 
+    def compensated(self, i: int) -> Body:
+        """Mass of link i whose weight is compensated, as a body at rest without second moments."""
+        ops, (R, p) = self.motion.ops, self.poses[i]
+        mass, h = self.motion.compensated.get(i, (0.0, ops.zeros(3, 1)))
+        m = ops.constant([[mass]])
+        return Body(m, R @ h + p @ m, ops.zeros(3, 3), ops.zeros(3, 1), ops.zeros(3, 3))
+
     def force(self, i: int, body: Body) -> Matrix:
-        """``I a + V ×* I V`` of a link, less its external wrench."""
+        """``I a + V ×* I V`` of a link, less its external wrench and the compensation of its weight."""
         ops, V, wrench = self.motion.ops, self.V[i], self.motion.wrenches.get(i)
         F = body.times(ops, self.a[i]) - ops.transpose(motion_matrix(ops, V)) @ body.times(ops, V)
+        if i in self.motion.compensated:
+            F = F + self.compensated(i).times(ops, ops.put(self.gravity, (6, 1), LINEAR, (0,)))
         if wrench is None:
             return F
         R, p = self.poses[i]

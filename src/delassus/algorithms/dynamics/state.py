@@ -22,6 +22,7 @@ from delassus.spatial.motion import (
     bias_force,
     bias_force_about_centre,
     column,
+    cross,
     diagonal,
     from_entries,
     motion_cross,
@@ -50,8 +51,8 @@ class DynamicsProblem:
     """A problem with velocities, torques, wrenches, gravity, passive forces and what its constraints ask for.
 
     ``v``, ``tau`` and ``damping`` (joints resist with ``d v``) are state vectors, in the form that the backend's
-    ``entry`` reads; None is zero. ``springs`` says whether those of joints act, ``k (q − r)``. ``gravity`` (3, 1) is in
-    world axes, ``wrenches`` (6, 1) are ``[force; moment]`` in body frames.
+    ``entry`` reads; None is zero. ``passive`` says whether springs of joints, ``k (q − r)``, and the compensation of
+    weights act. ``gravity`` (3, 1) is in world axes, ``wrenches`` (6, 1) are ``[force; moment]`` in body frames.
     """
 
     def __init__(
@@ -63,14 +64,14 @@ class DynamicsProblem:
         gravity: Matrix,
         wrenches: Mapping[int, Matrix] | None = None,
         damping: Any = None,
-        springs: bool = False,
+        passive: bool = False,
         goals: Sequence[Goal] | None = None,
     ) -> None:
         self.problem, self.ops, self.tree = problem, problem.ops, problem.tree
         self.gravity = gravity
         self.wrenches = dict(wrenches or {})
         self.goals = [Goal() for _ in problem.constraints] if goals is None else list(goals)
-        self.velocity, self._tau, self._damping, self._has_springs = v, tau, damping, springs
+        self.velocity, self._tau, self._damping, self._is_passive = v, tau, damping, passive
 
     def per_joint(self, vector: Any) -> list[Matrix]:
         """Entries of a state vector, one column (n_i × 1) a joint; zeros for None."""
@@ -107,7 +108,7 @@ class DynamicsProblem:
         """``q − r`` (n_i × 1) of each joint with a spring that acts."""
         out = {}
         for i, (joint, sq) in enumerate(zip(self.tree.joints, self.tree.q_slices, strict=True)):
-            if self._has_springs and joint.stiffness.any():
+            if self._is_passive and joint.stiffness.any():
                 rest = joint.rest_position.tolist()
                 entries = [self.ops.entry(self.problem.q, sq.start + k) for k in range(joint.nq)]
                 # a rest position of zero costs nothing
@@ -122,7 +123,7 @@ class DynamicsProblem:
     @property
     def stiffness(self) -> list[float] | None:
         """Coefficient of each degree of freedom; None without springs."""
-        return [k for joint in self.tree.joints for k in joint.stiffness.tolist()] if self._has_springs else None
+        return [k for joint in self.tree.joints for k in joint.stiffness.tolist()] if self._is_passive else None
 
     @cached_property
     def tau(self) -> list[Matrix]:
@@ -163,13 +164,32 @@ class DynamicsProblem:
 
     @cached_property
     def p(self) -> list[Matrix]:
-        """Bias force ``V_i ×* H_i V_i − f_i`` of each link, ``f_i`` its external wrench."""
+        """Bias force ``V_i ×* H_i V_i − f_i`` of each link, ``f_i`` its external wrench and what balances weight."""
         ops = self.ops
         p = [self._bias_force(i, V) for i, V in enumerate(self.V)]
         for i, wrench in self.wrenches.items():
             p[i] = p[i] - wrench
+        for i, weight in self._compensated_weights().items():
+            p[i] = p[i] + weight
         ops.mark("bias forces", p)
         return p
+
+    @cached_property
+    def compensated(self) -> dict[int, tuple[float, Matrix]]:
+        """Mass of each link whose weight is compensated, and its first moment (3 × 1) in the body frame."""
+        found = self.tree.compensated if self._is_passive else {}
+        return {i: (m, self.ops.constant(h[:, None])) for i, (m, h) in found.items() if i != WORLD}
+
+    def _compensated_weights(self) -> dict[int, Matrix]:
+        """``[m g; h × g]`` of each link whose weight is compensated."""
+        ops, g = self.ops, {WORLD: self.ops.put(self.gravity, (6, 1), LINEAR, (0,))}
+
+        # root → leaves: gravity in the axes of links
+        for i in sorted(self.tree.supporting_links(self.compensated)):
+            g[i] = self.problem.X[i].motions_to_child(g[self.tree.parents[i]])
+        linear = {i: ops.take(g[i], LINEAR, None) for i in self.compensated}
+        forces = {i: scaled(ops, [m] * 3, linear[i]) for i, (m, _) in self.compensated.items()}
+        return {i: ops.vstack([f, cross(ops, self.compensated[i][1], linear[i])]) for i, f in forces.items()}
 
     def _bias_force(self, i: int, V: Matrix) -> Matrix:
         H = self.tree.inertias[i]

@@ -15,7 +15,12 @@ import delassus as ds
 from delassus.compiler.pipeline import make_program
 from delassus.contact.snapshot import ContactDynamics
 from delassus.errors import ModelError
-from delassus.interop.mujoco import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
+from delassus.interop.mujoco import (
+    configuration_from_mujoco,
+    configuration_to_mujoco,
+    velocity_map_from_mujoco,
+    velocity_to_mujoco,
+)
 from delassus.interop.pinocchio import tree_to_pinocchio
 from delassus.model.joints import PER_DOF, JointKind
 from delassus.quantities.dynamics import DYNAMICS
@@ -148,9 +153,12 @@ def test_fingerprints_know_it():
 
 
 def test_springs_that_are_refused():
-    ball = ds.mechanisms.free_body(1.0, np.eye(3)).joints[0]
-    with pytest.raises(ModelError, match=r"joint 'root_joint'.*a spring on a free joint"):
-        replace(ball, stiffness=np.ones(6))
+    (joint,) = ds.mechanisms.free_body(1.0, np.eye(3)).joints
+    with pytest.raises(ModelError, match=r"joint 'root_joint': expected one stiffness in all directions"):
+        replace(joint, stiffness=np.arange(6.0))
+    planar = replace(joint, kind=JointKind.PLANAR, **{name: getattr(joint, name)[:3] for name in PER_DOF})
+    with pytest.raises(ModelError, match=r"joint 'root_joint'.*a spring on a planar joint"):
+        replace(planar, stiffness=np.ones(3))
 
 
 # -- what acts -----------------------------------------------------------------------------------------------------
@@ -268,6 +276,67 @@ def test_gravity_of_scenes():
     with pytest.raises(ModelError, match="gravity: expected robots of one gravity"):
         ds.Scene({"a": moon, "b": earth})
     assert ds.Scene({"a": moon, "b": earth}, gravity=(0, 0, -1)).tree.gravity[2] == -1
+
+
+# -- springs of ball and free joints -------------------------------------------------------------------------------
+
+BALLS = """<mujoco><option timestep="1e-3" integrator="RK4"><flag constraint="disable"/></option><worldbody>
+<body name="free" pos=".1 .2 .3" euler="10 20 30"><joint name="free" type="free" stiffness="30"/>
+<geom size=".1 .2 .3" type="box" pos=".1 .2 0"/>
+<body name="a" pos="0 .2 .1"><joint name="a" type="ball" stiffness="4"/><geom size=".1 .2 .1" type="box" pos="0 .1 .3"/>
+<body name="b" pos="0 .3 0" euler="0 40 0"><joint name="b" type="ball" stiffness="7" damping="0"/>
+<geom size=".1 .2 .1" type="box" pos="0 .1 .3"/></body></body></body></worldbody></mujoco>"""
+
+
+def balls(rests=((1.0, 2, 3, 0.1, 0.2, 0.3, -1), (0.5, 0.5, 0.5, 0.5), (1, 0.2, 0.3, -0.4))):
+    """Model and tree; ``rests`` are those of its springs as MuJoCo has them."""
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(BALLS)
+    if rests:
+        model.qpos_spring[:] = np.concatenate(rests)
+    return mujoco, model, ds.load(model, unsupported="refuse")
+
+
+@pytest.mark.parametrize("turn", [0.0, 1e-9, 1e-3, 3.0, None])
+def test_springs_of_ball_and_free_joints_are_those_of_mujoco(turn):
+    """At any state, and where turns from the rest position are nothing, small and nearly half a turn."""
+    mujoco, model, tree = balls()
+    rng = np.random.default_rng(40)
+    q, v, zero = tree.random(rng), rng.normal(size=tree.nv), np.zeros(tree.nv)
+    if turn is not None:
+        q = configuration_from_mujoco(tree, model.qpos_spring)
+        q = tree.integrate(q, np.tile([0.6, 0.0, 0.8], 4) * turn)
+        q[-4:] *= -1.0  # the same rotation
+    expected = qacc(mujoco, model, tree, q, v)
+    assert error(ds.forward_dynamics(tree, q, v, zero).qdd, expected) < 1e-9
+    assert error(ds.compile(tree, (), "dynamics")(q, v, zero)[0], expected) < 1e-9
+    lifted = ds.bias_force(tree, q, v, passive="none") - ds.bias_force(tree, q, v)
+    assert np.max(np.abs(lifted - tree.passive_forces(q, v))) < 1e-11
+    found = ds.dynamics_derivatives(tree, q, v, zero).dqdd_dq
+    h, n = 1e-6, tree.nv
+    ends = [ds.forward_dynamics(tree, tree.integrate(q, s * h * np.eye(n)), v, zero).qdd for s in (1, -1)]
+    assert error(found, (ends[0] - ends[1]).T / (2 * h)) < FINITE_DIFFERENCES
+    assert error(ds.compile(tree, (), "dynamics_derivatives")(q, v, zero)[2], found) < 1e-9
+
+
+def test_energy_and_trees_of_such_springs():
+    mujoco, _, tree = balls()
+    rng = np.random.default_rng(41)
+    q, v, n = tree.random(rng), rng.normal(size=tree.nv), 300
+    step = ds.compile(tree, [], "step", integrator="rk4")
+    qs, vs = ds.rollout(step, q, v, np.zeros((n, tree.nv)), dt=1e-3)
+    energy = ds.kinetic_energy(tree, qs, vs) + ds.potential_energy(tree, qs)
+    assert np.ptp(energy) < 1e-7 * np.abs(energy).max()
+    with pytest.raises(ModelError, match="a free joint without armature, damping, friction and spring"):
+        tree.reroot("b")
+    loose = replace(tree, joints=(replace(tree.joints[0], stiffness=np.zeros(6)), *tree.joints[1:]))
+    other, moved = loose.reroot("b"), loose.reroot_configuration("b", q)
+    assert np.isclose(*(ds.potential_energy(t, x) for t, x in ((loose, q), (other, moved))))
+    with pytest.raises(ModelError, match=r"2 springs of ball joints .*|3 springs of ball joints"):
+        tree.to_mjcf(unsupported="refuse")
+    as_written = balls(rests=())[2]
+    back = ds.load(mujoco.MjModel.from_xml_string(as_written.to_mjcf(unsupported="refuse")))
+    assert error(*(ds.forward_dynamics(t, q, v, 0 * v).qdd for t in (as_written, back))) < 1e-9
 
 
 # -- gravity compensation ------------------------------------------------------------------------------------------
@@ -638,7 +707,6 @@ def test_what_a_tree_does_not_hold_is_listed(tmp_path):
     assert tree.report["limits of joints, which the tree holds"] == ("a",)
     assert tree.report["Coulomb friction of joints, which the tree holds"] == ("a",)
     for what in (
-        "springs of ball and free",
         "gravity compensation within",
         "force ranges",
         "mocap",

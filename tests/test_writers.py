@@ -259,7 +259,9 @@ def test_random_mechanisms_as_mjcf(tmp_path, seed):
     joints = [replace(j, armature=0.1, damping=0.1, friction=0.2) for j in mechanism.joints]
     joints = [
         replace(j, lower=-1.0, upper=np.inf, stiffness=3.0, rest_position=0.3, effort_limit=7.0)
-        if j.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC) else j for j in joints
+        if j.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC)
+        else replace(j, stiffness=2.0 * (j.kind is JointKind.BALL))
+        for j in joints
     ]  # fmt: skip
     joints = [replace(j, child_position=rng.normal(size=3)) for j in joints]
     light = [RawLink(x.name, x.mass or 1.0, x.com, x.inertia + 0.01 * np.eye(3)) for x in mechanism.links]
@@ -307,8 +309,8 @@ def test_what_mjcf_cannot_say(tmp_path):
     expected = (
         r"as MJCF: not represented: 1 velocity limits of joints \(first\); 1 ranges of joints that are empty, or of "
         r"ball and free joints \(first\); 1 effort limits of zero, or of ball and free joints \(second\); 1 armature, "
-        r"damping or friction that differs between degrees of freedom \(second\); 1 turns of ball joints at qpos0 "
-        r"\(second\); 1 ranges of actuators that are empty \(motor\); 1 inertias that no rigid body can have, in place "
+        r"damping, friction or stiffness that differs between degrees of freedom \(second\); 1 turns of ball joints at "
+        r"qpos0 \(second\); 1 ranges of actuators that are empty \(motor\); 1 inertias that no rigid body can have, in "
     )
     with pytest.warns(DelassusWarning, match=expected):
         text = tree.to_mjcf()

@@ -25,8 +25,8 @@ from delassus.interop.mujoco_equalities import constraints_of, rotation_of
 from delassus.interop.mujoco_report import omitted
 from delassus.model.build import build_tree
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
-from delassus.model.joints import SPRUNG, Joint, JointKind
-from delassus.model.rotations import Array, quaternion_to_matrix, rotation_about
+from delassus.model.joints import Joint, JointKind
+from delassus.model.rotations import Array, quaternion_log, quaternion_to_matrix, rotation_about
 from delassus.model.tree import Tree
 
 SHORTEST_QUATERNION = 1e-15
@@ -176,9 +176,11 @@ def _joint(
         position = position + rotation @ anchor
     if model.jnt_limited[j] and kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
         lower, upper = (float(x) for x in model.jnt_range[j])
-    stiffness, rest = 0.0, 0.0
-    if kind in SPRUNG and not is_disabled(mujoco, model, "SPRING"):
-        stiffness, rest = float(model.jnt_stiffness[j]), float(model.qpos_spring[model.jnt_qposadr[j]])
+    stiffness = 0.0 if is_disabled(mujoco, model, "SPRING") else float(model.jnt_stiffness[j])
+    rest = np.array(model.qpos_spring[model.jnt_qposadr[j] :][: kind.nq])
+    if kind.has_quaternion:
+        quaternion = np.roll(rest[-4:], -1)
+        rest = np.concatenate([rest[:-4], quaternion_log(quaternion / np.linalg.norm(quaternion))]) * (stiffness != 0)
     has_friction = not is_disabled(mujoco, model, "FRICTIONLOSS", "CONSTRAINT")
     effort = np.abs(model.jnt_actfrcrange[j]).min() if model.jnt_actfrclimited[j] else np.inf
     return RawJoint(

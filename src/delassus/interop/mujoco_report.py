@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.interop.mujoco_actuators import element_names, has_one_dof, is_disabled
+from delassus.interop.mujoco_actuators import element_names, has_one_dof
 from delassus.interop.mujoco_equalities import active_equalities
 
 TENDON_FORCES = ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "frictionloss", "springyield")
@@ -37,14 +37,12 @@ def omitted(mujoco: Any, model: Any, actuators: Iterable[str], equalities: Itera
     fluid = [name for name in ("density", "viscosity") if getattr(option, name)]
     keys = named(kinds.mjOBJ_KEY, model.nkey, "key")
     moving = _any_of(model, "key", ("qvel", "act", "ctrl"), model.nkey)
-    springs = np.asarray(model.jnt_stiffness != 0) & (not is_disabled(mujoco, model, "SPRING"))
     out = {
         "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body": equalities,
         "equality constraints that are switched off": named(kinds.mjOBJ_EQUALITY, model.neq, "equality")[
             ~active_equalities(mujoco, model)
         ],
         "actuators that have a state, are muscles, or act on other things than joints and fixed tendons": actuators,
-        "springs of ball and free joints": joints[springs & several],
         "springs and dampers that are not linear": joints[bent],
         "limits of ball joints": joints[np.array(model.jnt_limited, dtype=bool) & several & ~free],
         "force ranges of joints that differ between directions": joints[lopsided],

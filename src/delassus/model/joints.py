@@ -86,8 +86,8 @@ class JointKind(Enum):
         return self in (JointKind.BALL, JointKind.FREE)
 
 
-SPRUNG = frozenset({JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.TRANSLATION})
-"""Joints that springs act on: each coordinate is one degree of freedom."""
+SPRUNG = frozenset(JointKind) - {JointKind.COS_SIN, JointKind.PLANAR}
+"""Joints that springs act on."""
 
 PER_DOF = (
     "armature", "lower", "upper", "damping", "friction", "stiffness", "rest_position", "effort_limit", "velocity_limit",
@@ -125,8 +125,9 @@ class Joint(Frozen):
     friction : (nv,) array
         Coulomb friction of each degree of freedom (N·m or N). No function acts on it yet.
     stiffness, rest_position : (nv,) arrays
-        Spring of each degree of freedom (N·m/rad or N/m), and the coordinate at which it has no force (rad or m). Only
-        revolute, prismatic and translation joints have springs.
+        Spring of each degree of freedom (N·m/rad or N/m), and the coordinate at which it has no force (rad or m): of
+        ball joints the rotation vector, of free joints position and rotation vector. Cos-sin and planar joints have no
+        springs, and of turns, as of positions of a free joint, all three are one.
     effort_limit, velocity_limit : (nv,) arrays
         Largest force of the motor (N·m or N) and speed (rad/s or m/s); infinite where there are none.
     motion_axes : tuple of int
@@ -155,9 +156,13 @@ class Joint(Frozen):
         self._make_read_only("rotation", "position", *PER_DOF)
         if np.any(self.stiffness) and self.kind not in SPRUNG:
             raise ModelError(
-                f"joint {self.name!r}", "no spring, or a revolute, prismatic or translation joint",
+                f"joint {self.name!r}", "no spring, or another joint than a planar or cos-sin one",
                 f"a spring on a {self.kind.value} joint", "Add its force to tau.",
             )  # fmt: skip
+        if self.kind.has_quaternion and np.any(np.ptp(self.stiffness.reshape(-1, 3), axis=1)):
+            raise ModelError(
+                f"joint {self.name!r}", "one stiffness in all directions", str(self.stiffness), "Add its force to tau."
+            )
 
     @property
     def nq(self) -> int:
@@ -244,3 +249,19 @@ def difference(kind: JointKind, q0: Array, q1: Array) -> Array:
         twist = displacement_log(quaternion, np.concatenate([dp, zero[..., None]], axis=-1))
         return np.stack([twist[..., 0], twist[..., 1], angle], axis=-1)
     return q1 - q0
+
+
+def stretch(joint: Joint, q: Array) -> Array:
+    """By how much (..., nv) the spring of a joint is stretched: ``q − r``.
+
+    Of turns the rotation vector from the rest position, the short way round; of a free joint the way from there along
+    the axes of its body.
+    """
+    rest = joint.rest_position
+    if not joint.kind.has_quaternion:
+        return q - rest
+    quaternion = q[..., -4:]
+    turn = difference(JointKind.BALL, quaternion_exp(rest[-3:]), quaternion)
+    if joint.kind is JointKind.BALL:
+        return turn
+    return np.concatenate([rotate(quaternion_conjugate(quaternion), q[..., :3] - rest[:3]), turn], axis=-1)

@@ -35,7 +35,7 @@ def reroot(tree: T, link: str) -> T:
         half_turn = _half_turn(tree.joints[child])
         R[i], p[i] = tree.joints[child].rotation @ half_turn.T, tree.joints[child].position
         carrying[i] = replace(tree.joints[child], rotation=half_turn, position=np.zeros(3))
-        if carrying[i].kind is JointKind.TRANSLATION:  # whose coordinates change their sign
+        if carrying[i].kind in (JointKind.TRANSLATION, JointKind.BALL):  # whose coordinates change their sign
             carrying[i] = replace(carrying[i], rest_position=-carrying[i].rest_position)
 
     parent_of = {new_root: WORLD}
@@ -107,9 +107,9 @@ def _require_floating(tree: Topology, link: str) -> int:
             f"tree {tree.name!r}", "one free joint that carries everything", "something else",
             "Only a floating tree can be re-rooted: load it with root='floating'.",
         )  # fmt: skip
-    if any(getattr(tree.joints[0], attribute).any() for attribute in RESISTANCE):
+    if any(getattr(tree.joints[0], attribute).any() for attribute in (*RESISTANCE, "stiffness")):
         raise ModelError(
-            f"joint {tree.joints[0].name!r}", "a free joint without armature, damping and friction",
+            f"joint {tree.joints[0].name!r}", "a free joint without armature, damping, friction and spring",
             "one that has some",
             "They act on the link that the free joint carries, so another root would be another robot: set them to 0.",
         )  # fmt: skip

@@ -259,7 +259,7 @@ class Tree(Topology):
         out = 0.0 * qa[..., :1] - self.per_dof("damping") * va
         for joint, sq, sv in zip(self.joints, self.q_slices, self.v_slices, strict=True):
             if joint.stiffness.any():
-                out[..., sv] -= joint.stiffness * (qa[..., sq] - joint.rest_position)
+                out[..., sv] -= joint.stiffness * joint_rules.stretch(joint, qa[..., sq])
         return np.asarray(out)
 
     def check_configuration(self, q: ArrayLike, argument: str = "q") -> Array:

@@ -24,7 +24,7 @@ from delassus.model.description import (
     unique_name,
 )
 from delassus.model.inertia import nearest_inertia
-from delassus.model.joints import JointKind
+from delassus.model.joints import Joint, JointKind, stretch
 from delassus.model.rotations import Array, matrix_to_quaternion, quaternion_to_matrix, rotation_about
 from delassus.model.topology import WORLD, Topology
 from delassus.model.write import Attributes, common, element, tidy
@@ -266,9 +266,10 @@ def _joint(level: int, raw: RawJoint, pose: Pose, at_start: Mapping[str, Array])
         effort = float(np.max(raw.effort_limit))
         if _is_range(-effort, effort):
             attributes["actuatorfrcrange"] = np.array([-effort, effort])
+        attributes["springref"] = np.array(raw.rest_position)
     for key, values in (
         ("armature", raw.armature), ("damping", raw.damping), ("frictionloss", raw.friction),
-        ("stiffness", raw.stiffness), ("springref", raw.rest_position),
+        ("stiffness", raw.stiffness),
     ):  # fmt: skip
         attributes[key] = np.array(common(values))
     shown = {key: value for key, value in attributes.items() if isinstance(value, str) or np.any(value)}
@@ -353,8 +354,11 @@ def _omitted(
             for joint in tree.joints
             if np.isfinite(joint.effort_limit).any() and (joint.nv > 1 or joint.effort_limit[0] <= 0)
         ],
-        "armature, damping or friction that differs between degrees of freedom": [
-            j.name for j in tree.joints if np.ptp(j.armature) or np.ptp(j.damping) or np.ptp(j.friction)
+        "armature, damping, friction or stiffness that differs between degrees of freedom": [
+            j.name for j in tree.joints if any(np.ptp(x) for x in (j.armature, j.damping, j.friction, j.stiffness))
+        ],
+        "springs of ball joints that do not rest at zero, and of free ones that do not at qpos0": [
+            j.name for j in tree.joints if j.stiffness.any() and j.nv > 1 and not _rests(j, at_start[j.name])
         ],
         "turns of ball joints at qpos0": [j.name for j in tree.joints if j.kind is BALL and at_start[j.name][:3].any()],
         "ranges of actuators that are empty": [
@@ -362,6 +366,11 @@ def _omitted(
         ],
     }
     return {what: names for what, names in out.items() if names}
+
+
+def _rests(joint: Joint, start: Array) -> bool:
+    """Whether the spring of a ball or free joint rests where it always does in MuJoCo."""
+    return bool(np.max(np.abs(joint.rest_position if joint.kind is BALL else stretch(joint, start))) <= SAME)
 
 
 def _lost(body: _Body, joints: Sequence[RawJoint]) -> list[str]:

@@ -1,8 +1,9 @@
-"""Configurations that move: ``q ⊕ u``, the exponential of each joint, free of branches.
+"""Configurations that move: ``q ⊕ u``, the exponential of each joint, and how springs stretch; free of branches.
 
-The same as `delassus.model.joints.integrate`, on any backend. Near zero, ``sin x / x`` is taken at ``√(x² + ε²)``, and
-``(θ − sin θ) / θ³`` only ever multiplies ``θ²``, so that neither needs a series. Quaternions and cos-sin pairs come out
-of unit length: one Newton step, ``x (3 − |x|²) / 2``, undoes round-off before it grows from step to step.
+The same as `integrate` and `stretch` of `delassus.model.joints`, on any backend. Near zero, ``sin x / x`` is taken at
+``√(x² + ε²)``, and ``(θ − sin θ) / θ³`` only ever multiplies ``θ²``, so that neither needs a series. Quaternions and
+cos-sin pairs come out of unit length: one Newton step, ``x (3 − |x|²) / 2``, undoes round-off before it grows from step
+to step.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import math
 from collections.abc import Sequence
 
 from delassus.model.joints import Joint, JointKind
+from delassus.model.rotations import quaternion_exp
 from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_entries, cross_matrix, from_entries, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.transform import quaternion_rows
 
 SERIES = 18
 """Terms of power series in squares of angles: to round-off up to one turn."""
+
+HALF_ANGLES = 11
+"""Terms of the power series of angles from rotations: to round-off up to tan²(π/16)."""
 
 TINY = 1e-36
 """``ε²``: a normal number in float32 as well, and nothing beside the square of an angle that matters."""
@@ -78,6 +83,64 @@ def _alternating(y: Scalar, k: int) -> tuple[Scalar, Scalar]:
 
 def _coefficient(n: int, k: int) -> float:
     return (-1.0) ** n / math.factorial(2 * n + k)
+
+
+def stretch(ops: Ops, joint: Joint, q: Sequence[Scalar]) -> list[Scalar]:
+    """By how much (nv) the spring of a joint is stretched; see `delassus.model.joints.stretch`."""
+    rest = joint.rest_position.tolist()
+    if not joint.kind.has_quaternion:
+        return [x - r if r else x for x, r in zip(q, rest, strict=True)]  # a rest position of zero costs nothing
+    sign, (x, y, z, w) = _turn(ops, joint, q)
+    factor = 2.0 * sign * _half_angle(ops, w)[0]
+    turn = [factor * x, factor * y, factor * z]
+    if joint.kind is JointKind.BALL:
+        return turn
+    away = [x - r if r else x for x, r in zip(q[:3], rest[:3], strict=True)]
+    return _rotated(list(zip(*quaternion_rows(*q[3:]), strict=True)), away) + turn
+
+
+def stretch_changes(ops: Ops, joint: Joint, q: Sequence[Scalar]) -> Matrix:
+    """What changes of ``q`` (in its tangent) do to `stretch` (nv × nv)."""
+    if not joint.kind.has_quaternion:
+        return ops.eye(joint.nv)
+    sign, (x, y, z, w) = _turn(ops, joint, q)
+    f, g = _half_angle(ops, w)
+    V = cross_matrix(ops, from_entries(ops, [x, y, z]))
+    turned = ops.eye(3) + scaled_matrix(ops, sign * f, V) + scaled_matrix(ops, g, V @ V)
+    if joint.kind is JointKind.BALL:
+        return turned
+    away = cross_matrix(ops, from_entries(ops, stretch(ops, joint, q)[:3]))
+    return ops.vstack([ops.hstack([ops.eye(3), away]), ops.hstack([ops.zeros(3, 3), turned])])
+
+
+def _turn(ops: Ops, joint: Joint, q: Sequence[Scalar]) -> tuple[Scalar, list[Scalar]]:
+    """Quaternion from the rest position of a joint, and the sign that makes it the short way round; ``w ≥ 0`` then."""
+    rest, turn = joint.rest_position[-3:], list(q[-4:])
+    if rest.any():
+        x, y, z, w = quaternion_exp(rest).tolist()
+        turn = _product([-x, -y, -z, w], turn)
+    return ops.copysign(1.0, turn[3]), [*turn[:3], ops.copysign(turn[3], 1.0)]
+
+
+def _half_angle(ops: Ops, w: Scalar) -> tuple[Scalar, Scalar]:
+    """``h / sin h`` and ``(1 − h cot h) / sin² h`` of ``h = acos w``, at most π/2.
+
+    Power series of ``atan t / t`` in ``t² = tan²(h / 8)``, and formulas for twice the angle.
+    """
+    c4 = ops.sqrt(0.5 + 0.5 * w)
+    c2 = ops.sqrt(0.5 + 0.5 * c4)
+    over = 1.0 / (1.0 + c2)
+    z = (1.0 - c2) * over
+    rest: Scalar = 0.0
+    for n in reversed(range(1, HALF_ANGLES)):
+        rest = (-1.0) ** n / (2 * n + 1) + z * rest
+    series = 1.0 + z * rest  # of the angle h / 8
+    f = 2.0 * over * series  # of h / 4, and twice doubled
+    g = over * over * (series - rest)
+    for c in (c2, c4):
+        f = f / c
+        g = 0.25 * (g + f) / (c * c)
+    return f, g
 
 
 def turning(joint: Joint, v: Sequence[Scalar]) -> list[Scalar] | None:

@@ -17,6 +17,7 @@ from typing import Any
 from delassus.algorithms.problem import Pose, Problem
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD
+from delassus.spatial.manifold import stretch, stretch_changes
 from delassus.spatial.motion import (
     LINEAR,
     bias_force,
@@ -98,9 +99,9 @@ class DynamicsProblem:
         if self._damping is not None:
             factors = [column(ops, d) for d in self.per_joint(self._damping)]
             out = [scaled(ops, d, v) for d, v in zip(factors, self.v, strict=True)]
-        for i, stretch in self.stretches.items():
+        for i, stretched in self.stretches.items():
             out = out or self.per_joint(None)
-            out[i] = out[i] + scaled(ops, list(self.tree.joints[i].stiffness), stretch)
+            out[i] = out[i] + scaled(ops, list(self.tree.joints[i].stiffness), stretched)
         return out
 
     @cached_property
@@ -109,21 +110,25 @@ class DynamicsProblem:
         out = {}
         for i, (joint, sq) in enumerate(zip(self.tree.joints, self.tree.q_slices, strict=True)):
             if self._is_passive and joint.stiffness.any():
-                rest = joint.rest_position.tolist()
-                entries = [self.ops.entry(self.problem.q, sq.start + k) for k in range(joint.nq)]
-                # a rest position of zero costs nothing
-                out[i] = from_entries(self.ops, [x - r if r else x for x, r in zip(entries, rest, strict=True)])
+                out[i] = from_entries(self.ops, stretch(self.ops, joint, self._coordinates(sq)))
         return out
+
+    def stretch_changes(self) -> dict[int, Matrix]:
+        """Changes (n_i × n_i) of the force of each spring with the joint's position."""
+        ops, out = self.ops, {}
+        for i in self.stretches:
+            joint = self.tree.joints[i]
+            changes = stretch_changes(ops, joint, self._coordinates(self.tree.q_slices[i]))
+            out[i] = diagonal(ops, joint.stiffness.tolist()) @ changes
+        return out
+
+    def _coordinates(self, part: slice) -> list[Scalar]:
+        return [self.ops.entry(self.problem.q, k) for k in range(part.start, part.stop)]
 
     @property
     def damping(self) -> list[Scalar] | None:
         """Coefficient of each degree of freedom; None without damping."""
         return None if self._damping is None else [self.ops.entry(self._damping, k) for k in range(self.tree.nv)]
-
-    @property
-    def stiffness(self) -> list[float] | None:
-        """Coefficient of each degree of freedom; None without springs."""
-        return [k for joint in self.tree.joints for k in joint.stiffness.tolist()] if self._is_passive else None
 
     @cached_property
     def tau(self) -> list[Matrix]:

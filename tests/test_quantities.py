@@ -107,7 +107,7 @@ def test_declarations_are_documented(name):
     row = cells.get(f"``{name}``") or next(r for c, r in cells.items() if c[-1:] == "_" and name.startswith(c[2:]))
     assert ", ".join(quantity.inputs) in row
     assert set(quantity.options) <= set(Keywords.__annotations__)
-    assert quantity.meaning and not (quantity.is_step and not quantity.has_status)
+    assert quantity.meaning and not (quantity.states == 2 and not quantity.has_status)
 
 
 def test_requests_are_resolved_once(robot):

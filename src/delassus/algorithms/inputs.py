@@ -1,4 +1,4 @@
-"""Arrays that come with each call because constraints or payloads ask for them: rows, placements of frames, payloads.
+"""Arrays that come with each call because constraints or payloads ask for them: rows, placements, ground, payloads.
 
 `inputs_of` lists them: arguments of kernels, unknowns of the planner and keywords of the direct functions follow it.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from delassus.constraints import Constraint, Frame, Rows
+from delassus.constraints import Constraint, Contact, Frame, Rows
 
 End = Literal["first", "second"]
 ENDS: tuple[End, End] = ("first", "second")
@@ -50,6 +50,11 @@ def placement_name(constraint: int, end: End) -> str:
     return f"placement{constraint}" + ("_second" if end == "second" else "")
 
 
+def ground_name(constraint: int) -> str:
+    """Name of the ground below the points of a contact."""
+    return f"ground{constraint}"
+
+
 def payload_name(payload: int) -> str:
     """Name of a payload."""
     return f"payload{payload}"
@@ -62,6 +67,9 @@ def inputs_of(constraints: Sequence[Constraint], payloads: Sequence[str] = ()) -
         if isinstance(c, Rows) and c.rows is None:
             meaning = f"rows of constraint {i} on {c.first.link}, [linear; angular]"
             out.append(Argument(rows_name(i), (c.size, 6), meaning, "rows", f"rows of {c!r}"))
+        if isinstance(c, Contact) and c.ground == "input":
+            meaning = f"ground below contact {i}, a row a point: height in m, unit normal"
+            out.append(Argument(ground_name(i), (c.n_points, 4), meaning))
         out.extend(_placement(i, end, c, frame) for end, frame in zip(ENDS, c.frames, strict=False) if frame.given)
     for i, link in enumerate(payloads):
         meaning = f"inertia added to {link}, about and along its frame: {PAYLOAD} in kg, kg m, kg m^2"

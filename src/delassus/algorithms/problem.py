@@ -18,8 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from delassus.algorithms.contact.candidates import Candidate, candidates
 from delassus.algorithms.inputs import inputs_of, payload_name, placement_name, rows_name
-from delassus.constraints import CenterOfMass, Constraint, Distance, FrameConstraint, JointRows, row_slices
+from delassus.constraints import CenterOfMass, Constraint, Contact, Distance, FrameConstraint, JointRows, row_slices
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_matrix, diagonal, from_entries
@@ -195,6 +196,9 @@ class Problem:
     def _ends_of(self, index: int) -> list[End]:
         if isinstance(self.constraints[index], CenterOfMass):
             return [End(i, K, index, WORLD) for i, K in enumerate(self._rows_of_mass)]
+        if index in self.candidates:
+            points = self.candidates[index]
+            return [End(i, self.ops.vstack([x.rows[i] for x in points]), index, WORLD) for i in points[0].rows]
         if not isinstance(self.constraints[index], FrameConstraint):
             return []
         ops, c, N = self.ops, self.frame_constraint(index), self.selection(index)
@@ -237,6 +241,26 @@ class Problem:
         ops, mass = self.ops, sum(self.ops.entries(H)[0][0] for H in self.inertias)
         shares = [[[x * (1.0 / mass) for x in row] for row in ops.entries(H)[:3]] for H in self.inertias]
         return [R @ ops.matrix(share) for R, share in zip(self.turns, shares, strict=True)]
+
+    @cached_property
+    def candidates(self) -> dict[int, list[Candidate]]:
+        """Contact points of each constraint that is a `Contact`."""
+        return {i: candidates(self, i) for i, c in enumerate(self.constraints) if isinstance(c, Contact)}
+
+    @cached_property
+    def origins(self) -> list[Matrix]:
+        """Origin (3 × 1) of each link's body frame in the world."""
+        out: list[Matrix] = []
+
+        # root → leaves: p_i = p_p + R_p p
+        for i in self.tree.root_to_leaves():
+            p, own = self.tree.parents[i], self.X[i].position()
+            out.append(own if p == WORLD else out[p] + self.turns[p] @ own)
+        return out
+
+    def given(self, name: str) -> Any:
+        """What came with the call for a constraint or a payload, by name."""
+        return self._inputs[name]
 
     @cached_property
     def turns(self) -> list[Matrix]:

@@ -20,7 +20,7 @@ class SparseFactor:
 
     Without ``E``, row k of ``L`` has entries at the ancestors of degree of freedom k only. Blocks between links of
     which neither is above the other add to that, and so does what they fill in. ``rows`` holds the off-diagonal
-    entries, at the degrees of freedom ``ancestors``, and ``reciprocal`` one over the diagonal.
+    entries, at the degrees of freedom ``ancestors``, ``diagonal`` the others, and ``reciprocal`` one over these.
     """
 
     def __init__(self, problem: Problem, added: Mapping[tuple[int, int], Matrix] | None = None) -> None:
@@ -31,7 +31,7 @@ class SparseFactor:
             blocks[i, j] = add(blocks[i, j], block) if (i, j) in blocks else block
         self.ancestors: list[list[int]] = []
         self.rows: list[Matrix] = []
-        diagonal: list[Matrix] = []
+        pivots: list[Matrix] = []
         for i, above in enumerate(_filled(tree, blocks)):
             first = tree.v_slices[i].start
             outside = [k for j in above for k in range(tree.v_slices[j].start, tree.v_slices[j].stop)]
@@ -41,20 +41,22 @@ class SparseFactor:
                 parts.append(ops.take(blocks[i, i], (a,), range(a)))
                 self.ancestors.append([*outside, *range(first, first + a)])
                 self.rows.append(ops.hstack(parts))
-                diagonal.append(ops.take(blocks[i, i], (a,), (a,)))
+                pivots.append(ops.take(blocks[i, i], (a,), (a,)))
+        self.diagonal: dict[int, Matrix] = {}
         self.reciprocal: dict[int, Matrix] = {}
 
         # leaves → root: L_kk = √H_kk, L_ki = H_ki / L_kk, H_ij −= L_ki L_kj  ([LQR] eq. 6)
         for k in reversed(range(tree.nv)):
-            ((pivot,),) = ops.entries(diagonal[k])
+            ((pivot,),) = ops.entries(pivots[k])
             ops.pivot(pivot)
-            self.reciprocal[k] = ops.matrix([[1.0 / ops.sqrt(pivot)]])
+            root = ops.sqrt(pivot)
+            self.diagonal[k], self.reciprocal[k] = ops.matrix([[root]]), ops.matrix([[1.0 / root]])
             row = self.rows[k] = self.reciprocal[k] @ self.rows[k]
             for position, i in enumerate(self.ancestors[k]):
                 factor = ops.take(row, None, (position,))
                 change = factor @ ops.take(row, None, range(position))
                 self.rows[i] = self.rows[i] - self._spread(change, self.ancestors[k][:position], self.ancestors[i])
-                diagonal[i] = diagonal[i] - factor @ factor
+                pivots[i] = pivots[i] - factor @ factor
         ops.mark("factorisation of M" if added is None else "factorisation", [*self.rows, *self.reciprocal.values()])
 
     def _spread(self, row: Matrix, columns: list[int], wanted: list[int]) -> Matrix:
@@ -62,6 +64,14 @@ class SparseFactor:
         if columns == wanted:
             return row
         return self._ops.put(row, (1, len(wanted)), (0,), [wanted.index(k) for k in columns])
+
+    def times(self, x: Sequence[Matrix]) -> list[Matrix]:
+        """``L x`` for a matrix that is given row by row, and so is the result."""
+        out = []
+        for k, above in enumerate(self.ancestors):
+            own = self.diagonal[k] @ x[k]
+            out.append(own + self.rows[k] @ self._ops.vstack([x[i] for i in above]) if above else own)
+        return out
 
     def over_transpose(self, B: Matrix, kept: Collection[int] = ()) -> list[Matrix]:
         """``L⁻ᵀ B``, row by row; as sparse as ``B`` where that is as sparse as ``L``.

@@ -26,7 +26,7 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
         graph=graph,
         arguments=asked.arguments,
         results=tuple(traced.results),
-        is_step=quantity.is_step,
+        is_step=quantity.states > 0,
         before=before,
     )
     count = made.count().total

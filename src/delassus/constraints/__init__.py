@@ -11,6 +11,7 @@ constraint        rows  meaning
 `Rows`            any   any rows on the twist of a link; they may come with each call
 `JointRows`       any   linear combinations of the velocities of joints: couplings, mimic joints, fixed tendons
 `CenterOfMass`    3     the centre of mass of all links does not move
+`Contact`         any   three rows a point that may touch the ground or another link; of contact steps
 ================  ====  =======================================================================================
 
 `Frame` says where on a link.
@@ -30,13 +31,16 @@ from delassus.constraints.between_frames import (
 )
 from delassus.constraints.centre_of_mass import CenterOfMass
 from delassus.constraints.constraint import Constraint, check_constraints, row_slices
+from delassus.constraints.contact import BoundedJoint, Contact, bounded_joints
 from delassus.constraints.frame import Frame
 from delassus.constraints.joint_rows import JointRows
 
 __all__ = [
     "ROW_LAYOUT",
+    "BoundedJoint",
     "CenterOfMass",
     "Constraint",
+    "Contact",
     "Distance",
     "Frame",
     "FrameConstraint",
@@ -46,6 +50,7 @@ __all__ = [
     "Point",
     "Rows",
     "Weld",
+    "bounded_joints",
     "check_constraints",
     "row_slices",
 ]

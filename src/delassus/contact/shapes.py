@@ -11,64 +11,9 @@ from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_number, check_rotation, check_vector, finite_array
 from delassus.model.rotations import Array
+from delassus.model.shapes import Box, Capsule, Cylinder, Sphere
 
-
-@dataclass(frozen=True, slots=True)
-class Sphere(Frozen):
-    """Ball about the origin of its frame; ``radius`` in m."""
-
-    radius: float
-
-    def __post_init__(self) -> None:
-        _positive(self, "radius")
-
-    def inertia(self, mass: float) -> Array:
-        """Moments of inertia (3,) of a solid ball of that mass, about its centre (kg·m²)."""
-        return np.full(3, 0.4 * mass * self.radius**2)
-
-
-@dataclass(frozen=True, slots=True)
-class Capsule(Frozen):
-    """All points within ``radius`` of a segment of ``length`` along z, centred on the origin; in m."""
-
-    radius: float
-    length: float
-
-    def __post_init__(self) -> None:
-        _positive(self, "radius", "length")
-
-
-@dataclass(frozen=True, slots=True)
-class Cylinder(Frozen):
-    """Cylinder of ``length`` along z, centred on the origin; in m."""
-
-    radius: float
-    length: float
-
-    def __post_init__(self) -> None:
-        _positive(self, "radius", "length")
-
-    def inertia(self, mass: float) -> Array:
-        """Moments of inertia (3,) of a solid cylinder of that mass, about its centre (kg·m²)."""
-        across = mass * (self.radius**2 / 4.0 + self.length**2 / 12.0)
-        return np.array([across, across, mass * self.radius**2 / 2.0])
-
-
-@dataclass(frozen=True, slots=True)
-class Box(Frozen):
-    """Box centred on the origin, its edges of lengths ``x``, ``y``, ``z`` along the axes; in m."""
-
-    x: float
-    y: float
-    z: float
-
-    def __post_init__(self) -> None:
-        _positive(self, "x", "y", "z")
-
-    def inertia(self, mass: float) -> Array:
-        """Moments of inertia (3,) of a solid box of that mass, about its centre (kg·m²)."""
-        squares = np.array([self.x, self.y, self.z]) ** 2
-        return np.asarray(mass / 12.0 * (squares.sum() - squares))
+__all__ = ["Box", "Capsule", "Collider", "Cylinder", "HalfSpace", "Mesh", "Shape", "Sphere"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +138,3 @@ def _corners(triangles: ArrayLike, n_points: int) -> NDArray[np.int64]:
         wanted = f"whole numbers (m, 3) below {n_points}"
         raise ConfigurationError("triangles of a mesh", wanted, shown(triangles), "Check the file.")
     return corners.astype(np.int64)
-
-
-def _positive(shape: object, *names: str) -> None:
-    for name in names:
-        check_number(f"{name} of a {type(shape).__name__}", getattr(shape, name), "A length in metres.")

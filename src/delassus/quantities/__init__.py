@@ -1,8 +1,8 @@
 """What can be computed: one declaration each, from which the direct functions and `delassus.compile` run.
 
-`quantity` says what a declaration holds. `osim`, `dynamics` and `kinematics` hold the declarations, each with its
-direct functions. A `request` resolves and checks what is asked for, with its `options`; a `case` binds it to a backend,
-and `evaluate` to NumPy. `redundancy` is the one answer to dependent rows, `pivots` how kernels find them.
+`quantity` says what a declaration holds. `osim`, `dynamics`, `contact` and `kinematics` hold the declarations, each
+with its direct functions. A `request` resolves and checks what is asked for, with its `options`; a `case` binds it to a
+backend, and `evaluate` to NumPy. `redundancy` is the one answer to dependent rows, `pivots` how kernels find them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from delassus.errors import unknown_name
-from delassus.quantities import dynamics, kinematics, osim
+from delassus.quantities import contact, dynamics, kinematics, osim
 from delassus.quantities.quantity import Quantity
 
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
@@ -34,6 +34,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             dynamics.DYNAMICS_DERIVATIVES,
             dynamics.STEP,
             dynamics.STEP_DERIVATIVES,
+            contact.CONTACT_STEP,
             kinematics.ENERGIES,
             kinematics.MOMENTUM,
             kinematics.MOMENTUM_JACOBIAN,

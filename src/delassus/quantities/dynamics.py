@@ -167,7 +167,7 @@ STEP = Quantity(
     methods=tuple(METHODS),
     options=CONSTRAINED | CONTROLLED | {"integrator"},
     has_status=True,
-    is_step=True,
+    states=2,
 )
 STEP_DERIVATIVES = Quantity(
     "step_derivatives",

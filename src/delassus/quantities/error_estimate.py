@@ -40,6 +40,8 @@ def rcond_of(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]]) ->
         if argument.keyword == "rows":
             scaled.append(slice(start, start + argument.size))
         start += argument.size
+    if ops.loops:  # which say themselves how far they came
+        outputs = [nodes for phase, nodes in ops.phases if phase == "contact problem"]
     return reciprocal_condition(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active)
 
 
@@ -56,7 +58,7 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
         return asked.tree.random(random, batch=STATES)
     if name == "active":  # few and many at once
         return (random.random(shape) < random.uniform(0.0, 1.0, (STATES, 1))).astype(float)
-    if name in ("dt", "damping", "kp", "kd"):
+    if name in ("dt", "damping", "kp", "kd", "impulses"):
         return np.asarray(random.uniform(1e-3, 1e-2, shape))
     if argument.keyword == "compliance":
         return np.asarray(10.0 ** random.uniform(-4.0, 0.0, shape))

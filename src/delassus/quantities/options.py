@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.dynamics.kinematics import REFERENCES
 from delassus.algorithms.inputs import PLACEMENT, POSITION, Argument
-from delassus.constraints import Constraint, Frame, Rows
+from delassus.constraints import Constraint, Contact, Frame, Rows
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen
-from delassus.model.check import check_choice, check_flag, finite_array, real_array
+from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.quantity import CONTROLS
 
@@ -66,6 +66,12 @@ class Baumgarte(Frozen):
         """Gains of velocity errors, ``2 ζ ω`` (1/s), and of position errors, ``ω²`` (1/s²)."""
         return 2.0 * self.damping * self.frequency, self.frequency**2
 
+
+SOLVERS = ("nsgs", "pgs")
+"""Solvers of contact steps."""
+
+SWEEPS, TOLERANCE = 30, 1e-4
+"""Most sweeps of a contact step, and its tolerance (m/s)."""
 
 Constraints = Iterable[Constraint] | Constraint | None
 Payloads = Mapping[str, ArrayLike] | None
@@ -143,6 +149,18 @@ class Keywords(TypedDict, total=False):
         Where motions of frames are measured, and along which axes; "local" if not given. See `delassus.frame_velocity`.
     integrator : {"semi-implicit", "rk4"}
         Of "step" and "step_derivatives".
+    friction, restitution : float or "input"
+        Of all contacts of "contact_step", in place of their own; ``"input"`` makes it the argument of that name
+        (n_contacts,), one number for each `Contact`.
+    limits : bool
+        Whether joints stay within their limits in "contact_step"; True if not given.
+    solver : {"nsgs", "pgs"}
+        Of "contact_step": sweeps over contacts with friction cones, or with pyramids of four sides.
+    sweeps : int
+        Most sweeps of a step; 30 if not given.
+    tolerance : float
+        Residual (m/s) of a step above which a state is flagged; 1e-4 if not given. Sweeps end where one changes
+        velocities by less than a tenth of it.
     """
 
     gravity: ArrayLike | Literal["input"]
@@ -159,6 +177,12 @@ class Keywords(TypedDict, total=False):
     frames: Frames
     reference: Reference
     integrator: Literal["semi-implicit", "rk4"]
+    friction: float | Literal["input"]
+    restitution: float | Literal["input"]
+    limits: bool
+    solver: Literal["nsgs", "pgs"]
+    sweeps: int
+    tolerance: float
 
 
 MOTION: frozenset[str] = frozenset({"gravity", "passive", "damping", "wrenches"})
@@ -194,6 +218,13 @@ class Options:
     single_frame: bool
     reference: str
     integrator: str
+    solver: str
+    friction: float | Literal["input"] | None
+    restitution: float | Literal["input"] | None
+    limits: bool
+    dry_friction: bool
+    sweeps: int
+    tolerance: float
 
     @property
     def soft(self) -> list[bool]:
@@ -225,6 +256,10 @@ class Options:
             if self.compliance[i] == "input":
                 meaning = f"compliance of constraint {i} along its rows, (m/s^2)/N, (rad/s^2)/(N m)"
                 out.append(Argument(f"compliance{i}", (c.size,), meaning, "compliance", f"compliance of {c!r}"))
+        n_contacts = sum(isinstance(c, Contact) for c in constraints)
+        for name in ("friction", "restitution"):
+            if getattr(self, name) == "input":
+                out.append(Argument(name, (n_contacts,), f"coefficient of {name} of each contact"))
         if self.active:
             out.append(
                 Argument("active", (len(constraints),), "1 for each constraint that acts, 0 for one that is off")
@@ -251,7 +286,7 @@ def check_options(
     stable = [c.pose_size > 0 and g is not None for c, g in zip(constraints, gains, strict=True)]
     soft = one_each("compliance", options.get("compliance"), n)
     named = {}
-    for name, choices in (("integrator", tuple(INTEGRATE)), ("reference", tuple(REFERENCES))):
+    for name, choices in (("integrator", tuple(INTEGRATE)), ("reference", tuple(REFERENCES)), ("solver", SOLVERS)):
         named[name] = options.get(name, choices[0])
         if not isinstance(named[name], str) or named[name] not in choices:
             raise unknown_name(name, named[name], choices)
@@ -281,6 +316,12 @@ def check_options(
         active=check_flag("active", options.get("active", False), "Its values come with each call."),
         frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
         single_frame=is_frame(frames),
+        friction=_coefficient("friction", options.get("friction"), None),
+        restitution=_coefficient("restitution", options.get("restitution"), 1.0),
+        limits=check_flag("limits", options.get("limits", True), "Limits are those of the robot's description."),
+        dry_friction=passive == "model",
+        sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1),
+        tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), "A velocity in m/s, such as 1e-4."),
         **named,
     )
 
@@ -324,6 +365,13 @@ def check_compliance(given: ArrayLike, size: int, argument: str) -> Any:
         least, advice = f"{np.min(array):g}", "A hard constraint has the compliance None."
         raise ConstraintError(argument, "positive numbers, in (m/s²)/N", least, advice)
     return array
+
+
+def _coefficient(name: str, given: Any, most: float | None) -> Any:
+    if given is None or (isinstance(given, str) and given == "input"):
+        return given
+    return check_number(name, given, "Or 'input': one number for each contact comes with each call.", above=False,
+                        **({} if most is None else {"most": most}))  # fmt: skip
 
 
 def _damping(tree: Tree, damping: Any) -> Any:

@@ -20,6 +20,7 @@ STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "q_target": (("nq",), "configuration that revolute and prismatic joints are pulled to, in rad and m"),
         "kp": (("nv",), "stiffness of that pull in N m/rad and N/m"),
         "kd": (("nv",), "damping of that pull in N m s/rad and N s/m"),
+        "impulses": (("impulses",), "impulses to start from, as of the step before, zeros will do; N s and N m s"),
         "qdd": (("nv",), "joint accelerations in rad/s^2 and m/s^2"),
         "dt": ((), "time step in s"),
         "shift": (("nv",), "displacement in rad and m, that of a free joint in its link's frame"),
@@ -70,8 +71,9 @@ class Quantity:
         Those of `delassus.quantities.options.Keywords` that it takes.
     has_status : bool
         Whether it solves for constraint forces, so that states follow `delassus.quantities.redundancy`.
-    is_step : bool
-        Whether its outputs are the next values of its first two inputs: what `delassus.rollout` repeats.
+    states : int
+        Number of outputs, the first ones, that are the next values of its first inputs: what `delassus.rollout`
+        repeats; 0 of what is no time step.
     report : callable or None
         From a `NumpyCase`, `Resolved` and the method's name to the solution that users get.
     """
@@ -84,7 +86,7 @@ class Quantity:
     methods: tuple[str, ...] = ()
     options: frozenset[str] = field(default_factory=frozenset)
     has_status: bool = False
-    is_step: bool = False
+    states: int = 0
     report: Callable[..., Any] | None = None
 
     def only(self, names: str | Sequence[str]) -> Quantity:
@@ -106,7 +108,7 @@ class Quantity:
         if which == tuple(range(len(known))):
             return self
         outputs = tuple(self.outputs[k] for k in which)
-        return replace(self, outputs=outputs, run=Chosen(self.run, which), is_step=False, report=None)
+        return replace(self, outputs=outputs, run=Chosen(self.run, which), states=0, report=None)
 
 
 OUTPUTS_ADVICE = "Pass outputs=('qdd',), say, or leave it out."

@@ -8,7 +8,7 @@ from typing import Any
 
 from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import Argument, inputs_of
-from delassus.constraints import Constraint, check_constraints
+from delassus.constraints import BoundedJoint, Constraint, Contact, bounded_joints, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, unknown_name
 from delassus.model.check import check_list
 from delassus.model.tree import Tree
@@ -81,6 +81,10 @@ class Request:
         match name:
             case "nq" | "nv":
                 return tree.nq if name == "nq" else tree.nv
+            case "impulses":
+                bounded = [c for c in self.constraints if isinstance(c, BoundedJoint)]
+                points = sum(c.size for c in self.constraints if isinstance(c, Contact))
+                return points + sum(c.has_limits for c in bounded) + sum(c.friction > 0.0 for c in bounded)
             case "2 nv":
                 return 2 * tree.nv
             case "nu":
@@ -136,6 +140,14 @@ def request(
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
+    if "solver" in quantity.options:
+        limits, friction = options.get("limits", True), options.get("passive", "model") == "model"
+        checked = (*checked, *bounded_joints(tree, bool(limits), friction))
+    else:
+        for c in checked:
+            if isinstance(c, Contact):
+                raise ConstraintError("constraints", f"constraints that always act, of {quantity.name!r}", repr(c),
+                                      "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
     known = check_options(tree, checked, quantity.name, quantity.options, options)
     taken = resolve_method(quantity, method, known.soft)
     quantity = quantity if outputs is None else quantity.only(outputs)

@@ -100,7 +100,7 @@ def rollout(
     >>> bool(abs(v[60]).max() < 1e-9), bool(abs(v[100]).max() > 1e-3)
     (True, True)
     """
-    if not isinstance(kernel, Kernel) or not kernel.request.quantity.is_step:
+    if not isinstance(kernel, Kernel) or not kernel.request.quantity.states:
         raise ConfigurationError(
             "kernel",
             "a compiled time step, with all outputs",

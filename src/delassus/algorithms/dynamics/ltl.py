@@ -22,14 +22,19 @@ from delassus.spatial.ops import Matrix
 
 
 class JointSpace:
-    """``L``, ``Y`` by constraint and degree of freedom (m_c × 1), ``z``, and ``gamma``, what ``J q̈`` has to be."""
+    """``L``, ``Y`` by constraint and degree of freedom (m_c × 1), and ``z``."""
 
     def __init__(self, motion: DynamicsProblem) -> None:
         self._motion, self._ops = motion, motion.ops
         problem = motion.problem
         self.L = SparseFactor(problem)
         self.Y = rows_over_factor(problem, self.L)
-        self.z, self.gamma = self.over_transpose(applied_forces(motion)), wanted_accelerations(motion)
+        self.z = self.over_transpose(applied_forces(motion))
+
+    @cached_property
+    def gamma(self) -> Matrix:
+        """Accelerations (m × 1) that ``J q̈`` has to be."""
+        return wanted_accelerations(self._motion)
 
     @cached_property
     def G(self) -> Matrix:

@@ -1,0 +1,181 @@
+"""The problem of a contact step, ``u = G p + b``, with a law for each contact point and each joint; and residuals.
+
+==============  =====================================================================================================
+contact point   rows tangent, tangent, normal: ``0 ≤ p_n ⟂ u_n ≥ 0``, and ``|p_t| ≤ μ p_n`` against the sliding
+                velocity; ``b_n`` holds what is left of the gap, ``φ / h``
+limits          ``p ≥ 0`` only where ``u`` is at its least value, ``p ≤ 0`` only where it is at its largest one
+dry friction    ``|p| ≤ f h`` against the velocity, ``u = 0`` inside of that
+==============  =====================================================================================================
+
+Impulses of limits and of dry friction are on one row, that of the joint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from delassus.spatial.ops import Ops, Scalar
+
+TINY = 1e-30
+"""Added to squares of lengths that may be zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointLaw:
+    """A contact point: its first row, and its friction coefficient."""
+
+    row: int
+    friction: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class JointLaw:
+    """A joint: its row, velocities ``least`` and ``most`` that its limits allow, and largest impulse of dry friction.
+
+    None is without limits, or without friction.
+    """
+
+    row: int
+    bounds: tuple[Scalar | None, Scalar | None] | None
+    friction: Scalar | None
+
+
+class StepProblem:
+    """``u = G p + b`` and its laws.
+
+    Attributes
+    ----------
+    G : list of list of Scalar
+        Delassus matrix (m × m).
+    b : list of Scalar
+        Velocities of the rows without impulses (m).
+    points, joints : list of PointLaw and of JointLaw
+    size : int
+        Number of unknowns: three a point, one for the limits and one for the friction of a joint, in this order.
+    pyramid : bool
+        Whether friction is that of a pyramid of four sides, in place of the cone.
+    """
+
+    def __init__(
+        self,
+        ops: Ops,
+        G: Sequence[Sequence[Scalar]],
+        b: Sequence[Scalar],
+        points: Sequence[PointLaw],
+        joints: Sequence[JointLaw],
+        pyramid: bool,
+    ) -> None:
+        self.ops, self.G, self.b, self.points, self.joints = ops, G, b, list(points), list(joints)
+        self.pyramid = pyramid
+        unknowns = [(x.row + k) for x in self.points for k in range(3)]
+        self.limits = {x.row: len(unknowns) + k for k, x in enumerate(x for x in self.joints if x.bounds)}
+        unknowns += self.limits
+        with_friction = [x for x in self.joints if x.friction is not None]
+        self.dry = {x.row: len(unknowns) + k for k, x in enumerate(with_friction)}
+        self.rows = [*unknowns, *self.dry]
+        self.size = len(self.rows)
+        self.over = {row: 1.0 / G[row][row] for row in dict.fromkeys(self.rows)}
+        self.mobility = {x.row: self._largest_eigenvalue(x.row) for x in self.points}
+
+    def _largest_eigenvalue(self, k: int) -> Scalar:
+        """Of the block of the two tangents."""
+        a, b, d = self.G[k][k], self.G[k][k + 1], self.G[k + 1][k + 1]
+        half = 0.5 * (a - d)
+        return 0.5 * (a + d) + self.ops.sqrt(half * half + b * b + TINY)
+
+    def totals(self, p: Sequence[Scalar]) -> dict[int, Scalar]:
+        """Impulse along each row."""
+        out: dict[int, Scalar] = {}
+        for row, x in zip(self.rows, p, strict=True):
+            out[row] = out[row] + x if row in out else x
+        return out
+
+    def velocity(self, row: int, impulses: dict[int, Scalar]) -> Scalar:
+        """``u`` of a row."""
+        total = self.b[row]
+        for other, x in impulses.items():
+            total = total + self.G[row][other] * x
+        return total
+
+    def tangential(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar], normal: Scalar) -> list[Scalar]:
+        """Friction after a step against the sliding velocity, back in the cone, or in the pyramid."""
+        ops, limit = self.ops, x.friction * normal
+        if self.pyramid:
+            tried = [a - v * self.over[x.row + k] for k, (a, v) in enumerate(zip(p, u, strict=True))]
+            return [bounded(ops, a, -limit, limit) for a in tried]
+        over = 1.0 / self.mobility[x.row]
+        a, b = (y - v * over for y, v in zip(p, u, strict=True))
+        part = ops.minimum(limit / ops.sqrt(a * a + b * b + TINY), 1.0)
+        return [part * a, part * b]
+
+    def normal(self, row: int, p: Scalar, u: Scalar) -> Scalar:
+        """Normal impulse by which the contact, alone, would not approach."""
+        return self.ops.maximum(p - u * self.over[row], 0.0)
+
+    def limited(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
+        """Impulse of limits by which the joint, alone, would keep within them."""
+        assert x.bounds is not None
+        ops, over = self.ops, self.over[x.row]
+        least, most = x.bounds
+        out: Scalar = 0.0
+        if least is not None:
+            out = ops.maximum(p - (u - least) * over, 0.0)
+        if most is not None:
+            out = out + ops.minimum(p - (u - most) * over, 0.0)
+        return out
+
+    def rubbed(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
+        """Impulse of dry friction by which the joint, alone, would stop, or as much as there is."""
+        assert x.friction is not None
+        return bounded(self.ops, p - u * self.over[x.row], -x.friction, x.friction)
+
+    def residuals(self, p: Sequence[Scalar]) -> tuple[Scalar, Scalar, Scalar]:
+        """Violation in m/s (rad/s): of complementarity, of friction, and velocity of penetration.
+
+        Of each law, how far an impulse would move in it, times the mobility of its row: zero in a solution alone.
+        """
+        ops, totals = self.ops, self.totals(p)
+        apart: list[Scalar] = [0.0]
+        rubbing: list[Scalar] = [0.0]
+        into: list[Scalar] = [0.0]
+        for i, x in enumerate(self.points):
+            row = x.row + 2
+            *tangents, n = (self.velocity(x.row + k, totals) for k in range(3))
+            a, b, c = p[3 * i : 3 * i + 3]
+            apart.append(magnitude(ops, c - self.normal(row, c, n)) * self.G[row][row])
+            moved = self.tangential(x, (a, b), tangents, c)
+            errors = [y - z for y, z in zip((a, b), moved, strict=True)]
+            rubbing.append(ops.sqrt(errors[0] * errors[0] + errors[1] * errors[1] + TINY) * self.mobility[x.row])
+            into.append(-n)
+        for y in self.joints:
+            u, at = self.velocity(y.row, totals), self.G[y.row][y.row]
+            if y.row in self.limits:
+                own = p[self.limits[y.row]]
+                apart.append(magnitude(ops, own - self.limited(y, own, u)) * at)
+            if y.row in self.dry:
+                own = p[self.dry[y.row]]
+                rubbing.append(magnitude(ops, own - self.rubbed(y, own, u)) * at)
+        return largest(ops, apart), largest(ops, rubbing), largest(ops, into)
+
+
+def bounded(ops: Ops, x: Scalar, least: Scalar, most: Scalar) -> Scalar:
+    """``x``, or the bound that it is beyond."""
+    return ops.maximum(ops.minimum(x, most), least)
+
+
+def magnitude(ops: Ops, x: Scalar) -> Scalar:
+    """``|x|``."""
+    return ops.maximum(x, -x)
+
+
+def largest(ops: Ops, values: Sequence[Scalar]) -> Scalar:
+    """The largest of some numbers."""
+    out, *rest = values
+    for x in rest:
+        out = ops.maximum(out, x)
+    return out
+
+
+Solver = Callable[[StepProblem, Sequence[Scalar], int, float], list["Scalar"]]
+"""From a problem, impulses to start from, the number of passes and a tolerance (m/s) to impulses."""

@@ -1,0 +1,260 @@
+"""One time step with contacts that may close: velocities at its end by complementarity, then positions.
+
+With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y = L v*``, ``u = Y y + G p``, ``G = Y Yᵀ`` and
+``v⁺ = L⁻¹ (y + Yᵀ p)``; impulses ``p`` follow from the laws of `delassus.algorithms.contact.laws`.
+
+- A gap that is open may close in the step: ``u_n + φ / h ≥ 0``. Nothing is switched; what stays open has no impulse.
+- Limits of joints are gaps of the same kind on either side.
+- What closes faster than gravity would close it in two steps bounces: ``u_n ≥ ε |u_n⁻|`` (Newton's restitution).
+- Bilateral constraints are eliminated: ``G`` and ``b`` of the others are those under closed loops.
+- Overlaps beyond `PENETRATION` and errors of loops are taken back by a displacement of its own, without friction and
+  without any change of velocity, as `delassus.simulate.step` does.
+
+Velocities are in the axes of the start of the step (see `delassus.algorithms.dynamics.integrate`). Cost that of "ltl"
+and O(m²) a sweep. Source: Stewart and Trinkle 1996; Anitescu and Potra 1997; [OS] section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from delassus.algorithms.contact.laws import JointLaw, PointLaw, Solver, StepProblem, largest, magnitude
+from delassus.algorithms.dynamics.integrate import position_update
+from delassus.algorithms.dynamics.ltl import JointSpace
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.constraints import BoundedJoint, Contact
+from delassus.spatial import manifold
+from delassus.spatial.motion import column, from_entries
+from delassus.spatial.ops import Matrix, Scalar
+
+PENETRATION, CORRECTION = 1e-4, 0.2
+"""Overlap (m) that is left alone, and the part of the rest of it, and of loop errors, that a step takes back."""
+
+YIELD, LEAST = 1e-2, 1e-12
+"""Compliance of contacts where overlaps are taken back, over their mean mobility; and the least of these (1/kg)."""
+
+FARTHEST, MOST_SHIFT = 10.0, 0.02
+"""How far rows may move for that, over the largest displacement wanted; and joints (rad, m)."""
+
+RECOVERY = 0.5
+"""Largest velocity (rad/s, m/s) at which joints return that are beyond their limits."""
+
+RESTING = 2.0
+"""Contacts bounce that approach faster than gravity makes them in so many steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Materials:
+    """Friction and restitution of each contact constraint; None is no restitution."""
+
+    friction: Sequence[Scalar]
+    restitution: Sequence[Scalar | None]
+
+
+class ContactStep:
+    """The step from a state ``q``, ``v`` over the time ``h``; ``gravity`` (3) is in the axes of the world."""
+
+    def __init__(
+        self, motion: DynamicsProblem, q: Sequence[Scalar], v: Sequence[Scalar], h: Scalar, materials: Materials
+    ) -> None:
+        self.motion, self.ops, self.tree, self.problem = motion, motion.ops, motion.tree, motion.problem
+        self.q, self.v, self.h, self.over_h, self.materials = q, v, h, 1.0 / h, materials
+        self.loops: list[int] = []
+        self.others: list[int] = []
+        for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
+            free = isinstance(c, Contact | BoundedJoint)
+            (self.others if free else self.loops).extend(range(rows.start, rows.stop))
+        self.space = JointSpace(motion)
+
+    def solve(
+        self, start: Sequence[Scalar], solver: Solver, times: int, tolerance: float, pyramid: bool
+    ) -> tuple[list[Scalar], list[Scalar], list[Scalar], list[Scalar]]:
+        """Configuration and velocity after the step, impulses and residuals."""
+        ops, space = self.ops, self.space
+        y = ops.vstack(space.L.times([ops.matrix([[x]]) for x in self._free_velocity_start()]))
+        y = y + ops.matrix([[self.h * x] for x in column(ops, space.z)])
+        free = column(ops, space.along_rows(y))
+        G, b, of_loops = self._without_loops(free)
+        laws = self._laws(free)
+        for row, x in laws.terms.items():
+            b[row] = b[row] + x
+        problem = StepProblem(ops, G, b, laws.points, laws.joints, pyramid)
+        ops.mark("contact problem", [ops.matrix([b]), ops.matrix(G)] if b else [])
+        p = solver(problem, start, times, tolerance) if problem.size else []
+        impulses = problem.totals(p)
+        whole = self._with_loops(impulses, of_loops, [free[k] for k in self.loops])
+        v = column(ops, space.back(y, whole))
+        shift = self._displacement(problem, of_loops, tolerance, times)
+        q, v = position_update(ops, self.tree, list(self.q), v, self.h, shift)
+        return q, v, p, list(problem.residuals(p))
+
+    def _free_velocity_start(self) -> list[Scalar]:
+        """``v + h ω × v``: free and planar joints in the axes of now."""
+        out = list(self.v)
+        for joint, sv in zip(self.tree.joints, self.tree.v_slices, strict=True):
+            turning = manifold.turning(joint, self.v[sv])
+            if turning is not None:
+                out[sv] = [x + self.h * d for x, d in zip(self.v[sv], turning, strict=True)]
+        return out
+
+    # -- loops ---------------------------------------------------------------------------------------------------------
+
+    def _without_loops(self, free: Sequence[Scalar]) -> tuple[list[list[Scalar]], list[Scalar], Matrix | None]:
+        """``G`` and ``b`` of the other rows under closed loops, and impulses of loops by those and one more column."""
+        ops, G = self.ops, self.space.G
+        if not self.others:
+            return [], [], self._response(G, [], free)
+        own = ops.take(G, self.others, self.others)
+        if not self.loops:
+            return ops.entries(own), [free[k] for k in self.others], None
+        response = self._response(G, self.others, free)
+        assert response is not None
+        mixed, n = ops.take(G, self.others, self.loops), len(self.others)
+        own = ops.sym_subtract(own, ops.sym_product(mixed, ops.take(response, None, range(n))))
+        left = column(ops, mixed @ ops.take(response, None, (n,)))
+        return ops.entries(own), [free[k] - x for k, x in zip(self.others, left, strict=True)], response
+
+    def _response(self, G: Matrix, others: Sequence[int], free: Sequence[Scalar]) -> Matrix | None:
+        """``G_ll⁻¹ [G_lo, u_l]``: minus the impulses of loops by those of other rows, and without these."""
+        ops = self.ops
+        if not self.loops:
+            return None
+        right = from_entries(ops, [free[k] for k in self.loops])
+        if others:
+            right = ops.hstack([ops.take(G, self.loops, others), right])
+        ops.new_system()
+        return ops.factor(ops.take(G, self.loops, self.loops)).solve(right)
+
+    def _with_loops(self, impulses: dict[int, Scalar], response: Matrix | None, wanted: Sequence[Scalar]) -> Matrix:
+        """Impulses of all rows (m × 1)."""
+        ops = self.ops
+        out: list[Scalar] = [0.0] * self.problem.n_rows
+        for k, row in enumerate(self.others):
+            out[row] = impulses.get(k, 0.0)
+        if response is not None:
+            p = from_entries(ops, [*(out[k] for k in self.others), 1.0])
+            for row, x in zip(self.loops, column(ops, response @ p), strict=True):
+                out[row] = -x
+        return from_entries(ops, out) if out else ops.zeros(0, 1)
+
+    # -- laws ----------------------------------------------------------------------------------------------------------
+
+    def _laws(self, free: Sequence[Scalar]) -> _Laws:
+        """Laws of all rows but those of loops, and what gaps and bounces add to ``b``."""
+        ops, laws, row, contact = self.ops, _Laws([], [], {}), 0, 0
+        approach = None
+        for index, c in enumerate(self.problem.constraints):
+            if isinstance(c, Contact):
+                friction, restitution = self.materials.friction[contact], self.materials.restitution[contact]
+                contact += 1
+                for k, candidate in enumerate(self.problem.candidates[index]):
+                    term = ops.maximum(candidate.gap, 0.0) * self.over_h
+                    if restitution is not None:
+                        if approach is None:
+                            approach = self._approach()
+                        closing = approach[self.problem.rows[index].start + 3 * k + 2]
+                        term = self._bounce(candidate.gap, term, closing, restitution)
+                    laws.points.append(PointLaw(row, friction))
+                    laws.terms[row + 2] = term
+                    row += 3
+            elif isinstance(c, BoundedJoint):
+                laws.joints.append(self._joint_law(c, row))
+                row += 1
+        return laws
+
+    def _approach(self) -> list[Scalar]:
+        """Velocities of all rows before the step."""
+        ops = self.ops
+        y = ops.vstack(self.space.L.times([ops.matrix([[x]]) for x in self.v]))
+        return column(ops, self.space.along_rows(y))
+
+    def _bounce(self, gap: Scalar, term: Scalar, closing: Scalar, restitution: Scalar) -> Scalar:
+        """What is added to the normal velocity of a contact: ``ε u_n⁻`` where it hits in this step, and fast."""
+        ops = self.ops
+        gravity = column(ops, self.motion.gravity)
+        fall = RESTING * self.h * ops.sqrt(sum(g * g for g in gravity) + 1e-30)
+        hits = ops.less(gap + self.h * closing, 0.0)
+        fast = ops.less(closing, -fall)
+        return ops.select(hits * fast, restitution * closing, term)
+
+    def _joint_law(self, c: BoundedJoint, row: int) -> JointLaw:
+        bounds = None
+        if c.has_limits:
+            (name,) = c.joints
+            joint = self.tree.joint_names.index(name)
+            position = self.q[self.tree.q_slices[joint].start + c.dof - self.tree.v_slices[joint].start]
+            bounds = self._bound(position, c.lower, -1.0), self._bound(position, c.upper, 1.0)
+        return JointLaw(row, bounds, c.friction * self.h if c.friction else None)
+
+    def _bound(self, position: Scalar, limit: float, side: float) -> Scalar | None:
+        """Velocity that a limit allows: its distance over the step; from beyond it, back at a bounded velocity."""
+        if not abs(limit) < float("inf"):
+            return None
+        ops, left = self.ops, side * (limit - position)
+        back = ops.maximum(CORRECTION * left * self.over_h, -RECOVERY)
+        return side * ops.select(ops.less(left, 0.0), back, left * self.over_h)
+
+    # -- displacement --------------------------------------------------------------------------------------------------
+
+    def _displacement(
+        self, problem: StepProblem, response: Matrix | None, tolerance: float, times: int
+    ) -> list[Scalar]:
+        """Displacement of joints (nv) that reduces overlaps."""
+        ops, tree = self.ops, self.tree
+        gaps = [c.gap for points in self.problem.candidates.values() for c in points]
+        if not gaps:
+            return [0.0] * tree.nv
+        G, rows = problem.G, [x.row + 2 for x in problem.points]
+        wanted = [CORRECTION * ops.maximum(-gap - PENETRATION, 0.0) for gap in gaps]
+        own = []
+        for x in problem.points:
+            mean = (G[x.row][x.row] + G[x.row + 1][x.row + 1] + G[x.row + 2][x.row + 2]) * (1.0 / 3.0)
+            own.append(G[x.row + 2][x.row + 2] + YIELD * ops.maximum(mean, LEAST))
+        over = [1.0 / x for x in own]
+        most = largest(ops, wanted)
+        enough = 1e-6 * most
+
+        def sweep(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+            s = list(values)
+            moved: Scalar = 0.0
+            for i, row in enumerate(rows):
+                u = own[i] * s[i] - wanted[i]
+                for j, other in enumerate(rows):
+                    if j != i:
+                        u = u + G[row][other] * s[j]
+                new = ops.maximum(s[i] - u * over[i], 0.0)
+                moved = ops.maximum(moved, magnitude(ops, new - s[i]) * own[i])
+                s[i] = new
+            return s, ops.less(moved, enough + 1e-30)
+
+        s = ops.repeat(times, [0.0] * len(rows), sweep)
+        impulses = dict(zip(rows, s, strict=True))
+        whole = self._with_loops(impulses, self._still(response), [])
+        moved = largest(ops, [magnitude(ops, _row(G[k], impulses)) for k in range(len(G))])
+        shift = column(ops, self.space.back(ops.zeros(tree.nv, 1), whole))
+        turned = largest(ops, [magnitude(ops, x) for x in shift])
+        part = ops.minimum(FARTHEST * most / (moved + 1e-30), 1.0)
+        part = part * ops.minimum(MOST_SHIFT / (part * turned + 1e-30), 1.0)
+        return [part * x for x in shift]
+
+    def _still(self, response: Matrix | None) -> Matrix | None:
+        """Impulses of loops by those of other rows alone."""
+        if response is None:
+            return None
+        ops, n = self.ops, len(self.others)
+        return ops.hstack([ops.take(response, None, range(n)), ops.zeros(len(self.loops), 1)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Laws:
+    points: list[PointLaw]
+    joints: list[JointLaw]
+    terms: dict[int, Scalar]
+
+
+def _row(row: Sequence[Scalar], impulses: dict[int, Scalar]) -> Scalar:
+    total: Scalar = 0.0
+    for k, x in impulses.items():
+        total = total + row[k] * x
+    return total

@@ -1,0 +1,74 @@
+"""Solids: spheres, capsules, cylinders and boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from delassus.frozen import Frozen
+from delassus.model.check import check_number
+from delassus.model.rotations import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Sphere(Frozen):
+    """Ball about the origin of its frame; ``radius`` in m."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "radius")
+
+    def inertia(self, mass: float) -> Array:
+        """Moments of inertia (3,) of a solid ball of that mass, about its centre (kg·m²)."""
+        return np.full(3, 0.4 * mass * self.radius**2)
+
+
+@dataclass(frozen=True, slots=True)
+class Capsule(Frozen):
+    """All points within ``radius`` of a segment of ``length`` along z, centred on the origin; in m."""
+
+    radius: float
+    length: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "radius", "length")
+
+
+@dataclass(frozen=True, slots=True)
+class Cylinder(Frozen):
+    """Cylinder of ``length`` along z, centred on the origin; in m."""
+
+    radius: float
+    length: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "radius", "length")
+
+    def inertia(self, mass: float) -> Array:
+        """Moments of inertia (3,) of a solid cylinder of that mass, about its centre (kg·m²)."""
+        across = mass * (self.radius**2 / 4.0 + self.length**2 / 12.0)
+        return np.array([across, across, mass * self.radius**2 / 2.0])
+
+
+@dataclass(frozen=True, slots=True)
+class Box(Frozen):
+    """Box centred on the origin, its edges of lengths ``x``, ``y``, ``z`` along the axes; in m."""
+
+    x: float
+    y: float
+    z: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "x", "y", "z")
+
+    def inertia(self, mass: float) -> Array:
+        """Moments of inertia (3,) of a solid box of that mass, about its centre (kg·m²)."""
+        squares = np.array([self.x, self.y, self.z]) ** 2
+        return np.asarray(mass / 12.0 * (squares.sum() - squares))
+
+
+def _positive(shape: object, *names: str) -> None:
+    for name in names:
+        check_number(f"{name} of a {type(shape).__name__}", getattr(shape, name), "A length in metres.")

@@ -20,7 +20,11 @@ from delassus.spatial.graph import Graph, OperationCount
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace_ops import TraceOps
 
-RCOND = Output("rcond", (), "reciprocal condition: results have a relative error of about the type's epsilon over it")
+RCOND = Output(
+    "rcond",
+    (),
+    "reciprocal condition: results have a relative error of about the type's epsilon over it; −1: not solved",
+)
 
 
 class Trace:
@@ -95,6 +99,8 @@ def trace_request(asked: Request, with_rcond: bool = True) -> Trace:
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
     rcond = rcond_of(asked, traced.ops, traced.computed) if with_rcond else None
+    if case.is_within is not None and with_rcond:
+        rcond = traced.ops.select(case.is_within, 1.0 if rcond is None else rcond, -1.0)
     if rcond is not None:
         traced.add(RCOND, (), traced.ops.matrix([[rcond]]), hidden=True)
     return traced

@@ -36,6 +36,7 @@ class Case:
     def __init__(self, request: Request, ops: Ops, values: Mapping[str, Any]) -> None:
         self.request, self.ops, self.values = request, ops, values
         self.tree, self.constraints = request.tree, request.constraints
+        self.is_within: Scalar | None = None  # 1 where what iterates has come within its tolerance, else 0
 
     def problem(self, q: Any = None) -> Problem:
         """The problem at the configuration ``q`` (a state vector; the argument if None)."""

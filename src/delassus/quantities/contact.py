@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from delassus.algorithms.contact.laws import largest
 from delassus.algorithms.contact.step import ContactStep, Materials
 from delassus.algorithms.contact.sweeps import sweeps
 from delassus.constraints import Contact
@@ -28,6 +29,7 @@ def _contact_step(case: Case) -> list[Any]:
     q, v, impulses, residuals = step.solve(
         read("impulses"), sweeps, options.sweeps, options.tolerance, options.solver == "pgs"
     )
+    case.is_within = case.ops.less(largest(case.ops, residuals), options.tolerance)
     return [stacked(case, x) for x in (q, v, impulses, residuals)]
 
 

@@ -64,8 +64,8 @@ class DynamicsStatus(Enum):
         "drop rows, or ask for accelerations that go together"
     )
     UNFINISHED = (
-        "proximal iterations stopped before they converged; allow more of them (max_iterations), "
-        "or larger compliances of soft rows"
+        "iterations stopped before they converged; allow more of them (max_iterations of 'proximal', sweeps of a "
+        "contact step), or larger compliances of soft rows"
     )
     INACCURATE = (
         "the relative error may be larger than the bound: the mass matrix or the rows are nearly singular here; "

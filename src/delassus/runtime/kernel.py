@@ -29,6 +29,9 @@ from delassus.runtime.cpu_target import Code, host
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.threads import number_of, over_states
 
+PATIENCE = 1_000
+"""Sweeps of contact steps that few do not solve."""
+
 
 class Kernel:
     """Compiled function of a batch of states; made by `delassus.compile`.
@@ -87,6 +90,11 @@ class Kernel:
         return self.request.quantity.name
 
     @property
+    def iterates(self) -> bool:
+        """Whether it is a contact step, whose sweeps end at a tolerance or before it."""
+        return "sweeps" in self.request.quantity.options
+
+    @property
     def plan(self) -> Any:
         """What ``method="auto"`` chose and why; None for a named method, and where there is no choice."""
         return self.request.plan
@@ -139,7 +147,7 @@ class Kernel:
         """
         asked = False
         if return_status is not False and check_flag("return_status", return_status):
-            if not self.request.quantity.has_status:
+            if not self.request.quantity.has_status and not self.iterates:
                 raise ConfigurationError("return_status", f"False of {self!r}", "True", "Dynamics have a status.")
             asked = True
         if return_error is not False and check_flag("return_error", return_error):
@@ -292,12 +300,16 @@ class Kernel:
 
     @cached_property
     def _fallback(self) -> Kernel | None:
-        """The same in float64, by a method that eliminates no rows early; None if this is it."""
+        """The same in float64, by a method that eliminates no rows early and by many sweeps; None if this is it."""
         method = "ltl" if self.method in EARLY else self.method
-        if method == self.method and self.dtype == np.float64:
+        options = self.request.options
+        if self.iterates:
+            options = replace(options, sweeps=max(options.sweeps, PATIENCE))
+        if method == self.method and options.sweeps == self.request.options.sweeps and self.dtype == np.float64:
             return None
-        reason = f", for states that {self.method!r} in {self.dtype} does not solve"
-        other = replace(self.request, method=method)
+        how = f"{self.method!r} in {self.dtype}" if method != self.method else f"{self.dtype}"
+        reason = f", for states that {f'{self.request.options.sweeps} sweeps' if self.iterates else how} do not solve"
+        other = replace(self.request, method=method, options=options)
         return Kernel(other, "float64", host().lanes("float64"), reason, self._error_bound)
 
     def _run(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
@@ -308,21 +320,24 @@ class Kernel:
         over_states(self._batch, [*arrays, *results, *rcond], self._strides, n, number, self.lanes)
         return rcond
 
-    def roll(self, arrays: Arrays, batch: Batch, steps: int, threads: int | None) -> NDArray[np.bool_]:
+    def roll(self, arrays: Arrays, batch: Batch, steps: int, threads: int | None) -> tuple[NDArray[np.bool_], Arrays]:
         """Run the rollout of a time step in place; see `delassus.rollout`, which makes the arrays.
 
         Of the state they are trajectories (steps + 1, *batch, …) whose first rows are set, of what moves (steps,
-        *batch, …), of the others (*batch, …). Returns the mask (steps, *batch) of the steps that are not solved.
+        *batch, …), of the others (*batch, …). Returns the mask (steps, *batch) of the steps that are not solved, and
+        what steps give beside the state, each (steps, *batch, …).
         """
-        n, after = prod(batch), [trajectory[1:] for trajectory in arrays[: len(self.results)]]
+        n, states = prod(batch), self.request.quantity.states
+        after = [trajectory[1:] for trajectory in arrays[:states]]
+        beside = [np.empty((steps, *batch, *r.shape), self.dtype) for r in self.results[states:]]
         rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
 
         def run(states: int, *addresses: int) -> None:
             self._roll(states, n, steps, *addresses)
 
         number = number_of(threads, n * steps * self.operations.total)
-        over_states(run, [*arrays, *after, *rcond], self._strides, n, number, self.lanes)
-        return self._doubtful(after, rcond)
+        over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, number, self.lanes)
+        return self._doubtful([*after, *beside], rcond), beside
 
     @cached_property
     def _roll(self) -> Any:
@@ -381,6 +396,7 @@ class Run:
     def status(self) -> NDArray[np.object_]:
         """How each state was solved."""
         out = np.full(self.again.shape, DynamicsStatus.SOLVED, dtype=object)
+        out[self.inaccurate] = DynamicsStatus.UNFINISHED
         if self.case is not None:
             out[self.on_numpy] = self.case.status
         return out

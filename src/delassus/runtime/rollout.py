@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import check_flag, check_list, is_whole
+from delassus.model.check import check_flag, check_list, check_whole, is_whole
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.redundancy import DynamicsStatus
 from delassus.runtime.arrays import aligned_empty, checked, gathered
@@ -19,6 +20,12 @@ from delassus.runtime.kernel import Kernel
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
 """The kernel's arguments that have other names here."""
 
+STATE = 2
+"""Arrays of a state proper, configuration and velocity."""
+
+Policy = Callable[[float, NDArray[Any], NDArray[Any]], ArrayLike]
+"""From time (s), configurations (..., nq) and velocities (..., nv) to controls."""
+
 TIME_FIRST = "In controls and in what is in per_step, time is the first axis; for another order pass time_axis=1."
 
 
@@ -26,35 +33,44 @@ def rollout(
     kernel: Kernel,
     q0: ArrayLike,
     v0: ArrayLike,
-    controls: ArrayLike,
+    controls: ArrayLike | Policy,
     dt: ArrayLike,
     *,
+    steps: int | None = None,
+    decimation: int = 1,
     per_step: Iterable[str] = (),
     time_axis: Literal[0, 1] | None = None,
     threads: int | None = None,
     return_status: bool = False,
     **others: ArrayLike,
 ) -> Any:
-    """Trajectories of a compiled time step, ``delassus.compile(tree, constraints, "step", …)``.
+    """Trajectories of a compiled time step, ``delassus.compile(tree, constraints, "step", …)`` or ``"contact_step"``.
 
     The loop over time is machine code: one loop for each block of as many states as a vector register holds. From the
     first step on at which rows of a trajectory are dependent, it goes on step by step, each as a call of the kernel
-    takes it.
+    takes it. Contact steps whose residual is above the kernel's tolerance are not solved again: a warning says how
+    many there are, and their status is UNFINISHED.
 
     Parameters
     ----------
     kernel : Kernel
-        Compiled "step".
+        Compiled "step" or "contact_step".
     q0, v0 : (..., nq) and (..., nv) array_like
         Where the trajectories start; batches are leading axes and broadcast.
-    controls : (T, ..., nv) array_like
+    controls : (T, ..., nv) array_like, or callable
         Joint forces ``tau`` (N, N·m) of each of T steps, time first (``mujoco.rollout`` has it second, which is
         ``time_axis=1`` here): (T, nv) is shared by all trajectories. Of a kernel with
         ``control="actuators"`` they are ``ctrl`` (T, ..., nu), with ``control="pd"`` ``q_target`` (T, ..., nq).
+        A policy is called as ``policy(t, q, v)`` with the time since the start (s) and the state (..., nq), (..., nv),
+        and returns the controls (..., nv) of the next ``decimation`` steps.
     dt : (...) array_like
         Time step in s.
+    steps : int, optional
+        Number of steps, of a policy.
+    decimation : int
+        Steps that each control is held for: T times as many steps in all.
     per_step : iterable of str
-        Names of further arguments that have an axis of T steps, as the controls have.
+        Names of further arguments that have an axis of as many entries as there are steps, as the controls have.
     time_axis : {0, 1}, optional
         Which axis of ``controls`` and of what is in ``per_step`` is time, where they have a batch. It has to be given
         unless the batch of the other arguments says so: where that is the axes after the first one, or would not
@@ -65,7 +81,8 @@ def rollout(
         Whether to return how each step was solved, too.
     **others : array_like
         The kernel's further arguments by their names (payloads, gravity, ``active``, ``target0``, …): the same at all
-        steps, (..., shape of one state), or if they are among ``per_step`` (T, ..., shape of one state).
+        steps, (..., shape of one state), or if they are among ``per_step`` (T, ..., shape of one state). Impulses that
+        contact steps start from are zero if not given.
 
     Returns
     -------
@@ -73,6 +90,10 @@ def rollout(
         Configurations from the start to the end.
     v : (T + 1, ..., nv) array
         Velocities.
+    impulses : (T + 1, ..., n) array
+        Of contact steps.
+    residuals : (..., 3) array
+        Of contact steps: the largest of each trajectory.
     status : (T, ...) array of DynamicsStatus
         With ``return_status``.
 
@@ -91,6 +112,12 @@ def rollout(
     >>> q.shape, v.shape
     ((101, 50, 4), (101, 50, 4))
 
+    A policy that damps joints, every ten steps:
+
+    >>> q, v = ds.rollout(step, start, np.ones(4), lambda t, q, v: -v, dt=1e-3, steps=100, decimation=10)
+    >>> q.shape
+    (101, 50, 4)
+
     The tip is held for 60 steps, then let go:
 
     >>> arm, zero = ds.mechanisms.chain(3), np.zeros((100, 3))
@@ -108,12 +135,86 @@ def rollout(
             "Make one with compile(tree, constraints, 'step').",
         )
     check_flag("return_status", return_status)
+    check_whole("decimation", decimation, "Steps that each control is held for.", least=1)
     if time_axis is not None and not (is_whole(time_axis) and time_axis <= 1):
         raise ConfigurationError("time_axis", "0 or 1", shown(time_axis), "Time is the first axis, or the second.")
-    by_name = {a.name: a for a in kernel.arguments}
-    moving = by_name.keys() - {"q", "v", "dt"}  # given anew at each step
     names = check_list("per_step", per_step, "a list of names", "Pass per_step=['active'].")
-    fixed = {**others, "q": q0, "v": v0, "dt": dt}
+    n_states = kernel.request.quantity.states
+    if n_states > STATE and "impulses" not in others:
+        others["impulses"] = np.zeros(kernel.arguments[STATE].shape)
+    if callable(controls):
+        if names or steps is None:
+            wanted = "steps=… and nothing in per_step with a policy"
+            raise ConfigurationError("controls", wanted, shown(steps if not names else names), "Or pass arrays.")
+        n_steps = check_whole("steps", steps, "How many there are.", least=1)
+        found = _by_policy(kernel, (q0, v0), controls, dt, n_steps, decimation, threads, return_status, others)
+    else:
+        if steps is not None:
+            raise ConfigurationError("steps", "none with arrays of controls", shown(steps), "Their first axis says it.")
+        found = _by_arrays(kernel, (q0, v0), controls, dt, decimation, names, time_axis, threads, return_status, others)
+    trajectories, beside, status, met = found
+    if met[0] and not return_status:
+        kernel.warn_once(*met, prod(trajectories[0].shape[:-1]))
+    worst = [x.max(axis=0, initial=0.0) for x in beside]
+    return (*trajectories, *worst, status) if return_status else (*trajectories, *worst)
+
+
+Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], tuple[int, int, int]]
+"""Trajectories, what steps give beside them, how each was solved, and counts of those that were not at once."""
+
+
+def _by_policy(
+    kernel: Kernel,
+    start: tuple[ArrayLike, ArrayLike],
+    policy: Policy,
+    dt: ArrayLike,
+    steps: int,
+    decimation: int,
+    threads: int | None,
+    with_status: bool,
+    others: dict[str, ArrayLike],
+) -> Found:
+    """Trajectories under what a policy says, every so many steps."""
+    control, *_ = CONTROLS[kernel.request.options.control]
+    (argument,) = (a for a in kernel.arguments if a.name == control)
+    parts: list[Found] = []
+    state: tuple[Any, ...] = start
+    for first in range(0, steps, decimation):
+        q, v = (np.asarray(x) for x in state[:STATE])
+        given = checked(policy(float(np.max(dt)) * first, q, v), argument, kernel.dtype, "controls of the policy")
+        if len(state) > STATE:
+            others = {**others, "impulses": state[STATE]}
+        held = min(decimation, steps - first)
+        part = _by_arrays(kernel, (q, v), given[None], dt, held, (), 0, threads, with_status, others)
+        state = tuple(x[-1] for x in part[0])
+        parts.append(part)
+    trajectories, beside, status, met = zip(*parts, strict=True)
+    return (
+        [np.concatenate([xs[0][:1], *(x[1:] for x in xs)]) for xs in zip(*trajectories, strict=True)],
+        [np.concatenate(xs) for xs in zip(*beside, strict=True)],
+        np.concatenate(status),
+        (sum(x[0] for x in met), sum(x[1] for x in met), sum(x[2] for x in met)),
+    )
+
+
+def _by_arrays(
+    kernel: Kernel,
+    start: tuple[ArrayLike, ArrayLike],
+    controls: ArrayLike,
+    dt: ArrayLike,
+    decimation: int,
+    names: Sequence[object],
+    time_axis: int | None,
+    threads: int | None,
+    with_status: bool,
+    others: dict[str, ArrayLike],
+) -> Found:
+    """Trajectories under given controls."""
+    by_name = {a.name: a for a in kernel.arguments}
+    n_states = kernel.request.quantity.states
+    states = [a.name for a in kernel.arguments[:n_states]]
+    moving = by_name.keys() - {*states, "dt"}  # given anew at each step
+    fixed = {**others, "q": start[0], "v": start[1], "dt": dt}
     anew = {name for name in names if isinstance(name, str)}
     batches = [
         _leading(checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)), by_name[name])
@@ -121,7 +222,8 @@ def rollout(
         if name in by_name and name not in anew
     ]
     control, *_ = CONTROLS[kernel.request.options.control]
-    over_time = {control: _time_first(controls, by_name[control], kernel.dtype, time_axis, None, batches)}
+    held = _time_first(controls, by_name[control], kernel.dtype, time_axis, None, batches)
+    over_time = {control: np.repeat(held, decimation, axis=0) if decimation > 1 else held}
     steps = len(over_time[control])
     for name in names:
         if not isinstance(name, str) or name not in moving or name not in others:
@@ -132,28 +234,40 @@ def rollout(
     given = {**fixed, **one_step}
     arrays, batch = gathered(kernel.arguments, (), given, kernel.dtype, SHOWN_AS, TIME_FIRST)
     for k, argument in enumerate(kernel.arguments):
-        if argument.name in ("q", "v"):
-            start = arrays[k]
-            arrays[k] = aligned_empty((steps + 1, *start.shape), kernel.dtype)
-            arrays[k][0] = start
+        if argument.name in states:
+            first = arrays[k]
+            arrays[k] = aligned_empty((steps + 1, *first.shape), kernel.dtype)
+            arrays[k][0] = first
         elif argument.name in moving:
             x = over_time.get(argument.name, arrays[k][None])
             missing = len(batch) + len(argument.shape) - (x.ndim - 1)
             x = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
             arrays[k] = np.ascontiguousarray(np.broadcast_to(x, (steps, *batch, *argument.shape)))
-    doubtful = kernel.roll(arrays, batch, steps, threads)
-    status = _step_by_step(kernel, arrays, doubtful, return_status)
-    return (arrays[0], arrays[1], status) if return_status else (arrays[0], arrays[1])
+    doubtful, beside = kernel.roll(arrays, batch, steps, threads)
+    if not kernel.iterates:
+        status, met = _step_by_step(kernel, arrays, doubtful, with_status)
+        return arrays[:n_states], [], status, met
+    status = _all_solved(doubtful, with_status)
+    if with_status:
+        status[doubtful] = DynamicsStatus.UNFINISHED
+        for trajectory in arrays[:STATE]:
+            status[~np.isfinite(trajectory[1:]).all(axis=-1)] = DynamicsStatus.FAILED
+    n = int(np.count_nonzero(doubtful))
+    return arrays[:n_states], list(beside), status, (n, 0, n)
+
+
+def _all_solved(doubtful: NDArray[np.bool_], with_status: bool) -> NDArray[np.object_]:
+    return np.full(doubtful.shape, DynamicsStatus.SOLVED, dtype=object) if with_status else np.empty(0, dtype=object)
 
 
 def _step_by_step(
     kernel: Kernel, arrays: list[NDArray[Any]], doubtful: NDArray[np.bool_], with_status: bool
-) -> NDArray[np.object_]:
+) -> tuple[NDArray[np.object_], tuple[int, int, int]]:
     """Take the steps of each trajectory again from its first doubtful one on; says how each step was solved."""
-    q, v = arrays[:2]
-    status = np.full(doubtful.shape, DynamicsStatus.SOLVED, dtype=object) if with_status else np.empty(0, dtype=object)
+    q, v = arrays[:STATE]
+    status = _all_solved(doubtful, with_status)
     late, met = np.logical_or.accumulate(doubtful, axis=0), np.zeros(3, dtype=int)
-    for t in range(len(late)):
+    for t in np.flatnonzero(late.any(axis=tuple(range(1, late.ndim)))):
         now = late[t] & np.isfinite(q[t]).all(axis=-1) & np.isfinite(v[t]).all(axis=-1)
         lost = late[t] & ~now  # numbers have overflowed before
         q[t + 1][lost] = v[t + 1][lost] = np.nan
@@ -171,10 +285,7 @@ def _step_by_step(
         if with_status:
             status[t, now] = run.status
         met += run.counts
-    if met[0] and not with_status:
-        again, on_numpy, inaccurate = met.tolist()
-        kernel.warn_once(again, on_numpy, inaccurate, doubtful.size)
-    return status
+    return status, (int(met[0]), int(met[1]), int(met[2]))
 
 
 def _time_first(

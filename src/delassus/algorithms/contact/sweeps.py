@@ -40,12 +40,15 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
             for a, new in enumerate(problem.tangential(x, p[k : k + 2], u, p[k + 2])):
                 put(k + a, new)
         for y in problem.joints:
+            u_joint = problem.velocity(y.row, totals)
             if y.row in problem.dry:
                 k = problem.dry[y.row]
-                put(k, problem.rubbed(y, p[k], problem.velocity(y.row, totals)))
+                old, new = p[k], problem.rubbed(y, p[k], u_joint)
+                put(k, new)
+                u_joint = u_joint + problem.G[y.row][y.row] * (new - old)
             if y.row in problem.limits:
                 k = problem.limits[y.row]
-                put(k, problem.limited(y, p[k], problem.velocity(y.row, totals)))
+                put(k, problem.limited(y, p[k], u_joint))
         moved: Scalar = 0.0
         for row, old, new in zip(problem.rows, values, p, strict=True):
             change = (new - old) * problem.G[row][row]

@@ -14,7 +14,18 @@ import importlib as _importlib
 import typing as _typing
 
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
-from delassus.constraints import CenterOfMass, Distance, Frame, Hinge, JointRows, Orientation, Point, Rows, Weld
+from delassus.constraints import (
+    CenterOfMass,
+    Contact,
+    Distance,
+    Frame,
+    Hinge,
+    JointRows,
+    Orientation,
+    Point,
+    Rows,
+    Weld,
+)
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.interop.load import load
 from delassus.model import mechanisms
@@ -72,6 +83,7 @@ __all__ = [
     "OSIM_METHODS",
     "Baumgarte",
     "CenterOfMass",
+    "Contact",
     "DelassusError",
     "DelassusWarning",
     "Distance",

@@ -60,6 +60,9 @@ def compile(  # the public name; the built-in of that name is not used here
     ``step``                  q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
     ``step_derivatives``      q, v, tau, dt     q_next, v_next,    those of ``dynamics_derivatives``, integrator
                                                 A, B
+    ``contact_step``          q, v, impulses,   q_next, v_next,    gravity, passive, damping, wrenches, control,
+                              tau, dt           impulses_next,     v_target, friction, restitution, limits, solver,
+                                                residuals          sweeps, tolerance
     ``control_forces``        q, v, tau         tau                control, v_target
     ``energies``              q, v              kinetic, potential gravity, passive
     ``momentum``              q, v              momentum

@@ -154,7 +154,7 @@ def rollout(
         found = _by_arrays(kernel, (q0, v0), controls, dt, decimation, names, time_axis, threads, return_status, others)
     trajectories, beside, status, met = found
     if met[0] and not return_status:
-        kernel.warn_once(*met, prod(trajectories[0].shape[:-1]))
+        kernel.warn_once(*met, (len(trajectories[0]) - 1) * prod(trajectories[0].shape[1:-1]))
     worst = [x.max(axis=0, initial=0.0) for x in beside]
     return (*trajectories, *worst, status) if return_status else (*trajectories, *worst)
 

@@ -1,8 +1,8 @@
 """Where contacts may close: gap, contact frame and contact point of each candidate.
 
-Spheres against planes: the gap is the height of the centre less the radius, the contact point the lowest one. Corners
-of boxes are spheres of radius zero, capsules two spheres. Spheres and capsules against each other: the closest points
-of two segments (Ericson, Real-Time Collision Detection, 5.1.9), with the contact point half-way between the surfaces.
+Spheres against planes: the gap is the height of the centre less the radius. Corners of boxes are spheres of radius
+zero, capsules two spheres. Spheres and capsules against each other: the closest points of two segments (Ericson,
+Real-Time Collision Detection, 5.1.9). The contact point is half-way between the surfaces.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def candidates(problem: Problem, index: int) -> list[Candidate]:
         else:
             frame, normal, gap = ops.eye(3), [0.0, 0.0, 1.0], place[2] - radius
         down = column(ops, ops.transpose(R) @ ops.take(frame, None, (2,)))
-        point = [float(x) - radius * n if radius else float(x) for x, n in zip(centre, down, strict=True)]
+        reach = 0.5 * gap + radius
+        point = [float(x) - reach * n for x, n in zip(centre, down, strict=True)]
         out.append(Candidate(gap, {at.link: _rows(ops, frame, R, point)}))
     return out
 

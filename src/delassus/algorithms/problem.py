@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from delassus.algorithms.contact.candidates import Candidate, candidates
-from delassus.algorithms.inputs import inputs_of, payload_name, placement_name, rows_name
+from delassus.algorithms.inputs import ground_name, inputs_of, payload_name, placement_name, rows_name
 from delassus.constraints import CenterOfMass, Constraint, Contact, Distance, FrameConstraint, JointRows, row_slices
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
@@ -245,7 +245,11 @@ class Problem:
     @cached_property
     def candidates(self) -> dict[int, list[Candidate]]:
         """Contact points of each constraint that is a `Contact`."""
-        return {i: candidates(self, i) for i, c in enumerate(self.constraints) if isinstance(c, Contact)}
+        return {
+            i: candidates(self.ops, self.tree, c, self.turns, self.origins, self._inputs.get(ground_name(i)))
+            for i, c in enumerate(self.constraints)
+            if isinstance(c, Contact)
+        }
 
     @cached_property
     def origins(self) -> list[Matrix]:
@@ -257,10 +261,6 @@ class Problem:
             p, own = self.tree.parents[i], self.X[i].position()
             out.append(own if p == WORLD else out[p] + self.turns[p] @ own)
         return out
-
-    def given(self, name: str) -> Any:
-        """What came with the call for a constraint or a payload, by name."""
-        return self._inputs[name]
 
     @cached_property
     def turns(self) -> list[Matrix]:

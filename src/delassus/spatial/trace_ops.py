@@ -21,6 +21,7 @@ from delassus.spatial.factor import Factor
 from delassus.spatial.graph import Builder, Graph, Loop, Op
 from delassus.spatial.numpy_ops import Answer
 from delassus.spatial.ops import Body, Ops
+from delassus.spatial.rank import rank_of
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
 
@@ -49,9 +50,6 @@ VALUES: dict[int, Callable[..., float]] = {
 
 ROUND_OFF = 100 * 2.0**-52
 """A value counts as zero below this many times what the squares of errors add up to."""
-
-RANK_TOLERANCE = 1e-9
-"""Singular values of matrices of unit rows and columns that count: far above round-off, also where that is squared."""
 
 
 class Expression:
@@ -500,14 +498,3 @@ class TraceOps(Ops):
 
     def new_system(self) -> None:
         self._system += 1
-
-
-def rank_of(a: Any, errors: Any) -> int:
-    """Rank of a matrix (m, n), whose rows and columns may have different units, by bounds on its entries' errors."""
-    a = np.where(np.abs(a) > errors, a, 0.0)  # also what is not a number
-    for axis in (-1, -2):
-        size = np.linalg.norm(a, axis=axis, keepdims=True)
-        size = np.where(size > 0, size, 1.0)
-        a, errors = a / size, errors / size
-    least = max(RANK_TOLERANCE, float(np.linalg.norm(errors)))
-    return int(np.linalg.matrix_rank(a, tol=least)) if a.size else 0

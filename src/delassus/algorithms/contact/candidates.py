@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.inputs import ground_name
 from delassus.constraints import Contact, Frame
 from delassus.model.rotations import Array
-from delassus.model.tree import WORLD
+from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, cross_matrix, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
-
-if TYPE_CHECKING:
-    from delassus.algorithms.problem import Problem
 
 TINY = 1e-30
 """Added to squares of lengths that may be zero."""
@@ -41,22 +37,25 @@ class Candidate:
     rows: dict[int, Matrix]
 
 
-def candidates(problem: Problem, index: int) -> list[Candidate]:
-    """Candidates of a contact, one for each of its points."""
-    ops, c = problem.ops, problem.constraints[index]
-    assert isinstance(c, Contact), c
-    at = c.frame.on(problem.tree)
+def candidates(
+    ops: Ops, tree: Tree, c: Contact, rotations: Sequence[Matrix], origins: Sequence[Matrix], ground: Any
+) -> list[Candidate]:
+    """Candidates of a contact, one for each of its points, from the poses of all links in the world.
+
+    ``ground`` (n_points × 4) is what comes with the call, of a contact that asks for it.
+    """
+    at = c.frame.on(tree)
     centres = [at.position + at.rotation @ p for p, _ in c.spheres]
     if c.second is not None:
-        return [_between_links(problem, c)]
-    R, origin = problem.turns[at.link], problem.origins[at.link]
+        return [_between_links(ops, tree, c, rotations, origins)]
+    R, origin = rotations[at.link], origins[at.link]
     out = []
     for k, (centre, (_, radius)) in enumerate(zip(centres, c.spheres, strict=True)):
         own = ops.constant(centre[:, None])
         place = column(ops, origin + R @ own)
         frame: Matrix
         if c.ground == "input":
-            height, *normal = ops.entries(problem.given(ground_name(index)))[k]
+            height, *normal = ops.entries(ground)[k]
             frame = frame_of(ops, normal)
             gap = normal[2] * (place[2] - height) - radius
         elif isinstance(c.ground, Frame):
@@ -94,17 +93,18 @@ def frame_of(ops: Ops, n: Sequence[Scalar]) -> Matrix:
     return ops.matrix([list(row) for row in zip(first, second, n, strict=True)])
 
 
-def _between_links(problem: Problem, c: Contact) -> Candidate:
-    ops = problem.ops
+def _between_links(
+    ops: Ops, tree: Tree, c: Contact, rotations: Sequence[Matrix], origins: Sequence[Matrix]
+) -> Candidate:
     assert c.second is not None and c.second_shape is not None
     segments = []
     for frame, shape in ((c.frame, c.shape), (c.second, c.second_shape)):
-        at = frame.on(problem.tree)
+        at = frame.on(tree)
         half = 0.5 * getattr(shape, "length", 0.0)
         if at.link == WORLD:
             R, origin = ops.eye(3), ops.zeros(3, 1)
         else:
-            R, origin = problem.turns[at.link], problem.origins[at.link]
+            R, origin = rotations[at.link], origins[at.link]
         centre = column(ops, origin + R @ ops.constant(at.position[:, None]))
         axis = column(ops, R @ ops.constant(half * _clean(at.rotation)[:, 2:]))
         segments.append((at.link, R, origin, centre, axis, half))

@@ -89,7 +89,7 @@ def test_export_writes_c(arm: Path, tmp_path: Path) -> None:
         (("inverse_dynamics", "--wrench", "l3@0.1,0,0", "--payload", "l2"), ["wrench0", "payload0"]),
         (("kinematics", "--frame", "l3@0.1,0,0", "--frame", "l2"), ["poses"]),
         (("mass_matrix",), ["joint-space mass matrix"]),
-        (("step",), ["q_next", "v_next"]),
+        (("step", "--control", "pd"), ["q_next", "v_next", "kp"]),
         (("dynamics_derivatives", "--weld", "l3", "--output", "dqdd_dq", "--output", "qdd"), ["dqdd_dq", "qdd"]),
     ],
 )
@@ -110,6 +110,8 @@ def test_export_of_dynamics(arm: Path, tmp_path: Path, arguments: tuple[str, ...
         (("export", "ARM", "--what", "dynamics", "--method", "pv-earl"), "Did you mean 'pv-early'?"),
         (("export", "ARM", "--what", "dynamics", "--frame", "l3"), "Leave it out"),
         (("export", "ARM", "--what", "osim"), "at least one"),
+        (("export", "ARM", "--what", "dynamics", "--control", "torque"), "control"),
+        (("export", "ARM", "--what", "mass_matrix", "--control", "pd"), "Leave it out"),
         (("export", "ARM", "--what", "step", "--output", "q_nex"), "Did you mean 'q_next'?"),
         (("compute", "ARM", "--weld", "l3", "--q", "missing.npy"), "an array of numbers"),
     ],

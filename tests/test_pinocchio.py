@@ -378,18 +378,52 @@ def test_other_joints_are_refused_by_name(kind, inside):
         ds.load(model)
 
 
-def test_mimic_joints_are_refused():
-    link = "<link name='{}'><inertial><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/>"
-    joint = "<joint name='{}' type='revolute'><limit lower='-1' upper='1' effort='1' velocity='1'/><parent link='{}'/>"
-    text = f"""<robot name='r'><link name='base'/>
-        {link.format("a")}</inertial></link>{link.format("b")}</inertial></link>
-        {joint.format("lead", "base")}<child link='a'/></joint>
-        {joint.format("follow", "a")}<child link='b'/><mimic joint='lead' multiplier='2'/></joint></robot>"""
-    model = pin.buildModelFromXML(text, True)
-    with pytest.raises(ModelError, match=r"joint 'follow'.*got Mimic"):
-        tree_from_pinocchio(model)
-    independent = pin.buildModelFromXML(text)
-    check_states(tree_from_pinocchio(independent), independent, np.random.default_rng(0))
+MIMIC = """<robot name='r'><link name='base'/>{links}
+<joint name='lead' type='{kind}'><limit lower='-1' upper='1' effort='1' velocity='1'/><parent link='base'/>
+<child link='a'/><axis xyz='.6 0 .8'/></joint>
+<joint name='follow' type='{kind}'><limit lower='-1' upper='1' effort='1' velocity='1'/><parent link='a'/>
+<child link='b'/><origin xyz='0 .1 1' rpy='1 2 3'/><axis xyz='0 .8 .6'/><mimic joint='lead' multiplier='{ratio}'
+offset='.3'/></joint>
+<joint name='slide' type='prismatic'><limit lower='-1' upper='1' effort='1' velocity='1'/><parent link='base'/>
+<child link='c'/><axis xyz='0 1 0'/>{slides}</joint>
+<joint name='last' type='revolute'><limit lower='-1' upper='1' effort='1' velocity='1'/><parent link='b'/>
+<child link='d'/><axis xyz='1 0 0'/></joint></robot>"""
+
+
+def mimicking(kind="revolute", ratio=-2.0):
+    inertial = "<inertial><origin xyz='.1 .2 .3'/><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' "
+    links = "".join(f"<link name='{name}'>{inertial}iyz='0'/></inertial></link>" for name in "abcd")
+    slides = "<mimic joint='lead' multiplier='.5' offset='-.2'/>" if kind == "revolute" else ""
+    return pin.buildModelFromXML(MIMIC.format(links=links, kind=kind, ratio=ratio, slides=slides), True)
+
+
+def test_mimic_joints():
+    """They are joints of their own that follow another one: mass matrix and forces are those of the reduced model."""
+    model, rng = mimicking(), np.random.default_rng(0)
+    y, dy, ddy = rng.normal(size=(3, model.nv))
+    model.referenceConfigurations["home"] = y
+    tree = tree_from_pinocchio(model)
+    assert tree.nv == 4 and model.nv == 2 and [c.size for c in tree.constraints] == [1, 1]
+    N, (lead, last) = np.zeros((4, 2)), (tree.v_index(name).start for name in ("lead", "last"))
+    N[lead, 0] = N[last, 1] = 1.0
+    N[tree.v_index("follow"), 0], N[tree.v_index("slide"), 0] = -2.0, 0.5
+    q = N @ y
+    q[tree.q_index("follow")] += 0.3
+    q[tree.q_index("slide")] -= 0.2
+    assert error(tree.reference_configurations["home"], q) < 1e-12
+    data = model.createData()
+    pin.crba(model, data, y)
+    M = np.triu(data.M) + np.triu(data.M, 1).T
+    assert error(N.T @ ds.mass_matrix(tree, q) @ N, M) < 1e-12
+    tau = ds.inverse_dynamics(tree, q, N @ dy, N @ ddy)
+    assert error(N.T @ tau, pin.rnea(model, data, y, dy, ddy)) < 1e-12
+    assert error(ds.forward_dynamics(tree, q, N @ dy, tau).qdd, N @ ddy) < 1e-9
+
+
+@pytest.mark.parametrize(("given", "does"), [({"ratio": 0.0}, "moves"), ({"kind": "continuous"}, "follows")])
+def test_mimic_joints_that_are_refused(given, does):
+    with pytest.raises(ModelError, match=rf"joint '(follow|slide)': expected a mimic joint that {does}"):
+        tree_from_pinocchio(mimicking(**given))
 
 
 def test_what_is_no_model_is_refused():

@@ -27,6 +27,14 @@ class RootOption(StrEnum):
     floating = "floating"
 
 
+class ControlOption(StrEnum):
+    """What drives the joints."""
+
+    tau = "tau"
+    actuators = "actuators"
+    pd = "pd"
+
+
 Robot = Annotated[str, typer.Argument(help="A .urdf or .xml (MJCF) file, or a name such as talos_reduced or go1.")]
 RootChoice = Annotated[
     RootOption, typer.Option("--root", help="Whether a URDF file's root link is fixed to the world or on a free joint.")
@@ -157,6 +165,9 @@ def export(
     active: Annotated[
         bool, typer.Option("--active", help="Flags that switch constraints off are an argument of the function.")
     ] = False,
+    control: Annotated[
+        ControlOption | None, typer.Option(help="What drives joints: forces, actuators of the file, or targets (pd).")
+    ] = None,
     output: Annotated[
         list[str] | None, typer.Option(help="Name of a result to compute, such as dqdd_dq; all if not given.")
     ] = None,
@@ -182,6 +193,8 @@ def export(
         options["compliance"] = compliance
     if active:
         options["active"] = True
+    if control is not None:
+        options["control"] = control.value
     needed = all("m" in output.shape for output in quantity.outputs)
     constraints = parse_constraints(tree, weld, point, needed)
     asked = request(tree, constraints, quantity, method=method, payloads=payload or (), outputs=output, **options)

@@ -8,12 +8,13 @@ of the positive direction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from delassus.constraints import JointRows
 from delassus.errors import ModelError, missing_dependency
 from delassus.model.build import build_tree
 from delassus.model.describe import describe
@@ -57,7 +58,8 @@ def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
     """Tree of a Pinocchio model, whose numbers are used as they are now, edits included.
 
     A link is named after the first body that its joint carries (after the joint if it carries none). All bodies are
-    frames, and so are joints and other frames of the model whose names are free.
+    frames, and so are joints and other frames of the model whose names are free. Mimic joints have coordinates of their
+    own, which the model has not, and ``tree.constraints`` holds them.
 
     Raises
     ------
@@ -77,8 +79,14 @@ def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
     carried = [_body_at(pin, model, i) or unique_name(model.names[i], taken) for i in range(model.njoints)]
     links = [_link(carried[0], model.inertias[0])]
     joints: list[RawJoint] = []
+    mimics: dict[str, JointRows] = {}
     for i in range(1, model.njoints):
         parent, q, v = carried[model.parents[i]], int(model.idx_qs[i]), int(model.idx_vs[i])
+        if model.joints[i].shortname() == "JointModelMimic":
+            joints.append(_mimic(pin, model, i, parent, carried[i]))
+            links.append(_link(carried[i], model.inertias[i]))
+            mimics[model.names[i]] = _row_of_mimic(model, i, joints)
+            continue
         chain = list(_parts(model.joints[i], model.jointPlacements[i], f"joint {model.names[i]!r}"))
         for k, (part, kind, placement) in enumerate(chain, start=1):
             last = k == len(chain)
@@ -96,10 +104,17 @@ def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
     if np.any(model.gravity.angular):
         raise ModelError("gravity of the model", "a linear acceleration", str(model.gravity), "Set its angular to 0.")
     configurations = {
-        str(entry.key()): tree.check_configuration(entry.data(), f"reference configuration {entry.key()!r}")
+        str(entry.key()): tree.check_configuration(
+            _with_mimics(tree, entry.data(), mimics), f"reference configuration {entry.key()!r}"
+        )
         for entry in model.referenceConfigurations
     }
-    return replace(tree, gravity=model.gravity.linear, reference_configurations=configurations)
+    return replace(
+        tree,
+        gravity=model.gravity.linear,
+        reference_configurations=configurations,
+        constraints=tuple(mimics.values()),
+    )
 
 
 def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
@@ -264,9 +279,7 @@ def _joint(
     axis = np.array([0.0, 0.0, 1.0])
     lower, upper = -np.inf, np.inf
     if kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC):
-        data = joint.createData()
-        joint.calc(data, pin.neutral(model))  # S is the one place where every such joint tells its axis
-        S = np.ravel(data.S)
+        S = _screw(pin, model, joint)
         axis = S[:3] if kind is JointKind.PRISMATIC else S[3:]
         if not abs(np.linalg.norm(axis) - 1.0) < UNIT_AXIS:
             raise ModelError(f"axis of joint {name!r}", "a vector of unit length", str(axis), "Normalise it.")
@@ -279,6 +292,49 @@ def _joint(
         lower=lower, upper=upper, damping=np.array(model.damping[dofs]), friction=friction,
         effort_limit=effort, velocity_limit=velocity,
     )  # fmt: skip
+
+
+def _screw(pin: Any, model: Any, joint: Any) -> Array:
+    """Motion (6,) of a joint of one degree of freedom: the one place where every such joint tells its axis."""
+    data = joint.createData()
+    joint.calc(data, pin.neutral(model))
+    return np.ravel(data.S)
+
+
+def _mimic(pin: Any, model: Any, i: int, parent: str, child: str) -> RawJoint:
+    """Mimic joint ``i``, which has no numbers of its own in a model."""
+    S, scaling, place = _screw(pin, model, model.joints[i]), model.joints[i].extract().scaling, model.jointPlacements[i]
+    if not S.any():
+        raise ModelError(
+            f"joint {model.names[i]!r}", "a mimic joint that moves", f"one of scaling {scaling:g}", "Make it fixed."
+        )
+    kind, axis = (JointKind.REVOLUTE, S[3:]) if S[3:].any() else (JointKind.PRISMATIC, S[:3])
+    return RawJoint(model.names[i], kind, parent, child, place.translation, place.rotation, axis / scaling)
+
+
+def _row_of_mimic(model: Any, i: int, joints: list[RawJoint]) -> JointRows:
+    """``q_i = scaling q + offset`` of the joint that joint ``i`` follows, which is among ``joints``."""
+    leader = model.names[model.mimicked_joints[list(model.mimicking_joints).index(i)]]
+    kinds = {raw.name: raw.kind for raw in joints}
+    if kinds.get(leader) not in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        raise ModelError(
+            f"joint {model.names[i]!r}", "a mimic joint that follows a revolute or prismatic one", f"{leader!r}",
+            "Build the model without mimic joints, and pass JointRows.",
+        )  # fmt: skip
+    rule = model.joints[i].extract()
+    return JointRows({model.names[i]: 1.0, leader: -rule.scaling}, rest=rule.offset)
+
+
+def _with_mimics(tree: Tree, q: Array, mimics: Mapping[str, JointRows]) -> Array:
+    """Configuration of a model with the coordinates of mimic joints put in."""
+    out, start = np.zeros(tree.nq), 0
+    for joint, part in zip(tree.joints, tree.q_slices, strict=True):
+        if joint.name not in mimics:
+            out[part], start = q[start : start + joint.nq], start + joint.nq
+    for name, row in mimics.items():  # each after the joint that it follows
+        (follower,), (leader, factor) = row.rows[0][name], next((n, x) for n, x in row.rows[0].items() if n != name)
+        out[tree.q_index(name)] = (row.rest - factor * out[tree.q_index(leader)]) / follower
+    return out
 
 
 def _in_positive_direction(model: Any, dofs: slice) -> list[Array]:

@@ -78,9 +78,10 @@ def test_the_residual_is_the_plain_one_where_that_is_exact():
         edge = np.column_stack([y[:, :2] * (mu * n / t)[:, None], n])
         inside, polar = t <= mu * y[:, 2], mu * t <= -y[:, 2]
         projection = np.where(inside[:, None], y, np.where(polar[:, None], 0.0, edge))
-        np.testing.assert_allclose(natural_map(r, de_saxce(u, mu), mu, omega), x - projection, rtol=0, atol=1e-13)
+        ours = natural_map(r, de_saxce(u, mu), mu, 0.0 * mu, omega)
+        np.testing.assert_allclose(ours, x - projection, rtol=0, atol=1e-13)
         worst = np.linalg.norm(x - projection, axis=1).max()
-        residual, _ = cone_residual(np.zeros((12, 12)), u.ravel(), mu, omega, r.ravel())
+        residual, _ = cone_residual(np.zeros((12, 12)), u.ravel(), mu, 0.0 * mu, omega, r.ravel())
         np.testing.assert_allclose(residual, worst, rtol=0, atol=1e-13)
 
 
@@ -139,7 +140,7 @@ def test_a_jam_to_the_last_digit():
 
 def arguments(solver, problem, directions):
     extra = (directions,) if solver.kind == "linear" else ()
-    return (np.array(problem.W), np.array(problem.b), np.array(problem.mu), *extra)
+    return (*map(np.array, (problem.W, problem.b, problem.mu, problem.more)), *extra)
 
 
 @pytest.mark.parametrize("n_directions", [2, 4, 6])
@@ -153,8 +154,8 @@ def test_the_linear_problem_is_that_of_the_paper(n_directions):
         more, nothing = rng.random(n), np.zeros((n, n))
         D = np.kron(np.eye(n), [[0, *np.cos(angles)], [0, *np.sin(angles)], [1, *(0 * angles)]])
         E = np.kron(np.eye(n), [[0], *[[1]] * n_directions])
-        given = arguments(SOLVERS["lemke"], cone, regular_directions(n_directions))
-        M, q = linear_problem(*given, more)
+        W, b, mu = map(np.array, (cone.W, cone.b, cone.mu))
+        M, q = linear_problem(W, b, mu, regular_directions(n_directions), more)
         friction = np.kron(np.diag(cone.mu), [[1, *(0 * angles)]]) - E.T
         np.testing.assert_allclose(M, np.block([[D.T @ cone.W @ D, E], [friction, nothing]]), rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(q, [*(D.T @ cone.b), *more], rtol=1e-12, atol=1e-12)
@@ -196,10 +197,10 @@ def test_lemke_starts_from_the_modes_of_the_step_before():
     kept = 0
     for _ in range(40):
         problem = of_bodies(rng)
-        W, b, mu = arguments(SOLVERS["nsgs"], problem, directions)
-        r, *_ = SOLVERS["lemke"].contacts(W, b, mu, directions, np.zeros(b.size), TOLERANCE, 2000)
+        W, b, mu, more = arguments(SOLVERS["nsgs"], problem, directions)
+        r, *_ = SOLVERS["lemke"].contacts(W, b, mu, more, directions, np.zeros(b.size), TOLERANCE, 2000)
         b = b + 1e-6 * W @ rng.standard_normal(b.size)
-        warm, status, pivots, _ = SOLVERS["lemke"].contacts(W, b, mu, directions, r, TOLERANCE, 2000)
+        warm, status, pivots, _ = SOLVERS["lemke"].contacts(W, b, mu, more, directions, r, TOLERANCE, 2000)
         cold = ConeProblem(W, b, mu).polyhedral(4)
         result = lemke(cold)
         if status is SolverStatus.CONVERGED and result.status is SolverStatus.CONVERGED:

@@ -270,7 +270,7 @@ def test_one_contact_is_solved_exactly():
         W, c, mu = a @ a.T, rng.standard_normal(3), float(rng.uniform(0, 1.5))
         prepared = prepare(W, W.max())
         W = W + prepared[0, 0] * np.eye(3)  # its proximal term, from r = 0
-        *r, mode, _ = single(prepared[0], mu, *c, 0.0)
+        *r, mode, _ = single(prepared[0], mu, 0.0, *c, 0.0)
         modes[mode] += 1
         scale = np.abs(W).sum() * np.abs(r).max() + 1
         assert ConeProblem(W, c, mu).residual(r) < 1e-10 * scale

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,15 +10,18 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import SolverStatus
+from delassus.contact import ContactDynamics, ContactSet, SolverStatus, frames_of
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.geometry import load_colliders
 from delassus.contact.shapes import Collider, HalfSpace, Sphere
+from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
+from delassus.simulate.step import StepOptions, step
+from random_trees import some_constraints, some_mechanism
 
 pytest.importorskip("numba")
 
@@ -151,6 +155,151 @@ def test_a_humanoid_that_falls_stays_within_its_limits():
         assert beyond(tree, sim.q) <= 1e-4
         reached = max(reached, np.count_nonzero(sim.joint_impulses[0]))
     assert reached >= 2 and set(sim.statuses) == {SolverStatus.CONVERGED}
+
+
+# -- friction ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+def test_a_mass_that_slides_under_a_force(formulation, solver):
+    """It stands still while friction can hold the force, and gains ``(F − f) dt / m`` in each step from then on."""
+    near, tolerance = (1e-5, 1e-6) if solver == "convex" else (1e-12, 1e-8)  # an interior-point method, and others
+    scene = ds.Scene(slide(friction=2.0))
+    sim = ds.Simulator(scene, formulation=formulation, solver=solver, tolerance=tolerance, dt=1e-2)
+    for force in (0.5, -1.999, 1.0):
+        sim.step([force])
+        assert sim.v[0] == pytest.approx(0.0, abs=near)
+        assert sim.joint_impulses[1] == pytest.approx(-force * sim.dt, abs=near)
+    for k in range(5):
+        sim.step([-3.0])
+        assert sim.v[0] == pytest.approx(-(k + 1) * sim.dt, abs=near)
+        assert sim.joint_impulses[1] == pytest.approx(2.0 * sim.dt, abs=near)
+    for v in (-0.035, -0.02, -0.005, 0.0, 0.0):  # it stops within a step, and does not turn round
+        sim.step([-0.5])
+        assert sim.v[0] == pytest.approx(v, abs=near)
+    assert set(sim.statuses) == {SolverStatus.CONVERGED}
+
+
+def test_a_spring_with_dry_friction_loses_four_f_over_k_in_a_period():
+    """Amplitudes fall by ``2 f / k`` in each half-period, until the spring cannot overcome friction."""
+    k, f = 400.0, 3.0
+    sim = ds.Simulator(ds.Scene(slide(friction=f, stiffness=k)), q0=[0.1], dt=1e-3)
+    turns, before = [], -1.0
+    while len(turns) < 6 and sim.v[0] * before >= 0.0:
+        before = sim.v[0] or before
+        sim.step()
+        if sim.v[0] * before <= 0.0 and sim.steps > 1:
+            turns.append(sim.q[0])
+            before = -before
+    assert turns == pytest.approx([-0.085, 0.07, -0.055, 0.04, -0.025, 0.01], abs=1e-3)
+    sim.run(0.2)
+    rests = sim.q[0]
+    sim.run(0.1)
+    assert sim.q[0] == pytest.approx(rests, abs=1e-12) and abs(k * rests) <= f
+
+
+def test_friction_is_the_files_unless_passive_is_none():
+    scene = ds.Scene(pendulum(2, friction=100.0))
+    held, free = (ds.Simulator(scene, q0=[1.0, 0.5], passive=passive) for passive in ("model", "none"))
+    for sim in (held, free):
+        sim.run(0.05)
+    assert (abs(held.q - [1.0, 0.5]) <= 1e-12).all() and abs(free.v).min() > 0.1 and not free.statuses
+
+
+def test_joints_of_several_degrees_of_freedom_rub():
+    """A free body is none of them; a ball joint's three are held one by one."""
+    rng = np.random.default_rng(0)
+    mechanism = some_mechanism(3, 5, "fixed", (JointKind.BALL, JointKind.TRANSLATION, JointKind.PLANAR))
+    tree = mechanism.tree
+    joints = tuple(replace(j, friction=np.full(j.nv, 1e4)) for j in tree.joints)
+    sim = ds.Simulator(ds.Scene(replace(tree, joints=joints)), q0=tree.random(rng), v0=0.01 * rng.normal(size=tree.nv))
+    sim.run(0.01)
+    assert np.abs(sim.v).max() <= 1e-12 and set(sim.statuses) == {SolverStatus.CONVERGED}
+
+
+# -- all of it together --------------------------------------------------------------------------------------------
+
+
+def some_scene(seed):
+    """A random mechanism, some of whose joints have limits, some friction; with a loop in every third."""
+    mechanism = some_mechanism(seed, 3 + seed % 6, "floating" if seed % 2 else "fixed")
+    rng, tree = mechanism.rng, mechanism.tree
+    constraints, rows = some_constraints(mechanism, 1, 2) if seed % 3 == 0 else ([], [])
+    joints = []
+    for joint in tree.joints:
+        own = {"friction": rng.choice([0.0, 0.3, 3.0], joint.nv)} if joint.kind is not JointKind.FREE else {}
+        if joint.nq == 1 and rng.random() < 0.8:
+            own |= {"lower": [-0.5], "upper": rng.choice([[np.inf], [-0.499], [0.3]])}
+        joints.append(replace(joint, **own))
+    return ds.Scene(replace(tree, joints=tuple(joints)), loops=() if rows else constraints), rng
+
+
+def some_moment(scene, rng):
+    """A state whose joints are near their limits, most of them, and contacts with the world."""
+    tree = scene.tree
+    q, n = tree.random(rng), int(rng.integers(0, 4))
+    for joint, at in zip(tree.joints, tree.q_slices, strict=True):
+        if joint.nq == 1:
+            limit, inwards = (joint.lower, 1.0) if rng.random() < 0.5 else (joint.upper, -1.0)
+            limit = limit if np.isfinite(limit).all() else joint.lower
+            distance = rng.choice([0.0, 10 ** rng.uniform(-6.0, -1.0)])
+            q[at] = np.where(np.isfinite(limit), np.clip(limit + inwards * distance, joint.lower, joint.upper), q[at])
+    normals = rng.normal(size=(n, 3))
+    frames = frames_of(normals / np.linalg.norm(normals, axis=1)[:, None])
+    links = [(rng.integers(tree.n_links), -1) for _ in range(n)]
+    contacts = ContactSet(links, rng.normal(size=(n, 3)), frames) if n else ContactSet.empty()
+    return q, rng.normal(size=tree.nv), rng.normal(size=tree.nv), contacts
+
+
+def test_random_mechanisms_obey_the_laws_of_limits_friction_contacts_and_loops():
+    """200 states: momentum, limits, friction by dense matrices of the robot, apart from the rows that solvers get."""
+    dt, solved, counts = 1e-2, Counter(), np.zeros(3, int)
+    for seed in range(12):
+        scene, rng = some_scene(seed)
+        dynamics = ContactDynamics(scene)
+        for _ in range(17):
+            q, v, tau, contacts = some_moment(scene, rng)
+            snapshot = dynamics.at(q, v, tau)
+            M, J = ds.mass_matrix(scene.tree, q), snapshot.rows(contacts).jacobian
+            free = v + dt * np.linalg.solve(M, tau - ds.inverse_dynamics(scene.tree, q, v, -snapshot.axes_rate))
+            found = {}
+            for solver in SOLVERS[:4]:
+                options = StepOptions("os", dt, 0.1, 1e-4, 0.2)
+                done = step(snapshot, contacts, ImpulseSolver(solver), options, None, np.zeros((2, scene.tree.nv)))
+                if set(done.statuses) <= {SolverStatus.CONVERGED}:
+                    check_momentum(M, J, dynamics.n_loops, M @ (done.v - free), done)
+                    counts += check_joints(scene.tree, q, dt, done)
+                    found[solver] = done.v
+            solved.update(found.keys())
+            for other in found if not len(contacts) else ():  # contact may have several solutions
+                np.testing.assert_allclose(found["lemke"], found[other], rtol=0, atol=1e-6)
+    assert min(solved.values()) >= 195 and min(counts) >= 100
+
+
+def check_momentum(M, J, n_loops, gained, done):
+    """What joints and contacts do not give, loops do; and they hold."""
+    left = gained - done.on_joints.sum(axis=0) - J[n_loops:].T @ done.sustained.ravel()
+    loops = J[:n_loops].T
+    left = left - loops @ np.linalg.lstsq(loops, left, rcond=None)[0]
+    assert np.abs(left).max() <= 1e-8 * (1.0 + np.abs(M).max())
+    assert np.abs(loops.T @ done.v).max(initial=0.0) <= 1e-7
+
+
+def check_joints(tree, q, dt, done):
+    """Limits and friction, one by one; returns how many limits act and how much friction slips and sticks."""
+    (limits, friction), f = done.on_joints, dt * tree.per_dof("friction")
+    sticks = np.abs(friction) < f * (1.0 - 1e-6)
+    assert (np.abs(friction) <= f * (1.0 + 1e-9)).all() and (np.abs(done.v[sticks]) <= 1e-7).all()
+    assert (friction * done.v <= 1e-7 * f).all()
+    place = {v.start: q.start for j, q, v in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True) if j.nq == 1}
+    for k, i in place.items():
+        below, above = q[i] - tree.lower[k] + dt * done.v[k], tree.upper[k] - q[i] - dt * done.v[k]
+        assert min(below, above) >= -1e-8
+        assert limits[k] <= 1e-9 or below <= 1e-8
+        assert limits[k] >= -1e-9 or above <= 1e-8
+    assert not np.delete(limits, list(place)).any()
+    return np.count_nonzero(limits), np.count_nonzero(~sticks & (f > 0)), np.count_nonzero(sticks)
 
 
 def test_checkpoints_hold_impulses_on_joints(tmp_path):

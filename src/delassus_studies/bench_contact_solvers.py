@@ -35,7 +35,7 @@ def _relative(problem: ConeProblem, r: Array, remainder: Array | None = None) ->
     """Residual of a cone problem relative to the size of ``b``, free of round-off."""
     u = problem.velocities(r, remainder)
     shifted, ones = de_saxce(u, problem.mu), np.ones(problem.n_contacts)
-    step = natural_map(np.reshape(r, (-1, 3)), shifted, problem.mu, ones, remainder)
+    step = natural_map(np.reshape(r, (-1, 3)), shifted, problem.mu, problem.more, ones, remainder)
     return float(np.linalg.norm(step) / np.linalg.norm(problem.b))
 
 

@@ -86,24 +86,29 @@ class JointContacts(NamedTuple):
 NO_JOINTS = JointContacts(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0), 1.0)
 
 
-class JointLimits:
-    """All limits of a tree; none where they do not act.
+class JointLaws:
+    """Limits and Coulomb friction of the joints of a tree, those that act.
 
     Attributes
     ----------
-    dofs, signs : (n,) arrays of int
-        Degree of freedom of each; 1 for lower limits, −1 for upper ones.
+    limited, signs : (n,) arrays of int
+        Degree of freedom of each limit; 1 for lower limits, −1 for upper ones.
+    rubbing : (m,) array of int
+        Degrees of freedom with friction.
     """
 
-    def __init__(self, tree: Tree, act: bool = True) -> None:
+    def __init__(self, tree: Tree, *, limits: bool, friction: bool) -> None:
         place = np.full(tree.nv, -1)
         for joint, in_q, in_v in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
-            if joint.nq == 1 and act:
+            if joint.nq == 1 and limits:
                 place[in_v] = in_q.start
         lower, upper = (np.flatnonzero(np.isfinite(x) & (place >= 0)) for x in (tree.lower, tree.upper))
-        self.dofs = np.concatenate([lower, upper])
+        self.limited = np.concatenate([lower, upper])
         self.signs = np.repeat([1, -1], [lower.size, upper.size])
-        self._place, self._values = place[self.dofs], np.concatenate([tree.lower[lower], tree.upper[upper]])
+        self._place, self._values = place[self.limited], np.concatenate([tree.lower[lower], tree.upper[upper]])
+        forces = tree.per_dof("friction") * friction
+        self.rubbing = np.flatnonzero(forces)
+        self._forces = forces[self.rubbing]
 
     def distances(self, q: Array) -> Array:
         """Distance of each limit at ``q`` (nq,), negative where it is passed."""
@@ -111,9 +116,15 @@ class JointLimits:
 
     def steps(self, dq: Array) -> Array:
         """By how much distances change by a displacement ``dq`` (nv,)."""
-        return np.asarray(self.signs * dq[self.dofs])
+        return np.asarray(self.signs * dq[self.limited])
 
     def contacts(self, taken: NDArray[np.bool_], distances: Array, dt: float) -> JointContacts:
-        """Contacts of those limits that take part in a step of ``dt`` (s)."""
-        none = np.zeros(int(taken.sum()))
-        return JointContacts(self.dofs[taken], self.signs[taken], distances[taken], none, dt)
+        """Contacts of those limits that take part in a step of ``dt`` (s), and of all friction."""
+        n, m = int(taken.sum()), self.rubbing.size
+        return JointContacts(
+            np.concatenate([self.limited[taken], self.rubbing]),
+            np.concatenate([self.signs[taken], np.ones(m, np.int64)]),
+            distances[taken],
+            np.concatenate([np.zeros(n), self._forces]),
+            dt,
+        )

@@ -142,7 +142,8 @@ class ConeProblem(Frozen):
     """Contact with Coulomb friction: find impulses ``r`` in the cones so that ``u = W r + b`` obeys Coulomb's law.
 
     At each contact ``K_μ ∋ r ⊥ u + (0, 0, μ |u_t|) ∈ K_μ*`` with ``K_μ = {|r_t| ≤ μ r_n}``: it lets go (``r = 0``,
-    ``u_n ≥ 0``), sticks (``u = 0``) or slips (``u_n = 0``, ``r_t = −μ r_n u_t / |u_t|``).
+    ``u_n ≥ 0``), sticks (``u = 0``) or slips (``u_n = 0``, ``r_t = −μ r_n u_t / |u_t|``). Friction of joints has a
+    constant bound instead, ``|r_t| ≤ more``, and no normal.
 
     Parameters
     ----------
@@ -152,11 +153,13 @@ class ConeProblem(Frozen):
         Velocities without contact impulses (m/s).
     mu : (n,) array_like or float
         Coefficients of friction.
+    more : (n,) array_like or float
+        Constant bounds of friction (N s), only where friction is 0 and the normal rows of ``W`` and ``b`` are zeros.
 
     Raises
     ------
     ConfigurationError
-        Not finite, wrong shapes, not symmetric, a negative diagonal, or negative friction.
+        Not finite, wrong shapes, not symmetric, a negative diagonal, negative friction, or constant bounds elsewhere.
 
     Examples
     --------
@@ -172,8 +175,9 @@ class ConeProblem(Frozen):
     W: Array
     b: Array
     mu: Array
+    more: Array
 
-    def __init__(self, W: ArrayLike, b: ArrayLike, mu: ArrayLike) -> None:
+    def __init__(self, W: ArrayLike, b: ArrayLike, mu: ArrayLike, more: ArrayLike = 0.0) -> None:
         vector = _finite(b, (-1,), "b of contacts")
         if vector.size % 3:
             raise ConfigurationError(
@@ -190,13 +194,14 @@ class ConeProblem(Frozen):
                 f"asymmetry {asymmetry:.1e}, least diagonal entry {matrix.diagonal().min():.1e}",
                 "Pass J M⁻¹ Jᵀ, with rows and columns in the same order.",
             )  # fmt: skip
-        friction = real_array(mu)
-        if friction is None or friction.shape not in ((), (n,)) or not np.all((friction >= 0) & np.isfinite(friction)):
-            raise ConfigurationError("mu", f"a number ≥ 0, or {n} of them", shown(mu), "Give one for each contact.")
-        matrix, friction = 0.5 * (matrix + matrix.T), np.array(np.broadcast_to(friction, (n,)))
-        for array in (matrix, friction):
-            array.setflags(write=False)
-        _freeze(self, W=matrix, b=vector, mu=friction)
+        friction, bound = _bounds(mu, "mu", n), _bounds(more, "more", n)
+        normal = np.abs(matrix[2::3]).max(axis=1, initial=0.0) + np.abs(vector[2::3])
+        if np.any((bound > 0.0) & ((friction > 0.0) | (normal > 0.0))):
+            expected = "0 but where friction is 0 and the normal rows of W and b are zeros"
+            raise ConfigurationError("more", expected, shown(more), "polyhedral() takes others, for lemke and pgs.")
+        matrix = 0.5 * (matrix + matrix.T)
+        matrix.setflags(write=False)
+        _freeze(self, W=matrix, b=vector, mu=friction, more=bound)
 
     @property
     def size(self) -> int:
@@ -221,7 +226,7 @@ class ConeProblem(Frozen):
         """
         low = None if remainder is None else self._impulses(remainder).ravel()
         omega, _ = mobilities(self.W.copy())
-        return cone_residual(self.W, self.b, self.mu, omega, self._impulses(r).ravel(), low)[0]
+        return cone_residual(self.W, self.b, self.mu, self.more, omega, self._impulses(r).ravel(), low)[0]
 
     def complementarity(self, r: ArrayLike) -> float:
         """``max_i |rᵀ (u + s)|`` (J): zero where impulses and shifted velocities are complementary."""
@@ -229,9 +234,9 @@ class ConeProblem(Frozen):
         return float(np.abs((self._impulses(r) * shifted).sum(axis=1)).max(initial=0.0))
 
     def cone_violation(self, r: ArrayLike) -> float:
-        """``max_i max(0, |r_t| − μ r_n, −r_n)`` (N s)."""
+        """``max_i max(0, |r_t| − μ r_n − more, −r_n)`` (N s)."""
         r = self._impulses(r)
-        beyond = np.linalg.norm(r[:, :2], axis=1) - self.mu * r[:, 2]
+        beyond = np.linalg.norm(r[:, :2], axis=1) - self.mu * r[:, 2] - self.more
         return float(np.maximum(beyond, -r[:, 2]).max(initial=0.0))
 
     def penetration_velocity(self, r: ArrayLike) -> float:
@@ -261,7 +266,7 @@ class RelaxedProblem(ConeProblem):
     def residual(self, r: ArrayLike, remainder: ArrayLike | None = None) -> float:
         """``max_i |ω r − P_K(ω r − u)|`` (m/s)."""
         omega, _ = mobilities(self.W.copy())
-        steps = natural_map(self._impulses(r), self.velocities(r, remainder), self.mu, omega)
+        steps = natural_map(self._impulses(r), self.velocities(r, remainder), self.mu, self.more, omega)
         return float(np.linalg.norm(steps, axis=1).max(initial=0.0))
 
     def complementarity(self, r: ArrayLike) -> float:
@@ -290,7 +295,7 @@ class PolyhedralLCP(LCP):
         number = real_array(more)
         beyond = _finite(more if number is None or number.ndim else np.full(n, number), (n,), "more friction")
         W, b, mu = cone.W.copy(), cone.b.copy(), cone.mu.copy()  # writable, as numba compiled for
-        M, q = linear_problem(W, b, mu, regular_directions(n_f), beyond.copy())
+        M, q = linear_problem(W, b, mu, regular_directions(n_f), cone.more + beyond)
         LCP.__init__(self, M, q, tuple(contact_blocks(n, n_f)))
         _freeze(self, cone=cone, n_directions=n_f)
 
@@ -322,6 +327,16 @@ def _finite(value: ArrayLike, shape: tuple[int, ...], argument: str) -> Array:
     array = finite_array(value, shape, argument, "Check how it was assembled.")
     array.setflags(write=False)
     return array
+
+
+def _bounds(value: ArrayLike, argument: str, n: int) -> Array:
+    """Read-only numbers ≥ 0, one for each contact."""
+    array = real_array(value)
+    if array is None or array.shape not in ((), (n,)) or not np.all((array >= 0) & np.isfinite(array)):
+        raise ConfigurationError(argument, f"a number ≥ 0, or {n} of them", shown(value), "Give one for each contact.")
+    out = np.array(np.broadcast_to(array, (n,)))
+    out.setflags(write=False)
+    return out
 
 
 def _freeze(problem: Any, **fields: Any) -> None:

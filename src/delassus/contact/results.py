@@ -120,7 +120,7 @@ def solved_cones(
     advice = "Linear problems are for lemke and pgs; a ContactProblem has solve()."
     check_request(problem, ConeProblem, advice, tolerance, limit)
     # copies: numba would compile all over again for arrays that may not be written to
-    given = problem.W.copy(), problem.b.copy(), problem.mu.copy(), starting(problem.size, start)
+    given = problem.W.copy(), problem.b.copy(), problem.mu.copy(), problem.more.copy(), starting(problem.size, start)
     found = solve(*given, float(tolerance), int(limit))
     low = None if found.remainder is None else found.remainder.reshape(-1, 3)
     return Solution(problem, found.p.reshape(-1, 3), found.status, found.iterations, low)

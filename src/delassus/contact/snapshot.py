@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from delassus.constraints import row_slices
 from delassus.contact import assembly
 from delassus.contact.contacts import ContactSet
-from delassus.contact.joint_contacts import NO_JOINTS, JointContacts, JointLimits
+from delassus.contact.joint_contacts import NO_JOINTS, JointContacts, JointLaws
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.model.rotations import Array, skew
@@ -49,8 +49,8 @@ class ContactDynamics:
         First degree of freedom of each joint; unit vector of the body frame that each moves along.
     owner : (nv,) array of int
         Link of each degree of freedom.
-    limits : JointLimits
-        Those that act.
+    joints : JointLaws
+        Limits and friction that act.
     kernel : Kernel
         ``"operational_space_compliance"`` of the scene's tree with its loops.
     """
@@ -67,7 +67,7 @@ class ContactDynamics:
         self.first_dof = _indices([*(s.start for s in tree.v_slices), tree.nv])
         self.axes = _indices([a for j in tree.joints for a in j.motion_axes])
         self.owner = np.repeat(np.arange(tree.n_links), np.diff(self.first_dof))
-        self.limits = JointLimits(tree, limits)
+        self.joints = JointLaws(tree, limits=limits, friction=passive == "model")
         self.n_loops = sum(c.size for c in scene.loops)
         ends = [
             (link, c.size, at.start)
@@ -160,6 +160,8 @@ class ConstraintRows:
         Velocities at contacts from which relative ones are measured, as those of a conveyor belt (m/s).
     friction, restitution : (n_u,) arrays
         ``μ`` and ``ε`` of contacts; 0 of joints.
+    forces : (n_u,) array
+        Coulomb friction of joints (N m, N); 0 of contacts.
     """
 
     def __init__(
@@ -174,6 +176,7 @@ class ConstraintRows:
         self.snapshot, self.contacts, self.joints, self.ends = snapshot, contacts, joints, ends
         none = np.zeros(joints.dofs.size)
         self.friction = np.concatenate([contacts.friction, none])
+        self.forces = np.concatenate([0.0 * contacts.friction, joints.forces])
         self.restitution = np.concatenate([contacts.restitution, none])
         self.n_loops, n = snapshot.dynamics.n_loops, 3 * len(contacts)
         self.n_rows = self.n_loops + 3 * self.friction.size

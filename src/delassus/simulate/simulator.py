@@ -70,7 +70,8 @@ class Simulator:
     tolerance : float
         Residual of contact problems (m/s).
     passive : {"model", "none"}
-        Whether damping, springs and gravity compensation act, as in `delassus.forward_dynamics`.
+        Whether damping, springs and gravity compensation act, as in `delassus.forward_dynamics`, and Coulomb friction
+        of joints, which acts here only: a joint that it holds stands still.
     limits : bool
         Whether limits of revolute and prismatic joints act, without restitution. A joint that starts beyond a limit is
         taken back as overlaps are.
@@ -90,7 +91,7 @@ class Simulator:
     impulses : (n, 3) array
         At these contacts over the last step: tangent, tangent, normal, on the first link (N s).
     joint_impulses : (2, nv) array
-        Of limits of joints over the last step (N m s, N s).
+        Of limits, and of Coulomb friction, on joints over the last step (N m s, N s).
     status : SolverStatus
         Worst one of the last step.
     statuses : Counter of SolverStatus

@@ -86,14 +86,14 @@ def step(
     joints_start: Array,
 ) -> StepResult:
     """Advance velocities by one step, from impulses of contacts (3 n,) and on joints (2, nv) where solvers start."""
-    limits, dt = snapshot.dynamics.limits, options.dt
-    distances = limits.distances(snapshot.q)
-    ahead = AHEAD * dt * limits.steps(snapshot.v + dt * snapshot.qdd)
+    laws, dt = snapshot.dynamics.joints, options.dt
+    distances = laws.distances(snapshot.q)
+    ahead = AHEAD * dt * laws.steps(snapshot.v + dt * snapshot.qdd)
     taken = distances + np.minimum(ahead, 0.0) <= NEAR
     while True:
-        joints = limits.contacts(taken, distances, dt)
+        joints = laws.contacts(taken, distances, dt)
         done = _advance(snapshot, contacts, joints, solver, options, start, joints_start)
-        moved = limits.steps(dt * done.v if done.drift is None else dt * done.v + done.drift)
+        moved = laws.steps(dt * done.v if done.drift is None else dt * done.v + done.drift)
         passed = (distances + moved < -BEYOND) & ~taken
         if not passed.any():
             return done
@@ -155,12 +155,13 @@ def drift(
     left = joints.distances + (joints.signs * moved[joints.dofs])[: joints.n_limits]
     if not k and not np.any(overlap > 0.0) and not np.any(left < -BEYOND):
         return None
-    G = rows.delassus
+    m = k + 3 * (n + joints.n_limits)  # friction of joints does not hold a displacement
+    G = rows.delassus[:m, :m]
     overlaps, passed = np.minimum(-overlap, 0.0), np.minimum(left, 0.0)
     wanted = options.correction * np.concatenate([rows.snapshot.loop_errors, overlaps, passed])
     farthest = FARTHEST * float(np.abs(wanted).max())
     wanted[k + n :] += np.maximum(left, 0.0)
-    kept = np.concatenate([np.arange(k), np.arange(k + 2, k + 3 * (n + joints.n_limits), 3)])
+    kept = np.concatenate([np.arange(k), np.arange(k + 2, m, 3)])
     W = G[np.ix_(kept, kept)]
     normals = np.arange(k, kept.size)
     W[normals, normals] += YIELD * np.maximum(G.diagonal()[k:].reshape(-1, 3).mean(axis=1), LEAST)
@@ -177,7 +178,7 @@ def drift(
         return None
     p = np.zeros(rows.n_rows)
     p[kept] = impulses
-    most = float(np.abs(G @ p).max())
+    most = float(np.abs(G @ p[:m]).max())
     shift = rows.response(p if most <= farthest else p * (farthest / most))
     turned = float(np.abs(shift).max())
     return shift if turned <= MOST_SHIFT else shift * (MOST_SHIFT / turned)

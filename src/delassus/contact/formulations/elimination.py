@@ -29,14 +29,15 @@ class Reduced(NamedTuple):
 
 def reduced(f: Formulation, a: Array, b: Array) -> Reduced:
     """Eliminate the free unknowns of a formulation with the vector ``(a, b)``."""
+    given = f.rows.contact_velocities  # need not be such as the mechanism can have
     if f.n_free:
         solution, _, consistent = eliminated(f.A, np.column_stack([f.B, a]))
         P, x_0 = solution[:, :-1], solution[:, -1]
         size = f.W.diagonal() + np.einsum("ij,ji->i", np.abs(f.C), np.abs(P))
-        W, b = without_noise(f.W - f.C @ P, b - f.C @ x_0, size, f.n_free)
-        return Reduced(W, b, P, x_0, consistent)
-    W, b = (f.W, b) if f.mobility is None else without_noise(f.W, b, f.mobility)
-    return Reduced(W, b, f.B, a, f.consistent)
+        W, u = without_noise(f.W - f.C @ P, b + given - f.C @ x_0, size, f.n_free)
+        return Reduced(W, u - given, P, x_0, consistent)
+    W, u = (f.W, b + given) if f.mobility is None else without_noise(f.W, b + given, f.mobility)
+    return Reduced(W, u - given, f.B, a, f.consistent)
 
 
 def without_noise(W: Array, u: Array, size: Array, n_eliminated: int = 0) -> tuple[Array, Array]:

@@ -89,6 +89,16 @@ class ContactProblem(Frozen):
         """``D̲`` (3 n_u, n_u (n_f + 1)): contact impulses are ``D̲ β̲``."""
         return impulse_directions(self.sizes["slack"], regular_directions(self.n_directions))
 
+    @property
+    def bounds(self) -> Array:
+        """Constant bounds (n_u,) of friction of joints (N s, N m s); 0 of contacts."""
+        return self.dt * self.model.rows.forces
+
+    @property
+    def more(self) -> Array:
+        """By how much friction may exceed ``μ F_n`` (n_u,)."""
+        return self.model.rows.friction * self.recovered + self.bounds
+
     @cached_property
     def terms(self) -> tuple[Array, Array]:
         """``a`` (n_free,) and ``b`` (3 n_u,): what the free rows, and velocities at contacts, are without impulses."""
@@ -96,9 +106,9 @@ class ContactProblem(Frozen):
 
     @cached_property
     def _pyramids(self) -> tuple[Array, Array]:
-        """``[D̲ᵀ W D̲, Ê; Ē, 0]`` and ``(D̲ᵀ b, μ recovered)``: rows and unknowns of contacts."""
+        """``[D̲ᵀ W D̲, Ê; Ē, 0]`` and ``(D̲ᵀ b, more)``: rows and unknowns of contacts."""
         mu, directions = self.model.rows.friction, regular_directions(self.n_directions)
-        return linear_problem(np.ascontiguousarray(self.model.W), self.terms[1], mu, directions, mu * self.recovered)
+        return linear_problem(np.ascontiguousarray(self.model.W), self.terms[1], mu, directions, self.more)
 
     @cached_property
     def matrix(self) -> Array:
@@ -155,7 +165,7 @@ class ContactProblem(Frozen):
 
     def cone(self) -> ConeProblem:
         """The problem of exact Coulomb cones, free unknowns eliminated: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
-        return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction)
+        return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction, self.bounds)
 
     def solve(
         self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8, start: Array | None = None
@@ -186,17 +196,16 @@ class ContactProblem(Frozen):
             solver = ImpulseSolver(solver, self.n_directions, tolerance)
         W, b, _, _, consistent = self.reduced
         mu, converged, tolerance = self.model.rows.friction, SolverStatus.CONVERGED, solver.tolerance
-        reduces = self.n_free > 0 or self.model.mobility is not None
+        checked = self.n_free > 0 or self.model.mobility is not None or self.model.rows.joints.dofs.size > 0
 
         def accept(p: Array) -> bool:
             return ContactSolution(self, p, converged, 0).residual() <= tolerance
 
-        more = mu * self.recovered if self.recovered.any() else None
-        found = solver(W, b, mu, start, more, accept if reduces else None)
+        found = solver(W, b, mu, self.more, start, accept if checked else None)
         status = found.status
         if not consistent:
             status = SolverStatus.CONFLICTING
-        elif reduces and status is converged and not accept(found.p):
+        elif checked and status is converged and not accept(found.p):
             status = SolverStatus.NUMERICAL_TROUBLE
         return ContactSolution(self, found.p, status, found.iterations)
 
@@ -304,9 +313,23 @@ class ContactSolution(Frozen):
         rows = f.A @ self.free + f.B @ self.found + self.problem.terms[0]
         return float(max(np.abs(gap).max(initial=0.0), np.abs(rows[f.n_velocities :]).max(initial=0.0)))
 
+    def joint_residual(self) -> float:
+        """How far limits and friction of joints are from their laws (m/s, rad/s).
+
+        ``max |ω p − clip(ω p − u, ω p_min, ω p_max)|`` with ``0 ≤ p`` at limits and ``|p| ≤ f dt`` of friction, where
+        ``ω`` is the mobility of the joint and ``u`` its velocity, at limits beyond the one allowed.
+        """
+        problem = self.problem
+        joints, n = problem.model.rows.joints, len(problem.contacts)
+        at = 3 * n + joints.rows
+        omega, bound = problem.reduced.W.diagonal()[at], problem.bounds[n:]
+        most = np.where(np.arange(bound.size) < joints.n_limits, np.inf, omega * bound)
+        x, u = omega * self._impulses.ravel()[at], self._velocities.ravel()[at]
+        return float(np.abs(x - np.clip(x - u, -omega * bound, most)).max(initial=0.0))
+
     def residual(self) -> float:
-        """Largest of the velocities that should vanish: of loops, hinges, and approach (m/s, rad/s)."""
-        return max(self.bilateral_residual(), self.penetration_velocity())
+        """Largest of the velocities that should vanish: of loops, hinges, approach, and of joints."""
+        return max(self.bilateral_residual(), self.penetration_velocity(), self.joint_residual())
 
 
 def collide(

@@ -19,7 +19,7 @@ from delassus.errors import missing_dependency
 from delassus.model.rotations import Array
 
 
-def convex_contacts(W: Array, b: Array, mu: Array, start: Array, tolerance: float, limit: int) -> Impulses:
+def convex_contacts(W: Array, b: Array, mu: Array, more: Array, start: Array, tolerance: float, limit: int) -> Impulses:
     """Impulses of the relaxation by clarabel, which takes no start; see `delassus.contact.solvers.registry`."""
     try:
         import clarabel
@@ -29,24 +29,25 @@ def convex_contacts(W: Array, b: Array, mu: Array, start: Array, tolerance: floa
     n, size = mu.size, b.size
     if n == 0:
         return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
-    rows = np.zeros((size, size))  # s = −rows · r = (μ r_n, r_t) in the standard cone
+    rows, bound = np.zeros((size, size)), np.zeros(size + n)  # bound − rows · r = (μ r_n + more, r_t) in the cone
+    bound[:size:3] = more
     for i in range(n):
         k = 3 * i
         rows[k, k + 2], rows[k + 1, k], rows[k + 2, k + 1] = -mu[i], -1.0, -1.0
     normal = np.zeros((n, size))  # r_n ≥ 0 also where μ = 0
     normal[np.arange(n), 3 * np.arange(n) + 2] = -1.0
     cones = [clarabel.SecondOrderConeT(3)] * n + [clarabel.NonnegativeConeT(n)]
+    definite = W + np.diag(W.diagonal() == 0.0)  # rows of zeros get no impulses
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_iter = False, limit
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = min(1e-10, 1e-2 * tolerance)
     answer = clarabel.DefaultSolver(
-        sparse.csc_matrix(np.triu(W)), b, sparse.csc_matrix(np.vstack([rows, normal])), np.zeros(size + n), cones,
-        settings,
+        sparse.csc_matrix(np.triu(definite)), b, sparse.csc_matrix(np.vstack([rows, normal])), bound, cones, settings,
     ).solve()  # fmt: skip
     r = np.nan_to_num(np.asarray(answer.x), posinf=0.0, neginf=0.0).reshape(-1, 3)
-    r = r - natural_map(r, np.zeros((n, 3)), mu, np.ones(n))  # the nearest point of the cones
+    r = r - natural_map(r, np.zeros((n, 3)), mu, more, np.ones(n))  # the nearest point of the cones
     status = SolverStatus.ITERATION_LIMIT if "Max" in str(answer.status) else SolverStatus.NUMERICAL_TROUBLE
-    if RelaxedProblem(W, b, mu).residual(r) <= tolerance:
+    if RelaxedProblem(W, b, mu, more).residual(r) <= tolerance:
         status = SolverStatus.CONVERGED
     return Impulses(r.ravel(), status, int(answer.iterations))
 
@@ -65,5 +66,5 @@ def convex(problem: ConeProblem, *, tolerance: float = 1e-6, max_iterations: int
     [[-0.1, 0.0, 1.0]]
     """
     found = solved_cones(convex_contacts, problem, None, tolerance, max_iterations)
-    relaxed = RelaxedProblem(problem.W, problem.b, problem.mu)
+    relaxed = RelaxedProblem(problem.W, problem.b, problem.mu, problem.more)
     return Solution(relaxed, found.values, found.status, found.iterations)

@@ -12,6 +12,9 @@ complement ``Ã``, and one equation ``|r_t(α)| = μ r_n(α)``. Its left side is
 and smaller far out, so that a root is between, found by Newton's method on the difference of the reciprocals, which is
 nearly straight, with bisection where that leaves the bracket. (Bonnefon and Daviet 2011 find the same roots from a
 quartic.)
+
+Instead of ``μ r_n``, friction may have a constant bound, ``|r_t| ≤ more``, where ``μ = 0`` and normal rows are zero:
+that of a joint. It never lets go, and slips by the same equation.
 """
 
 from __future__ import annotations
@@ -45,9 +48,12 @@ def mobilities(W: Array) -> tuple[Array, float]:
 
 
 @compiled
-def projected(x: float, y: float, z: float, mu: float) -> tuple[float, float, float]:
-    """The nearest point of the cone."""
+def projected(x: float, y: float, z: float, mu: float, more: float) -> tuple[float, float, float]:
+    """The nearest point of the cone, or of the cylinder of radius ``more``."""
     t = np.sqrt(x * x + y * y)
+    if more > 0.0:
+        f = more / t if t > more else 1.0
+        return f * x, f * y, max(z, 0.0)
     if t <= mu * z and z >= 0.0:  # without friction, t = 0 says nothing on z
         return x, y, z
     if mu * t <= -z:
@@ -58,14 +64,14 @@ def projected(x: float, y: float, z: float, mu: float) -> tuple[float, float, fl
 
 
 @compiled
-def natural_residual(u: Array, r: Array, mu: Array, omega: Array) -> float:
+def natural_residual(u: Array, r: Array, mu: Array, more: Array, omega: Array) -> float:
     """Largest ``|ω r − P(ω r − u − s)|`` of a contact, with ``s = (0, 0, μ |u_t|)`` of De Saxcé; NaN is infinite."""
     worst = 0.0
     for i in range(mu.size):
         k = 3 * i
         x, y, z = omega[i] * r[k], omega[i] * r[k + 1], omega[i] * r[k + 2]
         shift = mu[i] * np.sqrt(u[k] * u[k] + u[k + 1] * u[k + 1])
-        px, py, pz = projected(x - u[k], y - u[k + 1], z - u[k + 2] - shift, mu[i])
+        px, py, pz = projected(x - u[k], y - u[k + 1], z - u[k + 2] - shift, mu[i], omega[i] * more[i])
         error = np.sqrt((x - px) ** 2 + (y - py) ** 2 + (z - pz) ** 2)
         if not error <= worst:
             worst = error
@@ -119,29 +125,29 @@ def prepare(W: Array, most: float) -> Array:
 
 @compiled
 def single(
-    p: Array, mu: float, c1: float, c2: float, c3: float, guess: float
+    p: Array, mu: float, more: float, c1: float, c2: float, c3: float, guess: float
 ) -> tuple[float, float, float, int, float]:
     """Impulse of one contact, its mode, and ``α`` where it slips."""
-    if c3 >= 0.0:
+    if c3 >= 0.0 and more == 0.0:
         return 0.0, 0.0, 0.0, OPEN, 0.0
-    alone = -c3 / p[1]
+    alone = max(-c3, 0.0) / p[1]
     c, s = p[4], p[5]
     x0, y0 = c * c1 + s * c2 + p[6] * -c3, c * c2 - s * c1 + p[7] * -c3
     x, y = -x0 / p[2], -y0 / p[3]
     n = alone - p[6] * x - p[7] * y
-    if x * x + y * y <= (mu * n) ** 2 and n >= 0.0:
+    if x * x + y * y <= (mu * n + more) ** 2 and n >= 0.0:
         return c * x - s * y, s * x + c * y, n, STICK, 0.0
-    if mu == 0.0:
+    if mu == 0.0 and more == 0.0:
         return 0.0, 0.0, alone, SLIP, 0.0
     size = np.sqrt(x0 * x0 + y0 * y0)
-    low, high = 0.0, size * (1.0 + mu * np.sqrt(p[6] ** 2 + p[7] ** 2)) / (mu * alone)
-    alpha = guess if low < guess < high else min(size / (mu * alone), 0.5 * high)
+    low, high = 0.0, size * (1.0 + mu * np.sqrt(p[6] ** 2 + p[7] ** 2)) / (mu * alone + more)
+    alpha = guess if low < guess < high else min(size / (mu * alone + more), 0.5 * high)
     tangential, limit = 1.0, 1.0
     for _ in range(60):
         e1, e2 = 1.0 / (p[2] + alpha), 1.0 / (p[3] + alpha)
         x, y = -x0 * e1, -y0 * e2
         tangential = np.sqrt(x * x + y * y)
-        limit = mu * (alone - p[6] * x - p[7] * y)
+        limit = more + mu * (alone - p[6] * x - p[7] * y)
         if abs(tangential - limit) <= 4e-16 * tangential:
             break
         if tangential > limit:
@@ -158,9 +164,9 @@ def single(
         if abs(following - alpha) <= 1e-16 * alpha:
             break
         alpha = following
-    n = limit / mu
-    if n < 0.0:
-        n = tangential / mu
-    f = mu * n / tangential
+    n = alone
+    if mu > 0.0:
+        n = limit / mu if limit >= 0.0 else tangential / mu
+    f = (mu * n + more) / tangential
     x, y = f * x, f * y
     return c * x - s * y, s * x + c * y, n, SLIP, alpha

@@ -61,11 +61,12 @@ def cone_distance(r: Array, mu: Array, low: Array | None = None) -> Array:
     return np.where(p > 0.0, above / np.where(p > 0.0, t + p, 1.0), t - p)
 
 
-def natural_map(r: Array, v: Array, mu: Array, omega: Array, low: Array | None = None) -> Array:
+def natural_map(r: Array, v: Array, mu: Array, more: Array, omega: Array, low: Array | None = None) -> Array:
     """``x − P_K(x − v)`` (n, 3) at ``x = ω (r + low)``, with the projection ``P_K`` on the friction cones.
 
     Computed from small differences: with ``y = x − v`` the distance ``|y_t| − μ y_n`` from the cone is that of ``x``
-    and a change, and the projection of ``y`` is ``y`` less a multiple of that distance.
+    and a change, and the projection of ``y`` is ``y`` less a multiple of that distance. Where friction has a constant
+    bound ``more``, ``P_K`` is onto the cylinder of that radius.
     """
     x = omega[:, None] * r
     y = x - v
@@ -76,7 +77,12 @@ def natural_map(r: Array, v: Array, mu: Array, omega: Array, low: Array | None =
     inside, below = (gap <= 0.0) & (y[:, 2] >= 0.0), mu * t <= -y[:, 2]
     f = gap / (1.0 + mu**2)
     onto = np.column_stack([y[:, :2] * (f / np.where(t > 0.0, t, 1.0))[:, None], -f * mu])
-    return np.where(inside[:, None], v, np.where(below[:, None], x, v + onto))
+    cone = np.where(inside[:, None], v, np.where(below[:, None], x, v + onto))
+    if not more.any():
+        return cone
+    kept = np.minimum(1.0, omega * more / np.where(t > 0.0, t, 1.0))
+    cylinder = np.column_stack([x[:, :2] - kept[:, None] * y[:, :2], np.minimum(x[:, 2], v[:, 2])])
+    return np.where((more > 0.0)[:, None], cylinder, cone)
 
 
 def de_saxce(u: Array, mu: Array) -> Array:
@@ -85,11 +91,11 @@ def de_saxce(u: Array, mu: Array) -> Array:
 
 
 def cone_residual(
-    W: Array, b: Array, mu: Array, omega: Array, r: Array, low: Array | None = None
+    W: Array, b: Array, mu: Array, more: Array, omega: Array, r: Array, low: Array | None = None
 ) -> tuple[float, Array]:
     """``max_i |ω r − P_K(ω r − u − s)|`` with De Saxcé's ``s``, and the velocities ``u`` (3n,)."""
     u = velocities(W, r, b, low)
     parts = None if low is None else low.reshape(-1, 3)
     v = de_saxce(u.reshape(-1, 3), mu)
-    worst = np.linalg.norm(natural_map(r.reshape(-1, 3), v, mu, omega, parts), axis=1).max(initial=0.0)
+    worst = np.linalg.norm(natural_map(r.reshape(-1, 3), v, mu, more, omega, parts), axis=1).max(initial=0.0)
     return (float(worst) if worst == worst else np.inf), u

@@ -7,7 +7,8 @@ vector ``d`` have ``r = r_n (−μ d, 1)`` with two, ``r_n`` and the angle of ``
     d⊥ᵀ δu_t + (|u_t| / μ r_n) y = −d⊥ᵀ u_t,
 
 so that the reduced matrix is ``Tᵀ W S`` plus something positive on the diagonal, where ``S`` holds the directions that
-impulses may change in and ``T`` those that velocities are measured in.
+impulses may change in and ``T`` those that velocities are measured in. Rows of zeros have no unknown. What slips under
+a constant bound has the angle alone.
 
 Solutions too large for float64 are found by iterative refinement: the same steps, with right sides and impulses in
 double-double. Each gains the digits that the factorisation keeps.
@@ -41,8 +42,8 @@ NEAR = 64.0
 
 @compiled
 def linearised(
-    W: Array, mu: Array, most: float, mode: Indices, r: Array, u: Array, S: Array, owner: Indices, J: Array,
-    right: Array,
+    W: Array, mu: Array, more: Array, most: float, mode: Indices, r: Array, u: Array, S: Array, owner: Indices,
+    J: Array, right: Array,
 ) -> int:  # fmt: skip
     """Newton's equations ``J x = right``; ``S`` (row by row) and ``owner`` say which impulse an unknown changes.
 
@@ -54,21 +55,24 @@ def linearised(
         k = 3 * i
         count = 0
         if mode[i] == STICK:
-            count = 3
             for j in range(3):
-                for c in range(3):
-                    S[m + j, c] = T[m + j, c] = 1.0 if j == c else 0.0
+                if W[k + j, k + j] > 0.0:
+                    for c in range(3):
+                        S[m + count, c] = T[m + count, c] = 1.0 if j == c else 0.0
+                    count += 1
         elif mode[i] == SLIP:
             t = np.sqrt(r[k] ** 2 + r[k + 1] ** 2)
             d1, d2 = (-r[k] / t, -r[k + 1] / t) if t > 0.0 else (1.0, 0.0)
-            S[m, 0], S[m, 1], S[m, 2] = -mu[i] * d1, -mu[i] * d2, 1.0
-            T[m, 2] = 1.0
-            count = 1
+            if more[i] == 0.0:
+                S[m, 0], S[m, 1], S[m, 2] = -mu[i] * d1, -mu[i] * d2, 1.0
+                T[m, 2] = 1.0
+                count = 1
             if t > 0.0:
-                S[m + 1, 0], S[m + 1, 1], S[m + 1, 2] = -d2, d1, 0.0
-                T[m + 1, 0], T[m + 1, 1] = -d2, d1
-                across[m + 1] = max(u[k] * d1 + u[k + 1] * d2, 0.0) / t
-                count = 2
+                a = m + count
+                S[a, 0], S[a, 1], S[a, 2] = -d2, d1, 0.0
+                T[a, 0], T[a, 1] = -d2, d1
+                across[a] = max(u[k] * d1 + u[k + 1] * d2, 0.0) / t
+                count += 1
         for j in range(m, m + count):
             owner[j] = i
         m += count
@@ -85,7 +89,7 @@ def linearised(
 
 
 @compiled
-def advance(mode: Indices, mu: Array, m: int, S: Array, owner: Indices, step: Array, r: Array) -> bool:
+def advance(mode: Indices, mu: Array, more: Array, m: int, S: Array, owner: Indices, step: Array, r: Array) -> bool:
     """Change impulses by a step of the unknowns, within the cones; False if a contact would pull."""
     for c in range(m):
         k = 3 * owner[c]
@@ -97,17 +101,19 @@ def advance(mode: Indices, mu: Array, m: int, S: Array, owner: Indices, step: Ar
         if mode[i] != OPEN and not r[k + 2] >= 0.0:
             return False
         if mode[i] == STICK:
-            r[k], r[k + 1], r[k + 2] = projected(r[k], r[k + 1], r[k + 2], mu[i])
+            r[k], r[k + 1], r[k + 2] = projected(r[k], r[k + 1], r[k + 2], mu[i], more[i])
         t = np.sqrt(r[k] ** 2 + r[k + 1] ** 2)
         if mode[i] == SLIP and t > 0.0:
-            r[k], r[k + 1] = r[k] * mu[i] * r[k + 2] / t, r[k + 1] * mu[i] * r[k + 2] / t
+            limit = mu[i] * r[k + 2] + more[i]
+            r[k], r[k + 1] = r[k] * limit / t, r[k + 1] * limit / t
     return True
 
 
 @compiled
 def newton(
-    W: Array, b: Array, mu: Array, omega: Array, most: float, mode: Indices, goal: float, r: Array, u: Array
-) -> float:
+    W: Array, b: Array, mu: Array, more: Array, omega: Array, most: float, mode: Indices, goal: float, r: Array,
+    u: Array,
+) -> float:  # fmt: skip
     """Overwrite ``r`` and ``u`` by the best that Newton's method found; returns its residual (infinite: nothing)."""
     size = b.size
     S, J, owner, order = np.empty((size, 3)), np.empty((size, size)), np.empty(size, np.int64), np.empty(size, np.int64)
@@ -119,14 +125,14 @@ def newton(
     affine(W, try_r, b, try_u)
     best, before = np.inf, np.inf
     for _ in range(STEPS):
-        m = linearised(W, mu, most, mode, try_r, try_u, S, owner, J, right)
+        m = linearised(W, mu, more, most, mode, try_r, try_u, S, owner, J, right)
         if factor(J, m, order) == 0.0:
             return best
         substitute(J, m, order, right, step)
-        if not advance(mode, mu, m, S, owner, step, try_r):
+        if not advance(mode, mu, more, m, S, owner, step, try_r):
             return best
         affine(W, try_r, b, try_u)
-        residual = natural_residual(try_u, try_r, mu, omega)
+        residual = natural_residual(try_u, try_r, mu, more, omega)
         if residual < best:
             best = residual
             assign(r, try_r)
@@ -138,18 +144,18 @@ def newton(
 
 
 @compiled
-def modes_of(r: Array, u: Array, still: float, mode: Indices) -> None:
+def modes_of(r: Array, u: Array, more: Array, still: float, mode: Indices) -> None:
     """Contact modes from impulses and velocities: what moves no faster than ``still`` sticks."""
     for i in range(mode.size):
         k = 3 * i
-        if r[k + 2] == 0.0:
+        if r[k + 2] == 0.0 and more[i] == 0.0:
             mode[i] = OPEN
         else:
             mode[i] = STICK if abs(u[k]) + abs(u[k + 1]) + abs(u[k + 2]) <= still else SLIP
 
 
 def concluded(
-    W: Array, b: Array, mu: Array, r: Array, residual: float, tolerance: float, iterations: int
+    W: Array, b: Array, mu: Array, more: Array, r: Array, residual: float, tolerance: float, iterations: int
 ) -> tuple[Impulses, float]:
     """How impulses with a float64 residual stand, and the residual that this is based on.
 
@@ -163,16 +169,16 @@ def concluded(
     if residual <= tolerance and noise <= TRUSTED * tolerance:
         return Impulses(r, SolverStatus.CONVERGED, iterations), residual
     omega, most = mobilities(W)
-    residual, u = cone_residual(W, b, mu, omega, r)
+    residual, u = cone_residual(W, b, mu, more, omega, r)
     if residual <= tolerance:
         return Impulses(r, SolverStatus.CONVERGED, iterations), residual
     if residual <= NEAR * noise:
         mode = np.empty(mu.size, np.int64)
         for still in (10.0 * residual, 1e3 * residual, 0.1 * residual):
-            modes_of(r, u, still, mode)
-            found, low, left = refined(W, b, mu, omega, most, mode, 1e-3 * tolerance, r)
+            modes_of(r, u, more, still, mode)
+            found, low, left = refined(W, b, mu, more, omega, most, mode, 1e-3 * tolerance, r)
             if left <= tolerance:
-                alone, _ = cone_residual(W, b, mu, omega, found)
+                alone, _ = cone_residual(W, b, mu, more, omega, found)
                 if alone <= tolerance:
                     return Impulses(found, SolverStatus.CONVERGED, iterations), alone
                 return Impulses(found, SolverStatus.ROUND_OFF, iterations, low), left
@@ -180,7 +186,7 @@ def concluded(
 
 
 def refined(
-    W: Array, b: Array, mu: Array, omega: Array, most: float, mode: Indices, goal: float, start: Array
+    W: Array, b: Array, mu: Array, more: Array, omega: Array, most: float, mode: Indices, goal: float, start: Array
 ) -> tuple[Array, Array, float]:
     """Impulses ``r + low`` by iterative refinement on given contact modes, and their residual: the best found."""
     size = b.size
@@ -189,13 +195,13 @@ def refined(
     best, before = (r, low, np.inf), np.inf
     slips = np.repeat(mode == SLIP, 3).reshape(-1, 3) & [True, True, False]
     for _ in range(REFINEMENTS):
-        residual, u = cone_residual(W, b, mu, omega, r, low)
+        residual, u = cone_residual(W, b, mu, more, omega, r, low)
         if residual < best[2]:
             best = r, low, residual
         if best[2] <= goal or not residual < 1e3 * before:
             break
         before = residual
-        m = linearised(W, mu, most, mode, r, u, S, owner, J, right)
+        m = linearised(W, mu, more, most, mode, r, u, S, owner, J, right)
         try:
             step = np.linalg.solve(J[:m, :m], right[:m])
         except np.linalg.LinAlgError:
@@ -207,6 +213,6 @@ def refined(
             break
         rows = r.reshape(-1, 3)
         t = np.hypot(rows[:, 0], rows[:, 1])
-        excess = cone_distance(rows, mu, low.reshape(-1, 3)) / np.where(t > 0.0, t, 1.0)
+        excess = (cone_distance(rows, mu, low.reshape(-1, 3)) - more) / np.where(t > 0.0, t, 1.0)
         r, low = two_sum(r, low - np.where(slips, excess[:, None] * rows, 0.0).ravel())
     return best

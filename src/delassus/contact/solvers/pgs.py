@@ -89,11 +89,11 @@ def pgs_kernel(
 
 
 def pgs_contacts(
-    W: Array, b: Array, mu: Array, directions: Array, start: Array, tolerance: float, limit: int
+    W: Array, b: Array, mu: Array, more: Array, directions: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses by projected Gauss–Seidel over contacts; see `delassus.contact.solvers.registry`."""
-    M, q = linear_problem(W, b, mu, directions, np.zeros(mu.size))
-    z, _, _ = unknowns(W, b, mu, directions, start)
+    M, q = linear_problem(W, b, mu, directions, more)
+    z, _, _ = unknowns(W, b, mu, directions, start, more)
     z, outcome, sweeps = pgs_kernel(M, q, contact_blocks(mu.size, len(directions)), z, tolerance, limit)
     return Impulses(impulses_of(z, directions, mu.size), OUTCOMES[outcome], sweeps)
 

@@ -69,7 +69,9 @@ def contact_blocks(n: int, n_directions: int) -> NDArray[np.int64]:
 
 
 @compiled
-def unknowns(W: Array, b: Array, mu: Array, directions: Array, r: Array) -> tuple[Array, NDArray[np.bool_], bool]:
+def unknowns(
+    W: Array, b: Array, mu: Array, directions: Array, r: Array, more: Array
+) -> tuple[Array, NDArray[np.bool_], bool]:
     """Unknowns of the linear problem that stand for impulses, the basis they suggest, and whether there are any.
 
     Friction is put on two neighbouring directions. What slips or is open has its speed for ``σ``; where it has no
@@ -82,13 +84,14 @@ def unknowns(W: Array, b: Array, mu: Array, directions: Array, r: Array) -> tupl
     for i in range(n):
         k, first, sigma = 3 * i, i * (f + 1), n * (f + 1) + i
         total, fastest, against, least = 0.0, 0.0, 0, NOTHING * (abs(r[k]) + abs(r[k + 1]))
+        limit = mu[i] * max(r[k + 2], 0.0) + more[i]
         for d in range(f):
             speed = -(directions[d, 0] * u[k] + directions[d, 1] * u[k + 1])
             if speed > fastest:
                 fastest, against = speed, d
             e = (d + 1) % f
             cross = directions[d, 0] * directions[e, 1] - directions[d, 1] * directions[e, 0]
-            if cross > 0.0 and r[k + 2] > 0.0:
+            if cross > 0.0 and limit > 0.0:
                 along = (r[k] * directions[e, 1] - r[k + 1] * directions[e, 0]) / cross
                 other = (directions[d, 0] * r[k + 1] - directions[d, 1] * r[k]) / cross
                 if along > least and other >= -least:
@@ -97,8 +100,8 @@ def unknowns(W: Array, b: Array, mu: Array, directions: Array, r: Array) -> tupl
                     total = along + other
         if r[k + 2] > 0.0:
             z[first] = r[k + 2]
-            some = True
-        if fastest > 0.0 and total >= AT_LIMIT * mu[i] * max(r[k + 2], 0.0):
+        some = some or r[k + 2] > 0.0 or total > 0.0
+        if fastest > 0.0 and total >= AT_LIMIT * limit:
             z[sigma] = fastest
             if total == 0.0:
                 active[first + 1 + against] = True

@@ -1,8 +1,8 @@
 """The contact solvers by name, which one is asked next where one fails, and `ImpulseSolver`, which asks them.
 
-Functions of arrays check nothing, for callers that solve at every step: ``contacts(W, b, mu, start, tolerance, limit)``
-on exact cones, with ``directions`` (n_f, 2) before ``start`` on pyramids. ``W`` (3n, 3n), ``b`` (3n,) and ``mu`` (n,)
-are those of a `ConeProblem`, C-contiguous float64; ``start`` (3n,) are impulses to start from.
+Functions of arrays check nothing, for callers that solve at every step: ``contacts(W, b, mu, more, start, tolerance,
+limit)`` on exact cones, with ``directions`` (n_f, 2) before ``start`` on pyramids. ``W`` (3n, 3n), ``b`` (3n,), ``mu``
+and ``more`` (n,) are those of a `ConeProblem`, C-contiguous float64; ``start`` (3n,) are impulses to start from.
 """
 
 from __future__ import annotations
@@ -92,37 +92,44 @@ class ImpulseSolver:
         W: Array,
         b: Array,
         mu: Array,
+        more: Array,
         start: Array | None = None,
-        more: Array | None = None,
         accept: Callable[[Array], bool] | None = None,
     ) -> Impulses:
         """Impulses (3 n,) that obey the law of contact for ``W`` (3 n, 3 n), ``b`` (3 n,) and ``mu`` (n,).
 
-        ``start`` (3 n,) are those of a step before. With ``more`` (n,), friction may exceed ``μ`` times the normal
-        impulse by so much (N s); this is solved by Lemke's method whatever the solver. ``accept`` says of impulses on
-        pyramids whether they solve the problem that ``W`` and ``b`` were reduced from.
+        Friction may exceed ``μ`` times the normal impulse by ``more`` (n,), in N s; where there are both, this is
+        solved by Lemke's method whatever the solver. ``start`` (3 n,) are impulses of a step before. ``accept`` says of
+        those on pyramids whether they solve the problem that ``W`` and ``b`` were reduced from.
         """
         if not mu.size:
             return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
-        if more is not None:
+        if np.any((more > 0.0) & (mu > 0.0)):
             M, q = linear_problem(W, b, mu, self.directions, more)
             z, outcome, pivots = lemke_kernel(M, q, self.tolerance, LIMIT)
             return Impulses(impulses_of(z, self.directions, mu.size), OUTCOMES[outcome], pivots)
-        found = self._solved(self.name, W, b, mu, np.zeros(b.size) if start is None else start, accept)
+        found = self._solved(self.name, W, b, mu, more, np.zeros(b.size) if start is None else start, accept)
         then = SOLVERS[self.name].then
         if found.status in SOLVED or not then:
             return found
-        other = self._solved(then, W, b, mu, np.zeros(b.size), None)
+        other = self._solved(then, W, b, mu, more, np.zeros(b.size), None)
         better = other.status is SolverStatus.CONVERGED or not np.isfinite(found.p).all()
         return (other if better else found)._replace(iterations=found.iterations + other.iterations)
 
     def _solved(
-        self, name: str, W: Array, b: Array, mu: Array, start: Array, accept: Callable[[Array], bool] | None
+        self,
+        name: str,
+        W: Array,
+        b: Array,
+        mu: Array,
+        more: Array,
+        start: Array,
+        accept: Callable[[Array], bool] | None,
     ) -> Impulses:
         kind, contacts, _ = SOLVERS[name]
         if kind == "cone":
-            return contacts(W, b, mu, start, self.tolerance, LIMIT)
-        first = contacts(W, b, mu, self.directions, start, self.tolerance, LIMIT)
+            return contacts(W, b, mu, more, start, self.tolerance, LIMIT)
+        first = contacts(W, b, mu, more, self.directions, start, self.tolerance, LIMIT)
         rounding = EPSILON * W.trace() * np.sqrt(first.p @ first.p)  # at least that of W p: W is positive semidefinite
         definite = rounding <= DIGITS * self.tolerance
         if first.status is SolverStatus.CONVERGED and definite and (accept is None or accept(first.p)):
@@ -131,7 +138,7 @@ class ImpulseSolver:
         for compliance in COMPLIANCES:
             soft = W.copy()
             soft.flat[:: b.size + 1] += compliance * W.diagonal().mean()
-            found = contacts(soft, b, mu, self.directions, start, self.tolerance, LIMIT)
+            found = contacts(soft, b, mu, more, self.directions, start, self.tolerance, LIMIT)
             iterations += found.iterations
             # the velocity that the compliance adds must not show in the residual
             hidden = np.abs((soft - W) @ found.p).max() <= self.tolerance

@@ -265,6 +265,18 @@ def test_a_coupling_of_neighbours_is_cheap():
 COUPLING = 64
 """Operations that a coupling of two neighbouring joints may take."""
 
+COUPLING_ON_HELD_LIMB = 260
+"""The same where all joints of the limb move as other rows say: a row more goes on to the base."""
+
+
+def test_a_coupling_on_a_held_limb():
+    robot = ds.mechanisms.star(4, 3)
+    feet = [ds.Point(f"branch{k}_3") for k in (1, 2, 3, 4)]
+    before = operations(robot, feet, "dynamics", "pv-early")
+    for a, b in (("branch1_1_joint", "branch1_2_joint"), ("branch1_2_joint", "branch1_3_joint")):
+        more = operations(robot, [*feet, ds.JointRows({a: 1.0, b: -0.7})], "dynamics", "pv-early") - before
+        assert more <= COUPLING_ON_HELD_LIMB, (a, b, more)
+
 
 # -- contact -------------------------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class ActivatedElimination(EarlyElimination):
         """1 where a row does not act, else 0."""
         return self.conditions.off(self.conditions.of[label])
 
-    def only_joints_meet(self, axes: Sequence[int]) -> bool:
+    def joints_say(self, axes: Sequence[int]) -> bool:
         """Rows on joints say what joints do where they act only."""
         return False
 

@@ -74,7 +74,7 @@ class EarlyElimination(LinkElimination):
     def eliminate_joint(self, joint: Joint, tau: Matrix) -> None:
         """Degrees of freedom one by one, with a row each where rows meet them (eqs. 56–68)."""
         ops, axes = self.ops, joint.motion_axes
-        if self.only_joints_meet(axes):
+        if self.joints_say(axes):
             self.leave_acceleration(axes[0], float(joint.armature[0]), tau)
             return
         KS = self.at_joint(axes)
@@ -94,13 +94,14 @@ class EarlyElimination(LinkElimination):
                 self.set_rows(at, ops.take(self.R, at, others), others)
                 self.eliminate_dof(s, armature, force)
 
-    def only_joints_meet(self, axes: Sequence[int]) -> bool:
-        """Whether rows on joints, and no others, meet the one degree of freedom of the joint."""
+    def joints_say(self, axes: Sequence[int]) -> bool:
+        """Whether a row on joints alone, or no row on the link, says how the one degree of freedom moves."""
         if len(axes) != 1 or (label := self.acceleration_of(axes[0])) not in self.labels or not self.act_together():
             return False
-        on_joints = self.problem.tree.parents[self.link] != WORLD
-        meets = self.ops.nonzero(self.ops.take(self.R, None, [*axes, *self._indices([label])]))
-        return on_joints and not meets[:, 0].any() and bool(meets[:, 1].any())
+        (at,) = self._indices([label])
+        meets = self.ops.nonzero(self.R)
+        says = meets[:, at] & (~meets[:, list(AXES)].any(axis=1) | ~meets[:, axes[0]].any())
+        return self.problem.tree.parents[self.link] != WORLD and bool(says.any())
 
     def leave_acceleration(self, s: int, armature: float, tau: Matrix) -> None:
         """``a_s = a'_s + q̈``: the joint's acceleration goes to the parent, where rows say what it is."""
@@ -126,15 +127,40 @@ class EarlyElimination(LinkElimination):
         for label in [label for label in self.labels if label[0] == JOINT and label[1] not in own]:
             (t,) = self._indices([label])
             at = np.flatnonzero(ops.nonzero(ops.take(self.R, None, (t,)))[:, 0]).tolist()
-            size, row, n = self.reflect(t, at), self.rows[at[0]], FIRST + len(self.labels)
+            (first, size), n = self.say(t, at), FIRST + len(self.labels)
+            row = self.rows[first]
             ops.pivot(size, squared=True)
             others, x, force = [k for k in range(n) if k != t], ops.matrix([[1.0 / size]]), ops.take(self.V, (t,), None)
-            W = -(x @ ops.take(self.R, (at[0],), others))
-            self.remove_rows([at[0]])
+            W = -(x @ ops.take(self.R, (first,), others))
+            self.remove_rows([first])
             T = ops.put(W, (n, n - 1), (t,), range(n - 1)) + ops.constant(np.eye(n)[:, others])
             self.change_entries(T)
             before, self.labels = self.labels, tuple(x for x in self.labels if x != label)
             self.steps.append(self._acceleration_back(label, row, W, x @ force, before))
+
+    def say(self, t: int, at: Sequence[int]) -> tuple[int, Scalar]:
+        """Make all rows but one zero at the entry ``t`` of ``z``; returns that one, and its entry there.
+
+        A row on joints alone, whose entries are constants, is taken off the others; else they are reflected.
+        """
+        ops, columns = self.ops, [k for k in range(FIRST + len(self.labels)) if k != t]
+        sizes = {k: ops.known(ops.take(self.R, (k,), (t,))) for k in at}
+        alone = [k for k in at if sizes[k] is not None and not ops.nonzero(ops.take(self.R, (k,), AXES)).any()]
+        if not alone or len(at) == 1:
+            return at[0], self.reflect(t, at)
+        row = max(alone, key=lambda k: abs(float(sizes[k][0, 0])))
+        size, others = float(sizes[row][0, 0]), [k for k in at if k != row]
+        factors, own = ops.take(self.R, others, (t,)) @ ops.constant([[1.0 / size]]), ops.take(self.R, (row,), columns)
+        left = ops.take(self.R, others, columns) - factors @ own
+        self.set_rows([*others, row], ops.vstack([left, own]), columns)
+        label, labels = self.rows[row], [self.rows[k] for k in others]
+
+        def back(state: State) -> None:
+            taken = ops.transpose(factors) @ ops.vstack([state.forces[other] for other in labels])
+            state.forces[label] = state.forces[label] - taken
+
+        self.steps.append(back)
+        return row, size
 
     def _acceleration_back(
         self, label: Label, row: Label, W: Matrix, force: Matrix, before: Sequence[Label]

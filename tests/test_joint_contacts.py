@@ -218,6 +218,41 @@ def test_joints_of_several_degrees_of_freedom_rub():
     assert np.abs(sim.v).max() <= 1e-12 and set(sim.statuses) == {SolverStatus.CONVERGED}
 
 
+@pytest.mark.parametrize("frictionloss", [0.0, 0.5, 8.0])
+def test_an_actuated_pendulum_ends_where_mujocos_does(frictionloss):
+    """A position actuator, damping, friction and the gravity of the moon; MuJoCo's friction as hard as it gets."""
+    mujoco = pytest.importorskip("mujoco")
+    hard = 'solreffriction="0.002 1" solimpfriction="0.9999 0.9999 0.001 0.5 2"'
+    model = mujoco.MjModel.from_xml_string(
+        f"""<mujoco><option gravity="0 0 -1.62" timestep="0.001"/><worldbody><body>
+        <joint name="j" axis="0 1 0" damping="0.5" frictionloss="{frictionloss}" {hard}/>
+        <geom type="capsule" fromto="0 0 0 1 0 0" size=".05" mass="2"/></body></worldbody>
+        <actuator><position joint="j" kp="100"/></actuator></mujoco>"""
+    )
+    data, sim = mujoco.MjData(model), ds.Simulator(ds.Scene(ds.load(model)), control="actuators")
+    for _ in range(1000):
+        data.ctrl[0] = 0.3
+        mujoco.mj_step(model, data)
+        sim.step([0.3])
+    assert sim.q == pytest.approx(data.qpos, abs=1e-3) and sim.v == pytest.approx(data.qvel, abs=2e-2)
+
+
+def test_a_chain_rests_at_its_limits_where_mujocos_does():
+    mujoco = pytest.importorskip("mujoco")
+    joint = '<joint axis="0 1 0" range="-20 12" damping="1" solreflimit="0.004 1" limited="true"/>'
+    body = f'<body pos="{{}} 0 0">{joint}<geom type="capsule" fromto="0 0 0 .4 0 0" size=".03" mass="1" contype="0"/>'
+    text = "".join(body.format(x) for x in (0, 0.4, 0.4)) + 3 * "</body>"
+    model = mujoco.MjModel.from_xml_string(
+        f'<mujoco><option timestep="0.002"><flag contact="disable"/></option><worldbody>{text}</worldbody></mujoco>'
+    )
+    data, sim = mujoco.MjData(model), ds.Simulator(ds.Scene(ds.load(model)), dt=2e-3)
+    for _ in range(1000):
+        mujoco.mj_step(model, data)
+        sim.step()
+    assert sim.q == pytest.approx(np.deg2rad([12.0, 12.0, 12.0]), abs=RESTS)
+    assert data.qpos == pytest.approx(sim.q, abs=5e-3) and np.abs(sim.v).max() <= 1e-9
+
+
 # -- all of it together --------------------------------------------------------------------------------------------
 
 

@@ -241,7 +241,8 @@ def test_energy_of_springs():
 @pytest.mark.parametrize("passive", ["model", "none"])
 def test_simulator_step_and_rollout_are_one(pendulum, passive):
     tree = replace(sprung(pendulum, np.random.default_rng(4)), joints=pendulum.joints)
-    tree = replace(tree, joints=tuple(replace(j, stiffness=[3.0], rest_position=[0.4]) for j in tree.joints))
+    own = {"stiffness": [3.0], "rest_position": [0.4], "friction": [0.0]}  # friction acts in Simulator alone
+    tree = replace(tree, joints=tuple(replace(j, **own) for j in tree.joints))
     q, v, n, dt = np.array([0.3]), np.array([0.1]), 100, 1e-2
     sim = ds.Simulator(ds.Scene(tree), q0=q, v0=v, dt=dt, passive=passive)
     sim.run(n * dt)
@@ -611,6 +612,18 @@ def test_simulators_take_controls(actuated):
         assert error(sim.q, qs[-1]) < 1e-10 and error(sim.v, vs[-1]) < 1e-10
     with pytest.raises(ds.DelassusError, match="q_target"):
         sim.step()
+    v_target = np.array([0.3, -0.2, 0.1])
+    sim, other = (ds.Simulator(ds.Scene(tree), q0=q, dt=dt, control="pd", **gains) for _ in range(2))
+    sim.run(n * dt, lambda _: (target, v_target))
+    for _ in range(n):
+        other.step(target, v_target=v_target)
+    step = ds.compile(tree, [], "step", control="pd", v_target=True)
+    qs, vs = ds.rollout(step, q, v, np.tile(target, (n, 1)), dt, v_target=v_target, **gains)
+    assert error(sim.q, qs[-1]) < 1e-10 and error(sim.v, vs[-1]) < 1e-10 and (sim.q == other.q).all()
+    with pytest.raises(ds.DelassusError, match="v_target: expected none without control='pd'"):
+        ds.Simulator(ds.Scene(tree)).step(None, v_target)
+    with pytest.raises(ds.DelassusError, match="v_target"):
+        sim.step(target, v_target[:2])
 
 
 def test_pd_control():
@@ -704,8 +717,8 @@ def test_what_a_tree_does_not_hold_is_listed(tmp_path):
     assert len(caught) == 1 and [a.name for a in tree.actuators] == ["plain"]
     names = {name for listed in tree.omitted.values() for name in listed}
     assert {"loop", "muscle", "cable", "slow", "angle", "density", "t", "a", "b", "m", "fast"} <= names
-    assert tree.report["limits of joints, which the tree holds"] == ("a",)
-    assert tree.report["Coulomb friction of joints, which the tree holds"] == ("a",)
+    assert tree.report["limits of joints, which act in Simulator alone"] == ("a",)
+    assert tree.report["Coulomb friction of joints, which acts in Simulator alone"] == ("a",)
     for what in (
         "gravity compensation within",
         "force ranges",

@@ -109,7 +109,7 @@ def _run(console: Console, ready: ReadyScene, sim: Simulator, steps: int, record
         for first in range(0, steps, BAR):
             many, block = min(BAR, steps - first), time.perf_counter()
             for _ in range(many):
-                sim.step(None if ready.controller is None else ready.controller(sim))
+                sim.step_by(ready.controller)
                 if recorder is not None:
                     recorder.add(sim)
                 contacts = max(contacts, len(sim.impulses))

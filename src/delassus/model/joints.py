@@ -119,11 +119,12 @@ class Joint(Frozen):
     armature : (nv,) array
         Rotor inertia felt at each degree of freedom (kg·m² or kg).
     lower, upper : (nv,) array
-        Limits of the coordinates of revolute and prismatic joints (rad or m); infinite where there are none.
+        Limits of the coordinates of revolute and prismatic joints (rad or m); infinite where there are none. They act
+        in `Simulator`.
     damping : (nv,) array
         Viscous damping coefficient of each degree of freedom (N·m·s/rad or N·s/m).
     friction : (nv,) array
-        Coulomb friction of each degree of freedom (N·m or N). No function acts on it yet.
+        Coulomb friction of each degree of freedom (N·m or N). It acts in `Simulator`.
     stiffness, rest_position : (nv,) arrays
         Spring of each degree of freedom (N·m/rad or N/m), and the coordinate at which it has no force (rad or m): of
         ball joints the rotation vector, of free joints position and rotation vector. Cos-sin and planar joints have no

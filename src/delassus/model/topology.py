@@ -188,7 +188,8 @@ class Topology(Frozen):
     def report(self) -> dict[str, tuple[str, ...]]:
         """What of the description does not act: names, by what they are names of.
 
-        First what the tree does not hold, of which `load` warns, then what it holds but no function acts on.
+        First what the tree does not hold, of which `load` warns, then what it holds and only `Simulator` or no function
+        acts on.
 
         Examples
         --------
@@ -197,11 +198,17 @@ class Topology(Frozen):
         {}
         """
         kept = {
-            "limits of joints": [j.name for j in self.joints if np.isfinite([*j.lower, *j.upper]).any()],
-            "Coulomb friction of joints": [j.name for j in self.joints if j.friction.any()],
-            "velocity limits of joints": [j.name for j in self.joints if np.isfinite(j.velocity_limit).any()],
+            "limits of joints, which act in Simulator alone": [
+                j.name for j in self.joints if np.isfinite([*j.lower, *j.upper]).any()
+            ],
+            "Coulomb friction of joints, which acts in Simulator alone": [
+                j.name for j in self.joints if j.friction.any()
+            ],
+            "velocity limits of joints, which the tree holds": [
+                j.name for j in self.joints if np.isfinite(j.velocity_limit).any()
+            ],
         }
-        held = {f"{what}, which the tree holds": tuple(names) for what, names in kept.items() if names}
+        held = {what: tuple(names) for what, names in kept.items() if names}
         return {**self.omitted, **held}
 
     def per_dof(self, attribute: str) -> Array:

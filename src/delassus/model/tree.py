@@ -71,7 +71,7 @@ class Tree(Topology):
     omitted : mapping of str to tuple of str
         What of the description the tree does not hold: names, by what they are names of.
     report : dict
-        The same, and what is held but does not act yet.
+        The same, and what is held but does not act everywhere.
     joint_names : tuple of str
         Name of each joint.
     nq, nv, n_links : int

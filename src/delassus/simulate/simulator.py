@@ -35,7 +35,7 @@ PREFIX = "contacts_"
 """Of the names of a contact set's arrays in the state of a simulator."""
 
 Controller = Callable[["Simulator"], ArrayLike]
-"""From the simulator to joint forces ``tau`` (nv,) for the next step."""
+"""From the simulator to what its next step takes: ``tau``, or a pair of it and ``v_target``."""
 
 
 class Simulator:
@@ -184,7 +184,7 @@ class Simulator:
             for name, gain in (("kp", kp), ("kd", kd))
         )
         if control != "tau":
-            self._control_forces = compile_kernel(tree, (), "control_forces", control=control)
+            self._control_forces = compile_kernel(tree, (), "control_forces", control=control, v_target=control == "pd")
         self.control = control
         self._position_update = compile_kernel(tree, (), "position_update")
         self._energies = compile_kernel(tree, (), "energies", passive=passive)
@@ -239,18 +239,19 @@ class Simulator:
             )
         return contacts
 
-    def step(self, tau: ArrayLike | None = None) -> None:
+    def step(self, tau: ArrayLike | None = None, v_target: ArrayLike | None = None) -> None:
         """Advance by one time step under joint forces ``tau`` (nv,), in N and N m; none by default.
 
         With ``control="actuators"`` these are controls (nu,), zero by default, with ``control="pd"`` a target
-        configuration (nq,).
+        configuration (nq,); then ``v_target`` (nv,), zero by default, are velocities that ``kd`` damps towards.
 
         Raises
         ------
         ConfigurationError
-            ``tau`` has the wrong shape or is not finite; ``control="pd"`` without a target.
+            ``tau`` or ``v_target`` has the wrong shape or is not finite; ``control="pd"`` without a target;
+            ``v_target`` without ``control="pd"``.
         """
-        forces = self._forces(tau)
+        forces = self._forces(tau, v_target)
         snapshot = self.dynamics.at(self.q, self.v, forces)
         contacts = self._detector.contacts(snapshot.poses)
         same = np.array_equal(contacts.colliders, self.contacts.colliders)
@@ -267,9 +268,20 @@ class Simulator:
         self.steps += 1
         self.time = self.steps * self.dt
 
-    def _forces(self, given: ArrayLike | None) -> Array:
+    def step_by(self, controller: Controller | None) -> None:
+        """Advance by one time step under what a controller gives: what `step` takes, a pair where that is two."""
+        given = None if controller is None else controller(self)
+        if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1:
+            self.step(*given)
+        else:
+            self.step(given)
+
+    def _forces(self, given: ArrayLike | None, v_target: ArrayLike | None) -> Array:
         """Joint forces (nv,) of what `step` was given."""
         tree = self.scene.tree
+        if v_target is not None and self.control != "pd":
+            advice = "Leave it out, or pass control='pd'."
+            raise ConfigurationError("v_target", "none without control='pd'", shown(v_target), advice)
         if self.control == "tau":
             return self._no_torque if given is None else _one_state("tau", tree.check_velocity(given, "tau"))
         if self.control == "actuators":
@@ -277,7 +289,9 @@ class Simulator:
             ctrl = finite_array(given, (tree.nu,), "ctrl", "Pass one number for each actuator.")
             return np.asarray(self._control_forces(self.q, self.v, ctrl))
         target = finite_array(() if given is None else given, (tree.nq,), "q_target", "Pass a configuration.")
-        return np.asarray(self._control_forces(self.q, self.v, target, self.kp, self.kd))
+        v_target = np.zeros(tree.nv) if v_target is None else v_target
+        towards = finite_array(v_target, (tree.nv,), "v_target", "Pass a velocity.")
+        return np.asarray(self._control_forces(self.q, self.v, target, self.kp, self.kd, towards))
 
     def run(
         self,
@@ -293,7 +307,8 @@ class Simulator:
         ----------
         duration : float
         controller : callable, optional
-            From this simulator to the joint forces of the next step.
+            From this simulator to what its next `step` takes: joint forces, controls or a target configuration, or
+            with ``control="pd"`` a pair of arrays, target configuration and ``v_target``.
         record : Recorder, optional
             What to keep; without it, only the state at the end is.
         progress : bool
@@ -321,7 +336,7 @@ class Simulator:
         if record is not None:
             record.start(self)
         for _ in _shown_progress(n) if progress else range(n):
-            self.step(None if controller is None else controller(self))
+            self.step_by(controller)
             if record is not None:
                 record.add(self)
         failed = Counter({status: k for status, k in (self.statuses - before).items() if status not in SOLVED})

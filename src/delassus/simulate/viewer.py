@@ -56,7 +56,7 @@ class Live:
         self._owed += seconds
         stop = time.perf_counter() + budget
         while self._owed >= self.sim.dt and time.perf_counter() < stop:
-            self.sim.step(None if self._controller is None else self._controller(self.sim))
+            self.sim.step_by(self._controller)
             self._owed -= self.sim.dt
         self._owed = min(self._owed, self.sim.dt)  # time that could not be kept up with is dropped
 

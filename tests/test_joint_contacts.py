@@ -20,6 +20,7 @@ from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.joints import JointKind
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
+from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.step import StepOptions, step
 from random_trees import some_constraints, some_mechanism
 
@@ -337,13 +338,17 @@ def check_joints(tree, q, dt, done):
     return np.count_nonzero(limits), np.count_nonzero(~sticks & (f > 0)), np.count_nonzero(sticks)
 
 
-def test_checkpoints_hold_impulses_on_joints(tmp_path):
+def test_recordings_and_checkpoints_hold_impulses_on_joints(tmp_path):
     tree = pendulum(3, lower=-0.3, upper=0.5)
     scene = ds.Scene(tree, [Collider("rod3", Sphere(0.1), (0, 0, -1.0)), Collider("world", HalfSpace(), (0, 0, -3.2))])
     sim = ds.Simulator(scene, v0=[2.0, 0.0, 0.0], dt=1e-2)
     while not sim.joint_impulses.any():
         sim.step()
     assert sim.joint_impulses.any()
+    recording = sim.run(0.05, record=Recorder())
+    recording.save(tmp_path / "run.npz")
+    kept = Recording.load(tmp_path / "run.npz").joint_impulses
+    assert kept.shape == (6, 2, 3) and (kept[-1] == sim.joint_impulses).all()
     again = load_checkpoint(scene, save_checkpoint(sim, tmp_path / "half.npz"))
     for each in (sim, again):
         each.run(0.2)

@@ -73,6 +73,8 @@ class Recording:
         States at these times.
     kinetic, potential : (T,) arrays
         Energies in J; empty if they were not asked for.
+    joint_impulses : (T, 2, nv) array
+        Of limits, and of Coulomb friction, on joints in the step that led to each sample (N m s, N s).
     contact_counts : (T,) array of int
         Number of contacts in the step that led to each sample.
     contact_offsets : (T + 1,) array of int
@@ -106,6 +108,7 @@ class Recording:
     v: Array
     kinetic: Array
     potential: Array
+    joint_impulses: Array
     contact_counts: NDArray[np.int64]
     contact_offsets: NDArray[np.int64]
     contact_times: Array
@@ -187,7 +190,7 @@ class Recording:
         if scene is not None and scene.tree.fingerprint != recording.origin.fingerprint:
             raise ConfigurationError(
                 "scene",
-                f"the scene that was recorded, of links {shown(recording.origin.link_names[:4])}, …",
+                f"the scene that was recorded in {str(path)!r}, of links {shown(recording.origin.link_names[:4])}, …",
                 f"another one, of links {shown(scene.tree.link_names[:4])}, …",
                 "Build it with the same options.",
             )
@@ -222,6 +225,7 @@ LAYOUT = {
     "v": "f8 samples nv",
     "kinetic": "f8 energies",
     "potential": "f8 energies",
+    "joint_impulses": "f8 samples 2 nv",
     "contact_counts": "i8 samples",
     "contact_offsets": "i8 offsets",
     "contact_times": "f8 contacts",
@@ -268,6 +272,7 @@ class Run(Protocol):
     v: Array
     contacts: ContactSet
     impulses: Array
+    joint_impulses: Array
     statuses: Counter[SolverStatus]
 
 
@@ -310,7 +315,7 @@ class Recorder:
             )
         self._sim, self._first, self._last = sim, sim.steps, sim.steps
         self._before = Counter(sim.statuses)
-        self._samples: list[tuple[float, Array, Array, int, int]] = []
+        self._samples: list[tuple[float, Array, Array, Array, int, int]] = []
         self._touching: list[tuple[float, ContactSet, Array]] = []
         self._n_touching = 0
         self._sample(sim)
@@ -325,7 +330,7 @@ class Recorder:
             self._sample(sim)
 
     def _sample(self, sim: Run) -> None:
-        self._samples.append((sim.time, sim.q, sim.v, len(sim.impulses), self._n_touching))
+        self._samples.append((sim.time, sim.q, sim.v, sim.joint_impulses, len(sim.impulses), self._n_touching))
 
     def finish(self, sim: Run) -> Recording:
         """Everything so far.
@@ -338,7 +343,7 @@ class Recorder:
         if self._sim is not sim:
             raise ConfigurationError("recorder", "one that was started", "another one", "Call start(sim) first.")
         scene = sim.scene
-        times, qs, vs, counts, ends = zip(*self._samples, strict=True)
+        times, qs, vs, on_joints, counts, ends = zip(*self._samples, strict=True)
         q, v = np.array(qs), np.array(vs)
         kinetic, potential = np.zeros(0), np.zeros(0)
         if self.energy:
@@ -355,6 +360,7 @@ class Recorder:
             v=v,
             kinetic=np.array(kinetic),
             potential=np.array(potential),
+            joint_impulses=np.array(on_joints),
             contact_counts=np.array(counts),
             contact_offsets=np.array((0, *ends)),
             contact_times=np.repeat(contact_times, [len(p) for p in impulses]),

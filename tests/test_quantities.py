@@ -106,8 +106,8 @@ def test_declarations_are_documented(name):
     cells = {r.split(" ")[0]: r for r in rows}
     row = cells.get(f"``{name}``") or next(r for c, r in cells.items() if c[-1:] == "_" and name.startswith(c[2:]))
     column = slice(text.index("arguments") - text.index("what  "), text.index("results") - text.index("what  "))
-    following = rows[rows.index(row) + 1]  # where the row goes on
-    shown = [row[column], following[column] if not following.startswith("``") else ""]
+    following = (rows[rows.index(row) + 1 :] or [""])[0]  # where the row goes on
+    shown = [row[column], following[column] if following[:1] == " " else ""]
     assert " ".join(" ".join(shown).split()) == ", ".join(quantity.inputs)
     assert set(quantity.options) <= set(Keywords.__annotations__)
     assert quantity.meaning and not (quantity.states == 2 and not quantity.has_status)

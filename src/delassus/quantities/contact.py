@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from delassus.algorithms.contact.laws import largest
+from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.contact.step import ContactStep, Materials
-from delassus.algorithms.contact.sweeps import sweeps
 from delassus.constraints import Contact
 from delassus.quantities.case import Case, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
@@ -27,7 +27,7 @@ def _contact_step(case: Case) -> list[Any]:
     materials = Materials(friction, [None if e == 0.0 else e for e in restitution])
     step = ContactStep(case.motion(), read("q"), read("v"), read("dt")[0], materials)
     q, v, impulses, residuals = step.solve(
-        read("impulses"), sweeps, options.sweeps, options.tolerance, options.solver == "pgs"
+        read("impulses"), SOLVERS[options.solver], options.sweeps, options.tolerance, options.solver == "pgs"
     )
     case.is_within = case.ops.less(largest(case.ops, residuals), options.tolerance)
     return [stacked(case, x) for x in (q, v, impulses, residuals)]

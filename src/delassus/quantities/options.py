@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.dynamics.kinematics import REFERENCES
 from delassus.algorithms.inputs import PLACEMENT, POSITION, Argument
@@ -66,9 +67,6 @@ class Baumgarte(Frozen):
         """Gains of velocity errors, ``2 ζ ω`` (1/s), and of position errors, ``ω²`` (1/s²)."""
         return 2.0 * self.damping * self.frequency, self.frequency**2
 
-
-SOLVERS = ("nsgs", "pgs")
-"""Solvers of contact steps."""
 
 SWEEPS, TOLERANCE = 30, 1e-4
 """Most sweeps of a contact step, and its tolerance (m/s)."""
@@ -154,8 +152,9 @@ class Keywords(TypedDict, total=False):
         (n_contacts,), one number for each `Contact`.
     limits : bool
         Whether joints stay within their limits in "contact_step"; True if not given.
-    solver : {"nsgs", "pgs"}
-        Of "contact_step": sweeps over contacts with friction cones, or with pyramids of four sides.
+    solver : {"nsgs", "pgs", "admm"}
+        Of "contact_step": sweeps over contacts with friction cones, or with pyramids of four sides; or alternating
+        directions, for rows that are redundant, as of flat feet.
     sweeps : int
         Most sweeps of a step; 30 if not given.
     tolerance : float
@@ -180,7 +179,7 @@ class Keywords(TypedDict, total=False):
     friction: float | Literal["input"]
     restitution: float | Literal["input"]
     limits: bool
-    solver: Literal["nsgs", "pgs"]
+    solver: Literal["nsgs", "pgs", "admm"]
     sweeps: int
     tolerance: float
 
@@ -286,7 +285,11 @@ def check_options(
     stable = [c.pose_size > 0 and g is not None for c, g in zip(constraints, gains, strict=True)]
     soft = one_each("compliance", options.get("compliance"), n)
     named = {}
-    for name, choices in (("integrator", tuple(INTEGRATE)), ("reference", tuple(REFERENCES)), ("solver", SOLVERS)):
+    for name, choices in (
+        ("integrator", tuple(INTEGRATE)),
+        ("reference", tuple(REFERENCES)),
+        ("solver", tuple(SOLVERS)),
+    ):
         named[name] = options.get(name, choices[0])
         if not isinstance(named[name], str) or named[name] not in choices:
             raise unknown_name(name, named[name], choices)

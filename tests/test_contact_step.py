@@ -1,0 +1,435 @@
+"""Compiled time steps with contacts: closed forms, other ways to the same numbers, and what says that they are wrong."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact.problems import ConeProblem
+from delassus.contact.shapes import Box, Capsule, Collider, HalfSpace, Sphere
+from delassus.quantities.contact import CONTACT_STEP
+from delassus.quantities.evaluate import NumpyCase
+from delassus.quantities.request import request
+
+G, DT = 9.81, 1e-3
+TIGHT = {"tolerance": 1e-10, "sweeps": 2000}
+CLOSE = 2e-5
+"""Overlap (m) of contacts that are closed, below what is taken back."""
+
+
+def ball(radius=0.1):
+    return ds.mechanisms.free_body(1.0, Sphere(radius).inertia(1.0))
+
+
+def box(x=0.4, y=0.3, z=0.2):
+    return ds.mechanisms.free_body(1.0, Box(x, y, z).inertia(1.0))
+
+
+def slope(angle):
+    """Plane that falls along x."""
+    c, s = np.cos(angle), np.sin(angle)
+    return ds.Frame("world", rotation=[[c, 0, s], [0, 1, 0], [-s, 0, c]])
+
+
+def run(kernel, q, v, steps, *others, tau=None, dt=DT):
+    """State after some steps, and the largest residual."""
+    q, v = np.asarray(q, dtype=float), np.asarray(v, dtype=float)
+    p, worst = np.zeros((*q.shape[:-1], *kernel.arguments[2].shape)), 0.0
+    tau = np.zeros(v.shape[-1]) if tau is None else tau
+    for _ in range(steps):
+        q, v, p, residuals = kernel(q, v, p, tau, dt, *others)
+        worst = max(worst, residuals.max())
+    return q, v, p, worst
+
+
+def step_of(tree, contacts, **options):
+    return ds.compile(tree, contacts, "contact_step", **{**TIGHT, **options})
+
+
+def test_a_ball_comes_to_roll():
+    """Slip ends at 2 v / (7 μ g), and then 5/7 of the velocity is left."""
+    mu, v0 = 0.3, 1.0
+    kernel = step_of(ball(), [ds.Contact("body", Sphere(0.1), friction=mu)])
+    slips = 2 * v0 / (7 * mu * G)
+    q, v, p, worst = run(kernel, [0, 0, 0.1 - CLOSE, 0, 0, 0, 1], [v0, 0, 0, 0, 0, 0], int(0.9 * slips / DT))
+    assert np.hypot(p[0], p[1]) == pytest.approx(mu * p[2], rel=1e-6)
+    q, v, p, worst = run(kernel, q, v, int(0.3 * slips / DT))
+    assert np.linalg.norm(v[:3]) == pytest.approx(5 / 7 * v0, rel=1e-3)
+    assert p[:2] == pytest.approx(0.0, abs=1e-8) and worst < 1e-10
+
+
+@pytest.mark.parametrize("mu", [0.3, 0.7])
+def test_a_box_on_a_slope(mu):
+    """It sticks below the friction angle, and else slides at g (sin α − μ cos α)."""
+    angle, size = 0.5, Box(0.4, 0.3, 0.1)
+    kernel = step_of(box(0.4, 0.3, 0.1), [ds.Contact("body", size, slope(angle), friction=mu)])
+    up = slope(angle).rotation[:, 2]
+    q0 = [*(up * (0.05 - CLOSE)), 0, np.sin(angle / 2), 0, np.cos(angle / 2)]
+    _, v, p, worst = run(kernel, q0, np.zeros(6), 100)
+    slides = max(np.sin(angle) - mu * np.cos(angle), 0.0) * G * 100 * DT
+    assert v[0] == pytest.approx(slides, abs=1e-7) and v[1:] == pytest.approx(0.0, abs=1e-7)
+    assert p[2::3].sum() == pytest.approx(G * np.cos(angle) * DT, rel=1e-6)
+    assert worst < 1e-9
+
+
+@pytest.mark.parametrize(("wide", "tips"), [(0.9, True), (1.1, False)])
+def test_a_box_tips_where_its_weight_leaves_its_base(wide, tips):
+    angle, tall = 0.5, 0.4
+    x = wide * tall * np.tan(angle)
+    kernel = step_of(box(x, 0.3, tall), [ds.Contact("body", Box(x, 0.3, tall), slope(angle), friction=1.0)])
+    up = slope(angle).rotation[:, 2]
+    q0 = [*(up * (0.5 * tall - CLOSE)), 0, np.sin(angle / 2), 0, np.cos(angle / 2)]
+    _, v, _, _ = run(kernel, q0, np.zeros(6), 200)
+    assert (abs(v[4]) > 0.05) == tips
+
+
+@pytest.mark.parametrize("restitution", [0.0, 0.5, 1.0])
+def test_bounces(restitution):
+    """Height after a bounce is ε² times that before it."""
+    kernel = step_of(ball(), [ds.Contact("body", Sphere(0.1), restitution=restitution)])
+    dt, height = 1e-4, 0.2
+    fall = int(np.sqrt(2 * height / G) / dt)
+    q, v, _, _ = run(kernel, [0, 0, 0.1 + height, 0, 0, 0, 1], np.zeros(6), fall + 20, dt=dt)
+    assert v[2] == pytest.approx(restitution * np.sqrt(2 * G * height), abs=0.02)
+    assert q[2] > 0.1 - 1e-9
+
+
+def test_nothing_passes_through_and_what_is_apart_has_no_force():
+    """A gap closes within the step, whatever the velocity; the impulse is what is left of the gap, and no more."""
+    kernel = step_of(ball(), [ds.Contact("body", Sphere(0.1))])
+    for height, speed in ((0.05, 100.0), (1e-6, 3.0), (0.5, 10.0)):
+        q, v, p, _ = run(kernel, [0, 0, 0.1 + height, 0, 0, 0, 1], [0, 0, -speed, 0, 0, 0], 1)
+        falls = height - DT * (speed + G * DT)
+        assert q[2] == pytest.approx(0.1 + max(falls, 0.0), abs=1e-12)
+        assert (p[2] > 0) == (falls < 0)
+
+
+def test_overlaps_are_taken_back_without_kinetic_energy():
+    kernel = step_of(ball(), [ds.Contact("body", Sphere(0.1))])
+    q, v, _, _ = run(kernel, [0, 0, 0.1 - 5e-3, 0, 0, 0, 1], np.zeros(6), 1)
+    assert q[2] == pytest.approx(0.1 - 5e-3 + 0.2 * (5e-3 - 1e-4) / 1.01, rel=1e-6) and np.abs(v).max() < 1e-12
+    q, v, _, _ = run(kernel, q, v, 100)
+    assert 0.1 - 1.1e-4 < q[2] < 0.1 and np.abs(v).max() < 1e-9
+
+
+def test_weight_and_momentum():
+    """Impulses of the ground are the change of momentum and the weight; inner contacts change none."""
+    tree = ds.mechanisms.humanoid()
+    feet = [ds.Contact(foot, Box(0.2, 0.1, 0.04), friction=0.8) for foot in ("left_foot", "right_foot")]
+    kernel = step_of(tree, feet, tolerance=1e-9, sweeps=5000)
+    rng = np.random.default_rng(0)
+    q, v = tree.random(rng, batch=20), 0.5 * rng.normal(size=(20, tree.nv))
+    low = np.array([ds.forward_kinematics(tree, x)[:, 2, 3].min() for x in q])
+    q[:, 2] -= low - 0.02
+    q1, v1, p, residuals = kernel(q, v, np.zeros((20, 48)), np.zeros(tree.nv), DT)
+    before, after = ds.momentum(tree, q, v), ds.momentum(tree, q1, v1)
+    mass = np.array([0.0, 0.0, -sum(H[0, 0] for H in tree.inertias) * G])
+    change = (after - before)[:, :3] if before.shape[-1] == 6 else after - before
+    impulse = np.stack([p[:, k::3].sum(axis=1) for k in range(3)], axis=-1)
+    np.testing.assert_allclose(change, DT * mass + impulse, atol=2e-3 * np.abs(impulse).max())
+    assert np.count_nonzero(p[:, 2::3]) > 20 and residuals.max() < 1e-8
+
+
+# -- the same by other ways ------------------------------------------------------------------------------------------
+
+
+def robot_on_feet():
+    """A planar-free robot with limits, dry friction and contacts of all kinds, and a state in which many act."""
+    tree = ds.mechanisms.humanoid()
+    contacts = [
+        ds.Contact("left_foot", Box(0.2, 0.1, 0.04), friction=0.8),
+        ds.Contact("right_foot", Capsule(0.03, 0.2), "input", friction=0.6),
+        ds.Contact("left_foot", Sphere(0.06), ("right_foot", Capsule(0.05, 0.2)), friction=0.3),
+    ]
+    return tree, contacts
+
+
+@pytest.mark.parametrize("solver", ["nsgs", "pgs", "admm"])
+def test_kernels_do_what_the_algorithm_does_at_once(solver):
+    tree, contacts = robot_on_feet()
+    options = {"solver": solver, "sweeps": 4, "friction": "input", "tolerance": 10.0, "payloads": ["left_foot"]}
+    rng, n = np.random.default_rng(1), 9
+    kernel = ds.compile(tree, contacts, "contact_step", **options)
+    values = {
+        "q": tree.random(rng, batch=n),
+        "v": rng.normal(size=(n, tree.nv)),
+        "impulses": rng.uniform(0, 0.01, (n, kernel.arguments[2].size)),
+        "tau": rng.normal(size=(n, tree.nv)),
+        "dt": np.full(n, DT),
+        "payload0": np.tile([0.5, 0.1, 0, 0, 0.1, 0, 0.1, 0, 0, 0.1], (n, 1)),
+        "friction": rng.uniform(0.1, 1.0, (n, 3)),
+    }
+    values["q"][:, 2] = rng.uniform(0.0, 0.5, n)
+    normals = rng.normal([0, 0, 5], 1.0, (n, 2, 3))
+    normals /= np.linalg.norm(normals, axis=-1, keepdims=True)
+    values["ground1"] = np.concatenate([rng.uniform(-0.1, 0.1, (n, 2, 1)), normals], axis=-1)
+    names = [a.name for a in kernel.arguments]
+    assert sorted(names) == sorted(values)
+    found = kernel(*(values[name] for name in names))
+    asked = request(tree, contacts, CONTACT_STEP, **options)
+    wanted = NumpyCase(asked, values, (n,)).run()
+    for x, (name, y) in zip(found, wanted.items(), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("solver", ["nsgs", "admm"])
+def test_residuals_and_impulses_solve_the_cone_problem(solver):
+    """What the kernel calls solved has the residual that `ConeProblem` measures, computed from J and M."""
+    tree = ds.mechanisms.humanoid()
+    contacts = [ds.Contact(f, Sphere(0.05), friction=0.5) for f in ("left_foot", "right_foot")]
+    kernel = step_of(tree, contacts, solver=solver, tolerance=1e-8, sweeps=3000, limits=False, passive="none")
+    rng, n = np.random.default_rng(2), 30
+    q, v = tree.random(rng, batch=n), rng.normal(size=(n, tree.nv))
+    poses = ds.forward_kinematics(tree, q, ["left_foot", "right_foot"])
+    q[:, 2] -= poses[:, :, 2, 3].min(axis=1) - 0.05 + CLOSE
+    poses = ds.forward_kinematics(tree, q, ["left_foot", "right_foot"])
+    _, _, p, residuals = kernel(q, v, np.zeros((n, 6)), np.zeros(tree.nv), DT)
+    assert residuals.max() < 1e-8 and np.all(p[:, 2::3].max(axis=1) > 0)
+    for k in range(n):
+        gaps = poses[k, :, 2, 3] - 0.05
+        points = [ds.Point(ds.Frame(f, R[:, :3].T @ [0, 0, -0.05 - 0.5 * gap]), axes="world")
+                  for f, R, gap in zip(("left_foot", "right_foot"), poses[k], gaps, strict=True)]  # fmt: skip
+        J, M = ds.jacobian(tree, points, q[k]), ds.mass_matrix(tree, q[k])
+        free = ds.forward_dynamics(tree, q[k], v[k], np.zeros(tree.nv), ()).qdd
+        turning = np.r_[np.cross(v[k, 3:6], v[k, :3]), np.zeros(tree.nv - 3)]
+        b = J @ (v[k] + DT * (free + turning))
+        b[2::3] += np.maximum(gaps, 0.0) / DT
+        problem = ConeProblem(J @ np.linalg.solve(M, J.T), b, mu=[0.5, 0.5])
+        assert problem.residual(p[k].reshape(2, 3)) < 1e-7
+
+
+def scene_of(tree, colliders):
+    ground = Collider("world", HalfSpace(), friction=1.0, restitution=1.0)
+    return ds.Scene(tree, [*colliders, ground])
+
+
+def agrees_with_simulator(tree, links, radius, q, v, tau, steps, **options):
+    """Both go the same way, to 1e-8, as long as the same contacts are closed."""
+    mu = 0.6
+    kernel = step_of(tree, [ds.Contact(x, Sphere(radius), friction=mu) for x in links], **options)
+    scene = scene_of(tree, [Collider(x, Sphere(radius), friction=mu**2) for x in links])
+    sim = ds.Simulator(scene, solver="nsgs", tolerance=1e-11, dt=DT, q0=q, v0=v)
+    q, v, p = sim.q, sim.v, np.zeros(kernel.arguments[2].shape)
+    for _ in range(steps):
+        sim.step(tau)
+        q, v, p, _ = kernel(q, v, p, tau, DT)
+        assert len(sim.contacts) >= len(links)
+        np.testing.assert_allclose(q, sim.q, atol=1e-8)
+        np.testing.assert_allclose(v, sim.v, atol=1e-8)
+
+
+def test_a_ball_goes_as_in_the_simulator():
+    agrees_with_simulator(
+        ball(), ["body"], 0.1, [0, 0, 0.1 - CLOSE, 0, 0, 0, 1], [1, 0.3, 0, 2, 0.5, 0.2], np.zeros(6), 200
+    )
+
+
+def test_a_robot_goes_as_in_the_simulator():
+    tree = ds.mechanisms.humanoid()
+    q, rng = tree.neutral(), np.random.default_rng(0)
+    feet = ["left_foot", "right_foot"]
+    q[2] -= ds.forward_kinematics(tree, q, feet)[:, 2, 3].min() - 0.05 + CLOSE
+    agrees_with_simulator(
+        tree, feet, 0.05, q, np.zeros(tree.nv), 0.2 * rng.normal(size=tree.nv), 15, limits=False, passive="none"
+    )
+
+
+def test_loops_hold():
+    """A loop is eliminated: the motion is that of forward dynamics with the loop where the ground is far away."""
+    tree = ds.mechanisms.humanoid()
+    loop = ds.Point("left_foot", "right_foot")
+    kernel = step_of(tree, [loop, ds.Contact("left_foot", Sphere(0.05))], limits=False, passive="none")
+    rng = np.random.default_rng(3)
+    q, v, tau = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+    q[2] = 5.0
+    J = ds.jacobian(tree, loop, q)
+    v -= np.linalg.pinv(J) @ (J @ v)
+    _, v1, p, _ = kernel(q, v, np.zeros(3), tau, 1e-7)
+    wanted = ds.forward_dynamics(tree, q, v, tau, [loop], passive="none").qdd
+    turning = np.r_[np.cross(v[3:6], v[:3]), np.zeros(tree.nv - 3)]
+    found = (v1 - v) / 1e-7
+    found[:3] += np.cross(v[3:6], v[:3])  # the step gives velocities in the axes of its end
+    np.testing.assert_allclose(found, wanted + turning, rtol=1e-4, atol=1e-3)
+    assert not p.any()
+    q[2] -= ds.forward_kinematics(tree, q, ["left_foot"])[0, 2, 3] - 0.05 + CLOSE
+    _, v1, p, residuals = kernel(q, v, np.zeros(3), tau, DT)
+    assert p[2] > 0 and residuals.max() < 1e-10
+
+
+# -- joints ------------------------------------------------------------------------------------------------------------
+
+
+def slider(**joint):
+    tree = ds.mechanisms.chain(1, prismatic=True) if False else None
+    text = "".join(f' {name}="{value}"' for name, value in joint.items() if name in ("lower", "upper"))
+    kind = "prismatic"
+    dynamics = f'<dynamics friction="{joint.get("friction", 0)}"/>'
+    limit = f'<limit effort="100" velocity="100"{text}/>'
+    assert tree is None
+    return f"""<robot name="slider"><link name="base"/><link name="mass"><inertial><mass value="2"/>
+    <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>
+    <joint name="slide" type="{kind}"><parent link="base"/><child link="mass"/><axis xyz="1 0 0"/>{limit}{dynamics}
+    </joint></robot>"""
+
+
+def test_dry_friction_and_limits(tmp_path):
+    path = tmp_path / "slider.urdf"
+    path.write_text(slider(lower=-1, upper=0.5, friction=3))
+    tree = ds.load(path)
+    kernel = step_of(tree, ())
+    assert kernel.arguments[2].size == 2
+    _, v, p, _ = run(kernel, [0.0], [0.0], 100, tau=np.array([2.9]))
+    assert v == pytest.approx(0.0, abs=1e-14) and p[1] == pytest.approx(-2.9 * DT)
+    _, v, p, _ = run(kernel, [0.0], [0.0], 100, tau=np.array([5.0]))
+    assert v == pytest.approx((5.0 - 3.0) / 2 * 0.1) and p[1] == pytest.approx(-3.0 * DT)
+    q, v, p, worst = run(kernel, [0.0], [0.0], 2000, tau=np.array([5.0]))
+    assert q == pytest.approx(0.5, abs=1e-9) and v == pytest.approx(0.0, abs=1e-9)
+    assert p.sum() == pytest.approx(-5.0 * DT) and p[0] <= 0 and worst < 1e-9
+    q, v, _, _ = run(kernel, [0.7], [0.0], 100)  # from beyond a limit: back, slowly
+    assert 0.5 < q[0] < 0.7 and -0.5 - 1e-9 <= v[0] < 0
+    free = step_of(tree, (), limits=False, passive="none")
+    assert free.arguments[2].size == 0
+    q, v, _, _ = run(free, [0.0], [0.0], 2000, tau=np.array([5.0]))
+    assert q[0] > 4
+
+
+# -- rollouts, flags, errors -------------------------------------------------------------------------------------------
+
+
+def test_rollouts_are_steps():
+    tree = ball()
+    kernel = ds.compile(tree, [ds.Contact("body", Sphere(0.1), friction=0.3)], "contact_step", friction="input")
+    rng = np.random.default_rng(0)
+    n, steps = 21, 40
+    q0 = np.tile([0, 0, 0.12, 0, 0, 0, 1.0], (n, 1))
+    v0, mu = rng.normal(size=(n, 6)), rng.uniform(0.1, 1.0, (n, 1))
+    controls = rng.normal(size=(steps // 4, n, 6))
+    q, v, p, worst, status = ds.rollout(
+        kernel, q0, v0, controls, DT, decimation=4, friction=mu, return_status=True, threads=1
+    )
+    assert q.shape == (steps + 1, n, 7) and p.shape == (steps + 1, n, 3) and worst.shape == (n, 3)
+    assert np.all(status == ds.DynamicsStatus.SOLVED)
+    a, b, c, most = q0, v0, np.zeros((n, 3)), np.zeros((n, 3))
+    for t in range(steps):
+        a, b, c, r = kernel(a, b, c, controls[t // 4], DT, mu)
+        most = np.maximum(most, r)
+    for x, y in ((q[-1], a), (v[-1], b), (p[-1], c), (worst, most)):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+    def policy(t, q, v):
+        assert q.shape == (n, 7) and v.shape == (n, 6)
+        return controls[round(t / DT) // 4]
+
+    again = ds.rollout(kernel, q0, v0, policy, DT, steps=steps, decimation=4, friction=mu)
+    for x, y in zip(again, (q, v, p, worst), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-15)
+    with pytest.raises(ds.DelassusError, match="steps"):
+        ds.rollout(kernel, q0, v0, policy, DT, friction=mu)
+
+
+def heavy_on_light():
+    """A thousandth below a heavy one: sweeps take long."""
+    tree = ds.mechanisms.humanoid()
+    contacts = [ds.Contact(f, Box(0.2, 0.1, 0.04), friction=0.9) for f in ("left_foot", "right_foot")]
+    q = tree.neutral()
+    q[2] -= ds.forward_kinematics(tree, q, ["left_foot"])[0, 2, 3] - 0.02 + CLOSE
+    return tree, contacts, q
+
+
+def test_states_that_sweeps_do_not_solve_are_solved_again_or_flagged():
+    tree, contacts, q = heavy_on_light()
+    rng, n = np.random.default_rng(0), 40
+    q, v = np.tile(q, (n, 1)), rng.normal(size=(n, tree.nv))
+    given = (q, v, np.zeros((n, 48)), np.zeros(tree.nv), DT)
+    few = ds.compile(tree, contacts, "contact_step", sweeps=2, limits=False)
+    results = few(*given, return_status=True)
+    with pytest.warns(ds.DelassusWarning, match="solved again"):
+        few(*given)
+    within = results[3].max(axis=1) < 1e-4
+    assert within.any() and np.all(within == (results[4] == ds.DynamicsStatus.SOLVED))
+    assert np.all(results[4][~within] == ds.DynamicsStatus.UNFINISHED)
+    tau = np.zeros((3, tree.nv))
+    with pytest.warns(ds.DelassusWarning, match="bound"):
+        ds.rollout(ds.compile(tree, contacts, "contact_step", sweeps=2, limits=False), q, v, tau, DT)
+    *_, worst, status = ds.rollout(few, q, v, tau, DT, return_status=True)
+    flagged = (status == ds.DynamicsStatus.UNFINISHED).any(axis=0)
+    assert flagged.any() and np.all(flagged == (worst.max(axis=1) >= 1e-4))
+    one = few(q[0], v[0], np.zeros(48), np.zeros(tree.nv), DT, return_status=True)
+    assert one[4] == results[4][0]
+
+
+def test_ground_that_comes_with_each_call():
+    """A plane as an input is the same plane; other heights and slopes are felt where they are."""
+    tree, size = box(), Box(0.4, 0.3, 0.2)
+    fixed = step_of(tree, [ds.Contact("body", size, friction=0.5)])
+    given = step_of(tree, [ds.Contact("body", size, "input", friction=0.5)])
+    rng = np.random.default_rng(0)
+    q, v = tree.random(rng, batch=10), rng.normal(size=(10, 6))
+    q[:, :3] = rng.uniform(0.1, 0.2, (10, 3))
+    flat = np.tile([0.3, 0, 0, 1.0], (10, 8, 1))
+    lifted = q + np.array([0, 0, 0.3, 0, 0, 0, 0])
+    a, b = fixed(q, v, np.zeros(24), np.zeros(6), DT), given(lifted, v, np.zeros(24), np.zeros(6), DT, flat)
+    np.testing.assert_allclose(a[0], b[0] - np.array([0, 0, 0.3, 0, 0, 0, 0]), atol=1e-7)
+    np.testing.assert_allclose(a[1], b[1], atol=1e-6)
+
+
+def test_links_that_touch():
+    """Two bodies on a line: equal masses exchange velocities; capsules meet at their closest points."""
+    chain = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
+    two = ds.Scene({"a": chain, "b": chain}, gravity=(0, 0, 0)).tree
+    contact = ds.Contact("a/body", Sphere(0.1), ("b/body", Sphere(0.1)), friction=0.0, restitution=1.0)
+    kernel = step_of(two, [contact])
+    q = np.array([0, 0, 0, 0, 0, 0, 1, 0.2 + 1e-4, 0, 0, 0, 0, 0, 1.0])
+    _, v, p, _ = run(kernel, q, [1.0, *[0] * 11], 1)
+    assert v[0] == pytest.approx(0.0, abs=1e-9) and v[6] == pytest.approx(1.0) and p[2] == pytest.approx(1.0)
+    crossed = ds.Contact(
+        "a/body", Capsule(0.05, 0.6), (ds.Frame("b/body", rotation=[[1, 0, 0], [0, 0, -1], [0, 1, 0]]), Capsule(0.05, 1))
+    )
+    kernel = step_of(two, [crossed], dt=None) if False else step_of(two, [crossed])
+    q = np.array([0, 0, 0, 0, 0, 0, 1, 0.2, 0.1, 0.2, 0, 0, 0, 1.0])
+    _, _, p, _ = run(kernel, q, [100.0, *[0] * 11], 1)  # 0.1 m in the step: the gap along x
+    assert p[2] == pytest.approx(0.0, abs=1e-6)
+    _, _, p, _ = run(kernel, q, [110.0, *[0] * 11], 1)
+    assert p[2] > 1.0
+
+
+def test_contacts_are_constraints_of_their_own():
+    tree = ball()
+    contact = ds.Contact("body", Sphere(0.1), friction=0.3)
+    again = pickle.loads(pickle.dumps(contact))
+    assert again.fingerprint == contact.fingerprint and repr(again) == repr(contact)
+    kernel = ds.compile(tree, contact, "contact_step")
+    q = np.array([0, 0, 0.1, 0, 0, 0, 1.0])
+    given = q, np.ones(6), np.zeros(3), np.zeros(6), DT
+    for x, y in zip(pickle.loads(pickle.dumps(kernel))(*given), kernel(*given), strict=True):
+        np.testing.assert_array_equal(x, y)
+    with pytest.raises(ds.DelassusError, match="contact_step"):
+        ds.compile(tree, contact, "dynamics")
+    with pytest.raises(ds.DelassusError, match="contact_step"):
+        ds.delassus(tree, contact, q)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: ds.Contact("body", "ball"), "Sphere, Capsule or Box"),
+        (lambda: ds.Contact("body", Sphere(0.1), "floor"), "'plane', 'input'"),
+        (lambda: ds.Contact("body", Sphere(0.1), ds.Frame("body")), "'world'"),
+        (lambda: ds.Contact("body", Box(1, 1, 1), ("other", Sphere(0.1))), "spheres and capsules"),
+        (lambda: ds.Contact("body", Sphere(0.1), friction=-1), "friction"),
+        (lambda: ds.Contact("body", Sphere(0.1), restitution=2), "restitution"),
+        (lambda: step_of(ball(), ds.Contact("bodi", Sphere(0.1))), "body"),
+        (lambda: step_of(ball(), ds.Contact("world", Sphere(0.1))), "moves"),
+        (lambda: step_of(ball(), ds.Contact("body", Sphere(0.1), ("body", Sphere(0.1)))), "two links"),
+        (lambda: step_of(ball(), ds.Contact("body", Sphere(0.1)), solver="lemke"), "nsgs"),
+        (lambda: step_of(ball(), ds.Contact("body", Sphere(0.1)), sweeps=0), "sweeps"),
+        (lambda: step_of(ball(), ds.Contact("body", Sphere(0.1)), friction=-0.1), "friction"),
+        (lambda: ds.compile(ball(), (), "dynamics", sweeps=3), "sweeps"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(make, says):
+    with pytest.raises(ds.DelassusError, match=says):
+        make()

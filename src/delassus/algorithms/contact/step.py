@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from delassus.algorithms.contact.laws import JointLaw, PointLaw, Solver, StepProblem, largest, magnitude
+from delassus.algorithms.contact.laws import TINY, JointLaw, PointLaw, Solver, StepProblem, largest, magnitude
+from delassus.algorithms.dynamics.constraint_acceleration import row_motion
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -36,6 +37,9 @@ YIELD, LEAST = 1e-2, 1e-12
 
 FARTHEST, MOST_SHIFT = 10.0, 0.02
 """How far rows may move for that, over the largest displacement wanted; and joints (rad, m)."""
+
+TAKEN_BACK = 1e-6
+"""Accuracy of that displacement, relative to the largest one wanted."""
 
 RECOVERY = 0.5
 """Largest velocity (rad/s, m/s) at which joints return that are beyond their limits."""
@@ -75,17 +79,18 @@ class ContactStep:
         y = ops.vstack(space.L.times([ops.matrix([[x]]) for x in self._free_velocity_start()]))
         y = y + ops.matrix([[self.h * x] for x in column(ops, space.z)])
         free = column(ops, space.along_rows(y))
-        G, b, of_loops = self._without_loops(free)
-        laws = self._laws(free)
+        G, of_loops = self._without_loops(free)
+        b = [free[k] - x for k, x in zip(self.others, self._by_loops(of_loops, 0), strict=True)]
+        laws = self._laws()
         for row, x in laws.terms.items():
             b[row] = b[row] + x
         problem = StepProblem(ops, G, b, laws.points, laws.joints, pyramid)
         ops.mark("contact problem", [ops.matrix([b]), ops.matrix(G)] if b else [])
         p = solver(problem, start, times, tolerance) if problem.size else []
         impulses = problem.totals(p)
-        whole = self._with_loops(impulses, of_loops, [free[k] for k in self.loops])
+        whole = self._with_loops(impulses, of_loops, 0)
         v = column(ops, space.back(y, whole))
-        shift = self._displacement(problem, of_loops, tolerance, times)
+        shift = self._displacement(problem, of_loops, times)
         q, v = position_update(ops, self.tree, list(self.q), v, self.h, shift)
         return q, v, p, list(problem.residuals(p))
 
@@ -100,47 +105,53 @@ class ContactStep:
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 
-    def _without_loops(self, free: Sequence[Scalar]) -> tuple[list[list[Scalar]], list[Scalar], Matrix | None]:
-        """``G`` and ``b`` of the other rows under closed loops, and impulses of loops by those and one more column."""
-        ops, G = self.ops, self.space.G
-        if not self.others:
-            return [], [], self._response(G, [], free)
-        own = ops.take(G, self.others, self.others)
-        if not self.loops:
-            return ops.entries(own), [free[k] for k in self.others], None
-        response = self._response(G, self.others, free)
-        assert response is not None
-        mixed, n = ops.take(G, self.others, self.loops), len(self.others)
-        own = ops.sym_subtract(own, ops.sym_product(mixed, ops.take(response, None, range(n))))
-        left = column(ops, mixed @ ops.take(response, None, (n,)))
-        return ops.entries(own), [free[k] - x for k, x in zip(self.others, left, strict=True)], response
+    def _without_loops(self, free: Sequence[Scalar]) -> tuple[list[list[Scalar]], Matrix | None]:
+        """``G`` of the other rows under closed loops; and ``G_ll⁻¹ [G_lo, u_l, e_l]``, what impulses of loops are.
 
-    def _response(self, G: Matrix, others: Sequence[int], free: Sequence[Scalar]) -> Matrix | None:
-        """``G_ll⁻¹ [G_lo, u_l]``: minus the impulses of loops by those of other rows, and without these."""
-        ops = self.ops
+        ``e_l`` is the part of position errors that is taken back.
+        """
+        ops, G, n = self.ops, self.space.G, len(self.others)
+        own = ops.take(G, self.others, self.others) if n else ops.zeros(0, 0)
         if not self.loops:
-            return None
-        right = from_entries(ops, [free[k] for k in self.loops])
-        if others:
-            right = ops.hstack([ops.take(G, self.loops, others), right])
+            return ops.entries(own) if n else [], None
+        errors = [
+            x
+            for index, c in enumerate(self.problem.constraints)
+            if not isinstance(c, Contact | BoundedJoint)
+            for x in column(ops, row_motion(self.motion, index).position(self.motion.goals[index].pose))
+        ]
+        known = ops.matrix([[free[k], CORRECTION * e] for k, e in zip(self.loops, errors, strict=True)])
+        right = ops.hstack([ops.take(G, self.loops, self.others), known]) if n else known
         ops.new_system()
-        return ops.factor(ops.take(G, self.loops, self.loops)).solve(right)
+        response = ops.factor(ops.take(G, self.loops, self.loops)).solve(right)
+        if not n:
+            return [], response
+        mixed = ops.take(G, self.others, self.loops)
+        own = ops.sym_subtract(own, ops.sym_product(mixed, ops.take(response, None, range(n))))
+        return ops.entries(own), response
 
-    def _with_loops(self, impulses: dict[int, Scalar], response: Matrix | None, wanted: Sequence[Scalar]) -> Matrix:
-        """Impulses of all rows (m × 1)."""
+    def _by_loops(self, response: Matrix | None, which: int) -> list[Scalar]:
+        """``G_ol G_ll⁻¹ u_l``, or ``e_l`` in place of ``u_l``: what loops make the other rows do."""
+        if response is None or not self.others:
+            return [0.0] * len(self.others)
+        ops, n = self.ops, len(self.others)
+        return column(ops, ops.take(self.space.G, self.others, self.loops) @ ops.take(response, None, (n + which,)))
+
+    def _with_loops(self, impulses: dict[int, Scalar], response: Matrix | None, which: int) -> Matrix:
+        """Impulses of all rows (m × 1), those of loops for ``u_l`` or for ``e_l``."""
         ops = self.ops
         out: list[Scalar] = [0.0] * self.problem.n_rows
         for k, row in enumerate(self.others):
             out[row] = impulses.get(k, 0.0)
         if response is not None:
-            p = from_entries(ops, [*(out[k] for k in self.others), 1.0])
+            p = from_entries(ops, [*(out[k] for k in self.others), 1.0 - which, float(which)])
             for row, x in zip(self.loops, column(ops, response @ p), strict=True):
                 out[row] = -x
         return from_entries(ops, out) if out else ops.zeros(0, 1)
 
     # -- laws ----------------------------------------------------------------------------------------------------------
 
-    def _laws(self, free: Sequence[Scalar]) -> _Laws:
+    def _laws(self) -> _Laws:
         """Laws of all rows but those of loops, and what gaps and bounces add to ``b``."""
         ops, laws, row, contact = self.ops, _Laws([], [], {}), 0, 0
         approach = None
@@ -197,53 +208,43 @@ class ContactStep:
 
     # -- displacement --------------------------------------------------------------------------------------------------
 
-    def _displacement(
-        self, problem: StepProblem, response: Matrix | None, tolerance: float, times: int
-    ) -> list[Scalar]:
-        """Displacement of joints (nv) that reduces overlaps."""
-        ops, tree = self.ops, self.tree
+    def _displacement(self, problem: StepProblem, of_loops: Matrix | None, times: int) -> list[Scalar]:
+        """Displacement of joints (nv) that reduces overlaps and errors of loops."""
+        ops, tree, G = self.ops, self.tree, problem.G
         gaps = [c.gap for points in self.problem.candidates.values() for c in points]
-        if not gaps:
+        if not gaps and of_loops is None:
             return [0.0] * tree.nv
-        G, rows = problem.G, [x.row + 2 for x in problem.points]
+        rows, by_loops = [x.row + 2 for x in problem.points], self._by_loops(of_loops, 1)
         wanted = [CORRECTION * ops.maximum(-gap - PENETRATION, 0.0) for gap in gaps]
         own = []
         for x in problem.points:
             mean = (G[x.row][x.row] + G[x.row + 1][x.row + 1] + G[x.row + 2][x.row + 2]) * (1.0 / 3.0)
             own.append(G[x.row + 2][x.row + 2] + YIELD * ops.maximum(mean, LEAST))
         over = [1.0 / x for x in own]
-        most = largest(ops, wanted)
-        enough = 1e-6 * most
+        most = largest(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), TINY])
 
         def sweep(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
             s = list(values)
             moved: Scalar = 0.0
             for i, row in enumerate(rows):
-                u = own[i] * s[i] - wanted[i]
+                u = own[i] * s[i] - wanted[i] - by_loops[row]
                 for j, other in enumerate(rows):
                     if j != i:
                         u = u + G[row][other] * s[j]
                 new = ops.maximum(s[i] - u * over[i], 0.0)
                 moved = ops.maximum(moved, magnitude(ops, new - s[i]) * own[i])
                 s[i] = new
-            return s, ops.less(moved, enough + 1e-30)
+            return s, ops.less(moved, TAKEN_BACK * most)
 
-        s = ops.repeat(times, [0.0] * len(rows), sweep)
+        s = ops.repeat(times, [0.0] * len(rows), sweep) if rows else []
         impulses = dict(zip(rows, s, strict=True))
-        whole = self._with_loops(impulses, self._still(response), [])
-        moved = largest(ops, [magnitude(ops, _row(G[k], impulses)) for k in range(len(G))])
-        shift = column(ops, self.space.back(ops.zeros(tree.nv, 1), whole))
-        turned = largest(ops, [magnitude(ops, x) for x in shift])
-        part = ops.minimum(FARTHEST * most / (moved + 1e-30), 1.0)
-        part = part * ops.minimum(MOST_SHIFT / (part * turned + 1e-30), 1.0)
+        shift = column(ops, self.space.back(ops.zeros(tree.nv, 1), self._with_loops(impulses, of_loops, 1)))
+        moves = [sum((G[k][j] * x for j, x in impulses.items()), -by_loops[k]) for k in range(len(G))]
+        moved = largest(ops, [TINY, *(magnitude(ops, x) for x in moves)])
+        turned = largest(ops, [TINY, *(magnitude(ops, x) for x in shift)])
+        part = ops.minimum(FARTHEST * most / moved, 1.0)
+        part = part * ops.minimum(MOST_SHIFT / (part * turned), 1.0)
         return [part * x for x in shift]
-
-    def _still(self, response: Matrix | None) -> Matrix | None:
-        """Impulses of loops by those of other rows alone."""
-        if response is None:
-            return None
-        ops, n = self.ops, len(self.others)
-        return ops.hstack([ops.take(response, None, range(n)), ops.zeros(len(self.loops), 1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +252,3 @@ class _Laws:
     points: list[PointLaw]
     joints: list[JointLaw]
     terms: dict[int, Scalar]
-
-
-def _row(row: Sequence[Scalar], impulses: dict[int, Scalar]) -> Scalar:
-    total: Scalar = 0.0
-    for k, x in impulses.items():
-        total = total + row[k] * x
-    return total

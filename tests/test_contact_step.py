@@ -1,4 +1,4 @@
-"""Compiled time steps with contacts: closed forms, other ways to the same numbers, and what says that they are wrong."""
+"""Compiled time steps with contacts: closed forms, other ways to the same numbers, what says that they are wrong."""
 
 from __future__ import annotations
 
@@ -26,6 +26,39 @@ def ball(radius=0.1):
 
 def box(x=0.4, y=0.3, z=0.2):
     return ds.mechanisms.free_body(1.0, Box(x, y, z).inertia(1.0))
+
+
+LEG = """<link name="{side}_thigh"><inertial><origin xyz="0.01 0 -0.1"/><mass value="1"/>
+<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.002"/></inertial></link>
+<joint name="{side}_hip" type="revolute"><parent link="base"/><child link="{side}_thigh"/><origin xyz="0 {y} 0"/>
+<axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="50" velocity="9"/><dynamics friction="0.3"/></joint>
+<link name="{side}_foot"><inertial><origin xyz="0 0 -0.1"/><mass value="0.6"/>
+<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.002"/></inertial></link>
+<joint name="{side}_knee" type="revolute"><parent link="{side}_thigh"/><child link="{side}_foot"/>
+<origin xyz="0 0 -0.25" rpy="0.3 0 0"/><axis xyz="1 0 0"/><limit lower="-1" upper="1" effort="50" velocity="9"/>
+</joint>"""
+BIPED = """<robot name="biped"><link name="base"><inertial><origin xyz="0.01 0.02 0.05"/><mass value="4"/>
+<inertia ixx="0.1" ixy="0.01" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial></link>{legs}</robot>"""
+FEET = ["left_foot", "right_foot"]
+LYING = [ds.Frame(foot, (0.0, 0.0, -0.25), [[0, 0, 1], [0, 1, 0], [-1, 0, 0]]) for foot in FEET]
+SOLES = [ds.Frame(foot, (0.0, 0.0, -0.25)) for foot in FEET]
+RADIUS = 0.05
+
+
+@pytest.fixture(scope="module")
+def biped(tmp_path_factory):
+    """Two legs of two joints: limits on all of them, dry friction at the hips."""
+    path = tmp_path_factory.mktemp("biped") / "biped.urdf"
+    legs = "".join(LEG.format(side=side, y=y) for side, y in (("left", 0.1), ("right", -0.12)))
+    path.write_text(BIPED.format(legs=legs))
+    return ds.load(path, root="floating")
+
+
+def on_the_ground(tree, q, frames=SOLES, height=RADIUS - CLOSE):
+    """Configurations, the lowest of some frames at a height."""
+    q = np.array(q)
+    q[..., 2] -= ds.forward_kinematics(tree, q, frames)[..., 2, 3].min(axis=-1) - height
+    return q
 
 
 def slope(angle):
@@ -101,7 +134,7 @@ def test_nothing_passes_through_and_what_is_apart_has_no_force():
     """A gap closes within the step, whatever the velocity; the impulse is what is left of the gap, and no more."""
     kernel = step_of(ball(), [ds.Contact("body", Sphere(0.1))])
     for height, speed in ((0.05, 100.0), (1e-6, 3.0), (0.5, 10.0)):
-        q, v, p, _ = run(kernel, [0, 0, 0.1 + height, 0, 0, 0, 1], [0, 0, -speed, 0, 0, 0], 1)
+        q, _, p, _ = run(kernel, [0, 0, 0.1 + height, 0, 0, 0, 1], [0, 0, -speed, 0, 0, 0], 1)
         falls = height - DT * (speed + G * DT)
         assert q[2] == pytest.approx(0.1 + max(falls, 0.0), abs=1e-12)
         assert (p[2] > 0) == (falls < 0)
@@ -110,167 +143,147 @@ def test_nothing_passes_through_and_what_is_apart_has_no_force():
 def test_overlaps_are_taken_back_without_kinetic_energy():
     kernel = step_of(ball(), [ds.Contact("body", Sphere(0.1))])
     q, v, _, _ = run(kernel, [0, 0, 0.1 - 5e-3, 0, 0, 0, 1], np.zeros(6), 1)
-    assert (
-        q[2] == pytest.approx(0.1 - 5e-3 + 0.2 * (5e-3 - 1e-4) / (1 + 0.01 * (1 + 2 * 3.5) / 3))
-        and np.abs(v).max() < 1e-12
-    )
+    lever = 0.1 - 2.5e-3  # of the contact point
+    yields = 1 + 0.01 * (1 + 2 * (1 + lever**2 / 0.004)) / 3
+    assert q[2] == pytest.approx(0.1 - 5e-3 + 0.2 * (5e-3 - 1e-4) / yields) and np.abs(v).max() < 1e-12
     q, v, _, _ = run(kernel, q, v, 100)
     assert 0.1 - 1.1e-4 < q[2] < 0.1 and np.abs(v).max() < 1e-9
 
 
-def test_weight_and_momentum():
-    """Impulses of the ground are the change of momentum and the weight; inner contacts change none."""
-    tree = ds.mechanisms.humanoid()
-    feet = [ds.Contact(foot, Box(0.2, 0.1, 0.04), friction=0.8) for foot in ("left_foot", "right_foot")]
-    kernel = step_of(tree, feet, tolerance=1e-9, sweeps=5000)
-    rng = np.random.default_rng(0)
-    q, v = tree.random(rng, batch=20), 0.5 * rng.normal(size=(20, tree.nv))
-    low = np.array([ds.forward_kinematics(tree, x)[:, 2, 3].min() for x in q])
-    q[:, 2] -= low - 0.02
-    short = 1e-6  # momenta are those at the end of the step
-    q1, v1, p, residuals = kernel(q, v, np.zeros((20, 48)), np.zeros(tree.nv), short)
-    before, after = ds.momentum(tree, q, v), ds.momentum(tree, q1, v1)
-    mass = np.array([0.0, 0.0, -sum(H[0, 0] for H in tree.inertias) * G])
-    change = (after - before)[:, :3] if before.shape[-1] == 6 else after - before
-    impulse = np.stack([p[:, k::3].sum(axis=1) for k in range(3)], axis=-1)
-    np.testing.assert_allclose(change, short * mass + impulse, atol=1e-4 * np.abs(impulse).max())
-    assert np.count_nonzero(p[:, 2::3]) > 10 and residuals.max() < 1e-8
+def test_weight_and_momentum(biped):
+    """Impulses of the ground are the change of momentum and the weight; those of joints and loops change none."""
+    ends = [ds.Frame(foot, (0, 0, -0.25 + z)) for foot in FEET for z in (-0.1, 0.1)]
+    feet = [ds.Contact(sole, Capsule(RADIUS, 0.2), friction=0.8) for sole in SOLES]
+    kernel = step_of(biped, feet, tolerance=1e-9, sweeps=5000)
+    rng, n = np.random.default_rng(0), 20
+    q = on_the_ground(biped, biped.random(rng, batch=n), ends)
+    v, short = 0.5 * rng.normal(size=(n, biped.nv)), 1e-6  # momenta are those at the end of the step
+    q1, v1, p, residuals = kernel(q, v, np.zeros((n, *kernel.arguments[2].shape)), np.zeros(biped.nv), short)
+    change = (ds.momentum(biped, q1, v1) - ds.momentum(biped, q, v))[:, :3]
+    weight = np.array([0.0, 0.0, -sum(H[0, 0] for H in biped.inertias) * G])
+    impulse = np.stack([p[:, k:12:3].sum(axis=1) for k in range(3)], axis=-1)
+    np.testing.assert_allclose(change, short * weight + impulse, atol=1e-4 * np.abs(impulse).max())
+    assert np.count_nonzero(p[:, 2:12:3]) > 10 and residuals.max() < 1e-8
 
 
 # -- the same by other ways ------------------------------------------------------------------------------------------
 
 
-def robot_on_feet():
-    """A planar-free robot with limits, dry friction and contacts of all kinds, and a state in which many act."""
-    tree = ds.mechanisms.humanoid()
-    contacts = [
-        ds.Contact("left_foot", Box(0.2, 0.1, 0.04), friction=0.8),
-        ds.Contact("right_foot", Capsule(0.03, 0.2), "input", friction=0.6),
-        ds.Contact("left_foot", Sphere(0.06), ("right_foot", Capsule(0.05, 0.2)), friction=0.3),
-    ]
-    return tree, contacts
-
-
 @pytest.mark.parametrize("solver", ["nsgs", "pgs", "admm"])
-def test_kernels_do_what_the_algorithm_does_at_once(solver):
-    tree, contacts = robot_on_feet()
-    options = {"solver": solver, "sweeps": 4, "friction": "input", "tolerance": 10.0, "payloads": ["left_foot"]}
+def test_kernels_do_what_the_algorithm_does_at_once(biped, solver):
+    """Contacts of all kinds, limits, dry friction, a payload and a loop."""
+    contacts = [
+        ds.Contact(SOLES[0], Sphere(0.05), friction=0.8),
+        ds.Contact(SOLES[1], Capsule(0.03, 0.2), "input", friction=0.6),
+        ds.Contact("left_foot", Sphere(0.06), ("right_thigh", Capsule(0.05, 0.2)), friction=0.3),
+        ds.JointRows({"left_hip": 1.0, "right_knee": 0.5}),
+    ]
+    options = {"solver": solver, "sweeps": 3, "friction": "input", "tolerance": 10.0, "payloads": ["left_foot"]}
     rng, n = np.random.default_rng(1), 9
-    kernel = ds.compile(tree, contacts, "contact_step", **options)
+    kernel = ds.compile(biped, contacts, "contact_step", **options)
     values = {
-        "q": tree.random(rng, batch=n),
-        "v": rng.normal(size=(n, tree.nv)),
+        "q": biped.random(rng, batch=n),
+        "v": rng.normal(size=(n, biped.nv)),
         "impulses": rng.uniform(0, 0.01, (n, kernel.arguments[2].size)),
-        "tau": rng.normal(size=(n, tree.nv)),
+        "tau": rng.normal(size=(n, biped.nv)),
         "dt": np.full(n, DT),
         "payload0": np.tile([0.5, 0.1, 0, 0, 0.1, 0, 0.1, 0, 0, 0.1], (n, 1)),
         "friction": rng.uniform(0.1, 1.0, (n, 3)),
     }
-    values["q"][:, 2] = rng.uniform(0.0, 0.5, n)
+    values["q"][:, 2] = rng.uniform(0.0, 0.4, n)
     normals = rng.normal([0, 0, 5], 1.0, (n, 2, 3))
     normals /= np.linalg.norm(normals, axis=-1, keepdims=True)
     values["ground1"] = np.concatenate([rng.uniform(-0.1, 0.1, (n, 2, 1)), normals], axis=-1)
     names = [a.name for a in kernel.arguments]
     assert sorted(names) == sorted(values)
     found = kernel(*(values[name] for name in names))
-    asked = request(tree, contacts, CONTACT_STEP, **options)
-    wanted = NumpyCase(asked, values, (n,)).run()
+    wanted = NumpyCase(request(biped, contacts, CONTACT_STEP, **options), values, (n,)).run()
     for x, (name, y) in zip(found, wanted.items(), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-7, atol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize("solver", ["nsgs", "admm"])
-def test_residuals_and_impulses_solve_the_cone_problem(solver):
+def test_residuals_and_impulses_solve_the_cone_problem(biped, solver):
     """What the kernel calls solved has the residual that `ConeProblem` measures, computed from J and M."""
-    tree = ds.mechanisms.humanoid()
-    contacts = [ds.Contact(f, Sphere(0.05), friction=0.5) for f in ("left_foot", "right_foot")]
-    kernel = step_of(tree, contacts, solver=solver, tolerance=1e-8, sweeps=3000, limits=False, passive="none")
-    rng, n = np.random.default_rng(2), 30
-    q, v = tree.random(rng, batch=n), rng.normal(size=(n, tree.nv))
-    poses = ds.forward_kinematics(tree, q, ["left_foot", "right_foot"])
-    q[:, 2] -= poses[:, :, 2, 3].min(axis=1) - 0.05 + CLOSE
-    poses = ds.forward_kinematics(tree, q, ["left_foot", "right_foot"])
-    _, _, p, residuals = kernel(q, v, np.zeros((n, 6)), np.zeros(tree.nv), DT)
+    contacts = [ds.Contact(sole, Sphere(RADIUS), friction=0.5) for sole in SOLES]
+    kernel = step_of(biped, contacts, solver=solver, tolerance=1e-8, sweeps=3000, limits=False, passive="none")
+    rng, n, nv = np.random.default_rng(2), 30, biped.nv
+    q, v = on_the_ground(biped, biped.random(rng, batch=n)), rng.normal(size=(n, nv))
+    _, _, p, residuals = kernel(q, v, np.zeros((n, 6)), np.zeros(nv), DT)
     assert residuals.max() < 1e-8 and np.count_nonzero(p[:, 2::3]) > n // 3
+    poses = ds.forward_kinematics(biped, q, SOLES)
     for k in range(n):
-        gaps = poses[k, :, 2, 3] - 0.05
-        points = [ds.Point(ds.Frame(f, R[:, :3].T @ [0, 0, -0.05 - 0.5 * gap]), axes="world")
-                  for f, R, gap in zip(("left_foot", "right_foot"), poses[k], gaps, strict=True)]  # fmt: skip
-        J, M = ds.jacobian(tree, points, q[k]), ds.mass_matrix(tree, q[k])
-        free = ds.forward_dynamics(tree, q[k], v[k], np.zeros(tree.nv), ()).qdd
-        turning = np.r_[np.cross(v[k, 3:6], v[k, :3]), np.zeros(tree.nv - 3)]
+        gaps = poses[k, :, 2, 3] - RADIUS
+        points = [
+            ds.Point(ds.Frame(foot, (0, 0, -0.25) + pose[:3, :3].T @ [0, 0, -RADIUS - 0.5 * gap]), axes="world")
+            for foot, pose, gap in zip(FEET, poses[k], gaps, strict=True)
+        ]
+        J, M = ds.jacobian(biped, points, q[k]), ds.mass_matrix(biped, q[k])
+        free = ds.forward_dynamics(biped, q[k], v[k], np.zeros(nv), (), passive="none").qdd
+        turning = np.r_[np.cross(v[k, 3:6], v[k, :3]), np.zeros(nv - 3)]
         b = J @ (v[k] + DT * (free + turning))
         b[2::3] += np.maximum(gaps, 0.0) / DT
         problem = ConeProblem(J @ np.linalg.solve(M, J.T), b, mu=[0.5, 0.5])
         assert problem.residual(p[k].reshape(2, 3)) < 1e-7
 
 
-def scene_of(tree, colliders):
-    ground = Collider("world", HalfSpace(), friction=1.0, restitution=1.0)
-    return ds.Scene(tree, [*colliders, ground])
-
-
-def agrees_with_simulator(tree, links, radius, q, v, tau, steps, **options):
-    """Both go the same way, to 1e-8, as long as the same contacts are closed."""
-    mu = 0.6
-    kernel = step_of(tree, [ds.Contact(x, Sphere(radius), friction=mu) for x in links], **options)
-    scene = scene_of(tree, [Collider(x, Sphere(radius), friction=mu**2) for x in links])
-    sim = ds.Simulator(scene, solver="nsgs", tolerance=1e-11, dt=DT, q0=q, v0=v)
+def agrees_with_simulator(tree, contacts, q, v, tau, steps, loops=(), **options):
+    """Both go the same way as long as the same contacts are closed."""
+    kernel = step_of(tree, [*contacts, *loops], **options)
+    places = [c.frame.on(tree) for c in contacts]
+    colliders = [
+        Collider(c.frame.link, c.shape, at.position, friction=c.friction**2)
+        for c, at in zip(contacts, places, strict=True)
+    ]
+    scene = ds.Scene(tree, [*colliders, Collider("world", HalfSpace(), friction=1.0)], loops=loops)
+    passive = options.get("passive", "model")
+    sim = ds.Simulator(
+        scene, solver="nsgs", tolerance=1e-11, dt=DT, q0=q, v0=v, passive=passive, max_overlap=9.0,
+        **{"limits": options["limits"]} if "limits" in options else {},
+    )  # fmt: skip
     q, v, p = sim.q, sim.v, np.zeros(kernel.arguments[2].shape)
     for _ in range(steps):
         sim.step(tau)
         q, v, p, _ = kernel(q, v, p, tau, DT)
-        assert len(sim.contacts) >= len(links)
         np.testing.assert_allclose(q, sim.q, atol=1e-8)
         np.testing.assert_allclose(v, sim.v, atol=1e-8)
+    return p, sim
 
 
 def test_a_ball_goes_as_in_the_simulator():
+    contact = ds.Contact("body", Sphere(0.1), friction=0.3)
     agrees_with_simulator(
-        ball(), ["body"], 0.1, [0, 0, 0.1 - CLOSE, 0, 0, 0, 1], [1, 0.3, 0, 2, 0.5, 0.2], np.zeros(6), 200
+        ball(), [contact], [0, 0, 0.1 - CLOSE, 0, 0, 0, 1], [1, 0.3, 0, 2, 0.5, 0.2], np.zeros(6), 200
     )
 
 
-def test_a_robot_goes_as_in_the_simulator():
-    tree = ds.mechanisms.humanoid()
-    q, rng = tree.neutral(), np.random.default_rng(0)
-    feet = ["left_foot", "right_foot"]
-    q[2] -= ds.forward_kinematics(tree, q, feet)[:, 2, 3].min() - 0.05 + CLOSE
-    agrees_with_simulator(
-        tree, feet, 0.05, q, np.zeros(tree.nv), 0.2 * rng.normal(size=tree.nv), 15, limits=False, passive="none"
-    )
+@pytest.mark.parametrize("loop", [False, True])
+def test_a_robot_goes_as_in_the_simulator(biped, loop):
+    """With dry friction and limits; and with a loop that gapes, which is pulled together."""
+    contacts = [ds.Contact(sole, Sphere(RADIUS), friction=0.6) for sole in SOLES]
+    q = biped.configuration({"left_knee": -0.3, "right_knee": -0.3})
+    q = on_the_ground(biped, q)
+    loops = [ds.JointRows({"left_hip": 1.0, "right_hip": -1.0}, rest=1e-3)] if loop else []
+    tau = np.random.default_rng(0).normal(size=biped.nv) * np.r_[np.zeros(6), np.full(4, 0.5)]
+    p, sim = agrees_with_simulator(biped, contacts, q, np.zeros(biped.nv), tau, 10, loops)
+    assert p[2:6:3].max() > 0 and len(sim.contacts)
 
 
-def test_loops_hold():
-    """A loop is eliminated; robots with loops go as in the simulator."""
-    tree = ds.mechanisms.humanoid()
-    loop = ds.Point("left_foot", "right_foot")
-    kernel = step_of(tree, [loop, ds.Contact("left_foot", Sphere(0.05))], limits=False, passive="none")
+def test_loops_hold(biped):
+    """A loop is eliminated: without contact the motion is that of forward dynamics with the loop."""
+    loop = ds.Distance("left_foot", "right_foot")
+    kernel = step_of(biped, [loop, ds.Contact(SOLES[0], Sphere(RADIUS))], limits=False, passive="none")
     rng = np.random.default_rng(3)
-    q, tau = tree.random(rng), rng.normal(size=tree.nv)
+    q, still, tau = biped.random(rng), np.zeros(biped.nv), rng.normal(size=biped.nv)
     q[2] = 5.0
-    _, v1, p, _ = kernel(q, np.zeros(tree.nv), np.zeros(3), tau, DT)
-    wanted = ds.forward_dynamics(tree, q, np.zeros(tree.nv), tau, [loop], passive="none").qdd
-    np.testing.assert_allclose(v1, DT * wanted, rtol=1e-6, atol=1e-5)
+    _, v, p, _ = kernel(q, still, np.zeros(3), tau, DT)
+    wanted = ds.forward_dynamics(biped, q, still, tau, [loop], passive="none").qdd
+    np.testing.assert_allclose(v, DT * wanted, rtol=1e-4, atol=1e-5)
     assert not p.any()
-    arms = ds.Point("left_hand", "right_hand") if "left_hand" in tree.link_names else loop
-    feet = ["left_foot", "right_foot"]
-    q = tree.neutral()
-    q[2] -= ds.forward_kinematics(tree, q, feet)[:, 2, 3].min() - 0.05 + CLOSE
-    mu = 0.6
-    contacts = [arms, *(ds.Contact(foot, Sphere(0.05), friction=mu) for foot in feet)]
-    kernel = step_of(tree, contacts, limits=False, passive="none")
-    colliders = [Collider(foot, Sphere(0.05), friction=mu**2) for foot in feet]
-    colliders.append(Collider("world", HalfSpace(), friction=1.0))
-    scene = ds.Scene(tree, colliders, loops=[arms], ignore=[tuple(feet)])
-    sim = ds.Simulator(scene, solver="nsgs", tolerance=1e-11, dt=DT, q0=q, passive="none", max_overlap=10.0)
-    q, v, p, tau = sim.q, sim.v, np.zeros(6), 0.1 * tau
-    for _ in range(3):
-        sim.step(tau)
-        q, v, p, residuals = kernel(q, v, p, tau, DT)
-        np.testing.assert_allclose(v, sim.v, atol=1e-7)
-        np.testing.assert_allclose(q, sim.q, atol=1e-7)
-    assert p[2::3].min() >= 0 and residuals.max() < 1e-9
+    q = on_the_ground(biped, q)
+    _, v, p, residuals = kernel(q, still, np.zeros(3), tau, DT)
+    J = ds.jacobian(biped, loop, q)
+    assert residuals.max() < 1e-10 and np.abs(J @ v).max() < 1e-2
 
 
 # -- joints ------------------------------------------------------------------------------------------------------------
@@ -337,48 +350,40 @@ def test_rollouts_are_steps():
         ds.rollout(kernel, q0, v0, policy, DT, friction=mu)
 
 
-def heavy_on_light():
-    """A thousandth below a heavy one: sweeps take long."""
-    tree = ds.mechanisms.humanoid()
-    contacts = [ds.Contact(f, Box(0.2, 0.1, 0.04), friction=0.9) for f in ("left_foot", "right_foot")]
-    q = tree.neutral()
-    q[2] -= ds.forward_kinematics(tree, q, ["left_foot"])[0, 2, 3] - 0.02 + CLOSE
-    return tree, contacts, q
-
-
-def test_states_that_sweeps_do_not_solve_are_solved_again_or_flagged():
-    tree, contacts, q = heavy_on_light()
+def test_states_that_sweeps_do_not_solve_are_solved_again_or_flagged(biped):
+    contacts = [ds.Contact(sole, Capsule(0.02, 0.2), friction=0.9) for sole in LYING]
     rng, n = np.random.default_rng(0), 40
-    q, v = np.tile(q, (n, 1)), rng.normal(size=(n, tree.nv))
-    given = (q, v, np.zeros((n, 48)), np.zeros(tree.nv), DT)
-    few = ds.compile(tree, contacts, "contact_step", sweeps=2, limits=False)
-    results = few(*given, return_status=True)
+    q = on_the_ground(biped, np.tile(biped.neutral(), (n, 1)), height=0.02 - CLOSE)
+    v, none = rng.normal(size=(n, biped.nv)), np.zeros((n, 12))
+    given = (q, v, none, np.zeros(biped.nv), DT)
+    few = ds.compile(biped, contacts, "contact_step", sweeps=2, limits=False, passive="none")
+    *results, status = few(*given, return_status=True)
     with pytest.warns(ds.DelassusWarning, match="solved again"):
         few(*given)
     within = results[3].max(axis=1) < 1e-4
-    assert within.any() and np.all(within == (results[4] == ds.DynamicsStatus.SOLVED))
-    assert np.all(results[4][~within] == ds.DynamicsStatus.UNFINISHED)
-    tau = np.zeros((3, tree.nv))
-    with pytest.warns(ds.DelassusWarning, match="bound"):
-        ds.rollout(ds.compile(tree, contacts, "contact_step", sweeps=2, limits=False), q, v, tau, DT)
-    *_, worst, status = ds.rollout(few, q, v, tau, DT, return_status=True)
-    flagged = (status == ds.DynamicsStatus.UNFINISHED).any(axis=0)
+    assert within.any() and np.all(within == (status == ds.DynamicsStatus.SOLVED))
+    assert np.all(status[~within] == ds.DynamicsStatus.UNFINISHED)
+    *_, worst, steps = ds.rollout(few, q, v, np.zeros((3, biped.nv)), DT, return_status=True)
+    flagged = (steps == ds.DynamicsStatus.UNFINISHED).any(axis=0)
     assert flagged.any() and np.all(flagged == (worst.max(axis=1) >= 1e-4))
-    one = few(q[0], v[0], np.zeros(48), np.zeros(tree.nv), DT, return_status=True)
-    assert one[4] == results[4][0]
+    few = pickle.loads(pickle.dumps(few))  # has not warned yet
+    with pytest.warns(ds.DelassusWarning, match="bound"):
+        ds.rollout(few, q, v, np.zeros((3, biped.nv)), DT)
+    one = few(q[0], v[0], none[0], np.zeros(biped.nv), DT, return_status=True)
+    assert one[4] == status[0]
 
 
 def test_ground_that_comes_with_each_call():
     """A plane as an input is the same plane; other heights and slopes are felt where they are."""
-    tree, size = box(), Box(0.4, 0.3, 0.2)
+    tree, size = box(), Capsule(0.15, 0.3)
     fixed = step_of(tree, [ds.Contact("body", size, friction=0.5)])
     given = step_of(tree, [ds.Contact("body", size, "input", friction=0.5)])
     rng = np.random.default_rng(0)
     q, v = tree.random(rng, batch=10), rng.normal(size=(10, 6))
     q[:, :3] = rng.uniform(0.1, 0.2, (10, 3))
-    flat = np.tile([0.3, 0, 0, 1.0], (10, 8, 1))
+    flat = np.tile([0.3, 0, 0, 1.0], (10, 2, 1))
     lifted = q + np.array([0, 0, 0.3, 0, 0, 0, 0])
-    a, b = fixed(q, v, np.zeros(24), np.zeros(6), DT), given(lifted, v, np.zeros(24), np.zeros(6), DT, flat)
+    a, b = fixed(q, v, np.zeros(6), np.zeros(6), DT), given(lifted, v, np.zeros(6), np.zeros(6), DT, flat)
     np.testing.assert_allclose(a[0], b[0] - np.array([0, 0, 0.3, 0, 0, 0, 0]), atol=1e-7)
     np.testing.assert_allclose(a[1], b[1], atol=1e-6)
 

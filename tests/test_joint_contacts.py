@@ -158,6 +158,18 @@ def test_a_humanoid_that_falls_stays_within_its_limits():
     assert reached >= 2 and set(sim.statuses) == {SolverStatus.CONVERGED}
 
 
+def test_a_bounce_drives_joints_against_their_limits():
+    """In decompression, a limit that compression has loaded may let go."""
+    tree = pendulum(4, lower=-0.6, upper=0.5, friction=0.2)
+    tips = [Collider(f"rod{k}", Sphere(0.1), (0, 0, -1.0), restitution=0.6) for k in (1, 2, 3, 4)]
+    scene = ds.Scene(tree, [*tips, Collider("world", HalfSpace(), (0, 0, -3.0), restitution=0.6)])
+    sim = ds.Simulator(scene, q0=[0.5, 0.5, 0.5, 0.3], dt=5e-3)
+    for _ in range(300):
+        sim.step()
+        assert beyond(tree, sim.q) <= 1e-4
+    assert set(sim.statuses) == {SolverStatus.CONVERGED}
+
+
 # -- friction ------------------------------------------------------------------------------------------------------
 
 

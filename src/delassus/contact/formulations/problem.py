@@ -324,7 +324,7 @@ class ContactSolution(Frozen):
         at = 3 * n + joints.rows
         omega, bound = problem.reduced.W.diagonal()[at], problem.bounds[n:]
         most = np.where(np.arange(bound.size) < joints.n_limits, np.inf, omega * bound)
-        x, u = omega * self._impulses.ravel()[at], self._velocities.ravel()[at]
+        x, u = omega * self.found[at], self._velocities.ravel()[at]
         return float(np.abs(x - np.clip(x - u, -omega * bound, most)).max(initial=0.0))
 
     def residual(self) -> float:

@@ -131,7 +131,7 @@ def test_readme_commands_run(line: str, tmp_path: Path) -> None:
     out, _ = process.communicate(timeout=600)
     assert process.returncode == 0, out
     assert "Traceback" not in out and len(out.splitlines()) > 1
-    for word, suffix in (("figures", ".png"), ("c", ".c"), ("boxes.npz", ""), ("pendulum.png", "")):
+    for word, suffix in (("figures", ".png"), ("c", ".c"), ("boxes.npz", ""), ("pendulum.png", ""), ("walk.png", "")):
         if word in shlex.split(line):
             made = tmp_path / word
             assert made.is_file() or any(path.suffix == suffix for path in made.iterdir()), out

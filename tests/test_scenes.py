@@ -12,7 +12,7 @@ from delassus.contact.results import SolverStatus
 from delassus.errors import missing_dependency
 from delassus.simulate.plots import centre_motion, centres, summary_figure, swing_figure
 from delassus.simulate.recording import Recorder, Recording
-from delassus.simulate.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, pendulum, quadruped
+from delassus.simulate.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, mppi, pendulum, quadruped
 
 SOUND = {SolverStatus.CONVERGED.name, SolverStatus.ROUND_OFF.name}
 
@@ -167,6 +167,55 @@ def test_the_quadruped_trots_on_the_spot(generic):
     assert names.size == len(ready.scene.colliders)
     # Feet that stand do not slip by more than a little: friction holds them.
     assert recording.contact_counts.max() == 4
+
+
+def walk(seconds=0.5, seed=0):
+    """Simulator and controller after a time, with few samples."""
+    ready = mppi(generic=True, samples=64)
+    sim = ready.simulator(dt=2e-3, seed=seed)
+    sim.run(seconds, ready.controller)
+    return sim, ready.controller
+
+
+def test_a_quadruped_walks_by_sampling():
+    sim, controller = walk()
+    replans = controller.replans
+    assert len(replans) == 25
+    assert sim.q[0] > 0.02 and abs(sim.q[1]) < 0.1  # ahead, as in the time in which it gets faster
+    assert 0.24 < sim.q[2] < 0.34 and np.abs(sim.q[3:6]).max() < 0.15
+    assert replans[-1].cost < 0.7 * replans[0].cost
+    assert all(r.best <= r.cost for r in replans)
+    assert max(r.residual for r in replans) < 1e-2
+    assert controller.paths.shape == (5, 30, 3)
+    assert np.abs(controller.paths[0, 0, :2] - sim.q[:2]).max() < 0.05
+    assert np.abs(controller.paths[1:, :, 2]).max() < 0.2
+
+
+def test_walks_of_one_seed_are_the_same():
+    first, second, other = (walk(seconds=0.1, seed=seed)[0].q for seed in (0, 0, 1))
+    assert np.array_equal(first, second) and not np.array_equal(first, other)
+
+
+def test_a_walk_that_is_restarted_plans_anew():
+    ready = mppi(generic=True, samples=8)
+    sim = ready.simulator(dt=2e-3)
+    start = sim.get_state()
+    sim.run(0.06, ready.controller)
+    once = sim.q
+    sim.set_state(start)
+    sim.run(0.06, ready.controller)
+    assert np.array_equal(sim.q, once) and len(ready.controller.replans) == 3
+
+
+def test_rollouts_know_the_ground():
+    ground = mppi("steps", generic=True, samples=2).controller.ground
+    points = np.array([[0.0, 0.0, 1.0], [0.79, 0.5, 0.0], [0.79, 3.0, 0.0], [1.0, 0.0, 0.0], [1.7, 0.0, 0.0]])
+    assert np.allclose(ground.below(points, 0.02), [0.0, 0.05, 0.0, 0.05, 0.1])
+    assert np.allclose(ground.below(points, 0.0), [0.0, 0.0, 0.0, 0.05, 0.1])
+    far = np.array([[0.0, 0.0, 0.0], [0.8, 0.0, 0.0], [7.0, 0.0, 0.0]])
+    assert np.allclose(ground.mean(far), [0.0, 0.025, 0.05])
+    flat = mppi(generic=True, samples=2).controller.ground
+    assert not flat.below(points, 0.02).any() and not flat.mean(points).any()
 
 
 def test_the_generic_quadruped_has_the_names_of_go1():

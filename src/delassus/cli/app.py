@@ -206,8 +206,9 @@ def export(
 
 @app.command()
 def simulate(
-    scene: Annotated[str, typer.Argument(help="pendulum, dual-arm, boxes or quadruped.")],
+    scene: Annotated[str, typer.Argument(help="pendulum, dual-arm, boxes, quadruped or mppi.")],
     links: Annotated[int | None, typer.Option(min=1, help="Links of the pendulum, or number of boxes.")] = None,
+    terrain: Annotated[str | None, typer.Option(help="Of mppi: flat (default) or steps, of 5 cm.")] = None,
     duration: Annotated[float | None, typer.Option(help="Time to simulate (s); the scene's own by default.")] = None,
     dt: Annotated[float | None, typer.Option(help="Time step (s); the scene's own by default.")] = None,
     formulation: Annotated[str | None, typer.Option(help="os (default), nmc-os, rmc, mc or nmc.")] = None,
@@ -226,7 +227,7 @@ def simulate(
     checkpoint: Annotated[Path | None, typer.Option(help="Save the state at the end to this .npz or .h5 file.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on from the state in this file of --checkpoint.")] = None,
 ) -> None:
-    """Simulate a scene with contacts: a pendulum, two arms, falling boxes, or a quadruped; needs the extra contact."""
+    """Simulate a scene with contacts: a pendulum, two arms, falling boxes, a quadruped, or one that plans (mppi)."""
     from delassus.cli.simulate import run
 
     options = {"dt": dt, "formulation": formulation, "solver": solver, "seed": seed}
@@ -235,6 +236,7 @@ def simulate(
         console,
         scene,
         links,
+        terrain,
         duration,
         {name: value for name, value in options.items() if value is not None},
         {name: path for name, path in files.items() if path is not None},

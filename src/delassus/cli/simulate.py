@@ -16,15 +16,16 @@ from rich.text import Text
 
 from delassus.errors import ConfigurationError, require, shown, unknown_name
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
-from delassus.simulate.plots import summary_figure, swing_figure
-from delassus.simulate.recording import Recorder
-from delassus.simulate.scenes import ReadyScene, boxes, dual_arm, pendulum, quadruped
+from delassus.simulate.plots import summary_figure, swing_figure, walk_figure
+from delassus.simulate.recording import Recorder, Recording
+from delassus.simulate.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum, quadruped
+from delassus.simulate.scenes.mppi import MPPI
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
 from delassus_studies.terminal import Console
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
-    {"pendulum": pendulum, "dual-arm": dual_arm, "boxes": boxes, "quadruped": quadruped}
+    {"pendulum": pendulum, "dual-arm": dual_arm, "boxes": boxes, "quadruped": quadruped, "mppi": mppi}
 )
 COUNTED = ("pendulum", "boxes")
 """Scenes with a number of links."""
@@ -38,21 +39,22 @@ BAR = 50
 """Steps between two updates of the progress bar; one costs as much as a few steps."""
 
 
-def make_scene(name: str, links: int | None) -> ReadyScene:
+def make_scene(name: str, links: int | None, terrain: str | None = None) -> ReadyScene:
     """Ready-made scene of that name; raises `UnknownNameError` with the nearest match."""
     if name not in SCENES:
         raise unknown_name("scene", name, SCENES)
-    if links is None:
-        return SCENES[name]()
-    if name not in COUNTED:
+    if links is not None and name not in COUNTED:
         raise ConfigurationError("--links", f"a scene of {' or '.join(COUNTED)}", name, "Leave --links out.")
-    return SCENES[name](links)
+    if terrain is not None and name != "mppi":
+        raise ConfigurationError("--terrain", "the scene mppi", name, "Leave --terrain out.")
+    return SCENES[name](*(x for x in (links, terrain) if x is not None))
 
 
 def run(
     console: Console,
     scene: str,
     links: int | None,
+    terrain: str | None,
     duration: float | None,
     options: dict[str, Any],
     files: dict[str, Path],
@@ -64,7 +66,7 @@ def run(
     go on from (resume).
     """
     _check(options, files, duration, port)
-    ready = make_scene(scene, links)
+    ready = make_scene(scene, links, terrain)
     resume = files.get("resume")
     sim = ready.simulator(**options) if resume is None else load_checkpoint(ready.scene, resume)
     tree = sim.scene.tree
@@ -92,10 +94,16 @@ def run(
         if "record" in files:
             console.print(f"recording: {recording.save(files['record'])}, {len(recording):,} samples", highlight=False)
         if "plot" in files:
-            draw = swing_figure if scene == "pendulum" else summary_figure
-            console.print(f"figure: {draw(recording, files['plot'])}", highlight=False)
+            console.print(f"figure: {_draw(ready, recording, files['plot'])}", highlight=False)
     if "checkpoint" in files:
         console.print(f"checkpoint: {save_checkpoint(sim, files['checkpoint'])}", highlight=False)
+
+
+def _draw(ready: ReadyScene, recording: Recording, path: Path) -> Path:
+    """Draw the figure of a scene."""
+    if isinstance(ready.controller, MPPI):
+        return walk_figure(recording, ready.controller.replans, path)
+    return (swing_figure if ready.name == "pendulum" else summary_figure)(recording, path)
 
 
 def _run(console: Console, ready: ReadyScene, sim: Simulator, steps: int, recorder: Recorder | None) -> Table:
@@ -130,6 +138,12 @@ def _run(console: Console, ready: ReadyScene, sim: Simulator, steps: int, record
     rows["kinetic energy, start → end"] = f"{start[0]:.4g} → {end[0]:.4g} J"
     rows["potential energy, start → end"] = f"{start[1]:.4g} → {end[1]:.4g} J"
     rows["energy, start → end"] = f"{sum(start):.6g} → {sum(end):.6g} J"
+    if isinstance(ready.controller, MPPI) and ready.controller.replans:
+        replans = ready.controller.replans
+        rows["way of the base"] = f"{sim.q[0] - ready.q0[0]:.2f} m"
+        rows["replans"] = f"{len(replans):,}"
+        rows["time per replan, median"] = f"{statistics.median(r.duration for r in replans) * 1e3:.1f} ms"
+        rows["residual of planned steps, worst"] = f"{max(r.residual for r in replans):.1e} m/s"
     table = Table(show_header=False)
     table.add_column()
     table.add_column(justify="right")

@@ -141,7 +141,7 @@ def rollout(
     names = check_list("per_step", per_step, "a list of names", "Pass per_step=['active'].")
     n_states = kernel.request.quantity.states
     if n_states > STATE and "impulses" not in others:
-        others["impulses"] = np.zeros(kernel.arguments[STATE].shape)
+        others["impulses"] = np.zeros(kernel.arguments[STATE].shape, dtype=kernel.dtype)
     if callable(controls):
         if names or steps is None:
             wanted = "steps=… and nothing in per_step with a policy"

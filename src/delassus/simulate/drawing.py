@@ -16,10 +16,13 @@ from delassus.model.tree import WORLD, Tree, total_mass
 COLOURS = ((66, 133, 244), (244, 160, 0), (52, 168, 83), (171, 71, 188), (0, 172, 193), (219, 68, 55))
 """Of links, in turn."""
 
-FIXED_COLOUR, BONE_COLOUR, FORCE_COLOUR = (170, 170, 175), (90, 95, 105), (220, 30, 30)
+FIXED_COLOUR, BONE_COLOUR, FORCE_COLOUR, PATH_COLOUR = (170, 170, 175), (90, 95, 105), (220, 30, 30), (30, 30, 200)
 
 BONE, ARROW, LONGEST = 0.008, 0.2, 2.5
 """Radius of bones, and arrow of a force of one weight, as parts of the scene's size; longest arrow, in weights."""
+
+
+NO_PATHS = np.zeros((0, 0, 3))
 
 
 class Drawing:
@@ -44,6 +47,7 @@ class Drawing:
         if len(held) > 1:  # a torso that is fixed to the world
             self._bones("/world", np.mean(held, axis=0), held)
         self._arrows: Any = None
+        self._paths: Any = None
         self.update(q, np.zeros((0, 3)), np.zeros((0, 3)), False)
 
     def _bones(self, parent: str, start: Array, ends: list[Array]) -> None:
@@ -76,8 +80,8 @@ class Drawing:
         elif isinstance(shape, HalfSpace):
             target.add_grid(
                 name,
-                width=4 * self.size,
-                height=4 * self.size,
+                width=20 * self.size,
+                height=20 * self.size,
                 cell_size=cell,
                 section_size=5 * cell,
                 plane_color=(225, 228, 232),
@@ -88,8 +92,8 @@ class Drawing:
         else:
             target.add_mesh_simple(name, *_triangles(shape), flat_shading=isinstance(shape, Mesh), **look)
 
-    def update(self, q: Array, points: Array, forces: Array, show_forces: bool) -> None:
-        """Move links to a configuration (nq,) and arrows to contact points and forces (n, 3)."""
+    def update(self, q: Array, points: Array, forces: Array, show_forces: bool, paths: Array = NO_PATHS) -> None:
+        """Move links to a configuration (nq,), arrows to contact points and forces (n, 3), lines to paths (k, T, 3)."""
         with self._server.atomic():
             for handle, (R, p) in zip(self._links, world_poses(self._tree, q), strict=True):
                 handle.wxyz, handle.position = _wxyz(R), p
@@ -107,6 +111,14 @@ class Drawing:
                     head_radius=0.01 * self.size,
                     head_length=0.025 * self.size,
                 )
+            if self._paths is not None:
+                self._paths.remove()
+                self._paths = None
+            if len(paths):
+                pieces = np.stack([paths[:, :-1], paths[:, 1:]], axis=2).reshape(-1, 2, 3)
+                self._paths = self._server.scene.add_line_segments(
+                    "/paths", pieces.astype(np.float32), PATH_COLOUR, line_width=3.0
+                )
 
 
 def collider_pose(scene: Scene, collider: Collider) -> tuple[Array, Array]:
@@ -118,14 +130,12 @@ def collider_pose(scene: Scene, collider: Collider) -> tuple[Array, Array]:
 
 
 def _extent(scene: Scene, poses: list[tuple[Array, Array]]) -> tuple[Array, float]:
-    """Middle and size (m) of what is not infinite."""
+    """Middle and size (m) of what moves."""
     places = [p for _, p in poses]
     for collider, link in zip(scene.colliders, scene.links.tolist(), strict=True):
         if link != WORLD:
             R, p = poses[link]
             places.append(p + R @ collider_pose(scene, collider)[1])
-        elif not isinstance(collider.shape, HalfSpace):
-            places.append(collider.position)
     low, high = np.min(places, axis=0), np.max(places, axis=0)
     return (low + high) / 2, max(float(np.linalg.norm(high - low)), 0.5)
 

@@ -2,19 +2,19 @@
 
 `swing_figure` draws what [OS] shows of the pendulum: its Figure 5, frames of the swing, and its Figure 6, height and
 normal velocity of the last link, by one formulation or several. `summary_figure` draws what is worth seeing of any
-scene.
+scene, `walk_figure` a robot that plans its way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from delassus.contact.scene import Scene
-from delassus.contact.shapes import HalfSpace, Sphere
+from delassus.contact.shapes import Box, HalfSpace, Sphere
 from delassus.errors import ConfigurationError, missing_dependency
 from delassus.model.check import check_path
 from delassus.model.kinematics import world_poses
@@ -22,6 +22,7 @@ from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, total_mass
 from delassus.simulate.drawing import collider_pose
 from delassus.simulate.recording import Recording
+from delassus.simulate.scenes.mppi import Replan
 
 FRAMES = 6
 """Pictures of a swing."""
@@ -31,6 +32,9 @@ DIFFERENCE = 1e-6
 
 POINTS = 2000
 """Samples that a curve has at most, where nothing is lost by leaving the others out."""
+
+FORCE_TIME = 0.02
+"""Over which forces of feet are means (s)."""
 
 LINES = (("tab:red", "-"), ("tab:blue", "--"), ("tab:green", "-."), ("tab:orange", ":"), ("tab:purple", "--"))
 
@@ -126,6 +130,44 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
     return _save(figure, check_path("path", path))
 
 
+def walk_figure(recording: Recording, replans: Sequence[Replan], path: str | Path) -> Path:
+    """Way of base and feet over the ground, and over time cost, contact forces of the feet, and residuals, of a walk.
+
+    ``replans`` are those of `delassus.simulate.scenes.mppi.MPPI`. Raises what `swing_figure` raises.
+    """
+    scene, times = recording.require_scene(), [r.time for r in replans]
+    figure = _figure(12.0, 9.0)
+    way, cost, forces, residuals = figure.subplots(4, 1, height_ratios=(1.2, 1.0, 1.2, 1.0))
+    step = max(1, len(recording) // POINTS)
+    poses = world_poses(scene.tree, recording.q[::step])
+    for c, link in zip(scene.colliders, scene.links.tolist(), strict=True):
+        at, shape = collider_pose(scene, c)[1], c.shape
+        if link == WORLD and isinstance(shape, Box):
+            corner, edges = (at[0] - shape.x / 2, at[2] - shape.z / 2), (shape.x, shape.z)
+            way.add_patch(_rectangle(corner, *edges))
+        elif link != WORLD:
+            R, p = poses[link]
+            place = p + R @ at
+            way.plot(place[:, 0], place[:, 2], linewidth=0.9, label=c.name)
+    way.set_ylim(bottom=0.0)
+    _tidy(way, "way over the ground", "height (m)", legend=True)
+    way.set_xlabel("x (m)", fontsize=9)
+    cost.semilogy(times, [r.cost for r in replans], linewidth=0.9, label="plan of before")
+    cost.semilogy(times, [r.best for r in replans], linewidth=0.9, label="best sample")
+    _tidy(cost, "cost", "", legend=True)
+    strength = np.linalg.norm(recording.contact_impulses, axis=1)
+    bins = np.arange(recording.time[0], recording.time[-1] + FORCE_TIME, FORCE_TIME)
+    for k, name in enumerate(recording.origin.colliders):
+        mine = (recording.contact_colliders == k).any(axis=1)
+        if scene.links[k] != WORLD and mine.any():
+            each, _ = np.histogram(recording.contact_times[mine], bins, weights=strength[mine])
+            forces.plot(bins[1:], each / FORCE_TIME, linewidth=0.9, label=name)
+    _tidy(forces, f"contact forces, means of {FORCE_TIME * 1e3:g} ms", "N", legend=True)
+    residuals.semilogy(times, [r.residual for r in replans], linewidth=0.9, color="tab:red")
+    _tidy(residuals, "residual of contact steps, worst of each replan", "m/s")
+    return _save(figure, check_path("path", path))
+
+
 def centres(scene: Scene, q: Array) -> Array:
     """Centres of mass (..., n, 3) of all links in the world."""
     H = scene.tree.inertias
@@ -170,6 +212,12 @@ def _frames(axes: Any, recording: Recording) -> None:
         ax.set_xlabel("x (m)", fontsize=8)
         ax.tick_params(labelsize=7)
     axes[0].set_ylabel("z (m)", fontsize=8)
+
+
+def _rectangle(corner: tuple[float, float], width: float, height: float) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle(corner, width, height, facecolor="0.85", edgecolor="0.4", linewidth=0.8, zorder=0)
 
 
 def _half_space(ax: Any, point: Array, normal: Array, low: Array, high: Array) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from delassus.errors import ConfigurationError
 from delassus.model.check import check_whole
 from delassus.model.rotations import Array
-from delassus.simulate.drawing import Drawing
+from delassus.simulate.drawing import NO_PATHS, Drawing
 from delassus.simulate.guard import start_server
 from delassus.simulate.recording import Recording
 from delassus.simulate.scenes.ready import ReadyScene
@@ -28,12 +28,16 @@ SPEEDS = (0.05, 2.0)
 
 
 class Instant(NamedTuple):
-    """Time (s), configuration (nq,), contact points (n, 3) and mean forces (n, 3) on first links, in the world."""
+    """Time (s), configuration (nq,), contact points (n, 3) and mean forces (n, 3) on first links, in the world.
+
+    ``paths`` (k, T, 3) are what a controller plans to go along.
+    """
 
     time: float
     q: Array
     points: Array
     forces: Array
+    paths: Array = NO_PATHS
 
 
 class Live:
@@ -49,7 +53,8 @@ class Live:
         """The present."""
         sim = self.sim
         forces = np.einsum("nij,nj->ni", sim.contacts.frames, sim.impulses) / sim.dt
-        return Instant(sim.time, sim.q, sim.contacts.points, forces)
+        paths = getattr(self._controller, "paths", NO_PATHS)
+        return Instant(sim.time, sim.q, sim.contacts.points, forces, paths)
 
     def advance(self, seconds: float, budget: float) -> None:
         """Go on by a time, or by less if that takes longer than ``budget`` seconds to compute."""
@@ -166,7 +171,7 @@ class Viewer:
             elif self._playing:
                 self._player.advance(elapsed * float(self._speed.value), FRAME_TIME)
             instant = self._player.instant()
-            self._drawing.update(instant.q, instant.points, instant.forces, bool(self._forces.value))
+            self._drawing.update(instant.q, instant.points, instant.forces, bool(self._forces.value), instant.paths)
             if now - told > 0.2:
                 told = now
                 self._told.content = f"**{instant.time:.2f} s**, {len(instant.points)} contacts"
@@ -199,7 +204,8 @@ def view(
     """Show a simulation while it is computed, or a recording, in the browser.
 
     Links are drawn by their colliders and by rods between their joints; contact forces are red arrows, whose length is
-    in proportion to the weight of the lightest body that moves freely. The page can play, pause, restart, change the
+    in proportion to the weight of the lightest body that moves freely. What a controller plans to go along, its
+    ``paths`` (k, T, 3), are lines. The page can play, pause, restart, change the
     speed, and go to any time of a recording.
 
     Parameters

@@ -2,8 +2,9 @@
 
 from delassus.simulate.scenes.boxes import boxes
 from delassus.simulate.scenes.dual_arm import dual_arm, dual_arm_robot
+from delassus.simulate.scenes.mppi import mppi
 from delassus.simulate.scenes.pendulum import pendulum
 from delassus.simulate.scenes.quadruped import generic_quadruped, quadruped
 from delassus.simulate.scenes.ready import ReadyScene
 
-__all__ = ["ReadyScene", "boxes", "dual_arm", "dual_arm_robot", "generic_quadruped", "pendulum", "quadruped"]
+__all__ = ["ReadyScene", "boxes", "dual_arm", "dual_arm_robot", "generic_quadruped", "mppi", "pendulum", "quadruped"]

@@ -39,10 +39,8 @@ def quadruped(*, generic: bool = False) -> ReadyScene:
     >>> ready.scene.tree.n_links, ready.scene.tree.nv
     (13, 18)
     """
-    tree = generic_quadruped() if generic else _go1()
-    feet = [Collider(f"{leg}_foot", Sphere(FOOT_RADIUS), friction=FRICTION) for leg in LEGS]
-    trunk = Collider("trunk", Box(*TRUNK), friction=FRICTION)
-    scene = Scene(tree, [*feet, trunk, Collider("world", HalfSpace(), friction=FRICTION, name="floor")])
+    scene = on_floor(generic_quadruped() if generic else go1())
+    tree = scene.tree
     controller = Trot(tree, scene.gravity, HEIGHT)
     q0 = tree.neutral()
     q0[7:] = controller.stance
@@ -51,7 +49,16 @@ def quadruped(*, generic: bool = False) -> ReadyScene:
     return ReadyScene("quadruped", scene, q0, np.zeros(tree.nv), 1e-3, controller, 3.0, told)
 
 
-def _go1() -> Tree:
+def on_floor(tree: Tree, *obstacles: Collider) -> Scene:
+    """Scene of a quadruped, whose feet and trunk have colliders, on a floor."""
+    feet = [Collider(f"{leg}_foot", Sphere(FOOT_RADIUS), friction=FRICTION) for leg in LEGS]
+    trunk = Collider("trunk", Box(*TRUNK), friction=FRICTION)
+    floor = Collider("world", HalfSpace(), friction=FRICTION, name="floor")
+    return Scene(tree, [*feet, trunk, *obstacles, floor])
+
+
+def go1() -> Tree:
+    """Go1 by its description, or the generic quadruped where that is not installed."""
     try:
         with warnings.catch_warnings():
             # One inertia of the description breaks the triangle inequality by a little; it does not matter here.

@@ -8,6 +8,7 @@ displaced in the direction in which the trunk drifts, which brakes it (Raibert's
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from delassus.constraints import Point
 from delassus.model.kinematics import world_poses
@@ -30,6 +31,22 @@ JOINT_SPRING, JOINT_DAMPER = 150.0, 2.0
 """Of the joints of legs that swing (N m/rad, N m s/rad)."""
 
 
+class Legs:
+    """Inverse kinematics of legs with thigh and calf of one length (m), that of a robot's `LEGS`."""
+
+    def __init__(self, tree: Tree) -> None:
+        places = [p for _, p in world_poses(tree, tree.neutral())]
+        index = {name: i for i, name in enumerate(tree.link_names)}
+        hips, knees = ([places[index[f"{leg}_{part}"]] for leg in LEGS] for part in ("thigh", "calf"))
+        self.rod = float(np.linalg.norm(np.array(knees) - np.array(hips), axis=1).mean())
+
+    def angles(self, height: ArrayLike, ahead: ArrayLike, sideways: ArrayLike) -> Array:
+        """Angles (..., 3) of hip, thigh and calf that put a foot below its hip by ``height``, displaced in x and y."""
+        half = np.arccos(np.minimum(np.hypot(height, ahead) / (2.0 * self.rod), 1.0))
+        each = np.broadcast_arrays(np.arctan2(sideways, height), half - np.arctan2(ahead, height), -2.0 * half)
+        return np.stack(each, axis=-1)
+
+
 class Trot:
     """Controller of a quadruped on a free joint, with `LEGS` of three joints and hips ``height`` (m) above the feet."""
 
@@ -39,18 +56,9 @@ class Trot:
         self._bias = compile_kernel(tree, (), "bias_force", gravity=gravity, passive="none")
         self._places = compile_kernel(tree, (), "kinematics", frames=[f"{leg}_foot" for leg in LEGS])
         self._weight = -total_mass(tree) * gravity
-        places = [p for _, p in world_poses(tree, tree.neutral())]
-        index = {name: i for i, name in enumerate(tree.link_names)}
-        hips, knees = ([places[index[f"{leg}_{part}"]] for leg in LEGS] for part in ("thigh", "calf"))
-        self._rod = float(np.linalg.norm(np.array(knees) - np.array(hips), axis=1).mean())
+        self._legs = Legs(tree)
         self.height = height
-        self.stance = np.tile(self.leg_angles(height, 0.0, 0.0), 4)
-
-    def leg_angles(self, height: float, ahead: float, sideways: float) -> Array:
-        """Angles (3,) of hip, thigh and calf that put a foot below its hip by ``height``, displaced in x and y."""
-        length = np.sqrt(height**2 + ahead**2)
-        half = np.arccos(min(length / (2.0 * self._rod), 1.0))
-        return np.array([np.arctan2(sideways, height), half - np.arctan2(ahead, height), -2.0 * half])
+        self.stance = np.tile(self._legs.angles(height, 0.0, 0.0), 4)
 
     def __call__(self, sim: Simulator) -> Array:
         """Joint forces (nv,) at the state of a simulator."""
@@ -82,7 +90,7 @@ class Trot:
                 up = LIFT * np.sin(np.pi * phase)
                 for leg in pair:
                     swinging[leg] = True
-                    targets[leg] = self.leg_angles(self.height - up, ahead, sideways)
+                    targets[leg] = self._legs.angles(self.height - up, ahead, sideways)
         return swinging, targets
 
     def _forces(self, q: Array, v: Array, feet: Array, swinging: list[bool]) -> Array:

@@ -14,6 +14,7 @@ import pytest
 import delassus as ds
 from delassus.runtime.cpu_target import host
 from delassus_studies.bench_contact import PARTS, shares
+from delassus_studies.bench_contact_steps import WANTED, Roll, Starts, StepCase, cheapest
 from delassus_studies.bench_dynamics import phases
 from delassus_studies.bench_growth import stem_with
 from delassus_studies.bench_peak import FUNCTIONS, RATES
@@ -97,6 +98,36 @@ def test_stages_add_up(arm):
         whole = time.process_time() - start
     assert 0.4 * whole < made.seconds < 1.5 * whole
     assert tuple(compile_cold(arm, "pv-osim").stages) == STAGES[1:]
+
+
+def test_contact_steps_are_timed_on_what_kernels_compute():
+    """Residuals of timed rollouts are those of calls, warm and cold; the cheapest of what suffices is reported."""
+    tree = ds.mechanisms.star(3, 1)
+    contacts = tuple(ds.Contact(name, ds.contact.Sphere(0.1)) for name in tree.link_names[1:])
+    gains = np.zeros(tree.nv), np.r_[np.zeros(6), np.ones(tree.nv - 6)]
+    case = StepCase("star", tree, contacts, tree.neutral(), gains, {"limits": False, "passive": "none"})
+    kernel, n, steps = case.kernel(sweeps=20), 5, 3
+    rng = np.random.default_rng(0)
+    q, v, p = np.tile(tree.neutral(), (n, 1)), rng.normal(size=(n, tree.nv)), np.zeros((n, 9))
+    roll = Roll(kernel, case, Starts(q, v, p, np.tile(q, (steps, 1, 1))))
+    roll()
+    for residuals in roll.residuals:
+        q, v, p, wanted = kernel(q, v, p, np.tile(tree.neutral(), (n, 1)), *gains, 1e-3)
+        np.testing.assert_allclose(residuals, wanted, rtol=1e-9, atol=1e-15)
+    found = roll.statistics()
+    assert found["median"] <= found["p99"] <= found["largest"] and 0 <= found["share"] <= 1
+    alone = roll.cold(case)
+    assert alone.n == n and alone.steps == 1 and not alone.arrays[2].any()
+
+    def curve(name, microseconds, share):
+        figures = {"time": {"lowest": microseconds}, "residual": {"share": share}}
+        return {"name": name, "dtype": "float32", "figures": {"gait, warm": figures, "falls, warm": figures}}
+
+    curves = [curve("few", 0.1, 0.98), curve("enough", 0.2, 0.99), curve("many", 0.3, 1.0)]
+    record = {"motions": {"gait": "trot", "falls": "falls"}, "curves": curves}
+    best = cheapest(record, "float32")
+    assert best is not None and best["name"] == "enough" and cheapest(record, "float64") is None
+    assert WANTED == kernel.request.options.tolerance
 
 
 def test_peers_give_our_answer(arm):

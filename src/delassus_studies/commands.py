@@ -117,6 +117,14 @@ def bench_contact(file: Json = None, quick: Quick = False) -> None:
     publish(console, measure(quick), tables, file)
 
 
+@bench_app.command("contact-steps")
+def bench_contact_steps(plot: Plot = None, file: Json = None, quick: Quick = False) -> None:
+    """Residual of compiled contact steps against their cost, on Go1 and Talos, beside MuJoCo in the same run."""
+    from delassus_studies.bench_contact_steps import draw, measure, tables
+
+    publish(console, measure(quick), tables, file, plot, draw)
+
+
 @reproduce_app.command("osim")
 def reproduce_osim(robots: Robots = None, plot: Plot = None, file: Json = None, quick: QuickClaims = False) -> None:
     """Measure each claim that the papers make of the Delassus algorithms."""

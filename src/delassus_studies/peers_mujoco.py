@@ -1,24 +1,24 @@
-"""MuJoCo, where it is installed, as a peer to time: constraints as soft equalities, and the pendulum of [OS]."""
+"""MuJoCo, where it is installed, as a peer to time: soft equalities, the pendulum of [OS], robots on a plane."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from delassus.constraints import Weld
-from delassus.interop.mujoco import configuration_to_mujoco, velocity_map_from_mujoco
+from delassus.constraints import Contact, Weld
+from delassus.interop.mujoco import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, matrix_to_quaternion
 from delassus.model.tree import WORLD, Tree
 from delassus_studies.cases import Case, States
 from delassus_studies.peers_pinocchio import mass_and_centre
-from delassus_studies.timing import Record
+from delassus_studies.timing import Record, statistics
 
 SOLVERS = ("PGS", "Newton")
 
@@ -122,3 +122,54 @@ def _pendulum(n: int) -> str:
         '<geom type="plane" size="50 50 1" pos="4 0 0" euler="0 -90 0" friction="0.5 0 0"/>'
         f"{inner}</worldbody></mujoco>"
     )
+
+
+def mujoco_steps(
+    tree: Tree, contacts: Sequence[Contact], q: Array, v: Array, targets: Array, gains: tuple[Array, Array], dt: float,
+    joints: bool, rounds: int,
+) -> Record | None:  # fmt: skip
+    """Times of ``mj_step`` on the same robot: spheres on a plane, its defaults, PD forces computed outside of them.
+
+    From states (n, nq) and (n, nv), with PD targets (T, n, nq); ``joints`` says whether limits and dry friction of
+    joints act. µs a step: statistics over the rounds, of the mean over all steps. None without MuJoCo.
+    """
+    if not importlib.util.find_spec("mujoco"):
+        return None
+    mujoco: Any = importlib.import_module("mujoco")
+    model = _on_plane(mujoco, tree, contacts, dt, joints)
+    data = mujoco.MjData(model)
+    qpos, qvel, goals = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v), targets[..., 7:]
+    kp, kd = (gain[6:] for gain in gains)
+    seconds = []
+    for _ in range(rounds):
+        total, touching = 0.0, 0
+        for k in range(len(q)):
+            mujoco.mj_resetData(model, data)
+            data.qpos[:], data.qvel[:] = qpos[k], qvel[k]
+            for goal in goals[:, k]:
+                data.qfrc_applied[6:] = kp * (goal - data.qpos[7:]) - kd * data.qvel[6:]
+                start = time.perf_counter()
+                mujoco.mj_step(model, data)
+                total += time.perf_counter() - start
+                touching += data.ncon
+        seconds.append(1e6 * total / (len(q) * len(targets)))
+    return {**statistics(seconds), "contacts": touching / (len(q) * len(targets))}
+
+
+def _on_plane(mujoco: Any, tree: Tree, contacts: Sequence[Contact], dt: float, joints: bool) -> Any:
+    """Model of a robot whose spheres touch a plane, and nothing else."""
+    spec = mujoco.MjSpec.from_string(tree.to_mjcf(unsupported="ignore"))
+    spec.option.timestep = dt
+    if not joints:
+        spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_LIMIT | mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS
+        for joint in spec.joints:
+            joint.damping = 0.0 * joint.damping
+    plane = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[50, 50, 1], contype=1, conaffinity=0)
+    plane.friction[0] = contacts[0].friction
+    for c in contacts:
+        at = c.frame.on(tree)
+        ((centre, radius),) = c.spheres
+        body = spec.body(tree.link_names[at.link])
+        sphere = body.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[radius, 0, 0], mass=0.0, contype=0)
+        sphere.pos, sphere.conaffinity, sphere.friction[0] = at.position + at.rotation @ centre, 1, c.friction
+    return spec.compile()

@@ -85,10 +85,11 @@ def interleaved(calls: Calls, rounds: int, repeats: int = 1) -> dict[str, Record
                 call()
             if number:
                 samples[name].append(1e6 * (time.perf_counter() - start) / (repeats * states))
-    return {name: _statistics(values) for name, values in samples.items()}
+    return {name: statistics(values) for name, values in samples.items()}
 
 
-def _statistics(samples: Sequence[float]) -> Record:
+def statistics(samples: Sequence[float]) -> Record:
+    """Median, lowest and quartiles of times."""
     low, median, high = (float(x) for x in np.percentile(samples, (25, 50, 75)))
     return {"median": median, "lowest": min(samples), "quartiles": [low, high]}
 

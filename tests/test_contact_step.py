@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
+import subprocess
 
 import numpy as np
 import pytest
@@ -200,6 +202,30 @@ def test_kernels_do_what_the_algorithm_does_at_once(biped, solver):
     wanted = NumpyCase(request(biped, contacts, CONTACT_STEP, **options), values, (n,)).run()
     for x, (name, y) in zip(found, wanted.items(), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+def test_c_and_single_precision(tmp_path):
+    """C without fused operations, and float32, do what the kernel does."""
+    contacts = [ds.Contact("body", Capsule(0.05, 0.3), friction=0.5, restitution=0.3)]
+    options = {"sweeps": 20, "tolerance": 1e-4}
+    kernel = ds.compile(box(), contacts, "contact_step", **options)
+    single = ds.compile(box(), contacts, "contact_step", dtype="float32", **options)
+    rng, n = np.random.default_rng(0), 50
+    q, v = box().random(rng, batch=n), rng.normal(size=(n, 6))
+    q[:, 2] = rng.uniform(0.05, 0.15, n)
+    arrays = [q, v, np.zeros((n, 6)), rng.normal(size=(n, 6)), np.full(n, DT)]
+    wanted = kernel(*arrays)
+    _, source = kernel.export_c(tmp_path)
+    library = tmp_path / "step.so"
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared", "-fPIC"]
+    subprocess.run(["gcc", *flags, str(source), "-lm", "-o", str(library)], check=True)
+    found = [np.full_like(x, np.nan) for x in wanted]
+    run_c = getattr(ctypes.CDLL(str(library)), f"{source.stem}_batch")
+    run_c(ctypes.c_size_t(n), *(ctypes.c_void_p(x.ctypes.data) for x in (*arrays, *found)))
+    for x, y, z in zip(found, wanted, single(*(x.astype(np.float32) for x in arrays)), strict=True):
+        np.testing.assert_allclose(x, y, atol=2e-6)  # where sweeps end may differ by one
+        np.testing.assert_allclose(z, y, atol=1e-4)
+    assert np.count_nonzero(wanted[2]) > n // 2
 
 
 @pytest.mark.parametrize("solver", ["nsgs", "admm"])

@@ -241,7 +241,11 @@ def test_energy_of_springs():
 @pytest.mark.parametrize("passive", ["model", "none"])
 def test_simulator_step_and_rollout_are_one(pendulum, passive):
     tree = replace(sprung(pendulum, np.random.default_rng(4)), joints=pendulum.joints)
-    own = {"stiffness": [3.0], "rest_position": [0.4], "friction": [0.0]}  # friction acts in Simulator alone
+    own = {
+        "stiffness": [3.0],
+        "rest_position": [0.4],
+        "friction": [0.0],
+    }  # friction acts in Simulator
     tree = replace(tree, joints=tuple(replace(j, **own) for j in tree.joints))
     q, v, n, dt = np.array([0.3]), np.array([0.1]), 100, 1e-2
     sim = ds.Simulator(ds.Scene(tree), q0=q, v0=v, dt=dt, passive=passive)
@@ -717,8 +721,8 @@ def test_what_a_tree_does_not_hold_is_listed(tmp_path):
     assert len(caught) == 1 and [a.name for a in tree.actuators] == ["plain"]
     names = {name for listed in tree.omitted.values() for name in listed}
     assert {"loop", "muscle", "cable", "slow", "angle", "density", "t", "a", "b", "m", "fast"} <= names
-    assert tree.report["limits of joints, which act in Simulator alone"] == ("a",)
-    assert tree.report["Coulomb friction of joints, which acts in Simulator alone"] == ("a",)
+    assert tree.report["limits of joints, which act in Simulator and contact steps"] == ("a",)
+    assert tree.report["Coulomb friction of joints, which acts in Simulator and contact steps"] == ("a",)
     for what in (
         "gravity compensation within",
         "force ranges",

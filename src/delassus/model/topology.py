@@ -198,10 +198,10 @@ class Topology(Frozen):
         {}
         """
         kept = {
-            "limits of joints, which act in Simulator alone": [
+            "limits of joints, which act in Simulator and contact steps": [
                 j.name for j in self.joints if np.isfinite([*j.lower, *j.upper]).any()
             ],
-            "Coulomb friction of joints, which acts in Simulator alone": [
+            "Coulomb friction of joints, which acts in Simulator and contact steps": [
                 j.name for j in self.joints if j.friction.any()
             ],
             "velocity limits of joints, which the tree holds": [

@@ -83,7 +83,7 @@ def test_no_time_at_all():
         (["dual-arm", "--links", "4"], "Leave --links out"),
         (["boxes", "--terrain", "flat"], "Leave --terrain out"),
         (["mppi", "--links", "4", "--terrain", "flat"], "Leave --links out"),
-        (["mppi", "--terrain", "stairs"], "'flat'"),
+        (["mppi", "--terrain", "step"], "Did you mean 'steps'?"),
         (["pendulum", "--duration", "-1"], "not negative"),
         (["pendulum", "--duration", "nan"], "not negative"),
         (["pendulum", "--dt", "0"], "dt"),

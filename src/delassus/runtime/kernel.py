@@ -323,17 +323,20 @@ class Kernel:
     def roll(self, arrays: Arrays, batch: Batch, steps: int, threads: int | None) -> tuple[NDArray[np.bool_], Arrays]:
         """Run the rollout of a time step in place; see `delassus.rollout`, which makes the arrays.
 
-        Of the state they are trajectories (steps + 1, *batch, …) whose first rows are set, of what moves (steps,
-        *batch, …), of the others (*batch, …). Returns the mask (steps, *batch) of the steps that are not solved, and
-        what steps give beside the state, each (steps, *batch, …).
+        Of the state they are trajectories (steps + 1, *batch, …) whose first rows are set, of what is given anew at
+        each step (steps, *batch, …), of the others (*batch, …). Returns the mask (steps, *batch) of the steps that are
+        not solved, and what steps give beside the state, each (steps, *batch, …).
         """
         n, states = prod(batch), self.request.quantity.states
         after = [trajectory[1:] for trajectory in arrays[:states]]
         beside = [np.empty((steps, *batch, *r.shape), self.dtype) for r in self.results[states:]]
         rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
 
+        anew = [x.ndim > len(batch) + len(a.shape) for x, a in zip(arrays, self.arguments, strict=True)]
+        moves = np.array([*anew, *(True for _ in (*after, *beside, *rcond))], dtype=np.int64)
+
         def run(states: int, *addresses: int) -> None:
-            self._roll(states, n, steps, *addresses)
+            self._roll(states, n, steps, moves.ctypes.data, *addresses)
 
         number = number_of(threads, n * steps * self.operations.total)
         over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, number, self.lanes)
@@ -341,8 +344,8 @@ class Kernel:
 
     @cached_property
     def _roll(self) -> Any:
-        """Machine code of a rollout: number of states, states side by side, steps, pointers."""
-        return self._function("roll", 3)
+        """Machine code of a rollout: number of states, states side by side, steps, what moves, pointers."""
+        return self._function("roll", 4)
 
     def _function(self, name: str, counts: int) -> Any:
         """Machine code that takes so many counts and a pointer for each array."""

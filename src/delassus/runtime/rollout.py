@@ -238,8 +238,8 @@ def _by_arrays(
             first = arrays[k]
             arrays[k] = aligned_empty((steps + 1, *first.shape), kernel.dtype)
             arrays[k][0] = first
-        elif argument.name in moving:
-            x = over_time.get(argument.name, arrays[k][None])
+        elif argument.name in over_time:
+            x = over_time[argument.name]
             missing = len(batch) + len(argument.shape) - (x.ndim - 1)
             x = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
             arrays[k] = np.ascontiguousarray(np.broadcast_to(x, (steps, *batch, *argument.shape)))
@@ -251,7 +251,7 @@ def _by_arrays(
     if with_status:
         status[doubtful] = DynamicsStatus.UNFINISHED
         for trajectory in arrays[:STATE]:
-            status[~np.isfinite(trajectory[1:]).all(axis=-1)] = DynamicsStatus.FAILED
+            status[~np.isfinite(np.einsum("...i->...", trajectory[1:]))] = DynamicsStatus.FAILED
     n = int(np.count_nonzero(doubtful))
     return arrays[:n_states], list(beside), status, (n, 0, n)
 
@@ -276,7 +276,7 @@ def _step_by_step(
         if not now.any():
             continue
         some = [
-            np.ascontiguousarray(x[now] if a.name == "dt" else x[t][now])
+            np.ascontiguousarray((x[t] if x.ndim > now.ndim + len(a.shape) else x)[now])
             for a, x in zip(kernel.arguments, arrays, strict=True)
         ]
         results = kernel.empty_results(len(some[0]))

@@ -3,9 +3,10 @@
 ``batch(n, a0, …, r0, …)`` runs n states: whole blocks of as many as there are lanes, the last one overlapping the one
 before it; fewer than a block one by one.
 
-``roll(n, pitch, steps, a0, …, r0, …)`` runs n of ``pitch`` states that lie side by side through a time step, repeated.
-Its arrays are ``(steps, pitch, …)``, but for the time step ``dt``, ``(pitch,)``. A result that is the next value of an
-argument and that argument are one trajectory, ``(steps + 1, pitch, …)``, the result one row further on.
+``roll(n, pitch, steps, moves, a0, …, r0, …)`` runs n of ``pitch`` states that lie side by side through a time step,
+repeated. Arrays whose entry of ``moves`` is 1 are ``(steps, pitch, …)``; where it is 0, ``(pitch, …)``, the same at all
+steps. A result that is the next value of an argument and that argument are one trajectory, ``(steps + 1, pitch, …)``,
+the result one row further on.
 """
 
 from __future__ import annotations
@@ -53,20 +54,20 @@ def batch(program: Program, scalar: str, lanes: int, attributes: str) -> str:
 def roll(program: Program, scalar: str, lanes: int, attributes: str) -> str:
     """Assembly of ``roll``; calls ``block`` and ``one`` as ``batch`` does."""
     n_inputs = len(program.arguments)
-    moves = [a.name != "dt" for a in program.arguments] + [True] * len(program.results)
-    arrays = list(zip(pointers(program), _sizes(program), moves, strict=True))
-    shown = ", ".join(f"ptr {'readonly ' if k < n_inputs else ''}{p}" for k, (p, _, _) in enumerate(arrays))
+    arrays = list(zip(pointers(program), _sizes(program), strict=True))
+    shown = ", ".join(f"ptr {'readonly ' if k < n_inputs else ''}{p}" for k, (p, _) in enumerate(arrays))
 
     def over_time(label: str, function: str, state: str, following: str) -> list[str]:
         """Loop over time for the states from ``state`` on; goes on to the label ``following``."""
         lines, operands = [], []
-        for p, size, moves_on in arrays:
-            place, first = f"{p}.{label}", state
-            if moves_on:
-                first = f"{place}.row"
-                lines.append(f"  {first} = add i64 %{label}.offset, {state}")
+        for k, (p, size) in enumerate(arrays):
+            place = f"{p}.{label}"
             lines += [
-                f"  {place}.at = mul i64 {first}, {size}",
+                f"  {place}.move = getelementptr i64, ptr %moves, i64 {k}",
+                f"  {place}.moves = load i64, ptr {place}.move",
+                f"  {place}.offset = mul i64 {place}.moves, %{label}.offset",
+                f"  {place}.row = add i64 {place}.offset, {state}",
+                f"  {place}.at = mul i64 {place}.row, {size}",
                 f"  {place} = getelementptr {scalar}, ptr {p}, i64 {place}.at",
             ]
             operands.append(f"ptr {place}")
@@ -86,7 +87,7 @@ def roll(program: Program, scalar: str, lanes: int, attributes: str) -> str:
         ]
 
     body = [
-        f"define void @roll(i64 %n, i64 %pitch, i64 %steps, {shown}) {attributes} {{",
+        f"define void @roll(i64 %n, i64 %pitch, i64 %steps, ptr readonly %moves, {shown}) {attributes} {{",
         "entry:",
         "  %states = icmp sgt i64 %n, 0",
         "  %time = icmp sgt i64 %steps, 0",

@@ -164,9 +164,8 @@ class MPPI:
         noise[:, 0] = 0.0  # the plan itself
         candidates = plan[:, None].astype(np.float32) + noise
         targets = np.zeros((HORIZON, self._samples, 19), np.float32)
-        between = self._between.astype(np.float32)
-        targets[..., 7:] = (between @ candidates.reshape(KNOTS, -1)).reshape(HORIZON, -1, 12)
-        targets[..., 7:] += trot[:, None]
+        offsets = np.einsum("tk,knj->tnj", self._between.astype(np.float32), candidates)
+        np.add(offsets, trot[:, None], out=targets[..., 7:])
         heights = self.ground.below(self.paths[1:], FOOT_RADIUS)
         ground: dict[str, Any] = {f"ground{k}": _level(z) for k, z in enumerate(heights)}
         q, v, impulses, residuals, _ = rollout(
@@ -178,7 +177,7 @@ class MPPI:
         best = int(costs.argmin())
         spread = TEMPERATURE * (np.median(costs) - costs[best])
         weights = np.exp(-(costs - costs[best]) / max(spread, 1e-9))
-        self._plan = np.tensordot(weights / weights.sum(), candidates, axes=(0, 1))
+        self._plan = np.einsum("n,knj->kj", weights / weights.sum(), candidates)
         self._targets = trot + self._between @ self._plan
         self._follow(q[:, best], impulses[:, best])
         figures = float(costs[0]), float(costs[best]), float(residuals.max())
@@ -294,4 +293,4 @@ def mppi(terrain: str = "flat", *, generic: bool = False, samples: int = SAMPLES
     q0[7:] = np.tile(Legs(tree).angles(HEIGHT, 0.0, 0.0), 4)
     q0[2] = HEIGHT + FOOT_RADIUS
     told = f"{tree.name} trots ahead by sampling model-predictive control"
-    return ReadyScene("mppi", scene, q0, np.zeros(tree.nv), 1e-3, controller, 10.0, told)
+    return ReadyScene("mppi", scene, q0, np.zeros(tree.nv), 2e-3, controller, 10.0, told)

@@ -345,6 +345,19 @@ def test_dry_friction_and_limits(tmp_path):
 # -- rollouts, flags, errors -------------------------------------------------------------------------------------------
 
 
+def test_rollouts_start_from_no_impulses_in_any_precision():
+    tree = ball()
+    q0, v0 = np.array([0, 0, 0.1, 0, 0, 0, 1], np.float32), np.zeros(6, np.float32)
+    forces = np.zeros((4, 6), np.float32)
+    kernel = ds.compile(tree, ds.Contact("body", Sphere(0.1), "input"), "contact_step", dtype="float32")
+    ground = np.array([[0, 0, 0, 1]], np.float32)
+    found = ds.rollout(kernel, q0, v0, forces, DT, ground0=ground)
+    given = ds.rollout(kernel, q0, v0, forces, DT, ground0=ground, impulses=np.zeros(3, np.float32))
+    anew = ds.rollout(kernel, q0, v0, forces, DT, ground0=np.tile(ground, (4, 1, 1)), per_step=["ground0"])
+    for a, b, c in zip(found, given, anew, strict=True):
+        assert a.dtype == np.float32 and np.array_equal(a, b) and np.array_equal(a, c)
+
+
 def test_rollouts_are_steps():
     tree = ball()
     kernel = ds.compile(tree, [ds.Contact("body", Sphere(0.1), friction=0.3)], "contact_step", friction="input")

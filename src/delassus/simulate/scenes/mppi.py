@@ -13,7 +13,7 @@ plan                   ``U ← Σ w_k U_k``, ``w_k ∝ exp(−(J_k − min J) / 
 ``λ`` is a part of what the median costs above the best, so that costs have no unit. The scene moves by `Simulator` in
 float64 and has the true shapes. Rollouts know the ground as a height below each foot, sampled along the best rollout
 of the replan before: the highest within a foot's radius, so that a foot beside an edge is above it; the side of an
-obstacle is no wall to them.
+obstacle is no wall to them, and they have neither limits of joints nor other links that touch.
 
 References
 ----------
@@ -72,6 +72,9 @@ roll and pitch, of yaw, distance from the line y = 0 (m), rates of roll and pitc
 
 LAST = 0.3
 """Weight of the last state, beside the mean of all."""
+
+WORST = 1e9
+"""Cost of a rollout whose numbers are not finite."""
 
 TERRAINS: MappingProxyType[str, tuple[tuple[float, float, float], ...]] = MappingProxyType(
     {
@@ -173,7 +176,7 @@ class MPPI:
             per_step=list(ground), return_status=True, impulses=self._impulses, **self._gains, **ground,
         )  # fmt: skip
         wanted = HEIGHT + FOOT_RADIUS + self.ground.mean(self.paths[0])
-        costs = np.nan_to_num(_costs(q[1:], v[1:], _speed(sim.time), wanted), nan=np.inf)
+        costs = np.nan_to_num(_costs(q[1:], v[1:], _speed(sim.time), wanted), nan=WORST, posinf=WORST)
         best = int(costs.argmin())
         spread = TEMPERATURE * (np.median(costs) - costs[best])
         weights = np.exp(-(costs - costs[best]) / max(spread, 1e-9))

@@ -23,7 +23,8 @@ class ReadyScene:
     dt : float
         Time step (s).
     controller : callable or None
-        From a simulator to joint forces (nv,). It depends on nothing but the simulator, so that runs resume exactly.
+        From a simulator to joint forces (nv,). It depends on nothing but the simulator, so that runs resume exactly;
+        that of `mppi` has a plan as well, which begins anew.
     duration : float
         How long (s) until everything has happened.
     description : str

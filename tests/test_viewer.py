@@ -119,7 +119,7 @@ def test_the_page_shows_the_robot_moving(tmp_path):
                 assert time.monotonic() < stop, "nothing moves"
                 time.sleep(0.2)
             words = browser.ask("Runtime.evaluate", expression="document.body.innerText")["result"]["value"]
-            assert {"Pause", "Restart", "Speed", "Contact forces"} <= set(words.splitlines())
+            assert {"Pause", "Restart", "Speed", "Contact forces", "Follow"} <= set(words.splitlines())
         finally:
             browser.close()
     finally:
@@ -141,7 +141,9 @@ def test_every_shape_and_force_can_be_drawn():
         names = set(viewer._server.scene._handle_from_node_name)
         assert sum("collider" in name for name in names) == len(scene.colliders)
         for show in (True, False, True):
-            viewer._drawing.update(arm.random(1), np.zeros((2, 3)), np.ones((2, 3)), show)
+            paths = arm.random(2)[:4].reshape(1, -1, 1) * np.ones(3) if show else np.zeros((0, 0, 3))
+            viewer._drawing.update(arm.random(1), np.zeros((2, 3)), np.ones((2, 3)), show, paths, follow=True)
+            assert ("/paths" in viewer._server.scene._handle_from_node_name) == show
     finally:
         viewer.stop()
 

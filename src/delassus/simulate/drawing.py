@@ -48,6 +48,7 @@ class Drawing:
             self._bones("/world", np.mean(held, axis=0), held)
         self._arrows: Any = None
         self._paths: Any = None
+        self._middle: Array = np.mean([p for _, p in poses], axis=0)
         self.update(q, np.zeros((0, 3)), np.zeros((0, 3)), False)
 
     def _bones(self, parent: str, start: Array, ends: list[Array]) -> None:
@@ -92,10 +93,16 @@ class Drawing:
         else:
             target.add_mesh_simple(name, *_triangles(shape), flat_shading=isinstance(shape, Mesh), **look)
 
-    def update(self, q: Array, points: Array, forces: Array, show_forces: bool, paths: Array = NO_PATHS) -> None:
-        """Move links to a configuration (nq,), arrows to contact points and forces (n, 3), lines to paths (k, T, 3)."""
+    def update(
+        self, q: Array, points: Array, forces: Array, show_forces: bool, paths: Array = NO_PATHS, follow: bool = False
+    ) -> None:
+        """Move links to a configuration (nq,), arrows to contact points and forces (n, 3), lines to paths (k, T, 3).
+
+        With ``follow``, the camera goes with the middle of all links.
+        """
         with self._server.atomic():
-            for handle, (R, p) in zip(self._links, world_poses(self._tree, q), strict=True):
+            poses = world_poses(self._tree, q)
+            for handle, (R, p) in zip(self._links, poses, strict=True):
                 handle.wxyz, handle.position = _wxyz(R), p
             if self._arrows is not None:
                 self._arrows.remove()
@@ -119,6 +126,11 @@ class Drawing:
                 self._paths = self._server.scene.add_line_segments(
                     "/paths", pieces.astype(np.float32), PATH_COLOUR, line_width=3.0
                 )
+        middle = np.mean([p for _, p in poses], axis=0)
+        if follow:
+            for client in self._server.get_clients().values():
+                client.camera.position = client.camera.position + (middle - self._middle)
+        self._middle = middle
 
 
 def collider_pose(scene: Scene, collider: Collider) -> tuple[Array, Array]:

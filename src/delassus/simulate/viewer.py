@@ -141,6 +141,7 @@ class Viewer:
         gui.add_button("Restart").on_click(lambda _: self._go(-np.inf))
         self._speed = gui.add_slider("Speed", *SPEEDS, step=0.05, initial_value=1.0)
         self._forces = gui.add_checkbox("Contact forces", True)
+        self._follow = gui.add_checkbox("Follow", False)
         self._time: Any = None
         if self._player.span is not None and self._player.span[0] < self._player.span[1]:
             start, end = self._player.span
@@ -171,7 +172,7 @@ class Viewer:
             elif self._playing:
                 self._player.advance(elapsed * float(self._speed.value), FRAME_TIME)
             instant = self._player.instant()
-            self._drawing.update(instant.q, instant.points, instant.forces, bool(self._forces.value), instant.paths)
+            self._drawing.update(*instant[1:4], bool(self._forces.value), instant.paths, bool(self._follow.value))
             if now - told > 0.2:
                 told = now
                 self._told.content = f"**{instant.time:.2f} s**, {len(instant.points)} contacts"
@@ -205,8 +206,8 @@ def view(
 
     Links are drawn by their colliders and by rods between their joints; contact forces are red arrows, whose length is
     in proportion to the weight of the lightest body that moves freely. What a controller plans to go along, its
-    ``paths`` (k, T, 3), are lines. The page can play, pause, restart, change the
-    speed, and go to any time of a recording.
+    ``paths`` (k, T, 3), are lines. The page can play, pause, restart, change the speed, follow what moves, and go to
+    any time of a recording.
 
     Parameters
     ----------

@@ -43,6 +43,17 @@ def test_readme_python_blocks_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert "OperationCount" in capsys.readouterr().out
 
 
+def test_snippets_on_contact_steps_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """The blocks of that page are one program."""
+    scope: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "contact_steps.md").read_text("utf-8"), re.S):
+        exec(compile(block, "contact_steps.md", "exec"), scope)
+    assert scope["residuals"].max() < 1e-4 and scope["worst"].max() < 1e-3
+    assert np.mean(scope["status"] == delassus.DynamicsStatus.SOLVED) > 0.99
+    assert np.abs(scope["v_log"]).max() > 0.1 and np.all(scope["q_log"][:, 2] > 0.04)
+    assert "payload0" in capsys.readouterr().out
+
+
 def test_readme_names_every_method() -> None:
     for method in (*delassus.OSIM_METHODS, *delassus.DYNAMICS_METHODS):
         assert f"`{method}`" in README

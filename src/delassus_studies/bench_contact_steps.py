@@ -39,11 +39,11 @@ DTYPES = ("float32", "float64")
 WANTED = 1e-4
 """Residual (m/s) that 99 % of the steps are to stay below."""
 
-STATES, STEPS, SETTLED = 1024, 100, 400
+STATES, STEPS, SETTLED = 256, 100, 400
 """States side by side, steps that are timed, and steps from rest before those of a gait."""
 EVERY = 10
 """Steps between two that are taken cold."""
-ROUNDS = 5
+ROUNDS = 9
 
 AIMS = {
     ("Go1", "float32"): 2.5e6,
@@ -265,14 +265,15 @@ def _compile_times(case: StepCase, solvers: Sequence[str]) -> Record:
 
 
 def _measure_case(case: StepCase, quick: bool) -> Record:
-    n, steps, rounds = (64, 10, 1) if quick else (STATES, STEPS, ROUNDS)
+    n, steps, rounds = (16, 10, 1) if quick else (STATES, STEPS, ROUNDS)
     motions: tuple[Motion, ...] = ("gait", "falls")
     made = {motion: starts(case, motion, n, steps) for motion in motions}
+    solvers = list(SOLVERS)[: 1 if quick else None]
     names = {motion: ("trot" if case.gait else "stand") if motion == "gait" else motion for motion in motions}
     curves = [
         _measure_kernel(case, made, rounds, dtype=dtype, solver=solver, sweeps=sweeps)
         for dtype in (DTYPES[:1] if quick else DTYPES)
-        for solver in SOLVERS
+        for solver in solvers
         for sweeps in ((10,) if quick else SWEEPS)
     ]
     peers = {}
@@ -284,7 +285,7 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
         "motions": names,
         "curves": curves,
         "mujoco": peers,
-        "compile": _compile_times(case, list(SOLVERS)[: 1 if quick else None]),
+        "compile": _compile_times(case, solvers),
     }
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import delassus as ds
 from delassus.runtime.cpu_target import host
+from delassus_studies import contact_step_problems
 from delassus_studies.bench_contact import PARTS, shares
 from delassus_studies.bench_contact_steps import WANTED, Roll, Starts, StepCase, cheapest
 from delassus_studies.bench_dynamics import phases
@@ -128,6 +129,19 @@ def test_contact_steps_are_timed_on_what_kernels_compute():
     best = cheapest(record, "float32")
     assert best is not None and best["name"] == "enough" and cheapest(record, "float64") is None
     assert WANTED == kernel.request.options.tolerance
+
+
+def test_the_judge_of_contact_steps_sees_what_is_wrong():
+    judge, made = contact_step_problems.judge, contact_step_problems.problems(1, 30)
+    kernel = ds.compile(made.tree, made.constraints, "contact_step")
+    given = {**made.values, "impulses": np.zeros(kernel.arguments[2].shape)}
+    _, _, p, said = kernel(*(given[a.name] for a in kernel.arguments))
+    found, _, gaps = judge(made, p, pyramid=False)
+    np.testing.assert_allclose(found, said, atol=1e-10)
+    pushed = (p[:, 2::3] > 0).any(axis=1)
+    assert pushed.any() and np.all(gaps[pushed] < 0.1) and found.max() < 1e-4
+    worse, _, _ = judge(made, 1.01 * p, pyramid=False)
+    assert np.all(worse[pushed].max(axis=1) > found[pushed].max(axis=1))
 
 
 def test_peers_give_our_answer(arm):

@@ -101,6 +101,12 @@ class ContactSet(Frozen):
         """No contacts."""
         return cls(np.zeros((0, 2)), np.zeros((0, 3)), np.zeros((0, 3, 3)))
 
+    def some(self, which: NDArray[np.bool_]) -> ContactSet:
+        """Those of the contacts that a mask (n,) says."""
+        if which.all():
+            return self
+        return ContactSet.trusted(*(np.ascontiguousarray(getattr(self, name)[which]) for name in self.__slots__))
+
     def __len__(self) -> int:
         return len(self.links)
 

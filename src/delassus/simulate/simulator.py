@@ -24,7 +24,7 @@ from delassus.model.rotations import Array
 from delassus.quantities.options import Control, Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.recording import Recorder, Recording
-from delassus.simulate.step import StepOptions, step
+from delassus.simulate.step import StepOptions, ahead, closing, step
 
 MOST_NAMED = 10
 """Pairs of colliders that a message names."""
@@ -253,7 +253,8 @@ class Simulator:
         """
         forces = self._forces(tau, v_target)
         snapshot = self.dynamics.at(self.q, self.v, forces)
-        contacts = self._detector.contacts(snapshot.poses)
+        contacts = self._detector.contacts(snapshot.poses, ahead(snapshot, self.dt, self._detector.size))
+        contacts = closing(snapshot, contacts, self.dt, self._detector.tolerance)
         same = np.array_equal(contacts.colliders, self.contacts.colliders)
         start = self._sustained.ravel() if same else None
         done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses)

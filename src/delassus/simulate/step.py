@@ -2,7 +2,8 @@
 
 1. *Impact* ([OS] section 7), where a contact with restitution closes faster than gravity would close it in two steps:
    a compression phase that stops all approach, and a decompression phase that returns ``ε`` of each normal impulse.
-2. *Contact* ([OS] sections 3 to 6, 8): smooth forces and contact impulses over the step, without restitution.
+2. *Contact* ([OS] sections 3 to 6, 8): smooth forces and contact impulses over the step, without restitution. Gaps
+   ``φ`` that may close in the step are contacts as well, ``u_n + φ / dt ≥ 0``: nothing passes into another body first.
 3. *Drift*: what bodies overlap beyond a tolerance, loops gape, and joints are beyond their limits is taken back by a
    displacement of its own, without friction and without any change of velocity, so that it brings no kinetic energy.
 
@@ -77,6 +78,23 @@ class StepResult(NamedTuple):
     statuses: tuple[SolverStatus, ...]
 
 
+def ahead(snapshot: Snapshot, dt: float, size: float) -> float:
+    """Gap (m) that no two links can close in `AHEAD` steps if they move as now; ``size`` (m) is that of links."""
+    linear, angular = np.abs(snapshot.twists).reshape(-1, 2, 3).max(axis=(0, 2)).tolist()
+    falls = dt * float(np.linalg.norm(snapshot.dynamics.scene.gravity))
+    return 2.0 * AHEAD * dt * float(np.sqrt(3.0) * (linear + size * angular) + falls)
+
+
+def closing(snapshot: Snapshot, contacts: ContactSet, dt: float, tolerance: float) -> ContactSet:
+    """Those contacts that are closed (their gaps at most ``tolerance``, m), and those that may close in the step."""
+    gaps = -contacts.depths
+    if not np.any(gaps > tolerance):
+        return contacts
+    rows = snapshot.rows(contacts)
+    moves = dt * (rows.jacobian[rows.n_loops + 2 :: 3] @ (snapshot.v + dt * snapshot.qdd))
+    return contacts.some((gaps <= tolerance) | (gaps + AHEAD * moves < 0.0))
+
+
 def step(
     snapshot: Snapshot,
     contacts: ContactSet,
@@ -115,16 +133,24 @@ def _advance(
     formulation = FORMULATIONS[options.formulation]
     if not n and not k and not m and not formulation.has_hinges:
         return StepResult(snapshot.v + dt * snapshot.qdd, None, NOTHING, NOTHING, np.zeros((2, nv)), ())
-    rows = snapshot.rows(contacts, joints=joints)
+    gaps = np.maximum(-contacts.depths, 0.0)
+    left = np.zeros((n, 3))
+    left[:, 2] = -gaps / dt  # what is open may close
+    rows = snapshot.rows(contacts, joints=joints, contact_velocities=left.ravel())
     model, approach = formulation(rows), rows.jacobian[k + 2 : k + 3 * n : 3] @ snapshot.v
     none = np.zeros(3 * (n + m)), np.zeros(n + m)
     statuses: list[SolverStatus] = []
     solutions: list[ContactSolution] = []
 
-    if np.any((approach < -options.resting) & (contacts.restitution > 0.0)):
-        phases = collide(ContactProblem(model, snapshot, 0.0, solver.n_directions, *none), solver)
+    on_contacts, hit = np.zeros((n, 3)), gaps + dt * np.minimum(approach, 0.0) <= 0.0
+    if np.any(hit & (approach < -options.resting) & (contacts.restitution > 0.0)):
+        of_impact = formulation(snapshot.rows(contacts.some(hit), joints=joints))
+        n_hit = int(hit.sum()) + m
+        none_hit = np.zeros(3 * n_hit), np.zeros(n_hit)
+        phases = collide(ContactProblem(of_impact, snapshot, 0.0, solver.n_directions, *none_hit), solver)
         statuses += [phase.status for phase in phases]
         solutions.append(phases[-1])
+        on_contacts[hit] += phases[-1].impulses
         # forces that depend on velocities are others now
         snapshot = snapshot.dynamics.at(snapshot.q, phases[-1].velocity, snapshot.tau)
 
@@ -133,7 +159,7 @@ def _advance(
     statuses.append(found.status)
     solutions.append(found)
     shift = drift(rows, dt * found.velocity, solver, options, statuses)
-    on_contacts = sum((s.impulses for s in solutions), np.zeros((n, 3)))
+    on_contacts += found.impulses
     on_joints = sum((s.joint_impulses for s in solutions), np.zeros((2, nv)))
     return StepResult(found.velocity, shift, on_contacts, found.impulses, on_joints, tuple(statuses))
 

@@ -11,6 +11,8 @@ from delassus.contact.collision.coal_pairs import CoalPairs
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
+    CENTRE,
+    HALF,
     HALF_SPACE,
     KIND,
     LINK,
@@ -53,6 +55,8 @@ class CollisionDetector:
     ----------
     pairs : (n_pairs, 2) array of int
         Colliders that may touch, in the order of their contacts: A and B.
+    size : float
+        Largest distance (m) of a point of a collider that moves from the origin of its link.
 
     Raises
     ------
@@ -82,6 +86,8 @@ class CollisionDetector:
         shapes = self._arrays.shapes
         finite = shapes[:, RADIUS][np.isfinite(shapes[:, RADIUS])]
         size = float(np.median(finite)) if finite.size else 1.0
+        far = np.linalg.norm(self._arrays.local[:, :, 3], axis=1) + np.linalg.norm(shapes[:, CENTRE:HALF], axis=1)
+        self.size = float(np.max((far + shapes[:, RADIUS])[shapes[:, LINK] >= 0], initial=0.0))
         gap = RELATIVE_TOLERANCE * size if tolerance is None else tolerance
         self.tolerance = check_number("tolerance", gap, "A length in metres.", above=False)
         self.margin = check_number("margin", size if margin is None else margin, "A length in metres.")
@@ -98,8 +104,11 @@ class CollisionDetector:
         self._touch, self._unpack = cast(Any, touch).dispatcher(), cast(Any, unpack).dispatcher()
         self._near(np.zeros((0, 2), np.int64))
 
-    def contacts(self, poses: ArrayLike) -> ContactSet:
+    def contacts(self, poses: ArrayLike, reach: float = 0.0) -> ContactSet:
         """Contacts at poses ``[R p]`` (n_links, 3, 4) of body frames in the world, such as ``Snapshot.poses``.
+
+        Gaps of up to ``reach`` (m) are contacts too, of negative depth: of all shapes with half spaces, and of spheres
+        and capsules.
 
         Raises
         ------
@@ -114,12 +123,16 @@ class CollisionDetector:
             raise ConfigurationError("poses", f"shape {self._shape}", f"shape {at.shape}", "One pose for each link.")
         if not at.flags.writeable:
             at = at.copy()  # a type of its own to the compiler
-        count = self._touch(at, *self._static)
+        ahead = max(reach - self.tolerance, 0.0)
+        if not ahead <= 0.5 * self.margin:
+            self.margin = 4.0 * ahead
+            self._look_around()
+        count = self._touch(at, *self._static, self.tolerance + ahead, 0.5 * (self.margin - ahead), self._found)
         if count < 0:
             if count == WRONG:
                 self._refuse(at)
             self._look_around()
-            count = self._touch(at, *self._static)
+            count = self._touch(at, *self._static, self.tolerance + ahead, 0.5 * (self.margin - ahead), self._found)
         found = self._found
         if self._mixed and self._left[0]:
             found, count = self._others.touch(self._world, self._candidates, self._left, found, count)
@@ -146,7 +159,6 @@ class CollisionDetector:
         a = self._arrays
         self._static = (
             a.shapes, a.local, self._world, self._before, a.hulls[VERTICES], self._candidates, self._left,
-            self.tolerance, 0.5 * self.margin, self._found,
         )  # fmt: skip
 
     def _refuse(self, poses: Array) -> None:

@@ -165,6 +165,7 @@ class Simulator:
             raise unknown_name("formulation", formulation, FORMULATIONS)
         self.dynamics = ContactDynamics(scene, passive=passive, limits=check_flag("limits", limits))
         self.scene, self.dt = scene, check_number("dt", dt, UNIT)
+        self._detector = CollisionDetector(scene)
         fall = 2.0 * float(np.linalg.norm(scene.gravity)) * self.dt
         self._options = StepOptions(
             formulation,
@@ -195,7 +196,6 @@ class Simulator:
         self.time, self.steps = 0.0, 0
         self.statuses: Counter[SolverStatus] = Counter()
         self.status = SolverStatus.CONVERGED
-        self._detector = CollisionDetector(scene)
         self.contacts = self._start(check_number("max_overlap", max_overlap, UNIT, above=False))
         self.impulses = self._sustained = np.zeros((len(self.contacts), 3))
         self.joint_impulses = np.zeros((2, tree.nv))

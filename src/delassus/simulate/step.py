@@ -169,7 +169,8 @@ def drift(
 ) -> Array | None:
     """Displacement of joints that reduces overlaps and loop errors; None where there is nothing to do.
 
-    ``moved`` (nv,) is that of the step before it: limits are those that it leaves, and none is passed on the way.
+    ``moved`` (nv,) is that of the step before it: limits and gaps are those that it leaves, and none is passed on the
+    way.
 
     Contacts yield a little: one that can hardly move along its normal, such as of two neighbouring links that the joint
     between them cannot part, would otherwise throw the robot about. No contact point moves by more than `FARTHEST`
@@ -179,6 +180,7 @@ def drift(
     k, n, overlap = rows.n_loops, len(rows.contacts), rows.contacts.depths - options.penetration
     joints = rows.joints
     left = joints.distances + (joints.signs * moved[joints.dofs])[: joints.n_limits]
+    apart = rows.jacobian[k + 2 : k + 3 * n : 3] @ moved - rows.contacts.depths
     if not k and not np.any(overlap > 0.0) and not np.any(left < -BEYOND):
         return None
     m = k + 3 * (n + joints.n_limits)  # friction of joints does not hold a displacement
@@ -186,6 +188,7 @@ def drift(
     overlaps, passed = np.minimum(-overlap, 0.0), np.minimum(left, 0.0)
     wanted = options.correction * np.concatenate([rows.snapshot.loop_errors, overlaps, passed])
     farthest = FARTHEST * float(np.abs(wanted).max())
+    wanted[k : k + n] += np.maximum(apart, 0.0)
     wanted[k + n :] += np.maximum(left, 0.0)
     kept = np.concatenate([np.arange(k), np.arange(k + 2, m, 3)])
     W = G[np.ix_(kept, kept)]

@@ -90,7 +90,7 @@ class ContactStep:
         impulses = problem.totals(p)
         whole = self._with_loops(impulses, of_loops, 0)
         v = column(ops, space.back(y, whole))
-        shift = self._displacement(problem, of_loops, times)
+        shift = self._displacement(problem, of_loops, laws.apart(self.h, problem, impulses), times)
         q, v = position_update(ops, self.tree, list(self.q), v, self.h, shift)
         return q, v, p, list(problem.residuals(p))
 
@@ -153,7 +153,7 @@ class ContactStep:
 
     def _laws(self) -> _Laws:
         """Laws of all rows but those of loops, and what gaps and bounces add to ``b``."""
-        ops, laws, row, contact = self.ops, _Laws([], [], {}), 0, 0
+        ops, laws, row, contact = self.ops, _Laws([], [], {}, []), 0, 0
         approach = None
         for index, c in enumerate(self.problem.constraints):
             if isinstance(c, Contact):
@@ -168,6 +168,7 @@ class ContactStep:
                         term = self._bounce(candidate.gap, term, closing, restitution)
                     laws.points.append(PointLaw(row, friction))
                     laws.terms[row + 2] = term
+                    laws.gaps.append(candidate.gap)
                     row += 3
             elif isinstance(c, BoundedJoint):
                 laws.joints.append(self._joint_law(c, row))
@@ -208,17 +209,19 @@ class ContactStep:
 
     # -- displacement --------------------------------------------------------------------------------------------------
 
-    def _displacement(self, problem: StepProblem, of_loops: Matrix | None, times: int) -> list[Scalar]:
-        """Displacement of joints (nv) that reduces overlaps and errors of loops."""
+    def _displacement(
+        self, problem: StepProblem, of_loops: Matrix | None, apart: Sequence[Scalar], times: int
+    ) -> list[Scalar]:
+        """Displacement of joints (nv) that reduces overlaps and errors of loops, and does not close gaps ``apart``."""
         ops, tree, G = self.ops, self.tree, problem.G
         gaps = [c.gap for points in self.problem.candidates.values() for c in points]
         if not gaps and of_loops is None:
             return [0.0] * tree.nv
         rows, by_loops = [x.row + 2 for x in problem.points], self._by_loops(of_loops, 1)
         wanted = [CORRECTION * ops.maximum(-gap - PENETRATION, 0.0) for gap in gaps]
-        own = []
+        own, open_loops = [], ops.entries(self.space.G)
         for x in problem.points:
-            mean = (G[x.row][x.row] + G[x.row + 1][x.row + 1] + G[x.row + 2][x.row + 2]) * (1.0 / 3.0)
+            mean = sum(open_loops[k][k] for k in self.others[x.row : x.row + 3]) * (1.0 / 3.0)
             own.append(G[x.row + 2][x.row + 2] + YIELD * ops.maximum(mean, LEAST))
         over = [1.0 / x for x in own]
         most = largest(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), TINY])
@@ -227,7 +230,7 @@ class ContactStep:
             s = list(values)
             moved: Scalar = 0.0
             for i, row in enumerate(rows):
-                u = own[i] * s[i] - wanted[i] - by_loops[row]
+                u = own[i] * s[i] - wanted[i] - by_loops[row] + apart[i]
                 for j, other in enumerate(rows):
                     if j != i:
                         u = u + G[row][other] * s[j]
@@ -252,3 +255,10 @@ class _Laws:
     points: list[PointLaw]
     joints: list[JointLaw]
     terms: dict[int, Scalar]
+    gaps: list[Scalar]
+
+    def apart(self, h: Scalar, problem: StepProblem, impulses: dict[int, Scalar]) -> list[Scalar]:
+        """Gap of each candidate after the step, zero where they overlap."""
+        rows = [x.row + 2 for x in self.points]
+        moves = [h * (problem.velocity(row, impulses) - self.terms[row]) for row in rows]
+        return [problem.ops.maximum(gap + move, 0.0) for gap, move in zip(self.gaps, moves, strict=True)]

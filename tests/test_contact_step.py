@@ -342,6 +342,23 @@ def test_dry_friction_and_limits(tmp_path):
     assert q[0] > 4
 
 
+@pytest.mark.parametrize("solver", ["nsgs", "pgs", "admm"])
+def test_rows_that_cannot_move(tmp_path, solver):
+    """What slides along x in the plane: normals, or one tangent, have no mobility."""
+    path = tmp_path / "slider.urdf"
+    path.write_text(SLIDER)
+    tree = ds.load(path)
+    kernel = step_of(tree, [ds.Contact("mass", Sphere(0.1), friction=0.5)], solver=solver, sweeps=50)
+    *results, status = kernel([0.1], [1.0], np.zeros(5), [0.0], DT, return_status=True)
+    assert status == ds.DynamicsStatus.UNFINISHED or np.all(np.isfinite(np.concatenate(results)))
+    path.write_text(SLIDER.replace('xyz="1 0 0"', 'xyz="1 0 1"'))
+    tilted = ds.load(path)
+    kernel = step_of(tilted, [ds.Contact("mass", Sphere(0.1), friction=0.2)], solver=solver, sweeps=500)
+    *results, status = kernel([0.1], [-1.0], np.zeros(5), [0.0], DT, return_status=True)
+    assert status == ds.DynamicsStatus.SOLVED and results[2][2] > 0
+    assert results[1] == pytest.approx(0.0, abs=1e-8) or results[1] > 0
+
+
 # -- rollouts, flags, errors -------------------------------------------------------------------------------------------
 
 

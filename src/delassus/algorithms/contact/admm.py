@@ -76,9 +76,9 @@ def _scales(problem: StepProblem) -> list[Scalar]:
     """One over the root of the mean mobility of each point, and of the mobility of each joint; by unknown."""
     ops, G, out = problem.ops, problem.G, list[Scalar]()
     for x in problem.points:
-        mean = (G[x.row][x.row] + G[x.row + 1][x.row + 1] + G[x.row + 2][x.row + 2]) * (1.0 / 3.0)
+        mean = (G[x.row][x.row] + G[x.row + 1][x.row + 1] + G[x.row + 2][x.row + 2]) * (1.0 / 3.0) + TINY
         out += [1.0 / ops.sqrt(mean)] * 3
-    return out + [1.0 / ops.sqrt(G[row][row]) for row in problem.rows[len(out) :]]
+    return out + [1.0 / ops.sqrt(G[row][row] + TINY) for row in problem.rows[len(out) :]]
 
 
 def _nearest(problem: StepProblem, v: Sequence[Scalar], scale: Sequence[Scalar]) -> list[Scalar]:

@@ -20,6 +20,9 @@ from delassus.spatial.ops import Ops, Scalar
 TINY = 1e-30
 """Added to squares of lengths that may be zero."""
 
+PROXIMAL = 1e-9
+"""What is added to mobilities by which impulses are found, relative to those of the point if loops were open."""
+
 
 @dataclass(frozen=True, slots=True)
 class PointLaw:
@@ -50,6 +53,8 @@ class StepProblem:
         Delassus matrix (m × m).
     b : list of Scalar
         Velocities of the rows without impulses (m).
+    size_of : sequence of Scalar
+        Mobility of each row if loops were open (m): how small that of ``G`` may be.
     points, joints : list of PointLaw and of JointLaw
     size : int
         Number of unknowns: three a point, one for the limits and one for the friction of a joint, in this order.
@@ -62,6 +67,7 @@ class StepProblem:
         ops: Ops,
         G: Sequence[Sequence[Scalar]],
         b: Sequence[Scalar],
+        size_of: Sequence[Scalar],
         points: Sequence[PointLaw],
         joints: Sequence[JointLaw],
         pyramid: bool,
@@ -75,8 +81,13 @@ class StepProblem:
         self.dry = {x.row: len(unknowns) + k for k, x in enumerate(with_friction)}
         self.rows = [*unknowns, *self.dry]
         self.size = len(self.rows)
-        self.over = {row: 1.0 / G[row][row] for row in dict.fromkeys(self.rows)}
-        self.mobility = {x.row: self._largest_eigenvalue(x.row) for x in self.points}
+        # a little more: some rows cannot move, and what stays where it is solves a law whatever the step
+        least = {x.row: PROXIMAL * size_of[x.row] + TINY for x in self.joints}
+        for x in self.points:
+            most = largest(ops, [size_of[x.row + k] for k in range(3)])
+            least |= {x.row + k: PROXIMAL * most + TINY for k in range(3)}
+        self.over = {row: 1.0 / (G[row][row] + least[row]) for row in dict.fromkeys(self.rows)}
+        self.mobility = {x.row: self._largest_eigenvalue(x.row) + least[x.row] for x in self.points}
 
     def _largest_eigenvalue(self, k: int) -> Scalar:
         """Of the block of the two tangents."""

@@ -84,7 +84,9 @@ class ContactStep:
         laws = self._laws()
         for row, x in laws.terms.items():
             b[row] = b[row] + x
-        problem = StepProblem(ops, G, b, laws.points, laws.joints, pyramid)
+        open_loops = ops.entries(space.G) if self.others else []
+        self.size_of = [open_loops[k][k] for k in self.others]
+        problem = StepProblem(ops, G, b, self.size_of, laws.points, laws.joints, pyramid)
         ops.mark("contact problem", [ops.matrix([b]), ops.matrix(G)] if b else [])
         p = solver(problem, start, times, tolerance) if problem.size else []
         impulses = problem.totals(p)
@@ -219,9 +221,9 @@ class ContactStep:
             return [0.0] * tree.nv
         rows, by_loops = [x.row + 2 for x in problem.points], self._by_loops(of_loops, 1)
         wanted = [CORRECTION * ops.maximum(-gap - PENETRATION, 0.0) for gap in gaps]
-        own, open_loops = [], ops.entries(self.space.G)
+        own = []
         for x in problem.points:
-            mean = sum(open_loops[k][k] for k in self.others[x.row : x.row + 3]) * (1.0 / 3.0)
+            mean = sum(self.size_of[x.row : x.row + 3]) * (1.0 / 3.0)
             own.append(G[x.row + 2][x.row + 2] + YIELD * ops.maximum(mean, LEAST))
         over = [1.0 / x for x in own]
         most = largest(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), TINY])

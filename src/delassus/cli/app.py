@@ -161,6 +161,10 @@ def export(
     wrench: Annotated[
         list[str] | None, typer.Option(help="LINK or LINK@x,y,z: a wrench there is an argument of the function.")
     ] = None,
+    contact: Annotated[
+        list[str] | None,
+        typer.Option(help="LINK:RADIUS or LINK@x,y,z:RADIUS: a sphere that may touch the ground, of contact_step."),
+    ] = None,
     compliance: Annotated[float | None, typer.Option(help="Compliance of all constraints: makes them soft.")] = None,
     active: Annotated[
         bool, typer.Option("--active", help="Flags that switch constraints off are an argument of the function.")
@@ -175,7 +179,7 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> None:
     """Write a quantity of a robot, such as its Delassus matrix or dynamics, as C99 that needs only math.h."""
-    from delassus.cli.parse import parse_constraints, parse_frame
+    from delassus.cli.parse import parse_constraints, parse_contact, parse_frame
     from delassus.compiler.emit.c import write_c
     from delassus.compiler.pipeline import make_program
     from delassus.interop.load import load
@@ -196,7 +200,7 @@ def export(
     if control is not None:
         options["control"] = control.value
     needed = all("m" in output.shape for output in quantity.outputs)
-    constraints = parse_constraints(tree, weld, point, needed)
+    constraints = [*map(parse_contact, contact or ()), *parse_constraints(tree, weld, point, needed)]
     asked = request(tree, constraints, quantity, method=method, payloads=payload or (), outputs=output, **options)
     program = make_program(asked, with_rcond=False)
     for path in write_c(program, out, "float" if single else "double"):
@@ -227,7 +231,7 @@ def simulate(
     checkpoint: Annotated[Path | None, typer.Option(help="Save the state at the end to this .npz or .h5 file.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on from the state in this file of --checkpoint.")] = None,
 ) -> None:
-    """Simulate a scene with contacts: a pendulum, two arms, falling boxes, a quadruped, or one that plans (mppi)."""
+    """Simulate a scene with contacts: pendulum, arms, boxes, quadruped, or one that plans; needs the extra contact."""
     from delassus.cli.simulate import run
 
     options = {"dt": dt, "formulation": formulation, "solver": solver, "seed": seed}

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from delassus.constraints import Constraint, Frame, Point, Weld
+from delassus.constraints import Constraint, Contact, Frame, Point, Weld
 from delassus.errors import ConfigurationError, ConstraintError
 from delassus.model.check import decimal_numbers, real_array
 from delassus.model.rotations import Array
+from delassus.model.shapes import Sphere
 from delassus.model.tree import Tree
 
 
@@ -26,6 +27,15 @@ def parse_constraints(
     if needed and not constraints:
         raise ConstraintError("constraints", "at least one", "none", "Give --weld LINK or --point LINK.")
     return constraints
+
+
+def parse_contact(text: str) -> Contact:
+    """Sphere that may touch the ground, from ``LINK:RADIUS`` or ``LINK@x,y,z:RADIUS``."""
+    frame, _, size = text.rpartition(":")
+    radius = decimal_numbers(size) or ()
+    if not frame or len(radius) != 1:
+        raise ConstraintError(f"contact {text!r}", "LINK:RADIUS or LINK@x,y,z:RADIUS", repr(size), "Write foot:0.02.")
+    return Contact(parse_frame(frame), Sphere(*radius))
 
 
 def parse_frame(text: str) -> Frame:

@@ -179,6 +179,9 @@ class BoundedJoint(JointRows):
         JointRows.__init__(self, {joint: axis})
         self._set_attributes(dof=dof, lower=lower, upper=upper, friction=friction)
 
+    def __repr__(self) -> str:
+        return f"BoundedJoint({self.joints[0]!r}, {self.lower:g}, {self.upper:g}, {self.friction:g})"
+
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:  # type: ignore[override]
         ((joint, axis),) = self.rows[0].items()
         return BoundedJoint, (joint, axis, self.dof, self.lower, self.upper, self.friction)

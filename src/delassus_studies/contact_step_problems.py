@@ -37,6 +37,8 @@ from delassus_studies.timing import Record, environment
 
 TOLERANCE = 1e-4
 KERNELS = (("nsgs", "float64"), ("pgs", "float64"), ("admm", "float64"), ("nsgs", "float32"))
+TINY = 1e-30
+"""Added to mobilities, which are zero where a mechanism cannot move."""
 EPS_GAP = 16.0
 """Round-off of gaps (m) and of velocities (of their own size), in ε of the kernel's dtype."""
 
@@ -251,9 +253,9 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
         apart.append(np.abs(np.minimum(un, pn * G[:, c, c])))
         into.append(-un)
         block = G[:, a, a]
-        largest = np.linalg.eigvalsh(block)[:, 1]
+        largest = np.maximum(np.linalg.eigvalsh(block)[:, 1], TINY)
         if pyramid:
-            diagonal = np.einsum("nii->ni", block)
+            diagonal = np.maximum(np.einsum("nii->ni", block), TINY)
             moved = np.clip(pt - u[:, a] / diagonal, -limit[:, None], limit[:, None])
         else:
             moved = pt - u[:, a] / largest[:, None]
@@ -263,11 +265,11 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
     for number, (row, y) in enumerate(limits, start=m):
         position = q[:, tree.q_index(next(iter(y.joints)))][:, 0]
         least, most = ((limit - position) / h for limit in (y.lower, y.upper))
-        own, g = impulses[:, number], G[:, row, row]
+        own, g = impulses[:, number], np.maximum(G[:, row, row], TINY)
         allowed = np.maximum(own - (u[:, row] - least) / g, 0.0) + np.minimum(own - (u[:, row] - most) / g, 0.0)
         apart.append(np.abs(own - allowed) * g)
     for number, (row, y) in enumerate(dry, start=m + len(limits)):
-        own, g, bound = impulses[:, number], G[:, row, row], y.friction * h
+        own, g, bound = impulses[:, number], np.maximum(G[:, row, row], TINY), y.friction * h
         rubbing.append(np.abs(own - np.clip(own - u[:, row] / g, -bound, bound)) * g)
     residuals = np.stack([np.max(x, axis=0) for x in (apart, rubbing, into)], axis=-1)
     return residuals, after, np.min([x.gap for x in points], axis=0)

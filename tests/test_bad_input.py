@@ -1315,7 +1315,7 @@ def test_reroot_of_a_free_joint_that_resists(humanoid, what):
         "resisting", humanoid.link_names, (first, *humanoid.joints[1:]), humanoid.parents, humanoid.inertias,
         humanoid.frames,
     )  # fmt: skip
-    with refused("joint 'root_joint': expected a free joint without armature, damping and friction"):
+    with refused("joint 'root_joint': expected a free joint without armature, damping, friction and spring"):
         tree.reroot("head")
 
 

@@ -28,10 +28,10 @@ Every MJCF file of {packages[0]}, {packages[1]} and {packages[2]}, and every URD
 {packages[3]}, as `load` takes it; MuJoCo {mujoco} compiles the MJCF files. `python benchmarks/models.py`
 writes this page.
 
-*In whole*: everything that moves the robot is in the motion, but for limits and Coulomb friction of joints, which
-need a time step and act in `Simulator` and in contact steps (`tree.report` names them). Sensors and skins move nothing. *In part*: the
-rest is listed by `load`, and below. *Refused*: `load` raises. *No models*: parts of other files, and files that MuJoCo
-does not compile.
+*In whole*: everything that moves the robot is in the motion, but for limits and Coulomb friction of joints, which need
+a time step and act in `Simulator` and in contact steps (`tree.report` names them). Sensors and skins move nothing.
+*In part*: the rest is listed by `load`, and below. *Refused*: `load` raises. *No models*: parts of other files, and
+files that MuJoCo does not compile.
 """
 
 

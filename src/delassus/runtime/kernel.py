@@ -368,6 +368,13 @@ class Kernel:
         if self._has_warned:
             return
         self._has_warned = True
+        if self.iterates:
+            said = f"{self!r}: {again} of {total} step(s) have residuals above the tolerance after the kernel's sweeps"
+            if again > inaccurate:
+                said += ", and were made again with more"
+            said += f"; {inaccurate} stay above it. return_status=True says which, and silences this."
+            warn(f"{said} Compile with more sweeps, or a shorter time step.")
+            return
         said = f"{self!r}: {again} of {total} state(s) have an estimated error above the bound"
         if self._fallback is not None or self.request.quantity.has_status:
             said += " and were solved again"

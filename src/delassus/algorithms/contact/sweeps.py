@@ -4,9 +4,9 @@ Of a contact point, the normal impulse comes first, then friction by a step agai
 the cone (or the pyramid), whose radius is that of the new normal impulse: what stays where it is solves the law.
 
 A sweep starts from where the last two point (Anderson's acceleration of depth one): with ``F`` the change by a sweep,
-as velocities, from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) / |F − F₋|²``, or from ``g`` where ``F`` has grown. Of 256
-Talos on two flat feet, whose rows are redundant, 40 sweeps then leave one in a hundred above 1e-4 m/s in place of one
-in seven (`benchmarks/LOG.md`).
+as velocities, from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) / |F − F₋|²``, or from ``g`` where ``F`` has grown. Of
+Talos on two flat feet, whose rows are redundant, 40 sweeps then leave one step in a hundred above 1e-4 m/s in place of
+one in twelve (`benchmarks/LOG.md`).
 
 Source: Jean 1999, Moreau 1999 (NSGS); the step in place of an exact solution of each point is projected gradient
 descent, Acary, Brémond and Huber 2018; Anderson 1965, Walker and Ni 2011.

@@ -24,7 +24,9 @@ def _contact_step(case: Case) -> list[Any]:
 
     friction = of_each("friction", options.friction, [c.friction for c in contacts])
     restitution = of_each("restitution", options.restitution, [c.restitution for c in contacts])
-    materials = Materials(friction, [None if e == 0.0 else e for e in restitution])
+    if options.restitution != "input":  # none costs nothing
+        restitution = [e or None for e in restitution]
+    materials = Materials(friction, restitution)
     step = ContactStep(case.motion(), read("q"), read("v"), read("dt")[0], materials)
     q, v, impulses, residuals = step.solve(
         read("impulses"), SOLVERS[options.solver], options.sweeps, options.tolerance, options.solver == "pgs"

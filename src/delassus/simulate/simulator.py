@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.algorithms.contact.step import CORRECTION, PENETRATION
 from delassus.constraints import row_slices
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
@@ -71,7 +72,7 @@ class Simulator:
         Residual of contact problems (m/s).
     passive : {"model", "none"}
         Whether damping, springs and gravity compensation act, as in `delassus.forward_dynamics`, and Coulomb friction
-        of joints, which acts here only: a joint that it holds stands still.
+        of joints: one that it holds stands still.
     limits : bool
         Whether limits of revolute and prismatic joints act, without restitution. A joint that starts beyond a limit is
         taken back as overlaps are.
@@ -151,8 +152,8 @@ class Simulator:
         n_directions: int = 4,
         seed: int = 0,
         resting: float | None = None,
-        penetration: float = 1e-4,
-        correction: float = 0.2,
+        penetration: float = PENETRATION,
+        correction: float = CORRECTION,
         max_overlap: float = 1e-3,
         tolerance: float = 1e-8,
         passive: Passive = "model",

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from delassus.algorithms.contact.step import FARTHEST, LEAST, MOST_SHIFT, YIELD
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution, collide
@@ -31,15 +32,6 @@ from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.model.rotations import Array
 
 NOTHING = np.zeros((0, 3))
-
-YIELD, LEAST = 1e-2, 1e-12
-"""Compliance of contacts where overlaps are taken back, over their mean mobility; and the least of these (1/kg)."""
-
-FARTHEST = 10.0
-"""How far contact points may move while overlaps are taken back, over the largest displacement wanted."""
-
-MOST_SHIFT = 0.02
-"""How far joints may move for that in one step (rad, m), since rows hold for small displacements only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +98,8 @@ def step(
     """Advance velocities by one step, from impulses of contacts (3 n,) and on joints (2, nv) where solvers start."""
     laws, dt = snapshot.dynamics.joints, options.dt
     distances = laws.distances(snapshot.q)
-    ahead = AHEAD * dt * laws.steps(snapshot.v + dt * snapshot.qdd)
-    taken = distances + np.minimum(ahead, 0.0) <= NEAR
+    moves = AHEAD * dt * laws.steps(snapshot.v + dt * snapshot.qdd)
+    taken = distances + np.minimum(moves, 0.0) <= NEAR
     while True:
         joints = laws.contacts(taken, distances, dt)
         done = _advance(snapshot, contacts, joints, solver, options, start, joints_start)

@@ -15,15 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.contact.laws import TINY, StepProblem, bounded
+from delassus.algorithms.contact.laws import ENOUGH, TINY, StepProblem, bounded
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Scalar
 
 PENALTY = 1.0
 """``ρ``, relative to mobilities."""
-
-ENOUGH = 0.1
-"""Passes end where one changes velocities by less than this part of the tolerance."""
 
 
 def alternating(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:

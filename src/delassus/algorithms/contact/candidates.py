@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from delassus.algorithms.contact.laws import TINY
 from delassus.constraints import Contact, Frame
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, cross_matrix, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
-
-TINY = 1e-30
-"""Added to squares of lengths that may be zero."""
 
 Vector = list["Scalar"]
 

@@ -20,6 +20,9 @@ from delassus.spatial.ops import Ops, Scalar
 TINY = 1e-30
 """Added to squares of lengths that may be zero."""
 
+ENOUGH = 0.1
+"""Solvers end where a pass changes velocities by less than this part of the tolerance."""
+
 PROXIMAL = 1e-9
 """What is added to mobilities by which impulses are found, relative to those of the point if loops were open."""
 

@@ -187,7 +187,7 @@ class ContactStep:
         """What is added to the normal velocity of a contact: ``ε u_n⁻`` where it hits in this step, and fast."""
         ops = self.ops
         gravity = column(ops, self.motion.gravity)
-        fall = RESTING * self.h * ops.sqrt(sum(g * g for g in gravity) + 1e-30)
+        fall = RESTING * self.h * ops.sqrt(sum(g * g for g in gravity) + TINY)
         hits = ops.less(gap + self.h * closing, 0.0)
         fast = ops.less(closing, -fall)
         return ops.select(hits * fast, restitution * closing, term)

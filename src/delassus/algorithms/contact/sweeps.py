@@ -16,11 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.contact.laws import TINY, StepProblem
+from delassus.algorithms.contact.laws import ENOUGH, TINY, StepProblem
 from delassus.spatial.ops import Scalar
-
-ENOUGH = 0.1
-"""Sweeps end where one changes velocities by less than this part of the tolerance."""
 
 
 def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:

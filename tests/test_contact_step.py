@@ -183,7 +183,8 @@ def test_kernels_do_what_the_algorithm_does_at_once(biped, solver):
         ds.Contact("left_foot", Sphere(0.06), ("right_thigh", Capsule(0.05, 0.2)), friction=0.3),
         ds.JointRows({"left_hip": 1.0, "right_knee": 0.5}),
     ]
-    options = {"solver": solver, "sweeps": 3, "friction": "input", "tolerance": 10.0, "payloads": ["left_foot"]}
+    given = {"friction": "input", "restitution": "input", "payloads": ["left_foot"]}
+    options = {"solver": solver, "sweeps": 3, "tolerance": 10.0, **given}
     rng, n = np.random.default_rng(1), 9
     kernel = ds.compile(biped, contacts, "contact_step", **options)
     values = {
@@ -194,6 +195,7 @@ def test_kernels_do_what_the_algorithm_does_at_once(biped, solver):
         "dt": np.full(n, DT),
         "payload0": np.tile([0.5, 0.1, 0, 0, 0.1, 0, 0.1, 0, 0, 0.1], (n, 1)),
         "friction": rng.uniform(0.1, 1.0, (n, 3)),
+        "restitution": rng.uniform(0.0, 1.0, (n, 3)),
     }
     values["q"][:, 2] = rng.uniform(0.0, 0.4, n)
     normals = rng.normal([0, 0, 5], 1.0, (n, 2, 3))

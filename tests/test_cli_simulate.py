@@ -105,6 +105,16 @@ def test_errors(arguments, message):
     assert message in str(caught.value)
 
 
+def test_warmup():
+    """Every part is named with its time; afterwards nothing is left to compile for it."""
+    for _ in range(2):
+        outcome = CliRunner().invoke(app, ["warmup"])
+        assert outcome.exit_code == 0
+        for part in ("collision", "steps of Simulator", "solver lemke", "solver pgs", "solver nsgs", "solver admm"):
+            assert f"{part}: " in outcome.output
+    assert "compiling" not in outcome.stderr
+
+
 def test_as_a_process():
     environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
     done = subprocess.run(

@@ -246,3 +246,15 @@ def simulate(
         {name: path for name, path in files.items() if path is not None},
         port if view else None,
     )
+
+
+@app.command()
+def warmup() -> None:
+    """Compile the loops of contact, once for each version, before a program needs them; needs the extra contact."""
+    from delassus.cli.warmup import parts
+
+    console.print(
+        "Compiles the loops of contact for this version. (Kernels of robots are compiled when they are made.)"
+    )
+    for name, seconds in parts():
+        console.print(f"{name}: {seconds:.1f} s", highlight=False)

@@ -1,0 +1,51 @@
+"""``delassus warmup``: compile the loops of contact before they are needed, and say how long each part took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from delassus.contact import Box, Capsule, Collider, CollisionDetector, Cylinder, HalfSpace, Mesh, Scene, Sphere
+from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.model.mechanisms import free_body
+from delassus.simulate.simulator import Simulator
+
+SHAPES = (Sphere(0.5), Capsule(0.5, 1.0), Cylinder(0.5, 1.0), Box(1.0, 1.0, 1.0), Mesh(np.eye(4, 3)))
+NOT_REACHED = 1e-300
+"""A tolerance that makes a solver try all that it has."""
+
+
+def parts() -> Iterator[tuple[str, float]]:
+    """Compile one part after the other; each with the time that it took (s), 0 where it was in the cache."""
+    jobs: dict[str, Any] = {"collision": _detect, "steps of Simulator": _step}
+    jobs |= {f"solver {name}": partial(_solve, name) for name in ("admm", "nsgs", "pgs", "lemke")}
+    for name, job in jobs.items():
+        start = time.perf_counter()
+        job()
+        yield name, time.perf_counter() - start
+
+
+def _detect() -> None:
+    """All pairs of shapes, on two bodies at the same place that touch the ground."""
+    robots = {name: free_body(1.0, np.eye(3)) for name in "ab"}
+    solids = [Collider(link, shape) for link in ("a/body", "b/body") for shape in SHAPES]
+    scene = Scene(robots, [*solids, Collider("world", HalfSpace())])
+    CollisionDetector(scene).contacts(np.tile(np.eye(3, 4), (2, 1, 1)))
+
+
+def _step() -> None:
+    """A box on the ground."""
+    scene = Scene(free_body(1.0, np.eye(3)), [Collider("body", Box(1.0, 1.0, 1.0)), Collider("world", HalfSpace())])
+    simulator = Simulator(scene, q0=[0, 0, 0.5, 0, 0, 0, 1])
+    simulator.step()
+
+
+def _solve(name: str) -> None:
+    """Two contacts, one of which slips."""
+    ImpulseSolver(name, tolerance=NOT_REACHED)(
+        np.eye(6) + 0.1, np.array([3.1, 4.2, -1.3, 0.1, 0.2, -1.7]), np.full(2, 0.5), np.zeros(2)
+    )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.contact.collision.filters import may_collide
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
 from delassus.errors import ConfigurationError, missing_dependency
@@ -47,11 +48,69 @@ class Colliders(NamedTuple):
         Of all convex hulls: corners in the frames of their colliders (n_vertices, 3); where the corners of face *f* are
         in the next array, ``ends[f]`` to ``ends[f + 1]``; those corners, rows of vertices, counterclockwise seen from
         outside; outward normals (n_faces, 3). See `VERTICES` and the others.
+    material : (n, 2) array
+        Friction and restitution of each collider.
+    allowed : (n, n) array of bool
+        Which pairs may touch; symmetric.
     """
 
     shapes: Array
     local: Array
     hulls: tuple[Any, ...]
+    material: Array
+    allowed: NDArray[np.bool_]
+
+
+class Workspace(NamedTuple):
+    """Memory of a search for contacts, for compiled functions; what they know from one call to the next.
+
+    Attributes
+    ----------
+    world, before : (n, 3, 4) arrays
+        ``[R p]`` of colliders in the world, now and when near pairs were listed.
+    centres : (n, 3) array
+        Centres of colliders in the world.
+    listed : (n,) array
+        How far each collider may have moved, or be going to move, for the list of near pairs to hold (m).
+    bounds : (n, 6) array
+        Boxes along the world's axes around colliders: lower and upper corners.
+    order : (n,) array of int
+        Colliders, sorted along an axis.
+    pairs : (most, 2) array of int
+        Near pairs: A and B.
+    left : (most,) array of int
+        Rows of near pairs of which at least one is a mesh that is not convex.
+    found : (8 most, 8) array
+        Contacts: row of their pair, point, normal, depth.
+    work : (4, rows, 7) array
+        For corners of simplices and polygons.
+    counts : (3,) array of int
+        How many near pairs, contacts, and pairs that are left there are.
+    """
+
+    world: Array
+    before: Array
+    centres: Array
+    listed: Array
+    bounds: Array
+    order: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    left: NDArray[np.int64]
+    found: Array
+    work: Array
+    counts: NDArray[np.int64]
+
+
+class ContactArrays(NamedTuple):
+    """Arrays of a `ContactSet`, with rows to spare."""
+
+    links: NDArray[np.int64]
+    points: Array
+    frames: Array
+    depths: Array
+    friction: Array
+    restitution: Array
+    colliders: NDArray[np.int64]
 
 
 def collider_arrays(scene: Scene) -> Colliders:
@@ -80,7 +139,37 @@ def collider_arrays(scene: Scene) -> Colliders:
             ends.extend(ends[-1] + np.cumsum([len(face) for face in faces]))
         _describe(shape, points, shapes[i])
     hulls = np.concatenate(vertices), np.array(ends), np.concatenate(corners), np.concatenate(normals)
-    return Colliders(shapes, local, hulls)
+    material = np.array([(c.friction, c.restitution) for c in scene.colliders]).reshape(-1, 2)
+    return Colliders(shapes, local, hulls, material, may_collide(scene))
+
+
+def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays]:
+    """Memory for ``most`` near pairs."""
+    n, ends, rows = len(colliders.shapes), colliders.hulls[ENDS], MOST_POINTS * most
+    corners = max(8, int(np.diff(ends).max(initial=0)), int(colliders.shapes[:, N_VERTICES].max(initial=0)))
+    space = Workspace(
+        world=np.zeros((n, 3, 4)),
+        before=np.zeros((n, 3, 4)),
+        centres=np.zeros((n, 3)),
+        listed=np.full(n, -1.0),
+        bounds=np.zeros((n, 6)),
+        order=np.arange(n),
+        pairs=np.zeros((most, 2), np.int64),
+        left=np.zeros(most, np.int64),
+        found=np.zeros((rows, 8)),
+        work=np.zeros((4, 2 * corners + 8, 7)),
+        counts=np.zeros(3, np.int64),
+    )
+    contacts = ContactArrays(
+        links=np.empty((rows, 2), np.int64),
+        points=np.empty((rows, 3)),
+        frames=np.empty((rows, 3, 3)),
+        depths=np.empty(rows),
+        friction=np.empty(rows),
+        restitution=np.empty(rows),
+        colliders=np.empty((rows, 2), np.int64),
+    )
+    return space, contacts
 
 
 def _describe(shape: Shape, vertices: Array, row: Array) -> None:

@@ -7,24 +7,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.contact.collision.coal_pairs import CoalPairs
-from delassus.contact.collision.colliders import (
-    BOX,
-    CAPSULE,
-    CENTRE,
-    HALF,
-    HALF_SPACE,
-    KIND,
-    LINK,
-    MOST_POINTS,
-    RADIUS,
-    SPHERE,
-    VERTICES,
-    collider_arrays,
-)  # fmt: skip
-from delassus.contact.collision.filters import may_collide
-from delassus.contact.collision.narrow_phase import WRONG, touch, unpack
-from delassus.contact.collision.near_pairs import near_pairs
+from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, collider_arrays, workspace
+from delassus.contact.collision.narrow_phase import OTHERS, WRONG, find_contacts, unpack
+from delassus.contact.collision.surfaces import Surfaces
 from delassus.contact.contacts import ContactSet
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
@@ -53,8 +38,8 @@ class CollisionDetector:
 
     Attributes
     ----------
-    pairs : (n_pairs, 2) array of int
-        Colliders that may touch, in the order of their contacts: A and B.
+    arrays, space, found : Colliders, Workspace, ContactArrays
+        What `find_contacts` takes; ``find`` replaces the last two where they are too small.
     size : float
         Largest distance (m) of a point of a collider that moves from the origin of its link.
 
@@ -82,33 +67,35 @@ class CollisionDetector:
         if not isinstance(scene, Scene):
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         self.scene = scene
-        self._arrays = collider_arrays(scene)
-        shapes = self._arrays.shapes
+        self.arrays = collider_arrays(scene)
+        self.space, self.found = workspace(self.arrays, 64 + 8 * len(scene.colliders))
+        shapes = self.arrays.shapes
         finite = shapes[:, RADIUS][np.isfinite(shapes[:, RADIUS])]
         size = float(np.median(finite)) if finite.size else 1.0
-        far = np.linalg.norm(self._arrays.local[:, :, 3], axis=1) + np.linalg.norm(shapes[:, CENTRE:HALF], axis=1)
+        far = np.linalg.norm(self.arrays.local[:, :, 3], axis=1) + np.linalg.norm(shapes[:, CENTRE:HALF], axis=1)
         self.size = float(np.max((far + shapes[:, RADIUS])[shapes[:, LINK] >= 0], initial=0.0))
         gap = RELATIVE_TOLERANCE * size if tolerance is None else tolerance
         self.tolerance = check_number("tolerance", gap, "A length in metres.", above=False)
         self.margin = check_number("margin", size if margin is None else margin, "A length in metres.")
-        self.pairs = np.argwhere(np.triu(may_collide(scene)))
-        fixed = shapes[self.pairs[:, 0], LINK] < 0  # the world as the second of each pair
-        self.pairs[fixed] = self.pairs[fixed][:, ::-1]
-        self.pairs.setflags(write=False)
-        self._material = np.array([(c.friction, c.restitution) for c in scene.colliders]).reshape(-1, 2)
         self._shape = (scene.tree.n_links, 3, 4)
-        self._world = np.zeros_like(self._arrays.local)
-        self._before = np.full_like(self._world, np.nan)
-        self._others = CoalPairs(scene, self._arrays, self.tolerance)
-        # past the wrapper that compiles at the first call
-        self._touch, self._unpack = cast(Any, touch).dispatcher(), cast(Any, unpack).dispatcher()
-        self._near(np.zeros((0, 2), np.int64))
+        self._still = np.zeros(scene.tree.n_links)
+        self._surfaces = Surfaces(scene, self.arrays)
+        # past the wrappers that compile at the first call
+        self._find, self._unpack = cast(Any, find_contacts).dispatcher(), cast(Any, unpack).dispatcher()
 
-    def contacts(self, poses: ArrayLike, reach: float = 0.0) -> ContactSet:
+    @property
+    def pairs(self) -> NDArray[np.int64]:
+        """Colliders that may touch (n_pairs, 2), in the order of their contacts: A and B."""
+        pairs = np.argwhere(np.triu(self.arrays.allowed))
+        fixed = self.arrays.shapes[pairs[:, 0], LINK] < 0  # the world as the second of each pair
+        pairs[fixed] = pairs[fixed][:, ::-1]
+        return pairs
+
+    def contacts(self, poses: ArrayLike, reach: ArrayLike = 0.0) -> ContactSet:
         """Contacts at poses ``[R p]`` (n_links, 3, 4) of body frames in the world, such as ``Snapshot.poses``.
 
-        Gaps of up to ``reach`` (m) are contacts too, of negative depth: of all shapes with half spaces, and of spheres
-        and capsules.
+        Gaps of up to ``reach`` (m) are contacts too, of negative depth. Where it is an array (n_links,), the gap of two
+        links may be the sum of theirs; the world's is 0.
 
         Raises
         ------
@@ -123,43 +110,28 @@ class CollisionDetector:
             raise ConfigurationError("poses", f"shape {self._shape}", f"shape {at.shape}", "One pose for each link.")
         if not at.flags.writeable:
             at = at.copy()  # a type of its own to the compiler
-        ahead = max(reach - self.tolerance, 0.0)
-        if not ahead <= 0.5 * self.margin:
-            self.margin = 4.0 * ahead
-            self._look_around()
-        count = self._touch(at, *self._static, self.tolerance + ahead, 0.5 * (self.margin - ahead), self._found)
-        if count < 0:
-            if count == WRONG:
-                self._refuse(at)
-            self._look_around()
-            count = self._touch(at, *self._static, self.tolerance + ahead, 0.5 * (self.margin - ahead), self._found)
-        found = self._found
-        if self._mixed and self._left[0]:
-            found, count = self._others.touch(self._world, self._candidates, self._left, found, count)
-        if count == 0:
-            return _NOTHING
-        links, colliders = np.empty((count, 2), np.int64), np.empty((count, 2), np.int64)
-        numbers = (np.empty((count, *shape)) for shape in ((3,), (3, 3), (), (), ()))
-        arrays = (links, *numbers, colliders)
-        self._unpack(found, self._candidates, self._arrays.shapes, self._material, *arrays)
-        return ContactSet.trusted(*arrays)
+        of_links, gap = self._still, self.tolerance
+        if isinstance(reach, float):
+            gap = max(gap, reach)
+        else:
+            of_links = np.ascontiguousarray(np.broadcast_to(reach, of_links.shape), dtype=np.float64)
+        count = self.find(at, of_links, gap)
+        if count == WRONG:
+            self._refuse(at)
+        return ContactSet.trusted(*(array[:count].copy() for array in self.found)) if count else _NOTHING
 
-    def _look_around(self) -> None:
-        """List the pairs that can touch before some collider has moved by half the margin."""
-        self._near(near_pairs(self._arrays.shapes, self._world, self.pairs, self.margin + self.tolerance))
-        self._before[:] = self._world
+    def find(self, poses: Array, reach: Array, gap: float) -> int:
+        """`find_contacts` with what is left to Python: nothing is checked.
 
-    def _near(self, pairs: NDArray[np.int64]) -> None:
-        kinds = np.sort(self._arrays.shapes[pairs, KIND].reshape(-1, 2), axis=1)
-        simple = (kinds[:, 1] == HALF_SPACE) | (kinds[:, 0] == SPHERE) & (kinds[:, 1] <= BOX)
-        self._mixed = not np.all(simple | (kinds == CAPSULE).all(axis=1))
-        self._candidates = pairs
-        self._left = np.zeros(len(pairs) + 1, np.int64)
-        self._found = np.empty((MOST_POINTS * len(pairs), 8))
-        a = self._arrays
-        self._static = (
-            a.shapes, a.local, self._world, self._before, a.hulls[VERTICES], self._candidates, self._left,
-        )  # fmt: skip
+        Returns how many rows of ``found`` are contacts, or `WRONG`.
+        """
+        while (count := self._find(poses, reach, gap, self.margin, self.arrays, self.space, self.found)) < WRONG:
+            if count == OTHERS:
+                self._surfaces.touch(reach, gap, self.space)
+                self._unpack(self.arrays, self.space, self.found)
+                return int(self.space.counts[1])
+            self.space, self.found = workspace(self.arrays, 2 * int(self.space.counts[0]))
+        return int(count)
 
     def _refuse(self, poses: Array) -> None:
         link = int(np.flatnonzero(~np.isfinite(poses).all(axis=(1, 2)))[0])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from delassus.contact.collision.colliders import (
     BOX,
@@ -21,7 +20,7 @@ from delassus.contact.collision.colliders import (
     SIZE,
     SPHERE,
 )  # fmt: skip
-from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, point_at, write
+from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, point_at, row_of, scaled, write
 from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
@@ -41,7 +40,7 @@ def over_plane(out: Array, m: int, x: Vector, P: Array, most: float) -> int:
 
 
 @compiled
-def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, out: Array, m: int) -> int:
+def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, work: Array, out: Array, m: int) -> int:
     """Contacts of a shape at ``T`` with the half space at ``P``."""
     kind = int(shape[0])
     a, b, c = shape[SIZE], shape[SIZE + 1], shape[SIZE + 2]
@@ -59,8 +58,7 @@ def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, out
         return m
     if kind == CYLINDER:
         return cylinder_on_plane(a, b, T, P, most, out, m)
-    first = int(shape[FIRST_VERTEX])
-    return corners_on_plane(vertices[first : first + int(shape[N_VERTICES])], T, P, most, out, m)
+    return corners_on_plane(shape, T, vertices, P, most, work, out, m)
 
 
 @compiled
@@ -83,40 +81,47 @@ def cylinder_on_plane(radius: float, half: float, T: Array, P: Array, most: floa
 
 
 @compiled
-def corners_on_plane(vertices: Array, T: Array, P: Array, most: float, out: Array, m: int) -> int:
+def corners_on_plane(
+    shape: Array, T: Array, vertices: Array, P: Array, most: float, work: Array, out: Array, m: int
+) -> int:
     """Corners of a mesh that are below the plane: all, or the deepest and the furthest along it."""
-    points, depths, count = np.empty_like(vertices), np.empty(len(vertices)), 0
-    for v in range(len(vertices)):
-        x = point_at(T, (vertices[v, 0], vertices[v, 1], vertices[v, 2]))
+    first, count = int(shape[FIRST_VERTEX]), 0
+    for v in range(first, first + int(shape[N_VERTICES])):
+        x = point_at(T, row_of(vertices, v))
         depth = dot(along(column(P, 3), -1.0, x), column(P, 2))
         if depth >= -most:
-            points[count, 0], points[count, 1], points[count, 2] = x
-            depths[count] = depth
+            work[count, 0], work[count, 1], work[count, 2] = x
+            work[count, 3] = depth
             count += 1
-    for k in few(points[:count], depths[:count], column(P, 0), column(P, 1), 0.0):
-        m = over_plane(out, m, (points[k, 0], points[k, 1], points[k, 2]), P, most)
+    for k in range(few(work, count, column(P, 0), column(P, 1), 0.0)):
+        m = over_plane(out, m, row_of(work, k), P, most)
     return m
 
 
 @compiled
-def few(points: Array, depths: Array, u: Vector, v: Vector, first: float) -> NDArray[np.int64]:
-    """Indices of the deepest point and the furthest ones in `DIRECTIONS` along a face; all if they are not more.
+def few(points: Array, n: int, u: Vector, v: Vector, first: float) -> int:
+    """Leave of points (rows of place, depth) the deepest and the furthest in `DIRECTIONS` along a face.
 
-    ``u`` and ``v`` span the face; ``first`` is the first direction's angle from ``u``, in steps.
+    All stay if they are not more; returns how many stay. ``u`` and ``v`` span the face; ``first`` is the first
+    direction's angle from ``u``, in steps.
     """
-    n = points.shape[0]
     if n <= DIRECTIONS + 1:
-        return np.arange(n)
-    kept = np.zeros(n, np.bool_)
-    kept[np.argmax(depths)] = True
-    for d in range(DIRECTIONS):
+        return n
+    for i in range(n):
+        points[i, 4] = 0.0
+    for d in range(-1, DIRECTIONS):
         angle = 2 * math.pi * (d + first) / DIRECTIONS
-        w = along((0.0, 0.0, 0.0), math.cos(angle), u)
-        w = along(w, math.sin(angle), v)
+        w = along(scaled(math.cos(angle), u), math.sin(angle), v)
         furthest, best = 0, -np.inf
         for i in range(n):
-            reach = points[i, 0] * w[0] + points[i, 1] * w[1] + points[i, 2] * w[2]
+            reach = points[i, 3] if d < 0 else dot(row_of(points, i), w)
             if reach > best:
                 furthest, best = i, reach
-        kept[furthest] = True
-    return np.flatnonzero(kept)
+        points[furthest, 4] = 1.0
+    kept = 0
+    for i in range(n):
+        if points[i, 4] > 0.0:
+            for c in range(4):
+                points[kept, c] = points[i, c]
+            kept += 1
+    return kept

@@ -1,81 +1,117 @@
-"""Contacts of the near pairs: those of simple shapes at once, a list of all others for other files."""
+"""Contacts at given poses, from poses of links to arrays of contacts, in one compiled function."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-from delassus.contact.collision.colliders import BOX, CAPSULE, HALF_SPACE, KIND, SPHERE
+from delassus.contact.collision.colliders import (
+    CAPSULE,
+    CYLINDER,
+    HALF_SPACE,
+    KIND,
+    LINK,
+    RADIUS,
+    SPHERE,
+    SURFACE,
+    VERTICES,
+    Colliders,
+    ContactArrays,
+    Workspace,
+)  # fmt: skip
+from delassus.contact.collision.convex import convex_pair
 from delassus.contact.collision.half_spaces import on_plane
-from delassus.contact.collision.near_pairs import collider_poses, stays_near
+from delassus.contact.collision.near_pairs import collider_poses, list_holds, list_pairs
 from delassus.contact.collision.spheres_capsules import round_pair
-from delassus.contact.collision.vectors import cross, norm, scaled
+from delassus.contact.collision.vectors import along, cross, norm, row_of, scaled
 from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
-FAR, WRONG = -1, -2
-"""Instead of a number of contacts: the list of near pairs is out of date; some pose is not finite."""
+WRONG, MORE, OTHERS = -1, -2, -3
+"""Instead of a number of contacts: some pose is not finite; the arrays are too small; pairs that `surfaces` knows are
+left, and the others found."""
 
 
 @compiled
-def touch(
-    poses: Array, shapes: Array, local: Array, world: Array, before: Array, vertices: Array,
-    pairs: NDArray[np.int64], left: NDArray[np.int64], tolerance: float, most_motion: float, out: Array,
+def find_contacts(
+    poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace,
+    contacts: ContactArrays,
 ) -> int:  # fmt: skip
-    """Place colliders and write contacts of simple pairs; returns how many, `FAR` or `WRONG`.
+    """Write contacts at poses of links; returns how many, `WRONG`, `MORE` or `OTHERS`.
 
-    Rows of ``pairs`` that are not simple are counted in ``left[0]`` and listed from ``left[1]`` on.
+    Shapes apart touch if their gap is at most ``gap`` and the ``reach`` (n_links,) of their two links. The list of near
+    pairs is made for motions of half the ``margin`` (m).
     """
     finite = 0.0
     for i in range(poses.shape[0]):
+        finite += 0.0 * reach[i]
         for r in range(3):
             for c in range(4):
                 finite += 0.0 * poses[i, r, c]
     if not finite == 0.0:
         return WRONG
-    collider_poses(poses, shapes, local, world)
-    if not stays_near(shapes, world, before, most_motion):
-        return FAR
-    m = waiting = 0
-    for k in range(pairs.shape[0]):
-        i, j, first = pairs[k, 0], pairs[k, 1], m
-        if shapes[i, KIND] > shapes[j, KIND]:
-            i, j = j, i
-        a, b = shapes[i], shapes[j]
-        kind, other = int(a[KIND]), int(b[KIND])
-        if other == HALF_SPACE:
-            m = on_plane(a, world[i], vertices, world[j], tolerance, out, m)
-        elif (kind == SPHERE and other <= BOX) or (kind == CAPSULE and other == CAPSULE):
-            m = round_pair(a, world[i], b, world[j], tolerance, out, m)
-        else:
-            waiting += 1
-            left[waiting] = k
-        for row in out[first:m]:
-            row[0] = k
-            if i != pairs[k, 0]:
-                row[4], row[5], row[6] = -row[4], -row[5], -row[6]
-    left[0] = waiting
-    return m
+    collider_poses(poses, colliders, space)
+    if not list_holds(reach, gap, colliders, space):
+        count = list_pairs(reach, gap, margin, colliders, space)
+        space.counts[0] = count
+        if count > space.pairs.shape[0]:
+            space.listed[0] = -1.0
+            return MORE
+    touch(reach, gap, colliders, space)
+    if space.counts[2] > 0:
+        return OTHERS
+    unpack(colliders, space, contacts)
+    return int(space.counts[1])
 
 
 @compiled
-def unpack(
-    found: Array, pairs: NDArray[np.int64], shapes: Array, material: Array, links: NDArray[np.int64], points: Array,
-    frames: Array, depths: Array, friction: Array, restitution: Array, colliders: NDArray[np.int64],
-) -> None:  # fmt: skip
-    """Spread contacts over the arrays of a contact set; ``material`` has μ and ε of each collider."""
-    for k in range(depths.size):
-        row, pair = found[k], pairs[int(found[k, 0])]
-        i, j = pair[0], pair[1]
-        colliders[k, 0], colliders[k, 1] = i, j
-        links[k, 0], links[k, 1] = int(shapes[i, 1]), int(shapes[j, 1])
-        depths[k] = row[7]
-        friction[k] = math.sqrt(material[i, 0] * material[j, 0])
-        restitution[k] = math.sqrt(material[i, 1] * material[j, 1])
-        points[k, 0], points[k, 1], points[k, 2] = row[1], row[2], row[3]
-        n = (row[4], row[5], row[6])
+def touch(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
+    """Find contacts of near pairs; list those that are left."""
+    shapes, world, hulls, out, work = colliders.shapes, space.world, colliders.hulls, space.found, space.work
+    m = waiting = 0 * space.counts[0]  # no literal: that is a type of its own
+    for k in range(space.counts[0]):
+        i, j, first = space.pairs[k, 0], space.pairs[k, 1], m
+        most, turned = gap, shapes[i, KIND] > shapes[j, KIND]
+        for c in (i, j):
+            if shapes[c, LINK] >= 0:
+                most += reach[int(shapes[c, LINK])]
+        if turned:
+            i, j = j, i
+        kind, other = int(shapes[i, KIND]), int(shapes[j, KIND])
+        if other == HALF_SPACE:
+            m = on_plane(shapes[i], world[i], hulls[VERTICES], world[j], most, work[0], out, m)
+        else:
+            d, far = along(row_of(space.centres, i), -1.0, row_of(space.centres, j)), most
+            far += shapes[i, RADIUS] + shapes[j, RADIUS]
+            if d[0] * d[0] + d[1] * d[1] + d[2] * d[2] > far * far:
+                continue
+            if (kind == SPHERE and other <= CYLINDER) or (kind == CAPSULE and other == CAPSULE):
+                m = round_pair(shapes[i], world[i], shapes[j], world[j], most, out, m)
+            elif other == SURFACE:
+                space.left[waiting] = k
+                waiting += 1
+            else:
+                m = convex_pair(shapes[i], world[i], shapes[j], world[j], hulls, most, work, out, m)
+        for r in range(first, m):
+            out[r, 0] = k
+            if turned:
+                out[r, 4], out[r, 5], out[r, 6] = -out[r, 4], -out[r, 5], -out[r, 6]
+    space.counts[1], space.counts[2] = m, waiting
+
+
+@compiled
+def unpack(colliders: Colliders, space: Workspace, contacts: ContactArrays) -> None:
+    """Spread contacts over the arrays of a contact set."""
+    found, material = space.found, colliders.material
+    for k in range(space.counts[1]):
+        pair = int(found[k, 0])
+        for c in range(2):
+            i = space.pairs[pair, c]
+            contacts.colliders[k, c], contacts.links[k, c] = i, int(colliders.shapes[i, LINK])
+        i, j = space.pairs[pair, 0], space.pairs[pair, 1]
+        contacts.friction[k] = math.sqrt(material[i, 0] * material[j, 0])
+        contacts.restitution[k] = math.sqrt(material[i, 1] * material[j, 1])
+        contacts.depths[k] = found[k, 7]
+        n = (found[k, 4], found[k, 5], found[k, 6])
         # first tangent: the normal times the unit vector that is furthest from it
         if abs(n[0]) <= abs(n[1]) and abs(n[0]) <= abs(n[2]):
             t = cross(n, (1.0, 0.0, 0.0))
@@ -84,6 +120,7 @@ def unpack(
         else:
             t = cross(n, (0.0, 0.0, 1.0))
         t = scaled(1.0 / norm(t), t)
-        s, F = cross(n, t), frames[k]
+        s = cross(n, t)
         for r in range(3):
-            F[r, 0], F[r, 1], F[r, 2] = t[r], s[r], n[r]
+            contacts.points[k, r] = found[k, 1 + r]
+            contacts.frames[k, r, 0], contacts.frames[k, r, 1], contacts.frames[k, r, 2] = t[r], s[r], n[r]

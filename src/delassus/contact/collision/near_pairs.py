@@ -1,7 +1,8 @@
 """Where colliders are, how far they have moved, and which of them are near each other.
 
-The list of near pairs is one of Verlet's: pairs whose boxes, made larger by half a margin on every side, overlap stay
-the only ones that can touch until some collider has moved by more than half the margin.
+The list of near pairs is one of Verlet's: each collider's box along the world's axes is made larger on every side, and
+pairs whose boxes overlap stay the only ones that can touch until some collider has used up what was added. Boxes that
+overlap are found by sorting their lower ends along the axis on which they are spread most.
 """
 
 from __future__ import annotations
@@ -11,61 +12,152 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.contact.collision.colliders import CENTRE, CORE, HALF, HALF_SPACE, KIND, LINK, RADIUS, SPHERE
+from delassus.contact.collision.colliders import (
+    CENTRE,
+    CORE,
+    HALF,
+    HALF_SPACE,
+    KIND,
+    LINK,
+    RADIUS,
+    SPHERE,
+    Colliders,
+    Workspace,
+)  # fmt: skip
+from delassus.contact.collision.vectors import along, column, dot, row_of
 from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
 
 @compiled
-def collider_poses(poses: Array, shapes: Array, local: Array, world: Array) -> None:
-    """Poses ``[R p]`` of colliders in the world, from those of links."""
+def collider_poses(poses: Array, colliders: Colliders, space: Workspace) -> None:
+    """Poses ``[R p]`` of colliders in the world, from those of links, and their centres."""
+    shapes, local, world, centres = colliders.shapes, colliders.local, space.world, space.centres
     for i in range(shapes.shape[0]):
         link = int(shapes[i, LINK])
-        at, own, out = poses[max(link, 0)], local[i], world[i]
         for r in range(3):
             for c in range(4):
-                moved = at[r, 0] * own[0, c] + at[r, 1] * own[1, c] + at[r, 2] * own[2, c]
-                out[r, c] = moved if link >= 0 else own[r, c]
-            if link >= 0:
-                out[r, 3] += at[r, 3]
+                if link >= 0:
+                    moved = poses[link, r, 3] if c == 3 else 0.0
+                    for k in range(3):
+                        moved += poses[link, r, k] * local[i, k, c]
+                    world[i, r, c] = moved
+                else:
+                    world[i, r, c] = local[i, r, c]
+            centres[i, r] = world[i, r, 3]
+            for c in range(3):
+                centres[i, r] += world[i, r, c] * shapes[i, CENTRE + c]
 
 
 @compiled
-def stays_near(shapes: Array, world: Array, before: Array, most: float) -> bool:
-    """Whether no point of any collider is further than ``most`` from where it was; no also where poses are not finite.
+def list_holds(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> bool:
+    """Whether no pair that is not in the list can have a gap of at most ``gap`` and what its two links may move.
 
     A rotation by the angle θ moves a point at distance r from the centre by at most ``2 r sin(θ/2)``, which is
     ``r ‖ΔR‖ / √2`` in the Frobenius norm.
     """
+    shapes, world, before = colliders.shapes, space.world, space.before
     for i in range(shapes.shape[0]):
-        if shapes[i, LINK] < 0:
-            continue
-        new, old = world[i], before[i]
-        shift = rotated = 0.0
-        for r in range(3):
-            step = new[r, 3] - old[r, 3]
-            for c in range(3):
-                difference = new[r, c] - old[r, c]
-                rotated += difference * difference
-                step += difference * shapes[i, CENTRE + c]
-            shift += step * step
-        if not math.sqrt(shift) + shapes[i, CORE] * math.sqrt(0.5 * rotated) <= most:
+        link, moved = int(shapes[i, LINK]), 0.5 * gap
+        if link >= 0:
+            shift = rotated = 0.0
+            for r in range(3):
+                step = world[i, r, 3] - before[i, r, 3]
+                for c in range(3):
+                    difference = world[i, r, c] - before[i, r, c]
+                    rotated += difference * difference
+                    step += difference * shapes[i, CENTRE + c]
+                shift += step * step
+            moved += math.sqrt(shift) + shapes[i, CORE] * math.sqrt(0.5 * rotated) + reach[link]
+        if not moved <= space.listed[i]:
             return False
     return True
 
 
-def near_pairs(shapes: Array, world: Array, pairs: NDArray[np.int64], reach: float) -> NDArray[np.int64]:
-    """Those of the pairs whose boxes along the world's axes have a gap of at most ``reach``.
+@compiled
+def list_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace) -> int:
+    """List near pairs anew, for motions of half a margin; returns how many there are, also if there is no room."""
+    shapes, world, bounds, order, pairs = colliders.shapes, space.world, space.bounds, space.order, space.pairs
+    n, count, axis, widest = shapes.shape[0], 0, 0, -1.0
+    for i in range(n):
+        link = int(shapes[i, LINK])
+        space.listed[i] = 0.5 * margin + gap + (2.0 * reach[link] if link >= 0 else 0.0)
+        for r in range(3):
+            half = shapes[i, RADIUS]
+            if shapes[i, KIND] != SPHERE:
+                half = 0.0
+                for c in range(3):
+                    half += abs(world[i, r, c]) * shapes[i, HALF + c]
+            half += space.listed[i]
+            bounds[i, r], bounds[i, 3 + r] = space.centres[i, r] - half, space.centres[i, r] + half
+            for c in range(4):
+                space.before[i, r, c] = world[i, r, c]
+    for r in range(3):
+        total = squares = 0.0
+        for i in range(n):
+            if shapes[i, LINK] >= 0:
+                total += space.centres[i, r]
+                squares += space.centres[i, r] * space.centres[i, r]
+        if n * squares - total * total > widest:
+            axis, widest = r, n * squares - total * total
+    for k in range(1, n):  # nearly sorted since the last time
+        i, p = order[k], k
+        while p > 0 and bounds[order[p - 1], axis] > bounds[i, axis]:
+            order[p] = order[p - 1]
+            p -= 1
+        order[p] = i
+    first, second = (axis + 1) % 3, (axis + 2) % 3
+    for k in range(n):
+        i = order[k]
+        if shapes[i, KIND] == HALF_SPACE:
+            for j in range(n):
+                height = dot(along(row_of(space.centres, j), -1.0, column(world[i], 3)), column(world[i], 2))
+                if colliders.allowed[i, j] and height <= shapes[j, RADIUS] + 2.0 * space.listed[j]:
+                    count = add(pairs, count, i, j)
+            continue
+        for p in range(k + 1, n):
+            j = order[p]
+            if bounds[j, axis] > bounds[i, 3 + axis]:
+                break
+            if (
+                bounds[j, first] <= bounds[i, 3 + first] and bounds[i, first] <= bounds[j, 3 + first]
+                and bounds[j, second] <= bounds[i, 3 + second] and bounds[i, second] <= bounds[j, 3 + second]
+                and colliders.allowed[i, j] and shapes[j, KIND] != HALF_SPACE
+            ):  # fmt: skip
+                count = add(pairs, count, i, j)
+    if count <= pairs.shape[0]:
+        sort_pairs(pairs, count, n)
+        for k in range(count):
+            if shapes[pairs[k, 0], LINK] < 0:  # the world as the second
+                pairs[k, 0], pairs[k, 1] = pairs[k, 1], pairs[k, 0]
+    return count
 
-    Half spaces have no boxes, and are near to what is within ``reach`` of their planes.
-    """
-    R, kind, (i, j) = world[:, :, :3], shapes[:, KIND], pairs.T
-    centres = np.einsum("nij,nj->ni", R, shapes[:, CENTRE : CENTRE + 3]) + world[:, :, 3]
-    half = np.einsum("nij,nj->ni", np.abs(R), shapes[:, HALF : HALF + 3])
-    half[kind == SPHERE] = shapes[kind == SPHERE, RADIUS, None]
-    gap = (np.abs(centres[i] - centres[j]) - half[i] - half[j]).max(axis=1, initial=-np.inf)
-    for plane in np.flatnonzero(kind == HALF_SPACE):
-        heights = (centres - world[plane, :, 3]) @ world[plane, :, 2] - shapes[:, RADIUS]
-        of_plane = (i == plane) | (j == plane)
-        gap[of_plane] = heights[(i + j - plane)[of_plane]]
-    return np.ascontiguousarray(pairs[gap <= reach])
+
+@compiled
+def add(pairs: NDArray[np.int64], count: int, i: int, j: int) -> int:
+    """Add a pair to a list if there is room; returns how many there are then, or would be."""
+    if count < pairs.shape[0]:
+        pairs[count, 0], pairs[count, 1] = min(i, j), max(i, j)
+    return count + 1
+
+
+@compiled
+def sort_pairs(pairs: NDArray[np.int64], count: int, n: int) -> None:
+    """Sort pairs of the numbers below ``n``, each the lower one first."""
+    starts, ends, seconds = np.zeros(n + 1, np.int64), np.zeros(n, np.int64), np.empty(count, np.int64)
+    for k in range(count):
+        starts[pairs[k, 0] + 1] += 1
+    for i in range(n):
+        starts[i + 1] += starts[i]
+        ends[i] = starts[i]
+    for k in range(count):
+        i, j = pairs[k, 0], pairs[k, 1]
+        p = ends[i]
+        while p > starts[i] and seconds[p - 1] > j:
+            seconds[p] = seconds[p - 1]
+            p -= 1
+        seconds[p] = j
+        ends[i] += 1
+    for i in range(n):
+        for k in range(starts[i], starts[i + 1]):
+            pairs[k, 0], pairs[k, 1] = i, seconds[k]

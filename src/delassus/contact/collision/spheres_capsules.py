@@ -1,4 +1,4 @@
-"""Spheres and capsules with each other, and spheres with boxes: distances of points and segments, less radii.
+"""Spheres and capsules with each other, spheres with boxes and cylinders: distances of points and segments, less radii.
 
 Of shapes A and B, ``n`` points from the core of B to that of A; the contact is midway between the two surfaces.
 """
@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from delassus.contact.collision.colliders import BOX, CAPSULE, SIZE
+from delassus.contact.collision.colliders import BOX, CAPSULE, CYLINDER, SIZE
 from delassus.contact.collision.vectors import (
     Vector,
     along,
@@ -42,11 +42,13 @@ def balls(x: Vector, ra: float, y: Vector, rb: float, spare: Vector, most: float
 
 @compiled
 def round_pair(a: Array, A: Array, b: Array, B: Array, most: float, out: Array, m: int) -> int:
-    """Contacts of a sphere with a sphere, capsule or box, or of two capsules: ``a`` at ``A`` and ``b`` at ``B``."""
+    """Contacts of a sphere with a sphere, capsule, box or cylinder, or of two capsules."""
     if a[0] == CAPSULE:
         return capsules(a[SIZE], a[SIZE + 1], A, b[SIZE], b[SIZE + 1], B, most, out, m)
     if b[0] == BOX:
         return ball_on_box(a[SIZE], A, (b[SIZE], b[SIZE + 1], b[SIZE + 2]), B, most, out, m)
+    if b[0] == CYLINDER:
+        return ball_on_cylinder(a[SIZE], A, b[SIZE], b[SIZE + 1], B, most, out, m)
     y = column(B, 3)
     if b[0] == CAPSULE:
         t = dot(column(B, 2), along(column(A, 3), -1.0, y))
@@ -74,6 +76,29 @@ def ball_on_box(radius: float, A: Array, half: Vector, B: Array, most: float, ou
     if gap - radius > most:
         return m
     # back from the centre to the middle between the two surfaces
+    return write(out, m, along(column(A, 3), -0.5 * (gap + radius), n), n, radius - gap)
+
+
+@compiled
+def ball_on_cylinder(
+    radius: float, A: Array, round: float, half: float, B: Array, most: float, out: Array, m: int
+) -> int:
+    """Contact of a sphere with the nearest point of a cylinder; from inside, through the nearer of base and side."""
+    own = in_frame(B, along(column(A, 3), -1.0, column(B, 3)))
+    across = math.sqrt(own[0] * own[0] + own[1] * own[1])
+    side, up = across - round, abs(own[2]) - half
+    u = (own[0] / across, own[1] / across) if across > 1e-12 * round else (1.0, 0.0)
+    gap = max(side, up)
+    if gap - radius > most:
+        return m
+    if side > 0 and up > 0:  # the rim
+        gap = math.sqrt(side * side + up * up)
+        if gap - radius > most:
+            return m
+        r, z = side / gap, up / gap
+    else:
+        r, z = (1.0, 0.0) if side > up else (0.0, 1.0)
+    n = in_world(B, (r * u[0], r * u[1], math.copysign(z, own[2])))
     return write(out, m, along(column(A, 3), -0.5 * (gap + radius), n), n, radius - gap)
 
 

@@ -69,10 +69,15 @@ def point_at(T: Array, x: Vector) -> Vector:
 
 
 @compiled
+def row_of(x: Array, k: int) -> Vector:
+    """Row of an array as a vector."""
+    return x[k, 0], x[k, 1], x[k, 2]
+
+
+@compiled
 def write(out: Array, m: int, x: Vector, n: Vector, depth: float) -> int:
     """Write one contact as row ``m`` (its pair is written by the caller): point, normal from B to A, depth."""
-    row = out[m]
-    for r in range(3):
-        row[1 + r], row[4 + r] = x[r], n[r]
-    row[7] = depth
+    out[m, 1], out[m, 2], out[m, 3] = x
+    out[m, 4], out[m, 5], out[m, 6] = n
+    out[m, 7] = depth
     return m + 1

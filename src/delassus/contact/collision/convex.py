@@ -1,0 +1,333 @@
+"""Convex shapes of any kind: the normal along which they are nearest, or leave each other soonest, and their contacts.
+
+A shape is a core (point, segment, box, cylinder, hull) with a radius around it. Of the cores A and B, the vectors from
+points of B to points of A fill a convex set; its point nearest to the origin is the gap (Gilbert, Johnson, Keerthi
+1988). Where the cores overlap, the origin is inside, and an expanding polytope (van den Bergen 2001) says which way out
+is the shortest, roughly. Of shapes that overlap, or nearly touch, the normal is made exact from outside: A is moved out
+along it, until a gap is left, and the normal there is the next one. Each is a way out that is no longer than the last.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from delassus.contact.collision.boxes import separation
+from delassus.contact.collision.colliders import (
+    BOX,
+    CAPSULE,
+    CYLINDER,
+    FIRST_VERTEX,
+    HULL,
+    KIND,
+    MOST_POINTS,
+    N_VERTICES,
+    RADIUS,
+    SIZE,
+    SPHERE,
+    VERTICES,
+)  # fmt: skip
+from delassus.contact.collision.patches import patch
+from delassus.contact.collision.vectors import (
+    Vector,
+    along,
+    column,
+    cross,
+    dot,
+    in_frame,
+    norm,
+    point_at,
+    row_of,
+    scaled,
+    write,
+)  # fmt: skip
+from delassus.contact.solvers.compiled import compiled
+from delassus.model.rotations import Array
+
+EXACT = 1e-10
+"""Part of the shapes' size by which the deepest point of a patch may miss the depth; else it gets one more."""
+
+ROUND_OFF = 1e-14
+"""Part of the shapes' size that is the error of a distance."""
+
+NEAR = 0.02
+"""Part of the shapes' size below which a gap alone does not give an exact normal, and to which shapes are parted."""
+
+THIN = 1e-20
+"""Square of the sine between edges below which a triangle is a line."""
+
+MOST_STEPS, MOST_CORNERS = 64, 128
+"""Of the iterations for a gap, and for normals from outside; corners of an expanding polytope."""
+
+
+@compiled
+def furthest(a: Array, A: Array, vertices: Array, d: Vector) -> Vector:
+    """Point of a core that lies furthest along ``d``, in the world."""
+    kind, own = int(a[KIND]), in_frame(A, d)
+    x = (0.0, 0.0, 0.0)
+    if kind == BOX:
+        x = math.copysign(a[SIZE], own[0]), math.copysign(a[SIZE + 1], own[1]), math.copysign(a[SIZE + 2], own[2])
+    elif kind == HULL:
+        first, most = int(a[FIRST_VERTEX]), -np.inf
+        best = first
+        for v in range(first, first + int(a[N_VERTICES])):
+            reach = own[0] * vertices[v, 0] + own[1] * vertices[v, 1] + own[2] * vertices[v, 2]
+            if reach > most:
+                best, most = v, reach
+        x = row_of(vertices, best)
+    elif kind == CYLINDER:
+        across = math.sqrt(own[0] * own[0] + own[1] * own[1])
+        part = a[SIZE] / across if across > 1e-12 * abs(own[2]) else 0.0
+        x = part * own[0], part * own[1], math.copysign(a[SIZE + 1], own[2])
+    elif kind == CAPSULE:
+        x = 0.0, 0.0, math.copysign(a[SIZE + 1], own[2])
+    return point_at(A, x)
+
+
+@compiled
+def extreme(
+    a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, d: Vector, W: Array, k: int
+) -> float:
+    """Furthest vector along ``d`` from B to A, moved by ``push``: to row ``k`` of ``W``, beside its point of A."""
+    p, q = furthest(a, A, vertices, d), furthest(b, B, vertices, scaled(-1.0, d))
+    w = along(along(p, 1.0, push), -1.0, q)
+    for r in range(3):
+        W[k, r], W[k, 3 + r] = w[r], p[r]
+    return dot(d, w)
+
+
+@compiled
+def keep(W: Array, source: int, k: int, weight: float) -> None:
+    """Move a corner of a simplex to row ``k``, with its weight."""
+    for r in range(6):
+        W[k, r] = W[source, r]
+    W[k, 6] = weight
+
+
+@compiled
+def nearest_in_simplex(W: Array, n: int) -> tuple[int, Vector]:
+    """Point nearest to the origin of the simplex of ``n`` corners, in which the last takes part.
+
+    The corners whose simplex it is inside, and their weights, become the first rows; returns how many, and the point.
+    """
+    last = n - 1
+    v = d = row_of(W, last)
+    best, count, i, j, s, t = dot(d, d), 1, 0, 0, 0.0, 0.0
+    for k in range(last):
+        a = row_of(W, k)
+        e = along(a, -1.0, d)
+        part = -dot(d, e) / max(dot(e, e), 1e-300)
+        x = along(d, part, e)
+        if 0.0 < part < 1.0 and dot(x, x) < best:
+            best, count, i, s, t, v = dot(x, x), 2, k, part, 0.0, x
+        for m in range(k):
+            b = row_of(W, m)
+            f = along(b, -1.0, d)
+            N = cross(e, f)
+            area = dot(N, N)
+            of_a, of_b = dot(cross(b, d), N), dot(cross(d, a), N)
+            if area > THIN * dot(e, e) * dot(f, f) and of_a > 0.0 and of_b > 0.0 and of_a + of_b < area:
+                x = scaled(dot(d, N) / area, N)
+                if dot(x, x) < best:
+                    best, count, i, j, s, t, v = dot(x, x), 3, k, m, of_a / area, of_b / area, x
+    if n == 4:
+        a, b, c = row_of(W, 0), row_of(W, 1), row_of(W, 2)
+        ab, bc, ca = cross(a, b), cross(b, c), cross(c, a)
+        of_a, of_b, of_c, of_d = dot(d, bc), dot(d, ca), dot(d, ab), -dot(c, ab)
+        # volumes with the origin in place of each corner: of one sign if it is inside
+        if (of_a > 0) == (of_b > 0) == (of_c > 0) == (of_d > 0) and of_a * of_d != 0.0:
+            return 4, (0.0, 0.0, 0.0)
+    if count == 3:  # j < i < last
+        keep(W, j, 0, t)
+        keep(W, i, 1, s)
+    elif count == 2:
+        keep(W, i, 0, s)
+    keep(W, last, count - 1, 1.0 - s - t)
+    return count, v
+
+
+@compiled
+def gap_of_cores(
+    a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, most: float, W: Array
+) -> tuple[float, Vector, int]:
+    """Gap (m) between the cores of A, moved by ``push``, and of B, if it is at most ``most``, else less than it.
+
+    Also the unit normal from B to A along which it is measured, and how many rows of ``W`` are the corners that it
+    comes from, with points of A that they belong to, and weights; four where the cores overlap.
+    """
+    d = along(along(column(A, 3), 1.0, push), -1.0, column(B, 3))
+    length = norm(d)
+    d = scaled(-1.0 / length, d) if length > 0.0 else (0.0, 0.0, 1.0)
+    extreme(a, A, b, B, vertices, push, d, W, 0)
+    W[0, 6] = 1.0
+    v, n, gap, normal = row_of(W, 0), 1, -np.inf, d
+    tolerance = ROUND_OFF * (a[RADIUS] + b[RADIUS])
+    for _ in range(MOST_STEPS):
+        length = norm(v)
+        if length <= 10.0 * tolerance:
+            return 0.0, normal, n
+        d = scaled(-1.0 / length, v)
+        least = -extreme(a, A, b, B, vertices, push, d, W, n)
+        if least > gap:
+            gap, normal = least, scaled(-1.0, d)
+        if gap > most or length - least <= tolerance:
+            break
+        n, closer = nearest_in_simplex(W, n + 1)
+        if n == 4 or not norm(closer) < length:
+            break
+        v = closer
+    return gap, normal, n
+
+
+@compiled
+def new_face(V: Array, corners: Any, planes: Array, f: int, i: int, j: int, k: int) -> None:
+    """Triangle ``f`` of a polytope, counterclockwise seen from outside: unit normal, and distance from the origin."""
+    x = row_of(V, i)
+    n = cross(along(row_of(V, j), -1.0, x), along(row_of(V, k), -1.0, x))
+    area = norm(n)
+    n = scaled(1.0 / area if area > 0.0 else 0.0, n)
+    corners[f, 0], corners[f, 1], corners[f, 2] = i, j, k
+    planes[f, 0], planes[f, 1], planes[f, 2] = n
+    planes[f, 3] = dot(n, x) if area > 0.0 else np.inf
+
+
+@compiled
+def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, W: Array) -> tuple[Vector, float]:
+    """Direction in which A has the shortest way out of B, and the gap along it, from a simplex that holds the origin.
+
+    A polytope grows from it: where its face that is nearest to the origin is not on the outside, by a corner beyond.
+    """
+    size = a[RADIUS] + b[RADIUS]
+    V, corners = np.empty((MOST_CORNERS, 7)), np.empty((4 * MOST_CORNERS, 3), np.int64)
+    planes, rim = np.empty((4 * MOST_CORNERS, 4)), np.empty((4 * MOST_CORNERS, 2), np.int64)
+    for k in range(4):
+        for r in range(6):
+            V[k, r] = W[k, r]
+    d = row_of(V, 0)
+    turned = dot(along(row_of(V, 3), -1.0, d), cross(along(row_of(V, 1), -1.0, d), along(row_of(V, 2), -1.0, d)))
+    one, two = (2, 1) if turned > 0.0 else (1, 2)
+    new_face(V, corners, planes, 0, 0, one, two)
+    new_face(V, corners, planes, 1, 0, two, 3)
+    new_face(V, corners, planes, 2, 0, 3, one)
+    new_face(V, corners, planes, 3, one, 3, two)
+    n_faces, best, normal = 4, np.inf, d
+    for n in range(4, MOST_CORNERS):
+        nearest = 0
+        for f in range(1, n_faces):
+            if planes[f, 3] < planes[nearest, 3]:
+                nearest = f
+        d, inside = row_of(planes, nearest), planes[nearest, 3]
+        depth = extreme(a, A, b, B, vertices, push, d, V, n)
+        if depth < best:
+            best, normal = depth, d
+        if not best - inside > 1e-10 * size:
+            break
+        x, f, edges = row_of(V, n), 0, 0
+        while f < n_faces:  # faces that are seen from the new corner give way
+            if not dot(row_of(planes, f), along(x, -1.0, row_of(V, corners[f, 0]))) > 1e-12 * size:
+                f += 1
+                continue
+            for e in range(3):
+                i, j, known = corners[f, e], corners[f, (e + 1) % 3], False
+                for r in range(edges):
+                    if rim[r, 0] == j and rim[r, 1] == i:
+                        edges, known = edges - 1, True
+                        rim[r, 0], rim[r, 1] = rim[edges, 0], rim[edges, 1]
+                        break
+                if not known:
+                    rim[edges, 0], rim[edges, 1] = i, j
+                    edges += 1
+            n_faces -= 1
+            for r in range(3):
+                corners[f, r] = corners[n_faces, r]
+            for r in range(4):
+                planes[f, r] = planes[n_faces, r]
+        if n_faces + edges > planes.shape[0] or edges == 0:
+            break
+        for r in range(edges):
+            new_face(V, corners, planes, n_faces, rim[r, 0], rim[r, 1], n)
+            n_faces += 1
+    return scaled(-1.0, normal), -best
+
+
+@compiled
+def closest(
+    a: Array, A: Array, b: Array, B: Array, vertices: Array, gap: float, n: Vector, most: float, W: Array
+) -> tuple[float, Vector, Vector]:
+    """Gap (m) of two cores, negative if they overlap, if it is at most ``most``; the normal; the nearest point of A.
+
+    ``gap`` is that along ``n`` where a direction out of an overlap is known, else NaN.
+    """
+    size, push, count = a[RADIUS] + b[RADIUS], (0.0, 0.0, 0.0), 0
+    if not gap <= 0.0:
+        for attempt in range(4):
+            gap, n, count = gap_of_cores(a, A, b, B, vertices, push, most, W)
+            if gap > most:
+                return gap, n, n
+            if gap > 0.0:
+                break
+            if count == 4:
+                n, gap = way_out(a, A, b, B, vertices, push, W)
+                break
+            s = (attempt + 1) * 1e-7 * size  # of a simplex that touches the origin, a little aside
+            push = 0.36 * s, (0.48 - 0.9 * attempt) * s, (0.8 - 0.5 * attempt) * s
+        if gap < NEAR * size:
+            gap = -extreme(a, A, b, B, vertices, (0.0, 0.0, 0.0), scaled(-1.0, n), W, 5)
+    if gap < NEAR * size:
+        for _ in range(MOST_STEPS):
+            out = NEAR * size - gap
+            push = scaled(out, n)
+            parted, new, count = gap_of_cores(a, A, b, B, vertices, push, np.inf, W)
+            longer = parted - out * dot(new, n)
+            if longer <= gap + ROUND_OFF * size:
+                break
+            gap, n = longer, new
+    p = (0.0, 0.0, 0.0)
+    for k in range(count):
+        p = along(p, W[k, 6], (W[k, 3], W[k, 4], W[k, 5]))
+    return gap, n, p
+
+
+@compiled
+def deepest(out: Array, m: int, end: int) -> float:
+    """Largest depth of some contacts."""
+    most = -np.inf
+    for k in range(m, end):
+        most = max(most, out[k, 7])
+    return most
+
+
+@compiled
+def convex_pair(
+    a: Array, A: Array, b: Array, B: Array, hulls: Any, most: float, work: Array, out: Array, m: int
+) -> int:
+    """Contacts of two convex shapes: the points of the patch in which they face each other, the deepest among them."""
+    rounded = (a[SIZE] if a[KIND] <= CAPSULE else 0.0) + (b[SIZE] if b[KIND] <= CAPSULE else 0.0)
+    size, gap, n = a[RADIUS] + b[RADIUS], np.nan, (0.0, 0.0, 0.0)
+    if a[KIND] == BOX and b[KIND] == BOX:
+        gap, n, face = separation(a, A, b, B, most, work[0])
+        if gap > most:
+            return m
+        if face:
+            end = patch(a, A, b, B, hulls, n, -gap, most, work, out, m)
+            if deepest(out, m, end) >= -gap - EXACT * size:
+                return end
+    gap, n, p = closest(a, A, b, B, hulls[VERTICES], gap, n, most + rounded, work[0])
+    depth = rounded - gap
+    if depth < -most:
+        return m
+    end = m if a[KIND] == SPHERE else patch(a, A, b, B, hulls, n, depth, most, work, out, m)
+    if end == m or deepest(out, m, end) < depth - EXACT * size:
+        if end == m + MOST_POINTS:  # the shallowest gives way
+            end -= 1
+            least = m
+            for k in range(m, end + 1):
+                if out[k, 7] < out[least, 7]:
+                    least = k
+            for c in range(1, 8):
+                out[least, c] = out[end, c]
+        surface = along(p, -(a[SIZE] if a[KIND] <= CAPSULE else 0.0), n)
+        end = write(out, end, along(surface, 0.5 * depth, n), n, depth)
+    return end

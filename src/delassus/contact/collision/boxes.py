@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from delassus.contact.collision.colliders import SIZE
-from delassus.contact.collision.vectors import Vector, along, column, cross, dot, in_frame, norm, scaled
-from delassus.contact.solvers.compiled import compiled
+from delassus.contact.collision.colliders import RADIUS, SIZE
+from delassus.contact.collision.vectors import Vector, along, column, cross, dot, norm, scaled
+from delassus.contact.solvers.compiled import in_place
 from delassus.model.rotations import Array
 
 CROSSING = 1e-7
@@ -23,43 +23,47 @@ EDGE_BIAS = 1e-10
 """By how much, as a part of the boxes' size, an edge axis must be better than a face."""
 
 
-@compiled
+@in_place
 def separation(a: Array, A: Array, b: Array, B: Array, most: float, R: Array) -> tuple[float, Vector, bool]:
     """Largest separation (m) of two boxes along their axes; negative: the least overlap. Beyond ``most``: some.
 
-    Also the unit axis, from B to A, and whether it is the normal of a face. ``R`` is memory for (3, 3) numbers.
+    Also the unit axis, from B to A, and whether it is the normal of a face. ``R`` is memory for (4, 4) numbers: of the
+    axes of A along those of B, and of what is between the centres along all.
     """
     d = along(column(A, 3), -1.0, column(B, 3))
-    of_a, of_b = in_frame(A, d), in_frame(B, d)
-    best, which, total = -np.inf, 0, 0.0
+    best, which = -np.inf, 0
     for i in range(3):
-        total += a[SIZE + i] + b[SIZE + i]
-        apart = abs(of_a[i]) - a[SIZE + i]
+        R[i, 3] = A[0, i] * d[0] + A[1, i] * d[1] + A[2, i] * d[2]
+        R[3, i] = B[0, i] * d[0] + B[1, i] * d[1] + B[2, i] * d[2]
+        apart = abs(R[i, 3]) - a[SIZE + i]
         for j in range(3):
             R[i, j] = A[0, i] * B[0, j] + A[1, i] * B[1, j] + A[2, i] * B[2, j]
             apart -= b[SIZE + j] * abs(R[i, j])
         if apart > best:
             best, which = apart, i
+            if best > most:
+                return best, d, True
     for j in range(3):
-        apart = abs(of_b[j]) - b[SIZE + j]
+        apart = abs(R[3, j]) - b[SIZE + j]
         for i in range(3):
             apart -= a[SIZE + i] * abs(R[i, j])
         if apart > best:
             best, which = apart, 3 + j
-    if best <= most:
-        bias = EDGE_BIAS * total
-        for i in range(3):
-            i1, i2 = (i + 1) % 3, (i + 2) % 3
-            for j in range(3):
-                sine = math.sqrt(R[i1, j] * R[i1, j] + R[i2, j] * R[i2, j])
-                if sine < CROSSING:
-                    continue
-                j1, j2 = (j + 1) % 3, (j + 2) % 3
-                reach = a[SIZE + i1] * abs(R[i2, j]) + a[SIZE + i2] * abs(R[i1, j])
-                reach += b[SIZE + j1] * abs(R[i, j2]) + b[SIZE + j2] * abs(R[i, j1])
-                apart = (abs(of_a[i2] * R[i1, j] - of_a[i1] * R[i2, j]) - reach) / sine
-                if apart > best + bias:
-                    best, which, bias = apart, 6 + 3 * i + j, 0.0
+            if best > most:
+                return best, d, True
+    bias = EDGE_BIAS * (a[RADIUS] + b[RADIUS])
+    for i in range(3):
+        i1, i2 = (i + 1) % 3, (i + 2) % 3
+        for j in range(3):
+            sine = math.sqrt(R[i1, j] * R[i1, j] + R[i2, j] * R[i2, j])
+            if sine < CROSSING:
+                continue
+            j1, j2 = (j + 1) % 3, (j + 2) % 3
+            reach = a[SIZE + i1] * abs(R[i2, j]) + a[SIZE + i2] * abs(R[i1, j])
+            reach += b[SIZE + j1] * abs(R[i, j2]) + b[SIZE + j2] * abs(R[i, j1])
+            apart = abs(R[i2, 3] * R[i1, j] - R[i1, 3] * R[i2, j]) - reach
+            if apart > (best + bias) * sine:
+                best, which, bias = apart / sine, 6 + 3 * i + j, 0.0
     if which < 6:
         n = column(A, which) if which < 3 else column(B, which - 3)
     else:

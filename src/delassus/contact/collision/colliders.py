@@ -30,6 +30,9 @@ VERTICES, ENDS, CORNERS, NORMALS = range(4)
 MOST_POINTS = 8
 """Contacts of one pair."""
 
+MOST_CORNERS, MOST_FACES = 128, 256
+"""Of a polytope that expands: closed ones have 2 n − 4 triangles."""
+
 FLAT = 1e-5
 """Neighbouring triangles are one face if their unit normals differ by less, and their planes by less than this part of
 the size: files hold single-precision numbers."""
@@ -76,6 +79,8 @@ class Workspace(NamedTuple):
         Boxes along the world's axes around colliders: lower and upper corners.
     order : (n,) array of int
         Colliders, sorted along an axis.
+    ranges : (2, n + 1) array of int
+        Where pairs of each collider begin and end, while they are sorted.
     pairs : (most, 2) array of int
         Near pairs: A and B.
     left : (most,) array of int
@@ -83,7 +88,7 @@ class Workspace(NamedTuple):
     found : (8 most, 8) array
         Contacts: row of their pair, point, normal, depth.
     work : (4, rows, 7) array
-        For corners of simplices and polygons.
+        For simplices, polytopes and polygons: places of corners, and what belongs to them.
     counts : (3,) array of int
         How many near pairs, contacts, and pairs that are left there are.
     """
@@ -94,6 +99,7 @@ class Workspace(NamedTuple):
     listed: Array
     bounds: Array
     order: NDArray[np.int64]
+    ranges: NDArray[np.int64]
     pairs: NDArray[np.int64]
     left: NDArray[np.int64]
     found: Array
@@ -154,10 +160,11 @@ def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays
         listed=np.full(n, -1.0),
         bounds=np.zeros((n, 6)),
         order=np.arange(n),
+        ranges=np.zeros((2, n + 1), np.int64),
         pairs=np.zeros((most, 2), np.int64),
         left=np.zeros(most, np.int64),
         found=np.zeros((rows, 8)),
-        work=np.zeros((4, 2 * corners + 8, 7)),
+        work=np.zeros((4, max(2 * corners + 8, MOST_FACES), 7)),
         counts=np.zeros(3, np.int64),
     )
     contacts = ContactArrays(

@@ -22,6 +22,8 @@ from delassus.contact.collision.colliders import (
     FIRST_VERTEX,
     HULL,
     KIND,
+    MOST_CORNERS,
+    MOST_FACES,
     MOST_POINTS,
     N_VERTICES,
     RADIUS,
@@ -43,7 +45,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )  # fmt: skip
-from delassus.contact.solvers.compiled import compiled
+from delassus.contact.solvers.compiled import in_place
 from delassus.model.rotations import Array
 
 EXACT = 1e-10
@@ -58,11 +60,11 @@ NEAR = 0.02
 THIN = 1e-20
 """Square of the sine between edges below which a triangle is a line."""
 
-MOST_STEPS, MOST_CORNERS = 64, 128
-"""Of the iterations for a gap, and for normals from outside; corners of an expanding polytope."""
+MOST_STEPS = 64
+"""Of the iterations for a gap, and of those for a normal from outside."""
 
 
-@compiled
+@in_place
 def furthest(a: Array, A: Array, vertices: Array, d: Vector) -> Vector:
     """Point of a core that lies furthest along ``d``, in the world."""
     kind, own = int(a[KIND]), in_frame(A, d)
@@ -86,7 +88,7 @@ def furthest(a: Array, A: Array, vertices: Array, d: Vector) -> Vector:
     return point_at(A, x)
 
 
-@compiled
+@in_place
 def extreme(
     a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, d: Vector, W: Array, k: int
 ) -> float:
@@ -98,7 +100,7 @@ def extreme(
     return dot(d, w)
 
 
-@compiled
+@in_place
 def keep(W: Array, source: int, k: int, weight: float) -> None:
     """Move a corner of a simplex to row ``k``, with its weight."""
     for r in range(6):
@@ -106,7 +108,7 @@ def keep(W: Array, source: int, k: int, weight: float) -> None:
     W[k, 6] = weight
 
 
-@compiled
+@in_place
 def nearest_in_simplex(W: Array, n: int) -> tuple[int, Vector]:
     """Point nearest to the origin of the simplex of ``n`` corners, in which the last takes part.
 
@@ -148,7 +150,7 @@ def nearest_in_simplex(W: Array, n: int) -> tuple[int, Vector]:
     return count, v
 
 
-@compiled
+@in_place
 def gap_of_cores(
     a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, most: float, W: Array
 ) -> tuple[float, Vector, int]:
@@ -181,44 +183,39 @@ def gap_of_cores(
     return gap, normal, n
 
 
-@compiled
-def new_face(V: Array, corners: Any, planes: Array, f: int, i: int, j: int, k: int) -> None:
-    """Triangle ``f`` of a polytope, counterclockwise seen from outside: unit normal, and distance from the origin."""
+@in_place
+def new_face(V: Array, faces: Array, f: int, i: int, j: int, k: int) -> None:
+    """Triangle ``f`` of a polytope, counterclockwise seen from outside: normal, distance from the origin, corners."""
     x = row_of(V, i)
     n = cross(along(row_of(V, j), -1.0, x), along(row_of(V, k), -1.0, x))
     area = norm(n)
     n = scaled(1.0 / area if area > 0.0 else 0.0, n)
-    corners[f, 0], corners[f, 1], corners[f, 2] = i, j, k
-    planes[f, 0], planes[f, 1], planes[f, 2] = n
-    planes[f, 3] = dot(n, x) if area > 0.0 else np.inf
+    faces[f, 0], faces[f, 1], faces[f, 2] = n
+    faces[f, 3] = dot(n, x) if area > 0.0 else np.inf
+    faces[f, 4], faces[f, 5], faces[f, 6] = i, j, k
 
 
-@compiled
-def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, W: Array) -> tuple[Vector, float]:
+@in_place
+def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, work: Array) -> tuple[Vector, float]:
     """Direction in which A has the shortest way out of B, and the gap along it, from a simplex that holds the origin.
 
     A polytope grows from it: where its face that is nearest to the origin is not on the outside, by a corner beyond.
     """
-    size = a[RADIUS] + b[RADIUS]
-    V, corners = np.empty((MOST_CORNERS, 7)), np.empty((4 * MOST_CORNERS, 3), np.int64)
-    planes, rim = np.empty((4 * MOST_CORNERS, 4)), np.empty((4 * MOST_CORNERS, 2), np.int64)
-    for k in range(4):
-        for r in range(6):
-            V[k, r] = W[k, r]
+    size, V, faces, rim = a[RADIUS] + b[RADIUS], work[0], work[1], work[2]
     d = row_of(V, 0)
     turned = dot(along(row_of(V, 3), -1.0, d), cross(along(row_of(V, 1), -1.0, d), along(row_of(V, 2), -1.0, d)))
     one, two = (2, 1) if turned > 0.0 else (1, 2)
-    new_face(V, corners, planes, 0, 0, one, two)
-    new_face(V, corners, planes, 1, 0, two, 3)
-    new_face(V, corners, planes, 2, 0, 3, one)
-    new_face(V, corners, planes, 3, one, 3, two)
+    new_face(V, faces, 0, 0, one, two)
+    new_face(V, faces, 1, 0, two, 3)
+    new_face(V, faces, 2, 0, 3, one)
+    new_face(V, faces, 3, one, 3, two)
     n_faces, best, normal = 4, np.inf, d
     for n in range(4, MOST_CORNERS):
         nearest = 0
         for f in range(1, n_faces):
-            if planes[f, 3] < planes[nearest, 3]:
+            if faces[f, 3] < faces[nearest, 3]:
                 nearest = f
-        d, inside = row_of(planes, nearest), planes[nearest, 3]
+        d, inside = row_of(faces, nearest), faces[nearest, 3]
         depth = extreme(a, A, b, B, vertices, push, d, V, n)
         if depth < best:
             best, normal = depth, d
@@ -226,41 +223,39 @@ def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vecto
             break
         x, f, edges = row_of(V, n), 0, 0
         while f < n_faces:  # faces that are seen from the new corner give way
-            if not dot(row_of(planes, f), along(x, -1.0, row_of(V, corners[f, 0]))) > 1e-12 * size:
+            if not dot(row_of(faces, f), along(x, -1.0, row_of(V, int(faces[f, 4])))) > 1e-12 * size:
                 f += 1
                 continue
             for e in range(3):
-                i, j, known = corners[f, e], corners[f, (e + 1) % 3], False
-                for r in range(edges):
-                    if rim[r, 0] == j and rim[r, 1] == i:
-                        edges, known = edges - 1, True
-                        rim[r, 0], rim[r, 1] = rim[edges, 0], rim[edges, 1]
-                        break
-                if not known:
+                i, j, r = faces[f, 4 + e], faces[f, 4 + (e + 1) % 3], 0
+                while r < edges and not (rim[r, 0] == j and rim[r, 1] == i):
+                    r += 1
+                if r < edges:  # between two such faces
+                    edges -= 1
+                    rim[r, 0], rim[r, 1] = rim[edges, 0], rim[edges, 1]
+                else:
                     rim[edges, 0], rim[edges, 1] = i, j
                     edges += 1
             n_faces -= 1
-            for r in range(3):
-                corners[f, r] = corners[n_faces, r]
-            for r in range(4):
-                planes[f, r] = planes[n_faces, r]
-        if n_faces + edges > planes.shape[0] or edges == 0:
+            for c in range(7):
+                faces[f, c] = faces[n_faces, c]
+        if n_faces + edges > MOST_FACES or edges == 0:
             break
         for r in range(edges):
-            new_face(V, corners, planes, n_faces, rim[r, 0], rim[r, 1], n)
+            new_face(V, faces, n_faces, int(rim[r, 0]), int(rim[r, 1]), n)
             n_faces += 1
     return scaled(-1.0, normal), -best
 
 
-@compiled
+@in_place
 def closest(
-    a: Array, A: Array, b: Array, B: Array, vertices: Array, gap: float, n: Vector, most: float, W: Array
+    a: Array, A: Array, b: Array, B: Array, vertices: Array, gap: float, n: Vector, most: float, work: Array
 ) -> tuple[float, Vector, Vector]:
     """Gap (m) of two cores, negative if they overlap, if it is at most ``most``; the normal; the nearest point of A.
 
     ``gap`` is that along ``n`` where a direction out of an overlap is known, else NaN.
     """
-    size, push, count = a[RADIUS] + b[RADIUS], (0.0, 0.0, 0.0), 0
+    size, push, count, W = a[RADIUS] + b[RADIUS], (0.0, 0.0, 0.0), 0, work[0]
     if not gap <= 0.0:
         for attempt in range(4):
             gap, n, count = gap_of_cores(a, A, b, B, vertices, push, most, W)
@@ -269,7 +264,7 @@ def closest(
             if gap > 0.0:
                 break
             if count == 4:
-                n, gap = way_out(a, A, b, B, vertices, push, W)
+                n, gap = way_out(a, A, b, B, vertices, push, work)
                 break
             s = (attempt + 1) * 1e-7 * size  # of a simplex that touches the origin, a little aside
             push = 0.36 * s, (0.48 - 0.9 * attempt) * s, (0.8 - 0.5 * attempt) * s
@@ -290,7 +285,7 @@ def closest(
     return gap, n, p
 
 
-@compiled
+@in_place
 def deepest(out: Array, m: int, end: int) -> float:
     """Largest depth of some contacts."""
     most = -np.inf
@@ -299,7 +294,7 @@ def deepest(out: Array, m: int, end: int) -> float:
     return most
 
 
-@compiled
+@in_place
 def convex_pair(
     a: Array, A: Array, b: Array, B: Array, hulls: Any, most: float, work: Array, out: Array, m: int
 ) -> int:
@@ -314,7 +309,7 @@ def convex_pair(
             end = patch(a, A, b, B, hulls, n, -gap, most, work, out, m)
             if deepest(out, m, end) >= -gap - EXACT * size:
                 return end
-    gap, n, p = closest(a, A, b, B, hulls[VERTICES], gap, n, most + rounded, work[0])
+    gap, n, p = closest(a, A, b, B, hulls[VERTICES], gap, n, most + rounded, work)
     depth = rounded - gap
     if depth < -most:
         return m

@@ -25,11 +25,11 @@ from delassus.contact.collision.colliders import (
     Workspace,
 )  # fmt: skip
 from delassus.contact.collision.vectors import along, column, dot, row_of
-from delassus.contact.solvers.compiled import compiled
+from delassus.contact.solvers.compiled import in_place
 from delassus.model.rotations import Array
 
 
-@compiled
+@in_place
 def collider_poses(poses: Array, colliders: Colliders, space: Workspace) -> None:
     """Poses ``[R p]`` of colliders in the world, from those of links, and their centres."""
     shapes, local, world, centres = colliders.shapes, colliders.local, space.world, space.centres
@@ -49,7 +49,7 @@ def collider_poses(poses: Array, colliders: Colliders, space: Workspace) -> None
                 centres[i, r] += world[i, r, c] * shapes[i, CENTRE + c]
 
 
-@compiled
+@in_place
 def list_holds(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> bool:
     """Whether no pair that is not in the list can have a gap of at most ``gap`` and what its two links may move.
 
@@ -74,7 +74,7 @@ def list_holds(reach: Array, gap: float, colliders: Colliders, space: Workspace)
     return True
 
 
-@compiled
+@in_place
 def list_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace) -> int:
     """List near pairs anew, for motions of half a margin; returns how many there are, also if there is no room."""
     shapes, world, bounds, order, pairs = colliders.shapes, space.world, space.bounds, space.order, space.pairs
@@ -126,14 +126,14 @@ def list_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, sp
             ):  # fmt: skip
                 count = add(pairs, count, i, j)
     if count <= pairs.shape[0]:
-        sort_pairs(pairs, count, n)
+        sort_pairs(pairs, count, n, space.ranges, space.left)
         for k in range(count):
             if shapes[pairs[k, 0], LINK] < 0:  # the world as the second
                 pairs[k, 0], pairs[k, 1] = pairs[k, 1], pairs[k, 0]
     return count
 
 
-@compiled
+@in_place
 def add(pairs: NDArray[np.int64], count: int, i: int, j: int) -> int:
     """Add a pair to a list if there is room; returns how many there are then, or would be."""
     if count < pairs.shape[0]:
@@ -141,10 +141,14 @@ def add(pairs: NDArray[np.int64], count: int, i: int, j: int) -> int:
     return count + 1
 
 
-@compiled
-def sort_pairs(pairs: NDArray[np.int64], count: int, n: int) -> None:
-    """Sort pairs of the numbers below ``n``, each the lower one first."""
-    starts, ends, seconds = np.zeros(n + 1, np.int64), np.zeros(n, np.int64), np.empty(count, np.int64)
+@in_place
+def sort_pairs(
+    pairs: NDArray[np.int64], count: int, n: int, ranges: NDArray[np.int64], seconds: NDArray[np.int64]
+) -> None:
+    """Sort pairs of numbers below ``n``, each the lower one first; memory for (2, n + 1) and (count,) others."""
+    starts, ends = ranges[0], ranges[1]
+    for i in range(n + 1):
+        starts[i] = 0
     for k in range(count):
         starts[pairs[k, 0] + 1] += 1
     for i in range(n):

@@ -16,6 +16,9 @@ What numba spends its time on, and the rules that follow:
   whatever becomes of them. Rule: say a thing once; loops over components rather than their copies.
 - Each NumPy function takes 0.1 to 0.3 s, once a process and type; sums of arrays and slices more. Rule: ``np.empty``
   and loops.
+- References to arrays are counted, by atomic operations: at each call and each row ``x[i]``, some 20 ns each, which is
+  more than small functions take, and a third of what is compiled. Rule: functions that make no arrays are marked with
+  `in_place`.
 - Arrays that may not be written to, strided ones and other integers are types of their own. Rule: pass C-contiguous
   arrays that may be written to, and not columns or blocks of them.
 
@@ -49,8 +52,8 @@ _one_at_a_time = threading.RLock()
 class Compiled:
     """A function that becomes machine code when it is first called."""
 
-    def __init__(self, function: FunctionType) -> None:
-        self.function = function
+    def __init__(self, function: FunctionType, *, in_place: bool = False) -> None:
+        self.function, self.in_place = function, in_place
         self._dispatcher: Any = None
         functools.update_wrapper(self, function)
 
@@ -96,7 +99,7 @@ class Compiled:
         scope = {**function.__globals__, **{name: f.part for name, f in self.called().items()}}
         twin = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
         twin.__qualname__, twin.__module__ = function.__qualname__, function.__module__
-        dispatcher = numba.njit(**OPTIONS, **options)(twin)
+        dispatcher = numba.njit(**OPTIONS, **options, _nrt=not self.in_place)(twin)
         typed = dispatcher.get_call_template
         dispatcher.get_call_template = lambda args, kws: typed(tuple(map(numba.types.unliteral, args)), kws)
         return dispatcher
@@ -105,6 +108,11 @@ class Compiled:
 def compiled(function: F) -> F:
     """Mark a function as one for numba."""
     return cast(F, Compiled(cast(FunctionType, function)))
+
+
+def in_place(function: F) -> F:
+    """Mark a function as one for numba that makes no arrays, and calls none that does: references are not counted."""
+    return cast(F, Compiled(cast(FunctionType, function), in_place=True))
 
 
 @functools.cache

@@ -328,6 +328,9 @@ def test_degenerate_places_have_a_contact():
         (Capsule(0.3, 1), Capsule(0.2, 1), (0, 0, 0), 0.5),
         (Sphere(0.3), Box(1, 1, 1), (0, 0, 0), 0.8),
         (Sphere(0.3), Box(1, 1, 1), (0.5, 0, 0), 0.3),
+        (Cylinder(0.15, 0.35), Sphere(0.17), (0.0057, 0.0065, 0.1518), 0.1932),  # out through the base
+        (Cylinder(0.15, 0.35), Sphere(0.17), (0.1, 0, 0), 0.22),
+        (Cylinder(0.15, 0.35), Sphere(0.17), (0, 0, 0), 0.32),
     ):
         contacts = on_top(a, b, np.eye(3), p)
         assert contacts.depths.max() == pytest.approx(depth)
@@ -366,6 +369,29 @@ def test_meshes_beside_their_frames(axis):
         assert len(on_top(a, b, np.eye(3), up)) == 0
 
 
+@pytest.mark.parametrize("ground", [Box(4, 4, 0.02), HalfSpace()], ids=["wall", "floor"])
+def test_fast_bodies_do_not_pass(ground):
+    """Twenty bodies that tumble at 200 m/s, stop at 2 cm of wall."""
+    local, shapes = np.random.default_rng(1), (Sphere(0.05), Capsule(0.03, 0.1), Box(0.1, 0.06, 0.08))
+    body = ds.mechanisms.free_body(1.0, np.diag([0.002, 0.003, 0.0025]), name="body")
+    robots = {f"b{k}": body for k in range(20)}
+    colliders = [Collider(f"b{k}/body", shapes[k % 3]) for k in range(20)]
+    ignore = [(f"b{i}/body", f"b{k}/body") for i in range(20) for k in range(i)]
+    wall = Collider("world", ground, (0, 0, -0.01 * isinstance(ground, Box)))
+    scene = Scene(robots, [*colliders, wall], ignore=ignore, gravity=(0, 0, 0))
+    q, v = scene.neutral().reshape(20, 7), local.normal(size=(20, 6)) * 20
+    q[:, :2], q[:, 2] = local.uniform(-0.3, 0.3, (20, 2)), local.uniform(0.1, 0.5, 20)
+    q[:, 3:] = local.normal(size=(20, 4))
+    q[:, 3:] /= np.linalg.norm(q[:, 3:], axis=1, keepdims=True)
+    for k in range(20):
+        R = world_poses(scene.tree, q.ravel())[k][0]
+        v[k, :3] = R.T @ [200 * np.sin(k / 20), 0, -200 * np.cos(k / 20)]
+    simulator = ds.Simulator(scene, solver="nsgs", q0=q.ravel(), v0=v.ravel())
+    for _ in range(8):
+        simulator.step()
+        assert simulator.q.reshape(20, 7)[:, 2].min() > 0.0
+
+
 # -- the list of near pairs ----------------------------------------------------------------------------------------
 
 
@@ -399,6 +425,19 @@ def test_near_pairs_miss_nothing(seed):
             for name in ("colliders", "links", "points", "frames", "depths"):
                 assert np.array_equal(getattr(contacts, name), getattr(wanted, name)), (name, step)
     assert found > 500
+
+
+def test_gaps_of_links():
+    """A gap for each link: those of a pair add up, in whatever order they were asked for; the world's is 0."""
+    scene = Scene({n: FREE for n in "abc"}, [*(Collider(f"{n}/body", Sphere(0.5)) for n in "abc"), FLOOR])
+    detector, poses = CollisionDetector(scene), [pose(np.eye(3), np.array([2.0 * k, 0, 0.9 + k])) for k in range(3)]
+    gap = np.sqrt(5.0) - 1
+    for reach, pairs in (
+        ([0.3, 0, 0], []), ([0.41, 0, 0], [(0, 3)]), ([0, gap + 1e-6, 0], [(0, 1), (1, 2)]),
+        ([0, gap / 2, gap / 2 + 1e-6], [(1, 2)]), ([0, 0, 0], []), ([9, 0, 0], [(0, 1), (0, 2), (0, 3)]),
+    ):  # fmt: skip
+        assert sorted(map(tuple, detector.contacts(poses, reach).colliders.tolist())) == pairs
+        assert len(detector.contacts(poses, 0.41)) == 1
 
 
 def test_near_pairs_follow_what_only_turns():

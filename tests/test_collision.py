@@ -357,6 +357,12 @@ def test_surfaces_are_not_filled():
         assert contacts.normals[0] == pytest.approx([0, -1, 0], abs=1e-6)
         floor = CollisionDetector(Scene(FREE, [Collider("body", mesh), FLOOR]))
         assert len(floor.contacts([pose(np.eye(3), np.array([0, 0, -0.01]))])) == 4
+        detector = CollisionDetector(two_bodies(mesh, Box(0.2, 0.4, 0.2)))
+        for gap in (1e-9, 1e-4, 0.02):  # the nearest point is there, and the whole of the face
+            above = pose(np.eye(3), np.array([0.5, 2.2 + gap, 0.5]))
+            contacts = detector.contacts([pose(np.eye(3), np.zeros(3)), above], 0.1)
+            assert contacts.depths == pytest.approx(-gap, abs=1e-6) and len(contacts) > (3 if convex else 0)
+            assert contacts.normals == pytest.approx(np.tile([0, -1.0, 0], (len(contacts), 1)), abs=1e-6)
 
 
 @pytest.mark.parametrize("axis", range(3))

@@ -17,6 +17,10 @@ from delassus.model.rotations import Array
 MOST_TRIANGLES = 1 << 14
 """Contacts of triangles that ``coal`` reports of one pair; `MOST_POINTS` of them are chosen."""
 
+STEEP = 3.0
+"""How much further away a point must be to be chosen, for how much wider its gap is: points over a whole slope, but not
+all around a ball."""
+
 GJK, EPA, MOST_ITERATIONS = 1e-10, 1e-6, 255
 """Tolerances (m) of the iterations in ``coal`` for shapes apart, and for shapes that overlap. Of the second, smaller
 ones make it fail, unnoticed, on some pairs of round shapes."""
@@ -53,24 +57,25 @@ class Surfaces:
         space.counts[1] = count
 
 
-def _triangles(result: Any, tolerance: float, found: Array, count: int) -> int:
-    """The deepest contact of triangles, and those that are furthest from the others chosen."""
+def _triangles(result: Any, most: float, found: Array, count: int) -> int:
+    """The deepest contact of triangles, and those that are furthest from the others chosen, less `STEEP` their gaps."""
     rows = np.array([(*c.pos, *c.normal, c.penetration_depth) for c in result.getContacts()]).reshape(-1, 7)
     rows[:, 3:] *= -1.0
     rows = rows[np.lexsort(rows.T[::-1])]
-    rows = rows[rows[:, 6] >= -tolerance]
+    rows = rows[rows[:, 6] >= -most]
     if not len(rows):
         return count
     chosen = [int(np.argmax(rows[:, 6]))]
-    distance = np.linalg.norm(rows[:, :3] - rows[chosen[0], :3], axis=1)
     apart = 1e-6 * (1e-300 + float(np.ptp(rows[:, :3], axis=0).max()))
-    while len(chosen) < MOST_POINTS and distance.max() > apart:
-        chosen.append(int(np.argmax(distance)))
+    distance = np.full(len(rows), np.inf)
+    while len(chosen) < MOST_POINTS:
         distance = np.minimum(distance, np.linalg.norm(rows[:, :3] - rows[chosen[-1], :3], axis=1))
-    for k in sorted(chosen):
-        found[count, 1:] = rows[k]
-        count += 1
-    return count
+        worth = distance - STEEP * (rows[chosen[0], 6] - rows[:, 6])
+        if worth.max() <= apart:
+            break
+        chosen.append(int(np.argmax(worth)))
+    found[count : count + len(chosen), 1:] = rows[sorted(chosen)]
+    return count + len(chosen)
 
 
 def _coal() -> Any:

@@ -237,8 +237,9 @@ def test_compilation_is_announced(tmp_path, monkeypatch, capfd):
         assert said.count("\n") == announced
 
 
-def test_literals_are_not_types_of_their_own():
+def test_literals_are_not_types_of_their_own(monkeypatch):
     """What is called with a literal first, and with a number later, is compiled once."""
+    monkeypatch.setenv("DELASSUS_CACHE", "off")
     assert compiled(_count)(3) == 3
     assert len(_one_more.part.overloads) == 1
 

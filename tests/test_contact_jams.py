@@ -157,7 +157,7 @@ def test_the_linear_problem_is_that_of_the_paper(n_directions):
         friction = np.kron(np.diag(cone.mu), [[1, *(0 * angles)]]) - E.T
         np.testing.assert_allclose(M, np.block([[D.T @ cone.W @ D, E], [friction, nothing]]), rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(q, [*(D.T @ cone.b), *more], rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(cone.polyhedral(n_directions, more).M, M)
+        np.testing.assert_array_equal(ConeProblem(W, b, mu, more).polyhedral(n_directions).M, M)
 
 
 @pytest.mark.parametrize("name", [name for name in SOLVERS if name != "convex"])

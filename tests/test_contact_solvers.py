@@ -264,16 +264,17 @@ def test_a_ball(solver, b, mu, r):
 def test_one_contact_is_solved_exactly():
     """Every mode, any coupling of its components; what the local solver returns obeys Coulomb's law to round-off."""
     rng = np.random.default_rng(0)
-    modes = np.zeros(3, int)
-    for _ in range(2000):
+    modes = np.zeros(5, int)
+    for _ in range(4000):
         a = rng.standard_normal((3, 3)) * 10 ** rng.uniform(-2, 2, (3, 1))
         W, c, mu = a @ a.T, rng.standard_normal(3), float(rng.uniform(0, 1.5))
         prepared = prepare(W, W.max())
         W = W + prepared[0, 0] * np.eye(3)  # its proximal term, from r = 0
-        *r, mode, _ = single(prepared[0], mu, 0.0, *c, 0.0)
+        more = 10 ** rng.uniform(-2, 2) * float(rng.random() < 0.5)
+        *r, mode, _ = single(prepared[0], mu, more, *c, 0.0)
         modes[mode] += 1
         scale = np.abs(W).sum() * np.abs(r).max() + 1
-        assert ConeProblem(W, c, mu).residual(r) < 1e-10 * scale
+        assert ConeProblem(W, c, mu, more).residual(r) < 1e-10 * scale
     assert modes.min() > 100
 
 

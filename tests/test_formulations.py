@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import ContactDynamics, ContactSet, Scene, SolverStatus, frames_of
+from delassus.contact import ContactDynamics, ContactSet, Scene, SolverStatus, frames_of, results
 from delassus.contact.formulate import formulate
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import collide
@@ -413,6 +413,54 @@ def test_rebound(formulation):
         assert outcome[-1].velocity == pytest.approx([0, 0, 3 * e, 0, 0, 0], abs=1e-12)
         assert outcome[-1].impulses[0] == pytest.approx([0, 0, 6 * (1 + e)], abs=1e-12)
         assert len(outcome) == (1 if e == 0.0 else 2)
+
+
+@pytest.mark.parametrize("solver", ["nsgs", "admm", "lemke"])
+def test_impacts_never_gain_energy(solver):
+    """Random contacts of one body, whose restitution differs; friction is within its exact cones, also on pyramids."""
+    rng, reduced = np.random.default_rng(1), 0
+    bodies = [[0.01, 0.01, 0.01], [0.002, 0.3, 0.3], [0.1, 0.1, 0.19], [0.5, 0.4, 0.2]]
+    scenes = [Scene(ds.mechanisms.free_body(1.0, moments), gravity=(0, 0, 0)) for moments in bodies]
+    for i in range(500):
+        k = int(rng.integers(1, 5))
+        points, normals = rng.uniform(-0.5, 0.5, (k, 3)), 0.7 * rng.standard_normal((k, 3)) + [0, 0, 1]
+        points[:, 2] = -0.5
+        if i % 2:
+            normals = np.tile([0.0, 0, 1], (k, 1))
+        v = 3.0 * rng.standard_normal(6) - [0, 0, 2, 0, 0, 0]
+        restitution = rng.integers(0, 2, k) if i % 3 else rng.random(k)
+        frames = frames_of(normals / np.linalg.norm(normals, axis=1)[:, None])
+        contacts = ContactSet([[0, -1]] * k, points, frames, restitution=restitution, friction=rng.uniform(0, 1.5, k))
+        outcome = collide(formulate(scenes[i % 4], State([0, 0, 0, 0, 0, 0, 1], v), dt=0, contacts=contacts), solver)
+        energies = [0.5 * u * u @ [1, 1, 1, *bodies[i % 4]] for u in (v, *(phase.velocity for phase in outcome))]
+        assert max(energies) <= energies[0] * (1 + 1e-12)
+        assert outcome[-1].cone_violation() < 1e-11 and outcome[-1].penetration_velocity() < SOLVED
+        reduced += outcome[-1].status is SolverStatus.RESTITUTION_REDUCED
+        assert all(phase.status in results.SOLVED for phase in outcome)
+    assert 1 <= reduced <= 5
+
+
+@pytest.mark.parametrize("solver", ["nsgs", "admm"])
+def test_an_oblique_bounce(solver):
+    """A body that slips all through the impact: friction is ``μ (1 + ε) m |v_n|``, against the motion."""
+    scene = Scene(ds.mechanisms.free_body(2.0, [0.2, 0.2, 0.2]), gravity=(0, 0, 0))
+    floor = ContactSet([[0, -1]], [[0, 0, -0.5]], frames_of([[0, 0, 1]]), restitution=0.7, friction=0.2)
+    state = State([0, 0, 0, 0, 0, 0, 1], [3.0, 2.0, -1.0, 0, 0, 0])
+    outcome = collide(formulate(scene, state, dt=0, contacts=floor), solver)
+    along = np.array([3.0, 2.0, 0.0]) / np.hypot(3.0, 2.0)
+    turned = np.cross([0, 0, -0.5], -0.68 * along) / 0.2
+    np.testing.assert_allclose(outcome[-1].velocity, [*([3, 2, 0.7] - 0.34 * along), *turned], rtol=0, atol=1e-9)
+
+
+def test_an_impact_that_gained_energy():
+    """Compression on cones and decompression on pyramids made 7.085 J grow to 10.365 J."""
+    scene = Scene(ds.mechanisms.free_body(1.0, [0.01, 0.01, 0.01]), gravity=(0, 0, 0))
+    floor = ContactSet([[0, -1]], [[0.4, -0.4, -0.5]], frames_of([[0, 0, 1]]), restitution=1.0, friction=1.2)
+    state = State([0, 0, 0, 0, 0, 0, 1], [1, -3, -2, -2, 2, 3])
+    outcome = collide(formulate(scene, state, dt=0, contacts=floor), "nsgs")
+    assert outcome[-1].status is SolverStatus.CONVERGED
+    v = outcome[-1].velocity
+    assert v @ (v * [1, 1, 1, 0.01, 0.01, 0.01]) / 2 == pytest.approx(6.92012, abs=1e-5)
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------

@@ -319,7 +319,7 @@ def test_whatever_is_handed_over(scene: ds.Scene) -> None:
         "MLCP": (MLCP, {"M": eye, "q": none, "n_free": 1}),
         "ConeProblem": (ConeProblem, {"W": eye, "b": none, "mu": 0.5}),
         "velocities": (cones.velocities, {"r": none}),
-        "polyhedral": (cones.polyhedral, {"n_directions": 4, "more": 0.0}),
+        "polyhedral": (cones.polyhedral, {"n_directions": 4}),
         "lemke": (lemke, {"problem": linear, "tolerance": 1e-6, "max_iterations": 10}),
         "pgs": (pgs, {"problem": linear, **limits}),
         "nsgs": (nsgs, {"problem": cones, **limits}),

@@ -142,8 +142,9 @@ class ConeProblem(Frozen):
     """Contact with Coulomb friction: find impulses ``r`` in the cones so that ``u = W r + b`` obeys Coulomb's law.
 
     At each contact ``K_μ ∋ r ⊥ u + (0, 0, μ |u_t|) ∈ K_μ*`` with ``K_μ = {|r_t| ≤ μ r_n}``: it lets go (``r = 0``,
-    ``u_n ≥ 0``), sticks (``u = 0``) or slips (``u_n = 0``, ``r_t = −μ r_n u_t / |u_t|``). Friction of joints has a
-    constant bound instead, ``|r_t| ≤ more``, and no normal.
+    ``u_n ≥ 0``), sticks (``u = 0``) or slips (``u_n = 0``, ``r_t = −μ r_n u_t / |u_t|``). Where friction may exceed
+    ``μ r_n`` by a constant, ``|r_t| ≤ μ r_n + more``: ``0 ≤ r_n ⊥ u_n ≥ 0``, and ``r_t`` opposes ``u_t``, as much as it
+    may if that is not zero. So it is with normal impulses given beforehand, and with friction of joints, ``μ = 0``.
 
     Parameters
     ----------
@@ -154,12 +155,12 @@ class ConeProblem(Frozen):
     mu : (n,) array_like or float
         Coefficients of friction.
     more : (n,) array_like or float
-        Constant bounds of friction (N s), only where friction is 0 and the normal rows of ``W`` and ``b`` are zeros.
+        By how much friction may exceed ``μ r_n`` (N s).
 
     Raises
     ------
     ConfigurationError
-        Not finite, wrong shapes, not symmetric, a negative diagonal, negative friction, or constant bounds elsewhere.
+        Not finite, wrong shapes, not symmetric, a negative diagonal, or negative friction.
 
     Examples
     --------
@@ -195,10 +196,6 @@ class ConeProblem(Frozen):
                 "Pass J M⁻¹ Jᵀ, with rows and columns in the same order.",
             )  # fmt: skip
         friction, bound = _bounds(mu, "mu", n), _bounds(more, "more", n)
-        normal = np.abs(matrix[2::3]).max(axis=1, initial=0.0) + np.abs(vector[2::3])
-        if np.any((bound > 0.0) & ((friction > 0.0) | (normal > 0.0))):
-            expected = "0 but where friction is 0 and the normal rows of W and b are zeros"
-            raise ConfigurationError("more", expected, shown(more), "polyhedral() takes others, for lemke and pgs.")
         matrix = 0.5 * (matrix + matrix.T)
         matrix.setflags(write=False)
         _freeze(self, W=matrix, b=vector, mu=friction, more=bound)
@@ -247,12 +244,9 @@ class ConeProblem(Frozen):
         """``−r_tᵀ u_t`` (n,): energy that friction takes at each contact (J); never negative at a solution."""
         return np.asarray(-(self._impulses(r)[:, :2] * self.velocities(r)[:, :2]).sum(axis=1))
 
-    def polyhedral(self, n_directions: int = 4, more: ArrayLike = 0.0) -> PolyhedralLCP:
-        """The linear problem of [OS] eq. 12, its friction cones approximated by pyramids of ``n_directions`` sides.
-
-        Friction may exceed ``μ`` times the normal impulse by ``more``, a number or (n,), in N s.
-        """
-        return PolyhedralLCP(self, n_directions, more)
+    def polyhedral(self, n_directions: int = 4) -> PolyhedralLCP:
+        """The linear problem of [OS] eq. 12, its friction cones approximated by pyramids of ``n_directions`` sides."""
+        return PolyhedralLCP(self, n_directions)
 
     def _impulses(self, r: ArrayLike) -> Array:
         return flat_array(r, self.size, "impulses", "One row for each contact.").reshape(-1, 3)
@@ -290,12 +284,10 @@ class PolyhedralLCP(LCP):
     cone: ConeProblem
     n_directions: int
 
-    def __init__(self, cone: ConeProblem, n_directions: int = 4, more: ArrayLike = 0.0) -> None:
+    def __init__(self, cone: ConeProblem, n_directions: int = 4) -> None:
         n, n_f = cone.n_contacts, check_directions(n_directions)
-        number = real_array(more)
-        beyond = _finite(more if number is None or number.ndim else np.full(n, number), (n,), "more friction")
-        W, b, mu = cone.W.copy(), cone.b.copy(), cone.mu.copy()  # writable, as numba compiled for
-        M, q = linear_problem(W, b, mu, regular_directions(n_f), cone.more + beyond)
+        W, b, mu, more = cone.W.copy(), cone.b.copy(), cone.mu.copy(), cone.more.copy()  # writable, as numba wants
+        M, q = linear_problem(W, b, mu, regular_directions(n_f), more)
         LCP.__init__(self, M, q, tuple(contact_blocks(n, n_f)))
         _freeze(self, cone=cone, n_directions=n_f)
 

@@ -35,6 +35,10 @@ class SolverStatus(Enum):
         "them out of the tolerance: they are huge because contacts press against one another (they jam); drop "
         "redundant contacts, or add compliance to the matrix"
     )
+    RESTITUTION_REDUCED = (
+        "solved, and contacts give back less than their coefficients of restitution say: with all of it, "
+        "kinetic energy would grow, as it can by Poisson's law with friction; lower the restitution of these contacts"
+    )
     CONFLICTING = "the equality rows contradict one another; drop rows, or ask for velocities that go together"
 
     @property
@@ -50,7 +54,7 @@ OUTCOMES = (
     SolverStatus.NUMERICAL_TROUBLE,
 )
 """Statuses by the numbers that compiled functions return."""
-SOLVED = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
+SOLVED = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF, SolverStatus.RESTITUTION_REDUCED)
 """Statuses of problems whose velocities are within the tolerance."""
 
 

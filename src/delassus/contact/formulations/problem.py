@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations.elimination import Reduced, reduced
 from delassus.contact.formulations.formulation import Formulation
 from delassus.contact.problems import LCP, MLCP, ConeProblem
-from delassus.contact.results import SolverStatus
+from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.snapshot import Snapshot
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
 from delassus.contact.solvers.registry import ImpulseSolver
@@ -165,7 +165,7 @@ class ContactProblem(Frozen):
 
     def cone(self) -> ConeProblem:
         """The problem of exact Coulomb cones, free unknowns eliminated: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
-        return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction, self.bounds)
+        return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction, self.more)
 
     def solve(
         self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8, start: Array | None = None
@@ -176,8 +176,7 @@ class ContactProblem(Frozen):
         ----------
         solver : {"lemke", "pgs", "nsgs", "admm", "convex"} or ImpulseSolver
             The first two on pyramids of ``n_directions`` sides, the others on exact cones; where one of the first four
-            fails, another is asked. "convex" solves a relaxation, in which what slides also lifts off. Where impulses
-            are recovered, Lemke's method is taken whatever the solver.
+            fails, another is asked. "convex" solves a relaxation, in which what slides also lifts off.
         tolerance : float
             Residual that the solver is held to (m/s); an `ImpulseSolver` has its own.
         start : (3 n_u,) array, optional
@@ -341,9 +340,13 @@ def collide(
     2. Decompression: ``ϑ = ε`` times the normal impulse of compression is given back, together with what else contacts
        need so as not to approach under it ([OS] eqs. 56 to 58). Skipped where no contact has restitution.
 
-    Deviation: friction may reach ``μ`` times the whole normal impulse of decompression, ``ϑ`` included; in [OS] eq. 57,
-    ``ϑ`` brings none, and a fast spinning ball would leave with too little of it. This phase is solved on pyramids, by
-    Lemke's method. The last solution has the velocities after the impact and the impulses of both phases.
+    The last solution has the velocities after the impact and the impulses of both phases.
+
+    Deviations: friction may reach ``μ`` times the whole normal impulse of decompression, ``ϑ`` included; in [OS] eq.
+    57, ``ϑ`` brings none, and a fast spinning ball would leave with too little of it. And kinetic energy never grows,
+    as by Poisson's law it can where friction turns around in between: the largest part ``s`` of decompression is taken
+    that brings none, status `SolverStatus.RESTITUTION_REDUCED`. Compression brings none, and impulses stay within their
+    cones and bodies apart for every ``s``, as both are convex. Belts and loops that are driven may bring energy.
 
     Parameters
     ----------
@@ -377,11 +380,38 @@ def collide(
         raise ConfigurationError(
             "an impact's problem", "dt = 0", f"dt = {problem.dt:g}", "Make it by formulate(…, dt=0)."
         )
-    first = problem.solve(solver, tolerance=tolerance)
+    if not isinstance(solver, ImpulseSolver):
+        solver = ImpulseSolver(solver, problem.n_directions, tolerance)
+    first = problem.solve(solver)
     restitution = problem.model.rows.restitution
     if not restitution.any():
         return (first,)
-    recovered, applied = restitution * first.found[2::3], first.found.copy()
-    applied[2::3] += recovered
-    second = ContactProblem(problem.model, problem.motion, 0.0, problem.n_directions, applied, recovered)
-    return first, second.solve(solver, tolerance=tolerance)
+    recovered, given = restitution * first.found[2::3], np.zeros(first.found.size)
+    given[2::3] = recovered
+    second = replace(problem, applied=first.found + given, recovered=recovered).solve(solver)
+    part = _passive_part(first, second)
+    if part == 1.0:
+        return first, second
+    scaled = replace(problem, applied=first.found + part * given, recovered=part * recovered)
+    changed = (1.0 - part) * np.abs(second._velocities - first._velocities).max() > solver.tolerance
+    status = SolverStatus.RESTITUTION_REDUCED if changed and second.status in SOLVED else second.status
+    return first, ContactSolution(scaled, part * second.found, status, second.iterations)
+
+
+def _passive_part(first: ContactSolution, second: ContactSolution) -> float:
+    """Largest part of decompression, up to 1, after which there is no more kinetic energy than before the impact.
+
+    Energy changes by ``½ p · (u⁻ + u)``, with the impulses ``p`` of all rows and the velocities ``u`` along them: a
+    quadratic function of the part.
+    """
+    rows = first.problem.model.rows
+    if rows.loop_velocities.any() or rows.contact_velocities[: 3 * len(rows.contacts)].any():
+        return 1.0
+    p, q = (np.concatenate([s.loops, s._impulses.ravel()]) for s in (first, second))
+    before, u, w = (rows.jacobian @ v for v in (first.problem.motion.v, first.velocity, second.velocity))
+    a, b = float((q - p) @ (w - u)), float(p @ (w - u) + (q - p) @ (before + u))
+    c = min(float(p @ (before + u)), 0.0)
+    if a + b + c <= 0.0:
+        return 1.0
+    root = np.sqrt(max(b * b - 4.0 * a * c, 0.0))
+    return float(min(-2.0 * c / (b + root) if b > 0.0 else (root - b) / (2.0 * a), 1.0))

@@ -13,8 +13,11 @@ and smaller far out, so that a root is between, found by Newton's method on the 
 nearly straight, with bisection where that leaves the bracket. (Bonnefon and Daviet 2011 find the same roots from a
 quartic.)
 
-Instead of ``μ r_n``, friction may have a constant bound, ``|r_t| ≤ more``, where ``μ = 0`` and normal rows are zero:
-that of a joint. It never lets go, and slips by the same equation.
+Friction may exceed ``μ r_n`` by a constant: ``|r_t| ≤ μ r_n + more``, ``r_n ≥ 0`` is a cone without its tip. So is that
+of decompression, where normal impulses are given beforehand, and, with ``μ = 0`` and normal rows of zeros, that of
+joints. There is friction then also where ``r_n = 0``: the contact *holds* (``u_t = 0``) or *rubs* (``|r_t| = more``),
+with ``u_n ≥ 0``, by the same equation with ``Ã`` the tangential block and ``μ = 0``. That is tried first. Where it
+brings ``u_n < 0``, ``r_n(α)`` is positive at its ``α``, and where ``r_n(α)`` is not, the root is on the side of that.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.double_double import ROUNDING
 from delassus.model.rotations import Array
 
-OPEN, STICK, SLIP = 0, 1, 2
-"""Contact modes."""
+OPEN, STICK, SLIP, HOLD, RUB = 0, 1, 2, 3, 4
+"""Contact modes; without normal impulses, the last two stick and slip."""
 PROXIMAL = 1e-9
 """Weight, relative to the largest mobility, of staying where the impulse was: some contacts cannot move every way."""
 
@@ -49,17 +52,13 @@ def mobilities(W: Array) -> tuple[Array, float]:
 
 @compiled
 def projected(x: float, y: float, z: float, mu: float, more: float) -> tuple[float, float, float]:
-    """The nearest point of the cone, or of the cylinder of radius ``more``."""
+    """The nearest point of the cone ``|r_t| ≤ μ r_n + more``, ``r_n ≥ 0``."""
     t = np.sqrt(x * x + y * y)
-    if more > 0.0:
-        f = more / t if t > more else 1.0
-        return f * x, f * y, max(z, 0.0)
-    if t <= mu * z and z >= 0.0:  # without friction, t = 0 says nothing on z
+    if t <= mu * z + more and z >= 0.0:
         return x, y, z
-    if mu * t <= -z:
-        return 0.0, 0.0, 0.0
-    n = (z + mu * t) / (1.0 + mu * mu)
-    f = mu * n / t
+    n = max((z + mu * (t - more)) / (1.0 + mu * mu), 0.0)
+    limit = mu * n + more
+    f = limit / t if t > limit else 1.0
     return f * x, f * y, n
 
 
@@ -93,33 +92,39 @@ def rounding(W: Array, r: Array, b: Array) -> float:
 
 
 @compiled
+def principal(a: float, b: float, d: float, p: Array, first: int) -> None:
+    """Eigenvalues of ``[a, b; b, d]``, the larger one first, and cosine and sine of its axis, from ``p[first]`` on."""
+    half, mean = 0.5 * (a - d), 0.5 * (a + d)
+    radius = np.sqrt(half * half + b * b)
+    c, s = 1.0, 0.0
+    if radius > 0.0:
+        c = np.sqrt(0.5 * (1.0 + abs(half) / radius))
+        s = 0.5 * b / (radius * c)
+        if half < 0.0:
+            c, s = (s, c) if b >= 0.0 else (-s, -c)
+            if c < 0.0:
+                c, s = -c, -s
+    p[first], p[first + 1], p[first + 2], p[first + 3] = mean + radius, mean - radius, c, s
+
+
+@compiled
 def prepare(W: Array, most: float) -> Array:
-    """What `single` needs of each contact's own block (n, 8)."""
-    prepared = np.empty((W.shape[0] // 3, 8))
+    """What `single` needs of each contact's own block (n, 12)."""
+    prepared = np.empty((W.shape[0] // 3, 12))
     for i in range(prepared.shape[0]):
         k = 3 * i
         here = max(W[k, k], W[k + 1, k + 1], W[k + 2, k + 2])
         epsilon = PROXIMAL * (here if here > 1e-12 * most else (most if most > 0.0 else 1.0))
         nn = W[k + 2, k + 2] + epsilon
         h1, h2 = W[k, k + 2] / nn, W[k + 1, k + 2] / nn
-        a = W[k, k] + epsilon - h1 * h1 * nn
-        d = W[k + 1, k + 1] + epsilon - h2 * h2 * nn
-        b = W[k, k + 1] - h1 * h2 * nn
-        half, mean = 0.5 * (a - d), 0.5 * (a + d)
-        radius = np.sqrt(half * half + b * b)
-        c, s = 1.0, 0.0
-        if radius > 0.0:
-            c = np.sqrt(0.5 * (1.0 + abs(half) / radius))
-            s = 0.5 * b / (radius * c)
-            if half < 0.0:
-                c, s = (s, c) if b >= 0.0 else (-s, -c)
-                if c < 0.0:
-                    c, s = -c, -s
         p = prepared[i]
-        p[0], p[1], p[2] = epsilon, nn, mean + radius
-        p[3] = max(mean - radius, 0.5 * epsilon)
-        p[4], p[5] = c, s
-        p[6], p[7] = c * h1 + s * h2, c * h2 - s * h1
+        p[0], p[1] = epsilon, nn
+        a, b, d = W[k, k] + epsilon, W[k, k + 1], W[k + 1, k + 1] + epsilon
+        principal(a, b, d, p, 8)
+        p[9] = max(p[9], 0.5 * epsilon)
+        principal(a - h1 * h1 * nn, b - h1 * h2 * nn, d - h2 * h2 * nn, p, 2)
+        p[3] = max(p[3], 0.5 * epsilon)
+        p[6], p[7] = p[4] * h1 + p[5] * h2, p[4] * h2 - p[5] * h1
     return prepared
 
 
@@ -128,35 +133,56 @@ def single(
     p: Array, mu: float, more: float, c1: float, c2: float, c3: float, guess: float
 ) -> tuple[float, float, float, int, float]:
     """Impulse of one contact, its mode, and ``α`` where it slips."""
-    if c3 >= 0.0 and more == 0.0:
+    within = 0.0
+    if more > 0.0:
+        c, s = p[10], p[11]
+        x, y, _, within = friction(p[8], p[9], c * c1 + s * c2, c * c2 - s * c1, 0.0, 0.0, 0.0, 0.0, more, 0.0, guess)
+        x, y = c * x - s * y, s * x + c * y
+        c, s = p[4], p[5]
+        if c3 + p[1] * (p[6] * (c * x + s * y) + p[7] * (c * y - s * x)) >= 0.0:
+            return x, y, 0.0, RUB if within > 0.0 else HOLD, within
+    elif c3 >= 0.0:
         return 0.0, 0.0, 0.0, OPEN, 0.0
-    alone = max(-c3, 0.0) / p[1]
-    c, s = p[4], p[5]
+    c, s, alone = p[4], p[5], -c3 / p[1]
     x0, y0 = c * c1 + s * c2 + p[6] * -c3, c * c2 - s * c1 + p[7] * -c3
-    x, y = -x0 / p[2], -y0 / p[3]
-    n = alone - p[6] * x - p[7] * y
+    x, y, n, alpha = friction(p[2], p[3], x0, y0, p[6], p[7], alone, mu, more, within, guess)
+    return c * x - s * y, s * x + c * y, n, SLIP if alpha > 0.0 else STICK, alpha
+
+
+@compiled
+def friction(
+    a: float, d: float, x0: float, y0: float, h1: float, h2: float, alone: float, mu: float, more: float,
+    within: float, guess: float,
+) -> tuple[float, float, float, float]:  # fmt: skip
+    """``r_t(α) = −(x0 / (a + α), y0 / (d + α))``, ``r_n(α) = alone − h · r_t(α)``, and ``α``: 0 where it sticks.
+
+    Where ``r_n(α) < 0``, the root is larger if ``α < within``, and else smaller.
+    """
+    x, y = -x0 / a, -y0 / d
+    n = alone - h1 * x - h2 * y
     if x * x + y * y <= (mu * n + more) ** 2 and n >= 0.0:
-        return c * x - s * y, s * x + c * y, n, STICK, 0.0
+        return x, y, n, 0.0
+    size, h = np.sqrt(x0 * x0 + y0 * y0), np.sqrt(h1 * h1 + h2 * h2)
     if mu == 0.0 and more == 0.0:
-        return 0.0, 0.0, alone, SLIP, 0.0
-    size = np.sqrt(x0 * x0 + y0 * y0)
-    low, high = 0.0, size * (1.0 + mu * np.sqrt(p[6] ** 2 + p[7] ** 2)) / (mu * alone + more)
-    alpha = guess if low < guess < high else min(size / (mu * alone + more), 0.5 * high)
+        return 0.0, 0.0, alone, size
+    least = mu * alone + more
+    low, high = 0.0, max(size * (1.0 + mu * h) / least if least > 0.0 else size * h / -alone, 2.0 * within)
+    alpha = guess if low < guess < high else (min(size / least, 0.5 * high) if least > 0.0 else 0.5 * high)
     tangential, limit = 1.0, 1.0
     for _ in range(60):
-        e1, e2 = 1.0 / (p[2] + alpha), 1.0 / (p[3] + alpha)
+        e1, e2 = 1.0 / (a + alpha), 1.0 / (d + alpha)
         x, y = -x0 * e1, -y0 * e2
-        tangential = np.sqrt(x * x + y * y)
-        limit = more + mu * (alone - p[6] * x - p[7] * y)
-        if abs(tangential - limit) <= 4e-16 * tangential:
+        tangential, n = np.sqrt(x * x + y * y), alone - h1 * x - h2 * y
+        limit = more + mu * n
+        if abs(tangential - limit) <= 4e-16 * tangential and n >= 0.0:
             break
-        if tangential > limit:
+        if tangential > limit if n >= 0.0 or more == 0.0 else alpha < within:
             low = alpha
         else:
             high = alpha
         step = np.inf
         if limit > 0.0:
-            slope = (x * x * e1 + y * y * e2) / tangential**3 + mu * (p[6] * x * e1 + p[7] * y * e2) / limit**2
+            slope = (x * x * e1 + y * y * e2) / tangential**3 + mu * (h1 * x * e1 + h2 * y * e2) / limit**2
             step = (1.0 / limit - 1.0 / tangential) / slope if slope > 0.0 else np.inf
         following = alpha + step
         if not low < following < high:
@@ -164,9 +190,7 @@ def single(
         if abs(following - alpha) <= 1e-16 * alpha:
             break
         alpha = following
-    n = alone
-    if mu > 0.0:
-        n = limit / mu if limit >= 0.0 else tangential / mu
+    if n < 0.0:
+        n = max(tangential - more, 0.0) / mu if mu > 0.0 else 0.0
     f = (mu * n + more) / tangential
-    x, y = f * x, f * y
-    return c * x - s * y, s * x + c * y, n, SLIP, alpha
+    return f * x, f * y, n, alpha

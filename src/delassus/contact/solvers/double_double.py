@@ -62,27 +62,24 @@ def cone_distance(r: Array, mu: Array, low: Array | None = None) -> Array:
 
 
 def natural_map(r: Array, v: Array, mu: Array, more: Array, omega: Array, low: Array | None = None) -> Array:
-    """``x − P_K(x − v)`` (n, 3) at ``x = ω (r + low)``, with the projection ``P_K`` on the friction cones.
+    """``x − P_K(x − v)`` (n, 3) at ``x = ω (r + low)``, with the projection ``P_K`` on friction cones.
 
-    Computed from small differences: with ``y = x − v`` the distance ``|y_t| − μ y_n`` from the cone is that of ``x``
-    and a change, and the projection of ``y`` is ``y`` less a multiple of that distance. Where friction has a constant
-    bound ``more``, ``P_K`` is onto the cylinder of that radius.
+    Computed from small differences: with ``y = x − v`` the distance ``|y_t| − μ y_n − ω more`` from the cone is that of
+    ``x`` and a change, and the projection of ``y`` is ``y`` less a multiple of that distance, or has ``y_n = 0``.
     """
     x = omega[:, None] * r
     y = x - v
     t = np.hypot(y[:, 0], y[:, 1])
     sizes = t + np.hypot(x[:, 0], x[:, 1])
     change = ((v[:, :2] - 2.0 * x[:, :2]) * v[:, :2]).sum(axis=1) / np.where(sizes > 0.0, sizes, 1.0)
-    gap = omega * cone_distance(r, mu, low) + change + mu * v[:, 2]
-    inside, below = (gap <= 0.0) & (y[:, 2] >= 0.0), mu * t <= -y[:, 2]
+    beyond = t - omega * more
+    gap = omega * (cone_distance(r, mu, low) - more) + change + mu * v[:, 2]
+    inside, below = (gap <= 0.0) & (y[:, 2] >= 0.0), mu * beyond <= -y[:, 2]
     f = gap / (1.0 + mu**2)
     onto = np.column_stack([y[:, :2] * (f / np.where(t > 0.0, t, 1.0))[:, None], -f * mu])
-    cone = np.where(inside[:, None], v, np.where(below[:, None], x, v + onto))
-    if not more.any():
-        return cone
-    kept = np.minimum(1.0, omega * more / np.where(t > 0.0, t, 1.0))
-    cylinder = np.column_stack([x[:, :2] - kept[:, None] * y[:, :2], np.minimum(x[:, 2], v[:, 2])])
-    return np.where((more > 0.0)[:, None], cylinder, cone)
+    lost = np.maximum(beyond, 0.0) / np.where(t > 0.0, t, 1.0)
+    flat = np.column_stack([v[:, :2] + lost[:, None] * y[:, :2], x[:, 2]])
+    return np.where(inside[:, None], v, np.where(below[:, None], flat, v + onto))
 
 
 def de_saxce(u: Array, mu: Array) -> Array:

@@ -7,8 +7,9 @@ vector ``d`` have ``r = r_n (−μ d, 1)`` with two, ``r_n`` and the angle of ``
     d⊥ᵀ δu_t + (|u_t| / μ r_n) y = −d⊥ᵀ u_t,
 
 so that the reduced matrix is ``Tᵀ W S`` plus something positive on the diagonal, where ``S`` holds the directions that
-impulses may change in and ``T`` those that velocities are measured in. Rows of zeros have no unknown. What slips under
-a constant bound has the angle alone.
+impulses may change in and ``T`` those that velocities are measured in. Where friction may exceed ``μ r_n`` by a
+constant, ``|r_t|`` takes the place of ``μ r_n``; without normal impulses, what rubs has the angle alone, and what holds
+two unknowns. Rows of zeros have none.
 
 Solutions too large for float64 are found by iterative refinement: the same steps, with right sides and impulses in
 double-double. Each gains the digits that the factorisation keeps.
@@ -23,7 +24,17 @@ from numpy.typing import NDArray
 
 from delassus.contact.results import Impulses, SolverStatus
 from delassus.contact.solvers.compiled import compiled
-from delassus.contact.solvers.coulomb import OPEN, SLIP, STICK, mobilities, natural_residual, projected, rounding
+from delassus.contact.solvers.coulomb import (
+    HOLD,
+    OPEN,
+    RUB,
+    SLIP,
+    STICK,
+    mobilities,
+    natural_residual,
+    projected,
+    rounding,
+)
 from delassus.contact.solvers.double_double import cone_distance, cone_residual, two_sum
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
 from delassus.model.rotations import Array
@@ -54,16 +65,16 @@ def linearised(
     for i in range(mode.size):
         k = 3 * i
         count = 0
-        if mode[i] == STICK:
-            for j in range(3):
+        if mode[i] == STICK or mode[i] == HOLD:
+            for j in range(3 if mode[i] == STICK else 2):
                 if W[k + j, k + j] > 0.0:
                     for c in range(3):
                         S[m + count, c] = T[m + count, c] = 1.0 if j == c else 0.0
                     count += 1
-        elif mode[i] == SLIP:
+        elif mode[i] != OPEN:
             t = np.sqrt(r[k] ** 2 + r[k + 1] ** 2)
             d1, d2 = (-r[k] / t, -r[k + 1] / t) if t > 0.0 else (1.0, 0.0)
-            if more[i] == 0.0:
+            if mode[i] == SLIP and W[k + 2, k + 2] > 0.0:
                 S[m, 0], S[m, 1], S[m, 2] = -mu[i] * d1, -mu[i] * d2, 1.0
                 T[m, 2] = 1.0
                 count = 1
@@ -98,12 +109,12 @@ def advance(mode: Indices, mu: Array, more: Array, m: int, S: Array, owner: Indi
             r[k + j] += S[c, j] * step[c]
     for i in range(mode.size):
         k = 3 * i
-        if mode[i] != OPEN and not r[k + 2] >= 0.0:
+        if not r[k + 2] >= 0.0:
             return False
-        if mode[i] == STICK:
+        if mode[i] == STICK or mode[i] == HOLD:
             r[k], r[k + 1], r[k + 2] = projected(r[k], r[k + 1], r[k + 2], mu[i], more[i])
         t = np.sqrt(r[k] ** 2 + r[k + 1] ** 2)
-        if mode[i] == SLIP and t > 0.0:
+        if (mode[i] == SLIP or mode[i] == RUB) and t > 0.0:
             limit = mu[i] * r[k + 2] + more[i]
             r[k], r[k + 1] = r[k] * limit / t, r[k + 1] * limit / t
     return True
@@ -120,7 +131,7 @@ def newton(
     right, step = np.empty(size), np.empty(size)
     try_r, try_u = np.copy(r), np.copy(u)
     for k in range(size):
-        if mode[k // 3] == OPEN:
+        if mode[k // 3] == OPEN or (mode[k // 3] >= HOLD and k % 3 == 2):
             try_r[k] = 0.0
     affine(W, try_r, b, try_u)
     best, before = np.inf, np.inf
@@ -148,10 +159,13 @@ def modes_of(r: Array, u: Array, more: Array, still: float, mode: Indices) -> No
     """Contact modes from impulses and velocities: what moves no faster than ``still`` sticks."""
     for i in range(mode.size):
         k = 3 * i
-        if r[k + 2] == 0.0 and more[i] == 0.0:
-            mode[i] = OPEN
+        moves = abs(u[k]) + abs(u[k + 1]) > still
+        if r[k + 2] > 0.0:
+            mode[i] = SLIP if moves or abs(u[k + 2]) > still else STICK
+        elif more[i] > 0.0:
+            mode[i] = RUB if moves else HOLD
         else:
-            mode[i] = STICK if abs(u[k]) + abs(u[k + 1]) + abs(u[k + 2]) <= still else SLIP
+            mode[i] = OPEN
 
 
 def concluded(
@@ -193,7 +207,7 @@ def refined(
     S, J, owner, right = np.empty((size, 3)), np.empty((size, size)), np.empty(size, np.int64), np.empty(size)
     r, low = start, np.zeros(size)
     best, before = (r, low, np.inf), np.inf
-    slips = np.repeat(mode == SLIP, 3).reshape(-1, 3) & [True, True, False]
+    slips = np.repeat((mode == SLIP) | (mode == RUB), 3).reshape(-1, 3) & [True, True, False]
     for _ in range(REFINEMENTS):
         residual, u = cone_residual(W, b, mu, more, omega, r, low)
         if residual < best[2]:

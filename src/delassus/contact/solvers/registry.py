@@ -20,7 +20,7 @@ from delassus.contact.solvers.convex import convex_contacts
 from delassus.contact.solvers.lemke import lemke_contacts, lemke_kernel
 from delassus.contact.solvers.nsgs import nsgs_contacts
 from delassus.contact.solvers.pgs import pgs_contacts
-from delassus.contact.solvers.pyramids import impulses_of, linear_problem, regular_directions
+from delassus.contact.solvers.pyramids import regular_directions
 from delassus.errors import unknown_name
 from delassus.model.check import check_number
 from delassus.model.rotations import Array
@@ -98,16 +98,12 @@ class ImpulseSolver:
     ) -> Impulses:
         """Impulses (3 n,) that obey the law of contact for ``W`` (3 n, 3 n), ``b`` (3 n,) and ``mu`` (n,).
 
-        Friction may exceed ``μ`` times the normal impulse by ``more`` (n,), in N s; where there are both, this is
-        solved by Lemke's method whatever the solver. ``start`` (3 n,) are impulses of a step before. ``accept`` says of
-        those on pyramids whether they solve the problem that ``W`` and ``b`` were reduced from.
+        Friction may exceed ``μ`` times the normal impulse by ``more`` (n,), in N s. ``start`` (3 n,) are impulses of a
+        step before. ``accept`` says of those on pyramids whether they solve the problem that ``W`` and ``b`` were
+        reduced from.
         """
         if not mu.size:
             return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
-        if np.any((more > 0.0) & (mu > 0.0)):
-            M, q = linear_problem(W, b, mu, self.directions, more)
-            z, outcome, pivots = lemke_kernel(M, q, self.tolerance, LIMIT)
-            return Impulses(impulses_of(z, self.directions, mu.size), OUTCOMES[outcome], pivots)
         found = self._solved(self.name, W, b, mu, more, np.zeros(b.size) if start is None else start, accept)
         then = SOLVERS[self.name].then
         if found.status in SOLVED or not then:

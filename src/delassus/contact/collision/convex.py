@@ -196,7 +196,24 @@ def new_face(V: Array, faces: Array, f: int, i: int, j: int, k: int) -> None:
 
 
 @in_place
-def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, work: Array) -> tuple[Vector, float]:
+def filled(a: Array, A: Array, b: Array, B: Array, vertices: Array, n: int, V: Array) -> None:
+    """Make a tetrahedron of a simplex of ``n`` corners that touches the origin."""
+    for k in range(n, 4):
+        x = row_of(V, 0)
+        d, e = (1.0, 0.0, 0.0), along(row_of(V, 1), -1.0, x)
+        if k == 2:
+            d = cross(e, d if abs(e[0]) < 0.6 * norm(e) else (0.0, 1.0, 0.0))
+        elif k == 3:
+            d = cross(e, along(row_of(V, 2), -1.0, x))
+        d = scaled(1.0 / norm(d), d)
+        one = extreme(a, A, b, B, vertices, (0.0, 0.0, 0.0), d, V, k) - dot(d, x)
+        other = extreme(a, A, b, B, vertices, (0.0, 0.0, 0.0), scaled(-1.0, d), V, k + 1) + dot(d, x)
+        if other > one:
+            keep(V, k + 1, k, 0.0)
+
+
+@in_place
+def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, work: Array) -> tuple[Vector, float]:
     """Direction in which A has the shortest way out of B, and the gap along it, from a simplex that holds the origin.
 
     A polytope grows from it: where its face that is nearest to the origin is not on the outside, by a corner beyond.
@@ -216,7 +233,7 @@ def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vecto
             if faces[f, 3] < faces[nearest, 3]:
                 nearest = f
         d, inside = row_of(faces, nearest), faces[nearest, 3]
-        depth = extreme(a, A, b, B, vertices, push, d, V, n)
+        depth = extreme(a, A, b, B, vertices, (0.0, 0.0, 0.0), d, V, n)
         if depth < best:
             best, normal = depth, d
         if not best - inside > 1e-10 * size:
@@ -257,17 +274,12 @@ def closest(
     """
     size, push, count, W = a[RADIUS] + b[RADIUS], (0.0, 0.0, 0.0), 0, work[0]
     if not gap <= 0.0:
-        for attempt in range(4):
-            gap, n, count = gap_of_cores(a, A, b, B, vertices, push, most, W)
-            if gap > most:
-                return gap, n, n
-            if gap > 0.0:
-                break
-            if count == 4:
-                n, gap = way_out(a, A, b, B, vertices, push, work)
-                break
-            s = (attempt + 1) * 1e-7 * size  # of a simplex that touches the origin, a little aside
-            push = 0.36 * s, (0.48 - 0.9 * attempt) * s, (0.8 - 0.5 * attempt) * s
+        gap, n, count = gap_of_cores(a, A, b, B, vertices, push, most, W)
+        if gap > most:
+            return gap, n, n
+        if gap <= 0.0:
+            filled(a, A, b, B, vertices, count, W)
+            n, gap = way_out(a, A, b, B, vertices, work)
         if gap < NEAR * size:
             gap = -extreme(a, A, b, B, vertices, (0.0, 0.0, 0.0), scaled(-1.0, n), W, 5)
     if gap < NEAR * size:

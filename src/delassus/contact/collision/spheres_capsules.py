@@ -117,7 +117,8 @@ def capsules(ra: float, ha: float, A: Array, rb: float, hb: float, B: Array, mos
             first = last = min(max(0.5 * (first + last), -ha), ha)
         for e in range(2 if last > first else 1):
             s = first if e == 0 else last
-            t = min(max(math.copysign(1.0, cosine) * (s + a_to), -hb), hb)
+            t = min(max(b_to + cosine * s, -hb), hb)
+            s = min(max(cosine * t - a_to, -ha), ha)
             m = balls(along(column(A, 3), s, a), ra, along(column(B, 3), t, b), rb, spare, most, out, m)
         return m
     s = min(max((cosine * b_to - a_to) / sine, -ha), ha)

@@ -14,8 +14,10 @@ from delassus.contact.formulations.formulation import Formulation
 from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.snapshot import Snapshot
+from delassus.contact.solvers.coulomb import mobilities
+from delassus.contact.solvers.double_double import de_saxce, natural_map
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
-from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver
 from delassus.errors import ConfigurationError, missing_dependency
 from delassus.frozen import Frozen
 from delassus.model.rotations import Array
@@ -198,7 +200,8 @@ class ContactProblem(Frozen):
         checked = self.n_free > 0 or self.model.mobility is not None or self.model.rows.joints.dofs.size > 0
 
         def accept(p: Array) -> bool:
-            return ContactSolution(self, p, converged, 0).residual() <= tolerance
+            solution = ContactSolution(self, p, converged, 0)
+            return max(solution.residual(), solution._law_residual(solver.name)) <= tolerance
 
         found = solver(W, b, mu, self.more, start, accept if checked else None)
         status = found.status
@@ -329,6 +332,23 @@ class ContactSolution(Frozen):
     def residual(self) -> float:
         """Largest of the velocities that should vanish: of loops, hinges, approach, and of joints."""
         return max(self.bilateral_residual(), self.penetration_velocity(), self.joint_residual())
+
+    def _law_residual(self, solver: str) -> float:
+        """How far loops and contacts are from the laws of a solver, by velocities that follow from the impulses (m/s).
+
+        Those of a formulation follow from its own matrices, whose round-off huge impulses multiply. On pyramids, only
+        normals are looked at.
+        """
+        problem, start = self.problem, self.problem.motion
+        rows, mu, k = problem.model.rows, problem.model.rows.friction, problem.model.rows.n_loops
+        impulses = np.concatenate([self.loops, self._impulses.ravel()])
+        u = rows.jacobian @ (start.v + problem.dt * start.qdd + rows.response(impulses))
+        loops, u = u[:k] - rows.loop_velocities, (u[k:] - rows.contact_velocities).reshape(-1, 3)
+        p, omega = self.found.reshape(-1, 3), mobilities(problem.reduced.W)[0]
+        steps = natural_map(p, u if solver == "convex" else de_saxce(u, mu), mu, problem.more, omega)
+        if SOLVERS[solver].kind == "linear":
+            steps = np.minimum(omega * p[:, 2], u[:, 2])
+        return float(max(np.abs(loops).max(initial=0.0), np.abs(steps).max(initial=0.0)))
 
 
 def collide(

@@ -17,7 +17,7 @@ from delassus.contact.snapshot import Snapshot
 from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.solvers.double_double import de_saxce, natural_map
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
-from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver
+from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.errors import ConfigurationError, missing_dependency
 from delassus.frozen import Frozen
 from delassus.model.rotations import Array
@@ -170,7 +170,7 @@ class ContactProblem(Frozen):
         return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction, self.more)
 
     def solve(
-        self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8, start: Array | None = None
+        self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = TOLERANCE, start: Array | None = None
     ) -> ContactSolution:
         """Solve the problem: free unknowns are eliminated, contacts solved for, velocities recovered.
 
@@ -180,7 +180,7 @@ class ContactProblem(Frozen):
             The first two on pyramids of ``n_directions`` sides, the others on exact cones; where one of the first four
             fails, another is asked. "convex" solves a relaxation, in which what slides also lifts off.
         tolerance : float
-            Residual that the solver is held to (m/s); an `ImpulseSolver` has its own.
+            Residual that the solver is held to (m/s), 1e-6 by default; an `ImpulseSolver` has its own.
         start : (3 n_u,) array, optional
             Impulses to start from, those of a step before.
 
@@ -352,7 +352,7 @@ class ContactSolution(Frozen):
 
 
 def collide(
-    problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, tolerance: float = 1e-8
+    problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, tolerance: float = TOLERANCE
 ) -> tuple[ContactSolution, ...]:
     """Solutions of the phases of an impact; all contacts of the problem take part.
 

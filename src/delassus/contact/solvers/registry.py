@@ -48,6 +48,9 @@ SOLVERS: Mapping[str, Solver] = MappingProxyType(
     }
 )
 
+TOLERANCE = 1e-6
+"""Residual that solvers of steps and impacts are held to by default (m/s): of no account to what moves at 1 mm/s."""
+
 LIMIT = 10000
 """Most iterations of a solver."""
 
@@ -70,7 +73,7 @@ class ImpulseSolver:
     n_directions : int
         Sides of the pyramids that stand for friction cones, even.
     tolerance : float
-        Residual that the solver is held to (m/s).
+        Residual that the solver is held to (m/s), 1e-6 by default.
 
     Raises
     ------
@@ -80,11 +83,11 @@ class ImpulseSolver:
         A tolerance that is not positive, or an odd number of sides.
     """
 
-    def __init__(self, solver: str = "lemke", n_directions: int = 4, tolerance: float = 1e-8) -> None:
+    def __init__(self, solver: str = "lemke", n_directions: int = 4, tolerance: float = TOLERANCE) -> None:
         if not isinstance(solver, str) or solver not in SOLVERS:
             raise unknown_name("solver", solver, SOLVERS)
         self.name, self.n_directions = solver, check_directions(n_directions)
-        self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-8.")
+        self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
         self.directions = regular_directions(n_directions)
 
     def __call__(

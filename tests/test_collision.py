@@ -446,7 +446,8 @@ def test_gaps_of_links():
         ([0, gap / 2, gap / 2 + 1e-6], [(1, 2)]), ([0, 0, 0], []), ([9, 0, 0], [(0, 1), (0, 2), (0, 3)]),
     ):  # fmt: skip
         assert sorted(map(tuple, detector.contacts(poses, reach).colliders.tolist())) == pairs
-        assert len(detector.contacts(poses, 0.41)) == 1
+        assert len(detector.contacts(poses, 0.41)) == len(detector.contacts(poses, np.array(0.41))) == 1
+    assert len(detector.contacts(poses, 2)) > 2
 
 
 def test_near_pairs_follow_what_only_turns():
@@ -583,6 +584,8 @@ def test_bad_input_is_refused():
         poses[1, 2, 3] = bad
         with pytest.raises(ds.DelassusError, match="pose of link 'b/body': expected finite"):
             detector.contacts(poses)
+    with pytest.raises(ds.DelassusError, match="reach: expected finite"):
+        detector.contacts(good, [0.0, np.nan])
     assert len(detector.contacts(good)) == 0  # and goes on
     with pytest.raises(ds.DelassusError, match=r"poses: expected shape \(2, 3, 4\)"):
         detector.contacts(good[:1])

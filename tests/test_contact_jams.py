@@ -10,7 +10,7 @@ from delassus.contact.solvers.compiled import compiled
 from delassus.contact.solvers.double_double import cone_distance, cone_residual, de_saxce, natural_map, velocities
 from delassus.contact.solvers.pyramids import linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS
-from delassus_studies.contact_problems import of_bodies, of_low_rank
+from delassus_studies.contact_problems import law_residual, of_bodies, of_low_rank
 
 pytest.importorskip("numba")
 
@@ -208,19 +208,21 @@ def test_lemke_starts_from_the_modes_of_the_step_before():
 
 
 def test_all_solvers_on_random_contacts():
-    """A slice of the benchmark's 10 000: solved, or a status that says why not."""
+    """A slice of the benchmark's 10 000, half with cones without tips: solved, or a status that says why not."""
     rng, directions = np.random.default_rng(11), regular_directions(4)
     missed = dict.fromkeys(("nsgs", "admm"), 0)
-    for _ in range(150):
-        problem = of_bodies(rng)
+    for i in range(200):
+        problem = of_bodies(rng, tips=bool(i % 2))
         linear = problem.polyhedral(4)
         for result in (nsgs(problem), admm(problem), lemke(linear)):
             solved = result.status is SolverStatus.CONVERGED
             assert (result.residual() <= TOLERANCE * (1 + 1e-3)) is solved
+            if solved and result.problem is problem:
+                assert law_residual(problem, result.values) <= 4 * TOLERANCE
         for name in missed:
             found = SOLVERS[name].contacts(*arguments(SOLVERS[name], problem, directions), 0 * problem.b, 1e-8, 10000)
             missed[name] += found.status is not SolverStatus.CONVERGED
-    assert missed["nsgs"] == 0 and missed["admm"] <= 3
+    assert missed["nsgs"] <= 1 and missed["admm"] <= 4
 
 
 # -- compiled loops --------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 import delassus as ds
 from delassus.errors import ConstraintError, ModelError
-from delassus.quantities.dynamics import OPERATIONAL_SPACE_COMPLIANCE
+from delassus.quantities.contact import OPERATIONAL_SPACE_COMPLIANCE
 from delassus.quantities.evaluate import case_of
 from delassus.quantities.osim import jacobian
 from tools import error

@@ -93,8 +93,12 @@ class JointLaws:
     ----------
     limited, signs : (n,) arrays of int
         Degree of freedom of each limit; 1 for lower limits, −1 for upper ones.
+    coordinates, values : (n,) arrays
+        Where the coordinate of each limit is in ``q``, and the limit (rad, m).
     rubbing : (m,) array of int
         Degrees of freedom with friction.
+    forces : (m,) array
+        Of friction (N m, N).
     """
 
     def __init__(self, tree: Tree, *, limits: bool, friction: bool) -> None:
@@ -105,14 +109,14 @@ class JointLaws:
         lower, upper = (np.flatnonzero(np.isfinite(x) & (place >= 0)) for x in (tree.lower, tree.upper))
         self.limited = np.concatenate([lower, upper])
         self.signs = np.repeat([1, -1], [lower.size, upper.size])
-        self._place, self._values = place[self.limited], np.concatenate([tree.lower[lower], tree.upper[upper]])
+        self.coordinates, self.values = place[self.limited], np.concatenate([tree.lower[lower], tree.upper[upper]])
         forces = tree.per_dof("friction") * friction
         self.rubbing = np.flatnonzero(forces)
-        self._forces = forces[self.rubbing]
+        self.forces = forces[self.rubbing]
 
     def distances(self, q: Array) -> Array:
         """Distance of each limit at ``q`` (nq,), negative where it is passed."""
-        return np.asarray(self.signs * (q[self._place] - self._values))
+        return np.asarray(self.signs * (q[self.coordinates] - self.values))
 
     def steps(self, dq: Array) -> Array:
         """By how much distances change by a displacement ``dq`` (nv,)."""
@@ -125,6 +129,6 @@ class JointLaws:
             np.concatenate([self.limited[taken], self.rubbing]),
             np.concatenate([self.signs[taken], np.ones(m, np.int64)]),
             distances[taken],
-            np.concatenate([np.zeros(n), self._forces]),
+            np.concatenate([np.zeros(n), self.forces]),
             dt,
         )

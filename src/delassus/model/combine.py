@@ -1,4 +1,4 @@
-"""Several trees as one: mounted on a frame, or side by side on the world."""
+"""Several trees as one: mounted on a frame, or side by side on the world; and parts of a tree."""
 
 from __future__ import annotations
 
@@ -30,6 +30,28 @@ def combine_trees(trees: Mapping[str, T], name: str = "scene") -> T:
     their meaning and follow one another in the order of ``trees``. Gravity is that of the first.
     """
     return mount(name, [(key + SEPARATOR if key else "", tree, ON_THE_WORLD) for key, tree in trees.items()])
+
+
+def part_of(tree: T, links: Sequence[int], named: bool = True) -> T:
+    """Tree of some of the links, all on the world but for those whose parents are among them; without constraints.
+
+    Where it is not ``named``, frames are left out, and links and joints are called by their numbers, so that parts that
+    differ in nothing else are equal.
+    """
+    number = {WORLD: WORLD} | {link: k for k, link in enumerate(links)}
+    names = [tree.link_names[i] if named else f"link{k}" for k, i in enumerate(links)]
+    frames = {name: replace(at, link=number[at.link]) for name, at in tree.frames.items() if at.link in number}
+    loads = {name: x for name, x in tree.gravity_compensation.items() if name in frames}
+    if not named:
+        frames = {name: at for name, at in frames.items() if name in loads}
+    return replace(
+        tree, link_names=tuple(names), parents=tuple(number[tree.parents[i]] for i in links),
+        joints=tuple(
+            tree.joints[i] if named else replace(tree.joints[i], name=f"joint{k}") for k, i in enumerate(links)
+        ),
+        inertias=tree.inertias[list(links)], frames=frames, gravity_compensation=loads, world_inertia=np.zeros((6, 6)),
+        reference_configurations={}, actuators=(), constraints=(), omitted={},
+    )  # fmt: skip
 
 
 def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:

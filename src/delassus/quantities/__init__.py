@@ -42,9 +42,10 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             kinematics.CENTRE_OF_MASS,
             kinematics.CENTRE_OF_MASS_JACOBIAN,
             kinematics.CENTRE_OF_MASS_DRIFT,
-            dynamics.OPERATIONAL_SPACE_COMPLIANCE,
-            dynamics.LINK_WRENCHES,
-            dynamics.POSITION_UPDATE,
+            contact.OPERATIONAL_SPACE_COMPLIANCE,
+            contact.JOINT_SPACE_MOTION,
+            contact.LINK_WRENCHES,
+            contact.POSITION_UPDATE,
         )
     }
 )

@@ -1,4 +1,4 @@
-"""Time steps with contacts: their declaration."""
+"""Time steps with contacts, and what contact dynamics needs of a robot: their declarations."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ from typing import Any
 from delassus.algorithms.contact.laws import largest
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.contact.step import ContactStep, Materials
+from delassus.algorithms.crba import mass_matrix
+from delassus.algorithms.dynamics.constraint_acceleration import position_errors
+from delassus.algorithms.dynamics.integrate import position_update
+from delassus.algorithms.dynamics.kinematics import body_poses
+from delassus.algorithms.dynamics.ltl import JointSpace
+from delassus.algorithms.dynamics.operational_space_compliance import (
+    link_wrenches,
+    operational_space_compliance,
+    straight_accelerations,
+)
+from delassus.algorithms.jacobian import jacobian
 from delassus.constraints import Contact
 from delassus.quantities.case import Case, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
+from delassus.spatial.ops import Matrix
 
 
 def _contact_step(case: Case) -> list[Any]:
@@ -35,6 +47,35 @@ def _contact_step(case: Case) -> list[Any]:
     return [stacked(case, x) for x in (q, v, impulses, residuals)]
 
 
+def _operational_space_compliance(case: Case) -> list[Matrix]:
+    found = operational_space_compliance(case.motion())
+    return [found[output.name] for output in OPERATIONAL_SPACE_COMPLIANCE.outputs]
+
+
+def _link_wrenches(case: Case) -> list[Matrix]:
+    return [link_wrenches(case.motion())]
+
+
+def _position_update(case: Case) -> list[Matrix]:
+    read = case.entries
+    q, v = position_update(case.ops, case.tree, read("q"), read("v"), read("dt")[0], read("shift"))
+    return [stacked(case, q), stacked(case, v)]
+
+
+def _joint_space_motion(case: Case) -> list[Matrix]:
+    motion = case.motion()
+    ops, problem = motion.ops, motion.problem
+    qdd = JointSpace(motion).accelerations(ops.zeros(problem.n_rows, 1))
+    return [
+        ops.vstack([ops.hstack([R, p]) for R, p in body_poses(problem)]),
+        ops.vstack([ops.transpose(V) for V in motion.V]),
+        mass_matrix(problem),
+        straight_accelerations(motion, [ops.take(qdd, range(at.start, at.stop), None) for at in motion.tree.v_slices]),
+        jacobian(problem),
+        position_errors(motion),
+    ]
+
+
 CONTACT_STEP = Quantity(
     "contact_step",
     "Time step with contacts",
@@ -50,3 +91,51 @@ CONTACT_STEP = Quantity(
     options=MOTION | CONTROLLED | {"friction", "restitution", "limits", "solver", "sweeps", "tolerance"},
     states=3,
 )  # fmt: skip
+OPERATIONAL_SPACE_COMPLIANCE = Quantity(
+    "operational_space_compliance",
+    "Free motion and compliance of all links",
+    ("q", "v", "tau"),
+    (
+        Output("poses", ("n", 3, 4), "poses [R p] of body frames in the world, positions in m"),
+        Output("twists", ("n", 6), "twists [linear; angular] in body frames, m/s and rad/s"),
+        Output("propagators", ("n", 6, 6), "what a change of the parent's twist does to a link's"),
+        Output("compliances", ("n", 6, 6), "inverse inertia that each link shows, in its body frame"),
+        Output("qdd", ("nv",), "joint accelerations without constraints in rad/s^2 and m/s^2"),
+        Output("rows", ("ends", 6), "rows of the ends of constraints, on twists in body frames"),
+        Output("errors", ("m",), "position errors of constraints along their rows in m and rad"),
+    ),
+    _operational_space_compliance,
+    options=MOTION,
+)
+JOINT_SPACE_MOTION = Quantity(
+    "joint_space_motion",
+    "Free motion and mass matrix",
+    ("q", "v", "tau"),
+    (
+        *OPERATIONAL_SPACE_COMPLIANCE.outputs[:2],
+        Output("M", ("nv", "nv"), "mass matrix in kg m^2, kg m and kg"),
+        OPERATIONAL_SPACE_COMPLIANCE.outputs[4],
+        Output("J", ("m", "nv"), "Jacobian of constraints"),
+        OPERATIONAL_SPACE_COMPLIANCE.outputs[6],
+    ),
+    _joint_space_motion,
+    options=MOTION,
+)
+LINK_WRENCHES = Quantity(
+    "link_wrenches",
+    "Gravity and velocity products on all links",
+    ("q", "v"),
+    (Output("wrenches", ("n", 6), "wrenches [force; moment] on links in body frames, N and N m"),),
+    _link_wrenches,
+    options=frozenset({"gravity", "passive"}),
+)
+POSITION_UPDATE = Quantity(
+    "position_update",
+    "Configuration after a time",
+    ("q", "v", "dt", "shift"),
+    (
+        Output("q_next", ("nq",), "configuration displaced by dt v + shift, straight in the world"),
+        Output("v_next", ("nv",), "the velocity, that of free and planar joints in the axes of that time"),
+    ),
+    _position_update,
+)

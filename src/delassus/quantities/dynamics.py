@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, rnea
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
-from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow, position_update
-from delassus.algorithms.dynamics.operational_space_compliance import link_wrenches, operational_space_compliance
+from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
 from delassus.algorithms.dynamics.step_derivatives import step_derivatives as differentiated_step
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number, check_whole
@@ -84,21 +83,6 @@ def _step_derivatives(case: Case) -> list[Matrix]:
     state = read("q"), read("v"), read("dt")[0]
     q, v, A, B = differentiated_step(case.ops, case.tree, integrator, *state, accelerate, n)
     return [stacked(case, q), stacked(case, v), A, B]
-
-
-def _operational_space_compliance(case: Case) -> list[Matrix]:
-    found = operational_space_compliance(case.motion())
-    return [found[output.name] for output in OPERATIONAL_SPACE_COMPLIANCE.outputs]
-
-
-def _link_wrenches(case: Case) -> list[Matrix]:
-    return [link_wrenches(case.motion())]
-
-
-def _position_update(case: Case) -> list[Matrix]:
-    read = case.entries
-    q, v = position_update(case.ops, case.tree, read("q"), read("v"), read("dt")[0], read("shift"))
-    return [stacked(case, q), stacked(case, v)]
 
 
 _QDD = Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2")
@@ -181,40 +165,6 @@ STEP_DERIVATIVES = Quantity(
     _step_derivatives,
     options=CONSTRAINED - {"compliance"} | CONTROLLED | {"integrator"},
     has_status=True,
-)
-OPERATIONAL_SPACE_COMPLIANCE = Quantity(
-    "operational_space_compliance",
-    "Free motion and compliance of all links",
-    ("q", "v", "tau"),
-    (
-        Output("poses", ("n", 3, 4), "poses [R p] of body frames in the world, positions in m"),
-        Output("twists", ("n", 6), "twists [linear; angular] in body frames, m/s and rad/s"),
-        Output("propagators", ("n", 6, 6), "what a change of the parent's twist does to a link's"),
-        Output("compliances", ("n", 6, 6), "inverse inertia that each link shows, in its body frame"),
-        Output("qdd", ("nv",), "joint accelerations without constraints in rad/s^2 and m/s^2"),
-        Output("rows", ("ends", 6), "rows of the ends of constraints, on twists in body frames"),
-        Output("errors", ("m",), "position errors of constraints along their rows in m and rad"),
-    ),
-    _operational_space_compliance,
-    options=MOTION,
-)
-LINK_WRENCHES = Quantity(
-    "link_wrenches",
-    "Gravity and velocity products on all links",
-    ("q", "v"),
-    (Output("wrenches", ("n", 6), "wrenches [force; moment] on links in body frames, N and N m"),),
-    _link_wrenches,
-    options=frozenset({"gravity", "passive"}),
-)
-POSITION_UPDATE = Quantity(
-    "position_update",
-    "Configuration after a time",
-    ("q", "v", "dt", "shift"),
-    (
-        Output("q_next", ("nq",), "configuration displaced by dt v + shift, straight in the world"),
-        Output("v_next", ("nv",), "the velocity, that of free and planar joints in the axes of that time"),
-    ),
-    _position_update,
 )
 
 

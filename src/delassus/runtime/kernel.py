@@ -90,6 +90,14 @@ class Kernel:
         return self.request.quantity.name
 
     @property
+    def address(self) -> int:
+        """Address of the machine code: of a number of states, then a pointer for each argument and result.
+
+        Where results divide, one more pointer is for the reciprocal condition of each state.
+        """
+        return self._code.address("batch")
+
+    @property
     def iterates(self) -> bool:
         """Whether it is a contact step, whose sweeps end at a tolerance or before it."""
         return "sweeps" in self.request.quantity.options

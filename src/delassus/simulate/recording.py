@@ -270,10 +270,19 @@ class Run(Protocol):
     passive: Passive
     q: Array
     v: Array
-    contacts: ContactSet
-    impulses: Array
-    joint_impulses: Array
     statuses: Counter[SolverStatus]
+
+    @property
+    def contacts(self) -> ContactSet:
+        """Those of `Simulator`."""
+
+    @property
+    def impulses(self) -> Array:
+        """Those of `Simulator`."""
+
+    @property
+    def joint_impulses(self) -> Array:
+        """Those of `Simulator`."""
 
 
 class Recorder:

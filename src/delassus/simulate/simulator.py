@@ -5,32 +5,36 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.algorithms.contact.step import CORRECTION, PENETRATION
-from delassus.constraints import row_slices
-from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
+from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.model.check import check_flag, check_number, check_whole, finite_array
 from delassus.model.rotations import Array
 from delassus.quantities.options import Control, Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.recording import Recorder, Recording
-from delassus.simulate.step import StepOptions, ahead, closing, step
+from delassus.simulate.step import FormulatedSteps, StepOptions
 
 MOST_NAMED = 10
 """Pairs of colliders that a message names."""
 
 UNIT = "Check its unit."
+
+LEAST_TOLERANCE, OF_GRAVITY = 1e-6, 1e-3
+"""Tolerance of contact problems: at least that (m/s), and part of what gravity adds in a step."""
 
 PREFIX = "contacts_"
 """Of the names of a contact set's arrays in the state of a simulator."""
@@ -45,10 +49,13 @@ class Simulator:
     Parameters
     ----------
     scene : Scene
-    formulation : {"os", "nmc-os", "rmc", "mc", "nmc"}
-        How contact problems are built. All give the same motion; "os" is the fast one.
-    solver : str
-        "lemke" or "pgs" for pyramids of ``n_directions`` sides, "nsgs" or "admm" for exact friction cones.
+    formulation : {"blocks", "os", "nmc-os", "rmc", "mc", "nmc"}, optional
+        How contact problems are built. "blocks", the default, couples robots and free bodies sparsely by their
+        contacts, with exact friction cones, in compiled code. The others are those of [OS], dense; all give the same
+        motion.
+    solver : str, optional
+        Of "blocks", "newton": sweeps, then Newton's method. Of the others "lemke" (the default) or "pgs" for pyramids
+        of ``n_directions`` sides, "nsgs" or "admm" for exact friction cones; naming one of these alone means "os".
     dt : float
         Time step (s).
     q0 : (nq,) array_like, optional
@@ -68,8 +75,9 @@ class Simulator:
         Part of the rest of it, and of loop errors, that each step takes back: from 0 to 1.
     max_overlap : float
         Largest overlap of bodies, and gap of loops, at the start (m, rad).
-    tolerance : float
-        Residual of contact problems (m/s).
+    tolerance : float, optional
+        Residual of contact problems (m/s). By default a thousandth of what gravity adds in a step, at least 1e-6; of
+        formulations other than "blocks" 1e-6.
     passive : {"model", "none"}
         Whether damping, springs and gravity compensation act, as in `delassus.forward_dynamics`, and Coulomb friction
         of joints: one that it holds stands still.
@@ -87,16 +95,12 @@ class Simulator:
         State, in the order of ``scene.tree``.
     time, steps : float and int
         Since the start.
-    contacts : ContactSet
-        At the start of the last step.
-    impulses : (n, 3) array
-        At these contacts over the last step: tangent, tangent, normal, on the first link (N s).
-    joint_impulses : (2, nv) array
-        Of limits, and of Coulomb friction, on joints over the last step (N m s, N s).
     status : SolverStatus
         Worst one of the last step.
     statuses : Counter of SolverStatus
         Of all problems so far.
+    tolerance : float
+        Of contact problems (m/s).
     rng : numpy.random.Generator
 
     Raises
@@ -118,10 +122,12 @@ class Simulator:
     that tumbles gains or loses energy in proportion to ``dt``; and loops gape by about ``(V dt)²`` over their size
     where they move at ``V``, before `correction` takes it back. Halve ``dt`` to see what of a result is discretisation.
 
+    A free body that nothing touches keeps its linear and its angular momentum to round-off.
+
     With pyramids of four sides, friction across their edges is up to 29 % too small (8 % with eight sides), and what
-    slides turns towards the edges; "nsgs" and "admm" have neither. "pgs" converges slowly on stacks. A problem that the
-    solver cannot solve is given to another one: to "nsgs", whose cones are exact, and those of "nsgs" to "admm";
-    `statuses` has what came of it. Arrays that the simulator gives are never changed by later steps.
+    slides turns towards the edges; exact cones have neither. "pgs" converges slowly on stacks. A problem that one of
+    the solvers for pyramids cannot solve is given to "nsgs", and those of "nsgs" to "admm"; `statuses` has what came
+    of it. Arrays that the simulator gives are never changed by later steps.
 
     References
     ----------
@@ -144,8 +150,8 @@ class Simulator:
         self,
         scene: Scene,
         *,
-        formulation: str = "os",
-        solver: str = "lemke",
+        formulation: str | None = None,
+        solver: str | None = None,
         dt: float = 1e-3,
         q0: ArrayLike | None = None,
         v0: ArrayLike | None = None,
@@ -155,27 +161,44 @@ class Simulator:
         penetration: float = PENETRATION,
         correction: float = CORRECTION,
         max_overlap: float = 1e-3,
-        tolerance: float = 1e-8,
+        tolerance: float | None = None,
         passive: Passive = "model",
         limits: bool = True,
         control: Control = "tau",
         kp: ArrayLike | None = None,
         kd: ArrayLike | None = None,
     ) -> None:
-        if not isinstance(formulation, str) or formulation not in FORMULATIONS:
-            raise unknown_name("formulation", formulation, FORMULATIONS)
-        self.dynamics = ContactDynamics(scene, passive=passive, limits=check_flag("limits", limits))
+        if formulation is None:
+            formulation = "blocks" if solver in (None, "newton") else "os"
+        if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
+            raise unknown_name("formulation", formulation, ("blocks", *FORMULATIONS))
+        if not isinstance(scene, Scene):
+            raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
+        limits = check_flag("limits", limits)
         self.scene, self.dt = scene, check_number("dt", dt, UNIT)
-        self._detector = CollisionDetector(scene)
-        fall = 2.0 * float(np.linalg.norm(scene.gravity)) * self.dt
+        falls = float(np.linalg.norm(scene.gravity)) * self.dt
         self._options = StepOptions(
             formulation,
             self.dt,
-            check_number("resting", max(fall, 1e-9) if resting is None else resting, UNIT),
+            check_number("resting", max(2.0 * falls, 1e-9) if resting is None else resting, UNIT),
             check_number("penetration", penetration, UNIT, above=False),
             check_number("correction", correction, UNIT, above=False, most=1.0),
         )
-        self._solver = ImpulseSolver(solver, n_directions, tolerance)
+        by_blocks = formulation == "blocks"
+        if tolerance is None:
+            tolerance = max(LEAST_TOLERANCE, OF_GRAVITY * falls) if by_blocks else LEAST_TOLERANCE
+        self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
+        self.n_directions = check_directions(n_directions)
+        self._steps: BlockSteps | FormulatedSteps
+        if by_blocks:
+            if solver not in (None, "newton"):
+                raise unknown_name("solver of the formulation 'blocks'", solver, ["newton"])
+            solver = "newton"
+            self._steps = BlockSteps(scene, passive, limits, self._options, self.tolerance)
+        else:
+            solver = "lemke" if solver is None else solver
+            of_problems = ImpulseSolver(solver, n_directions, self.tolerance)
+            self._steps = FormulatedSteps(scene, passive, limits, self._options, of_problems)
         self.formulation, self.solver, self.passive, self.limits = formulation, solver, passive, limits
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)
@@ -188,37 +211,32 @@ class Simulator:
         if control != "tau":
             self._control_forces = compile_kernel(tree, (), "control_forces", control=control, v_target=control == "pd")
         self.control = control
-        self._position_update = compile_kernel(tree, (), "position_update")
-        self._energies = compile_kernel(tree, (), "energies", passive=passive)
-        self._h, self._no_torque, self._no_shift = np.array(self.dt), np.zeros(tree.nv), np.zeros(tree.nv)
+        self._no_torque = np.zeros(tree.nv)
         q0, v0 = tree.neutral() if q0 is None else q0, np.zeros(tree.nv) if v0 is None else v0
         self.q = _one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = _one_state("v0", tree.check_velocity(v0, "v0"))
         self.time, self.steps = 0.0, 0
         self.statuses: Counter[SolverStatus] = Counter()
         self.status = SolverStatus.CONVERGED
-        self.contacts = self._start(check_number("max_overlap", max_overlap, UNIT, above=False))
-        self.impulses = self._sustained = np.zeros((len(self.contacts), 3))
-        self.joint_impulses = np.zeros((2, tree.nv))
+        contacts = self._start(check_number("max_overlap", max_overlap, UNIT, above=False))
+        self._steps.start_from(contacts, np.zeros((len(contacts), 3)), np.zeros((2, tree.nv)))
 
     @property
     def options(self) -> dict[str, Any]:
         """Options that make a simulator of the same scene go the same way, as plain numbers and names."""
-        solver = self._solver
-        of_solver = {"solver": solver.name, "n_directions": solver.n_directions, "tolerance": solver.tolerance}
+        of_solver = {"solver": self.solver, "n_directions": self.n_directions, "tolerance": self.tolerance}
         gains = {"kp": self.kp.tolist(), "kd": self.kd.tolist()}
         forces = {"passive": self.passive, "limits": self.limits, "control": self.control, **gains}
         return {**asdict(self._options), **of_solver, "seed": self.seed, **forces}
 
     def _start(self, max_overlap: float) -> ContactSet:
         """Contacts at the start, whose links have inertia, loops are closed and bodies do not overlap."""
-        snapshot = self.dynamics.at(self.q, self.v, self._no_torque)
-        bad = ~np.isfinite(snapshot.compliances).all(axis=(1, 2))
-        if bad.any():
-            link = self.scene.tree.link_names[int(np.argmax(bad))]
+        contacts, errors, singular = self._steps.look(self.q, self.v)
+        if singular is not None:
+            link = self.scene.tree.link_names[singular]
             raise ModelError(f"link {link!r}", "a body that has inertia along its joint", "none", "Give it mass.")
-        for loop, rows in zip(self.scene.loops, row_slices(self.scene.loops), strict=True):
-            gap = float(np.abs(snapshot.loop_errors[rows]).max(initial=0.0))
+        for loop, error in zip(self.scene.loops, errors, strict=True):
+            gap = float(np.abs(error).max(initial=0.0))
             if gap > max_overlap:
                 raise ConfigurationError(
                     "q0",
@@ -226,7 +244,6 @@ class Simulator:
                     f"{loop!r}, open by {gap:.3g}",
                     "Close it at the start, or raise max_overlap: the first steps then pull it together.",
                 )
-        contacts = self._detector.contacts(snapshot.poses)
         deep = contacts.colliders[contacts.depths > max_overlap]
         if len(deep):
             names = [c.name for c in self.scene.colliders]
@@ -253,22 +270,35 @@ class Simulator:
             ``v_target`` without ``control="pd"``.
         """
         forces = self._forces(tau, v_target)
-        snapshot = self.dynamics.at(self.q, self.v, forces)
-        contacts = self._detector.contacts(snapshot.poses, ahead(snapshot, self.dt, self._detector.size))
-        contacts = closing(snapshot, contacts, self.dt, self._detector.tolerance)
-        same = np.array_equal(contacts.colliders, self.contacts.colliders)
-        start = self._sustained.ravel() if same else None
-        done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses)
-        shift = self._no_shift if done.drift is None else done.drift
-        following = np.empty_like(self.q), np.empty_like(self.v)
-        self.q, self.v = self._position_update(self.q, done.v, self._h, shift, out=following)
-        self.contacts, self.impulses, self._sustained = contacts, done.impulses, done.sustained
-        self.joint_impulses = done.on_joints
-        for status in done.statuses:
-            self.statuses[status] += 1
-        self.status = next((s for s in reversed(done.statuses) if s not in SOLVED), SolverStatus.CONVERGED)
-        self.steps += 1
+        self._go(forces, 1)
+
+    def _go(self, forces: Array, steps: int) -> None:
+        before = Counter(self._steps.totals)
+        self.q, self.v = self._steps.advance(self.q, self.v, forces, steps)
+        self.statuses.update(self._steps.totals - before)
+        self.status = next((s for s in reversed(self._steps.counts) if s not in SOLVED), SolverStatus.CONVERGED)
+        self.steps += steps
         self.time = self.steps * self.dt
+
+    @property
+    def contacts(self) -> ContactSet:
+        """At the start of the last step."""
+        return self._steps.contacts
+
+    @property
+    def impulses(self) -> Array:
+        """At these contacts over the last step (n, 3): tangent, tangent, normal, on the first link (N s)."""
+        return self._steps.impulses
+
+    @property
+    def joint_impulses(self) -> Array:
+        """Of limits, and of Coulomb friction, on joints over the last step (2, nv) (N m s, N s)."""
+        return self._steps.joint_impulses
+
+    @cached_property
+    def dynamics(self) -> ContactDynamics:
+        """Dynamics of the whole scene, for `delassus.contact.formulate`; compiled when it is first asked for."""
+        return ContactDynamics(self.scene, passive=self.passive, limits=self.limits)
 
     def step_by(self, controller: Controller | None) -> None:
         """Advance by one time step under what a controller gives: what `step` takes, a pair where that is two."""
@@ -337,8 +367,14 @@ class Simulator:
         before = Counter(self.statuses)
         if record is not None:
             record.start(self)
-        for _ in _shown_progress(n) if progress else range(n):
-            self.step_by(controller)
+        alone = controller is None and record is None and self.control == "tau"
+        chunk = max(1, n // 100 if progress else n) if alone else 1
+        starts = range(0, n, chunk)
+        for start in _shown_progress(starts) if progress else starts:
+            if alone:
+                self._go(self._no_torque, min(chunk, n - start))
+            else:
+                self.step_by(controller)
             if record is not None:
                 record.add(self)
         failed = Counter({status: k for status, k in (self.statuses - before).items() if status not in SOLVED})
@@ -349,8 +385,7 @@ class Simulator:
 
     def energy(self) -> tuple[float, float]:
         """Kinetic and potential energy (J); the potential one is zero at the origin of the world."""
-        kinetic, potential = self._energies(self.q, self.v)
-        return float(kinetic), float(potential)
+        return self._steps.energy(self.q, self.v)
 
     def get_state(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, as arrays and numbers."""
@@ -363,7 +398,7 @@ class Simulator:
             "status": self.status.name,
             "statuses": {status.name: count for status, count in self.statuses.items()},
             "impulses": self.impulses,
-            "sustained": self._sustained,
+            "sustained": self._steps.sustained,
             "joint_impulses": self.joint_impulses,
             **contacts,
         }
@@ -408,8 +443,7 @@ class Simulator:
         self.steps, self.time = steps, steps * self.dt
         self.rng.bit_generator.state = state["rng"]
         self.status, self.statuses = status, statuses
-        self.contacts, self.impulses, self._sustained = contacts, impulses, sustained
-        self.joint_impulses = on_joints
+        self._steps.start_from(contacts, sustained, on_joints, impulses)
 
 
 def _one_state(name: str, array: Array) -> Array:
@@ -420,7 +454,7 @@ def _one_state(name: str, array: Array) -> Array:
     return array
 
 
-def _shown_progress(n: int) -> Any:
+def _shown_progress(starts: range) -> Any:
     from rich.progress import track
 
-    return track(range(n), description="Simulating")
+    return track(starts, description="Simulating")

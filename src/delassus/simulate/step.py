@@ -1,4 +1,4 @@
-"""One time step by any formulation of [OS]: impact, contact, drift.
+"""One time step by any formulation of [OS]: impact, contact, drift; and `FormulatedSteps`, which makes them.
 
 1. *Impact* ([OS] section 7), where a contact with restitution closes faster than gravity would close it in two steps:
    a compression phase that stops all approach, and a decompression phase that returns ``ε`` of each normal impulse.
@@ -15,21 +15,27 @@ impulses may drive joints there, it is made again with these, so that no limit i
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from delassus.algorithms.contact.step import FARTHEST, LEAST, MOST_SHIFT, YIELD
+from delassus.constraints import row_slices
+from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution, collide
 from delassus.contact.joint_contacts import AHEAD, BEYOND, NEAR, JointContacts
 from delassus.contact.results import SOLVED, SolverStatus
-from delassus.contact.snapshot import ConstraintRows, Snapshot
+from delassus.contact.scene import Scene
+from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Snapshot
 from delassus.contact.solvers.mixed import eliminated
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.model.rotations import Array
+from delassus.quantities.options import Passive
+from delassus.runtime.compile import compile as compile_kernel
 
 NOTHING = np.zeros((0, 3))
 
@@ -68,6 +74,66 @@ class StepResult(NamedTuple):
     sustained: Array
     on_joints: Array
     statuses: tuple[SolverStatus, ...]
+
+
+class FormulatedSteps:
+    """Steps of a scene whose contact problems are those of a formulation, dense; see `BlockSteps` for what is here."""
+
+    def __init__(
+        self, scene: Scene, passive: Passive, limits: bool, options: StepOptions, solver: ImpulseSolver
+    ) -> None:
+        tree = scene.tree
+        self._dynamics = ContactDynamics(scene, passive=passive, limits=limits)
+        self._detector, self._options, self._solver = CollisionDetector(scene), options, solver
+        self._position_update = compile_kernel(tree, (), "position_update")
+        self._energies = compile_kernel(tree, (), "energies", passive=passive)
+        self._h, self._no_shift = np.array(options.dt), np.zeros(tree.nv)
+        self.start_from(ContactSet.empty(), NOTHING, np.zeros((2, tree.nv)))
+        self.counts: Counter[SolverStatus] = Counter()
+        self.totals: Counter[SolverStatus] = Counter()
+
+    def start_from(
+        self, contacts: ContactSet, sustained: Array, joint_impulses: Array, impulses: Array | None = None
+    ) -> None:
+        """Take contacts and impulses of a step before; solvers start from those that are ``sustained``."""
+        self.contacts, self.sustained, self.joint_impulses = contacts, sustained, joint_impulses
+        self.impulses = sustained if impulses is None else impulses
+
+    def look(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
+        """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""
+        snapshot = self._dynamics.at(q, v, np.zeros(v.size))
+        bad = ~np.isfinite(snapshot.compliances).all(axis=(1, 2))
+        errors = [snapshot.loop_errors[rows] for rows in row_slices(self._dynamics.scene.loops)]
+        if bad.any():
+            return ContactSet.empty(), errors, int(np.argmax(bad))
+        return self._detector.contacts(snapshot.poses), errors, None
+
+    def advance(self, q: Array, v: Array, tau: Array, steps: int) -> tuple[Array, Array]:
+        """State (nq,), (nv,) after so many steps under joint forces (nv,)."""
+        for _ in range(steps):
+            q, v = self._advance(q, v, tau)
+        return q, v
+
+    def _advance(self, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
+        snapshot, dt = self._dynamics.at(q, v, tau), self._options.dt
+        contacts = self._detector.contacts(snapshot.poses, ahead(snapshot, dt, self._detector.size))
+        contacts = closing(snapshot, contacts, dt, self._detector.tolerance)
+        same = np.array_equal(contacts.colliders, self.contacts.colliders)
+        start = self.sustained.ravel() if same else None
+        done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses)
+        following = np.empty_like(q), np.empty_like(v)
+        shift = self._no_shift if done.drift is None else done.drift
+        self._position_update(q, done.v, self._h, shift, out=following)
+        self.contacts, self.impulses, self.sustained = contacts, done.impulses, done.sustained
+        self.joint_impulses = done.on_joints
+        self.counts = Counter(done.statuses)
+        self.totals.update(self.counts)
+        return following
+
+    def energy(self, q: Array, v: Array) -> tuple[float, float]:
+        """Kinetic and potential energy (J)."""
+        kinetic, potential = self._energies(q, v)
+        return float(kinetic), float(potential)
 
 
 def ahead(snapshot: Snapshot, dt: float, size: float) -> float:

@@ -93,6 +93,11 @@ def jacobian_drift(motion: DynamicsProblem) -> Matrix:
     return motion.stacked(drifts) + row_accelerations(motion, accelerations(motion))
 
 
+def position_errors(motion: DynamicsProblem) -> Matrix:
+    """Position errors (m × 1) of constraints along their rows."""
+    return motion.stacked([row_motion(motion, k).position(goal.pose) for k, goal in enumerate(motion.goals)])
+
+
 RowMotion = Union["JointMotion", "CentreMotion", "RelativeMotion"]
 
 

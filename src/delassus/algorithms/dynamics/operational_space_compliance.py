@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.aba import driving_forces, roll_out
-from delassus.algorithms.dynamics.constraint_acceleration import row_motion
+from delassus.algorithms.dynamics.constraint_acceleration import position_errors
 from delassus.algorithms.dynamics.kinematics import body_poses
 from delassus.algorithms.dynamics.rnea import accelerations
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -40,17 +40,20 @@ def operational_space_compliance(motion: DynamicsProblem) -> dict[str, Matrix]:
         A.append(ops.zeros(6, 6) if p == WORLD else body.motions_to_child(i, ops.eye(6)))
         Upsilon.append(own if p == WORLD else ops.sym_add(body.inverse_inertia_to_child(i, Upsilon[p]), own))
 
-    straight = [own + _turning(motion, i) for i, own in enumerate(qdd)]
-    errors = [row_motion(motion, index).position(motion.goals[index].pose) for index in range(len(motion.goals))]
     return {
         "poses": ops.vstack([ops.hstack([R, p]) for R, p in body_poses(problem)]),
         "twists": ops.vstack([ops.transpose(V) for V in motion.V]),
         "propagators": ops.vstack(A),
         "compliances": ops.vstack(Upsilon),
-        "qdd": motion.stacked(straight),
+        "qdd": straight_accelerations(motion, qdd),
         "rows": ops.vstack([ops.zeros(0, 6), *(end.K for end in problem.link_ends)]),
-        "errors": motion.stacked(errors),
+        "errors": position_errors(motion),
     }
+
+
+def straight_accelerations(motion: DynamicsProblem, qdd: list[Matrix]) -> Matrix:
+    """``q̈ + ω × v`` (nv × 1): accelerations of joints, of free and planar ones in axes that do not turn."""
+    return motion.stacked([own + _turning(motion, i) for i, own in enumerate(qdd)])
 
 
 def link_wrenches(motion: DynamicsProblem) -> Matrix:

@@ -13,7 +13,7 @@ import numpy as np
 
 from delassus.contact.collision.colliders import RADIUS, SIZE
 from delassus.contact.collision.vectors import Vector, along, column, cross, dot, norm, scaled
-from delassus.contact.solvers.compiled import in_place
+from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
 CROSSING = 1e-7
@@ -23,7 +23,7 @@ EDGE_BIAS = 1e-10
 """By how much, as a part of the boxes' size, an edge axis must be better than a face."""
 
 
-@in_place
+@compiled
 def separation(a: Array, A: Array, b: Array, B: Array, most: float, R: Array) -> tuple[float, Vector, bool]:
     """Largest separation (m) of two boxes along their axes; negative: the least overlap. Beyond ``most``: some.
 

@@ -45,7 +45,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )  # fmt: skip
-from delassus.contact.solvers.compiled import in_place
+from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
 EXACT = 1e-10
@@ -64,7 +64,7 @@ MOST_STEPS = 64
 """Of the iterations for a gap, and of those for a normal from outside."""
 
 
-@in_place
+@compiled
 def furthest(a: Array, A: Array, vertices: Array, d: Vector) -> Vector:
     """Point of a core that lies furthest along ``d``, in the world."""
     kind, own = int(a[KIND]), in_frame(A, d)
@@ -88,7 +88,7 @@ def furthest(a: Array, A: Array, vertices: Array, d: Vector) -> Vector:
     return point_at(A, x)
 
 
-@in_place
+@compiled
 def extreme(
     a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, d: Vector, W: Array, k: int
 ) -> float:
@@ -100,7 +100,7 @@ def extreme(
     return dot(d, w)
 
 
-@in_place
+@compiled
 def keep(W: Array, source: int, k: int, weight: float) -> None:
     """Move a corner of a simplex to row ``k``, with its weight."""
     for r in range(6):
@@ -108,7 +108,7 @@ def keep(W: Array, source: int, k: int, weight: float) -> None:
     W[k, 6] = weight
 
 
-@in_place
+@compiled
 def nearest_in_simplex(W: Array, n: int) -> tuple[int, Vector]:
     """Point nearest to the origin of the simplex of ``n`` corners, in which the last takes part.
 
@@ -150,7 +150,7 @@ def nearest_in_simplex(W: Array, n: int) -> tuple[int, Vector]:
     return count, v
 
 
-@in_place
+@compiled
 def gap_of_cores(
     a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, most: float, W: Array
 ) -> tuple[float, Vector, int]:
@@ -183,7 +183,7 @@ def gap_of_cores(
     return gap, normal, n
 
 
-@in_place
+@compiled
 def new_face(V: Array, faces: Array, f: int, i: int, j: int, k: int) -> None:
     """Triangle ``f`` of a polytope, counterclockwise seen from outside: normal, distance from the origin, corners."""
     x = row_of(V, i)
@@ -195,7 +195,7 @@ def new_face(V: Array, faces: Array, f: int, i: int, j: int, k: int) -> None:
     faces[f, 4], faces[f, 5], faces[f, 6] = i, j, k
 
 
-@in_place
+@compiled
 def filled(a: Array, A: Array, b: Array, B: Array, vertices: Array, n: int, V: Array) -> None:
     """Make a tetrahedron of a simplex of ``n`` corners that touches the origin."""
     for k in range(n, 4):
@@ -212,7 +212,7 @@ def filled(a: Array, A: Array, b: Array, B: Array, vertices: Array, n: int, V: A
             keep(V, k + 1, k, 0.0)
 
 
-@in_place
+@compiled
 def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, work: Array) -> tuple[Vector, float]:
     """Direction in which A has the shortest way out of B, and the gap along it, from a simplex that holds the origin.
 
@@ -264,7 +264,7 @@ def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, work: Array
     return scaled(-1.0, normal), -best
 
 
-@in_place
+@compiled
 def closest(
     a: Array, A: Array, b: Array, B: Array, vertices: Array, gap: float, n: Vector, most: float, work: Array
 ) -> tuple[float, Vector, Vector]:
@@ -297,7 +297,7 @@ def closest(
     return gap, n, p
 
 
-@in_place
+@compiled
 def deepest(out: Array, m: int, end: int) -> float:
     """Largest depth of some contacts."""
     most = -np.inf
@@ -306,7 +306,7 @@ def deepest(out: Array, m: int, end: int) -> float:
     return most
 
 
-@in_place
+@compiled
 def convex_pair(
     a: Array, A: Array, b: Array, B: Array, hulls: Any, most: float, work: Array, out: Array, m: int
 ) -> int:

@@ -120,7 +120,7 @@ class CollisionDetector:
             of_links = np.ascontiguousarray(np.broadcast_to(reach, of_links.shape), dtype=np.float64)
         count = self.find(at, of_links, gap)
         if count == WRONG:
-            self._refuse(at)
+            self.refuse(at)
         return ContactSet.trusted(*(array[:count].copy() for array in self.found)) if count else _NOTHING
 
     def find(self, poses: Array, reach: Array, gap: float) -> int:
@@ -136,7 +136,8 @@ class CollisionDetector:
             self.space, self.found = workspace(self.arrays, 2 * int(self.space.counts[0]))
         return int(count)
 
-    def _refuse(self, poses: Array) -> None:
+    def refuse(self, poses: Array) -> None:
+        """Raise `ConfigurationError`: of the first pose that is not finite, or of reach."""
         bad = ~np.isfinite(poses).all(axis=(1, 2))
         if not bad.any():
             raise ConfigurationError("reach", "finite numbers", "others", "Lengths in metres.")

@@ -21,7 +21,7 @@ from delassus.contact.collision.colliders import (
     SPHERE,
 )  # fmt: skip
 from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, point_at, row_of, scaled, write
-from delassus.contact.solvers.compiled import in_place
+from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
 LEVEL = 1e-4
@@ -31,7 +31,7 @@ DIRECTIONS = MOST_POINTS - 1
 """Of more points than fit, the deepest and the furthest in so many directions are kept: all four of a rectangle."""
 
 
-@in_place
+@compiled
 def over_plane(out: Array, m: int, x: Vector, P: Array, most: float) -> int:
     """Write the contact of a point with the half space at ``P`` if it is no higher than ``most``."""
     n = column(P, 2)
@@ -39,7 +39,7 @@ def over_plane(out: Array, m: int, x: Vector, P: Array, most: float) -> int:
     return write(out, m, along(x, -0.5 * h, n), n, -h) if h <= most else m
 
 
-@in_place
+@compiled
 def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, work: Array, out: Array, m: int) -> int:
     """Contacts of a shape at ``T`` with the half space at ``P``."""
     kind = int(shape[0])
@@ -61,7 +61,7 @@ def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, wor
     return corners_on_plane(shape, T, vertices, P, most, work, out, m)
 
 
-@in_place
+@compiled
 def cylinder_on_plane(radius: float, half: float, T: Array, P: Array, most: float, out: Array, m: int) -> int:
     """Up to four points on the rims: the lowest one, those a quarter circle from it, and the lowest that is opposite.
 
@@ -80,7 +80,7 @@ def cylinder_on_plane(radius: float, half: float, T: Array, P: Array, most: floa
     return over_plane(out, m, point_at(T, opposite), P, most)
 
 
-@in_place
+@compiled
 def corners_on_plane(
     shape: Array, T: Array, vertices: Array, P: Array, most: float, work: Array, out: Array, m: int
 ) -> int:
@@ -98,7 +98,7 @@ def corners_on_plane(
     return m
 
 
-@in_place
+@compiled
 def few(points: Array, n: int, u: Vector, v: Vector, first: float) -> int:
     """Leave of points (rows of place, depth) the deepest and the furthest in `DIRECTIONS` along a face.
 

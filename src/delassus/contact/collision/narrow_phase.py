@@ -23,7 +23,7 @@ from delassus.contact.collision.half_spaces import on_plane
 from delassus.contact.collision.near_pairs import collider_poses, list_holds, list_pairs
 from delassus.contact.collision.spheres_capsules import round_pair
 from delassus.contact.collision.vectors import along, cross, norm, row_of, scaled
-from delassus.contact.solvers.compiled import in_place
+from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
 WRONG, MORE, OTHERS = -1, -2, -3
@@ -31,7 +31,7 @@ WRONG, MORE, OTHERS = -1, -2, -3
 left, and the others found."""
 
 
-@in_place
+@compiled
 def find_contacts(
     poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace,
     contacts: ContactArrays,
@@ -63,7 +63,7 @@ def find_contacts(
     return int(space.counts[1])
 
 
-@in_place
+@compiled
 def touch(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
     """Find contacts of near pairs; list those that are left."""
     shapes, world, hulls, out, work = colliders.shapes, space.world, colliders.hulls, space.found, space.work
@@ -98,7 +98,7 @@ def touch(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> N
     space.counts[1], space.counts[2] = m, waiting
 
 
-@in_place
+@compiled
 def unpack(colliders: Colliders, space: Workspace, contacts: ContactArrays) -> None:
     """Spread contacts over the arrays of a contact set."""
     found, material = space.found, colliders.material

@@ -25,11 +25,11 @@ from delassus.contact.collision.colliders import (
     Workspace,
 )  # fmt: skip
 from delassus.contact.collision.vectors import along, column, dot, row_of
-from delassus.contact.solvers.compiled import in_place
+from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
 
-@in_place
+@compiled
 def collider_poses(poses: Array, colliders: Colliders, space: Workspace) -> None:
     """Poses ``[R p]`` of colliders in the world, from those of links, and their centres."""
     shapes, local, world, centres = colliders.shapes, colliders.local, space.world, space.centres
@@ -49,7 +49,7 @@ def collider_poses(poses: Array, colliders: Colliders, space: Workspace) -> None
                 centres[i, r] += world[i, r, c] * shapes[i, CENTRE + c]
 
 
-@in_place
+@compiled
 def list_holds(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> bool:
     """Whether no pair that is not in the list can have a gap of at most ``gap`` and what its two links may move.
 
@@ -74,7 +74,7 @@ def list_holds(reach: Array, gap: float, colliders: Colliders, space: Workspace)
     return True
 
 
-@in_place
+@compiled
 def list_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace) -> int:
     """List near pairs anew, for motions of half a margin; returns how many there are, also if there is no room."""
     shapes, world, bounds, order, pairs = colliders.shapes, space.world, space.bounds, space.order, space.pairs
@@ -133,7 +133,7 @@ def list_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, sp
     return count
 
 
-@in_place
+@compiled
 def add(pairs: NDArray[np.int64], count: int, i: int, j: int) -> int:
     """Add a pair to a list if there is room; returns how many there are then, or would be."""
     if count < pairs.shape[0]:
@@ -141,7 +141,7 @@ def add(pairs: NDArray[np.int64], count: int, i: int, j: int) -> int:
     return count + 1
 
 
-@in_place
+@compiled
 def sort_pairs(
     pairs: NDArray[np.int64], count: int, n: int, ranges: NDArray[np.int64], seconds: NDArray[np.int64]
 ) -> None:

@@ -42,7 +42,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )  # fmt: skip
-from delassus.contact.solvers.compiled import in_place
+from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
 ALIGNED = 1e-3
@@ -55,13 +55,13 @@ RIM = 8
 """Points on the rim of a cylinder's base."""
 
 
-@in_place
+@compiled
 def put(points: Array, k: int, x: Vector) -> None:
     """Write a point to a row."""
     points[k, 0], points[k, 1], points[k, 2] = x
 
 
-@in_place
+@compiled
 def feature(a: Array, A: Array, hulls: Any, d: Vector, points: Array) -> tuple[int, Vector]:
     """Corners of what lies furthest in the direction ``d``, in the world: counterclockwise, seen from outside.
 
@@ -111,7 +111,7 @@ def feature(a: Array, A: Array, hulls: Any, d: Vector, points: Array) -> tuple[i
     return count, normal
 
 
-@in_place
+@compiled
 def edge(points: Array, count: int, d: Vector) -> None:
     """Leave of a face the edge that lies furthest along ``d``, as a line."""
     best, k = -np.inf, 0
@@ -124,7 +124,7 @@ def edge(points: Array, count: int, d: Vector) -> None:
     put(points, 1, q)
 
 
-@in_place
+@compiled
 def clip(points: Array, count: int, face: Array, corners: int, n: Vector, spare: Array) -> tuple[int, bool]:
     """Cut a polygon or line to what lies within the edges of a face, seen along ``n`` (out of the face).
 
@@ -158,7 +158,7 @@ def clip(points: Array, count: int, face: Array, corners: int, n: Vector, spare:
     return count, turned
 
 
-@in_place
+@compiled
 def patch(
     a: Array, A: Array, b: Array, B: Array, hulls: Any, n: Vector, depth: float, most: float, work: Array,
     out: Array, m: int,
@@ -196,7 +196,7 @@ def patch(
     return m
 
 
-@in_place
+@compiled
 def lines(p: Array, q: Array, n: Vector, most_depth: float, most: float, out: Array, m: int) -> int:
     """Contacts at the two ends of the stretch that parallel lines of A and B share; none if they are no such lines."""
     start_a, start_b = row_of(p, 0), row_of(q, 0)

@@ -22,14 +22,14 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )
-from delassus.contact.solvers.compiled import in_place
+from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
 PARALLEL = 1e-4
 """Sine of the angle between capsules below which they touch along a line, at its two ends."""
 
 
-@in_place
+@compiled
 def balls(x: Vector, ra: float, y: Vector, rb: float, spare: Vector, most: float, out: Array, m: int) -> int:
     """Contact of two balls; where they have one centre, the normal is the unit vector ``spare``."""
     d = along(x, -1.0, y)
@@ -40,7 +40,7 @@ def balls(x: Vector, ra: float, y: Vector, rb: float, spare: Vector, most: float
     return write(out, m, along(y, 0.5 * (distance + rb - ra), n), n, ra + rb - distance)
 
 
-@in_place
+@compiled
 def round_pair(a: Array, A: Array, b: Array, B: Array, most: float, out: Array, m: int) -> int:
     """Contacts of a sphere with a sphere, capsule, box or cylinder, or of two capsules."""
     if a[0] == CAPSULE:
@@ -56,7 +56,7 @@ def round_pair(a: Array, A: Array, b: Array, B: Array, most: float, out: Array, 
     return balls(column(A, 3), a[SIZE], y, b[SIZE], column(B, 0), most, out, m)
 
 
-@in_place
+@compiled
 def ball_on_box(radius: float, A: Array, half: Vector, B: Array, most: float, out: Array, m: int) -> int:
     """Contact of a sphere with the nearest point of a box; from inside, through the nearest face."""
     own = in_frame(B, along(column(A, 3), -1.0, column(B, 3)))
@@ -79,7 +79,7 @@ def ball_on_box(radius: float, A: Array, half: Vector, B: Array, most: float, ou
     return write(out, m, along(column(A, 3), -0.5 * (gap + radius), n), n, radius - gap)
 
 
-@in_place
+@compiled
 def ball_on_cylinder(
     radius: float, A: Array, round: float, half: float, B: Array, most: float, out: Array, m: int
 ) -> int:
@@ -102,7 +102,7 @@ def ball_on_cylinder(
     return write(out, m, along(column(A, 3), -0.5 * (gap + radius), n), n, radius - gap)
 
 
-@in_place
+@compiled
 def capsules(ra: float, ha: float, A: Array, rb: float, hb: float, B: Array, most: float, out: Array, m: int) -> int:
     """Contact of two capsules at the nearest points of their segments; two contacts where they are parallel."""
     a, b = column(A, 2), column(B, 2)

@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import math
 
-from delassus.contact.solvers.compiled import in_place
+from delassus.contact.solvers.compiled import compiled
 from delassus.model.rotations import Array
 
 Vector = tuple[float, float, float]
 
 
-@in_place
+@compiled
 def column(T: Array, k: int) -> Vector:
     """Axis ``k`` of a pose, or, for 3, its origin."""
     return T[0, k], T[1, k], T[2, k]
 
 
-@in_place
+@compiled
 def dot(a: Vector, b: Vector) -> float:
     """``a · b``."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-@in_place
+@compiled
 def cross(a: Vector, b: Vector) -> Vector:
     """``a × b``."""
     return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
 
 
-@in_place
+@compiled
 def along(a: Vector, s: float, b: Vector) -> Vector:
     """``a + s b``."""
     return a[0] + s * b[0], a[1] + s * b[1], a[2] + s * b[2]
 
 
-@in_place
+@compiled
 def scaled(s: float, a: Vector) -> Vector:
     """``s a``."""
     return s * a[0], s * a[1], s * a[2]
 
 
-@in_place
+@compiled
 def norm(a: Vector) -> float:
     """``|a|``."""
     return math.sqrt(a[0] * a[0] + a[1] * a[1] + a[2] * a[2])
 
 
-@in_place
+@compiled
 def in_world(T: Array, d: Vector) -> Vector:
     """``R d``."""
     return (
@@ -56,25 +56,25 @@ def in_world(T: Array, d: Vector) -> Vector:
     )
 
 
-@in_place
+@compiled
 def in_frame(T: Array, d: Vector) -> Vector:
     """``Rᵀ d``."""
     return dot(column(T, 0), d), dot(column(T, 1), d), dot(column(T, 2), d)
 
 
-@in_place
+@compiled
 def point_at(T: Array, x: Vector) -> Vector:
     """``R x + p``."""
     return along(in_world(T, x), 1.0, column(T, 3))
 
 
-@in_place
+@compiled
 def row_of(x: Array, k: int) -> Vector:
     """Row of an array as a vector."""
     return x[k, 0], x[k, 1], x[k, 2]
 
 
-@in_place
+@compiled
 def write(out: Array, m: int, x: Vector, n: Vector, depth: float) -> int:
     """Write one contact as row ``m`` (its pair is written by the caller): point, normal from B to A, depth."""
     out[m, 1], out[m, 2], out[m, 3] = x

@@ -17,8 +17,8 @@ What numba spends its time on, and the rules that follow:
 - Each NumPy function takes 0.1 to 0.3 s, once a process and type; sums of arrays and slices more. Rule: ``np.empty``
   and loops.
 - References to arrays are counted, by atomic operations: at each call and each row ``x[i]``, some 20 ns each, which is
-  more than small functions take, and a third of what is compiled. Rule: functions that make no arrays are marked with
-  `in_place`.
+  more than small functions take, and a third of what is compiled. Only functions that make or return arrays count,
+  which `Compiled` tells from the names that they use.
 - Arrays that may not be written to, strided ones and other integers are types of their own. Rule: pass C-contiguous
   arrays that may be written to, and not columns or blocks of them.
 
@@ -43,6 +43,9 @@ from delassus.runtime.cpu_target import versions
 F = TypeVar("F", bound=Callable[..., Any])
 
 OPTIONS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
+ALLOCATING = {"arange", "copy", "empty", "empty_like", "full", "linalg", "ones", "zeros", "zeros_like", "flatnonzero"}
+"""Names of what makes arrays."""
+
 SECONDS_A_BYTE = 5e-4
 """Estimate of how long compilation takes, for a byte of the bytecode of a function and of those that it calls."""
 
@@ -52,8 +55,8 @@ _one_at_a_time = threading.RLock()
 class Compiled:
     """A function that becomes machine code when it is first called."""
 
-    def __init__(self, function: FunctionType, *, in_place: bool = False) -> None:
-        self.function, self.in_place = function, in_place
+    def __init__(self, function: FunctionType, forceinline: bool = False) -> None:
+        self.function, self._forceinline = function, forceinline
         self._dispatcher: Any = None
         functools.update_wrapper(self, function)
 
@@ -73,7 +76,14 @@ class Compiled:
     @functools.cached_property
     def part(self) -> Any:
         """Numba's dispatcher for calls from other compiled functions."""
-        return self._for_numba(pipeline_class=_parts(), no_cpython_wrapper=True, no_cfunc_wrapper=True)
+        options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": self._forceinline}
+        return self._for_numba(pipeline_class=_parts(), **options)
+
+    @property
+    def _counts_references(self) -> bool:
+        """Whether it makes arrays or returns them; others need no counts of references, which cost more than loops."""
+        names, returned = set(self.function.__code__.co_names), self.function.__annotations__.get("return", "")
+        return bool(names & ALLOCATING) or any(name in str(returned) for name in ("Array", "Indices", "Any"))
 
     def called(self) -> dict[str, Compiled]:
         """Compiled functions that this one calls, by the names it has for them."""
@@ -99,7 +109,7 @@ class Compiled:
         scope = {**function.__globals__, **{name: f.part for name, f in self.called().items()}}
         twin = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
         twin.__qualname__, twin.__module__ = function.__qualname__, function.__module__
-        dispatcher = numba.njit(**OPTIONS, **options, _nrt=not self.in_place)(twin)
+        dispatcher = numba.njit(**OPTIONS, _nrt=self._counts_references, **options)(twin)
         typed = dispatcher.get_call_template
         dispatcher.get_call_template = lambda args, kws: typed(tuple(map(numba.types.unliteral, args)), kws)
         return dispatcher
@@ -110,9 +120,12 @@ def compiled(function: F) -> F:
     return cast(F, Compiled(cast(FunctionType, function)))
 
 
-def in_place(function: F) -> F:
-    """Mark a function as one for numba that makes no arrays, and calls none that does: references are not counted."""
-    return cast(F, Compiled(cast(FunctionType, function), in_place=True))
+def inlined(function: F) -> F:
+    """Mark a function as one for numba that becomes a part of those that call it.
+
+    For what is called for each contact and takes tuples of arrays: passing those costs more than what it does.
+    """
+    return cast(F, Compiled(cast(FunctionType, function), forceinline=True))
 
 
 @functools.cache

@@ -112,20 +112,24 @@ def prepare(W: Array, most: float) -> Array:
     """What `single` needs of each contact's own block (n, 12)."""
     prepared = np.empty((W.shape[0] // 3, 12))
     for i in range(prepared.shape[0]):
-        k = 3 * i
-        here = max(W[k, k], W[k + 1, k + 1], W[k + 2, k + 2])
-        epsilon = PROXIMAL * (here if here > 1e-12 * most else (most if most > 0.0 else 1.0))
-        nn = W[k + 2, k + 2] + epsilon
-        h1, h2 = W[k, k + 2] / nn, W[k + 1, k + 2] / nn
-        p = prepared[i]
-        p[0], p[1] = epsilon, nn
-        a, b, d = W[k, k] + epsilon, W[k, k + 1], W[k + 1, k + 1] + epsilon
-        principal(a, b, d, p, 8)
-        p[9] = max(p[9], 0.5 * epsilon)
-        principal(a - h1 * h1 * nn, b - h1 * h2 * nn, d - h2 * h2 * nn, p, 2)
-        p[3] = max(p[3], 0.5 * epsilon)
-        p[6], p[7] = p[4] * h1 + p[5] * h2, p[4] * h2 - p[5] * h1
+        prepare_one(W, 3 * i, most, prepared[i])
     return prepared
+
+
+@compiled
+def prepare_one(W: Array, k: int, most: float, p: Array) -> None:
+    """The same of the contact whose block of ``W`` begins at ``k``."""
+    here = max(W[k, k], W[k + 1, k + 1], W[k + 2, k + 2])
+    epsilon = PROXIMAL * (here if here > 1e-12 * most else (most if most > 0.0 else 1.0))
+    nn = W[k + 2, k + 2] + epsilon
+    h1, h2 = W[k, k + 2] / nn, W[k + 1, k + 2] / nn
+    p[0], p[1] = epsilon, nn
+    a, b, d = W[k, k] + epsilon, W[k, k + 1], W[k + 1, k + 1] + epsilon
+    principal(a, b, d, p, 8)
+    p[9] = max(p[9], 0.5 * epsilon)
+    principal(a - h1 * h1 * nn, b - h1 * h2 * nn, d - h2 * h2 * nn, p, 2)
+    p[3] = max(p[3], 0.5 * epsilon)
+    p[6], p[7] = p[4] * h1 + p[5] * h2, p[4] * h2 - p[5] * h1
 
 
 @compiled

@@ -1,0 +1,195 @@
+"""A scene as blocks of bodies that no joint and no loop ties, alike ones evaluated by one kernel as lanes.
+
+Every robot and every free body is a block; loops between robots make one block of them. Blocks of one kind have equal
+trees but for their names; the kind is compiled once, and called with all of them as a batch. Bodies that only a free
+joint carries, without springs and damping, need no kernel at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from delassus.constraints import Constraint
+from delassus.contact.joint_contacts import JointLaws
+from delassus.contact.scene import Scene
+from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.records import Bodies, Links
+from delassus.errors import ModelError
+from delassus.model.combine import part_of
+from delassus.model.joints import JointKind
+from delassus.model.tree import WORLD, Tree
+from delassus.quantities.options import Passive
+from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.kernel import Kernel
+
+Loop = tuple[Constraint, int]
+"""A loop, and its first row among those of the scene."""
+
+
+class Kind:
+    """Blocks with equal trees.
+
+    Attributes
+    ----------
+    tree : Tree
+    loops : tuple of Constraint
+        Those of the tree's blocks, of which there is one where there are loops.
+    links : (k, n) array of int
+        Links of the scene of each block.
+    is_free : bool
+        Whether it is a body on its own.
+    """
+
+    def __init__(self, tree: Tree, loops: tuple[Constraint, ...], links: Indices, is_free: bool) -> None:
+        self.tree, self.loops, self.links, self.is_free = tree, loops, links, is_free
+
+    def compile(self, what: str, passive: Passive = "none") -> Kernel:
+        """Kernel of the tree."""
+        if what == "position_update":
+            return compile_kernel(self.tree, (), what)
+        return compile_kernel(self.tree, self.loops if what == "joint_space_motion" else (), what, passive=passive)
+
+
+def kinds_of(scene: Scene, passive: Passive) -> list[Kind]:
+    """Blocks of a scene by kind, in the order of their first links, free bodies first."""
+    tree = scene.tree
+    root = list(range(tree.n_links))
+
+    def top(i: int) -> int:
+        while root[i] != i:
+            i = root[i]
+        return i
+
+    for i, parent in enumerate(tree.parents):
+        if parent != WORLD:
+            root[i] = top(parent)
+    tied: dict[int, list[Constraint]] = {}
+    for loop in scene.loops:
+        tops = sorted({top(i) for i in loop.carriers(tree) if i != WORLD})
+        for other in tops[1:]:
+            root[other] = tops[0]
+    for loop in scene.loops:
+        tied.setdefault(top(next(i for i in loop.carriers(tree) if i != WORLD)), []).append(loop)
+    blocks: dict[int, list[int]] = {}
+    for i in range(tree.n_links):
+        blocks.setdefault(top(i), []).append(i)
+
+    made: dict[object, tuple[Tree, list[list[int]]]] = {}
+    kinds, free = list[Kind](), list[list[int]]()
+    for first, links in blocks.items():
+        loops = tuple(tied.get(first, ()))
+        own = part_of(tree, links, named=bool(loops))
+        if not loops and _is_free(own, passive):
+            free.append(links)
+        elif loops:
+            kinds.append(Kind(own, loops, np.array([links]), False))
+        else:
+            made.setdefault(own.fingerprint, (own, []))[1].append(links)
+    kinds += [Kind(own, (), np.array(links), False) for own, links in made.values()]
+    if free:
+        kinds.insert(0, Kind(part_of(tree, free[0], named=False), (), np.array(free), True))
+    return kinds
+
+
+def _is_free(tree: Tree, passive: Passive) -> bool:
+    """Whether a tree is a body that only a free joint carries, on which gravity and contacts act alone."""
+    joint = tree.joints[0]
+    bare = not joint.armature.any() and not joint.position.any() and np.array_equal(joint.rotation, np.eye(3))
+    if passive == "model":
+        bare = bare and not (joint.damping.any() or joint.stiffness.any() or tree.gravity_compensation)
+    return tree.n_links == 1 and joint.kind is JointKind.FREE and bare
+
+
+class Blocks:
+    """The blocks of a scene, with the arrays that compiled functions read and write.
+
+    Degrees of freedom, coordinates and links of the blocks are in an order of their own: kind by kind, block by block.
+
+    Attributes
+    ----------
+    kinds : list of Kind
+    dofs, coordinates, links : arrays of int
+        Of the scene, in the order of the blocks.
+    bodies : Bodies
+    of_links : Links
+    mass, centre, inertia, inverse : (k), (k, 3), (k, 3, 3) and (k, 3, 3) arrays
+        Of free bodies: kg, m, kg m² about the centre, and its inverse.
+    laws : JointLaws
+    loops : (k, 4) array of int
+        Of each block with loops: its number, how many rows they have, where these begin in ``J``, and among all rows.
+    order_of_loops, ends_of_loops : list and array of int
+        Numbers among the scene's loops of those of the blocks, and where their rows end among all rows.
+    """
+
+    def __init__(self, scene: Scene, passive: Passive, limits: bool) -> None:
+        tree = scene.tree
+        self.scene, self.kinds = scene, kinds_of(scene, passive)
+        blocks = [links for kind in self.kinds for links in kind.links]
+        of = [int(i) for links in blocks for i in links]
+        self.links = np.array(of, np.int64)
+        self.dofs = _joined([np.arange(tree.v_slices[i].start, tree.v_slices[i].stop) for i in of])
+        self.coordinates = _joined([np.arange(tree.q_slices[i].start, tree.q_slices[i].stop) for i in of])
+        sizes = np.array([sum(tree.joints[i].nv for i in links) for links in blocks], np.int64)
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        at = np.cumsum(sizes**2) - sizes**2
+        total = int((sizes**2).sum())
+        n_free = len(self.kinds[0].links) if self.kinds and self.kinds[0].is_free else 0
+        self.bodies = Bodies(first, at, *(np.zeros(n) for n in (total, total, total, 36 * n_free)))
+        block_of, place = np.zeros(tree.n_links, np.int64), np.zeros(tree.nv, np.int64)
+        for b, links in enumerate(blocks):
+            block_of[links] = b
+        place[self.dofs] = np.arange(tree.nv)
+        slot = np.zeros(tree.n_links, np.int64)
+        slot[self.links] = np.arange(tree.n_links)
+        self.of_links = Links(
+            np.array(tree.parents, np.int64),
+            slot,
+            block_of,
+            np.array([*(s.start for s in tree.v_slices), tree.nv], np.int64),
+            np.array([a for j in tree.joints for a in j.motion_axes], np.int64),
+            place,
+        )
+        self.laws = JointLaws(tree, limits=limits, friction=passive == "model")
+        self._describe_free(tree)
+        described, b, rows, J = [], 0, 0, 0
+        for kind in self.kinds:
+            m = sum(c.size for c in kind.loops)
+            if m:
+                described.append([b, m, J, rows])
+            b, rows, J = b + len(kind.links), rows + m, J + m * kind.tree.nv
+        self.loops = np.array(described, np.int64).reshape(-1, 4)
+        ordered = [c for kind in self.kinds for c in kind.loops]
+        self.order_of_loops = [next(k for k, loop in enumerate(scene.loops) if loop is c) for c in ordered]
+        self.ends_of_loops = np.cumsum([c.size for c in ordered]).astype(np.int64)
+
+    def _describe_free(self, tree: Tree) -> None:
+        free = self.kinds[0].links[:, 0] if self.kinds and self.kinds[0].is_free else np.zeros(0, np.int64)
+        H = tree.inertias[free]
+        self.mass = np.ascontiguousarray(H[:, 0, 0])
+        if np.any(self.mass <= 0.0):
+            raise _no_inertia(tree.link_names[int(free[np.argmax(self.mass <= 0.0)])])
+        # the upper right block of a spatial inertia is −m ĉ, entry (0, 4) of which is m c_z
+        self.centre = np.stack([H[:, 1, 5], H[:, 2, 3], H[:, 0, 4]], axis=1) / self.mass[:, None]
+        c = self.centre
+        squares = np.eye(3) * (c * c).sum(axis=1)[:, None, None] - c[:, :, None] * c[:, None, :]
+        self.inertia = H[:, 3:, 3:] - self.mass[:, None, None] * squares
+        least = np.linalg.eigvalsh(self.inertia)[:, 0] if len(free) else np.zeros(0)
+        bad = least <= 1e-12 * np.abs(self.inertia).max(axis=(1, 2), initial=0.0)
+        if np.any(bad):
+            raise _no_inertia(tree.link_names[int(free[np.argmax(bad)])])
+        self.inverse = np.linalg.inv(self.inertia) if len(free) else self.inertia
+        n = 36 * len(free)
+        self.bodies.mass[:n] = self.bodies.M[:n] = H.ravel()
+        self.bodies.inverse[:] = np.linalg.inv(H).ravel()
+        L = np.linalg.cholesky(H) if len(free) else H
+        self.bodies.L[:n] = np.swapaxes(L, 1, 2).ravel()  # by columns
+
+
+def _no_inertia(link: str) -> ModelError:
+    return ModelError(f"link {link!r}", "a body that has inertia along its joint", "none", "Give it mass.")
+
+
+def _joined(parts: Sequence[Indices]) -> Indices:
+    return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)

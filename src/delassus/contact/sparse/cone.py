@@ -1,0 +1,52 @@
+"""Laws of contact as projections: the impulse of a row group at a given argument, and its derivative, for numba.
+
+With a compliance ``R`` (1/kg) the impulse at relative velocities ``u`` is ``r = P_C(y)``, ``y = −(u + s) / R``:
+
+- contacts: ``C = {|r_t| ≤ μ r_n + more, r_n ≥ 0}``, components tangent, tangent, normal; ``s = (0, 0, μ |u_t|)`` is De
+  Saxcé's shift, which makes the optimality of a convex problem Coulomb's law;
+- limits of joints: ``r ≥ 0``; friction of joints: ``|r| ≤ more``.
+
+``P_C`` is the gradient of a convex function, so that its derivative ``P`` is symmetric and positive semidefinite.
+"""
+
+from __future__ import annotations
+
+import math
+
+from delassus.contact.solvers.compiled import inlined
+
+CONTACT, LIMIT, FRICTION = range(3)
+"""Kinds of row groups; contacts have three rows, the others one, the last of three places."""
+
+Law = tuple[float, float, float, float, float, float, float, float, float]
+
+
+@inlined
+def impulse(kind: int, mu: float, more: float, x: float, y: float, z: float) -> Law:
+    """``r = P_C(x, y, z)`` and the derivative ``P``: xx, xy, yy, xz, yz, zz."""
+    if kind == LIMIT:
+        return (0.0, 0.0, z, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0) if z > 0.0 else (0.0,) * 9
+    if kind == FRICTION:
+        inside = 1.0 if abs(z) < more else 0.0
+        return 0.0, 0.0, min(max(z, -more), more), 0.0, 0.0, 0.0, 0.0, 0.0, inside
+    t = math.sqrt(x * x + y * y)
+    if t <= mu * z + more and z >= 0.0:
+        if t == 0.0 and mu == 0.0 and more == 0.0:
+            return 0.0, 0.0, z, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0
+        return x, y, z, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0
+    if z < 0.0 and t <= more:
+        return x, y, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0
+    over = 1.0 / (1.0 + mu * mu)
+    n = (z + mu * (t - more)) * over
+    along = 1.0  # 1 on the slope of the cone, where the normal changes too
+    if n < 0.0:
+        n, along = 0.0, 0.0
+    if t == 0.0:
+        return 0.0, 0.0, n, 0.0, 0.0, 0.0, 0.0, 0.0, along
+    e, f, radius = x / t, y / t, mu * n + more
+    across, steep = radius / t, along * over
+    own = mu * mu * steep - across
+    return (
+        radius * e, radius * f, n,
+        across + own * e * e, own * e * f, across + own * f * f, mu * steep * e, mu * steep * f, steep,
+    )  # fmt: skip

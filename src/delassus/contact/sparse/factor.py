@@ -1,0 +1,211 @@
+"""LU factorisation of a matrix of blocks whose pattern is symmetric, sparse, for numba; and Cholesky of dense blocks.
+
+Rows and columns of blocks are nodes of a graph; `analyse` eliminates the one of least degree first and records the
+fill. `factorise` works on the entries in place, node by node (right-looking), without pivoting: diagonal blocks hold
+mass matrices, so that pivots are large enough. A block (i, j) of positions is held by columns: entry (r, c) at
+``c n_i + r``.
+
+Source: George and Liu 1981; Davis 2006.
+"""
+
+from __future__ import annotations
+
+import math
+
+from delassus.contact.snapshot import Indices
+from delassus.contact.solvers.compiled import compiled, inlined
+from delassus.model.rotations import Array
+
+
+@compiled
+def analyse(
+    n: int, sizes: Indices, near: Indices, degree: Indices, order: Indices, start: Indices, rows: Indices,
+    where: Indices,
+) -> int:  # fmt: skip
+    """Order nodes by least degree; returns how many entries the factor has, or −1 where ``rows`` is too short.
+
+    ``near`` (n n) is the graph, 1 where two nodes are neighbours; fill is added. The node at position k is
+    ``order[k]``, the positions behind it that it meets are ``rows[start[k]:start[k + 1]]``, and block (i, j) of
+    positions begins at ``where[i n + j]``. ``sizes`` are those of nodes.
+    """
+    for i in range(n):
+        total = 0
+        for j in range(n):
+            total += near[i * n + j]
+        degree[i] = total
+    count = 0
+    start[0] = 0
+    for k in range(n):
+        best, least = 0, n + 1
+        for i in range(n):
+            if 0 <= degree[i] < least:
+                best, least = i, degree[i]
+        order[k] = best
+        degree[best] = -1
+        if count + least > rows.size:
+            return -1
+        for i in range(n):
+            if near[best * n + i] == 1 and degree[i] >= 0:
+                rows[count] = i
+                count += 1
+        start[k + 1] = count
+        for a in range(start[k], count):
+            i = rows[a]
+            degree[i] -= 1
+            for b in range(start[k], a):
+                j = rows[b]
+                if near[i * n + j] == 0:
+                    near[i * n + j] = near[j * n + i] = 1
+                    degree[i] += 1
+                    degree[j] += 1
+    for k in range(n):
+        degree[order[k]] = k  # now the position of each node
+    entries = 0
+    for k in range(n):
+        size = sizes[order[k]]
+        where[k * n + k] = entries
+        entries += size * size
+        for a in range(start[k], start[k + 1]):
+            i = degree[rows[a]]
+            rows[a] = i
+            where[i * n + k] = entries
+            entries += size * sizes[order[i]]
+            where[k * n + i] = entries
+            entries += size * sizes[order[i]]
+    return entries
+
+
+@compiled
+def factorise(n: int, size: Indices, start: Indices, rows: Indices, where: Indices, V: Array) -> bool:
+    """``A = L U`` in place, ``U`` with a unit diagonal; ``size`` is that of positions. False where a pivot vanishes."""
+    for k in range(n):
+        m, D = size[k], where[k * n + k]
+        for c in range(m):  # the diagonal block
+            pivot = V[D + c * m + c]
+            if not abs(pivot) > 0.0:
+                return False
+            pivot = 1.0 / pivot
+            for d in range(c + 1, m):
+                V[D + d * m + c] *= pivot
+                x = V[D + d * m + c]
+                for r in range(c + 1, m):
+                    V[D + d * m + r] -= x * V[D + c * m + r]
+        for a in range(start[k], start[k + 1]):
+            i = rows[a]
+            h, X, Z = size[i], where[i * n + k], where[k * n + i]
+            for c in range(m):
+                for d in range(c):  # X ← X U⁻¹, a column at a time
+                    x = V[D + c * m + d]
+                    for r in range(h):
+                        V[X + c * h + r] -= x * V[X + d * h + r]
+            for c in range(h):  # Z ← L⁻¹ Z
+                for d in range(m):
+                    V[Z + c * m + d] /= V[D + d * m + d]
+                    x = V[Z + c * m + d]
+                    for r in range(d + 1, m):
+                        V[Z + c * m + r] -= x * V[D + d * m + r]
+        for a in range(start[k], start[k + 1]):
+            i = rows[a]
+            A = where[i * n + k]
+            for b in range(start[k], start[k + 1]):
+                j = rows[b]
+                if m == 6 and size[i] == 6 and size[j] == 6:
+                    minus_six(V, where[i * n + j], A, where[k * n + j])
+                else:
+                    minus(V, where[i * n + j], A, where[k * n + j], m, size[i], size[j])
+    return True
+
+
+@compiled
+def cholesky(V: Array, at: int, m: int) -> bool:
+    """Factor the m × m block at ``at``, whose lower triangle counts, in place."""
+    for c in range(m):
+        pivot = V[at + c * m + c]
+        if not pivot > 0.0:
+            return False
+        pivot = math.sqrt(pivot)
+        V[at + c * m + c] = pivot
+        pivot = 1.0 / pivot
+        for r in range(c + 1, m):
+            V[at + c * m + r] *= pivot
+        for d in range(c + 1, m):
+            x = V[at + c * m + d]
+            for r in range(d, m):
+                V[at + d * m + r] -= x * V[at + c * m + r]
+    return True
+
+
+@compiled
+def minus(V: Array, T: int, A: int, B: int, m: int, height: int, width: int) -> None:
+    """``T −= A B`` of blocks (height, m) and (m, width)."""
+    for c in range(width):
+        for k in range(m):
+            x = V[B + c * m + k]
+            for r in range(height):
+                V[T + c * height + r] -= x * V[A + k * height + r]
+
+
+@inlined
+def minus_six(V: Array, T: int, A: int, B: int) -> None:
+    """`minus` of 6 × 6 blocks."""
+    for c in range(6):
+        t = T + 6 * c
+        s0, s1, s2, s3, s4, s5 = V[t], V[t + 1], V[t + 2], V[t + 3], V[t + 4], V[t + 5]
+        for k in range(6):
+            x, a = V[B + 6 * c + k], A + 6 * k
+            s0 -= x * V[a]
+            s1 -= x * V[a + 1]
+            s2 -= x * V[a + 2]
+            s3 -= x * V[a + 3]
+            s4 -= x * V[a + 4]
+            s5 -= x * V[a + 5]
+        V[t], V[t + 1], V[t + 2], V[t + 3], V[t + 4], V[t + 5] = s0, s1, s2, s3, s4, s5
+
+
+@compiled
+def substitute(
+    n: int, size: Indices, first: Indices, start: Indices, rows: Indices, where: Indices, V: Array, x: Array
+) -> None:
+    """``x ← A⁻¹ x``; the part of the position k begins at ``first[k]``."""
+    for k in range(n):
+        m, D, f = size[k], where[k * n + k], first[k]
+        for c in range(m):
+            x[f + c] /= V[D + c * m + c]
+            for r in range(c + 1, m):
+                x[f + r] -= V[D + c * m + r] * x[f + c]
+        for a in range(start[k], start[k + 1]):
+            i = rows[a]
+            X, h, g = where[i * n + k], size[i], first[i]
+            for c in range(m):
+                for r in range(h):
+                    x[g + r] -= V[X + c * h + r] * x[f + c]
+    for k in range(n - 1, -1, -1):
+        m, D, f = size[k], where[k * n + k], first[k]
+        for a in range(start[k], start[k + 1]):
+            i = rows[a]
+            Z, h, g = where[k * n + i], size[i], first[i]
+            for c in range(h):
+                for r in range(m):
+                    x[f + r] -= V[Z + c * m + r] * x[g + c]
+        for c in range(m - 1, -1, -1):
+            for r in range(c):
+                x[f + r] -= V[D + c * m + r] * x[f + c]
+
+
+@compiled
+def forward(V: Array, at: int, m: int, x: Array, to: int) -> None:
+    """``x ← L⁻¹ x`` of the part of ``x`` at ``to`` and the block at ``at``."""
+    for c in range(m):
+        x[to + c] /= V[at + c * m + c]
+        for r in range(c + 1, m):
+            x[to + r] -= V[at + c * m + r] * x[to + c]
+
+
+@compiled
+def backward(V: Array, at: int, m: int, x: Array, to: int) -> None:
+    """``x ← L⁻ᵀ x``."""
+    for c in range(m - 1, -1, -1):
+        total = x[to + c]
+        for r in range(c + 1, m):
+            total -= V[at + c * m + r] * x[to + r]
+        x[to + c] = total / V[at + c * m + c]

@@ -1,0 +1,168 @@
+"""Impacts of a scene by its blocks, and the solution of a contact problem island by island, for numba."""
+
+from __future__ import annotations
+
+import math
+
+from delassus.contact.solvers.compiled import compiled
+from delassus.contact.sparse.cone import FRICTION
+from delassus.contact.sparse.newton import TOO_SMALL, push, solve_island, velocity
+from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Options, Rows, Scratch, State, Work
+from delassus.contact.sparse.rows import find_islands
+from delassus.model.rotations import Array
+
+STEPS = 60
+"""Most factorisations of one problem."""
+
+GOAL = 0.01
+"""Part of the tolerance at which iterations end: what rests stays."""
+
+OUT_OF_REACH = 1e20
+"""Velocity (m/s) added at contacts that do not take part."""
+
+GAIN = 1e-12
+"""Part of the kinetic energy that round-off may add."""
+
+DONE, UNSOLVED, REDUCED, SINGULAR = range(4)
+"""Solved, or nothing to solve; not to the tolerance; solved, with less restitution than asked for; a
+mass matrix is singular."""
+
+
+@compiled
+def solve_all(
+    bodies: Bodies, rows: Rows, islands: Islands, work: Work, n: int, target: Array, v: Array, options: Options,
+    report: Array,
+) -> int:  # fmt: skip
+    """Velocities ``v`` that impulses of ``n`` row groups make of ``target``, island by island; the worst status.
+
+    Impulses ``r`` are where the method starts: sweeps, and where they do not end, Newton's method. To ``report`` goes
+    the largest residual, and the numbers of sweeps and factorisations are added.
+    """
+    goal, worst = GOAL * options.tolerance, DONE
+    for c in range(v.size):
+        v[c] = target[c]
+    for i in range(n):
+        push(bodies, rows, i, rows.r[i, 0], rows.r[i, 1], rows.r[i, 2], v)
+    count = find_islands(
+        bodies.at.size, n, rows.a, rows.b, islands.root, islands.nodes, islands.node_ends, islands.members,
+        islands.member_ends, islands.island,
+    )  # fmt: skip
+    for k in range(count):
+        residual = solve_island(
+            bodies, rows, work, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], islands.members,
+            islands.member_ends[k], islands.member_ends[k + 1], v, goal, options.tolerance, STEPS, report,
+        )  # fmt: skip
+        if residual == TOO_SMALL:
+            return TOO_SMALL
+        report[0] = max(report[0], residual)
+        if not residual <= options.tolerance:
+            worst = UNSOLVED
+    return worst
+
+
+@compiled
+def kinetic_energy(bodies: Bodies, block: int, v: Array, w: Array) -> float:
+    """``½ vᵀ M w`` of a block."""
+    f, at, total = bodies.first[block], bodies.at[block], 0.0
+    m = bodies.first[block + 1] - f
+    for c in range(m):
+        for r in range(m):
+            total += v[f + c] * bodies.mass[at + c * m + r] * w[f + r]
+    return 0.5 * total
+
+
+@compiled
+def has_impact(
+    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands, options: Options, n: int
+) -> bool:
+    """Whether a contact bounces that closes in the step; ``guess`` of groups becomes 1 where one hits."""
+    found = False
+    for i in range(n):
+        e = islands.contact[i]
+        approach = velocity(bodies, rows, i, state.v)[2]
+        hits = max(-contacts.found.depths[e], 0.0) + options.dt * min(approach, 0.0) <= 0.0
+        rows.guess[i] = 1.0 if hits else 0.0
+        found = found or (hits and approach < -options.resting and contacts.found.restitution[e] > 0.0)
+    return found
+
+
+@compiled
+def impact(
+    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch, options: Options,
+    n_contacts: int, n: int,
+) -> int:  # fmt: skip
+    """Compression and decompression of the contacts that hit, on the same cones; ``v`` becomes that after both.
+
+    Decompression gives back ``ϑ = ε r_n`` of each normal impulse ([OS] eqs. 54 to 58), and friction is up to
+    ``μ (r_n + ϑ)``. Where that would create energy, as much of it is given back as creates none.
+    """
+    nv, work, islands, statuses = state.v.size, scratch.work, scratch.islands, scratch.statuses
+    start, squeezed, target, report = work.start_v, work.squeezed, work.target, scratch.report
+    for i in range(n):
+        if i < n_contacts:
+            rows.d[i, 2] = 0.0 if rows.guess[i] > 0.0 else OUT_OF_REACH
+        elif rows.kind[i] == FRICTION:
+            rows.more[i] = 0.0
+        rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
+    status = solve_all(bodies, rows, islands, work, n, start, squeezed, options, report)
+    if status == TOO_SMALL:
+        return TOO_SMALL
+    statuses[status] += 1
+    add_joint_impulses(rows, joints, n_contacts, n)
+    for c in range(nv):
+        target[c] = squeezed[c]
+    for i in range(n):
+        if i < n_contacts:
+            e = islands.contact[i]
+            given_back = contacts.found.restitution[e] * rows.r[i, 2]
+            for c in range(3):
+                contacts.impulses[e, c] = rows.r[i, c]
+            contacts.sustained[e, 2] = given_back
+            rows.more[i] = rows.mu[i] * given_back
+            push(bodies, rows, i, 0.0, 0.0, given_back, target)
+        rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
+    status = solve_all(bodies, rows, islands, work, n, target, state.v, options, report)
+    if status == TOO_SMALL:
+        return TOO_SMALL
+    add_joint_impulses(rows, joints, n_contacts, n)
+    reduced = False
+    for b in range(bodies.at.size):
+        work.V[b] = 1.0
+    for k in range(islands.island[bodies.at.size]):
+        before, middle, after, mixed = 0.0, 0.0, 0.0, 0.0
+        for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
+            block = islands.nodes[e]
+            before += kinetic_energy(bodies, block, start, start)
+            middle += kinetic_energy(bodies, block, squeezed, squeezed)
+            after += kinetic_energy(bodies, block, state.v, state.v)
+            mixed += kinetic_energy(bodies, block, state.v, squeezed)
+        if after > before * (1.0 + GAIN):
+            # T(s) = middle + 2 s (mixed − middle) + s² (after − 2 mixed + middle)
+            a, h, c0 = after - 2.0 * mixed + middle, mixed - middle, middle - before
+            s = (math.sqrt(max(h * h - a * c0, 0.0)) - h) / a if a > 0.0 else 0.0
+            s = min(max(s, 0.0), 1.0)
+            reduced = True
+            for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
+                block = islands.nodes[e]
+                work.V[block] = s
+                for c in range(bodies.first[block], bodies.first[block + 1]):
+                    state.v[c] = squeezed[c] + s * (state.v[c] - squeezed[c])
+    for i in range(n_contacts):
+        e, s = islands.contact[i], work.V[rows.a[i]]
+        for c in range(3):
+            contacts.impulses[e, c] += s * rows.r[i, c]
+        contacts.impulses[e, 2] += s * contacts.sustained[e, 2]
+    statuses[REDUCED if reduced and status == DONE else status] += 1
+    return DONE
+
+
+@compiled
+def add_joint_impulses(rows: Rows, joints: Joints, begin: int, end: int) -> None:
+    """Add impulses of limits and of friction to those on degrees of freedom."""
+    limits = joints.limited.size
+    for i in range(begin, end):
+        e = i - begin
+        if e < limits:
+            joints.impulses[0, joints.limited[e]] += joints.signs[e] * rows.r[i, 2]
+        else:
+            joints.impulses[1, joints.rubbing[e - limits]] += rows.r[i, 2]

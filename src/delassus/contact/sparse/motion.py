@@ -1,0 +1,217 @@
+"""Motion of blocks without constraints, and their positions after a step, for numba.
+
+Blocks are evaluated by the kernels of their kinds. Free bodies need none: with the spatial inertia ``H`` and momentum
+``H v`` in the axes of the start of the step, which do not turn, ``v* = v + dt (H⁻¹ τ + g)``. At its end the centre of
+mass has moved straight and the angular momentum about it is the same in the axes of the world: it is carried over to
+the new axes, and not the angular velocity, so that momentum is conserved. The rotation over the step is that of the
+mean of the angular velocities at its two ends (implicit midpoint rule), of second order.
+"""
+
+from __future__ import annotations
+
+import math
+
+from delassus.contact.snapshot import Indices
+from delassus.contact.solvers.compiled import compiled
+from delassus.contact.sparse.call import run_motion, run_update
+from delassus.contact.sparse.factor import backward, cholesky, forward
+from delassus.contact.sparse.records import Bodies, Free, State
+from delassus.model.rotations import Array
+
+ROTATIONS = 3
+"""Iterations of the mean angular velocity."""
+
+YIELDING = 1e-8
+"""Compliance of loops over their mobility."""
+
+DOUBTFUL = 1e-13
+"""Reciprocal condition of the mass matrix below which accelerations are not trusted."""
+
+
+@compiled
+def free_motion(
+    bodies: Bodies, free: Free, state: State, motions: Indices, loops: Indices, gravity: Array, dt: float,
+    work: Array,
+) -> bool:  # fmt: skip
+    """Poses, twists, masses and ``target`` of all blocks; False where a mass matrix is singular."""
+    first, q, v = bodies.first, state.q, state.v
+    for k in range(motions.shape[0]):
+        m = motions[k]
+        run_motion(m[0], m[1], (m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9], m[10], m[11]))
+    n = free.mass.size
+    for b in range(n):
+        at, f, T = 7 * b, 6 * b, state.poses[b]
+        rotation_of(q[at + 3], q[at + 4], q[at + 5], q[at + 6], T)
+        for r in range(3):
+            T[r, 3] = q[at + r]
+        for c in range(6):
+            state.twists[b, c] = v[f + c]
+            state.qdd[f + c] = state.tau[f + c]
+        forward(bodies.L, bodies.at[b], 6, state.qdd, f)
+        backward(bodies.L, bodies.at[b], 6, state.qdd, f)
+        for r in range(3):
+            state.qdd[f + r] += T[0, r] * gravity[0] + T[1, r] * gravity[1] + T[2, r] * gravity[2]
+    for c in range(v.size):
+        state.target[c] = v[c] + dt * state.qdd[c]
+    regular = True
+    for k in range(state.rcond.size):
+        regular = regular and state.rcond[k] >= DOUBTFUL
+    for b in range(n, bodies.at.size):
+        at, m = bodies.at[b], first[b + 1] - first[b]
+        for c in range(m * m):
+            bodies.M[at + c] = bodies.L[at + c] = bodies.mass[at + c]
+        regular = cholesky(bodies.L, at, m) and regular
+    for k in range(loops.shape[0]):
+        regular = close_loops(bodies, state, loops[k], work) and regular
+    return regular
+
+
+@compiled
+def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> bool:
+    """Add loops to the mass of their block, as springs that hardly yield, and close them in ``target``.
+
+    ``loop`` is the block, the number of rows, and where they begin in ``J`` and ``errors``; ``x`` is memory.
+    ``M ← M + Jᵀ J / R`` with `YIELDING` of the rows' mobility as ``R``; velocities along the rows are of that order
+    over what impulses would make, and in ``target``, by one proximal step, of its square.
+    """
+    b, n, begin = loop[0], loop[1], loop[2]
+    at, f = bodies.at[b], bodies.first[b]
+    m = bodies.first[b + 1] - f
+    for c in range(m):
+        x[c] = 0.0
+    for c in range(m):  # M v*
+        for r in range(m):
+            x[r] += bodies.mass[at + c * m + r] * state.target[f + c]
+    for k in range(n):
+        row, own = begin + k * m, 0.0
+        for c in range(m):
+            x[m + c] = state.J[row + c]
+        forward(bodies.L, at, m, x, m)
+        for c in range(m):
+            own += x[m + c] * x[m + c]
+        over = 1.0 / (YIELDING * own) if own > 0.0 else 0.0
+        state.stiffness[loop[3] + k] = over
+        for c in range(m):
+            for r in range(m):
+                bodies.M[at + c * m + r] += over * state.J[row + c] * state.J[row + r]
+    for c in range(m * m):
+        bodies.L[at + c] = bodies.M[at + c]
+    if not cholesky(bodies.L, at, m):
+        return False
+    for turn in range(2):
+        for c in range(m):
+            state.target[f + c] = x[c]
+        forward(bodies.L, at, m, state.target, f)
+        backward(bodies.L, at, m, state.target, f)
+        for k in range(n if turn == 0 else 0):
+            row, u = begin + k * m, 0.0
+            for c in range(m):
+                u += state.J[row + c] * state.target[f + c]
+            for c in range(m):
+                x[c] -= state.stiffness[loop[3] + k] * u * state.J[row + c]
+    return True
+
+
+@compiled
+def close_gaps(bodies: Bodies, state: State, loop: Indices, part: float, x: Array) -> float:
+    """Displacement of a block, added to ``shift``, that takes back a part of its loops' errors; the largest part.
+
+    It is that of least kinetic energy. ``x`` is memory.
+    """
+    b, n, begin = loop[0], loop[1], loop[2]
+    at, f = bodies.at[b], bodies.first[b]
+    m, most = bodies.first[b + 1] - f, 0.0
+    for _ in range(2):
+        for c in range(m):
+            x[c] = 0.0
+        for k in range(n):
+            row, u = begin + k * m, part * state.errors[loop[3] + k]
+            most = max(most, abs(u))
+            for c in range(m):
+                u += state.J[row + c] * state.shift[f + c]
+            u *= state.stiffness[loop[3] + k]
+            for c in range(m):
+                x[c] -= u * state.J[row + c]
+        forward(bodies.L, at, m, x, 0)
+        backward(bodies.L, at, m, x, 0)
+        for c in range(m):
+            state.shift[f + c] += x[c]
+    return most
+
+
+@compiled
+def rotation_of(x: float, y: float, z: float, w: float, T: Array) -> None:
+    """Rotation of a quaternion into a pose."""
+    T[0, 0], T[0, 1], T[0, 2] = 1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)
+    T[1, 0], T[1, 1], T[1, 2] = 2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)
+    T[2, 0], T[2, 1], T[2, 2] = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)
+
+
+@compiled
+def turned(x: float, y: float, z: float, a: float, b: float, c: float) -> tuple[float, float, float]:
+    """``exp(−[x y z]) (a, b, c)``: a vector in axes that have turned by a rotation vector."""
+    angle = math.sqrt(x * x + y * y + z * z)
+    if angle > 1e-8:
+        s, t = math.sin(angle) / angle, (1.0 - math.cos(angle)) / (angle * angle)
+    else:
+        s, t = 1.0, 0.5
+    u0, u1, u2 = b * z - c * y, c * x - a * z, a * y - b * x  # (a, b, c) × axis
+    return (
+        a + s * u0 + t * (u1 * z - u2 * y), b + s * u1 + t * (u2 * x - u0 * z), c + s * u2 + t * (u0 * y - u1 * x),
+    )  # fmt: skip
+
+
+@compiled
+def times(A: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
+    """``A`` times a vector."""
+    return (
+        A[0, 0] * x + A[0, 1] * y + A[0, 2] * z, A[1, 0] * x + A[1, 1] * y + A[1, 2] * z,
+        A[2, 0] * x + A[2, 1] * y + A[2, 2] * z,
+    )  # fmt: skip
+
+
+@compiled
+def move(bodies: Bodies, free: Free, state: State, updates: Indices, dt: float) -> None:
+    """``q`` and ``v`` after a step with the velocities ``after``, displaced by ``shift``."""
+    q, after, shift = state.q_next, state.after, state.shift
+    for k in range(updates.shape[0]):
+        m = updates[k]
+        run_update(m[0], m[1], (m[2], m[3], m[4], m[5], m[6], m[7]))
+    for b in range(free.mass.size):
+        at, f, T, c = 7 * b, 6 * b, state.poses[b], free.centre[b]
+        w0, w1, w2 = after[f + 3], after[f + 4], after[f + 5]
+        s0, s1, s2 = shift[f + 3], shift[f + 4], shift[f + 5]
+        v0 = after[f] + w1 * c[2] - w2 * c[1]
+        v1 = after[f + 1] + w2 * c[0] - w0 * c[2]
+        v2 = after[f + 2] + w0 * c[1] - w1 * c[0]
+        L = times(free.inertia[b], w0, w1, w2)
+        t0, t1, t2, end = dt * w0, dt * w1, dt * w2, (w0, w1, w2)
+        for _ in range(ROTATIONS):
+            own = turned(t0, t1, t2, L[0], L[1], L[2])
+            end = times(free.inverse[b], own[0], own[1], own[2])
+            t0, t1, t2 = 0.5 * dt * (w0 + end[0]), 0.5 * dt * (w1 + end[1]), 0.5 * dt * (w2 + end[2])
+        t0, t1, t2 = t0 + s0, t1 + s1, t2 + s2
+        own = turned(t0, t1, t2, L[0], L[1], L[2])
+        end = times(free.inverse[b], own[0], own[1], own[2])
+        # centre: straight; origin: the centre less its arm after the rotation
+        d0 = c[0] + dt * v0 + shift[f] + s1 * c[2] - s2 * c[1]
+        d1 = c[1] + dt * v1 + shift[f + 1] + s2 * c[0] - s0 * c[2]
+        d2 = c[2] + dt * v2 + shift[f + 2] + s0 * c[1] - s1 * c[0]
+        arm = turned(-t0, -t1, -t2, c[0], c[1], c[2])
+        d0, d1, d2 = d0 - arm[0], d1 - arm[1], d2 - arm[2]
+        for r in range(3):
+            q[at + r] = T[r, 3] + T[r, 0] * d0 + T[r, 1] * d1 + T[r, 2] * d2
+        angle = math.sqrt(t0 * t0 + t1 * t1 + t2 * t2)
+        s = math.sin(0.5 * angle) / angle if angle > 1e-8 else 0.5
+        x, y, z, w = s * t0, s * t1, s * t2, math.cos(0.5 * angle)
+        x0, y0, z0, w0 = state.q[at + 3], state.q[at + 4], state.q[at + 5], state.q[at + 6]
+        a, b0 = w0 * x + x0 * w + y0 * z - z0 * y, w0 * y - x0 * z + y0 * w + z0 * x
+        c0, e = w0 * z + x0 * y - y0 * x + z0 * w, w0 * w - x0 * x - y0 * y - z0 * z
+        scale = 1.0 / math.sqrt(a * a + b0 * b0 + c0 * c0 + e * e)
+        q[at + 3], q[at + 4], q[at + 5], q[at + 6] = scale * a, scale * b0, scale * c0, scale * e
+        own = turned(t0, t1, t2, v0, v1, v2)
+        v = state.v_next
+        v[f + 3], v[f + 4], v[f + 5] = end
+        v[f] = own[0] - end[1] * c[2] + end[2] * c[1]
+        v[f + 1] = own[1] - end[2] * c[0] + end[0] * c[2]
+        v[f + 2] = own[2] - end[0] * c[1] + end[1] * c[0]

@@ -1,0 +1,226 @@
+"""What compiled functions work on: arrays of a scene, of its state, of row groups, and memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from delassus.contact.collision.colliders import Colliders, ContactArrays, Workspace
+from delassus.contact.snapshot import Indices
+from delassus.model.rotations import Array
+
+
+class Links(NamedTuple):
+    """Links of a scene.
+
+    Of each link its parent (−1: the world), its place among the links of the blocks, its block, and its first degree of
+    freedom in the scene; of each degree of freedom the axis of the body frame that it moves along, and its place among
+    those of the blocks.
+    """
+
+    parents: Indices
+    slot: Indices
+    block: Indices
+    first_dof: Indices
+    axes: Indices
+    place: Indices
+
+
+class Free(NamedTuple):
+    """Free bodies, the first blocks: mass (kg), centre (m), inertia about it and its inverse, in body frames."""
+
+    mass: Array
+    centre: Array
+    inertia: Array
+    inverse: Array
+
+
+class Bodies(NamedTuple):
+    """Blocks of masses. Block *i* has the degrees of freedom ``first[i]`` to ``first[i + 1]``.
+
+    Its mass matrix begins at ``at[i]`` in ``mass``. There in ``M`` is the mass matrix that contacts see, to which loops
+    have added theirs, and in ``L`` the Cholesky factor of that, by columns. The first blocks are free bodies, whose
+    inverse mass matrices are in ``inverse``.
+    """
+
+    first: Indices
+    at: Indices
+    mass: Array
+    M: Array
+    L: Array
+    inverse: Array
+
+
+class State(NamedTuple):
+    """Of all blocks, in their order.
+
+    ``target`` is the velocity at the end of the step without contacts, ``after`` that with them, ``shift`` a
+    displacement. ``J``, ``errors`` and ``stiffness`` are those of loops.
+    """
+
+    q: Array
+    v: Array
+    tau: Array
+    poses: Array
+    twists: Array
+    qdd: Array
+    J: Array
+    errors: Array
+    stiffness: Array
+    rcond: Array
+    target: Array
+    after: Array
+    shift: Array
+    q_next: Array
+    v_next: Array
+
+
+class Rows(NamedTuple):
+    """Groups of rows, one for each contact, limit, and friction of a joint.
+
+    Group *i* has the ``kind[i]`` of `cone`, is on blocks ``a[i]`` and ``b[i]`` (−1: none) with Jacobians that begin at
+    ``at_a[i]`` and ``at_b[i]`` in ``J``, row by row, and velocities ``d[i]`` without motion. ``Y = J M⁻¹`` is laid out
+    as ``J`` is. ``W[i]`` is the group's own block of ``J M⁻¹ Jᵀ``, ``w[i]`` the mean of its diagonal, and ``prepared``
+    what `coulomb.single` needs of it.
+    """
+
+    kind: Indices
+    a: Indices
+    b: Indices
+    at_a: Indices
+    at_b: Indices
+    J: Array
+    Y: Array
+    W: Array
+    prepared: Array
+    d: Array
+    mu: Array
+    more: Array
+    w: Array
+    R: Array
+    r: Array
+    guess: Array
+    D: Array
+    q: Array
+    trial: Array
+    g: Array
+    F: Array
+
+
+class Work(NamedTuple):
+    """Memory for one island at a time; see `analyse` for the first six."""
+
+    near: Indices
+    degree: Indices
+    order: Indices
+    start: Indices
+    fill: Indices
+    where: Indices
+    sizes: Indices
+    size: Indices
+    first: Indices
+    local: Indices
+    V: Array
+    K: Array
+    p: Array
+    x: Array
+    best: Array
+    best_r: Array
+    start_v: Array
+    squeezed: Array
+    target: Array
+
+
+class Joints(NamedTuple):
+    """Limits (degree of freedom, coordinate, sign, value, distance) and friction (degree of freedom, force).
+
+    Degrees of freedom and coordinates are those of the blocks, and ``block`` says in which one a degree of freedom is.
+    ``impulses`` (2, nv) are those of limits and of friction over a step, ``before`` those of the step before.
+    """
+
+    limited: Indices
+    coordinates: Indices
+    signs: Array
+    values: Array
+    distances: Array
+    rubbing: Indices
+    forces: Array
+    block: Indices
+    impulses: Array
+    before: Array
+
+
+class Contacts(NamedTuple):
+    """Contacts of a step, ``row`` the row group of each, or −1, and their impulses, of all phases and ``sustained``.
+
+    ``start`` is where solvers start. Of the step before, there are ``number[0]`` contacts, their colliders, points, and
+    sustained impulses in the axes of the world; ``used`` says which of them a contact of this step has taken.
+    """
+
+    found: ContactArrays
+    row: Indices
+    impulses: Array
+    sustained: Array
+    start: Array
+    number: Indices
+    colliders: Indices
+    points: Array
+    before: Array
+    used: Indices
+
+
+class Islands(NamedTuple):
+    """See `find_islands`; ``contact`` is that of each row group, or −1."""
+
+    root: Indices
+    nodes: Indices
+    node_ends: Indices
+    members: Indices
+    member_ends: Indices
+    island: Indices
+    contact: Indices
+
+
+class Options(NamedTuple):
+    """Of `Simulator`; ``touching`` is the gap up to which contacts are closed."""
+
+    dt: float
+    resting: float
+    penetration: float
+    correction: float
+    tolerance: float
+    touching: float
+
+
+class Model(NamedTuple):
+    """What does not change: links, free bodies, calls of kernels, loops of blocks, gravity, colliders.
+
+    ``size`` is the largest distance (m) of a point of a collider from the origin of its link, ``margin`` that of
+    `find_contacts`.
+    """
+
+    links: Links
+    free: Free
+    motions: Indices
+    updates: Indices
+    loops: Indices
+    gravity: Array
+    colliders: Colliders
+    size: float
+    margin: float
+
+
+class Scratch(NamedTuple):
+    """Memory of a step: that of the solver, islands, the search for contacts, poses and reach of the scene's links.
+
+    Of the step, ``statuses`` counts how its problems ended, ``report`` has the largest residual and the numbers of
+    sweeps and of factorisations; ``totals`` counts over all steps.
+    """
+
+    work: Work
+    islands: Islands
+    space: Workspace
+    poses: Array
+    reach: Array
+    statuses: Indices
+    totals: Indices
+    report: Array

@@ -1,0 +1,193 @@
+"""Row groups of contacts on blocks of bodies, and the islands that they make, for numba."""
+
+from __future__ import annotations
+
+from delassus.contact.collision.colliders import ContactArrays
+from delassus.contact.snapshot import Indices
+from delassus.contact.solvers.compiled import compiled, inlined
+from delassus.contact.solvers.coulomb import prepare_one
+from delassus.contact.sparse.cone import CONTACT
+from delassus.contact.sparse.factor import backward, forward
+from delassus.contact.sparse.records import Bodies, Links, Rows
+from delassus.model.rotations import Array
+
+
+@inlined
+def contact_rows(
+    links: Links, bodies: Bodies, poses: Array, rows: Rows, i: int, at: int, contacts: ContactArrays, e: int
+) -> int:
+    """Fill group ``i`` with contact ``e``; its Jacobians begin at ``at``. Returns where they end."""
+    rows.kind[i] = CONTACT
+    rows.a[i] = rows.b[i] = -1
+    J, frames, points, axes, place = rows.J, contacts.frames, contacts.points, links.axes, links.place
+    for side in range(2):
+        link = contacts.links[e, side]
+        if link < 0:
+            continue
+        block, sign = links.block[link], 1.0 - 2.0 * side
+        f = bodies.first[block]
+        m = bodies.first[block + 1] - f
+        if rows.a[i] < 0:
+            rows.a[i], rows.at_a[i], here = block, at, at
+        elif rows.a[i] != block:
+            rows.b[i], rows.at_b[i], here = block, at, at
+        else:
+            here = rows.at_a[i]
+        if 36 * block < bodies.inverse.size:
+            of_free_body(poses, links.slot[link], contacts, e, sign, J, at)
+            at += 18
+            continue
+        if here == at:
+            at += 3 * m
+            for k in range(here, at):
+                J[k] = 0.0
+        while link >= 0:
+            T = links.slot[link]
+            x = points[e, 0] - poses[T, 0, 3]
+            y = points[e, 1] - poses[T, 1, 3]
+            z = points[e, 2] - poses[T, 2, 3]
+            for k in range(links.first_dof[link], links.first_dof[link + 1]):
+                a = axes[k] % 3
+                e0, e1, e2 = sign * poses[T, 0, a], sign * poses[T, 1, a], sign * poses[T, 2, a]
+                if axes[k] >= 3:
+                    e0, e1, e2 = e1 * z - e2 * y, e2 * x - e0 * z, e0 * y - e1 * x
+                for r in range(3):
+                    J[here + r * m + place[k] - f] += frames[e, 0, r] * e0 + frames[e, 1, r] * e1 + frames[e, 2, r] * e2
+            link = links.parents[link]
+    return at
+
+
+@inlined
+def of_free_body(poses: Array, T: int, contacts: ContactArrays, e: int, sign: float, J: Array, at: int) -> None:
+    """Jacobian (3, 6) of a contact on a body whose velocity is its own."""
+    x = contacts.points[e, 0] - poses[T, 0, 3]
+    y = contacts.points[e, 1] - poses[T, 1, 3]
+    z = contacts.points[e, 2] - poses[T, 2, 3]
+    a, b, c = poses[T, 0, 0], poses[T, 1, 0], poses[T, 2, 0]
+    p, q, r = poses[T, 0, 1], poses[T, 1, 1], poses[T, 2, 1]
+    u, v, w = poses[T, 0, 2], poses[T, 1, 2], poses[T, 2, 2]
+    x, y, z = a * x + b * y + c * z, p * x + q * y + r * z, u * x + v * y + w * z  # the arm in its axes
+    for k in range(3):
+        f, g, h = sign * contacts.frames[e, 0, k], sign * contacts.frames[e, 1, k], sign * contacts.frames[e, 2, k]
+        f, g, h = a * f + b * g + c * h, p * f + q * g + r * h, u * f + v * g + w * h
+        J[at], J[at + 1], J[at + 2] = f, g, h
+        J[at + 3], J[at + 4], J[at + 5] = y * h - z * g, z * f - x * h, x * g - y * f
+        at += 6
+
+
+@inlined
+def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None:
+    """``Y``, ``W`` and ``w`` of a group, and what its own problem needs, with a compliance over its mobility."""
+    height, W, Y, J, M = 3 if rows.kind[i] == CONTACT else 1, rows.W, rows.Y, rows.J, bodies.inverse
+    for r in range(3):
+        for s in range(3):
+            W[i, r, s] = 0.0
+    block, at = rows.a[i], rows.at_a[i]
+    for side in range(2):
+        if side == 1:
+            block, at = rows.b[i], rows.at_b[i]
+        if block < 0:
+            continue
+        m = bodies.first[block + 1] - bodies.first[block]
+        if 36 * block < M.size:
+            for r in range(3):
+                for c in range(6):
+                    total = 0.0
+                    for k in range(6):
+                        total += J[at + 6 * r + k] * M[36 * block + 6 * c + k]
+                    Y[at + 6 * r + c] = total
+                for s in range(r + 1):
+                    total = 0.0
+                    for k in range(6):
+                        total += Y[at + 6 * r + k] * J[at + 6 * s + k]
+                    W[i, r, s] += total
+            continue
+        for k in range(height * m):
+            Y[at + k] = J[at + k]
+        for r in range(height):
+            forward(bodies.L, bodies.at[block], m, Y, at + r * m)
+            backward(bodies.L, bodies.at[block], m, Y, at + r * m)
+            for s in range(r + 1):
+                total = 0.0
+                for k in range(m):
+                    total += Y[at + r * m + k] * J[at + s * m + k]
+                W[i, r, s] += total
+    W[i, 0, 1], W[i, 0, 2], W[i, 1, 2] = W[i, 1, 0], W[i, 2, 0], W[i, 2, 1]
+    rows.w[i] = (W[i, 0, 0] + W[i, 1, 1] + W[i, 2, 2]) / height
+    if rows.w[i] <= 0.0:  # it cannot move
+        rows.w[i] = 1.0
+    soften(rows, i, compliance)
+
+
+@inlined
+def soften(rows: Rows, i: int, compliance: float) -> None:
+    """What the problem of a group alone needs, with a compliance over its mobility."""
+    W, R = rows.W[i], compliance * rows.w[i]
+    rows.R[i] = R
+    if rows.kind[i] == CONTACT:
+        for r in range(3):
+            W[r, r] += R
+        prepare_one(W, 0, max(W[0, 0], W[1, 1], W[2, 2]), rows.prepared[i])
+        for r in range(3):
+            W[r, r] -= R
+
+
+@compiled
+def find_islands(
+    n_blocks: int, n_rows: int, a: Indices, b: Indices, root: Indices, nodes: Indices, node_ends: Indices,
+    members: Indices, member_ends: Indices, count: Indices,
+) -> int:  # fmt: skip
+    """Blocks that row groups tie, island by island; returns how many islands there are.
+
+    Island *i* has the blocks ``nodes[node_ends[i]:node_ends[i + 1]]`` and the groups ``members[member_ends[i]: …]``.
+    Blocks that are on no group are in none. ``count[n_blocks]`` is the number of islands, too.
+    """
+    for i in range(n_blocks):
+        root[i] = -1
+    for e in range(n_rows):
+        for block in (a[e], b[e]):
+            if block >= 0 and root[block] < 0:
+                root[block] = block
+        if b[e] >= 0:
+            i, j = a[e], b[e]
+            while root[i] != i:
+                root[i] = root[root[i]]
+                i = root[i]
+            while root[j] != j:
+                root[j] = root[root[j]]
+                j = root[j]
+            root[max(i, j)] = min(i, j)
+    islands = 0
+    for i in range(n_blocks):  # a root is the least of its island, so that it comes first
+        if root[i] == i:
+            count[i] = islands
+            node_ends[islands + 1] = member_ends[islands + 1] = 0
+            islands += 1
+        if root[i] >= 0:
+            count[i] = count[root[i]]
+            node_ends[count[i] + 1] += 1
+    for e in range(n_rows):
+        member_ends[count[a[e]] + 1] += 1
+    node_ends[0] = member_ends[0] = 0
+    for k in range(islands):
+        node_ends[k + 1] += node_ends[k]
+        member_ends[k + 1] += member_ends[k]
+    for i in range(n_blocks - 1, -1, -1):
+        if root[i] >= 0:
+            k = count[i] + 1
+            node_ends[k] -= 1
+            nodes[node_ends[k]] = i
+    for e in range(n_rows - 1, -1, -1):
+        k = count[a[e]] + 1
+        member_ends[k] -= 1
+        members[member_ends[k]] = e
+    # the ends have moved to the begins of their islands
+    for k in range(islands):
+        node_ends[k], member_ends[k] = node_ends[k + 1], member_ends[k + 1]
+    count[n_blocks] = islands
+    node_ends[islands] = 0
+    for i in range(n_blocks):
+        if root[i] >= 0:
+            node_ends[islands] += 1
+    member_ends[islands] = n_rows
+    return islands

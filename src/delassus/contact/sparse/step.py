@@ -1,0 +1,333 @@
+"""One time step of a scene by its blocks, for numba: impact, contact, drift, as `delassus.simulate.step` has them.
+
+All limits of joints take part in every step, ``u + φ / dt ≥ 0``: those that are far away have no impulses.
+"""
+
+from __future__ import annotations
+
+import math
+
+from delassus.algorithms.contact.step import FARTHEST, MOST_SHIFT, YIELD
+from delassus.contact.collision.narrow_phase import find_contacts
+from delassus.contact.snapshot import Indices
+from delassus.contact.solvers.compiled import compiled
+from delassus.contact.sparse.cone import CONTACT, FRICTION, LIMIT
+from delassus.contact.sparse.impact import DONE, SINGULAR, add_joint_impulses, has_impact, impact, solve_all
+from delassus.contact.sparse.motion import close_gaps, free_motion, move
+from delassus.contact.sparse.newton import TOO_SMALL, sweep, velocity
+from delassus.contact.sparse.records import (
+    Bodies,
+    Contacts,
+    Islands,
+    Joints,
+    Model,
+    Options,
+    Rows,
+    Scratch,
+    State,
+    Work,
+)
+from delassus.contact.sparse.rows import contact_rows, prepare_group, soften
+
+AHEAD = 2.0
+"""How many times the way of the motion without impulses is looked ahead for contacts."""
+
+PASSED = 1e-9
+"""By how much a joint may pass a limit before that is taken back (rad, m)."""
+
+TAKEN_BACK = 20
+"""Most sweeps for these displacements."""
+
+ACCURATE = 1e-2
+"""Accuracy of displacements that take back errors, over the largest one wanted."""
+
+NO_ROOM, NO_FACTOR = -11, -12
+"""Memory is too small for that many contacts; for the factor."""
+
+
+@compiled
+def take_contacts(
+    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands,
+    options: Options, n: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end."""
+    count, at, dt = 0, 0, options.dt
+    for e in range(n):
+        contacts.row[e] = -1
+        end = contact_rows(model.links, bodies, state.poses, rows, count, at, contacts.found, e)
+        gap = -contacts.found.depths[e]
+        if gap > options.touching and gap + AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
+            continue
+        rows.d[count, 0] = rows.d[count, 1] = 0.0
+        rows.d[count, 2] = max(gap, 0.0) / dt
+        rows.mu[count], rows.more[count] = contacts.found.friction[e], 0.0
+        prepare_group(bodies, rows, count, 0.0)
+        contacts.row[e], islands.contact[count] = count, e
+        count += 1
+        at = end
+    return count, at
+
+
+@compiled
+def take_joints(bodies: Bodies, rows: Rows, joints: Joints, islands: Islands, dt: float, count: int, at: int) -> int:
+    """Row groups of limits and friction behind the others, whose Jacobians end at ``at``; returns how many."""
+    limits = joints.limited.size
+    for e in range(limits + joints.rubbing.size):
+        dof = joints.limited[e] if e < limits else joints.rubbing[e - limits]
+        block = joints.block[dof]
+        m = bodies.first[block + 1] - bodies.first[block]
+        rows.a[count], rows.b[count], rows.at_a[count] = block, -1, at
+        islands.contact[count] = -1
+        rows.mu[count] = rows.more[count] = rows.d[count, 0] = rows.d[count, 1] = rows.d[count, 2] = 0.0
+        for k in range(m):
+            rows.J[at + k] = 0.0
+        if e < limits:
+            rows.kind[count] = LIMIT
+            rows.J[at + dof - bodies.first[block]] = joints.signs[e]
+            rows.d[count, 2] = max(joints.distances[e], 0.0) / dt
+        else:
+            rows.kind[count] = FRICTION
+            rows.J[at + dof - bodies.first[block]] = 1.0
+            rows.more[count] = dt * joints.forces[e - limits]
+        prepare_group(bodies, rows, count, 0.0)
+        at += m
+        count += 1
+    return count
+
+
+@compiled
+def drift(
+    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, islands: Islands, loops: Indices,
+    work: Work, options: Options, n: int,
+) -> None:  # fmt: skip
+    """Displacement ``shift`` that takes back overlaps, loop errors and passed limits; see `delassus.simulate.step`.
+
+    By sweeps over normals alone, which yield a little.
+    """
+    dt, wanted, limit, shift = options.dt, 0.0, 0, state.shift
+    for k in range(loops.shape[0]):
+        wanted = max(wanted, close_gaps(bodies, state, loops[k], options.correction, work.K))
+    for i in range(n):
+        e, moved = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2]
+        back = 0.0
+        if rows.kind[i] == CONTACT:
+            back = options.correction * min(options.penetration - contacts.found.depths[e], 0.0)
+            rows.d[i, 2] = back + max(moved - contacts.found.depths[e], 0.0)
+        elif rows.kind[i] == LIMIT:
+            left = joints.distances[limit] + moved
+            back = options.correction * left if left < -PASSED else 0.0
+            rows.d[i, 2] = back + max(left, 0.0)
+            limit += 1
+        wanted = max(wanted, abs(back))
+    if wanted == 0.0:
+        return
+    for i in range(n):
+        rows.more[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
+        soften(rows, i, YIELD)
+    for _ in range(TAKEN_BACK):
+        if sweep(bodies, rows, islands.members, 0, n, shift) <= ACCURATE * wanted:
+            break
+    farthest, turned = 0.0, 0.0
+    for i in range(n):
+        u = velocity(bodies, rows, i, shift)
+        farthest = max(farthest, max(abs(u[0]), max(abs(u[1]), abs(u[2]))))
+    scale = min(1.0, FARTHEST * wanted / farthest) if farthest > 0.0 else 1.0
+    for c in range(shift.size):
+        turned = max(turned, abs(scale * shift[c]))
+    if turned > MOST_SHIFT:
+        scale *= MOST_SHIFT / turned
+    for c in range(shift.size):
+        shift[c] *= scale
+
+
+@compiled
+def contact_step(
+    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch,
+    options: Options, n: int,
+) -> int:  # fmt: skip
+    """From what `free_motion` left and ``n`` contacts to the state after the step; `TOO_SMALL`: nothing is done."""
+    work, islands, statuses, report = scratch.work, scratch.islands, scratch.statuses, scratch.report
+    for c in range(statuses.size):
+        statuses[c] = 0
+    for c in range(report.size):
+        report[c] = 0.0
+    for e in range(n):
+        for c in range(3):
+            contacts.impulses[e, c] = contacts.sustained[e, c] = 0.0
+    for c in range(state.v.size):
+        joints.impulses[0, c] = joints.impulses[1, c] = 0.0
+        work.start_v[c] = state.v[c]
+    m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n)
+    total = take_joints(bodies, rows, joints, islands, options.dt, m, at)
+    if has_impact(bodies, state, rows, contacts, islands, options, m):
+        if impact(bodies, state, rows, contacts, joints, scratch, options, m, total) == TOO_SMALL:
+            for c in range(state.v.size):
+                state.v[c] = work.start_v[c]
+            return TOO_SMALL
+        free_motion(bodies, model.free, state, model.motions, model.loops, model.gravity, options.dt, work.K)
+        for e in range(n):
+            contacts.sustained[e, 2] = 0.0
+        m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n)
+        total = take_joints(bodies, rows, joints, islands, options.dt, m, at)
+    for i in range(m):
+        e = islands.contact[i]
+        for c in range(3):
+            rows.r[i, c] = contacts.start[e, c]
+    start_joints(rows, joints, m, total)
+    status = solve_all(bodies, rows, islands, work, total, state.target, state.after, options, report)
+    if status == TOO_SMALL:
+        for c in range(state.v.size):
+            state.v[c] = work.start_v[c]
+        return TOO_SMALL
+    acts = status != DONE
+    for i in range(total):
+        acts = acts or rows.r[i, 0] != 0.0 or rows.r[i, 2] != 0.0
+    if acts:
+        statuses[status] += 1
+    for i in range(m):
+        e = islands.contact[i]
+        for c in range(3):
+            contacts.sustained[e, c] = rows.r[i, c]
+            contacts.impulses[e, c] += rows.r[i, c]
+    add_joint_impulses(rows, joints, m, total)
+    for c in range(state.shift.size):
+        state.shift[c] = 0.0
+    drift(bodies, state, rows, contacts, joints, islands, model.loops, work, options, total)
+    move(bodies, model.free, state, model.updates, options.dt)
+    for c in range(statuses.size):
+        scratch.totals[c] += statuses[c]
+    return DONE
+
+
+@compiled
+def start_joints(rows: Rows, joints: Joints, begin: int, end: int) -> None:
+    """Impulses of limits and of friction where a solver may start: those of the step before."""
+    limits, before = joints.limited.size, joints.before
+    for i in range(begin, end):
+        e = i - begin
+        if e < limits:
+            rows.r[i, 2] = max(joints.signs[e] * before[0, joints.limited[e]], 0.0)
+        else:
+            rows.r[i, 2] = before[1, joints.rubbing[e - limits]]
+
+
+@compiled
+def match(contacts: Contacts, n: int) -> None:
+    """``start`` of each contact: the impulse of the nearest one of the same pair in the step before, or none.
+
+    Contacts come in the order of their pairs, so that two lists are gone through once.
+    """
+    found, begin, count = contacts.found, 0, contacts.number[0]
+    for k in range(count):
+        contacts.used[k] = 0
+    for e in range(n):
+        low, high = min(found.colliders[e, 0], found.colliders[e, 1]), max(found.colliders[e, 0], found.colliders[e, 1])
+        for c in range(3):
+            contacts.start[e, c] = 0.0
+        while begin < count:
+            i, j = contacts.colliders[begin, 0], contacts.colliders[begin, 1]
+            if min(i, j) < low or (min(i, j) == low and max(i, j) < high):
+                begin += 1
+            else:
+                break
+        nearest, least, k = -1, math.inf, begin
+        while k < count:
+            i, j = contacts.colliders[k, 0], contacts.colliders[k, 1]
+            if min(i, j) != low or max(i, j) != high:
+                break
+            if contacts.used[k] == 0:
+                distance = 0.0
+                for c in range(3):
+                    distance += (contacts.points[k, c] - found.points[e, c]) ** 2
+                if distance < least:
+                    nearest, least = k, distance
+            k += 1
+        if nearest >= 0:
+            contacts.used[nearest] = 1
+            for c in range(3):
+                for a in range(3):
+                    contacts.start[e, c] += found.frames[e, a, c] * contacts.before[nearest, a]
+
+
+@compiled
+def remember(contacts: Contacts, joints: Joints, n: int) -> None:
+    """Keep contacts and impulses for the next step."""
+    found = contacts.found
+    contacts.number[0] = n
+    for e in range(n):
+        contacts.colliders[e, 0], contacts.colliders[e, 1] = found.colliders[e, 0], found.colliders[e, 1]
+        for a in range(3):
+            contacts.points[e, a], contacts.before[e, a] = found.points[e, a], 0.0
+            for c in range(3):
+                contacts.before[e, a] += found.frames[e, a, c] * contacts.sustained[e, c]
+    for c in range(joints.before.shape[1]):
+        joints.before[0, c], joints.before[1, c] = joints.impulses[0, c], joints.impulses[1, c]
+
+
+@compiled
+def evaluate(model: Model, bodies: Bodies, state: State, joints: Joints, scratch: Scratch, options: Options) -> bool:
+    """Motion without contacts; in the order of the scene, poses of links and how far contacts are looked for."""
+    regular = free_motion(
+        bodies, model.free, state, model.motions, model.loops, model.gravity, options.dt, scratch.work.K
+    )
+    for e in range(joints.limited.size):
+        joints.distances[e] = joints.signs[e] * (state.q[joints.coordinates[e]] - joints.values[e])
+    falls = options.dt * math.sqrt(model.gravity[0] ** 2 + model.gravity[1] ** 2 + model.gravity[2] ** 2)
+    for link in range(scratch.reach.size):
+        slot = model.links.slot[link]
+        V, linear, angular = state.twists, 0.0, 0.0
+        for c in range(3):
+            linear += V[slot, c] * V[slot, c]
+            angular += V[slot, 3 + c] * V[slot, 3 + c]
+            for d in range(4):
+                scratch.poses[link, c, d] = state.poses[slot, c, d]
+        speed = math.sqrt(linear) + model.size * math.sqrt(angular) + falls
+        scratch.reach[link] = AHEAD * options.dt * speed
+    return regular
+
+
+@compiled
+def advance(
+    steps: int,
+    given: int,
+    model: Model,
+    bodies: Bodies,
+    state: State,
+    rows: Rows,
+    contacts: Contacts,
+    joints: Joints,
+    scratch: Scratch,
+    options: Options,
+) -> tuple[int, int]:
+    """As many steps as go without help: how many were made, and `DONE` or what is missing.
+
+    Of the first step, ``given`` contacts are found already; −1: none are. No steps: contacts are found, and how many
+    they are is returned.
+    """
+    n, done = given, 0 * given
+    while True:
+        if n < 0:
+            if not evaluate(model, bodies, state, joints, scratch, options):
+                scratch.totals[SINGULAR] += 1
+            n = find_contacts(
+                scratch.poses, scratch.reach, options.touching, model.margin, model.colliders, scratch.space,
+                contacts.found,
+            )  # fmt: skip
+            if n < 0:
+                return done, n
+        if n > contacts.row.size:
+            return done, NO_ROOM
+        if steps == 0:
+            return n, DONE
+        match(contacts, n)
+        if contact_step(model, bodies, state, rows, contacts, joints, scratch, options, n) == TOO_SMALL:
+            return done, NO_FACTOR
+        remember(contacts, joints, n)
+        for c in range(state.q.size):
+            state.q[c] = state.q_next[c]
+        for c in range(state.v.size):
+            state.v[c] = state.v_next[c]
+        n = -1
+        done += 1
+        if done == steps:
+            return done, DONE

@@ -1,0 +1,316 @@
+"""`BlockSteps`: time steps of a scene by its blocks, with the memory that compiled functions work in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, cast
+
+import numpy as np
+
+from delassus.contact.collision import CollisionDetector
+from delassus.contact.collision.narrow_phase import WRONG
+from delassus.contact.contacts import ContactSet
+from delassus.contact.results import SolverStatus
+from delassus.contact.scene import Scene
+from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.blocks import Blocks
+from delassus.contact.sparse.impact import DONE, SINGULAR
+from delassus.contact.sparse.records import (
+    Contacts,
+    Free,
+    Islands,
+    Joints,
+    Model,
+    Options,
+    Rows,
+    Scratch,
+    State,
+    Work,
+)
+from delassus.contact.sparse.step import NO_FACTOR, NO_ROOM, advance
+from delassus.model.rotations import Array
+from delassus.quantities.options import Passive
+
+STATUSES = (
+    SolverStatus.CONVERGED,
+    SolverStatus.ITERATION_LIMIT,
+    SolverStatus.RESTITUTION_REDUCED,
+    SolverStatus.NUMERICAL_TROUBLE,
+)
+"""By the numbers that compiled functions count."""
+
+
+class BlockSteps:
+    """Time steps of a scene, its bodies as blocks that contacts couple sparsely.
+
+    Parameters
+    ----------
+    scene : Scene
+    passive, limits
+        As in `Simulator`.
+    options
+        With ``dt``, ``resting``, ``penetration`` and ``correction`` of `Simulator`.
+    tolerance : float
+        Of contact problems (m/s).
+
+    Attributes
+    ----------
+    report : (3,) array
+        Of the last step: largest residual (m/s), and numbers of sweeps and of factorisations.
+    is_singular : bool
+        Whether a mass matrix was singular in the last steps.
+    """
+
+    def __init__(self, scene: Scene, passive: Passive, limits: bool, options: Any, tolerance: float) -> None:
+        self.blocks = blocks = Blocks(scene, passive, limits)
+        self.detector = CollisionDetector(scene)
+        o, touching = options, self.detector.tolerance
+        self.options = Options(o.dt, o.resting, o.penetration, o.correction, tolerance, touching)
+        tree, laws, place = scene.tree, blocks.laws, blocks.of_links.place
+        nv, n = tree.nv, len(blocks.bodies.at)
+        of_coordinates = np.zeros(tree.nq, np.int64)
+        of_coordinates[blocks.coordinates] = np.arange(tree.nq)
+        loops = blocks.loops
+        rows, J = int(loops[:, 1].sum()), int((loops[:, 1] * np.diff(blocks.bodies.first)[loops[:, 0]]).sum())
+        moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, J, rows, rows, n - len(blocks.mass))
+        self.state = State(*_zeros(*moving, nv, nv, nv, tree.nq, nv))
+        self._joints = Joints(
+            place[laws.limited],
+            of_coordinates[laws.coordinates],
+            laws.signs.astype(float),
+            np.array(laws.values),
+            np.zeros(laws.limited.size),
+            place[laws.rubbing],
+            np.array(laws.forces),
+            np.repeat(np.arange(n), np.diff(blocks.bodies.first)),
+            *_zeros((2, nv), (2, nv)),
+        )
+        self._dt = np.full(max(n, 1), options.dt)
+        motions, updates = self._calls(passive)
+        self.model = Model(
+            blocks.of_links, Free(blocks.mass, blocks.centre, blocks.inertia, blocks.inverse), motions, updates, loops,
+            np.array(scene.gravity), self.detector.arrays, self.detector.size, self.detector.margin,
+        )  # fmt: skip
+        self._poses, self._reach = np.zeros((tree.n_links, 3, 4)), np.zeros(tree.n_links)
+        self._statuses, self._totals, self.report = np.zeros(4, np.int64), np.zeros(4, np.int64), np.zeros(3)
+        self._make_room(64, 64, 4096)
+        self._advance = cast(Any, advance).dispatcher()
+        self._contact_set: ContactSet | None = None
+        self._impulses: tuple[Array, Array] | None = None
+        self._passive, self.is_singular = passive, False
+        self.start_from(ContactSet.empty(), np.zeros((0, 3)), np.zeros((2, nv)))
+
+    def _calls(self, passive: Passive) -> tuple[Indices, Indices]:
+        """What kernels are called with: address, number of blocks, and addresses of arrays."""
+        state, bodies, blocks = self.state, self.blocks.bodies, self.blocks
+        self._kernels = []
+        motions: list[list[int]] = []
+        updates: list[list[int]] = []
+        b = link = q = rows = J = 0
+        for kind in blocks.kinds:
+            k, tree, v = len(kind.links), kind.tree, int(bodies.first[b])
+            if not kind.is_free:
+                motion, update = kind.compile("joint_space_motion", passive), kind.compile("position_update", passive)
+                self._kernels += [motion, update]
+                arrays = [
+                    state.q[q:], state.v[v:], state.tau[v:], state.poses[link:], state.twists[link:],
+                    bodies.mass[int(bodies.at[b]) :], state.qdd[v:], state.J[J:], state.errors[rows:],
+                    state.rcond[b - len(blocks.mass) :],
+                ]  # fmt: skip
+                motions.append([motion.address, k, *(x.ctypes.data for x in arrays)])
+                arrays = [state.q[q:], state.after[v:], self._dt, state.shift[v:], state.q_next[q:], state.v_next[v:]]
+                updates.append([update.address, k, *(x.ctypes.data for x in arrays)])
+            m = sum(c.size for c in kind.loops)
+            b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
+        return np.array(motions, np.int64).reshape(-1, 12), np.array(updates, np.int64).reshape(-1, 8)
+
+    def _make_room(self, n: int, fill: int, entries: int) -> None:
+        """Memory for so many contacts, and for a factor of that size."""
+        blocks, sizes = len(self.blocks.bodies.at), np.diff(self.blocks.bodies.first)
+        widest, nv = int(sizes.max(initial=0)), int(sizes.sum())
+        joints = len(self._joints.limited) + len(self._joints.rubbing)
+        g, J = n + joints, 6 * widest * n + widest * joints
+        self.rows = Rows(
+            *_indices(g, g, g, g, g),
+            *_zeros(J, J, (g, 3, 3), (g, 12), (g, 3), g, g, g, g, (g, 3), g, (g, 9), *[(g, 3)] * 4),
+        )
+        work = Work(
+            *_indices(blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks),
+            *_zeros(max(entries, blocks), 3 * widest + 6, nv, nv, nv, (g, 3), nv, nv, nv),
+        )
+        islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g))
+        before = getattr(self, "_contacts", None)
+        self._contacts = Contacts(
+            self.detector.found, *_indices(n), *_zeros((n, 3), (n, 3), (n, 3)), *_indices(1, (n, 2)),
+            *_zeros((n, 3), (n, 3)), *_indices(n),
+        )  # fmt: skip
+        if before is not None:
+            k = int(before.number[0])
+            self._contacts.number[0] = k
+            for name in ("colliders", "points", "before"):
+                getattr(self._contacts, name)[:k] = getattr(before, name)[:k]
+        self._scratch = Scratch(
+            work, islands, self.detector.space, self._poses, self._reach, self._statuses, self._totals, self.report
+        )
+
+    def start_from(
+        self, contacts: ContactSet, sustained: Array, joint_impulses: Array, impulses: Array | None = None
+    ) -> None:
+        """Take contacts and impulses of a step before; solvers start from those that are ``sustained``."""
+        n = len(contacts)
+        while n > len(self._contacts.row):
+            self._make_room(2 * n, self._scratch.work.fill.size, self._scratch.work.V.size)
+        c = self._contacts
+        c.number[0], c.colliders[:n], c.points[:n] = n, contacts.colliders, contacts.points
+        c.before[:n] = np.einsum("nij,nj->ni", contacts.frames, sustained)
+        self._joints.before[:] = self._joints.impulses[:] = joint_impulses[:, self.blocks.dofs]
+        self._contact_set, self._impulses = contacts, (sustained if impulses is None else impulses, sustained)
+
+    def _set(self, q: Array, v: Array, tau: Array) -> None:
+        b, s = self.blocks, self.state
+        np.take(q, b.coordinates, out=s.q)
+        np.take(v, b.dofs, out=s.v)
+        np.take(tau, b.dofs, out=s.tau)
+
+    def look(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
+        """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""
+        blocks, s = self.blocks, self.state
+        self._set(q, v, np.zeros(v.size))
+        singular = int(self._totals[SINGULAR])
+        n = self._run(0)
+        regular = int(self._totals[SINGULAR]) == singular
+        errors = dict(zip(blocks.order_of_loops, np.split(s.errors, blocks.ends_of_loops), strict=False))
+        in_order = [errors[k] for k in range(len(blocks.order_of_loops))]
+        if not regular:
+            pivots = np.concatenate([np.ones(len(blocks.mass)), s.rcond])
+            block = int(np.argmin(np.where(np.isfinite(pivots), pivots, 0.0)))
+            return ContactSet.empty(), in_order, int(np.flatnonzero(blocks.of_links.block == block)[0])
+        found = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
+        return found.some(found.depths >= -self.options.touching), in_order, None
+
+    def advance(self, q: Array, v: Array, tau: Array, steps: int) -> tuple[Array, Array]:
+        """State (nq,), (nv,) after so many steps under joint forces (nv,).
+
+        Raises
+        ------
+        ConfigurationError
+            The state is not finite any more; names a link.
+        """
+        before = int(self._totals[SINGULAR])
+        self._set(q, v, tau)
+        self._run(steps)
+        self.is_singular = int(self._totals[SINGULAR]) > before
+        self._contact_set = self._impulses = None
+        b, s = self.blocks, self.state
+        q, v = np.empty_like(s.q), np.empty_like(s.v)
+        q[b.coordinates], v[b.dofs] = s.q, s.v
+        return q, v
+
+    def _run(self, steps: int) -> int:
+        """So many steps, with the help that compiled code needs; with none, the number of contacts that it finds."""
+        given = -1
+        while True:
+            done, code = self._advance(
+                steps, given, self.model, self.blocks.bodies, self.state, self.rows, self._contacts, self._joints,
+                self._scratch, self.options,
+            )  # fmt: skip
+            if code == DONE:
+                return int(done)
+            steps, given = steps - done, -1
+            fill, entries, n = self._scratch.work.fill.size, self._scratch.work.V.size, len(self._contacts.row)
+            if code == NO_FACTOR:
+                self._make_room(n, 2 * fill, 2 * entries)
+            elif code == NO_ROOM:
+                self._make_room(2 * n, fill, entries)
+            elif code < WRONG:  # contacts of meshes, or more near pairs than there is room for
+                given = self.detector.find(self._poses, self._reach, self.options.touching)
+                self._make_room(max(n, 2 * given), fill, entries)
+            if WRONG in (code, given):
+                self.detector.refuse(self._poses)
+
+    @property
+    def contacts(self) -> ContactSet:
+        """Of the last step."""
+        if self._contact_set is None:
+            n = int(self._contacts.number[0])
+            self._contact_set = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
+        return self._contact_set
+
+    @property
+    def impulses(self) -> Array:
+        """At these contacts (n, 3), of all phases."""
+        return self._of_phases[0]
+
+    @property
+    def sustained(self) -> Array:
+        """At these contacts (n, 3), of the contact phase."""
+        return self._of_phases[1]
+
+    @property
+    def _of_phases(self) -> tuple[Array, Array]:
+        if self._impulses is None:
+            n, c = int(self._contacts.number[0]), self._contacts
+            self._impulses = c.impulses[:n].copy(), c.sustained[:n].copy()
+        return self._impulses
+
+    @property
+    def joint_impulses(self) -> Array:
+        """Impulses (2, nv) of limits and of friction over the last step, in the order of the scene."""
+        out = np.empty_like(self._joints.impulses)
+        out[:, self.blocks.dofs] = self._joints.impulses
+        return out
+
+    @property
+    def counts(self) -> Counter[SolverStatus]:
+        """How the problems of the last step ended."""
+        return _named(self._statuses)
+
+    @property
+    def totals(self) -> Counter[SolverStatus]:
+        """How the problems of all steps ended."""
+        return _named(self._totals)
+
+    def energy(self, q: Array, v: Array) -> tuple[float, float]:
+        """Kinetic and potential energy (J)."""
+        kinetic = potential = 0.0
+        tree, b = self.blocks.scene.tree, 0
+        for kind in self.blocks.kinds:
+            coordinates = np.array([[c for i in links for c in _range(tree.q_slices[i])] for links in kind.links])
+            dofs = np.array([[c for i in links for c in _range(tree.v_slices[i])] for links in kind.links])
+            if kind.is_free:
+                n = len(kind.links)
+                H = self.blocks.bodies.mass[: 36 * n].reshape(n, 6, 6)
+                kinetic += 0.5 * float(np.einsum("ni,nij,nj->", v[dofs], H, v[dofs]))
+                centres = q[coordinates[:, :3]] + _rotated(q[coordinates[:, 3:]], self.blocks.centre)
+                potential -= float(self.blocks.mass @ centres @ tree.gravity)
+            else:
+                both = kind.compile("energies", self._passive)(q[coordinates], v[dofs])
+                kinetic, potential = kinetic + float(both[0].sum()), potential + float(both[1].sum())
+            b += len(kind.links)
+        return kinetic, potential
+
+
+def _named(counts: Indices) -> Counter[SolverStatus]:
+    out: Counter[SolverStatus] = Counter()
+    for status, count in zip(STATUSES, counts.tolist(), strict=True):
+        if count:
+            out[status] += count
+    return out
+
+
+def _range(part: slice) -> range:
+    return range(part.start, part.stop)
+
+
+def _rotated(quaternions: Array, x: Array) -> Array:
+    """Vectors (n, 3) in axes turned by quaternions (n, 4)."""
+    u, w = quaternions[:, :3], quaternions[:, 3:]
+    return np.asarray(x + 2.0 * np.cross(u, np.cross(u, x) + w * x))
+
+
+def _zeros(*shapes: Any) -> list[Any]:
+    return [np.zeros(shape) for shape in shapes]
+
+
+def _indices(*shapes: Any) -> list[Any]:
+    return [np.zeros(shape, np.int64) for shape in shapes]

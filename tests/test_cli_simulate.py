@@ -37,7 +37,7 @@ def test_a_pendulum_is_run_recorded_and_drawn(tmp_path):
     out = run(
         "pendulum", "--links", 3, "--duration", 0.05, "--record", tmp_path / "r.npz", "--plot", tmp_path / "f.png"
     )
-    assert "3 links, 3 degrees of freedom" in out and "os by lemke" in out
+    assert "3 links, 3 degrees of freedom" in out and "blocks by newton" in out
     for row in ("steps", "time per step", "real-time factor", "contacts at once", "energy, start → end"):
         assert row in out
     assert "500" in out

@@ -96,7 +96,7 @@ def test_a_pendulum_comes_to_rest_at_its_limit(formulation, solver):
 def test_no_limit_is_passed_by_what_others_do():
     """A chain that is thrown about: limits that only impulses drive joints to are held too."""
     tree = pendulum(6, lower=-0.4, upper=0.6)
-    sim = ds.Simulator(ds.Scene(tree), v0=np.linspace(-9.0, 12.0, 6), dt=1e-2)
+    sim = ds.Simulator(ds.Scene(tree), v0=np.linspace(-9.0, 12.0, 6), dt=1e-2, tolerance=1e-8)
     for _ in range(100):
         gain = gains(sim)
         assert gain() <= 1e-9 and beyond(tree, sim.q) <= RESTS
@@ -226,7 +226,8 @@ def test_joints_of_several_degrees_of_freedom_rub():
     mechanism = some_mechanism(3, 5, "fixed", (JointKind.BALL, JointKind.TRANSLATION, JointKind.PLANAR))
     tree = mechanism.tree
     joints = tuple(replace(j, friction=np.full(j.nv, 1e4)) for j in tree.joints)
-    sim = ds.Simulator(ds.Scene(replace(tree, joints=joints)), q0=tree.random(rng), v0=0.01 * rng.normal(size=tree.nv))
+    q, v = tree.random(rng), 0.01 * rng.normal(size=tree.nv)
+    sim = ds.Simulator(ds.Scene(replace(tree, joints=joints)), q0=q, v0=v, tolerance=1e-12)
     sim.run(0.01)
     assert np.abs(sim.v).max() <= 1e-12 and set(sim.statuses) == {SolverStatus.CONVERGED}
 

@@ -247,7 +247,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert np.array_equal(first[1], second[1])
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", SOLVERS[1:])
 def test_every_formulation_moves_a_scene_alike(solver: str) -> None:
     """A double pendulum that swings into a wall and a spinning ball that bounces, through impacts and sliding."""
     arm = ds.mechanisms.pendulum(2)

@@ -25,7 +25,7 @@ from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 
 Loop = tuple[Constraint, int]
-"""A loop, and its first row among those of the scene."""
+"""A loop, and its number among those of the scene."""
 
 
 class Kind:
@@ -36,14 +36,17 @@ class Kind:
     tree : Tree
     loops : tuple of Constraint
         Those of the tree's blocks, of which there is one where there are loops.
+    loop_numbers : list of int
+        Their numbers among the loops of the scene.
     links : (k, n) array of int
         Links of the scene of each block.
     is_free : bool
         Whether it is a body on its own.
     """
 
-    def __init__(self, tree: Tree, loops: tuple[Constraint, ...], links: Indices, is_free: bool) -> None:
-        self.tree, self.loops, self.links, self.is_free = tree, loops, links, is_free
+    def __init__(self, tree: Tree, loops: Sequence[Loop], links: Indices, is_free: bool) -> None:
+        self.tree, self.links, self.is_free = tree, links, is_free
+        self.loops, self.loop_numbers = tuple(c for c, _ in loops), [number for _, number in loops]
 
     def compile(self, what: str, passive: Passive = "none") -> Kernel:
         """Kernel of the tree."""
@@ -65,13 +68,13 @@ def kinds_of(scene: Scene, passive: Passive) -> list[Kind]:
     for i, parent in enumerate(tree.parents):
         if parent != WORLD:
             root[i] = top(parent)
-    tied: dict[int, list[Constraint]] = {}
+    tied: dict[int, list[Loop]] = {}
     for loop in scene.loops:
         tops = sorted({top(i) for i in loop.carriers(tree) if i != WORLD})
         for other in tops[1:]:
             root[other] = tops[0]
-    for loop in scene.loops:
-        tied.setdefault(top(next(i for i in loop.carriers(tree) if i != WORLD)), []).append(loop)
+    for number, loop in enumerate(scene.loops):
+        tied.setdefault(top(next(i for i in loop.carriers(tree) if i != WORLD)), []).append((loop, number))
     blocks: dict[int, list[int]] = {}
     for i in range(tree.n_links):
         blocks.setdefault(top(i), []).append(i)
@@ -79,7 +82,7 @@ def kinds_of(scene: Scene, passive: Passive) -> list[Kind]:
     made: dict[object, tuple[Tree, list[list[int]]]] = {}
     kinds, free = list[Kind](), list[list[int]]()
     for first, links in blocks.items():
-        loops = tuple(tied.get(first, ()))
+        loops = tied.get(first, [])
         own = part_of(tree, links, named=bool(loops))
         if not loops and _is_free(own, passive):
             free.append(links)
@@ -161,7 +164,7 @@ class Blocks:
             b, rows, J = b + len(kind.links), rows + m, J + m * kind.tree.nv
         self.loops = np.array(described, np.int64).reshape(-1, 4)
         ordered = [c for kind in self.kinds for c in kind.loops]
-        self.order_of_loops = [next(k for k, loop in enumerate(scene.loops) if loop is c) for c in ordered]
+        self.order_of_loops = [number for kind in self.kinds for number in kind.loop_numbers]
         self.ends_of_loops = np.cumsum([c.size for c in ordered]).astype(np.int64)
 
     def _describe_free(self, tree: Tree) -> None:

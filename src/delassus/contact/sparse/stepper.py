@@ -222,11 +222,11 @@ class BlockSteps:
                 self._make_room(n, 2 * fill, 2 * entries)
             elif code == NO_ROOM:
                 self._make_room(2 * n, fill, entries)
-            elif code < WRONG:  # contacts of meshes, or more near pairs than there is room for
+            else:  # contacts of meshes, or more near pairs than there is room for
                 given = self.detector.find(self._poses, self._reach, self.options.touching)
+                if given == WRONG:
+                    self.detector.refuse(self._poses)
                 self._make_room(max(n, 2 * given), fill, entries)
-            if WRONG in (code, given):
-                self.detector.refuse(self._poses)
 
     @property
     def contacts(self) -> ContactSet:

@@ -125,6 +125,15 @@ def bench_contact_steps(plot: Plot = None, file: Json = None, quick: Quick = Fal
     publish(console, measure(quick), tables, file, plot, draw)
 
 
+@bench_app.command("piles")
+def bench_piles(file: Json = None, quick: Quick = False) -> None:
+    """Time steps of heaps, piles, stacks and a standing quadruped, beside MuJoCo; needs the extra contact."""
+    from delassus_studies.bench_piles import measure, tables
+
+    require("numba", "contact", "contact solvers")
+    publish(console, measure(quick), tables, file)
+
+
 @reproduce_app.command("osim")
 def reproduce_osim(robots: Robots = None, plot: Plot = None, file: Json = None, quick: QuickClaims = False) -> None:
     """Measure each claim that the papers make of the Delassus algorithms."""

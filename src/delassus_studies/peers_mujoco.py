@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from delassus.constraints import Contact, Weld
+from delassus.constraints import Contact, Frame, Weld
+from delassus.contact.scene import Scene
+from delassus.contact.shapes import Box, HalfSpace, Sphere
 from delassus.interop.mujoco import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, matrix_to_quaternion
@@ -173,3 +175,56 @@ def _on_plane(mujoco: Any, tree: Tree, contacts: Sequence[Contact], dt: float, j
         sphere = body.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[radius, 0, 0], mass=0.0, contype=0)
         sphere.pos, sphere.conaffinity, sphere.friction[0] = at.position + at.rotation @ centre, 1, c.friction
     return spec.compile()
+
+
+class MujocoScene:
+    """A scene by ``mj_step``, with MuJoCo's defaults."""
+
+    def __init__(self, mujoco: Any, model: Any, qpos: Array) -> None:
+        self._mujoco, self._model, self._data = mujoco, model, mujoco.MjData(model)
+        self._data.qpos[:] = qpos
+        turned = [
+            list(range(a + 3, a + 7)) for a, kind in zip(model.jnt_qposadr, model.jnt_type, strict=True) if kind == 0
+        ]
+        self._kept = np.setdiff1d(np.arange(model.nq), np.array(turned, dtype=int).ravel())
+
+    def run(self, duration: float) -> None:
+        """So many seconds, in one call."""
+        self._mujoco.mj_step(self._model, self._data, round(duration / self._model.opt.timestep))
+
+    @property
+    def places(self) -> Array:
+        """Positions of bodies and angles of joints."""
+        return np.array(self._data.qpos[self._kept])
+
+    @property
+    def depth(self) -> float:
+        """Largest overlap (m)."""
+        return float(np.max(-self._data.contact.dist, initial=0.0))
+
+    @property
+    def contacts(self) -> int:
+        """How many."""
+        return int(self._data.ncon)
+
+
+def mujoco_scene(scene: Scene, q0: Array, dt: float) -> MujocoScene | None:
+    """A scene of spheres, boxes and half spaces at a configuration; None without MuJoCo."""
+    if not importlib.util.find_spec("mujoco"):
+        return None
+    mujoco: Any = importlib.import_module("mujoco")
+    spec = mujoco.MjSpec.from_string(scene.tree.to_mjcf(unsupported="ignore"))
+    spec.option.timestep, spec.memory = dt, 1 << 30
+    kinds: dict[type, tuple[Any, Callable[[Any], list[float]]]] = {
+        Sphere: (mujoco.mjtGeom.mjGEOM_SPHERE, lambda s: [s.radius, 0, 0]),
+        Box: (mujoco.mjtGeom.mjGEOM_BOX, lambda s: [s.x / 2, s.y / 2, s.z / 2]),
+        HalfSpace: (mujoco.mjtGeom.mjGEOM_PLANE, lambda _: [50, 50, 1]),
+    }
+    for c, link in zip(scene.colliders, scene.links, strict=True):
+        at = Frame(c.link, c.position, c.rotation).on(scene.tree) if link >= 0 else c
+        body = spec.body(scene.tree.link_names[link]) if link >= 0 else spec.worldbody
+        kind, size = kinds[type(c.shape)]
+        geom = body.add_geom(type=kind, size=size(c.shape), pos=at.position, mass=0.0)
+        geom.quat = np.roll(matrix_to_quaternion(at.rotation), 1)
+        geom.friction[0] = c.friction
+    return MujocoScene(mujoco, spec.compile(), configuration_to_mujoco(scene.tree, q0))

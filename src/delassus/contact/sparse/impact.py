@@ -75,14 +75,15 @@ def kinetic_energy(bodies: Bodies, block: int, v: Array, w: Array) -> float:
 def has_impact(
     bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands, options: Options, n: int
 ) -> bool:
-    """Whether a contact bounces that closes in the step; ``guess`` of groups becomes 1 where one hits."""
+    """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces."""
     found = False
     for i in range(n):
         e = islands.contact[i]
         approach = velocity(bodies, rows, i, state.v)[2]
         hits = max(-contacts.found.depths[e], 0.0) + options.dt * min(approach, 0.0) <= 0.0
-        rows.guess[i] = 1.0 if hits else 0.0
-        found = found or (hits and approach < -options.resting and contacts.found.restitution[e] > 0.0)
+        bounces = hits and approach < -options.resting and contacts.found.restitution[e] > 0.0
+        rows.guess[i] = 2.0 if bounces else 1.0 if hits else 0.0
+        found = found or bounces
     return found
 
 
@@ -93,17 +94,30 @@ def impact(
 ) -> int:  # fmt: skip
     """Compression and decompression of the contacts that hit, on the same cones; ``v`` becomes that after both.
 
+    Islands where nothing bounces are left as they are.
+
     Decompression gives back ``ϑ = ε r_n`` of each normal impulse ([OS] eqs. 54 to 58), and friction is up to
     ``μ (r_n + ϑ)``. Where that would create energy, as much of it is given back as creates none.
     """
     nv, work, islands, statuses = state.v.size, scratch.work, scratch.islands, scratch.statuses
     start, squeezed, target, report = work.start_v, work.squeezed, work.target, scratch.report
+    find_islands(
+        bodies.at.size, n, rows.a, rows.b, islands.root, islands.nodes, islands.node_ends, islands.members,
+        islands.member_ends, islands.island,
+    )  # fmt: skip
+    for b in range(bodies.at.size):
+        work.V[b] = 0.0
+    for i in range(n_contacts):
+        if rows.guess[i] == 2.0:
+            work.V[islands.island[rows.a[i]]] = 1.0
     for i in range(n):
-        if i < n_contacts:
+        if work.V[islands.island[rows.a[i]]] == 0.0:
+            rows.d[i, 2], rows.more[i] = OUT_OF_REACH, 0.0
+        elif i < n_contacts:
             rows.d[i, 2] = 0.0 if rows.guess[i] > 0.0 else OUT_OF_REACH
         elif rows.kind[i] == FRICTION:
             rows.more[i] = 0.0
-        rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
+        rows.guess[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
     status = solve_all(bodies, rows, islands, work, n, start, squeezed, options, report)
     if status == TOO_SMALL:
         return TOO_SMALL

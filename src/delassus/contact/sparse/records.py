@@ -152,8 +152,8 @@ class Joints(NamedTuple):
 class Contacts(NamedTuple):
     """Contacts of a step, ``row`` the row group of each, or −1, and their impulses, of all phases and ``sustained``.
 
-    ``start`` is where solvers start. Of the step before, there are ``number[0]`` contacts, their colliders, points, and
-    sustained impulses in the axes of the world; ``used`` says which of them a contact of this step has taken.
+    ``start`` is where solvers start. Of the step before, there are ``number[0]`` contacts, their colliders, points,
+    frames and sustained impulses; ``used`` says which of them a contact of this step has taken.
     """
 
     found: ContactArrays
@@ -164,6 +164,7 @@ class Contacts(NamedTuple):
     number: Indices
     colliders: Indices
     points: Array
+    frames: Array
     before: Array
     used: Indices
 

@@ -28,6 +28,7 @@ from delassus.contact.sparse.records import (
     Work,
 )
 from delassus.contact.sparse.rows import contact_rows, prepare_group, soften
+from delassus.model.rotations import Array
 
 AHEAD = 2.0
 """How many times the way of the motion without impulses is looked ahead for contacts."""
@@ -102,14 +103,21 @@ def drift(
 ) -> None:  # fmt: skip
     """Displacement ``shift`` that takes back overlaps, loop errors and passed limits; see `delassus.simulate.step`.
 
-    By sweeps over normals alone, which yield a little.
+    Island by island, by sweeps over normals alone, which yield a little.
     """
-    dt, wanted, limit, shift = options.dt, 0.0, 0, state.shift
+    dt, limit, shift, wanted = options.dt, 0, state.shift, work.V
+    for b in range(bodies.at.size):
+        wanted[b] = 0.0  # of islands
     for k in range(loops.shape[0]):
-        wanted = max(wanted, close_gaps(bodies, state, loops[k], options.correction, work.K))
+        most, b = close_gaps(bodies, state, loops[k], options.correction, work.K), loops[k, 0]
+        if islands.root[b] >= 0:
+            wanted[islands.island[b]] = max(wanted[islands.island[b]], most)
+        else:
+            work.sizes[0] = b
+            shorten(bodies, work.sizes, 0, 1, shift, 1.0)
     for i in range(n):
         e, moved = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2]
-        back = 0.0
+        back, k = 0.0, islands.island[rows.a[i]]
         if rows.kind[i] == CONTACT:
             back = options.correction * min(options.penetration - contacts.found.depths[e], 0.0)
             rows.d[i, 2] = back + max(moved - contacts.found.depths[e], 0.0)
@@ -118,26 +126,37 @@ def drift(
             back = options.correction * left if left < -PASSED else 0.0
             rows.d[i, 2] = back + max(left, 0.0)
             limit += 1
-        wanted = max(wanted, abs(back))
-    if wanted == 0.0:
-        return
-    for i in range(n):
-        rows.more[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
-        soften(rows, i, YIELD)
-    for _ in range(TAKEN_BACK):
-        if sweep(bodies, rows, islands.members, 0, n, shift) <= ACCURATE * wanted:
-            break
-    farthest, turned = 0.0, 0.0
-    for i in range(n):
-        u = velocity(bodies, rows, i, shift)
-        farthest = max(farthest, max(abs(u[0]), max(abs(u[1]), abs(u[2]))))
-    scale = min(1.0, FARTHEST * wanted / farthest) if farthest > 0.0 else 1.0
-    for c in range(shift.size):
-        turned = max(turned, abs(scale * shift[c]))
-    if turned > MOST_SHIFT:
-        scale *= MOST_SHIFT / turned
-    for c in range(shift.size):
-        shift[c] *= scale
+        wanted[k] = max(wanted[k], abs(back))
+    for k in range(islands.island[bodies.at.size]):
+        if wanted[k] == 0.0:
+            continue
+        begin, end, farthest = islands.member_ends[k], islands.member_ends[k + 1], 0.0
+        for e in range(begin, end):
+            i = islands.members[e]
+            rows.more[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
+            soften(rows, i, YIELD)
+        for _ in range(TAKEN_BACK):
+            if sweep(bodies, rows, islands.members, begin, end, shift) <= ACCURATE * wanted[k]:
+                break
+        for e in range(begin, end):
+            u = velocity(bodies, rows, islands.members[e], shift)
+            farthest = max(farthest, max(abs(u[0]), max(abs(u[1]), abs(u[2]))))
+        scale = min(1.0, FARTHEST * wanted[k] / farthest) if farthest > 0.0 else 1.0
+        shorten(bodies, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], shift, scale)
+
+
+@compiled
+def shorten(bodies: Bodies, nodes: Indices, begin: int, end: int, shift: Array, scale: float) -> None:
+    """Scale the displacement of some blocks, and further where it is more than a step may move a joint."""
+    most = 0.0
+    for k in range(begin, end):
+        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+            most = max(most, abs(scale * shift[c]))
+    if most > MOST_SHIFT:
+        scale *= MOST_SHIFT / most
+    for k in range(begin, end):
+        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+            shift[c] *= scale
 
 
 @compiled
@@ -170,7 +189,7 @@ def contact_step(
         m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n)
         total = take_joints(bodies, rows, joints, islands, options.dt, m, at)
     for i in range(m):
-        e = islands.contact[i]
+        e, rows.guess[i] = islands.contact[i], 0.0
         for c in range(3):
             rows.r[i, c] = contacts.start[e, c]
     start_joints(rows, joints, m, total)
@@ -244,9 +263,12 @@ def match(contacts: Contacts, n: int) -> None:
             k += 1
         if nearest >= 0:
             contacts.used[nearest] = 1
-            for c in range(3):
-                for a in range(3):
-                    contacts.start[e, c] += found.frames[e, a, c] * contacts.before[nearest, a]
+            for a in range(3):
+                p = 0.0
+                for c in range(3):
+                    p += contacts.frames[nearest, a, c] * contacts.before[nearest, c]
+                for c in range(3):
+                    contacts.start[e, c] += found.frames[e, a, c] * p
 
 
 @compiled
@@ -257,9 +279,9 @@ def remember(contacts: Contacts, joints: Joints, n: int) -> None:
     for e in range(n):
         contacts.colliders[e, 0], contacts.colliders[e, 1] = found.colliders[e, 0], found.colliders[e, 1]
         for a in range(3):
-            contacts.points[e, a], contacts.before[e, a] = found.points[e, a], 0.0
+            contacts.points[e, a], contacts.before[e, a] = found.points[e, a], contacts.sustained[e, a]
             for c in range(3):
-                contacts.before[e, a] += found.frames[e, a, c] * contacts.sustained[e, c]
+                contacts.frames[e, a, c] = found.frames[e, a, c]
     for c in range(joints.before.shape[1]):
         joints.before[0, c], joints.before[1, c] = joints.impulses[0, c], joints.impulses[1, c]
 

@@ -142,12 +142,12 @@ class BlockSteps:
         before = getattr(self, "_contacts", None)
         self._contacts = Contacts(
             self.detector.found, *_indices(n), *_zeros((n, 3), (n, 3), (n, 3)), *_indices(1, (n, 2)),
-            *_zeros((n, 3), (n, 3)), *_indices(n),
+            *_zeros((n, 3), (n, 3, 3), (n, 3)), *_indices(n),
         )  # fmt: skip
         if before is not None:
             k = int(before.number[0])
             self._contacts.number[0] = k
-            for name in ("colliders", "points", "before"):
+            for name in ("colliders", "points", "frames", "before"):
                 getattr(self._contacts, name)[:k] = getattr(before, name)[:k]
         self._scratch = Scratch(
             work, islands, self.detector.space, self._poses, self._reach, self._statuses, self._totals, self.report
@@ -162,7 +162,7 @@ class BlockSteps:
             self._make_room(2 * n, self._scratch.work.fill.size, self._scratch.work.V.size)
         c = self._contacts
         c.number[0], c.colliders[:n], c.points[:n] = n, contacts.colliders, contacts.points
-        c.before[:n] = np.einsum("nij,nj->ni", contacts.frames, sustained)
+        c.frames[:n], c.before[:n] = contacts.frames, sustained
         self._joints.before[:] = self._joints.impulses[:] = joint_impulses[:, self.blocks.dofs]
         self._contact_set, self._impulses = contacts, (sustained if impulses is None else impulses, sustained)
 

@@ -1,0 +1,220 @@
+"""Scenes of many bodies by the default of `Simulator`: at rest, balances, beside dense formulations, and alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Box, Collider, HalfSpace, Sphere
+from delassus.contact.results import SOLVED
+from delassus.contact.sparse import blocks
+from delassus.model.rotations import quaternion_to_matrix
+from test_joint_contacts import some_scene
+
+pytest.importorskip("numba")
+pytestmark = pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
+
+G, EDGE, MASS = 9.81, 0.2, 1.0
+CUBE = Box(EDGE, EDGE, EDGE)
+UPRIGHT = (0.0, 0.0, 0.0, 1.0)
+
+
+def cube(mass: float = MASS) -> ds.Tree:
+    return ds.mechanisms.free_body(mass, CUBE.inertia(mass))
+
+
+def boxes(n: int, *, friction: float = 0.6, restitution: float = 0.0) -> ds.Scene:
+    """Cubes on a floor."""
+    law = {"friction": friction, "restitution": restitution}
+    colliders = [Collider(f"box{k}/body", CUBE, **law) for k in range(n)]
+    return ds.Scene({f"box{k}": cube() for k in range(n)}, [*colliders, Collider("world", HalfSpace(), **law)])
+
+
+def dropped(n: int, layers: int, seed: int) -> np.ndarray:
+    """Random attitudes above a grid."""
+    rng = np.random.default_rng(seed)
+    side, k = int(np.ceil(np.sqrt(n / layers))), np.arange(n)
+    grid = np.stack([k % side, k // side % side, k // side**2], axis=1)
+    turns = rng.normal(size=(n, 4))
+    turns /= np.linalg.norm(turns, axis=1, keepdims=True)
+    return np.concatenate([0.4 * grid + [0, 0, 0.2] + rng.uniform(-0.02, 0.02, (n, 3)), turns], axis=1).ravel()
+
+
+def assert_solved(sim: ds.Simulator) -> None:
+    assert set(sim.statuses) <= set(SOLVED), sim.statuses
+
+
+# -- at rest ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_stack_stays() -> None:
+    n = 5
+    q0 = np.concatenate([[0, 0, EDGE * (k + 0.5), *UPRIGHT] for k in range(n)])
+    sim = ds.Simulator(boxes(n), q0=q0, dt=5e-3, tolerance=1e-9)
+    sim.run(10.0)
+    assert np.abs(sim.q - q0).max() < 1e-5
+    assert_solved(sim)
+
+
+def test_a_heap_rests_under_its_weight() -> None:
+    n, dt = 30, 2e-3
+    sim = ds.Simulator(boxes(n), q0=dropped(n, 3, seed=4), dt=dt)
+    sim.run(4.0)
+    rest = sim.q.reshape(n, 7)[:, :3].copy()
+    deepest = 0.0
+    for _ in range(20):
+        sim.run(10 * dt)
+        contacts, carried = sim.contacts, 0.0
+        for pair, frame, p in zip(contacts.links, contacts.frames, sim.impulses, strict=True):
+            carried += (frame @ p)[2] if pair[1] < 0 else 0.0
+        assert carried / dt == pytest.approx(n * MASS * G, rel=1e-3)
+        deepest = max(deepest, sim.contacts.depths.max())
+    assert deepest < 1e-4 + 2e-5  # `penetration` is left alone
+    assert np.abs(sim.q.reshape(n, 7)[:, :3] - rest).max() < 1e-4
+    assert rest[:, 2].min() > EDGE / 2 - 2e-4
+    assert sum(k for status, k in sim.statuses.items() if status not in SOLVED) <= 0.002 * sim.steps
+
+
+# -- balances --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_impacts_take_energy_and_keep_momentum(seed: int) -> None:
+    """A cloud of bodies without gravity that is thrown together, of any restitution and friction."""
+    rng = np.random.default_rng(seed)
+    shapes = [CUBE, Sphere(0.12), Box(0.3, 0.1, 0.2)]
+    robots, colliders = {}, []
+    for k in range(12):
+        shape, mass = shapes[k % 3], float(np.exp(rng.normal()))
+        robots[f"b{k}"] = ds.mechanisms.free_body(mass, shape.inertia(mass))
+        colliders.append(
+            Collider(f"b{k}/body", shape, friction=rng.uniform(0, 1.5), restitution=rng.choice([0.0, 0.5, 1.0]))
+        )
+    scene = ds.Scene(robots, colliders, gravity=[0, 0, 0])
+    q0 = dropped(12, 3, seed).reshape(12, 7)
+    v0 = rng.normal(size=(12, 6)) * [1, 1, 1, 3, 3, 3]
+    turned = np.array([quaternion_to_matrix(q) for q in q0[:, 3:]])
+    v0[:, :3] += np.einsum("nji,nj->ni", turned, 4.0 * (q0[:, :3].mean(axis=0) - q0[:, :3]))
+    sim = ds.Simulator(scene, q0=q0.ravel(), v0=v0.ravel(), dt=1e-3)
+    momentum = ds.compile(scene.tree, (), "momentum")
+    start, touched = np.asarray(momentum(sim.q, sim.v))[:3], 0
+    for _ in range(300):
+        before = sim.energy()[0]
+        sim.step()
+        # free tumbling conserves momentum, its energy wavers by O(dt²)
+        assert sim.energy()[0] <= before * (1 + 1e-5)
+        touched += np.abs(sim.impulses).max(initial=0.0) > 0
+    np.testing.assert_allclose(np.asarray(momentum(sim.q, sim.v))[:3], start, atol=1e-10)
+    assert touched > 10
+    assert_solved(sim)
+
+
+def test_a_body_that_tumbles_about_a_centre_elsewhere_keeps_its_angular_momentum() -> None:
+    mass, centre = 2.0, np.array([0.1, -0.2, 0.05])
+    about = np.array([[0.02, 0.003, 0.0], [0.003, 0.05, -0.004], [0.0, -0.004, 0.04]])
+    c = np.array([[0, -centre[2], centre[1]], [centre[2], 0, -centre[0]], [-centre[1], centre[0], 0]])
+    H = np.block([[mass * np.eye(3), -mass * c], [mass * c, about - mass * c @ c]])
+    body = replace(ds.mechanisms.free_body(mass, about), inertias=H[None])
+    scene = ds.Scene(body, [], gravity=[0, 0, 0])
+    sim = ds.Simulator(scene, q0=[0.3, 0, 1, 0.5, 0.5, -0.5, 0.5], v0=[1, -2, 0.5, 3, -4, 5], dt=1e-3)
+
+    def angular() -> np.ndarray:
+        R = quaternion_to_matrix(sim.q[3:])
+        h = H @ sim.v
+        return np.concatenate([R @ h[:3], R @ h[3:] + np.cross(sim.q[:3], R @ h[:3])])
+
+    start = angular()
+    sim.run(3.0)
+    np.testing.assert_allclose(angular(), start, rtol=1e-11, atol=1e-11)
+
+
+# -- beside dense formulations, and alone ----------------------------------------------------------------------------
+
+
+def test_blocks_move_as_the_dense_formulation_does() -> None:
+    """A random robot with limits and friction of joints whose links touch planes."""
+    plain, rng = some_scene(5)
+    tree = plain.tree
+    links = [tree.link_names[k % tree.n_links] for k in range(3)]
+    places = rng.normal(size=(3, 3))
+    balls = [Collider(link, Sphere(0.1), places[k], friction=0.4, name=f"ball{k}") for k, link in enumerate(links)]
+    planes = [Collider("world", HalfSpace(), (0, 0, z), np.diag([1, -z, -z]), friction=0.4) for z in (-1, 1)]
+    scene = ds.Scene(tree, [*balls, *planes], ignore=[(a.name, b.name) for a in balls for b in balls])
+    options = {"dt": 1e-2, "max_overlap": 100.0, "correction": 0.0, "tolerance": 1e-9}
+    agree, touched, n = [], 0, 40
+    sims = [ds.Simulator(scene, q0=tree.neutral(), formulation="blocks", **options),
+            ds.Simulator(scene, q0=tree.neutral(), formulation="os", solver="nsgs", **options)]  # fmt: skip
+    for _ in range(n):
+        q, v = tree.random(rng), rng.normal(size=tree.nv)
+        for sim in sims:
+            sim.set_state({**sim.get_state(), "q": q, "v": v})
+            sim.step()
+        agree.append(np.abs(sims[0].v - sims[1].v).max())
+        touched += np.abs(sims[0].impulses).max(initial=0.0) > 0
+    assert touched > n / 4
+    assert sum(x < 1e-6 for x in agree) >= n - 1  # friction may have several solutions
+
+
+def test_robots_of_a_kind_are_compiled_once_and_move_as_they_do_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: Counter[str] = Counter()
+    inner = blocks.compile_kernel
+
+    def count(tree: ds.Tree, constraints: object, what: str, **options: object) -> object:
+        compiled[what] += 1
+        return inner(tree, constraints, what, **options)
+
+    monkeypatch.setattr(blocks, "compile_kernel", count)
+    robot, n = ds.mechanisms.chain(3, root="floating"), 50
+    rng = np.random.default_rng(2)
+    q0, v0 = robot.random(rng, batch=n), rng.normal(size=(n, robot.nv))
+    q0[:, :3] = np.stack([5.0 * (np.arange(n) % 7), 5.0 * (np.arange(n) // 7), np.full(n, 1.5)], axis=1)
+
+    def simulated(which: list[int]) -> np.ndarray:
+        law = {"friction": 0.5, "restitution": 0.4}
+        links, floor = robot.link_names, Collider("world", HalfSpace(), **law)
+        balls = [Collider(f"r{k}/{link}", Sphere(0.1), name=f"{k}/{link}", **law) for k in which for link in links]
+        ignore = [(f"{k}/{a}", f"{k}/{b}") for k in which for a in links for b in links if a < b]
+        scene = ds.Scene({f"r{k}": robot for k in which}, [*balls, floor], ignore=ignore)
+        sim = ds.Simulator(scene, q0=q0[which].ravel(), v0=v0[which].ravel(), dt=2e-3, max_overlap=1.0)
+        sim.run(0.8)
+        assert len(which) < n or len(sim.contacts) > 20
+        return sim.q.reshape(len(which), -1)
+
+    together = simulated(list(range(n)))
+    assert set(compiled.values()) == {1}
+    for k in (0, 17, 49):
+        np.testing.assert_allclose(together[k], simulated([k])[0], atol=1e-12)
+
+
+def test_a_heap_in_one_run_in_steps_and_after_a_state() -> None:
+    """Bit for bit."""
+    scene, q0 = boxes(20), dropped(20, 3, seed=1)
+    whole = ds.Simulator(scene, q0=q0, dt=2e-3)
+    whole.run(0.6)
+    single = ds.Simulator(scene, q0=q0, dt=2e-3)
+    for _ in range(200):
+        single.step()
+    again = ds.Simulator(scene, q0=q0, dt=2e-3)
+    again.set_state(single.get_state())
+    again.run(0.2)
+    single.run(0.2)
+    assert np.array_equal(whole.q, single.q) and np.array_equal(whole.v, single.v)
+    assert np.array_equal(whole.q, again.q) and np.array_equal(whole.v, again.v)
+    assert np.array_equal(whole.impulses, again.impulses) and whole.statuses == again.statuses
+
+
+def test_bodies_far_away_change_nothing() -> None:
+    pair, others = dropped(2, 2, seed=5), dropped(20, 3, seed=6).reshape(20, 7)
+    pair[9] += 0.1
+    others[:, 0] += 50.0
+    alone = ds.Simulator(boxes(2, restitution=0.3), q0=pair, dt=2e-3)
+    beside = ds.Simulator(boxes(22, restitution=0.3), q0=np.concatenate([pair, others.ravel()]), dt=2e-3)
+    for _ in range(10):
+        alone.run(0.1)
+        beside.run(0.1)
+        np.testing.assert_allclose(beside.q[:14], alone.q, rtol=0, atol=1e-12)
+    assert len(alone.contacts) >= 4

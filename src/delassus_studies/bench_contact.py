@@ -116,7 +116,7 @@ def tables(record: Record) -> Iterator[Table | str]:
         peer = figures["mujoco"] or {"free": None, "touching": None}
         medians = (group["median"] for group in figures["by contacts"].values())
         rows.append((str(n), *map(micro, (figures["run"], *medians, peer["free"], peer["touching"]))))
-    yield "one core; Lemke's method, pyramids of four sides"
+    yield "one core; the default of Simulator"
     columns = ("links", "run", "no contact", "1–4", "5 and more", "MuJoCo, no contact", "with contacts")
     yield table("µs a step of 0.1 ms, collision included; medians by number of contacts", columns, rows)
     rows = [(str(n), *(f"{100 * f['shares'][name]:.0f} %" for name in PARTS)) for n, f in record["links"].items()]

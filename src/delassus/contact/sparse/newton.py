@@ -201,6 +201,8 @@ def order_blocks(
     """Analyse the graph of blocks; returns what `analyse` does."""
     for k in range(n * n):
         work.near[k] = 0
+    for k in range(n):
+        work.local[nodes[n_begin + k]] = k
     for e in range(begin, end):
         i = members[e]
         if rows.b[i] >= 0:

@@ -18,7 +18,7 @@ from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
-from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.contact.solvers.registry import TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.model.check import check_flag, check_number, check_whole, finite_array
@@ -32,9 +32,6 @@ MOST_NAMED = 10
 """Pairs of colliders that a message names."""
 
 UNIT = "Check its unit."
-
-LEAST_TOLERANCE, OF_GRAVITY = 1e-6, 1e-3
-"""Tolerance of contact problems: at least that (m/s), and part of what gravity adds in a step."""
 
 PREFIX = "contacts_"
 """Of the names of a contact set's arrays in the state of a simulator."""
@@ -75,9 +72,8 @@ class Simulator:
         Part of the rest of it, and of loop errors, that each step takes back: from 0 to 1.
     max_overlap : float
         Largest overlap of bodies, and gap of loops, at the start (m, rad).
-    tolerance : float, optional
-        Residual of contact problems (m/s). By default a thousandth of what gravity adds in a step, at least 1e-6; of
-        formulations other than "blocks" 1e-6.
+    tolerance : float
+        Residual of contact problems (m/s).
     passive : {"model", "none"}
         Whether damping, springs and gravity compensation act, as in `delassus.forward_dynamics`, and Coulomb friction
         of joints: one that it holds stands still.
@@ -161,7 +157,7 @@ class Simulator:
         penetration: float = PENETRATION,
         correction: float = CORRECTION,
         max_overlap: float = 1e-3,
-        tolerance: float | None = None,
+        tolerance: float = TOLERANCE,
         passive: Passive = "model",
         limits: bool = True,
         control: Control = "tau",
@@ -176,17 +172,15 @@ class Simulator:
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         limits = check_flag("limits", limits)
         self.scene, self.dt = scene, check_number("dt", dt, UNIT)
-        falls = float(np.linalg.norm(scene.gravity)) * self.dt
+        fall = 2.0 * float(np.linalg.norm(scene.gravity)) * self.dt
         self._options = StepOptions(
             formulation,
             self.dt,
-            check_number("resting", max(2.0 * falls, 1e-9) if resting is None else resting, UNIT),
+            check_number("resting", max(fall, 1e-9) if resting is None else resting, UNIT),
             check_number("penetration", penetration, UNIT, above=False),
             check_number("correction", correction, UNIT, above=False, most=1.0),
         )
         by_blocks = formulation == "blocks"
-        if tolerance is None:
-            tolerance = max(LEAST_TOLERANCE, OF_GRAVITY * falls) if by_blocks else LEAST_TOLERANCE
         self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
         self.n_directions = check_directions(n_directions)
         self._steps: BlockSteps | FormulatedSteps

@@ -11,7 +11,7 @@ from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, O
 from delassus.contact.sparse.rows import find_islands
 from delassus.model.rotations import Array
 
-STEPS = 60
+STEPS = 40
 """Most factorisations of one problem."""
 
 GOAL = 0.01
@@ -50,7 +50,7 @@ def solve_all(
     for k in range(count):
         residual = solve_island(
             bodies, rows, work, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], islands.members,
-            islands.member_ends[k], islands.member_ends[k + 1], v, goal, options.tolerance, STEPS, report,
+            islands.member_ends[k], islands.member_ends[k + 1], target, v, goal, options.tolerance, STEPS, report,
         )  # fmt: skip
         if residual == TOO_SMALL:
             return TOO_SMALL

@@ -33,17 +33,19 @@ from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Bodies, Rows, Work
 from delassus.model.rotations import Array
 
-ALONE, BETWEEN = 20, 10
+ALONE, BETWEEN = 150, 50
 """Sweeps before Newton's method, and between two of its attempts."""
 
-SOFT, SOFTER, SOFTEST, HARDER = 1e-4, 100.0, 1e-2, 0.1
-"""``δ``: at first; by what it grows where a step fails, and up to where; by what it shrinks where one succeeds."""
+SOFT, SOFTEST, HARDEST, HARDER = 1e-4, 1e-2, 1e-8, 0.1
+"""``δ``: of later attempts, of the last ones, of the first ones and the least; over that of a step that succeeds."""
 
-HARDEST = 1e-8
-"""Least ``δ``."""
+ENOUGH, AHEAD = 0.5, 6
+"""Part of the residual that a step has to leave, and how many in a row need not: the way to the solution may lead over
+larger residuals."""
 
-SHORTER, SHORTEST, DECREASE = 0.3, 0.02, 0.2
-"""By what steps are shortened and how far; part of the decrease of a linear residual that they have to bring."""
+ELSEWHERE = 300.0
+"""By how much steps may change velocities, over the residual before them: Coulomb's law has solutions that are nowhere
+near, such as stacks that break without a cause."""
 
 EXACT = 1e-6
 """Part of the residual at which iterations end, above which there is one sweep at least."""
@@ -322,10 +324,10 @@ def keep(
 @compiled
 def newton_step(
     bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n_begin: int, n_end: int, members: Indices, begin: int,
-    end: int, v: Array, entries: int, delta: float, before: float,
+    end: int, target: Array, v: Array, entries: int, delta: float,
 ) -> float:  # fmt: skip
-    """A step from ``r`` and ``v``, which become those after it; the residual there (infinite: no step is better)."""
-    n, r, trial = n_end - n_begin, rows.r, rows.trial
+    """A step from ``r`` and ``v``, which become those after it; the residual there."""
+    n, r = n_end - n_begin, rows.r
     linearise(bodies, rows, members, begin, end, v, delta)
     assemble(bodies, rows, work, nodes, n_begin, n, members, begin, end, entries)
     if not factorise(n, work.size, work.start, work.fill, work.where, work.V):
@@ -337,33 +339,24 @@ def newton_step(
         for k in range(3):
             D = rows.D[i, 3 * k] * u[0] + rows.D[i, 3 * k + 1] * u[1] + rows.D[i, 3 * k + 2] * u[2]
             rows.q[i, k] -= D
-    keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, r, work.x, trial)
-    length = 1.0
-    while length > SHORTEST:
-        for k in range(n_begin, n_end):
-            for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-                v[c] = work.x[c]
-        for e in range(begin, end):
-            i = members[e]
-            x, y, z = trial[i, 0], trial[i, 1], trial[i, 2]
-            law = impulse(
-                rows.kind[i], rows.mu[i], rows.more[i], x + length * rows.q[i, 0], y + length * rows.q[i, 1],
-                z + length * rows.q[i, 2],
-            )  # fmt: skip
-            r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
-            push(bodies, rows, i, law[0] - x, law[1] - y, law[2] - z, v)
-        residual = residual_of(bodies, rows, members, begin, end, v)
-        if residual < before * (1.0 - DECREASE * length):
-            return residual
-        length *= SHORTER
-    keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.x, trial, v, r)
-    return math.inf
+    for k in range(n_begin, n_end):  # from v*, as impulses on the way may be so large that changes of v are lost
+        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+            v[c] = target[c]
+    for e in range(begin, end):
+        i = members[e]
+        law = impulse(
+            rows.kind[i], rows.mu[i], rows.more[i], r[i, 0] + rows.q[i, 0], r[i, 1] + rows.q[i, 1],
+            r[i, 2] + rows.q[i, 2],
+        )  # fmt: skip
+        r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
+        push(bodies, rows, i, law[0], law[1], law[2], v)
+    return residual_of(bodies, rows, members, begin, end, v)
 
 
 @compiled
 def solve_island(
     bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n_begin: int, n_end: int, members: Indices, begin: int,
-    end: int, v: Array, goal: float, tolerance: float, limit: int, report: Array,
+    end: int, target: Array, v: Array, goal: float, tolerance: float, limit: int, report: Array,
 ) -> float:  # fmt: skip
     """Impulses of the groups ``members[begin:end]`` on the blocks ``nodes[n_begin:n_end]``; their residual (m/s).
 
@@ -372,6 +365,7 @@ def solve_island(
     ``report`` it adds the numbers of sweeps and of factorisations.
     """
     residual, count, delta, entries = residual_of(bodies, rows, members, begin, end, v), 0, SOFT, -1
+    attempt = 0 * count
     best, sweeps = math.inf, ALONE
     while residual > EXACT * goal:
         done, before = 0, -1.0
@@ -393,15 +387,32 @@ def solve_island(
             entries = order_blocks(bodies, rows, work, nodes, n_begin, n_end - n_begin, members, begin, end)
             if entries < 0 or entries > work.V.size:
                 return TOO_SMALL
-        while residual > goal and count < limit:
+        delta = HARDEST if attempt == 0 else (SOFT if attempt == 1 else SOFTEST)
+        ahead, at_start, moved = 0, residual, 0.0  # steps in a row that have not made it smaller
+        keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.x, rows.trial)
+        while residual > goal and count < limit and ahead < AHEAD:
             after = newton_step(
-                bodies, rows, work, nodes, n_begin, n_end, members, begin, end, v, entries, delta, residual
+                bodies, rows, work, nodes, n_begin, n_end, members, begin, end, target, v, entries, delta
             )
             count += 1
-            if after == math.inf:
-                delta = min(SOFTER * delta, SOFTEST)
-                break
-            residual, delta = after, max(HARDER * delta, HARDEST)
+            if after < ENOUGH * residual:
+                ahead, residual, delta = 0, after, max(HARDER * delta, HARDEST)
+                keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
+            else:
+                ahead = ahead + 1 if after < math.inf else AHEAD
+        if residual < at_start:
+            keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.best, work.best_r, v, rows.r)
+            for k in range(n_begin, n_end):
+                for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+                    moved = max(moved, abs(v[c] - work.x[c]))
+        if not residual < at_start or moved > ELSEWHERE * at_start:
+            residual = at_start
+            keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.x, rows.trial, v, rows.r)
+        best = residual
+        keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
+        attempt += 1
+        if residual <= goal:
+            break
     report[2] += count
     if best < residual:
         keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.best, work.best_r, v, rows.r)

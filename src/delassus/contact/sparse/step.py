@@ -52,12 +52,15 @@ def take_contacts(
     options: Options, n: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end."""
-    count, at, dt = 0, 0, options.dt
+    count, at, dt, g = 0, 0, options.dt, model.gravity
+    # bodies that fall together touch once something holds one of them
+    fall = dt * math.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
+    margin = options.touching + AHEAD * dt * (fall + options.tolerance)
     for e in range(n):
         contacts.row[e] = -1
         end = contact_rows(model.links, bodies, state.poses, rows, count, at, contacts.found, e)
         gap = -contacts.found.depths[e]
-        if gap > options.touching and gap + AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
+        if gap > margin and gap + AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
             continue
         rows.d[count, 0] = rows.d[count, 1] = 0.0
         rows.d[count, 2] = max(gap, 0.0) / dt

@@ -75,6 +75,7 @@ def compile(  # the public name; the built-in of that name is not used here
     ``position_update``       q, v, dt, shift   q_next, v_next
     ``operational_space_      q, v, tau         see `Snapshot`     gravity, passive, damping, wrenches
     compliance``
+    ``joint_space_motion``    q, v, tau         see `Blocks`       gravity, passive, damping, wrenches
     ``link_wrenches``         q, v              wrenches           gravity, passive
     ========================  ================  =================  ====================================================
 

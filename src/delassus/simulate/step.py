@@ -117,7 +117,10 @@ class FormulatedSteps:
     def _advance(self, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
         snapshot, dt = self._dynamics.at(q, v, tau), self._options.dt
         contacts = self._detector.contacts(snapshot.poses, ahead(snapshot, dt, self._detector.size))
-        contacts = closing(snapshot, contacts, dt, self._detector.tolerance)
+        fall = dt * float(np.linalg.norm(snapshot.dynamics.scene.gravity))
+        # bodies that fall together touch once something holds one of them
+        margin = self._detector.tolerance + AHEAD * dt * (fall + self._solver.tolerance)
+        contacts = closing(snapshot, contacts, dt, margin)
         same = np.array_equal(contacts.colliders, self.contacts.colliders)
         start = self.sustained.ravel() if same else None
         done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses)

@@ -33,7 +33,7 @@ from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Bodies, Rows, Work
 from delassus.model.rotations import Array
 
-ALONE, BETWEEN = 150, 50
+ALONE, BETWEEN = 150, 100
 """Sweeps before Newton's method, and between two of its attempts."""
 
 SOFT, SOFTEST, HARDEST, HARDER = 1e-4, 1e-2, 1e-8, 0.1

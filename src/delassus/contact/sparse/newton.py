@@ -364,8 +364,7 @@ def solve_island(
     sweeps at the ``tolerance``; after ``limit`` factorisations at the best that it has met. −1: memory is too small. To
     ``report`` it adds the numbers of sweeps and of factorisations.
     """
-    residual, count, delta, entries = residual_of(bodies, rows, members, begin, end, v), 0, SOFT, -1
-    attempt = 0 * count
+    residual, count, attempt, entries = residual_of(bodies, rows, members, begin, end, v), 0, 0, -1
     best, sweeps = math.inf, ALONE
     while residual > EXACT * goal:
         done, before = 0, -1.0

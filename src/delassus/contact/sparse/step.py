@@ -9,6 +9,7 @@ import math
 
 from delassus.algorithms.contact.step import FARTHEST, MOST_SHIFT, YIELD
 from delassus.contact.collision.narrow_phase import find_contacts
+from delassus.contact.joint_contacts import AHEAD, BEYOND
 from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.compiled import compiled
 from delassus.contact.sparse.cone import CONTACT, FRICTION, LIMIT
@@ -30,14 +31,8 @@ from delassus.contact.sparse.records import (
 from delassus.contact.sparse.rows import contact_rows, prepare_group, soften
 from delassus.model.rotations import Array
 
-AHEAD = 2.0
-"""How many times the way of the motion without impulses is looked ahead for contacts."""
-
-PASSED = 1e-9
-"""By how much a joint may pass a limit before that is taken back (rad, m)."""
-
 TAKEN_BACK = 20
-"""Most sweeps for these displacements."""
+"""Most sweeps for displacements that take back errors."""
 
 ACCURATE = 1e-2
 """Accuracy of displacements that take back errors, over the largest one wanted."""
@@ -126,7 +121,7 @@ def drift(
             rows.d[i, 2] = back + max(moved - contacts.found.depths[e], 0.0)
         elif rows.kind[i] == LIMIT:
             left = joints.distances[limit] + moved
-            back = options.correction * left if left < -PASSED else 0.0
+            back = options.correction * left if left < -BEYOND else 0.0
             rows.d[i, 2] = back + max(left, 0.0)
             limit += 1
         wanted[k] = max(wanted[k], abs(back))
@@ -329,10 +324,11 @@ def advance(
     Of the first step, ``given`` contacts are found already; −1: none are. No steps: contacts are found, and how many
     they are is returned.
     """
-    n, done = given, 0 * given
+    n, done, regular = given, 0 * given, True
     while True:
         if n < 0:
-            if not evaluate(model, bodies, state, joints, scratch, options):
+            regular = evaluate(model, bodies, state, joints, scratch, options)
+            if not regular:
                 scratch.totals[SINGULAR] += 1
             n = find_contacts(
                 scratch.poses, scratch.reach, options.touching, model.margin, model.colliders, scratch.space,
@@ -347,6 +343,8 @@ def advance(
         match(contacts, n)
         if contact_step(model, bodies, state, rows, contacts, joints, scratch, options, n) == TOO_SMALL:
             return done, NO_FACTOR
+        if not regular:
+            scratch.statuses[SINGULAR] = 1
         remember(contacts, joints, n)
         for c in range(state.q.size):
             state.q[c] = state.q_next[c]

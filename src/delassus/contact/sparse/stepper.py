@@ -57,8 +57,6 @@ class BlockSteps:
     ----------
     report : (3,) array
         Of the last step: largest residual (m/s), and numbers of sweeps and of factorisations.
-    is_singular : bool
-        Whether a mass matrix was singular in the last steps.
     """
 
     def __init__(self, scene: Scene, passive: Passive, limits: bool, options: Any, tolerance: float) -> None:
@@ -97,7 +95,7 @@ class BlockSteps:
         self._advance = cast(Any, advance).dispatcher()
         self._contact_set: ContactSet | None = None
         self._impulses: tuple[Array, Array] | None = None
-        self._passive, self.is_singular = passive, False
+        self._passive = passive
         self.start_from(ContactSet.empty(), np.zeros((0, 3)), np.zeros((2, nv)))
 
     def _calls(self, passive: Passive) -> tuple[Indices, Indices]:
@@ -196,10 +194,8 @@ class BlockSteps:
         ConfigurationError
             The state is not finite any more; names a link.
         """
-        before = int(self._totals[SINGULAR])
         self._set(q, v, tau)
         self._run(steps)
-        self.is_singular = int(self._totals[SINGULAR]) > before
         self._contact_set = self._impulses = None
         b, s = self.blocks, self.state
         q, v = np.empty_like(s.q), np.empty_like(s.v)
@@ -273,7 +269,7 @@ class BlockSteps:
     def energy(self, q: Array, v: Array) -> tuple[float, float]:
         """Kinetic and potential energy (J)."""
         kinetic = potential = 0.0
-        tree, b = self.blocks.scene.tree, 0
+        tree = self.blocks.scene.tree
         for kind in self.blocks.kinds:
             coordinates = np.array([[c for i in links for c in _range(tree.q_slices[i])] for links in kind.links])
             dofs = np.array([[c for i in links for c in _range(tree.v_slices[i])] for links in kind.links])
@@ -286,7 +282,6 @@ class BlockSteps:
             else:
                 both = kind.compile("energies", self._passive)(q[coordinates], v[dofs])
                 kinetic, potential = kinetic + float(both[0].sum()), potential + float(both[1].sum())
-            b += len(kind.links)
         return kinetic, potential
 
 

@@ -37,7 +37,7 @@ USE_INTEROP = ("cli", "delassus_studies", "delassus", "simulate", "contact", "in
 
 OPTIONAL = {
     "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal", "numba",
-    "clarabel", "viser", "websockets", "scipy", "h5py",
+    "clarabel", "viser", "websockets", "scipy", "h5py", "jax", "jaxlib", "torch", "dask",
 }  # fmt: skip
 """Packages of the extras: imported inside functions only."""
 

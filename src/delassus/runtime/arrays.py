@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -39,6 +40,19 @@ def gathered(
     ``shown_as``: names in messages; ``advice``: what to do about batches that do not fit.
     """
     names = [a.name for a in arguments]
+    complete = ordered(names, given, named)
+    if shown_as:
+        names = [shown_as.get(name, name) for name in names]
+    arrays = [checked(x, a, dtype, name) for x, a, name in zip(complete, arguments, names, strict=True)]
+    leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(arrays, arguments, strict=True)]
+    batch = common_batch(names, leading, advice)
+    if any(shape != batch for shape in leading):
+        arrays = [np.broadcast_to(x, (*batch, *a.shape)) for x, a in zip(arrays, arguments, strict=True)]
+    return [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays], batch
+
+
+def ordered(names: Sequence[str], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """What is given for the arguments of these names, by position and the rest by name, in order."""
     complete = list(given)
     if named:
         for name in named:
@@ -50,10 +64,13 @@ def gathered(
     if len(complete) != len(names):
         wanted = f"{len(names)} array(s): {', '.join(names)}"
         raise ConfigurationError("arguments", wanted, f"{len(complete)}", "Pass one array for each.")
-    if shown_as:
-        names = [shown_as.get(name, name) for name in names]
-    arrays = [checked(x, a, dtype, name) for x, a, name in zip(complete, arguments, names, strict=True)]
-    leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(arrays, arguments, strict=True)]
+    return complete
+
+
+def common_batch(
+    names: Sequence[str], leading: Sequence[Batch], advice: str = "Make the batches of equal shape."
+) -> Batch:
+    """Batch that those of all arguments broadcast to."""
     batch = leading[0]
     if any(shape != batch for shape in leading):
         for name, shape in zip(names, leading, strict=True):
@@ -62,8 +79,7 @@ def gathered(
             except ValueError:
                 wanted = f"a batch that broadcasts with that of the arguments before it, {batch}"
                 raise ConfigurationError(name, wanted, f"{shape}", advice) from None
-        arrays = [np.broadcast_to(x, (*batch, *a.shape)) for x, a in zip(arrays, arguments, strict=True)]
-    return [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays], batch
+    return batch
 
 
 def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
@@ -76,13 +92,24 @@ def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str) -
         raise ConfigurationError(
             name, f"dtype {dtype}", f"dtype {array.dtype}", f"Convert it with astype({str(dtype)!r})."
         )
-    d = len(argument.shape)
-    if array.ndim < d or array.shape[array.ndim - d :] != argument.shape:
-        wanted = ", ".join(["...", *map(str, argument.shape)])
-        raise ConfigurationError(
-            name, f"shape ({wanted})", f"shape {array.shape}", "The last axes hold one state; batches lead."
-        )
+    check_shape(array.shape, argument.shape, name)
     return array.astype(dtype, copy=False)
+
+
+def check_shape(shape: tuple[int, ...], state: tuple[int, ...], name: str) -> None:
+    """Raise `ConfigurationError` unless a shape ends with that of one state."""
+    if len(shape) < len(state) or shape[len(shape) - len(state) :] != state:
+        wanted = ", ".join(["...", *map(str, state)])
+        raise ConfigurationError(
+            name, f"shape ({wanted})", f"shape {shape}", "The last axes hold one state; batches lead."
+        )
+
+
+@cache
+def library_of(kind: type[Any]) -> str:
+    """Library that arrays of a type are of, by the modules of its bases: "jax", "torch" or "" for all others."""
+    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    return "jax" if roots & {"jax", "jaxlib"} else "torch" if "torch" in roots else ""
 
 
 def result_arrays(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.dynamics import EARLY, ITERATIVE
-from delassus.compiler.emit.python_entry import watched_result
+from delassus.compiler.emit.llvm_loops import watched_result
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
@@ -23,7 +24,7 @@ from delassus.quantities.evaluate import NumpyCase, solve_doubtful
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
 from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
-from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
+from delassus.runtime.arrays import Arrays, Batch, gathered, library_of, result_arrays
 from delassus.runtime.code import machine_code
 from delassus.runtime.cpu_target import Code, host
 from delassus.runtime.fastcall import direct_entry
@@ -62,7 +63,7 @@ class Kernel:
         self, request: Request, dtype: str, lanes: int, reason: str = "", error_bound: float | None = None
     ) -> None:
         self._error_bound = error_bound
-        self._least_rcond = float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype)
+        self.least_rcond = float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype)
         objects, self.operations, self._is_judged = machine_code(request, dtype, lanes, reason)
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
@@ -73,7 +74,7 @@ class Kernel:
         self._code = Code(objects)
         self._batch = self._function("batch", 1)
         self._keep: list[object] = []
-        self._direct = direct_entry(self._code.address("call"), self.dtype, self._least_rcond, self._keep)
+        self._direct = direct_entry(self._code.address("call"), self.dtype, self.least_rcond, self._keep)
 
     def __repr__(self) -> str:
         method = f"method={self.method!r}, " if self.request.quantity.methods else ""
@@ -169,6 +170,9 @@ class Kernel:
                     return out
             elif type(out) is tuple and out and self._direct(*arguments, *out) is out[-1] is not arguments[0]:
                 return out
+        given: list[Any] = [*arguments, *named.values()]
+        if any(library_of(type(x)) for x in given):
+            return self._elsewhere(arguments, named, out, threads, asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
         run = self.run(arrays, results, batch, threads, return_status, return_error)
@@ -177,6 +181,18 @@ class Kernel:
         if run.again.any():
             self.warn_once(*run.counts, run.again.size)
         return out if out is not None else results[0] if len(results) == 1 else tuple(results)
+
+    def _elsewhere(
+        self, arguments: Sequence[Any], named: Mapping[str, Any], out: Any, threads: int | None, asked: bool
+    ) -> Any:
+        """Call with arrays of another library, and results of the same."""
+        from delassus.runtime import on_jax
+
+        if out is not None or threads is not None or asked:
+            advice = "Call with NumPy arrays, or leave them out."
+            came = "out, threads, return_status or return_error"
+            raise ConfigurationError("kernel", "arrays alone, of JAX", came, advice)
+        return on_jax.call(self, arguments, named)
 
     def solve(self, *arguments: ArrayLike, threads: int | None = None, **named: ArrayLike) -> ForwardDynamics:
         """Run compiled "dynamics", and say how each state was solved.
@@ -362,9 +378,16 @@ class Kernel:
         function.code = self._code  # which must stay while it runs, on whatever thread
         return function
 
+    def xla_entry(self, settle: int) -> Any:
+        """Machine code that XLA calls; where it doubts a state, that at the address ``settle`` has to do it all."""
+        number = ctypes.c_double if self.dtype == np.float64 else ctypes.c_float
+        number.from_address(self._code.address("xla_least")).value = self.least_rcond
+        ctypes.c_void_p.from_address(self._code.address("xla_settle")).value = settle
+        return ctypes.c_void_p(self._code.address("xla"))
+
     def _doubtful(self, results: Arrays, rcond: Arrays, watch_all: bool = False) -> NDArray[np.bool_]:
         """States whose reciprocal condition is too small or whose results are not finite."""
-        out = np.logical_or.reduce([~(x >= self._least_rcond) for x in rcond])
+        out = np.logical_or.reduce([~(x >= self.least_rcond) for x in rcond])
         for k in range(len(results)) if watch_all else (watched_result(len(results)),):
             entries = list(range(len(self.results[k].shape)))
             total = np.einsum(results[k], [Ellipsis, *entries], [Ellipsis])  # thrice as fast as sum(axis=…)

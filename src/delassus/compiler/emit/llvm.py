@@ -8,6 +8,7 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 ``batch(n, a0, …, r0, …)``             n states; see `delassus.compiler.emit.llvm_loops`
 ``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see there
 ``call(self, args, nargs)``            one or a few states, straight from Python; see `delassus.runtime.fastcall`
+``xla(frame)``                         a batch of JAX arrays; see `delassus.runtime.on_jax`
 =====================================  ==========================================================================
 
 The operations are in functions ``one_part0``, … and ``block_part0``, … that ``one`` and ``block`` call one by one.
@@ -21,11 +22,12 @@ from functools import partial
 from typing import Any
 
 from delassus.compiler.allocate import Act, Step, allocate
-from delassus.compiler.emit.llvm_loops import batch, pointers, roll, signature
+from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, signature
 from delassus.compiler.emit.llvm_operations import Operations
 from delassus.compiler.emit.llvm_rows import load_rows, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
 from delassus.compiler.emit.python_entry import python_entry
+from delassus.compiler.emit.xla_entry import xla_entry
 from delassus.compiler.program import Program
 from delassus.spatial.graph import Graph, Op
 
@@ -46,7 +48,10 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     if lanes > 1:
         codes.append(_Block(program, sections, scalar, lanes, has_fma))
     functions = [function for code in codes for function in code.functions()]
+    if any(r.hidden for r in program.results):
+        functions.append(doubtful(program, scalar, ATTRIBUTES))
     functions += [batch(program, scalar, lanes, ATTRIBUTES), python_entry(program, 8 if scalar == "double" else 4)]
+    functions.append(xla_entry(program, scalar))
     if program.is_step:
         functions.append(roll(program, scalar, lanes, ATTRIBUTES))
     declarations = set[str]().union(*(code.declarations for code in codes))

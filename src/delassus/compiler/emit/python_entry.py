@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from math import prod
 
+from delassus.compiler.emit.llvm_loops import watched
 from delassus.compiler.program import Program
 
 OBJECT_TYPE, DATA, DIMENSIONS_COUNT, DIMENSIONS, DESCRIPTOR, FLAGS = 8, 16, 24, 32, 56, 64
@@ -147,8 +148,18 @@ def python_entry(program: Program, item_size: int) -> str:
     pointers = [*data, "ptr %pivots"] if is_judged else data
     lines.append(f"  call void @batch(i64 %n, {', '.join(pointers)})")
     if is_judged:
-        watched = n_inputs + watched_result(len(shown))
-        lines += _verdict(f"%data{watched}", prod(shapes[watched]), number)
+        lines += [
+            f"  %least.at = getelementptr i8, ptr %self, i64 {TABLE + LEAST}",
+            f"  %least = load {number}, ptr %least.at",
+            f"  %doubtful = call i1 @doubtful(i64 %n, {number} %least, ptr %pivots, ptr %data{watched(program)})",
+            "  br i1 %doubtful, label %doubt, label %settled",
+            "doubt:",
+            "  %doubts = load i64, ptr %self",
+            "  %doubts.more = add i64 %doubts, 1",
+            "  store i64 %doubts.more, ptr %self",
+            "  ret ptr %self",
+            "settled:",
+        ]
     lines += [
         f"  %references = load i64, ptr {result}",
         "  %more = add i64 %references, 1",
@@ -162,49 +173,3 @@ def python_entry(program: Program, item_size: int) -> str:
         "}",
     ]
     return "\n".join(lines)
-
-
-def watched_result(n: int) -> int:
-    """Which of ``n`` results has to be finite where a state is solved: forces, or velocities after a step."""
-    return min(1, n - 1)
-
-
-def _verdict(watched: str, size: int, number: str) -> list[str]:
-    """Return the table if a pivot or a watched number of one of ``%n`` states is not as it should be."""
-    return [
-        f"  %least.at = getelementptr i8, ptr %self, i64 {TABLE + LEAST}",
-        f"  %least = load {number}, ptr %least.at",
-        f"  %watched = mul i64 %n, {size}",
-        "  br label %pivots.next",
-        "pivots.next:",
-        "  %s = phi i64 [ 0, %go ], [ %s.after, %pivots.good ]",
-        "  %s.more = icmp slt i64 %s, %n",
-        "  br i1 %s.more, label %pivots.look, label %watched.next",
-        "pivots.look:",
-        f"  %pivot.at = getelementptr {number}, ptr %pivots, i64 %s",
-        f"  %pivot = load {number}, ptr %pivot.at",
-        f"  %pivot.fits = fcmp oge {number} %pivot, %least",
-        "  br i1 %pivot.fits, label %pivots.good, label %doubt",
-        "pivots.good:",
-        "  %s.after = add i64 %s, 1",
-        "  br label %pivots.next",
-        "watched.next:",
-        "  %k = phi i64 [ 0, %pivots.next ], [ %k.after, %watched.good ]",
-        "  %k.more = icmp slt i64 %k, %watched",
-        "  br i1 %k.more, label %watched.look, label %settled",
-        "watched.look:",
-        f"  %x.at = getelementptr {number}, ptr {watched}, i64 %k",
-        f"  %x = load {number}, ptr %x.at",
-        f"  %x.zero = fsub {number} %x, %x",
-        f"  %x.finite = fcmp ord {number} %x.zero, %x.zero",
-        "  br i1 %x.finite, label %watched.good, label %doubt",
-        "watched.good:",
-        "  %k.after = add i64 %k, 1",
-        "  br label %watched.next",
-        "doubt:",
-        "  %doubts = load i64, ptr %self",
-        "  %doubts.more = add i64 %doubts, 1",
-        "  store i64 %doubts.more, ptr %self",
-        "  ret ptr %self",
-        "settled:",
-    ]

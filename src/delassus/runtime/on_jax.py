@@ -1,0 +1,151 @@
+"""Kernels on JAX arrays, traced ones too: a primitive whose code on a processor is the kernel's own entry for XLA.
+
+The primitive is `jax.vmap`-ped by a further leading axis of all arrays. Types and shapes are checked when it is traced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from delassus.algorithms.inputs import Argument
+from delassus.errors import ConfigurationError, MissingDependencyError
+from delassus.runtime.arrays import check_shape, common_batch, ordered
+from delassus.runtime.code import key_of
+
+VERSIONS = (0, 9), (0, 10)
+"""Minor versions of JAX that this is tested with; the names that it uses may move in others."""
+
+Settle = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
+
+
+def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """Results of a kernel, as JAX arrays: one, or a tuple of several."""
+    return _compiled(kernel)(*given, **named)
+
+
+@cache
+def _compiled(kernel: Any) -> Any:
+    """The call of a kernel, checked once for all arrays of equal types and shapes."""
+    import jax
+
+    primitive = _primitive()
+
+    def checked(*given: Any, **named: Any) -> Any:
+        names = [a.name for a in kernel.arguments]
+        complete = ordered(names, given, named)
+        arrays = [_checked(x, a, kernel.dtype) for x, a in zip(complete, kernel.arguments, strict=True)]
+        results = primitive.bind(*_of_one_batch(arrays, kernel), kernel=kernel)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return jax.jit(checked, inline=True)
+
+
+def _of_one_batch(arrays: list[Any], kernel: Any) -> list[Any]:
+    import jax.numpy as jnp
+
+    leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(arrays, kernel.arguments, strict=True)]
+    batch = common_batch([a.name for a in kernel.arguments], leading)
+    return [
+        x if own == batch else jnp.broadcast_to(x, (*batch, *a.shape))
+        for x, a, own in zip(arrays, kernel.arguments, leading, strict=True)
+    ]
+
+
+def _checked(x: Any, argument: Argument, dtype: np.dtype[Any]) -> Any:
+    """Traced array (..., shape of one state) of the kernel's type; whole numbers and Python's own are converted."""
+    import jax
+
+    if x.dtype != dtype and not (x.dtype.kind in "iu" or x.weak_type):
+        advice = f"Convert it with astype({dtype.name!r}), or compile with dtype='float32' or 'float64'."
+        if dtype == np.float64 and not jax.config.jax_enable_x64:
+            advice = "Set jax.config.update('jax_enable_x64', True), or compile with dtype='float32'."
+        raise ConfigurationError(argument.name, f"dtype {dtype}", f"dtype {x.dtype}", advice)
+    check_shape(x.shape, argument.shape, argument.name)
+    return x.astype(dtype)
+
+
+@cache
+def _primitive() -> Any:
+    """The primitive of all kernels: what it computes, how it is batched and compiled."""
+    import jax
+    import jax.numpy as jnp
+    from jax.extend.core import Primitive
+    from jax.interpreters import batching, mlir
+
+    if jax.__version_info__[:2] not in VERSIONS:
+        wanted = " or ".join(f"{major}.{minor}" for major, minor in VERSIONS)
+        advice = f"Install it: pip install 'jax~={VERSIONS[-1][0]}.{VERSIONS[-1][1]}.0'"
+        raise MissingDependencyError("arrays of JAX", f"jax {wanted}", f"jax {jax.__version__}", advice)
+    primitive = Primitive("delassus")
+    primitive.multiple_results = True
+
+    @cache
+    def compiled(kernel: Any) -> Any:
+        return jax.jit(lambda *arrays: primitive.bind(*arrays, kernel=kernel))
+
+    def shaped(*arrays: Any, kernel: Any) -> Any:
+        batch = arrays[0].shape[: arrays[0].ndim - len(kernel.arguments[0].shape)]
+        return [jax.core.ShapedArray((*batch, *r.shape), kernel.dtype) for r in kernel.results]
+
+    def batched(arrays: Sequence[Any], axes: Sequence[int | None], *, kernel: Any) -> Any:
+        (n,) = {x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None}
+        led = [
+            jnp.broadcast_to(x, (n, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+            for x, axis in zip(arrays, axes, strict=True)
+        ]
+        results = primitive.bind(*led, kernel=kernel)
+        return results, [0] * len(results)
+
+    def lowered(context: Any, *arrays: Any, kernel: Any) -> Any:
+        return jax.ffi.ffi_lowering(_target(kernel))(context, *arrays)
+
+    primitive.def_impl(lambda *arrays, kernel: compiled(kernel)(*arrays))
+    primitive.def_abstract_eval(shaped)
+    batching.primitive_batchers[primitive] = batched
+    mlir.register_lowering(primitive, lowered, platform="cpu")
+    return primitive
+
+
+_targets: dict[str, tuple[Any, ...]] = {}
+"""What XLA knows by name, and what has to stay alive for it: XLA forgets nothing."""
+
+
+def _target(kernel: Any) -> str:
+    """Name by which XLA calls a kernel, the same in every process."""
+    import jax
+
+    name = f"delassus_{key_of(kernel.request, kernel.dtype.name, kernel.lanes)}_{kernel.least_rcond!r}"
+    if name not in _targets:
+        settle = Settle(lambda n, addresses: _settled(kernel, n, addresses))
+        entry = kernel.xla_entry(ctypes.cast(settle, ctypes.c_void_p).value)
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(entry), platform="cpu")
+        _targets[name] = kernel, settle
+    return name
+
+
+_failures: list[ctypes.Array[ctypes.c_char]] = []
+"""Texts that XLA may still read."""
+
+
+def _settled(kernel: Any, n: int, addresses: Any) -> int | None:
+    """Solve the states of a batch that the machine code has not; address of the text of what went wrong, if it did."""
+    try:
+        number = ctypes.c_double if kernel.dtype == np.float64 else ctypes.c_float
+        arrays = []
+        for k, a in enumerate((*kernel.arguments, *kernel.results)):
+            buffer = (number * (n * a.size)).from_address(addresses[k] or 0)
+            arrays.append(np.frombuffer(buffer, kernel.dtype).reshape((n, *a.shape)))
+        n_arguments = len(kernel.arguments)
+        run = kernel.run(arrays[:n_arguments], arrays[n_arguments:], (n,), None)
+        if run.again.any():
+            kernel.warn_once(*run.counts, n)
+    except BaseException as error:  # nothing may leave a function that C calls
+        text = ctypes.create_string_buffer(f"{type(error).__name__}: {error}".encode())
+        _failures[:] = [*_failures[-15:], text]
+        return ctypes.addressof(text)
+    return None

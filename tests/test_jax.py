@@ -1,0 +1,94 @@
+"""Kernels on JAX arrays: traced, batched, of both number types, judged as on NumPy arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import delassus as ds
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+pytestmark = pytest.mark.usefixtures("kernel_cache", "every_type")
+
+
+@pytest.fixture
+def every_type():
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+FEET = [ds.Weld("left_foot"), ds.Point("right_foot")]
+
+
+def compiled(what="delassus", dtype="float64", tree=None, constraints=FEET, **options):
+    tree = ds.mechanisms.humanoid() if tree is None else tree
+    return tree, ds.compile(tree, constraints, what, dtype=dtype, **options)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_batches_are_those_of_numpy(dtype):
+    """Called, jitted, under one vmap and two, over any axis: the bits of the call with NumPy arrays."""
+    tree, kernel = compiled(dtype=dtype)
+    q = tree.random(0, batch=(3, 5)).astype(dtype)
+    expected = kernel(q)
+    for call in (kernel, jax.jit(kernel), jax.vmap(kernel), jax.jit(jax.vmap(jax.vmap(kernel), 1, 1))):
+        G = call(jnp.asarray(q))
+        assert isinstance(G, jax.Array) and G.dtype == dtype
+        assert np.array_equal(G, expected)
+    for size in (0, 1, 1025):  # more states than the entry takes at a time
+        q = tree.random(1, batch=size).astype(dtype)
+        assert np.array_equal(jax.jit(kernel)(q), kernel(q))
+    assert np.array_equal(jax.jit(kernel)(q[0]), kernel(q[0]))
+
+
+def test_arguments_broadcast_by_position_and_by_name():
+    tree, step = compiled("step", constraints=())
+    q, v, tau = tree.random(0, batch=4), np.ones(tree.nv), np.zeros((3, 1, tree.nv))
+    expected = step(q, v, tau, 0.001)
+    for found in (jax.jit(step)(q, v, tau=tau, dt=0.001), jax.vmap(step, (None, None, 0, None))(q, v, tau, 0.001)):
+        assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
+    assert step(jnp.asarray(q), v, tau, 1)[0].dtype == np.float64  # whole numbers are converted
+
+
+def test_states_that_machine_code_does_not_solve_are_solved_as_on_numpy():
+    """A stretched arm has dependent rows; XLA calls back for such states alone."""
+    tree, kernel = compiled("dynamics", tree=ds.mechanisms.chain(7), constraints=[ds.Weld("link7")])
+    q, v = np.zeros((2000, 7)), np.ones(7)
+    q[:1990] = tree.random(0, batch=1990)
+    with pytest.warns(ds.DelassusWarning, match="of 2000 state"):
+        expected = kernel(q, v, v)
+    kernel._has_warned = False
+    with pytest.warns(ds.DelassusWarning, match="of 2000 state"):
+        found = jax.block_until_ready(jax.jit(kernel)(q, v, v))
+    assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
+    kernel._has_warned = False
+    with pytest.raises(Exception, match=r"DelassusWarning.*2000 state"):  # an error there is one of XLA
+        jax.block_until_ready(jax.jit(kernel)(q, v, v))
+
+
+def test_wrong_arrays_are_refused_when_they_are_traced():
+    tree, kernel = compiled(constraints=[ds.Point("left_foot")])
+    q = jnp.asarray(tree.random(0, batch=3))
+    for call in (kernel, jax.jit(kernel)):
+        with pytest.raises(ds.DelassusError, match="expected dtype float64, got dtype float32"):
+            call(q.astype("float32"))
+        with pytest.raises(ds.DelassusError, match=r"shape \(\.\.\., \d+\), got shape"):
+            call(q[:, :3])
+        with pytest.raises(ds.DelassusError, match="1 array"):
+            call(q, q)
+    with pytest.raises(ds.DelassusError, match="arrays alone"):
+        kernel(q, out=q)
+    with jax.enable_x64(False), pytest.raises(ds.DelassusError, match="jax_enable_x64"):
+        jax.jit(kernel)(np.asarray(q))
+
+
+def test_other_versions_of_jax_are_refused(monkeypatch):
+    from delassus.runtime import on_jax
+
+    monkeypatch.setattr(jax, "__version_info__", (0, 4, 30))
+    on_jax._primitive.cache_clear()
+    tree, kernel = compiled(constraints=[ds.Point("left_foot")])
+    with pytest.raises(ds.DelassusError, match=r"jax 0\.9 or 0\.10"):
+        kernel(jnp.asarray(tree.neutral()))

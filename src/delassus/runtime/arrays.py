@@ -106,7 +106,7 @@ def check_shape(shape: tuple[int, ...], state: tuple[int, ...], name: str) -> No
 
 
 @cache
-def library_of(kind: type[Any]) -> str:
+def library_of(kind: type) -> str:
     """Library that arrays of a type are of, by the modules of its bases: "jax", "torch" or "" for all others."""
     roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
     return "jax" if roots & {"jax", "jaxlib"} else "torch" if "torch" in roots else ""

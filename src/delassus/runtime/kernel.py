@@ -170,8 +170,8 @@ class Kernel:
                     return out
             elif type(out) is tuple and out and self._direct(*arguments, *out) is out[-1] is not arguments[0]:
                 return out
-        given: list[Any] = [*arguments, *named.values()]
-        if any(library_of(type(x)) for x in given):
+        kinds: list[Any] = [type(x) for x in (*arguments, *named.values())]
+        if any(map(library_of, kinds)):
             return self._elsewhere(arguments, named, out, threads, asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(out, self.results, batch, self.dtype, arrays)

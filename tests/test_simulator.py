@@ -35,6 +35,9 @@ from delassus.contact import (
 from delassus.contact.results import SolverStatus
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError, DelassusError, DelassusWarning, ModelError
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink
+from delassus.model.joints import JointKind
 from delassus.simulate import Recorder
 from tools import escapes
 
@@ -207,6 +210,31 @@ def test_parts_of_scenes_that_make_no_sense(make: Callable[[], Any]) -> None:
 def test_a_point_mass_that_floats_is_refused() -> None:
     with pytest.raises(ModelError, match="inertia"):
         ds.Simulator(ds.Scene(ds.mechanisms.free_body(1.0, np.zeros(3))))
+
+
+def test_configurations_without_inertia_along_a_joint() -> None:
+    """An arm without mass but at its tip, which comes to its shoulder where the elbow is folded, on a slide."""
+    axis = np.array([0.0, 1.0, 0.0])
+    links = [RawLink("rail"), RawLink("slide", 1.0), RawLink("upper"), RawLink("lower", 1.0, np.array([1.0, 0, 0]))]
+    joints = [
+        RawJoint("along", JointKind.PRISMATIC, "rail", "slide", axis=axis),
+        RawJoint("shoulder", JointKind.REVOLUTE, "slide", "upper", axis=axis),
+        RawJoint("elbow", JointKind.REVOLUTE, "upper", "lower", position=np.array([1.0, 0, 0]), axis=axis),
+    ]
+    arm = ds.Scene(build_tree("arm", links, joints))
+    with pytest.raises(ModelError, match=r"link 'upper'.*inertia along its joint"):
+        ds.Simulator(arm, q0=[0, 0.1, np.pi])
+    sim = ds.Simulator(arm, q0=[0, 0.1, 1.0], v0=[0, 0, -1.0])
+    state = sim.get_state()
+    sim.step()
+    assert sim.status is SolverStatus.CONVERGED
+    sim.set_state({**state, "q": [0, 0.1, np.pi - 1e-7]})
+    sim.step()
+    assert sim.status is SolverStatus.SINGULAR_MASS and sim.statuses[sim.status] == 1
+    sim.set_state({**state, "q": [0, 0.1, np.pi]})
+    with pytest.raises(ConfigurationError, match=r"link 'upper'.*inertia along its joint"):
+        sim.run(0.1)
+    assert np.isfinite(sim.q).all()
 
 
 def test_formulate_as_it_is_usually_called(scene: ds.Scene) -> None:

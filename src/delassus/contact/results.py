@@ -39,6 +39,10 @@ class SolverStatus(Enum):
         "solved, and contacts give back less than their coefficients of restitution say: with all of it, "
         "kinetic energy would grow, as it can by Poisson's law with friction; lower the restitution of these contacts"
     )
+    SINGULAR_MASS = (
+        "the mass matrix is singular, or all but: in this configuration nothing has inertia along a joint, and its "
+        "motion is not to be trusted; give links mass, or joints armature"
+    )
     CONFLICTING = "the equality rows contradict one another; drop rows, or ask for velocities that go together"
 
     @property

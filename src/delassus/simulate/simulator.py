@@ -270,7 +270,8 @@ class Simulator:
         before = Counter(self._steps.totals)
         self.q, self.v = self._steps.advance(self.q, self.v, forces, steps)
         self.statuses.update(self._steps.totals - before)
-        self.status = next((s for s in reversed(self._steps.counts) if s not in SOLVED), SolverStatus.CONVERGED)
+        worst = max(self._steps.counts, key=lambda s: (s not in SOLVED, s is not SolverStatus.CONVERGED), default=None)
+        self.status = SolverStatus.CONVERGED if worst is None else worst
         self.steps += steps
         self.time = self.steps * self.dt
 

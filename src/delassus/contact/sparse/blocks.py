@@ -74,7 +74,8 @@ def kinds_of(scene: Scene, passive: Passive) -> list[Kind]:
         for other in tops[1:]:
             root[other] = tops[0]
     for number, loop in enumerate(scene.loops):
-        tied.setdefault(top(next(i for i in loop.carriers(tree) if i != WORLD)), []).append((loop, number))
+        carrier = next((i for i in loop.carriers(tree) if i != WORLD), 0)  # one on the world alone is on any block
+        tied.setdefault(top(carrier), []).append((loop, number))
     blocks: dict[int, list[int]] = {}
     for i in range(tree.n_links):
         blocks.setdefault(top(i), []).append(i)
@@ -139,7 +140,6 @@ class Blocks:
         at = np.cumsum(sizes**2) - sizes**2
         total = int((sizes**2).sum())
         n_free = len(self.kinds[0].links) if self.kinds and self.kinds[0].is_free else 0
-        self.bodies = Bodies(first, at, *(np.zeros(n) for n in (total, total, total, 36 * n_free)))
         block_of, place = np.zeros(tree.n_links, np.int64), np.zeros(tree.nv, np.int64)
         for b, links in enumerate(blocks):
             block_of[links] = b
@@ -155,14 +155,18 @@ class Blocks:
             place,
         )
         self.laws = JointLaws(tree, limits=limits, friction=passive == "model")
-        self._describe_free(tree)
         described, b, rows, J = [], 0, 0, 0
+        loop_rows, loops_at = np.zeros(len(blocks), np.int64), np.zeros(len(blocks), np.int64)
         for kind in self.kinds:
             m = sum(c.size for c in kind.loops)
             if m:
                 described.append([b, m, J, rows])
+                loop_rows[b], loops_at[b] = m, J
             b, rows, J = b + len(kind.links), rows + m, J + m * kind.tree.nv
         self.loops = np.array(described, np.int64).reshape(-1, 4)
+        mass, M, L, inverse, Q = (np.zeros(n) for n in (total, total, total, 36 * n_free, J))
+        self.bodies = Bodies(first, at, mass, M, L, inverse, loop_rows, loops_at, Q)
+        self._describe_free(tree)
         ordered = [c for kind in self.kinds for c in kind.loops]
         self.order_of_loops = [number for kind in self.kinds for number in kind.loop_numbers]
         self.ends_of_loops = np.cumsum([c.size for c in ordered]).astype(np.int64)

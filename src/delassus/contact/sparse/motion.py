@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.compiled import compiled
+from delassus.contact.solvers.compiled import compiled, inlined
 from delassus.contact.sparse.call import run_motion, run_update
 from delassus.contact.sparse.factor import backward, cholesky, forward
 from delassus.contact.sparse.records import Bodies, Free, State
@@ -22,7 +22,11 @@ ROTATIONS = 3
 """Iterations of the mean angular velocity."""
 
 YIELDING = 1e-8
-"""Compliance of loops over their mobility."""
+"""Compliance of loops over their mobility, in Newton's method alone."""
+
+REGULAR_CONDITION, UNMOVED = 1e-10, 1e-20
+"""Squares of the lengths of rows, over those of all, below which one depends on others, and none is moved: those of
+`delassus.quantities.redundancy`."""
 
 DOUBTFUL = 1e-13
 """Reciprocal condition of the mass matrix below which accelerations are not trusted."""
@@ -62,54 +66,66 @@ def free_motion(
             bodies.M[at + c] = bodies.L[at + c] = bodies.mass[at + c]
         regular = cholesky(bodies.L, at, m) and regular
     for k in range(loops.shape[0]):
-        regular = close_loops(bodies, state, loops[k], work) and regular
+        close_loops(bodies, state, loops[k], work)
     return regular
 
 
 @compiled
-def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> bool:
-    """Add loops to the mass of their block, as springs that hardly yield, and close them in ``target``.
+def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
+    """Orthonormal rows of a block's loops in place of their Jacobian, and ``target`` closed by them.
 
-    ``loop`` is the block, the number of rows, and where they begin in ``J`` and ``errors``; ``x`` is memory.
-    ``M ← M + Jᵀ J / R`` with `YIELDING` of the rows' mobility as ``R``; velocities along the rows are of that order
-    over what impulses would make, and in ``target``, by one proximal step, of its square.
+    ``loop`` is the block, the number of rows, and where they begin in ``bodies.Q`` and ``errors``; ``x`` is memory.
+    With ``M = L Lᵀ``, rows ``q = L⁻¹ Jᵀ`` are made orthonormal, those first that differ most from the ones before, and
+    errors ``gaps`` with them. What depends on others (`REGULAR_CONDITION`) becomes zero. Newton's method sees loops as
+    springs that hardly yield: ``M ← L (1 + Qᵀ Q / YIELDING) Lᵀ``.
     """
-    b, n, begin = loop[0], loop[1], loop[2]
+    b, n, Q, gaps, first = loop[0], loop[1], bodies.Q, state.gaps, loop[3]
     at, f = bodies.at[b], bodies.first[b]
-    m = bodies.first[b + 1] - f
-    for c in range(m):
-        x[c] = 0.0
-    for c in range(m):  # M v*
-        for r in range(m):
-            x[r] += bodies.mass[at + c * m + r] * state.target[f + c]
+    m, most = bodies.first[b + 1] - f, 0.0
     for k in range(n):
-        row, own = begin + k * m, 0.0
+        gaps[first + k] = state.errors[first + k]
+        forward(bodies.L, at, m, Q, loop[2] + k * m)
+        most = max(most, product(Q, loop[2] + k * m, Q, loop[2] + k * m, m))
+    for k in range(n):
+        row = loop[2] + k * m
+        size = product(Q, row, Q, row, m)
+        scale(Q, row, m, gaps, first + k, 1.0 / math.sqrt(size) if size > UNMOVED * most else 0.0)
+    for k in range(n):
+        row, best, largest = loop[2] + k * m, k, 0.0
+        for other in range(k, n):
+            size = product(Q, loop[2] + other * m, Q, loop[2] + other * m, m)
+            if size > largest:
+                best, largest = other, size
         for c in range(m):
-            x[m + c] = state.J[row + c]
-        forward(bodies.L, at, m, x, m)
+            to = loop[2] + best * m + c
+            Q[row + c], Q[to] = Q[to], Q[row + c]
+        gaps[first + k], gaps[first + best] = gaps[first + best], gaps[first + k]
+        for other in range(k):  # once more, for round-off
+            subtract(Q, row, loop[2] + other * m, m, gaps, first + k, first + other)
+        scale(Q, row, m, gaps, first + k, 1.0 / math.sqrt(largest) if largest > REGULAR_CONDITION else 0.0)
+        size = product(Q, row, Q, row, m)
+        scale(Q, row, m, gaps, first + k, 1.0 / math.sqrt(size) if size > 0.0 else 0.0)
+        for other in range(k + 1, n):
+            subtract(Q, loop[2] + other * m, row, m, gaps, first + other, first + k)
+    for c in range(m):
+        x[c] = x[m + c] = 0.0
+        for r in range(c, m):
+            x[c] += bodies.L[at + c * m + r] * state.target[f + r]  # Lᵀ v*
+    for k in range(n):
+        row = loop[2] + k * m
+        u = product(Q, row, x, 0, m)
         for c in range(m):
-            own += x[m + c] * x[m + c]
-        over = 1.0 / (YIELDING * own) if own > 0.0 else 0.0
-        state.stiffness[loop[3] + k] = over
+            x[m + c] += u * Q[row + c]
+        for r in range(m):  # L q
+            x[2 * m + r] = 0.0
+            for c in range(r + 1):
+                x[2 * m + r] += bodies.L[at + c * m + r] * Q[row + c]
         for c in range(m):
             for r in range(m):
-                bodies.M[at + c * m + r] += over * state.J[row + c] * state.J[row + r]
-    for c in range(m * m):
-        bodies.L[at + c] = bodies.M[at + c]
-    if not cholesky(bodies.L, at, m):
-        return False
-    for turn in range(2):
-        for c in range(m):
-            state.target[f + c] = x[c]
-        forward(bodies.L, at, m, state.target, f)
-        backward(bodies.L, at, m, state.target, f)
-        for k in range(n if turn == 0 else 0):
-            row, u = begin + k * m, 0.0
-            for c in range(m):
-                u += state.J[row + c] * state.target[f + c]
-            for c in range(m):
-                x[c] -= state.stiffness[loop[3] + k] * u * state.J[row + c]
-    return True
+                bodies.M[at + c * m + r] += x[2 * m + c] * x[2 * m + r] / YIELDING
+    backward(bodies.L, at, m, x, m)
+    for c in range(m):
+        state.target[f + c] -= x[m + c]
 
 
 @compiled
@@ -118,25 +134,45 @@ def close_gaps(bodies: Bodies, state: State, loop: Indices, part: float, x: Arra
 
     It is that of least kinetic energy. ``x`` is memory.
     """
-    b, n, begin = loop[0], loop[1], loop[2]
-    at, f = bodies.at[b], bodies.first[b]
-    m, most = bodies.first[b + 1] - f, 0.0
-    for _ in range(2):
+    b, n, first = loop[0], loop[1], loop[3]
+    f, most = bodies.first[b], 0.0
+    m = bodies.first[b + 1] - f
+    for c in range(m):
+        x[c] = 0.0
+    for k in range(n):
+        most = max(most, abs(part * state.errors[first + k]))
         for c in range(m):
-            x[c] = 0.0
-        for k in range(n):
-            row, u = begin + k * m, part * state.errors[loop[3] + k]
-            most = max(most, abs(u))
-            for c in range(m):
-                u += state.J[row + c] * state.shift[f + c]
-            u *= state.stiffness[loop[3] + k]
-            for c in range(m):
-                x[c] -= u * state.J[row + c]
-        forward(bodies.L, at, m, x, 0)
-        backward(bodies.L, at, m, x, 0)
-        for c in range(m):
-            state.shift[f + c] += x[c]
+            x[c] -= part * state.gaps[first + k] * bodies.Q[loop[2] + k * m + c]
+    backward(bodies.L, bodies.at[b], m, x, 0)
+    for c in range(m):
+        state.shift[f + c] += x[c]
     return most
+
+
+@inlined
+def product(a: Array, i: int, b: Array, j: int, m: int) -> float:
+    """Of ``m`` entries from ``a[i]`` and ``b[j]`` on."""
+    total = 0.0
+    for c in range(m):
+        total += a[i + c] * b[j + c]
+    return total
+
+
+@inlined
+def scale(Q: Array, row: int, m: int, gaps: Array, k: int, factor: float) -> None:
+    """A row and its error by a factor."""
+    gaps[k] *= factor
+    for c in range(m):
+        Q[row + c] *= factor
+
+
+@inlined
+def subtract(Q: Array, row: int, other: int, m: int, gaps: Array, k: int, j: int) -> None:
+    """From a row and its error the part that is along another, of unit length."""
+    u = product(Q, row, Q, other, m)
+    gaps[k] -= u * gaps[j]
+    for c in range(m):
+        Q[row + c] -= u * Q[other + c]
 
 
 @compiled

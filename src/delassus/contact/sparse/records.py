@@ -38,8 +38,9 @@ class Bodies(NamedTuple):
     """Blocks of masses. Block *i* has the degrees of freedom ``first[i]`` to ``first[i + 1]``.
 
     Its mass matrix begins at ``at[i]`` in ``mass``. There in ``M`` is the mass matrix that contacts see, to which loops
-    have added theirs, and in ``L`` the Cholesky factor of that, by columns. The first blocks are free bodies, whose
-    inverse mass matrices are in ``inverse``.
+    have added theirs, and in ``L`` the Cholesky factor of that without loops, by columns. The first blocks are free
+    bodies, whose inverse mass matrices are in ``inverse``. Block *i* has ``loop_rows[i]`` rows of loops, which begin at
+    ``loops_at[i]`` in ``Q``: Jacobians, then orthonormal rows; see `close_loops`.
     """
 
     first: Indices
@@ -48,13 +49,16 @@ class Bodies(NamedTuple):
     M: Array
     L: Array
     inverse: Array
+    loop_rows: Indices
+    loops_at: Indices
+    Q: Array
 
 
 class State(NamedTuple):
     """Of all blocks, in their order.
 
-    ``target`` is the velocity at the end of the step without contacts, ``after`` that with them, ``shift`` a
-    displacement. ``J``, ``errors`` and ``stiffness`` are those of loops.
+    ``errors`` are those of loops, ``gaps`` the same along their orthonormal rows. ``target`` is the velocity at the end
+    of the step without contacts, ``after`` that with them, ``shift`` a displacement.
     """
 
     q: Array
@@ -63,9 +67,8 @@ class State(NamedTuple):
     poses: Array
     twists: Array
     qdd: Array
-    J: Array
     errors: Array
-    stiffness: Array
+    gaps: Array
     rcond: Array
     target: Array
     after: Array

@@ -106,6 +106,12 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
             Y[at + k] = J[at + k]
         for r in range(height):
             forward(bodies.L, bodies.at[block], m, Y, at + r * m)
+            for k in range(bodies.loop_rows[block]):  # what loops take up
+                row, u = bodies.loops_at[block] + k * m, 0.0
+                for c in range(m):
+                    u += bodies.Q[row + c] * Y[at + r * m + c]
+                for c in range(m):
+                    Y[at + r * m + c] -= u * bodies.Q[row + c]
             backward(bodies.L, bodies.at[block], m, Y, at + r * m)
             for s in range(r + 1):
                 total = 0.0

@@ -37,8 +37,8 @@ TAKEN_BACK = 20
 ACCURATE = 1e-2
 """Accuracy of displacements that take back errors, over the largest one wanted."""
 
-NO_ROOM, NO_FACTOR = -11, -12
-"""Memory is too small for that many contacts; for the factor."""
+NO_ROOM, NO_FACTOR, NOT_FINITE = -11, -12, -13
+"""Memory is too small for that many contacts; for the factor; velocities after the step are not finite."""
 
 
 @compiled
@@ -164,7 +164,7 @@ def contact_step(
 ) -> int:  # fmt: skip
     """From what `free_motion` left and ``n`` contacts to the state after the step; `TOO_SMALL`: nothing is done."""
     work, islands, statuses, report = scratch.work, scratch.islands, scratch.statuses, scratch.report
-    for c in range(statuses.size):
+    for c in range(SINGULAR):
         statuses[c] = 0
     for c in range(report.size):
         report[c] = 0.0
@@ -285,11 +285,15 @@ def remember(contacts: Contacts, joints: Joints, n: int) -> None:
 
 
 @compiled
-def evaluate(model: Model, bodies: Bodies, state: State, joints: Joints, scratch: Scratch, options: Options) -> bool:
-    """Motion without contacts; in the order of the scene, poses of links and how far contacts are looked for."""
+def evaluate(model: Model, bodies: Bodies, state: State, joints: Joints, scratch: Scratch, options: Options) -> None:
+    """Motion without contacts; in the order of the scene, poses of links and how far contacts are looked for.
+
+    The status `SINGULAR` is that of the masses.
+    """
     regular = free_motion(
         bodies, model.free, state, model.motions, model.loops, model.gravity, options.dt, scratch.work.K
     )
+    scratch.statuses[SINGULAR] = 0 if regular else 1
     for e in range(joints.limited.size):
         joints.distances[e] = joints.signs[e] * (state.q[joints.coordinates[e]] - joints.values[e])
     falls = options.dt * math.sqrt(model.gravity[0] ** 2 + model.gravity[1] ** 2 + model.gravity[2] ** 2)
@@ -303,7 +307,6 @@ def evaluate(model: Model, bodies: Bodies, state: State, joints: Joints, scratch
                 scratch.poses[link, c, d] = state.poses[slot, c, d]
         speed = math.sqrt(linear) + model.size * math.sqrt(angular) + falls
         scratch.reach[link] = AHEAD * options.dt * speed
-    return regular
 
 
 @compiled
@@ -324,12 +327,10 @@ def advance(
     Of the first step, ``given`` contacts are found already; −1: none are. No steps: contacts are found, and how many
     they are is returned.
     """
-    n, done, regular = given, 0 * given, True
+    n, done = given, 0 * given
     while True:
         if n < 0:
-            regular = evaluate(model, bodies, state, joints, scratch, options)
-            if not regular:
-                scratch.totals[SINGULAR] += 1
+            evaluate(model, bodies, state, joints, scratch, options)
             n = find_contacts(
                 scratch.poses, scratch.reach, options.touching, model.margin, model.colliders, scratch.space,
                 contacts.found,
@@ -343,8 +344,9 @@ def advance(
         match(contacts, n)
         if contact_step(model, bodies, state, rows, contacts, joints, scratch, options, n) == TOO_SMALL:
             return done, NO_FACTOR
-        if not regular:
-            scratch.statuses[SINGULAR] = 1
+        for c in range(state.v.size):
+            if not abs(state.v_next[c]) < math.inf:
+                return done, NOT_FINITE
         remember(contacts, joints, n)
         for c in range(state.q.size):
             state.q[c] = state.q_next[c]

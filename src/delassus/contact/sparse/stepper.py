@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -27,7 +27,8 @@ from delassus.contact.sparse.records import (
     State,
     Work,
 )
-from delassus.contact.sparse.step import NO_FACTOR, NO_ROOM, advance
+from delassus.contact.sparse.step import NO_FACTOR, NO_ROOM, NOT_FINITE, advance
+from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 from delassus.quantities.options import Passive
 
@@ -35,7 +36,7 @@ STATUSES = (
     SolverStatus.CONVERGED,
     SolverStatus.ITERATION_LIMIT,
     SolverStatus.RESTITUTION_REDUCED,
-    SolverStatus.NUMERICAL_TROUBLE,
+    SolverStatus.SINGULAR_MASS,
 )
 """By the numbers that compiled functions count."""
 
@@ -69,8 +70,8 @@ class BlockSteps:
         of_coordinates = np.zeros(tree.nq, np.int64)
         of_coordinates[blocks.coordinates] = np.arange(tree.nq)
         loops = blocks.loops
-        rows, J = int(loops[:, 1].sum()), int((loops[:, 1] * np.diff(blocks.bodies.first)[loops[:, 0]]).sum())
-        moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, J, rows, rows, n - len(blocks.mass))
+        rows = int(loops[:, 1].sum())
+        moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, rows, rows, n - len(blocks.mass))
         self.state = State(*_zeros(*moving, nv, nv, nv, tree.nq, nv))
         self._joints = Joints(
             place[laws.limited],
@@ -112,7 +113,7 @@ class BlockSteps:
                 self._kernels += [motion, update]
                 arrays = [
                     state.q[q:], state.v[v:], state.tau[v:], state.poses[link:], state.twists[link:],
-                    bodies.mass[int(bodies.at[b]) :], state.qdd[v:], state.J[J:], state.errors[rows:],
+                    bodies.mass[int(bodies.at[b]) :], state.qdd[v:], bodies.Q[J:], state.errors[rows:],
                     state.rcond[b - len(blocks.mass) :],
                 ]  # fmt: skip
                 motions.append([motion.address, k, *(x.ctypes.data for x in arrays)])
@@ -174,17 +175,22 @@ class BlockSteps:
         """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""
         blocks, s = self.blocks, self.state
         self._set(q, v, np.zeros(v.size))
-        singular = int(self._totals[SINGULAR])
         n = self._run(0)
-        regular = int(self._totals[SINGULAR]) == singular
         errors = dict(zip(blocks.order_of_loops, np.split(s.errors, blocks.ends_of_loops), strict=False))
         in_order = [errors[k] for k in range(len(blocks.order_of_loops))]
-        if not regular:
-            pivots = np.concatenate([np.ones(len(blocks.mass)), s.rcond])
-            block = int(np.argmin(np.where(np.isfinite(pivots), pivots, 0.0)))
-            return ContactSet.empty(), in_order, int(np.flatnonzero(blocks.of_links.block == block)[0])
+        if self._statuses[SINGULAR]:
+            return ContactSet.empty(), in_order, self._without_inertia()
         found = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
         return found.some(found.depths >= -self.options.touching), in_order, None
+
+    def _without_inertia(self) -> int:
+        """Link whose joint moves most where the block with the worst mass matrix has least inertia."""
+        blocks, conditions = self.blocks, np.nan_to_num(self.state.rcond)
+        b = len(blocks.mass) + int(np.argmin(conditions))
+        first, at, n = blocks.bodies.first[b], blocks.bodies.at[b], int(np.diff(blocks.bodies.first)[b])
+        M = blocks.bodies.mass[at : at + n * n].reshape(n, n)
+        dof = blocks.dofs[first + int(np.argmax(np.abs(np.linalg.eigh(M)[1][:, 0])))]
+        return int(np.searchsorted(blocks.of_links.first_dof, dof, side="right")) - 1
 
     def advance(self, q: Array, v: Array, tau: Array, steps: int) -> tuple[Array, Array]:
         """State (nq,), (nv,) after so many steps under joint forces (nv,).
@@ -192,7 +198,7 @@ class BlockSteps:
         Raises
         ------
         ConfigurationError
-            The state is not finite any more; names a link.
+            The state is not finite any more, or a mass matrix is singular; names a link.
         """
         self._set(q, v, tau)
         self._run(steps)
@@ -212,6 +218,8 @@ class BlockSteps:
             )  # fmt: skip
             if code == DONE:
                 return int(done)
+            if code == NOT_FINITE:
+                self._refuse()
             steps, given = steps - done, -1
             fill, entries, n = self._scratch.work.fill.size, self._scratch.work.V.size, len(self._contacts.row)
             if code == NO_FACTOR:
@@ -223,6 +231,21 @@ class BlockSteps:
                 if given == WRONG:
                     self.detector.refuse(self._poses)
                 self._make_room(max(n, 2 * given), fill, entries)
+
+    def _refuse(self) -> NoReturn:
+        """Raise `ConfigurationError` for a step that ends in velocities that are not finite."""
+        names = self.blocks.scene.tree.link_names
+        if self._statuses[SINGULAR]:
+            raise ConfigurationError(
+                f"configuration at link {names[self._without_inertia()]!r}", "inertia along its joint",
+                "none: the mass matrix is singular there", "Give it mass, or its joint armature.",
+            )  # fmt: skip
+        dof = self.blocks.dofs[int(np.argmin(np.isfinite(self.state.v_next)))]
+        link = int(np.searchsorted(self.blocks.of_links.first_dof, dof, side="right")) - 1
+        raise ConfigurationError(
+            f"velocity of link {names[link]!r}", "finite numbers", "others, after a step",
+            "The state has left what can be computed: look at the steps before this one.",
+        )  # fmt: skip
 
     @property
     def contacts(self) -> ContactSet:

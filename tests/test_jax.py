@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from tools import error
 
 jax = pytest.importorskip("jax")
+from jax.test_util import check_grads  # noqa: E402
+
 jnp = jax.numpy
 pytestmark = pytest.mark.usefixtures("kernel_cache", "every_type")
 
@@ -92,3 +95,27 @@ def test_other_versions_of_jax_are_refused(monkeypatch):
     tree, kernel = compiled(constraints=[ds.Point("left_foot")])
     with pytest.raises(ds.DelassusError, match=r"jax 0\.9 or 0\.10"):
         kernel(jnp.asarray(tree.neutral()))
+
+
+def test_derivatives_of_all_orders_and_modes():
+    """Against differences and one another, by JAX's own check; backwards, tangents are not compiled."""
+    tree, kernel = compiled("dynamics", tree=ds.mechanisms.chain(4), constraints=[ds.Point("link4")])
+    q, v, tau = jnp.asarray(tree.random(0, batch=2)), jnp.arange(4.0), jnp.ones((2, 4))
+    loss = jax.jit(jax.grad(lambda q: jnp.sum(kernel(q, v, tau)[0] ** 2)))
+    assert loss(q).shape == q.shape and list(kernel._derivatives) == [(), ("vjp",)]
+    energy = ds.compile(ds.mechanisms.chain(2), (), "energies")
+    check_grads(lambda *x: energy(*x)[1], (q[:, :2], tau[:, :2]), order=2)
+
+    def one(q):
+        return kernel(q, v, tau[0])
+
+    forward, backward = jax.vmap(jax.jacfwd(one))(q), jax.vmap(jax.jacrev(one))(q)
+    known = ds.dynamics_derivatives(tree, np.asarray(q), np.asarray(v), np.ones(4), constraints=[ds.Point("link4")])
+    for found in (forward, backward):
+        assert error(found[0], known.dqdd_dq) < 1e-9 and error(found[1], known.df_dq) < 1e-9
+
+
+def test_compilation_of_derivatives_is_announced(capfd):
+    tree, kernel = compiled("mass_matrix")
+    jax.grad(lambda q: jnp.sum(kernel(q)))(jnp.asarray(tree.neutral()))
+    assert "cotangents of mass_matrix" in capfd.readouterr().err

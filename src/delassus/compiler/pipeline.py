@@ -20,13 +20,13 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
     before, graph = cut(
         traced.ops.graph(traced.computed), traced.ops.loops, sum(a.size for a in asked.arguments), optimise
     )
-    name = re.sub(r"\W+", "_", f"{tree.name}_{quantity.name}").strip("_") or quantity.name
+    name = re.sub(r"\W+", "_", "_".join((tree.name, quantity.name, *asked.derivative))).strip("_") or quantity.name
     made = Program(
         name=name if not name[0].isdigit() else f"robot_{name}",
         graph=graph,
         arguments=asked.arguments,
         results=tuple(traced.results),
-        is_step=quantity.states > 0,
+        is_step=asked.states > 0,
         before=before,
     )
     count = made.count().total

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from delassus.algorithms.problem import Problem
+from delassus.compiler.differentiate import cotangents, tangents
 from delassus.compiler.program import Result
 from delassus.constraints import Constraint
 from delassus.frozen import Frozen
@@ -16,7 +20,7 @@ from delassus.quantities.error_estimate import rcond_of
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.quantity import Output
 from delassus.quantities.request import Request, request
-from delassus.spatial.graph import Graph, OperationCount
+from delassus.spatial.graph import Graph, Op, OperationCount
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace_ops import TraceOps
 
@@ -98,12 +102,32 @@ def trace_request(asked: Request, with_rcond: bool = True) -> Trace:
     case = symbolic_case(asked, traced.ops)
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
+    for k in range(len(asked.derivative)):
+        _differentiate(traced, *(replace(asked, derivative=asked.derivative[:end]) for end in (k, k + 1)))
     rcond = rcond_of(asked, traced.ops, traced.computed) if with_rcond else None
     if case.is_within is not None and with_rcond:
         rcond = traced.ops.select(case.is_within, 1.0 if rcond is None else rcond, -1.0)
     if rcond is not None:
         traced.add(RCOND, (), traced.ops.matrix([[rcond]]), hidden=True)
     return traced
+
+
+def _differentiate(traced: Trace, before: Request, after: Request) -> None:
+    """From the results of one request to those of the next derivative of it."""
+    ops, nodes = traced.ops, [node for group in traced.computed for node in group]
+    inputs = np.flatnonzero(ops.graph([nodes]).op == Op.INPUT).tolist()
+    n, end = (sum(a.size for a in request.arguments) for request in (before, after))
+    entries = [result.entries for result in traced.results]
+    traced.results, traced.computed = [], []
+    if after.derivative[-1] == "jvp":
+        traced.computed.append(tangents(ops, inputs[:n], nodes, inputs[n:end]))
+    else:
+        every = [nodes[k] for of_result in entries for k in of_result]
+        traced.computed.append(cotangents(ops, inputs[:n], every, inputs[n:end]))
+        ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
+        entries = [tuple(range(*pair)) for pair in itertools.pairwise(ends)]
+    for output, places in zip(after.outputs, entries, strict=True):
+        traced.results.append(Result(output.name, after.shape_of(output), places, output.meaning))
 
 
 def count(

@@ -35,7 +35,9 @@ class Request:
     """What is asked for; made by `request`.
 
     ``method`` is the algorithm that runs, "auto" the planner's, and ``is_chosen`` says that it was left to choose.
-    ``payloads`` are the links whose inertia gets an addition with each call.
+    ``payloads`` are the links whose inertia gets an addition with each call. ``derivative`` says what is taken of the
+    quantity, one after the other: "jvp", tangents of the results, of those of the arguments; "vjp", cotangents of the
+    arguments, of those of the results.
     """
 
     tree: Tree
@@ -45,6 +47,7 @@ class Request:
     options: Options
     payloads: tuple[str, ...]
     is_chosen: bool
+    derivative: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return hash(tuple(self.describe().values()))
@@ -60,12 +63,47 @@ class Request:
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """All arguments: the state, then what constraints, payloads and options ask for."""
-        return (
+        """All arguments: the state, what constraints, payloads and options ask for, then tangents and cotangents."""
+        return self._differentiated[0]
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """What is returned."""
+        return self._differentiated[1]
+
+    @property
+    def has_status(self) -> bool:
+        """Whether states have a status, and are solved on NumPy where machine code does not solve them."""
+        return self.quantity.has_status and not self.derivative
+
+    @property
+    def states(self) -> int:
+        """Number of outputs, the first ones, that are the next values of the first inputs; 0 of what is no step."""
+        return 0 if self.derivative else self.quantity.states
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        kinds = {"jvp": "tangents", "vjp": "cotangents"}
+        return " of ".join((*(kinds[mode] for mode in reversed(self.derivative)), self.quantity.name))
+
+    @property
+    def _differentiated(self) -> tuple[tuple[Argument, ...], tuple[Output, ...]]:
+        arguments = (
             *(Argument(name, self.shape_of(STATES[name][0]), STATES[name][1]) for name in self.inputs),
             *inputs_of(self.constraints, self.payloads),
             *self.options.arguments(self.tree, self.constraints),
         )
+        outputs = self.quantity.outputs
+        for mode in self.derivative:
+            if mode == "jvp":
+                given = [Argument(f"{a.name}_dot", a.shape, f"tangent of {a.name}") for a in arguments]
+                outputs = tuple(Output(f"{o.name}_dot", o.shape, f"tangent of {o.name}") for o in outputs)
+            else:
+                given = [Argument(f"{o.name}_bar", self.shape_of(o), f"cotangent of {o.name}") for o in outputs]
+                outputs = tuple(Output(f"{a.name}_bar", a.shape, f"cotangent of {a.name}") for a in arguments)
+            arguments = (*arguments, *given)
+        return arguments, outputs
 
     def shape_of(self, what: Output | Sequence[int | str]) -> tuple[int, ...]:
         """Shape of one state of an output: numbers, and names of sizes."""
@@ -120,6 +158,7 @@ class Request:
             "outputs": repr([output.name for output in self.quantity.outputs]),
             "method": self.method,
             "options": self.options.describe(),
+            "derivative": repr(self.derivative),
         }
 
 

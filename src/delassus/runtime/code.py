@@ -53,7 +53,7 @@ def _make(asked: Request, dtype: str, lanes: int, reason: str) -> bytes:
     count = program.count()
     slow = count.total > 5_000 and (bool(reason) or sys.stderr.isatty())
     if slow:
-        what = f"{asked.quantity.name} of {asked.tree.name}"
+        what = f"{asked.title} of {asked.tree.name}"
         announce(f"compiling {what}, {count.total:,} operations{reason} …")
     scalar = "double" if dtype == "float64" else "float"
     cpu = host()

@@ -18,7 +18,7 @@ from delassus.compiler.emit.llvm_loops import watched_result
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
-from delassus.model.check import check_batch, check_flag, check_path
+from delassus.model.check import check_batch, check_choice, check_flag, check_path
 from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.evaluate import NumpyCase, solve_doubtful
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
@@ -67,8 +67,9 @@ class Kernel:
         objects, self.operations, self._is_judged = machine_code(request, dtype, lanes, reason)
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
-        self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.quantity.outputs)
+        self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
         self._has_warned = False
+        self._derivatives: dict[tuple[str, ...], Kernel] = {(): self}
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self._is_judged else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self._code = Code(objects)
@@ -78,7 +79,7 @@ class Kernel:
 
     def __repr__(self) -> str:
         method = f"method={self.method!r}, " if self.request.quantity.methods else ""
-        of = f"{self.what!r} of {self.request.tree.name!r}"
+        of = f"{self.request.title!r} of {self.request.tree.name!r}"
         return f"Kernel({of}, {method}{self.dtype}, {self.operations.total} operations)"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -156,7 +157,7 @@ class Kernel:
         """
         asked = False
         if return_status is not False and check_flag("return_status", return_status):
-            if not self.request.quantity.has_status and not self.iterates:
+            if not self.request.has_status and not self.iterates:
                 raise ConfigurationError("return_status", f"False of {self!r}", "True", "Dynamics have a status.")
             asked = True
         if return_error is not False and check_flag("return_error", return_error):
@@ -212,7 +213,7 @@ class Kernel:
             The kernel computes something else, or has the argument ``active``; or wrong arrays, as in a call.
         """
         report = self.request.quantity.report
-        if report is None or self.request.options.active:
+        if report is None or self.request.derivative or self.request.options.active:
             wanted = "compiled 'dynamics' without `active`, with all outputs"
             raise ConfigurationError("kernel", wanted, repr(self), "Call it instead.")
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
@@ -248,6 +249,46 @@ class Kernel:
         """
         made = result_arrays(None, self.results, check_batch(batch), self.dtype)
         return made[0] if len(made) == 1 else tuple(made)
+
+    def derivative(self, *modes: str) -> Kernel:
+        """Kernel of a derivative, by differentiation of the program; compiled when it is first asked for.
+
+        Parameters
+        ----------
+        *modes : {"jvp", "vjp"}
+            "jvp": with a tangent for each argument, the tangents of the results, ``ẏ = (∂y/∂x) ẋ``. "vjp": with a
+            cotangent for each result, the cotangents of the arguments, ``x̄ = (∂y/∂x)ᵀ ȳ``. Of several, each is that
+            of the kernel that those before it make.
+
+        Returns
+        -------
+        Kernel
+            Its arguments are those of this kernel and, after them, the tangents or cotangents. All numbers of arguments
+            count as independent, the four of a quaternion too.
+
+        Raises
+        ------
+        ConfigurationError
+            Another mode; a contact step, which iterates.
+
+        Examples
+        --------
+        >>> import delassus as ds, numpy as np
+        >>> arm = ds.mechanisms.chain(7)
+        >>> place = ds.compile(arm, (), "centre_of_mass")
+        >>> place.derivative("vjp")(arm.random(0, batch=100), np.ones(3)).shape
+        (100, 7)
+        """
+        for mode in modes:
+            check_choice("mode", mode, ("jvp", "vjp"), ConfigurationError)
+        if modes and self.iterates:
+            advice = "Differentiate 'step', whose constraints always act."
+            raise ConfigurationError("kernel", "one that does not iterate", repr(self), advice)
+        if modes not in self._derivatives:
+            asked = replace(self.request, derivative=(*self.request.derivative, *modes))
+            made = Kernel(asked, self.dtype.name, self.lanes, ", for derivatives", self._error_bound)
+            self._derivatives[modes] = made
+        return self._derivatives[modes]
 
     # -- other targets ---------------------------------------------------------------------------------------------
 
@@ -309,7 +350,7 @@ class Kernel:
             again = self._fallback.run(some, found, (n,), threads, with_status, with_error)
             on_numpy[where], inaccurate[where], error[where] = again.on_numpy, again.inaccurate, again.error
             case = again.case
-        elif self.request.quantity.has_status:
+        elif self.request.has_status:
             case = solve_doubtful(self.request, dict(zip((a.name for a in self.arguments), some, strict=True)), (n,))
             case.error_bound = check_error_bound(self._error_bound)
             found = list(case.run().values())
@@ -351,7 +392,7 @@ class Kernel:
         each step (steps, *batch, …), of the others (*batch, …). Returns the mask (steps, *batch) of the steps that are
         not solved, and what steps give beside the state, each (steps, *batch, …).
         """
-        n, states = prod(batch), self.request.quantity.states
+        n, states = prod(batch), self.request.states
         after = [trajectory[1:] for trajectory in arrays[:states]]
         beside = [np.empty((steps, *batch, *r.shape), self.dtype) for r in self.results[states:]]
         rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
@@ -407,7 +448,7 @@ class Kernel:
             warn(f"{said} Compile with more sweeps, or a shorter time step.")
             return
         said = f"{self!r}: {again} of {total} state(s) have an estimated error above the bound"
-        if self._fallback is not None or self.request.quantity.has_status:
+        if self._fallback is not None or self.request.has_status:
             said += " and were solved again"
         if on_numpy:
             said += (
@@ -416,7 +457,7 @@ class Kernel:
             )
         if inaccurate:
             said += f"; {inaccurate} of them stay inaccurate"
-        which = "return_error=True, or return_status=True," if self.request.quantity.has_status else "return_error=True"
+        which = "return_error=True, or return_status=True," if self.request.has_status else "return_error=True"
         warn(f"{said}. {which} says which, and silences this.")
 
 

@@ -1,12 +1,15 @@
 """Kernels on JAX arrays, traced ones too: a primitive whose code on a processor is the kernel's own entry for XLA.
 
 The primitive is `jax.vmap`-ped by a further leading axis of all arrays. Types and shapes are checked when it is traced.
+Derivatives are kernels of their own (`Kernel.derivative`), compiled when XLA compiles what needs them: forwards that of
+tangents, backwards that of cotangents.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -39,7 +42,7 @@ def _compiled(kernel: Any) -> Any:
         names = [a.name for a in kernel.arguments]
         complete = ordered(names, given, named)
         arrays = [_checked(x, a, kernel.dtype) for x, a in zip(complete, kernel.arguments, strict=True)]
-        results = primitive.bind(*_of_one_batch(arrays, kernel), kernel=kernel)
+        results = primitive.bind(*_of_one_batch(arrays, kernel), kernel=kernel, modes=())
         return results[0] if len(results) == 1 else tuple(results)
 
     return jax.jit(checked, inline=True)
@@ -71,11 +74,11 @@ def _checked(x: Any, argument: Argument, dtype: np.dtype[Any]) -> Any:
 
 @cache
 def _primitive() -> Any:
-    """The primitive of all kernels: what it computes, how it is batched and compiled."""
+    """The primitive of all kernels and their derivatives, and its rules; ``modes`` are those of `Kernel.derivative`."""
     import jax
     import jax.numpy as jnp
     from jax.extend.core import Primitive
-    from jax.interpreters import batching, mlir
+    from jax.interpreters import ad, batching, mlir
 
     if jax.__version_info__[:2] not in VERSIONS:
         wanted = " or ".join(f"{major}.{minor}" for major, minor in VERSIONS)
@@ -85,30 +88,57 @@ def _primitive() -> Any:
     primitive.multiple_results = True
 
     @cache
-    def compiled(kernel: Any) -> Any:
-        return jax.jit(lambda *arrays: primitive.bind(*arrays, kernel=kernel))
+    def compiled(kernel: Any, modes: tuple[str, ...]) -> Any:
+        return jax.jit(lambda *arrays: primitive.bind(*arrays, kernel=kernel, modes=modes))
 
-    def shaped(*arrays: Any, kernel: Any) -> Any:
-        batch = arrays[0].shape[: arrays[0].ndim - len(kernel.arguments[0].shape)]
-        return [jax.core.ShapedArray((*batch, *r.shape), kernel.dtype) for r in kernel.results]
+    def shaped(*arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
+        arguments, results = _shapes(kernel, modes)
+        batch = arrays[0].shape[: arrays[0].ndim - len(arguments[0])]
+        return [jax.core.ShapedArray((*batch, *shape), kernel.dtype) for shape in results]
 
-    def batched(arrays: Sequence[Any], axes: Sequence[int | None], *, kernel: Any) -> Any:
+    def batched(arrays: Sequence[Any], axes: Sequence[int | None], **how: Any) -> Any:
         (n,) = {x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None}
         led = [
             jnp.broadcast_to(x, (n, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
             for x, axis in zip(arrays, axes, strict=True)
         ]
-        results = primitive.bind(*led, kernel=kernel)
+        results = primitive.bind(*led, **how)
         return results, [0] * len(results)
 
-    def lowered(context: Any, *arrays: Any, kernel: Any) -> Any:
-        return jax.ffi.ffi_lowering(_target(kernel))(context, *arrays)
+    def changed(arrays: Sequence[Any], tangents: Sequence[Any], *, kernel: Any, modes: tuple[str, ...]) -> Any:
+        results = primitive.bind(*arrays, kernel=kernel, modes=modes)
+        known = map(ad.instantiate_zeros, tangents)
+        return results, primitive.bind(*arrays, *known, kernel=kernel, modes=(*modes, "jvp"))
 
-    primitive.def_impl(lambda *arrays, kernel: compiled(kernel)(*arrays))
+    def transposed(cotangents: Sequence[Any], *arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
+        *base, mode = modes  # linear in what the last derivative has added
+        n = len(_shapes(kernel, tuple(base))[0])
+        known = map(ad.instantiate_zeros, cotangents)
+        other = "vjp" if mode == "jvp" else "jvp"
+        found = primitive.bind(*arrays[:n], *known, kernel=kernel, modes=(*base, other))
+        wanted = map(ad.is_undefined_primal, arrays[n:])
+        return [None] * n + [x if asked else None for x, asked in zip(found, wanted, strict=True)]
+
+    def lowered(context: Any, *arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
+        return jax.ffi.ffi_lowering(_target(kernel.derivative(*modes)))(context, *arrays)
+
+    primitive.def_impl(lambda *arrays, **how: compiled(**how)(*arrays))
     primitive.def_abstract_eval(shaped)
     batching.primitive_batchers[primitive] = batched
+    ad.primitive_jvps[primitive] = changed
+    ad.primitive_transposes[primitive] = transposed
     mlir.register_lowering(primitive, lowered, platform="cpu")
     return primitive
+
+
+Shapes = list[tuple[int, ...]]
+
+
+@cache
+def _shapes(kernel: Any, modes: tuple[str, ...]) -> tuple[Shapes, Shapes]:
+    """Shapes of one state of the arguments and results of a derivative, which need not be compiled."""
+    asked = replace(kernel.request, derivative=(*kernel.request.derivative, *modes))
+    return [a.shape for a in asked.arguments], [asked.shape_of(o) for o in asked.outputs]
 
 
 _targets: dict[str, tuple[Any, ...]] = {}

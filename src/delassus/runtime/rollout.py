@@ -127,7 +127,7 @@ def rollout(
     >>> bool(abs(v[60]).max() < 1e-9), bool(abs(v[100]).max() > 1e-3)
     (True, True)
     """
-    if not isinstance(kernel, Kernel) or not kernel.request.quantity.states:
+    if not isinstance(kernel, Kernel) or not kernel.request.states:
         raise ConfigurationError(
             "kernel",
             "a compiled time step, with all outputs",
@@ -139,7 +139,7 @@ def rollout(
     if time_axis is not None and not (is_whole(time_axis) and time_axis <= 1):
         raise ConfigurationError("time_axis", "0 or 1", shown(time_axis), "Time is the first axis, or the second.")
     names = check_list("per_step", per_step, "a list of names", "Pass per_step=['active'].")
-    n_states = kernel.request.quantity.states
+    n_states = kernel.request.states
     if n_states > STATE and "impulses" not in others:
         others["impulses"] = np.zeros(kernel.arguments[STATE].shape, dtype=kernel.dtype)
     if callable(controls):
@@ -211,7 +211,7 @@ def _by_arrays(
 ) -> Found:
     """Trajectories under given controls."""
     by_name = {a.name: a for a in kernel.arguments}
-    n_states = kernel.request.quantity.states
+    n_states = kernel.request.states
     states = [a.name for a in kernel.arguments[:n_states]]
     moving = by_name.keys() - {*states, "dt"}  # given anew at each step
     fixed = {**others, "q": start[0], "v": start[1], "dt": dt}

@@ -220,7 +220,7 @@ class TraceOps(Ops):
                         live[c] = 1
         return total
 
-    def _node(self, op: int, a: int, b: int = -1, c: int = -1) -> int:
+    def operation(self, op: int, a: int, b: int = -1, c: int = -1) -> int:
         """Node of an operation, or the number that it gives on known numbers."""
         at, nodes = self.at, self._nodes
         is_known = nodes[a][0] == CONSTANT and (b < 0 or nodes[b][0] == CONSTANT) and (c < 0 or nodes[c][0] == CONSTANT)
@@ -257,7 +257,7 @@ class TraceOps(Ops):
             return qa
         if a == b and p == MULTIPLY and CONSTANT in (self._nodes[pa][0], self._nodes[pb][0]):
             return self.multiply(self.number(2.0), a)
-        return self._node(ADD, a, b)
+        return self.operation(ADD, a, b)
 
     def subtract(self, a: int, b: int) -> int:
         """``a − b``."""
@@ -276,7 +276,7 @@ class TraceOps(Ops):
             return pb if b == pa else pa
         if q == ADD and a in (qa, qb):
             return self.negate(qb if a == qa else qa)
-        return self._node(SUBTRACT, a, b)
+        return self.operation(SUBTRACT, a, b)
 
     def multiply(self, a: int, b: int) -> int:
         """``a · b``; a sign moves out, and a product with ``1 / y`` is a quotient."""
@@ -295,7 +295,7 @@ class TraceOps(Ops):
                     return left
                 if left == self._one:
                     return self.divide(y, right)
-        return self._node(MULTIPLY, a, b)
+        return self.operation(MULTIPLY, a, b)
 
     def _scaled(self, number: int, x: int) -> int:
         """A known number times ``x``."""
@@ -309,12 +309,12 @@ class TraceOps(Ops):
         if op == ADD and left == right:
             return self.multiply(self.number(2.0 * factor), left)
         if op == DIVIDE and left == self._one:
-            return self._node(DIVIDE, number, right)
+            return self.operation(DIVIDE, number, right)
         if op == MULTIPLY:
             for y, z in ((left, right), (right, left)):
                 if self._nodes[y][0] == CONSTANT:
                     return self.multiply(self.number(factor * self.at[y]), z)
-        return self._node(MULTIPLY, number, x)
+        return self.operation(MULTIPLY, number, x)
 
     def divide(self, a: int, b: int) -> int:
         """``a / b``."""
@@ -331,12 +331,12 @@ class TraceOps(Ops):
             return self.divide(self._one, qb if a == qa else qa)
         if q == DIVIDE and qa == self._one:
             return self.multiply(a, qb)
-        return self._node(DIVIDE, a, b)
+        return self.operation(DIVIDE, a, b)
 
     def negate(self, a: int) -> int:
         """``−a``."""
         op, inner, *_ = self._nodes[a]
-        return inner if op == NEGATE else self._node(NEGATE, a)
+        return inner if op == NEGATE else self.operation(NEGATE, a)
 
     def dot(self, row: list[int], column: list[tuple[int, int]]) -> int:
         """Sum of products of a row and the entries of a column that are not zero."""
@@ -348,7 +348,7 @@ class TraceOps(Ops):
         return total
 
     def _function(self, op: int, *operands: Any) -> Any:
-        return Expression(self, self._node(op, *(self.number(x) for x in operands)))
+        return Expression(self, self.operation(op, *(self.number(x) for x in operands)))
 
     # -- the vocabulary of algorithms --------------------------------------------------------------------------------
 

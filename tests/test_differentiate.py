@@ -1,0 +1,102 @@
+"""Derivatives of programs: against differences, formulas for the derivatives of dynamics, and one another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.compiler.differentiate import cotangents, tangents
+from delassus.spatial.trace_ops import Expression, TraceOps
+from tools import error, evaluated
+
+pytestmark = pytest.mark.usefixtures("kernel_cache")
+
+DIFFERENCES = 1e-6
+"""Central differences with a step of 1e-6: round-off over the step, with what division makes of it."""
+
+OPERATIONS = {
+    "x + y": lambda ops, x, y: (x + y, 1, 1),
+    "x − y": lambda ops, x, y: (x - y, 1, -1),
+    "x y": lambda ops, x, y: (x * y, y, x),
+    "x / y": lambda ops, x, y: (x / y, 1 / y, -x / (y * y)),
+    "−x": lambda ops, x, y: (-x, -1, 0),
+    "x²": lambda ops, x, y: (x * x, 2 * x, 0),
+    "√x": lambda ops, x, y: (ops.sqrt(x), 0.5 / ops.sqrt(x), 0),
+    "sin x": lambda ops, x, y: (ops.sin(x), ops.cos(x), 0),
+    "cos y": lambda ops, x, y: (ops.cos(y), 0, -ops.sin(y)),
+    "copysign": lambda ops, x, y: (ops.copysign(x, -y), ops.copysign(1.0, x * -y), 0),
+    "min": lambda ops, x, y: (ops.minimum(x, y), ops.less(x, y), ops.less(y, x)),
+    "max": lambda ops, x, y: (ops.maximum(x, y), ops.less(y, x), ops.less(x, y)),
+    "less": lambda ops, x, y: (ops.less(x, y), 0, 0),
+    "select": lambda ops, x, y: (ops.select(ops.less(x, y), x * y, x / x), y * ops.less(x, y), x * ops.less(x, y)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("at", [(0.3, 2.0), (5.0, 0.7)])
+def test_every_operation(name, at):
+    ops = TraceOps()
+    x, y, dx, dy = ops.vector(4, [*at, 1.0, 1.0])
+    made, by_x, by_y = OPERATIONS[name](ops, x, y)
+    (change,) = tangents(ops, [x.node, y.node], [made.node], [dx.node, dy.node])
+    pair = cotangents(ops, [x.node, y.node], [made.node], [dx.node])
+    found = evaluated(ops, [Expression(ops, k) for k in (change, *pair)] + [ops.matrix([[by_x, by_y]])], *at, 3.0, 4.0)
+    change, back_x, back_y, known = (np.squeeze(a) for a in found)
+    assert np.allclose(change, 3.0 * known[0] + 4.0 * known[1], rtol=1e-15)
+    assert np.allclose([back_x, back_y], 3.0 * known, rtol=1e-15)
+
+
+END = [ds.Weld("link2")]
+QUANTITIES = {
+    "delassus": {},
+    "osim": {},
+    "mass_matrix": {"payloads": ["link2"]},
+    "dynamics": {},
+    "step": {"constraints": ()},
+    "kinematics": {"frames": ["link2"], "constraints": ()},
+    "energies": {"constraints": ()},
+}
+
+
+@pytest.mark.parametrize("what", QUANTITIES)
+def test_tangents_are_differences_and_cotangents_their_transpose(what):
+    tree, h, rng = ds.mechanisms.chain(2, root="floating"), 1e-6, np.random.default_rng(0)
+    kernel = ds.compile(tree, what=what, **{"constraints": END, **QUANTITIES[what]})
+    x = [tree.random(rng, batch=9) if a.name == "q" else rng.normal(size=(9, *a.shape)) for a in kernel.arguments]
+    dx = [rng.normal(size=a.shape) for a in x]
+
+    def run(made, *arrays):
+        found = made(*arrays)
+        return found if isinstance(found, tuple) else (found,)
+
+    y = [run(kernel, *(a + s * h * da for a, da in zip(x, dx, strict=True))) for s in (1, -1)]
+    dy = run(kernel.derivative("jvp"), *x, *dx)
+    for found, after, before in zip(dy, *y, strict=True):
+        assert error(found, (after - before) / (2 * h)) < DIFFERENCES
+    y_bar = [rng.normal(size=a.shape) for a in dy]
+    x_bar = run(kernel.derivative("vjp"), *x, *y_bar)
+    one, other = (sum(np.sum(a * b) for a, b in zip(*pair, strict=True)) for pair in ((y_bar, dy), (x_bar, dx)))
+    assert one == pytest.approx(other, rel=1e-9)
+
+
+def test_derivatives_of_dynamics_are_those_of_their_formulas():
+    tree, hand = ds.mechanisms.chain(5), ds.Point("link5")
+    kernel, rng = ds.compile(tree, hand, "dynamics"), np.random.default_rng(1)
+    q, v, tau = tree.random(rng, batch=20), rng.normal(size=(20, 5)), rng.normal(size=(20, 5))
+    known = ds.dynamics_derivatives(tree, q, v, tau, constraints=hand)
+    blocks = [(known.dqdd_dq, known.df_dq), (known.dqdd_dv, known.df_dv), (known.dqdd_dtau, known.df_dtau)]
+    for block, made in enumerate(blocks):
+        dx = np.zeros((3, 5, 5))
+        dx[block] = np.eye(5)
+        found = kernel.derivative("jvp")(*(x[:, None] for x in (q, v, tau)), *dx)
+        for columns, matrix in zip(found, made, strict=True):
+            assert error(np.swapaxes(columns, -1, -2), matrix) < 1e-9
+
+
+def test_derivatives_that_do_not_exist_are_refused():
+    kernel = ds.compile(ds.mechanisms.chain(2), (), "energies")
+    with pytest.raises(ds.DelassusError, match="vjp"):
+        kernel.derivative("jacobian")
+    twice = kernel.derivative("vjp", "jvp")
+    assert twice is kernel.derivative("vjp", "jvp") and "tangents of cotangents of energies" in repr(twice)

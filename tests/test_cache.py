@@ -883,7 +883,7 @@ class Planted:
 def loop(folder):
     """Makes a function anew, as another process would, calls it, and returns how often it was in the cache."""
     pytest.importorskip("numba")
-    from delassus.contact.solvers.compiled import compiled
+    from delassus.runtime.loops import compiled
 
     def call():
         function = compiled(_halved)
@@ -981,7 +981,7 @@ def test_processes_race_for_loops(loop, folder):
     )
     module = folder.parent / "tests_cache_loops.py"
     module.write_text(
-        "from delassus.contact.solvers.compiled import compiled\n\n@compiled\ndef triple(x):\n    return 3.0 * x\n"
+        "from delassus.runtime.loops import compiled\n\n@compiled\ndef triple(x):\n    return 3.0 * x\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder.parent), *sys.path])}
     command = [sys.executable, "-c", script]

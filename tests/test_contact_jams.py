@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from delassus.contact import ConeProblem, SolverStatus, admm, lemke, nsgs
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.solvers.double_double import cone_distance, cone_residual, de_saxce, natural_map, velocities
 from delassus.contact.solvers.pyramids import linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS

@@ -10,6 +10,9 @@ from typing import Any
 LEVEL = 1
 """Code generator's optimisation level. LLVM's own passes over the assembly are not run: the graph is clean already."""
 
+OPTIMISED = 2
+"""Level of LLVM's passes and its code generator for loops."""
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -44,11 +47,11 @@ def host() -> Host:
     return Host(triple, llvm.get_host_cpu_name(), available.flatten(), bits, registers, has_fma)
 
 
-def _target(cpu: Host) -> Any:
+def _target(cpu: Host, level: int = LEVEL) -> Any:
     import llvmlite.binding as llvm
 
     target = llvm.Target.from_triple(cpu.triple)
-    return target.create_target_machine(cpu=cpu.cpu, features=cpu.features, opt=LEVEL, reloc="pic", codemodel="small")
+    return target.create_target_machine(cpu=cpu.cpu, features=cpu.features, opt=level, reloc="pic", codemodel="small")
 
 
 def object_code(assembly: str, cpu: Host | None = None) -> bytes:
@@ -58,6 +61,20 @@ def object_code(assembly: str, cpu: Host | None = None) -> bytes:
     target = _target(cpu or host())
     module = llvm.parse_assembly(assembly)
     module.verify()
+    return bytes(target.emit_object(module))
+
+
+def optimised_code(assembly: str) -> bytes:
+    """Compile LLVM assembly that is not clean already, for this processor, with LLVM's own passes."""
+    import llvmlite.binding as llvm
+
+    target = _target(host(), OPTIMISED)
+    module = llvm.parse_assembly(assembly)
+    module.verify()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=OPTIMISED)
+    tuning.loop_vectorization, tuning.slp_vectorization = True, False
+    builder = llvm.create_pass_builder(target, tuning)
+    builder.getModulePassManager().run(module, builder)
     return bytes(target.emit_object(module))
 
 
@@ -78,6 +95,10 @@ class Code:
     def address(self, function: str) -> int:
         """Address of a function."""
         return int(self._engine.get_function_address(function))
+
+    def address_of_data(self, name: str) -> int:
+        """Address of a global variable."""
+        return int(self._engine.get_global_value_address(name))
 
 
 def versions() -> str:

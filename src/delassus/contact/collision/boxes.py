@@ -13,7 +13,7 @@ import numpy as np
 
 from delassus.contact.collision.colliders import RADIUS, SIZE
 from delassus.contact.collision.vectors import Vector, along, column, cross, dot, norm, scaled
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
 
 CROSSING = 1e-7

@@ -45,7 +45,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )  # fmt: skip
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
 
 EXACT = 1e-10

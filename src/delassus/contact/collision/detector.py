@@ -84,7 +84,7 @@ class CollisionDetector:
         self._still = np.zeros(scene.tree.n_links)
         self._surfaces = Surfaces(scene, self.arrays)
         # past the wrappers that compile at the first call
-        self._find, self._unpack = cast(Any, find_contacts).dispatcher(), cast(Any, unpack).dispatcher()
+        self._find, self._unpack = cast(Any, find_contacts), cast(Any, unpack)
 
     @property
     def pairs(self) -> NDArray[np.int64]:

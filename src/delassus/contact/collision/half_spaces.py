@@ -21,7 +21,7 @@ from delassus.contact.collision.colliders import (
     SPHERE,
 )  # fmt: skip
 from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, point_at, row_of, scaled, write
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
 
 LEVEL = 1e-4

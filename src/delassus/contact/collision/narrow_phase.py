@@ -23,7 +23,7 @@ from delassus.contact.collision.half_spaces import on_plane
 from delassus.contact.collision.near_pairs import collider_poses, list_holds, list_pairs
 from delassus.contact.collision.spheres_capsules import round_pair
 from delassus.contact.collision.vectors import along, cross, norm, row_of, scaled
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
 
 WRONG, MORE, OTHERS = -1, -2, -3

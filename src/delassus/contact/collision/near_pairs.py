@@ -25,7 +25,7 @@ from delassus.contact.collision.colliders import (
     Workspace,
 )  # fmt: skip
 from delassus.contact.collision.vectors import along, column, dot, row_of
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
 
 

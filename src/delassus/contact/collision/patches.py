@@ -42,7 +42,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )  # fmt: skip
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
 
 ALIGNED = 1e-3

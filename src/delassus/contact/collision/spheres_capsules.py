@@ -22,7 +22,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
 
 PARALLEL = 1e-4

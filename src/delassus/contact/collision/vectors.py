@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
 
 Vector = tuple[float, float, float]

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import Impulses, Solution, solved_cones
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.solvers.coulomb import mobilities, natural_residual, projected, rounding
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
 from delassus.contact.solvers.newton import NEAR, concluded, modes_of, newton
@@ -50,7 +50,9 @@ def admm_loop(
     affine(W, r, b, u)
     best_r, best = np.copy(r), natural_residual(u, r, mu, more, omega)
     try_r, try_u = np.empty(size), np.empty(size)
-    x, y, z, right = np.empty(size), r / scale, np.zeros(size), np.empty(size)
+    x, y, z, right = np.empty(size), np.empty(size), np.zeros(size), np.empty(size)
+    for k in range(size):
+        y[k] = r[k] / scale[k]
     for i in range(contacts):
         k = 3 * i
         if r[k + 2] > 0.0 or more[i] > 0.0:  # a warm start: the multipliers that the velocities there ask for

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.solvers.double_double import ROUNDING
 from delassus.model.rotations import Array
 

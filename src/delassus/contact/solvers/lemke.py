@@ -16,7 +16,7 @@ import numpy as np
 
 from delassus.contact.problems import LCP
 from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, RAY, SOLVED, TROUBLE, from_basis, gap, pivot, scales
 from delassus.contact.solvers.pyramids import impulses_of, linear_problem, unknowns

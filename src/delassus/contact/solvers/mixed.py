@@ -17,7 +17,7 @@ import numpy as np
 
 from delassus.contact.problems import LCP, MLCP
 from delassus.contact.results import Solution, SolverStatus, check_request
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.linear import factor, substitute
 from delassus.model.rotations import Array
@@ -73,9 +73,11 @@ def factor_and_solve(A: Array, right: Array) -> tuple[Array, float]:
     least = factor(A, n, order)
     if least > 0.0:
         for j in range(columns):
-            b[:] = right[:, j]
+            for i in range(n):
+                b[i] = right[i, j]
             substitute(A, n, order, b, x)
-            solution[:, j] = x
+            for i in range(n):
+                solution[i, j] = x[i]
     return solution, least
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.results import Impulses, SolverStatus
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.solvers.coulomb import (
     HOLD,
     OPEN,

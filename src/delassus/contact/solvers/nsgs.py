@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import SOLVED, Impulses, Solution, SolverStatus, solved_cones
 from delassus.contact.solvers.admm import admm_contacts
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.solvers.coulomb import mobilities, natural_residual, prepare, rounding, single
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.newton import Indices, concluded, modes_of, newton

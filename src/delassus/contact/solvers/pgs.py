@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.contact.problems import LCP
 from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request, starting
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis, gap, scales

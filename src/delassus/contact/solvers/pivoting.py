@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.solvers.linear import affine, factor, substitute
 from delassus.model.rotations import Array
 
@@ -94,8 +94,10 @@ def pivot(M: Array, q: Array, s: Array, d: Array, limit: int, active: NDArray[np
         T[i, n], T[i, n + 1] = d[i], s[i] * q[i] / size
         for j in range(n + 2, T.shape[1]):
             T[i, j] = 0.0
-    basic, column = np.arange(n), np.arange(n + 1) + n
+    basic, column = np.arange(n), np.arange(n + 1)
     row_of, column_of = np.full(2 * n + 1, -1), np.full(2 * n + 1, -1)
+    for i in range(n + 1):
+        column[i] += n
     for i in range(n):
         row_of[i] = i
         column_of[n + i] = i

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from delassus.contact.solvers.compiled import inlined
+from delassus.runtime.loops import inlined
 
 CONTACT, LIMIT, FRICTION = range(3)
 """Kinds of row groups; contacts have three rows, the others one, the last of three places."""

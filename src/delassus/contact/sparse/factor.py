@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.compiled import compiled, inlined
+from delassus.runtime.loops import compiled, inlined
 from delassus.model.rotations import Array
 
 

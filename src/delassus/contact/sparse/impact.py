@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.sparse.cone import FRICTION
 from delassus.contact.sparse.newton import TOO_SMALL, push, solve_island, velocity
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Options, Rows, Scratch, State, Work

@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.compiled import compiled, inlined
-from delassus.contact.sparse.call import run_motion, run_update
+from delassus.runtime.loops import compiled, inlined, run_kernel
 from delassus.contact.sparse.factor import backward, cholesky, forward
 from delassus.contact.sparse.records import Bodies, Free, State
 from delassus.model.rotations import Array
@@ -40,8 +39,9 @@ def free_motion(
     """Poses, twists, masses and ``target`` of all blocks; False where a mass matrix is singular."""
     first, q, v = bodies.first, state.q, state.v
     for k in range(motions.shape[0]):
-        m = motions[k]
-        run_motion(m[0], m[1], (m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9], m[10], m[11]))
+        call = motions[k]
+        arrays = (call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11])
+        run_kernel(call[0], call[1], arrays)
     n = free.mass.size
     for b in range(n):
         at, f, T = 7 * b, 6 * b, state.poses[b]
@@ -211,8 +211,8 @@ def move(bodies: Bodies, free: Free, state: State, updates: Indices, dt: float) 
     """``q`` and ``v`` after a step with the velocities ``after``, displaced by ``shift``."""
     q, after, shift = state.q_next, state.after, state.shift
     for k in range(updates.shape[0]):
-        m = updates[k]
-        run_update(m[0], m[1], (m[2], m[3], m[4], m[5], m[6], m[7]))
+        call = updates[k]
+        run_kernel(call[0], call[1], (call[2], call[3], call[4], call[5], call[6], call[7]))
     for b in range(free.mass.size):
         at, f, T, c = 7 * b, 6 * b, state.poses[b], free.centre[b]
         w0, w1, w2 = after[f + 3], after[f + 4], after[f + 5]

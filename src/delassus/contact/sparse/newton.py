@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.compiled import compiled, inlined
+from delassus.runtime.loops import compiled, inlined
 from delassus.contact.solvers.coulomb import single
 from delassus.contact.sparse.cone import CONTACT, LIMIT, impulse
 from delassus.contact.sparse.factor import analyse, factorise, substitute

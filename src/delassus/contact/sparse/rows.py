@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.compiled import compiled, inlined
+from delassus.runtime.loops import compiled, inlined
 from delassus.contact.solvers.coulomb import prepare_one
 from delassus.contact.sparse.cone import CONTACT
 from delassus.contact.sparse.factor import backward, forward

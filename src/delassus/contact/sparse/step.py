@@ -11,7 +11,7 @@ from delassus.algorithms.contact.step import FARTHEST, MOST_SHIFT, YIELD
 from delassus.contact.collision.narrow_phase import find_contacts
 from delassus.contact.joint_contacts import AHEAD, BEYOND
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.compiled import compiled
+from delassus.runtime.loops import compiled
 from delassus.contact.sparse.cone import CONTACT, FRICTION, LIMIT
 from delassus.contact.sparse.impact import DONE, SINGULAR, add_joint_impulses, has_impact, impact, solve_all
 from delassus.contact.sparse.motion import close_gaps, free_motion, move

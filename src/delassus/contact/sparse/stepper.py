@@ -93,7 +93,7 @@ class BlockSteps:
         self._poses, self._reach = np.zeros((tree.n_links, 3, 4)), np.zeros(tree.n_links)
         self._statuses, self._totals, self.report = np.zeros(4, np.int64), np.zeros(4, np.int64), np.zeros(3)
         self._make_room(64, 64, 4096)
-        self._advance = cast(Any, advance).dispatcher()
+        self._advance = cast(Any, advance)
         self._contact_set: ContactSet | None = None
         self._impulses: tuple[Array, Array] | None = None
         self._passive = passive

@@ -1,0 +1,125 @@
+"""Types of compiled loops: numbers, arrays of them, tuples; what LLVM and NumPy call them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Number:
+    """``int`` (64 bits), ``float`` (64 bits) or ``bool``: in registers ``llvm``, in arrays ``stored``."""
+
+    name: str
+    llvm: str
+    stored: str
+    size: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BOOL, INT, FLOAT = Number("bool", "i1", "i8", 1), Number("int", "i64", "i64", 8), Number("float", "double", "double", 8)
+NUMBERS = (BOOL, INT, FLOAT)
+"""Each widens to those after it."""
+
+ITEMS = {np.dtype(np.bool_): BOOL, np.dtype(np.int64): INT, np.dtype(np.float64): FLOAT}
+DTYPES = {number: dtype for dtype, number in ITEMS.items()}
+
+
+@dataclass(frozen=True)
+class ArrayOf:
+    """A C-contiguous array; its values are a pointer and the length of each axis."""
+
+    item: Number
+    ndim: int
+
+    def __str__(self) -> str:
+        return f"array of {self.item} ({self.ndim}-D)"
+
+
+@dataclass(frozen=True)
+class TupleOf:
+    """A tuple, with the names of its items if it is a named one; its values are those of its items."""
+
+    items: tuple[Type, ...]
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.items))})"
+
+
+Type = Number | ArrayOf | TupleOf
+NOTHING = TupleOf(())
+"""Of functions that return None."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression's value: its type, and the operands that hold it (`operands_of`)."""
+
+    type: Type
+    operands: tuple[str, ...]
+
+
+def operands_of(type: Type) -> list[str]:
+    """LLVM's types of what a value is made of."""
+    if isinstance(type, Number):
+        return [type.llvm]
+    if isinstance(type, ArrayOf):
+        return ["ptr"] + ["i64"] * type.ndim
+    return [operand for item in type.items for operand in operands_of(item)]
+
+
+def items_of(value: Value) -> list[Value]:
+    """Items of a tuple."""
+    assert isinstance(value.type, TupleOf)
+    found, at = [], 0
+    for item in value.type.items:
+        size = len(operands_of(item))
+        found.append(Value(item, value.operands[at : at + size]))
+        at += size
+    return found
+
+
+def tuple_of(values: list[Value], names: tuple[str, ...] = ()) -> Value:
+    """A tuple of these values."""
+    return Value(TupleOf(tuple(v.type for v in values), names), tuple(x for v in values for x in v.operands))
+
+
+def joined(a: Type, b: Type) -> Type:
+    """The type that holds values of both; raises `TypeError` if there is none."""
+    if a == b:
+        return a
+    if isinstance(a, Number) and isinstance(b, Number):
+        return NUMBERS[max(NUMBERS.index(a), NUMBERS.index(b))]
+    if isinstance(a, TupleOf) and isinstance(b, TupleOf) and len(a.items) == len(b.items):
+        names = a.names if a.names == b.names else ()
+        return TupleOf(tuple(joined(x, y) for x, y in zip(a.items, b.items, strict=True)), names)
+    raise TypeError(f"{a} and {b} are different types")
+
+
+def has_arrays(type: Type) -> bool:
+    """Whether it is an array or holds one."""
+    return isinstance(type, ArrayOf) or (isinstance(type, TupleOf) and any(map(has_arrays, type.items)))
+
+
+def type_of(x: Any) -> Type:
+    """Type of an object of Python; raises `TypeError` where loops have none for it."""
+    if isinstance(x, np.ndarray):
+        item = ITEMS.get(x.dtype)
+        if item is None or not x.flags.c_contiguous:
+            layout = "" if x.flags.c_contiguous else ", not C-contiguous"
+            raise TypeError(f"arrays of float64, int64 or bool, C-contiguous, are compiled for, not {x.dtype}{layout}")
+        return ArrayOf(item, x.ndim)
+    if isinstance(x, (bool, np.bool_)):
+        return BOOL
+    if isinstance(x, (int, np.integer)):
+        return INT
+    if isinstance(x, (float, np.floating)):
+        return FLOAT
+    if isinstance(x, tuple):
+        return TupleOf(tuple(map(type_of, x)), tuple(getattr(x, "_fields", ())))
+    raise TypeError(f"numbers, arrays and tuples of them are compiled for, not {type(x).__name__}")

@@ -36,7 +36,7 @@ USE_INTEROP = ("cli", "delassus_studies", "delassus", "simulate", "contact", "in
 """Who loads robots and converts states of other libraries; dynamics and compiler know trees only."""
 
 OPTIONAL = {
-    "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal", "numba",
+    "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal",
     "clarabel", "viser", "websockets", "scipy", "h5py", "jax", "jaxlib", "torch", "dask",
 }  # fmt: skip
 """Packages of the extras: imported inside functions only."""
@@ -128,7 +128,7 @@ def test_optional_packages_are_imported_inside_functions():
         for module, inside in imports(path)
         if module.split(".")[0] in OPTIONAL | SLOW
     ]
-    assert {"mujoco", "pinocchio", "numba"} <= {package for _, package, _ in found}
+    assert {"mujoco", "pinocchio", "coal"} <= {package for _, package, _ in found}
     assert [f"{importer} imports {package}" for importer, package, inside in found if not inside] == []
 
 

@@ -19,7 +19,6 @@ from delassus.interop.load import example_robot_files
 from delassus.interop.urdf import parse_xml, tree_from_urdf
 from delassus.model.kinematics import world_poses
 
-pytest.importorskip("numba")
 pytest.importorskip("coal")
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*not represented:delassus.DelassusWarning")

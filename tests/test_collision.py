@@ -12,7 +12,6 @@ from delassus.contact import Box, Capsule, Collider, ContactSet, Cylinder, HalfS
 from delassus.contact.collision import CollisionDetector
 from tools import random_rotation
 
-pytest.importorskip("numba")
 coal = pytest.importorskip("coal")
 
 ROUND_OFF = 1e-12

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from delassus.contact import ConeProblem, SolverStatus, admm, lemke, nsgs
-from delassus.runtime.loops import compiled
 from delassus.contact.solvers.double_double import cone_distance, cone_residual, de_saxce, natural_map, velocities
 from delassus.contact.solvers.pyramids import linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS
 from delassus_studies.contact_problems import law_residual, of_bodies, of_low_rank
-
-pytest.importorskip("numba")
 
 TOLERANCE = 1e-8
 
@@ -223,45 +220,3 @@ def test_all_solvers_on_random_contacts():
             found = SOLVERS[name].contacts(*arguments(SOLVERS[name], problem, directions), 0 * problem.b, 1e-8, 10000)
             missed[name] += found.status is not SolverStatus.CONVERGED
     assert missed["nsgs"] <= 1 and missed["admm"] <= 4
-
-
-# -- compiled loops --------------------------------------------------------------------------------------------------
-
-
-def test_compilation_is_announced(tmp_path, monkeypatch, capfd):
-    """Once a function that Python calls, where there is nothing in the cache, and not where there is."""
-    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
-    for announced in (1, 0):
-        function = compiled(_six_times)
-        assert (function(1.0), function(2.0)) == (6.0, 12.0)
-        said = capfd.readouterr().err
-        assert said.count("_six_times and 1 functions that it calls: about 1 s, once\n") == announced
-        assert said.count("\n") == announced
-
-
-def test_literals_are_not_types_of_their_own(monkeypatch):
-    """What is called with a literal first, and with a number later, is compiled once."""
-    monkeypatch.setenv("DELASSUS_CACHE", "off")
-    assert compiled(_count)(3) == 3
-    assert len(_one_more.part.overloads) == 1
-
-
-@compiled
-def _twice(x):
-    return 2.0 * x
-
-
-def _six_times(x):
-    return 3.0 * _twice(x)
-
-
-@compiled
-def _one_more(n):
-    return n + 1
-
-
-def _count(n):
-    found = 0
-    for _ in range(n):
-        found = _one_more(found)
-    return found

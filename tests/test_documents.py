@@ -186,9 +186,6 @@ main()
     [
         ("bench osim --plot figures", {"matplotlib"}, "plot"),
         ("reproduce osim --plot figures", {"matplotlib"}, "plot"),
-        ("bench contact", {"numba"}, "contact"),
-        ("reproduce contact", {"numba"}, "contact"),
-        ("simulate boxes", {"numba"}, "contact"),
         ("simulate boxes", {"coal"}, "contact"),
         ("simulate boxes --plot f.png", {"matplotlib"}, "plot"),
         ("simulate boxes --record f.h5", {"h5py"}, "record"),

@@ -303,7 +303,6 @@ def test_constraints_act_at_every_entry():
 
 
 def test_simulators_hold_what_the_file_holds():
-    pytest.importorskip("numba")
     _, tree = loaded(FOUR_BAR)
     q = closed(tree, tree.configuration({"crank": 0.3, "rocker": 0.25}))
     scene = ds.Scene({"a": tree, "b": tree})

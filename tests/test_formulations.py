@@ -20,8 +20,6 @@ from delassus.errors import ConfigurationError, ModelError, UnknownNameError
 from random_trees import some_constraints, some_mechanism
 from tools import error, random_rotation
 
-pytest.importorskip("numba")
-
 NAMES = tuple(FORMULATIONS)
 
 SAME_MOTION = 1e-8

@@ -24,8 +24,6 @@ from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.step import StepOptions, step
 from random_trees import some_constraints, some_mechanism
 
-pytest.importorskip("numba")
-
 SOLVERS = ("lemke", "pgs", "nsgs", "admm", "convex")
 
 RESTS = 1e-8

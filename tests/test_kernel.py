@@ -248,7 +248,7 @@ def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         *(("host", lambda part=part: replace(this, **{part: "other"})) for part in ("triple", "cpu", "features")),
         ("version", lambda package: "other"),
         ("versions", lambda: "other"),
-        ("_sources", lambda: "other"),
+        ("sources", lambda: "other"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(code, name, value)

@@ -346,7 +346,6 @@ def test_one_second(name):
     for _ in range(n):
         mujoco.mj_step(model, data)
     if tree.is_floating:
-        pytest.importorskip("numba")
         simulator = ds.Simulator(ds.Scene(tree, loops=()), q0=q, v0=v, dt=dt, control="actuators")
         for _ in range(n):
             simulator.step(ours)

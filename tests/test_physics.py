@@ -12,7 +12,6 @@ from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.contact.results import SOLVED
 from delassus.model.rotations import quaternion_to_matrix
 
-pytest.importorskip("numba")
 pytest.importorskip("coal")
 
 G = 9.81

@@ -16,7 +16,6 @@ from delassus.contact.sparse import blocks
 from delassus.model.rotations import quaternion_to_matrix
 from test_joint_contacts import some_scene
 
-pytest.importorskip("numba")
 pytestmark = pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
 
 G, EDGE, MASS = 9.81, 0.2, 1.0

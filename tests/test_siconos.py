@@ -7,7 +7,6 @@ from delassus.contact import LCP, SolverStatus, admm, lemke, nsgs, pgs
 from delassus_studies import peers_siconos
 from delassus_studies.contact_problems import of_bodies, of_low_rank
 
-pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(peers_siconos.python() is None, reason="no Python here can import siconos")
 
 SAME = 1e-9

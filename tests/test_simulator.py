@@ -41,7 +41,6 @@ from delassus.model.joints import JointKind
 from delassus.simulate import Recorder
 from tools import escapes
 
-pytest.importorskip("numba")
 pytest.importorskip("coal")
 
 IDENTITY = (0.0, 0.0, 0.0, 1.0)

@@ -11,8 +11,6 @@ from delassus.model.joints import JointKind
 from delassus.model.rotations import quaternion_to_matrix, skew
 from random_trees import some_mechanism
 
-pytest.importorskip("numba")
-
 ROUND_OFF = 1e-10
 """Relative: recursions against a factorised mass matrix whose condition is up to 1e5."""
 

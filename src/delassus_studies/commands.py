@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from delassus.errors import require
 from delassus_studies.claims import reproduce
 from delassus_studies.figures import check_folder
 from delassus_studies.tables import publish
@@ -110,10 +109,9 @@ def bench_errors(plot: Plot = None, file: Json = None, quick: Quick = False) -> 
 
 @bench_app.command("contact")
 def bench_contact(file: Json = None, quick: Quick = False) -> None:
-    """Time a step of a pendulum that touches floor and wall, and its parts, beside MuJoCo; needs the extra contact."""
+    """Time a step of a pendulum that touches floor and wall, and its parts, beside MuJoCo."""
     from delassus_studies.bench_contact import measure, tables
 
-    require("numba", "contact", "contact solvers")
     publish(console, measure(quick), tables, file)
 
 
@@ -127,10 +125,9 @@ def bench_contact_steps(plot: Plot = None, file: Json = None, quick: Quick = Fal
 
 @bench_app.command("piles")
 def bench_piles(file: Json = None, quick: Quick = False) -> None:
-    """Time steps of heaps, piles, stacks and a standing quadruped, beside MuJoCo; needs the extra contact."""
+    """Time steps of heaps, piles, stacks and a standing quadruped, beside MuJoCo."""
     from delassus_studies.bench_piles import measure, tables
 
-    require("numba", "contact", "contact solvers")
     publish(console, measure(quick), tables, file)
 
 
@@ -154,8 +151,7 @@ def reproduce_dynamics(robots: Robots = None, plot: Plot = None, file: Json = No
 
 @reproduce_app.command("contact")
 def reproduce_contact(plot: Plot = None, file: Json = None, quick: QuickClaims = False) -> None:
-    """Measure each claim that [OS] makes of contact dynamics; needs the extra contact."""
-    require("numba", "contact", "contact solvers")
+    """Measure each claim that [OS] makes of contact dynamics."""
     from delassus_studies.claims_contact import SIZE_CLAIMS
     from delassus_studies.claims_contact_runs import RUN_CLAIMS
     from delassus_studies.claims_contact_swing import SWING_CLAIMS

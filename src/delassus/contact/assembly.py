@@ -1,4 +1,4 @@
-"""Assembly over loops and contacts, for numba: rows on links, their Jacobian, and their Delassus matrix.
+"""Assembly over loops and contacts: rows on links, their Jacobian, and their Delassus matrix.
 
 An *end* is a stack of rows on the twist of one link, in its body frame; a constraint has one on each of its links that
 moves, and ends of the same constraint add up in the rows of the problem. What is known of the robot comes from compiled
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 Indices = NDArray[Any]
 

@@ -196,7 +196,7 @@ class ConeProblem(Frozen):
                 "Pass J M⁻¹ Jᵀ, with rows and columns in the same order.",
             )  # fmt: skip
         friction, bound = _bounds(mu, "mu", n), _bounds(more, "more", n)
-        matrix = 0.5 * (matrix + matrix.T)
+        matrix = np.ascontiguousarray(0.5 * (matrix + matrix.T))
         matrix.setflags(write=False)
         _freeze(self, W=matrix, b=vector, mu=friction, more=bound)
 
@@ -286,8 +286,7 @@ class PolyhedralLCP(LCP):
 
     def __init__(self, cone: ConeProblem, n_directions: int = 4) -> None:
         n, n_f = cone.n_contacts, check_directions(n_directions)
-        W, b, mu, more = cone.W.copy(), cone.b.copy(), cone.mu.copy(), cone.more.copy()  # writable, as numba wants
-        M, q = linear_problem(W, b, mu, regular_directions(n_f), more)
+        M, q = linear_problem(cone.W, cone.b, cone.mu, regular_directions(n_f), cone.more)
         LCP.__init__(self, M, q, tuple(contact_blocks(n, n_f)))
         _freeze(self, cone=cone, n_directions=n_f)
 
@@ -316,7 +315,7 @@ def _unknowns(values: ArrayLike, size: int) -> Array:
 
 def _finite(value: ArrayLike, shape: tuple[int, ...], argument: str) -> Array:
     """Read-only copy of finite numbers of a shape, of which −1 stands for any number."""
-    array = finite_array(value, shape, argument, "Check how it was assembled.")
+    array = np.ascontiguousarray(finite_array(value, shape, argument, "Check how it was assembled."))
     array.setflags(write=False)
     return array
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
@@ -60,6 +60,15 @@ OUTCOMES = (
 """Statuses by the numbers that compiled functions return."""
 SOLVED = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF, SolverStatus.RESTITUTION_REDUCED)
 """Statuses of problems whose velocities are within the tolerance."""
+
+
+def worst_of(statuses: Iterable[SolverStatus]) -> SolverStatus:
+    """The first that is not solved, or else the first that is not `CONVERGED`."""
+
+    def weight(status: SolverStatus) -> tuple[bool, bool]:
+        return status not in SOLVED, status is not SolverStatus.CONVERGED
+
+    return max(statuses, key=weight, default=SolverStatus.CONVERGED)
 
 
 P = TypeVar("P", bound=LCP | MLCP | ConeProblem)
@@ -127,8 +136,7 @@ def solved_cones(
     """Check the problem and the options of a solver on cones, and solve."""
     advice = "Linear problems are for lemke and pgs; a ContactProblem has solve()."
     check_request(problem, ConeProblem, advice, tolerance, limit)
-    # copies: numba would compile all over again for arrays that may not be written to
-    given = problem.W.copy(), problem.b.copy(), problem.mu.copy(), problem.more.copy(), starting(problem.size, start)
+    given = problem.W, problem.b, problem.mu, problem.more, starting(problem.size, start)
     found = solve(*given, float(tolerance), int(limit))
     low = None if found.remainder is None else found.remainder.reshape(-1, 3)
     return Solution(problem, found.p.reshape(-1, 3), found.status, found.iterations, low)

@@ -43,7 +43,7 @@ def key_of(asked: Request, dtype: str, lanes: int) -> str:
         dtype=dtype,
         lanes=lanes,
         processor=f"{this.triple} {this.cpu} {this.features}",
-        versions=f"delassus {version('delassus')} {_sources()}, {versions()}",
+        versions=f"delassus {version('delassus')} {sources()}, {versions()}",
     )
 
 
@@ -65,7 +65,7 @@ def _make(asked: Request, dtype: str, lanes: int, reason: str) -> bytes:
 
 
 @cache
-def _sources() -> str:
+def sources() -> str:
     """Sizes and times of this package's files, as a hash: code that was edited in place makes other programs."""
     package = Path(__file__).parent.parent
     state = sorted((str(p.relative_to(package)), p.stat().st_size, p.stat().st_mtime_ns) for p in package.rglob("*.py"))

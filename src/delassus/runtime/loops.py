@@ -16,13 +16,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import json
 import os
 import struct
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -44,6 +42,7 @@ from delassus.compiler.loops.types import (
 )
 from delassus.errors import announce
 from delassus.runtime import cache
+from delassus.runtime.code import sources
 from delassus.runtime.cpu_target import Code, host, optimised_code, versions
 
 __all__ = ["Compiled", "compiled", "inlined", "run_kernel"]
@@ -53,7 +52,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CHECKED = os.environ.get("DELASSUS_CHECK_LOOPS", "0") == "1"
 """Whether indices are compared with lengths."""
 
-SECONDS_A_BYTE = 1e-4
+SECONDS_A_BYTE = 5e-5
 """Estimate of how long compilation takes, for a byte of the bytecode of a function and of those that it calls."""
 
 _one_at_a_time = threading.RLock()
@@ -75,6 +74,10 @@ class Compiled:
 
     def bound(self, *arguments: Any) -> Bound:
         """The call with these arguments, to be made any number of times."""
+        n, defaults = self.function.__code__.co_argcount, self.function.__defaults__ or ()
+        arguments += defaults[len(defaults) - max(n - len(arguments), 0) :] if len(arguments) < n else ()
+        if len(arguments) != n:
+            raise TypeError(f"{self.function.__qualname__} takes {n} arguments, not {len(arguments)}")
         try:
             types = tuple(map(type_of, arguments))
         except TypeError as error:
@@ -118,7 +121,7 @@ class _Machine:
         name = f"{loop.function.__module__}.{loop.function.__qualname__}"
         this = host()
         key = cache.cache_key(
-            function=name, text=_texts(), types=repr(types), checked=CHECKED, versions=versions(),
+            function=name, text=_text_of(loop), types=repr(types), checked=CHECKED, versions=versions(),
             processor=f"{this.triple} {this.cpu} {this.features}",
         )  # fmt: skip
         stored = cache.load(key)
@@ -233,10 +236,7 @@ def _announce_library() -> None:
         llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
 
 
-@functools.cache
-def _texts() -> str:
-    """Digest of all files of this library: loops use constants of many."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+def _text_of(loop: Compiled) -> str:
+    """What the functions say that a loop leads to, and the version of the library, whose constants they use."""
+    functions = (f.function.__code__ for f in loop.with_called())
+    return repr([(code.co_qualname, code.co_code, code.co_consts, code.co_names) for code in functions]) + sources()

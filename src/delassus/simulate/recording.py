@@ -270,7 +270,10 @@ class Run(Protocol):
     passive: Passive
     q: Array
     v: Array
-    statuses: Counter[SolverStatus]
+
+    @property
+    def statuses(self) -> Counter[SolverStatus]:
+        """Those of `Simulator`."""
 
     @property
     def contacts(self) -> ContactSet:
@@ -323,7 +326,7 @@ class Recorder:
                 "Make a Recorder for each run.",
             )
         self._sim, self._first, self._last = sim, sim.steps, sim.steps
-        self._before = Counter(sim.statuses)
+        self._before = sim.statuses
         self._samples: list[tuple[float, Array, Array, Array, int, int]] = []
         self._touching: list[tuple[float, ContactSet, Array]] = []
         self._n_touching = 0

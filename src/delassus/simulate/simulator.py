@@ -93,8 +93,6 @@ class Simulator:
         Since the start.
     status : SolverStatus
         Worst one of the last step.
-    statuses : Counter of SolverStatus
-        Of all problems so far.
     tolerance : float
         Of contact problems (m/s).
     rng : numpy.random.Generator
@@ -210,7 +208,7 @@ class Simulator:
         self.q = _one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = _one_state("v0", tree.check_velocity(v0, "v0"))
         self.time, self.steps = 0.0, 0
-        self.statuses: Counter[SolverStatus] = Counter()
+        self._earlier: Counter[SolverStatus] = Counter()
         self.status = SolverStatus.CONVERGED
         contacts = self._start(check_number("max_overlap", max_overlap, UNIT, above=False))
         self._steps.start_from(contacts, np.zeros((len(contacts), 3)), np.zeros((2, tree.nv)))
@@ -267,13 +265,15 @@ class Simulator:
         self._go(forces, 1)
 
     def _go(self, forces: Array, steps: int) -> None:
-        before = Counter(self._steps.totals)
         self.q, self.v = self._steps.advance(self.q, self.v, forces, steps)
-        self.statuses.update(self._steps.totals - before)
-        worst = max(self._steps.counts, key=lambda s: (s not in SOLVED, s is not SolverStatus.CONVERGED), default=None)
-        self.status = SolverStatus.CONVERGED if worst is None else worst
+        self.status = self._steps.status
         self.steps += steps
         self.time = self.steps * self.dt
+
+    @property
+    def statuses(self) -> Counter[SolverStatus]:
+        """How the contact problems of all steps ended."""
+        return self._earlier + self._steps.totals
 
     @property
     def contacts(self) -> ContactSet:
@@ -359,7 +359,7 @@ class Simulator:
         if record is not None and not isinstance(record, Recorder):
             raise ConfigurationError("record", "a Recorder", shown(record), "Pass record=Recorder().")
         check_flag("progress", progress)
-        before = Counter(self.statuses)
+        before = self.statuses
         if record is not None:
             record.start(self)
         alone = controller is None and record is None and self.control == "tau"
@@ -437,7 +437,8 @@ class Simulator:
         self.q, self.v = np.array(state["q"], dtype=float), np.array(state["v"], dtype=float)
         self.steps, self.time = steps, steps * self.dt
         self.rng.bit_generator.state = state["rng"]
-        self.status, self.statuses = status, statuses
+        self.status, self._earlier = status, statuses
+        self._earlier.subtract(self._steps.totals)
         self._steps.start_from(contacts, sustained, on_joints, impulses)
 
 

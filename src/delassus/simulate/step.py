@@ -28,7 +28,7 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution, collide
 from delassus.contact.joint_contacts import AHEAD, BEYOND, NEAR, JointContacts
-from delassus.contact.results import SOLVED, SolverStatus
+from delassus.contact.results import SOLVED, SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Snapshot
 from delassus.contact.solvers.mixed import eliminated
@@ -89,7 +89,7 @@ class FormulatedSteps:
         self._energies = compile_kernel(tree, (), "energies", passive=passive)
         self._h, self._no_shift = np.array(options.dt), np.zeros(tree.nv)
         self.start_from(ContactSet.empty(), NOTHING, np.zeros((2, tree.nv)))
-        self.counts: Counter[SolverStatus] = Counter()
+        self.status = SolverStatus.CONVERGED
         self.totals: Counter[SolverStatus] = Counter()
 
     def start_from(
@@ -129,8 +129,8 @@ class FormulatedSteps:
         self._position_update(q, done.v, self._h, shift, out=following)
         self.contacts, self.impulses, self.sustained = contacts, done.impulses, done.sustained
         self.joint_impulses = done.on_joints
-        self.counts = Counter(done.statuses)
-        self.totals.update(self.counts)
+        self.status = worst_of(done.statuses)
+        self.totals.update(done.statuses)
         return following
 
     def energy(self, q: Array, v: Array) -> tuple[float, float]:

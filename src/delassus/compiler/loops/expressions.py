@@ -6,6 +6,7 @@ import ast
 import builtins
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Protocol
 
@@ -51,10 +52,12 @@ class Loop(Protocol):
     is_inlined: bool
 
 
-class Called(Protocol):
-    """A function made for certain types: its name, what it returns, and whether it makes arrays."""
+@dataclass
+class Called:
+    """A function made for certain types: its name, its assembly, what it returns, and whether it makes arrays."""
 
     name: str
+    text: str
     result: Type
     allocates: bool
 
@@ -150,7 +153,7 @@ class Expressions(Text):
     def index(self, node: ast.expr, length: str) -> str:
         """Operand of an index; constants below zero count from the end."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-            return self.do(f"sub nsw i64 {length}, {node.operand.value}")
+            return self.do(f"sub nsw i64 {length}, {ast.literal_eval(node.operand)}")
         return self.number(node, INT)
 
     def place(self, node: ast.Subscript, base: Value | None = None) -> Value:
@@ -169,7 +172,7 @@ class Expressions(Text):
             assert isinstance(place.type, ArrayOf)
             return place if place.type.ndim else self.load(place)
         k = node.slice.value if isinstance(node.slice, ast.Constant) else self.object_of(node.slice)
-        if k is not None:
+        if isinstance(k, int):
             return items_of(base)[k]
         places, kind = self.spread(base)
         return self.gathered(places, kind, self.number(node.slice, INT))
@@ -213,7 +216,7 @@ class Expressions(Text):
                 product = self.arithmetic(ast.Mult(), product, a)
             return product
         if isinstance(a.type, TupleOf) and isinstance(op, ast.Mult) and isinstance(right, ast.Constant):
-            return tuple_of(items_of(a) * right.value)
+            return tuple_of(items_of(a) * ast.literal_eval(right))
         return self.arithmetic(op, a, self.value(right))
 
     def arithmetic(self, op: ast.operator, a: Value, b: Value) -> Value:
@@ -451,5 +454,3 @@ NOTHING_AT_ALL = Value(NOTHING, ())
 def returned(kinds: list[str]) -> str:
     """LLVM's type of what a function returns."""
     return "void" if not kinds else kinds[0] if len(kinds) == 1 else f"{{{', '.join(kinds)}}}"
-
-

@@ -71,7 +71,7 @@ class Module:
 
     def __init__(self, checked: bool = False) -> None:
         self._checked = checked
-        self._made: dict[tuple[Loop, tuple[Type, ...]], Body] = {}
+        self._made: dict[tuple[Loop, tuple[Type, ...]], Called] = {}
         self._under_way: list[Loop] = []
 
     def call(self, loop: Loop, arguments: list[Type]) -> Called:
@@ -82,14 +82,14 @@ class Module:
                 raise TypeError(f"{loop.function.__name__} calls itself")
             self._under_way.append(loop)
             name = f"f{len(self._made)}.{len(self._under_way)}.{loop.function.__name__}"
-            self._made[key] = Body(name, loop, arguments, self.call, self._checked)
+            self._made[key] = Body(name, loop, arguments, self.call, self._checked).called
             self._under_way.pop()
         return self._made[key]
 
     def assembly(self, loop: Loop, arguments: list[Type]) -> tuple[str, Type]:
         """The module, and the type of what the function returns."""
         main = self.call(loop, arguments)
-        bodies = [body.text for body in self._made.values()]
+        bodies = [made.text for made in self._made.values()]
         outside = f"@outside = global i64 0\n@elsewhere = internal global [{ELSEWHERE} x i8] zeroinitializer, align 16"
         return "\n".join([outside, MEMORY, *bodies, _entry(main, arguments), ALIASES]), main.result
 

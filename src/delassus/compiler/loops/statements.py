@@ -44,13 +44,12 @@ class Body(Expressions):
         self, name: str, loop: Loop, arguments: list[Type], call: Callable[[Loop, list[Type]], Called], checked: bool
     ) -> None:
         super().__init__(loop.function, call, checked)
-        self.name, self.loop, self.result = name, loop, NOTHING
+        self.loop = loop
         tree, self._above = tree_of(loop.function)
         self._returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(tree))
         self._known: Type | None = None if self._returns else NOTHING
         self._ends: list[tuple[str, str]] = []
         names = [argument.arg for argument in tree.args.args]
-        self.text = ""
         while True:
             before = (dict(self.kinds), self._known, self.allocates)
             self.slots, self.lines, self.places, self._names = [], [], {}, 0
@@ -62,8 +61,7 @@ class Body(Expressions):
             if before == (self.kinds, self._known, self.allocates):
                 break
         assert self._known is not None
-        self.result = self._known
-        self.text = self._whole(arguments)
+        self.called = Called(name, self._whole(name, arguments, self._known), self._known, self.allocates)
 
     def _reserve(self, variable: str, kind: Type) -> None:
         self.places[variable] = [self.slot(llvm) for llvm in operands_of(kind)]
@@ -76,7 +74,7 @@ class Body(Expressions):
             self.assign(name, Value(kind, tuple(f"%a{k}" for k in range(at, at + size))))
             at += size
 
-    def _whole(self, arguments: list[Type]) -> str:
+    def _whole(self, name: str, arguments: list[Type], result: Type) -> str:
         kinds = [llvm for kind in arguments for llvm in operands_of(kind)]
         operands = [f"{llvm} %a{k}" for k, llvm in enumerate(kinds)]
         lines = list(self.slots)
@@ -84,12 +82,12 @@ class Body(Expressions):
             operands.insert(0, "ptr %heap")
             lines.append("%mark = load ptr, ptr %heap")
         attributes = "alwaysinline nounwind" if self.loop.is_inlined else "nounwind"
-        if self._known == NOTHING:
+        if result == NOTHING:
             self._release()
             self.lines.append("ret void")
         else:
             self.lines.append("unreachable")
-        head = f"define internal {returned(operands_of(self.result))} @{self.name}({', '.join(operands)}) {attributes} {{"
+        head = f"define internal {returned(operands_of(result))} @{name}({', '.join(operands)}) {attributes} {{"
         return "\n".join([head, "entry:", *lines, *self.lines, "}"])
 
     def _release(self) -> None:
@@ -114,7 +112,9 @@ class Body(Expressions):
             raise TypeError(f"{file}, line {self._above + node.lineno}, {ast.unparse(node)[:80]}: {error}") from error
 
     def assign(self, name: str, value: Value) -> None:
-        """Give a variable a value, and a type that holds it."""
+        """Give a variable a value, and a type that holds it; none to ``_``, which is not read."""
+        if name == "_":
+            return
         before = self.kinds.get(name)
         kind = value.type if before is None else joined(before, value.type)
         if kind != before:
@@ -252,5 +252,3 @@ class Body(Expressions):
         self.begin(onward)
         k = self.do(f"load i64, ptr {at}")
         self.lines += [f"store i64 {self.do(f'add nsw i64 {k}, {step}')}, ptr {at}", f"br label %{head}", f"{end}:"]
-
-

@@ -45,8 +45,8 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )  # fmt: skip
-from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 EXACT = 1e-10
 """Part of the shapes' size by which the deepest point of a patch may miss the depth; else it gets one more."""

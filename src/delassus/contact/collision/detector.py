@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,8 +83,6 @@ class CollisionDetector:
         self._shape = (scene.tree.n_links, 3, 4)
         self._still = np.zeros(scene.tree.n_links)
         self._surfaces = Surfaces(scene, self.arrays)
-        # past the wrappers that compile at the first call
-        self._find, self._unpack = cast(Any, find_contacts), cast(Any, unpack)
 
     @property
     def pairs(self) -> NDArray[np.int64]:
@@ -111,8 +109,6 @@ class CollisionDetector:
             raise ConfigurationError("poses", "numbers", shown(poses), "One pose for each link.") from error
         if at.shape != self._shape:
             raise ConfigurationError("poses", f"shape {self._shape}", f"shape {at.shape}", "One pose for each link.")
-        if not at.flags.writeable:
-            at = at.copy()  # a type of its own to the compiler
         of_links, gap = self._still, self.tolerance
         if isinstance(reach, float) or np.ndim(reach) == 0:
             gap = max(gap, float(cast(float, reach)))
@@ -128,10 +124,10 @@ class CollisionDetector:
 
         Returns how many rows of ``found`` are contacts, or `WRONG`.
         """
-        while (count := self._find(poses, reach, gap, self.margin, self.arrays, self.space, self.found)) < WRONG:
+        while (count := find_contacts(poses, reach, gap, self.margin, self.arrays, self.space, self.found)) < WRONG:
             if count == OTHERS:
                 self._surfaces.touch(reach, gap, self.space)
-                self._unpack(self.arrays, self.space, self.found)
+                unpack(self.arrays, self.space, self.found)
                 return int(self.space.counts[1])
             self.space, self.found = workspace(self.arrays, 2 * int(self.space.counts[0]))
         return int(count)

@@ -23,8 +23,8 @@ from delassus.contact.collision.half_spaces import on_plane
 from delassus.contact.collision.near_pairs import collider_poses, list_holds, list_pairs
 from delassus.contact.collision.spheres_capsules import round_pair
 from delassus.contact.collision.vectors import along, cross, norm, row_of, scaled
-from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 WRONG, MORE, OTHERS = -1, -2, -3
 """Instead of a number of contacts: some pose is not finite; the arrays are too small; pairs that `surfaces` knows are

@@ -25,8 +25,8 @@ from delassus.contact.collision.colliders import (
     Workspace,
 )  # fmt: skip
 from delassus.contact.collision.vectors import along, column, dot, row_of
-from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 
 @compiled

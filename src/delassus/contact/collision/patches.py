@@ -42,8 +42,8 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )  # fmt: skip
-from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 ALIGNED = 1e-3
 """One minus the cosine of the angle between a contact's normal and a face's, below which the face touches flatly."""

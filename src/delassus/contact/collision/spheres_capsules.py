@@ -22,8 +22,8 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )
-from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 PARALLEL = 1e-4
 """Sine of the angle between capsules below which they touch along a line, at its two ends."""

@@ -1,11 +1,11 @@
-"""Vectors of three numbers as tuples, and poses ``[R p]`` (3, 4), for numba: no memory is allocated."""
+"""Vectors of three numbers as tuples, and poses ``[R p]`` (3, 4); no memory is allocated."""
 
 from __future__ import annotations
 
 import math
 
-from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 Vector = tuple[float, float, float]
 

@@ -1,4 +1,4 @@
-"""The exact Coulomb cone, for numba: projection, residual, and the problem of a single contact.
+"""The exact Coulomb cone: projection, residual, and the problem of a single contact.
 
 Components of a contact are tangent, tangent, normal. The problem of one contact: an impulse ``r`` in the cone
 ``|r_t| ≤ μ r_n``, with velocity ``u = A r + c``, such that
@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from delassus.runtime.loops import compiled
 from delassus.contact.solvers.double_double import ROUNDING
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 OPEN, STICK, SLIP, HOLD, RUB = 0, 1, 2, 3, 4
 """Contact modes; without normal impulses, the last two stick and slip."""

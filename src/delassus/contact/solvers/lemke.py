@@ -16,11 +16,11 @@ import numpy as np
 
 from delassus.contact.problems import LCP
 from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request
-from delassus.runtime.loops import compiled
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, RAY, SOLVED, TROUBLE, from_basis, gap, pivot, scales
 from delassus.contact.solvers.pyramids import impulses_of, linear_problem, unknowns
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 L = TypeVar("L", bound=LCP)
 
@@ -107,8 +107,6 @@ def lemke(problem: L, *, tolerance: float = 1e-8, max_iterations: int = 10000) -
     ------
     ConfigurationError
         Another kind of problem; a tolerance or limit that is not positive.
-    MissingDependencyError
-        numba is not installed.
 
     References
     ----------
@@ -124,5 +122,5 @@ def lemke(problem: L, *, tolerance: float = 1e-8, max_iterations: int = 10000) -
     """
     advice = "Of a ConeProblem, pass polyhedral(); for equality rows, solve_mixed."
     check_request(problem, LCP, advice, tolerance, max_iterations)
-    z, outcome, pivots = lemke_kernel(problem.M.copy(), problem.q.copy(), float(tolerance), int(max_iterations))
+    z, outcome, pivots = lemke_kernel(problem.M, problem.q, float(tolerance), int(max_iterations))
     return Solution(problem, z, OUTCOMES[outcome], pivots)

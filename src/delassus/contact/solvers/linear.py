@@ -1,4 +1,4 @@
-"""Small dense linear algebra for numba: LU factorisation with partial pivoting, by rows."""
+"""Small dense linear algebra: LU factorisation with partial pivoting, by rows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.runtime.loops import compiled
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 
 @compiled
@@ -70,6 +70,6 @@ def affine(W: Array, x: Array, b: Array, out: Array) -> None:
 
 @compiled
 def assign(to: Array, what: Array) -> None:
-    """Copy a vector into another: numba compiles this loop faster than slices."""
+    """Copy a vector into another."""
     for i in range(to.size):
         to[i] = what[i]

@@ -17,11 +17,11 @@ import numpy as np
 
 from delassus.contact.problems import LCP, MLCP
 from delassus.contact.results import Solution, SolverStatus, check_request
-from delassus.runtime.loops import compiled
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.linear import factor, substitute
 from delassus.model.rotations import Array
 from delassus.quantities.redundancy import CONFLICT, REGULAR_CONDITION
+from delassus.runtime.loops import compiled
 
 EMPTY = 1e-12
 """Largest entry of a row that is empty, over the largest one of the matrix."""

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.results import Impulses, SolverStatus
-from delassus.runtime.loops import compiled
 from delassus.contact.solvers.coulomb import (
     HOLD,
     OPEN,
@@ -38,6 +37,7 @@ from delassus.contact.solvers.coulomb import (
 from delassus.contact.solvers.double_double import cone_distance, cone_residual, two_sum
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 Indices = NDArray[Any]
 

@@ -19,11 +19,11 @@ from numpy.typing import ArrayLike
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import SOLVED, Impulses, Solution, SolverStatus, solved_cones
 from delassus.contact.solvers.admm import admm_contacts
-from delassus.runtime.loops import compiled
 from delassus.contact.solvers.coulomb import mobilities, natural_residual, prepare, rounding, single
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.newton import Indices, concluded, modes_of, newton
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 PATIENCE = 150
 """Sweeps before the continuation begins."""
@@ -216,8 +216,6 @@ def nsgs(
     ------
     ConfigurationError
         Another kind of problem; a tolerance or limit that is not positive; a start of another size.
-    MissingDependencyError
-        numba is not installed.
 
     Examples
     --------

@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.contact.problems import LCP
 from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request, starting
-from delassus.runtime.loops import compiled
 from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis, gap, scales
 from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linear_problem, unknowns
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 L = TypeVar("L", bound=LCP)
 

@@ -1,4 +1,4 @@
-"""Lemke's complementary pivoting on a condensed tableau, for numba.
+"""Lemke's complementary pivoting on a condensed tableau.
 
 Row ``i`` of the tableau says how basic variable ``i`` depends on those that are not: ``basic = T · (nonbasic, 1)``.
 Variables are numbered ``w = 0 … n−1``, ``z = n … 2n−1``, and ``2n`` for the artificial ``z₀`` of
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.runtime.loops import compiled
 from delassus.contact.solvers.linear import affine, factor, substitute
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 Indices = NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""Contacts whose friction cones are pyramids as linear problems, for numba: from ``W, b, mu`` to ``M, q`` and back.
+"""Contacts whose friction cones are pyramids as linear problems: from ``W, b, mu`` to ``M, q`` and back.
 
 Unknowns are ``β̲ = (F_n, β_1 … β_nf)`` of each contact (N s), then ``σ`` of each contact (m/s); the ``n_f`` directions
 are the rows of ``directions`` (n_f, 2).
@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.runtime.loops import compiled
 from delassus.contact.solvers.linear import affine
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 AT_LIMIT = 1.0 - 1e-9
 """Part of the largest friction from which on a contact of the start is taken to slip."""

@@ -1,4 +1,4 @@
-"""Laws of contact as projections: the impulse of a row group at a given argument, and its derivative, for numba.
+"""Laws of contact as projections: the impulse of a row group at a given argument, and its derivative.
 
 With a compliance ``R`` (1/kg) the impulse at relative velocities ``u`` is ``r = P_C(y)``, ``y = −(u + s) / R``:
 

@@ -1,4 +1,4 @@
-"""LU factorisation of a matrix of blocks whose pattern is symmetric, sparse, for numba; and Cholesky of dense blocks.
+"""LU factorisation of a matrix of blocks whose pattern is symmetric, sparse; and Cholesky of dense blocks.
 
 Rows and columns of blocks are nodes of a graph; `analyse` eliminates the one of least degree first and records the
 fill. `factorise` works on the entries in place, node by node (right-looking), without pivoting: diagonal blocks hold
@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 
 from delassus.contact.snapshot import Indices
-from delassus.runtime.loops import compiled, inlined
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled, inlined
 
 
 @compiled

@@ -1,15 +1,15 @@
-"""Impacts of a scene by its blocks, and the solution of a contact problem island by island, for numba."""
+"""Impacts of a scene by its blocks, and the solution of a contact problem island by island."""
 
 from __future__ import annotations
 
 import math
 
-from delassus.runtime.loops import compiled
 from delassus.contact.sparse.cone import FRICTION
 from delassus.contact.sparse.newton import TOO_SMALL, push, solve_island, velocity
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Options, Rows, Scratch, State, Work
 from delassus.contact.sparse.rows import find_islands
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 STEPS = 40
 """Most factorisations of one problem."""

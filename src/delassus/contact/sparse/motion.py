@@ -1,4 +1,4 @@
-"""Motion of blocks without constraints, and their positions after a step, for numba.
+"""Motion of blocks without constraints, and their positions after a step.
 
 Blocks are evaluated by the kernels of their kinds. Free bodies need none: with the spatial inertia ``H`` and momentum
 ``H v`` in the axes of the start of the step, which do not turn, ``v* = v + dt (H⁻¹ τ + g)``. At its end the centre of
@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 
 from delassus.contact.snapshot import Indices
-from delassus.runtime.loops import compiled, inlined, run_kernel
 from delassus.contact.sparse.factor import backward, cholesky, forward
 from delassus.contact.sparse.records import Bodies, Free, State
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled, inlined, run_kernel
 
 ROTATIONS = 3
 """Iterations of the mean angular velocity."""

@@ -1,4 +1,4 @@
-"""Impulses of an island of bodies: sweeps, and Newton's method on the same equations, sparse, for numba.
+"""Impulses of an island of bodies: sweeps, and Newton's method on the same equations, sparse.
 
 With masses ``M``, velocities ``v*`` without impulses and rows ``u = J v + d``, impulses ``r`` obey their laws where
 
@@ -26,12 +26,12 @@ from __future__ import annotations
 import math
 
 from delassus.contact.snapshot import Indices
-from delassus.runtime.loops import compiled, inlined
 from delassus.contact.solvers.coulomb import single
 from delassus.contact.sparse.cone import CONTACT, LIMIT, impulse
 from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Bodies, Rows, Work
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled, inlined
 
 ALONE, BETWEEN = 150, 100
 """Sweeps before Newton's method, and between two of its attempts."""

@@ -1,15 +1,15 @@
-"""Row groups of contacts on blocks of bodies, and the islands that they make, for numba."""
+"""Row groups of contacts on blocks of bodies, and the islands that they make."""
 
 from __future__ import annotations
 
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.snapshot import Indices
-from delassus.runtime.loops import compiled, inlined
 from delassus.contact.solvers.coulomb import prepare_one
 from delassus.contact.sparse.cone import CONTACT
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.records import Bodies, Links, Rows
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled, inlined
 
 
 @inlined

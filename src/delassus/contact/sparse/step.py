@@ -1,4 +1,4 @@
-"""One time step of a scene by its blocks, for numba: impact, contact, drift, as `delassus.simulate.step` has them.
+"""One time step of a scene by its blocks: impact, contact, drift, as `delassus.simulate.step` has them.
 
 All limits of joints take part in every step, ``u + φ / dt ≥ 0``: those that are far away have no impulses.
 """
@@ -11,7 +11,6 @@ from delassus.algorithms.contact.step import FARTHEST, MOST_SHIFT, YIELD
 from delassus.contact.collision.narrow_phase import find_contacts
 from delassus.contact.joint_contacts import AHEAD, BEYOND
 from delassus.contact.snapshot import Indices
-from delassus.runtime.loops import compiled
 from delassus.contact.sparse.cone import CONTACT, FRICTION, LIMIT
 from delassus.contact.sparse.impact import DONE, SINGULAR, add_joint_impulses, has_impact, impact, solve_all
 from delassus.contact.sparse.motion import close_gaps, free_motion, move
@@ -30,6 +29,7 @@ from delassus.contact.sparse.records import (
 )
 from delassus.contact.sparse.rows import contact_rows, prepare_group, soften
 from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled
 
 TAKEN_BACK = 20
 """Most sweeps for displacements that take back errors."""

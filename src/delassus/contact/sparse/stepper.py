@@ -10,7 +10,7 @@ import numpy as np
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.narrow_phase import WRONG
 from delassus.contact.contacts import ContactSet
-from delassus.contact.results import SolverStatus
+from delassus.contact.results import SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
@@ -31,6 +31,7 @@ from delassus.contact.sparse.step import NO_FACTOR, NO_ROOM, NOT_FINITE, advance
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 from delassus.quantities.options import Passive
+from delassus.runtime.loops import Compiled
 
 STATUSES = (
     SolverStatus.CONVERGED,
@@ -93,7 +94,6 @@ class BlockSteps:
         self._poses, self._reach = np.zeros((tree.n_links, 3, 4)), np.zeros(tree.n_links)
         self._statuses, self._totals, self.report = np.zeros(4, np.int64), np.zeros(4, np.int64), np.zeros(3)
         self._make_room(64, 64, 4096)
-        self._advance = cast(Any, advance)
         self._contact_set: ContactSet | None = None
         self._impulses: tuple[Array, Array] | None = None
         self._passive = passive
@@ -151,6 +151,10 @@ class BlockSteps:
         self._scratch = Scratch(
             work, islands, self.detector.space, self._poses, self._reach, self._statuses, self._totals, self.report
         )
+        self._advance = cast(Compiled, advance).bound(
+            0, -1, self.model, self.blocks.bodies, self.state, self.rows, self._contacts, self._joints, self._scratch,
+            self.options,
+        )  # fmt: skip
 
     def start_from(
         self, contacts: ContactSet, sustained: Array, joint_impulses: Array, impulses: Array | None = None
@@ -167,9 +171,7 @@ class BlockSteps:
 
     def _set(self, q: Array, v: Array, tau: Array) -> None:
         b, s = self.blocks, self.state
-        np.take(q, b.coordinates, out=s.q)
-        np.take(v, b.dofs, out=s.v)
-        np.take(tau, b.dofs, out=s.tau)
+        s.q[:], s.v[:], s.tau[:] = q[b.coordinates], v[b.dofs], tau[b.dofs]
 
     def look(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
         """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""
@@ -212,10 +214,9 @@ class BlockSteps:
         """So many steps, with the help that compiled code needs; with none, the number of contacts that it finds."""
         given = -1
         while True:
-            done, code = self._advance(
-                steps, given, self.model, self.blocks.bodies, self.state, self.rows, self._contacts, self._joints,
-                self._scratch, self.options,
-            )  # fmt: skip
+            self._advance.set(0, steps)
+            self._advance.set(1, given)
+            done, code = self._advance()
             if code == DONE:
                 return int(done)
             if code == NOT_FINITE:
@@ -280,14 +281,14 @@ class BlockSteps:
         return out
 
     @property
-    def counts(self) -> Counter[SolverStatus]:
-        """How the problems of the last step ended."""
-        return _named(self._statuses)
+    def status(self) -> SolverStatus:
+        """How the problems of the last step ended: the worst."""
+        return worst_of(s for s, n in zip(STATUSES, self._statuses.tolist(), strict=True) if n)
 
     @property
     def totals(self) -> Counter[SolverStatus]:
         """How the problems of all steps ended."""
-        return _named(self._totals)
+        return Counter({status: n for status, n in zip(STATUSES, self._totals.tolist(), strict=True) if n})
 
     def energy(self, q: Array, v: Array) -> tuple[float, float]:
         """Kinetic and potential energy (J)."""
@@ -306,14 +307,6 @@ class BlockSteps:
                 both = kind.compile("energies", self._passive)(q[coordinates], v[dofs])
                 kinetic, potential = kinetic + float(both[0].sum()), potential + float(both[1].sum())
         return kinetic, potential
-
-
-def _named(counts: Indices) -> Counter[SolverStatus]:
-    out: Counter[SolverStatus] = Counter()
-    for status, count in zip(STATUSES, counts.tolist(), strict=True):
-        if count:
-            out[status] += count
-    return out
 
 
 def _range(part: slice) -> range:

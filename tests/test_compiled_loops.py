@@ -1,0 +1,304 @@
+"""Compiled loops do what Python does with the same functions; what cannot be compiled is named."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import subprocess
+import sys
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from delassus.runtime.loops import Bound, compiled, inlined, run_kernel
+
+HALF, SIDES = 0.5, (2, 3.5, -1.25)
+
+
+class Pair(NamedTuple):
+    a: np.ndarray
+    n: int
+
+
+@compiled
+def _arithmetic(x, y, i, j):
+    z = x * y - x / y + 2 * i
+    z += i // j + i % j + (x % y) + x**3 + (i & 5)
+    return z, i // -3, -i % 7, -x, abs(x), abs(-i), int(x), float(i), bool(j), HALF * SIDES[1]
+
+
+@compiled
+def _choices(x, i):
+    found = 0
+    if x > 0.0 and (i > 2 or not x < 1.0):
+        found = 1
+    elif -1.0 < x <= i != 3:
+        found = 2
+    else:
+        found = 3
+    a, b = (x, i) if found == 1 else (i, x)
+    return found, a, b, min(x, i, 0.5), max(i, 2), (x > 0) == (i > 0), found + (x > 1.0)
+
+
+@compiled
+def _ranges(n):
+    total, seen = 0, 0
+    for k in range(n):
+        if k == 3:
+            continue
+        for c in (1, 4, n):
+            total += c * k
+        if total > 60:
+            break
+        k = 100  # does not change the loop
+        seen += k
+    for k in range(n, -1, -2):
+        total -= k
+    while True:
+        seen -= 7
+        if seen < 0:
+            break
+    return total, seen, SIDES[n % 3]
+
+
+@inlined
+def _square(x, scale=1.0):
+    return scale * x * x
+
+
+@compiled
+def _rows(A, out, flags, pair):
+    n, m = A.shape
+    B = np.zeros((n, m))
+    for r in range(n):
+        row = A[r]
+        for c in range(m):
+            B[r, c] += _square(row[c], HALF) + _square(row[-1])
+        out[r] = r * m
+        flags[r] = row[0] > 0.0
+    pair.a[:] = 2.5
+    first = last = B[0, 0]
+    first, last = last, first + pair.n
+    total = 0.0
+    for row in A:
+        total += row[0] + row.size
+    return B, first, last, total, A.size
+
+
+@compiled
+def _made(n):
+    a, b, c, d = np.arange(n), np.full(n, -1), np.ones((n, 2)), np.full((2, n), 0.5)
+    e, f = np.copy(d), np.empty(n, np.int64)
+    d[0, 0] = 7.0
+    for k in range(n):
+        f[k] = a[k] * b[k]
+    return a, c, d, e, f
+
+
+@compiled
+def _functions(x, y):
+    return math.sqrt(x) + math.sin(x) * math.cos(y), math.hypot(x, y), math.copysign(x, -y), np.sqrt(y), math.pi
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y, i, j = float(rng.normal()), float(rng.normal()), int(rng.integers(-9, 9)), int(rng.integers(1, 9))
+    for function, arguments in (
+        (_arithmetic, (x, y, i, j)), (_choices, (x, i)), (_ranges, (seed,)), (_functions, (abs(x), abs(y))),
+    ):  # fmt: skip
+        found, expected = function(*arguments), function.function(*arguments)
+        np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
+        if function is _arithmetic:  # elsewhere one of two types is taken
+            assert [type(a) for a in found] == [type(a) for a in expected]
+
+
+def test_arrays() -> None:
+    """Values and the arrays written to; those that are made outlive the call."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(5, 3))
+    results = []
+    for function in (_rows, _rows.function):
+        out, flags, pair = np.zeros(5, np.int64), np.zeros(5, bool), Pair(np.zeros((2, 2)), 4)
+        found = function(A, out, flags, pair)
+        results.append([*found, out, flags, pair.a])
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected)
+    for found, expected in zip(_made(6), _made.function(6), strict=True):
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == expected.dtype
+
+
+@compiled
+def _filled(n, rounds):
+    total = 0.0
+    for k in range(rounds):
+        total += _sum_of(np.full(n, k))
+    return total
+
+
+@compiled
+def _sum_of(x):
+    y, total = np.copy(x), 0.0
+    for k in range(y.size):
+        total += y[k]
+    return total
+
+
+def test_memory_is_given_back() -> None:
+    """Of functions that return no arrays at their end: 800 MB would be taken otherwise."""
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert _filled(1000, 100_000) == 1000 * 99_999 * 100_000 / 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 900_000 * 2
+
+
+def test_a_bound_call_takes_other_numbers() -> None:
+    x = np.arange(4.0)
+    call = _sum.bound(2.0, 1, x)
+    assert isinstance(call, Bound) and call() == 2.0 * 6.0 + 1
+    call.set(0, 3.0)
+    call.set(1, -1)
+    x[0] = 10.0
+    assert call() == 3.0 * 16.0 - 1
+
+
+@compiled
+def _sum(scale, offset, x):
+    total = 0.0
+    for k in range(x.size):
+        total += x[k]
+    return scale * total + offset
+
+
+def test_other_threads_run() -> None:
+    """And calls at once do not know of one another."""
+    x, found = np.ones(20_000_000), []
+    call = _sum.bound(1.0, 0, x)
+    threads = [threading.Thread(target=lambda: found.append(call())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [2e7, 2e7]
+
+
+@compiled
+def _through(address, x, y):
+    run_kernel(address, x.size, (x.ctypes, y.ctypes))
+
+
+@compiled
+def _called_by_address(address, n, a, b):
+    run_kernel(address, n, (a, b))
+
+
+def test_machine_code_is_called_by_its_address() -> None:
+    seen = []
+    record = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(lambda *x: seen.append(x))
+    _called_by_address(ctypes.cast(record, ctypes.c_void_p).value, 3, 40, 50)
+    assert seen == [(3, 40, 50)]
+
+
+@compiled
+def _reads(x, k):
+    return x[k]
+
+
+@compiled
+def _itself(n):
+    return _itself(n - 1) if n > 0 else 0
+
+
+@compiled
+def _lists(n):
+    return [n]
+
+
+@compiled
+def _mixed(x, n):
+    x = n
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (_reads, (np.ones(3, np.float32), 0), "_reads: arrays of float64.*float32"),
+        (_reads, (np.ones((3, 3))[:, 0], 0), "C-contiguous"),
+        (_reads, ([1.0], 0), "_reads: numbers, arrays .* not list"),
+        (_reads, (np.ones(3), 0.5), r"test_compiled_loops.py, line \d+, return x\[k\]"),
+        (_itself, (3,), "_itself calls itself"),
+        (_lists, (3,), r"line \d+, return \[n\]: List is not compiled"),
+        (_mixed, (np.ones(3), 1), "array of float .* and int are different types"),
+        (_through, (1, np.ones(3), np.ones(3)), "has no ctypes"),
+    ],
+)
+def test_what_cannot_be_compiled_is_named(function, arguments, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(TypeError, match=message):
+        function(*arguments)
+
+
+def test_compilation_is_announced(tmp_path, monkeypatch, capfd) -> None:  # type: ignore[no-untyped-def]
+    """Once a function that Python calls, where there is nothing in the cache, and not where there is."""
+    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
+    for announced in (1, 0):
+        function = compiled(_six_times)
+        assert (function(1.0), function(2.0)) == (6.0, 12.0)
+        said = capfd.readouterr().err
+        assert said.count("_six_times and 1 functions that it calls: about 1 s, once\n") == announced
+        assert said.count("\n") == announced
+
+
+@compiled
+def _twice(x):
+    return 2.0 * x
+
+
+def _six_times(x):
+    return 3.0 * _twice(x)
+
+
+CHECKS = """
+import numpy as np
+import delassus as ds
+from delassus.contact import *
+from delassus.runtime.loops import compiled
+
+SHAPES = (Sphere(.1), Capsule(.1, .1), Cylinder(.1, .2), Box(.2, .2, .2), Mesh(.2 * (np.eye(4, 3) - .25)))
+for formulation, solver in ((None, None), ("os", "nsgs"), ("os", "lemke"), ("nmc", "pgs"), ("os", "admm")):
+    robots, solids = {"arm": ds.mechanisms.chain(4)}, [Collider("arm/link4", Sphere(.1), restitution=.5)]
+    for k, shape in enumerate(SHAPES[:5 if formulation is None else 2]):
+        robots[f"b{k}"] = ds.mechanisms.free_body(1.0, 0.01 * np.eye(3))
+        solids.append(Collider(f"b{k}/body", shape, restitution=0.3 * (k % 2)))
+    scene = ds.Scene(robots, [*solids, Collider("world", HalfSpace())])
+    place = scene.tree.neutral()
+    for k in range(len(robots) - 1):
+        place[4 + 7 * k:7 + 7 * k] = [0.1 * k, 0.05 * k, 0.25 + 0.25 * k]
+    options = {} if formulation is None else {"formulation": formulation, "solver": solver}
+    sim = ds.Simulator(scene, q0=place, dt=4e-3, max_overlap=1.0, **options)
+    sim.run(0.6 if formulation is None else 0.2)
+    assert len(sim.contacts)
+
+@compiled
+def outside(x, k):
+    return x[k]
+
+try:
+    outside(np.ones(3), 3)
+except IndexError as error:
+    print(error)
+"""
+
+
+def test_no_loop_leaves_its_arrays(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    """Collisions of all shapes, impacts, contacts and solvers with every index compared to its axis."""
+    script = tmp_path / "checks.py"
+    script.write_text(CHECKS)
+    environment = {**os.environ, "DELASSUS_CHECK_LOOPS": "1"}
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=300)
+    assert run.returncode == 0 and "outside: outside of an array at line 24" in run.stdout, run.stdout + run.stderr

@@ -90,7 +90,7 @@ def pivoted(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -
     problem = assembled(dynamics, at, formulation, dt)
     model, (a, b) = problem.model, problem.terms
     k, n = model.n_free, len(at[1])
-    M, q = linear_problem(model.W, b, at[1].friction, DIRECTIONS, np.zeros(n))
+    M, q = linear_problem(np.ascontiguousarray(model.W), b, at[1].friction, DIRECTIONS, np.zeros(n))
     if k:
         D, slack = impulse_directions(n, DIRECTIONS), np.zeros((k, n))
         M, q = split(model.A, np.hstack([model.B @ D, slack]), np.vstack([D.T @ model.C, slack.T]), M, a, q)

@@ -371,7 +371,7 @@ def solve_island(
         while done < sweeps:
             before = accelerated(bodies, rows, members, begin, end, v, before)
             done += 1
-            if done == 1 or before <= goal * goal or done % BETWEEN == 0:
+            if done == 1 or before <= goal * goal or done % BETWEEN == 0 or done == sweeps:
                 residual = residual_of(bodies, rows, members, begin, end, v)
                 if residual <= goal:
                     break

@@ -10,8 +10,8 @@ from typing import Any
 LEVEL = 1
 """Code generator's optimisation level. LLVM's own passes over the assembly are not run: the graph is clean already."""
 
-OPTIMISED = 2
-"""Level of LLVM's passes and its code generator for loops."""
+OPTIMISED = 1
+"""Level of LLVM's passes and its code generator for loops: 2 and 3 take longer, and what they make is not faster."""
 
 
 @dataclass(frozen=True, slots=True)

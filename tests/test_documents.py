@@ -186,7 +186,6 @@ main()
     [
         ("bench osim --plot figures", {"matplotlib"}, "plot"),
         ("reproduce osim --plot figures", {"matplotlib"}, "plot"),
-        ("simulate boxes", {"coal"}, "contact"),
         ("simulate boxes --plot f.png", {"matplotlib"}, "plot"),
         ("simulate boxes --record f.h5", {"h5py"}, "record"),
         ("simulate boxes --view", {"viser"}, "view"),

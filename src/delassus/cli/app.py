@@ -215,8 +215,10 @@ def simulate(
     terrain: Annotated[str | None, typer.Option(help="Of mppi: flat (default) or steps, of 5 cm.")] = None,
     duration: Annotated[float | None, typer.Option(help="Time to simulate (s); the scene's own by default.")] = None,
     dt: Annotated[float | None, typer.Option(help="Time step (s); the scene's own by default.")] = None,
-    formulation: Annotated[str | None, typer.Option(help="os (default), nmc-os, rmc, mc or nmc.")] = None,
-    solver: Annotated[str | None, typer.Option(help="lemke (default), pgs, nsgs or admm.")] = None,
+    formulation: Annotated[str | None, typer.Option(help="blocks (default), os, nmc-os, rmc, mc or nmc.")] = None,
+    solver: Annotated[
+        str | None, typer.Option(help="newton (of blocks), lemke (of the others), pgs, nsgs or admm.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of random numbers, 0 by default.")] = None,
     view: Annotated[
         bool, typer.Option("--view", help="Show it in the browser, until Ctrl-C; needs the extra view.")
@@ -231,7 +233,7 @@ def simulate(
     checkpoint: Annotated[Path | None, typer.Option(help="Save the state at the end to this .npz or .h5 file.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on from the state in this file of --checkpoint.")] = None,
 ) -> None:
-    """Simulate a scene with contacts: pendulum, arms, boxes, quadruped, or one that plans; needs the extra contact."""
+    """Simulate a scene with contacts: pendulum, arms, boxes, quadruped, or one that plans."""
     from delassus.cli.simulate import run
 
     options = {"dt": dt, "formulation": formulation, "solver": solver, "seed": seed}
@@ -250,7 +252,7 @@ def simulate(
 
 @app.command()
 def warmup() -> None:
-    """Compile the loops of contact, once for each version, before a program needs them; needs the extra contact."""
+    """Compile the loops of contact, once for each version, before a program needs them."""
     from delassus.cli.warmup import parts
 
     console.print(

@@ -154,8 +154,6 @@ def _run(console: Console, ready: ReadyScene, sim: Simulator, steps: int, record
 
 def _check(options: dict[str, Any], files: dict[str, Path], duration: float | None, port: int | None) -> None:
     """Refuse what cannot be done before any work begins."""
-    for package in ("coal", "scipy"):
-        require(package, "contact", "simulation with contacts")
     for name, what in (("record", "recording"), ("checkpoint", "checkpoint")):
         if name in files:
             check_target(files[name], what)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from math import prod
 from typing import Any
 
@@ -103,13 +102,6 @@ def check_shape(shape: tuple[int, ...], state: tuple[int, ...], name: str) -> No
         raise ConfigurationError(
             name, f"shape ({wanted})", f"shape {shape}", "The last axes hold one state; batches lead."
         )
-
-
-@cache
-def library_of(kind: type) -> str:
-    """Library that arrays of a type are of, by the modules of its bases: "jax", "torch" or "" for all others."""
-    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    return "jax" if roots & {"jax", "jaxlib"} else "torch" if "torch" in roots else ""
 
 
 def result_arrays(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -24,8 +23,9 @@ from delassus.quantities.evaluate import NumpyCase, solve_doubtful
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
 from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
-from delassus.runtime.arrays import Arrays, Batch, gathered, library_of, result_arrays
-from delassus.runtime.code import machine_code
+from delassus.runtime import libraries
+from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
+from delassus.runtime.code import key_of, machine_code
 from delassus.runtime.cpu_target import Code, host
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.threads import number_of, over_states
@@ -72,10 +72,10 @@ class Kernel:
         self._derivatives: dict[tuple[str, ...], Kernel] = {(): self}
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self._is_judged else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
-        self._code = Code(objects)
+        self.code = Code(objects)
         self._batch = self._function("batch", 1)
         self._keep: list[object] = []
-        self._direct = direct_entry(self._code.address("call"), self.dtype, self.least_rcond, self._keep)
+        self._direct = direct_entry(self.code.address("call"), self.dtype, self.least_rcond, self._keep)
 
     def __repr__(self) -> str:
         method = f"method={self.method!r}, " if self.request.quantity.methods else ""
@@ -85,6 +85,11 @@ class Kernel:
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side."""
         return Kernel, (self.request, self.dtype.name, self.lanes, "", self._error_bound)
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells it from kernels that compute something else, the same in every process."""
+        return f"{key_of(self.request, self.dtype.name, self.lanes)}_{self.least_rcond!r}"
 
     @property
     def what(self) -> str:
@@ -97,7 +102,7 @@ class Kernel:
 
         Where results divide, one more pointer is for the reciprocal condition of each state.
         """
-        return self._code.address("batch")
+        return self.code.address("batch")
 
     @property
     def iterates(self) -> bool:
@@ -171,9 +176,8 @@ class Kernel:
                     return out
             elif type(out) is tuple and out and self._direct(*arguments, *out) is out[-1] is not arguments[0]:
                 return out
-        kinds: list[Any] = [type(x) for x in (*arguments, *named.values())]
-        if any(map(library_of, kinds)):
-            return self._elsewhere(arguments, named, out, threads, asked)
+        if others := {libraries.library_of(type(x)) for x in (*arguments, *named.values())} - {""}:
+            return libraries.call(self, others, arguments, named, out is None and threads is None and not asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
         run = self.run(arrays, results, batch, threads, return_status, return_error)
@@ -182,18 +186,6 @@ class Kernel:
         if run.again.any():
             self.warn_once(*run.counts, run.again.size)
         return out if out is not None else results[0] if len(results) == 1 else tuple(results)
-
-    def _elsewhere(
-        self, arguments: Sequence[Any], named: Mapping[str, Any], out: Any, threads: int | None, asked: bool
-    ) -> Any:
-        """Call with arrays of another library, and results of the same."""
-        from delassus.runtime import on_jax
-
-        if out is not None or threads is not None or asked:
-            advice = "Call with NumPy arrays, or leave them out."
-            came = "out, threads, return_status or return_error"
-            raise ConfigurationError("kernel", "arrays alone, of JAX", came, advice)
-        return on_jax.call(self, arguments, named)
 
     def solve(self, *arguments: ArrayLike, threads: int | None = None, **named: ArrayLike) -> ForwardDynamics:
         """Run compiled "dynamics", and say how each state was solved.
@@ -415,16 +407,9 @@ class Kernel:
     def _function(self, name: str, counts: int) -> Any:
         """Machine code that takes so many counts and a pointer for each array."""
         types = [ctypes.c_int64] * counts + [ctypes.c_void_p] * len(self._strides)
-        function: Any = ctypes.CFUNCTYPE(None, *types)(self._code.address(name))
-        function.code = self._code  # which must stay while it runs, on whatever thread
+        function: Any = ctypes.CFUNCTYPE(None, *types)(self.code.address(name))
+        function.code = self.code  # which must stay while it runs, on whatever thread
         return function
-
-    def xla_entry(self, settle: int) -> Any:
-        """Machine code that XLA calls; where it doubts a state, that at the address ``settle`` has to do it all."""
-        number = ctypes.c_double if self.dtype == np.float64 else ctypes.c_float
-        number.from_address(self._code.address("xla_least")).value = self.least_rcond
-        ctypes.c_void_p.from_address(self._code.address("xla_settle")).value = settle
-        return ctypes.c_void_p(self._code.address("xla"))
 
     def _doubtful(self, results: Arrays, rcond: Arrays, watch_all: bool = False) -> NDArray[np.bool_]:
         """States whose reciprocal condition is too small or whose results are not finite."""

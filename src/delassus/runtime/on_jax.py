@@ -18,7 +18,6 @@ import numpy as np
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus.runtime.arrays import check_shape, common_batch, ordered
-from delassus.runtime.code import key_of
 
 VERSIONS = (0, 9), (0, 10)
 """Minor versions of JAX that this is tested with; the names that it uses may move in others."""
@@ -149,11 +148,17 @@ def _target(kernel: Any) -> str:
     """Name by which XLA calls a kernel, the same in every process."""
     import jax
 
-    name = f"delassus_{key_of(kernel.request, kernel.dtype.name, kernel.lanes)}_{kernel.least_rcond!r}"
+    name = f"delassus_{kernel.identity}"
     if name not in _targets:
         settle = Settle(lambda n, addresses: _settled(kernel, n, addresses))
-        entry = kernel.xla_entry(ctypes.cast(settle, ctypes.c_void_p).value)
-        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(entry), platform="cpu")
+        number = ctypes.c_double if kernel.dtype == np.float64 else ctypes.c_float
+        number.from_address(kernel.code.address_of_data("xla_least")).value = kernel.least_rcond
+        ctypes.c_void_p.from_address(kernel.code.address_of_data("xla_settle")).value = ctypes.cast(
+            settle, ctypes.c_void_p
+        ).value
+        jax.ffi.register_ffi_target(
+            name, jax.ffi.pycapsule(ctypes.c_void_p(kernel.code.address("xla"))), platform="cpu"
+        )
         _targets[name] = kernel, settle
     return name
 

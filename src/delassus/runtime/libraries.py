@@ -1,0 +1,42 @@
+"""Arrays of other libraries: which they are of, and calls of kernels with them.
+
+Nothing is imported here before an array of its library has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from delassus.errors import ConfigurationError
+
+LIBRARIES = {"jax": "JAX", "jaxlib": "JAX", "torch": "PyTorch"}
+"""Names by the packages that define the types of arrays."""
+
+_known: dict[Any, str] = {}
+
+
+def library_of(kind: Any) -> str:
+    """Name of the library that arrays of a type are of, by the modules of its bases; "" for all others."""
+    if kind not in _known:
+        packages = (base.__module__.partition(".")[0] for base in kind.__mro__)
+        _known[kind] = next((LIBRARIES[package] for package in packages if package in LIBRARIES), "")
+    return _known[kind]
+
+
+def call(kernel: Any, libraries: set[str], given: Sequence[Any], named: Mapping[str, Any], is_plain: bool) -> Any:
+    """Call of a kernel with arrays of other libraries, and results of the same; ``is_plain``: with arrays alone."""
+    names = " and ".join(sorted(libraries))
+    if not is_plain:
+        came = "out, threads, return_status or return_error"
+        advice = "Leave them out, or call with NumPy arrays."
+        raise ConfigurationError("kernel", f"arrays alone, of {names}", came, advice)
+    if len(libraries) > 1:
+        raise ConfigurationError("kernel", "arrays of one library", f"some of {names}", "Convert them.")
+    if "JAX" in libraries:
+        from delassus.runtime import on_jax
+
+        return on_jax.call(kernel, given, named)
+    from delassus.runtime import on_torch
+
+    return on_torch.call(kernel, given, named)

@@ -1,0 +1,87 @@
+"""Kernels on PyTorch tensors: batched, differentiated, compiled. They run where torch is (see run_torch.sh)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from tools import error
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("kernel_cache")
+
+HAND = [ds.Point("link7")]
+
+
+def tensors(*arrays):
+    return tuple(torch.from_numpy(np.array(x)) for x in arrays)
+
+
+@pytest.fixture
+def motion():
+    """An arm, its compiled dynamics, a batch (3, 4) of states."""
+    tree, rng = ds.mechanisms.chain(7), np.random.default_rng(0)
+    q = tree.random(rng, batch=(3, 4))
+    return tree, ds.compile(tree, HAND, "dynamics"), (q, rng.normal(size=q.shape), rng.normal(size=7))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_batches_are_those_of_numpy(dtype):
+    tree = ds.mechanisms.chain(7)
+    kernel = ds.compile(tree, HAND, dtype=dtype)
+    q = tree.random(0, batch=(3, 5)).astype(dtype)
+    for call in (
+        kernel,
+        torch.vmap(kernel),
+        torch.vmap(torch.vmap(kernel), 1, 1),
+        torch.compile(kernel, fullgraph=True),
+    ):
+        G = call(*tensors(q))
+        assert isinstance(G, torch.Tensor) and str(G.dtype) == f"torch.{dtype}"
+        assert np.array_equal(G, kernel(q))
+    for size in (0, 1, 200):
+        q = tree.random(1, batch=size).astype(dtype)
+        assert np.array_equal(kernel(*tensors(q)), kernel(q))
+
+
+def test_arguments_broadcast_by_position_and_by_name(motion):
+    _, kernel, (q, v, tau) = motion
+    expected = kernel(q, v, tau)
+    tq, tv, ttau = tensors(q, v, tau)
+    for found in (kernel(tq, tau=ttau, v=tv), kernel(tq, v, tau), torch.vmap(kernel, (1, 1, None), 1)(tq, tv, ttau)):
+        assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
+
+
+def test_gradients(motion):
+    """Backwards, forwards and by transforms of functions, against the formulas for derivatives of dynamics."""
+    tree, kernel, state = motion
+    known = ds.dynamics_derivatives(tree, *state, constraints=HAND)
+    given = [x.requires_grad_() for x in tensors(*state)]
+    for run in (kernel, torch.compile(kernel, fullgraph=True)):
+        qdd, forces = run(*given)
+        found = torch.autograd.grad(qdd.sum() + 2.0 * forces.sum(), given)
+        for x, name in zip(found, ("q", "v", "tau"), strict=True):
+            wanted = sum(k * getattr(known, f"{y}_d{name}").sum(axis=-2) for y, k in (("dqdd", 1.0), ("df", 2.0)))
+            assert error(x, wanted if name != "tau" else wanted.sum(axis=(0, 1))) < 1e-9
+    tau = tensors(state[2])[0]
+    for transform in (torch.func.jacrev, torch.func.jacfwd):
+        J = torch.vmap(torch.vmap(transform(lambda q, v: kernel(q, v, tau)[0])))(*tensors(*state[:2]))
+        assert error(J, known.dqdd_dq) < 1e-9
+    energy = ds.compile(ds.mechanisms.chain(2), (), "energies")
+    assert torch.autograd.gradgradcheck(lambda q: energy(q, q)[1], (tensors(state[0][0, :, :2])[0].requires_grad_(),))
+
+
+def test_wrong_tensors_are_refused(motion):
+    _, kernel, state = motion
+    q, v, tau = tensors(*state)
+    with pytest.raises(ds.DelassusError, match=r"expected dtype torch\.float64, got dtype torch\.float32"):
+        kernel(q.float(), v, tau)
+    with pytest.raises(ds.DelassusError, match=r"shape \(\.\.\., 7\), got shape \(3, 4, 6\)"):
+        kernel(q[..., :6], v, tau)
+    with pytest.raises(ds.DelassusError, match="batch that broadcasts"):
+        kernel(q, v[:, :3], tau)
+    with pytest.raises(ds.DelassusError, match=r"a tensor of the processor, got one on meta"):
+        kernel(q.to("meta"), v, tau)
+    with pytest.raises(ds.DelassusError, match="arrays alone, of PyTorch"):
+        kernel(q, v, tau, threads=1)

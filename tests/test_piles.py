@@ -192,7 +192,7 @@ def broken_laws(sim: ds.Simulator, q: np.ndarray, v: np.ndarray) -> float:
     return float(np.max(broken))
 
 
-@pytest.mark.parametrize("seed", [0, 5, 9, 15, 33])
+@pytest.mark.parametrize("seed", [0, 3, 9, 15, 16, 33, 42])
 def test_robots_obey_the_laws_of_contacts_joints_and_loops(seed: int) -> None:
     """Where blocks and the dense formulation differ, the problem has two solutions: both obey the laws."""
     scene, rng = robot_between_planes(seed)

@@ -15,7 +15,7 @@ from delassus.constraints import Constraint
 from delassus.contact.joint_contacts import JointLaws
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.records import Bodies, Links
+from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.errors import ModelError
 from delassus.model.combine import part_of
 from delassus.model.joints import JointKind
@@ -120,7 +120,7 @@ class Blocks:
     of_links : Links
     mass, centre, inertia, inverse : (k), (k, 3), (k, 3, 3) and (k, 3, 3) arrays
         Of free bodies: kg, m, kg m² about the centre, and its inverse.
-    laws : JointLaws
+    joints : Joints
     loops : (k, 4) array of int
         Of each block with loops: its number, how many rows they have, where these begin in ``J``, and among all rows.
     order_of_loops, ends_of_loops : list and array of int
@@ -154,7 +154,7 @@ class Blocks:
             np.array([a for j in tree.joints for a in j.motion_axes], np.int64),
             place,
         )
-        self.laws = JointLaws(tree, limits=limits, friction=passive == "model")
+        self.joints = self._joints(JointLaws(tree, limits=limits, friction=passive == "model"))
         described, b, rows, J = [], 0, 0, 0
         loop_rows, loops_at = np.zeros(len(blocks), np.int64), np.zeros(len(blocks), np.int64)
         for kind in self.kinds:
@@ -170,6 +170,21 @@ class Blocks:
         ordered = [c for kind in self.kinds for c in kind.loops]
         self.order_of_loops = [number for kind in self.kinds for number in kind.loop_numbers]
         self.ends_of_loops = np.cumsum([c.size for c in ordered]).astype(np.int64)
+
+    def _joints(self, laws: JointLaws) -> Joints:
+        """Joints with limits or friction, in the order of the scene."""
+        tree, of_links = self.scene.tree, self.of_links
+        place = np.zeros(tree.nq, np.int64)
+        place[self.coordinates] = np.arange(tree.nq)
+        lower, upper, forces = np.full(tree.nv, -np.inf), np.full(tree.nv, np.inf), np.zeros(tree.nv)
+        coordinates, below = np.zeros(tree.nv, np.int64), laws.signs > 0
+        coordinates[laws.limited] = place[laws.coordinates]
+        lower[laws.limited[below]], upper[laws.limited[~below]] = laws.values[below], laws.values[~below]
+        forces[laws.rubbing] = laws.forces
+        dofs = np.union1d(laws.limited, laws.rubbing)
+        blocks = of_links.block[np.searchsorted(of_links.first_dof, dofs, side="right") - 1]
+        of_joints = of_links.place[dofs], coordinates[dofs], blocks, lower[dofs], upper[dofs], forces[dofs]
+        return Joints(*of_joints, np.zeros((2, tree.nv)), np.zeros((2, tree.nv)))
 
     def _describe_free(self, tree: Tree) -> None:
         free = self.kinds[0].links[:, 0] if self.kinds and self.kinds[0].is_free else np.zeros(0, np.int64)

@@ -4,9 +4,11 @@ With a compliance ``R`` (1/kg) the impulse at relative velocities ``u`` is ``r =
 
 - contacts: ``C = {|r_t| ≤ μ r_n + more, r_n ≥ 0}``, components tangent, tangent, normal; ``s = (0, 0, μ |u_t|)`` is De
   Saxcé's shift, which makes the optimality of a convex problem Coulomb's law;
-- limits of joints: ``r ≥ 0``; friction of joints: ``|r| ≤ more``.
+- joints: friction up to ``more``, and limits that hold velocities from ``l ≤ 0`` to ``h ≥ 0``. Of both together,
+  ``−r`` is a subgradient of ``more |u|`` within the limits. With ``y = r − u / R``, in place of the projection there is
+  ``r = y + u / R`` at the velocity ``u`` that is left of ``−R y`` by friction and limits (a proximal mapping).
 
-``P_C`` is the gradient of a convex function, so that its derivative ``P`` is symmetric and positive semidefinite.
+Either is the gradient of a convex function, so that its derivative ``P`` is symmetric and positive semidefinite.
 """
 
 from __future__ import annotations
@@ -15,20 +17,25 @@ import math
 
 from delassus.runtime.loops import inlined
 
-CONTACT, LIMIT, FRICTION = range(3)
-"""Kinds of row groups; contacts have three rows, the others one, the last of three places."""
+CONTACT, JOINT = range(2)
+"""Kinds of row groups; contacts have three rows, joints one, the last of three places."""
+
+OUT_OF_REACH = 1e20
+"""Velocity (m/s, rad/s) of what does not take part."""
 
 Law = tuple[float, float, float, float, float, float, float, float, float]
 
 
 @inlined
 def impulse(kind: int, mu: float, more: float, x: float, y: float, z: float) -> Law:
-    """``r = P_C(x, y, z)`` and the derivative ``P``: xx, xy, yy, xz, yz, zz."""
-    if kind == LIMIT:
-        return (0.0, 0.0, z, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0) if z > 0.0 else (0.0,) * 9
-    if kind == FRICTION:
-        inside = 1.0 if abs(z) < more else 0.0
-        return 0.0, 0.0, min(max(z, -more), more), 0.0, 0.0, 0.0, 0.0, 0.0, inside
+    """``r = P_C(x, y, z)`` and the derivative ``P``: xx, xy, yy, xz, yz, zz. Of joints, ``x = −l`` and ``y = −h``."""
+    if kind == JOINT:
+        u, held = 0.0, 1.0
+        if abs(z) > more:
+            u, held = more - z if z > 0.0 else -z - more, 0.0
+        if u <= -x or u >= -y:
+            u, held = min(max(u, -x), -y), 1.0
+        return 0.0, 0.0, z + u, 0.0, 0.0, 0.0, 0.0, 0.0, held
     t = math.sqrt(x * x + y * y)
     if t <= mu * z + more and z >= 0.0:
         if t == 0.0 and mu == 0.0 and more == 0.0:

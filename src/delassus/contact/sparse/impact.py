@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from delassus.contact.sparse.cone import FRICTION
+from delassus.contact.sparse.cone import OUT_OF_REACH
 from delassus.contact.sparse.newton import TOO_SMALL, push, solve_island, velocity
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Options, Rows, Scratch, State, Work
 from delassus.contact.sparse.rows import find_islands
@@ -16,9 +16,6 @@ STEPS = 40
 
 GOAL = 0.01
 """Part of the tolerance at which iterations end: what rests stays."""
-
-OUT_OF_REACH = 1e20
-"""Velocity (m/s) added at contacts that do not take part."""
 
 GAIN = 1e-12
 """Part of the kinetic energy that round-off may add."""
@@ -112,11 +109,10 @@ def impact(
             work.V[islands.island[rows.a[i]]] = 1.0
     for i in range(n):
         if work.V[islands.island[rows.a[i]]] == 0.0:
-            rows.d[i, 2], rows.more[i] = OUT_OF_REACH, 0.0
+            rows.d[i, 0], rows.d[i, 1], rows.d[i, 2] = -OUT_OF_REACH, OUT_OF_REACH, OUT_OF_REACH
         elif i < n_contacts:
             rows.d[i, 2] = 0.0 if rows.guess[i] > 0.0 else OUT_OF_REACH
-        elif rows.kind[i] == FRICTION:
-            rows.more[i] = 0.0
+        rows.more[i] = 0.0
         rows.guess[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
     status = solve_all(bodies, rows, islands, work, n, start, squeezed, options, report)
     if status == TOO_SMALL:
@@ -173,10 +169,7 @@ def impact(
 @compiled
 def add_joint_impulses(rows: Rows, joints: Joints, begin: int, end: int) -> None:
     """Add impulses of limits and of friction to those on degrees of freedom."""
-    limits = joints.limited.size
     for i in range(begin, end):
-        e = i - begin
-        if e < limits:
-            joints.impulses[0, joints.limited[e]] += joints.signs[e] * rows.r[i, 2]
-        else:
-            joints.impulses[1, joints.rubbing[e - limits]] += rows.r[i, 2]
+        dof, of_friction = joints.dofs[i - begin], min(max(rows.r[i, 2], -rows.more[i]), rows.more[i])
+        joints.impulses[0, dof] += rows.r[i, 2] - of_friction
+        joints.impulses[1, dof] += of_friction

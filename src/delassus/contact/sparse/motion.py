@@ -14,6 +14,7 @@ import math
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, cholesky, forward
 from delassus.contact.sparse.records import Bodies, Free, State
+from delassus.contact.sparse.rows import UNMOVED
 from delassus.model.rotations import Array
 from delassus.runtime.loops import compiled, inlined, run_kernel
 
@@ -23,9 +24,8 @@ ROTATIONS = 3
 YIELDING = 1e-8
 """Compliance of loops over their mobility, in Newton's method alone."""
 
-REGULAR_CONDITION, UNMOVED = 1e-10, 1e-20
-"""Squares of the lengths of rows, over those of all, below which one depends on others, and none is moved: those of
-`delassus.quantities.redundancy`."""
+REGULAR_CONDITION = 1e-10
+"""Squares of the lengths of rows below which one depends on others, as in `delassus.quantities.redundancy`."""
 
 DOUBTFUL = 1e-13
 """Reciprocal condition of the mass matrix below which accelerations are not trusted."""

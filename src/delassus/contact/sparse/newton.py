@@ -27,7 +27,7 @@ import math
 
 from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.coulomb import single
-from delassus.contact.sparse.cone import CONTACT, LIMIT, impulse
+from delassus.contact.sparse.cone import CONTACT, impulse
 from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Bodies, Rows, Work
 from delassus.model.rotations import Array
@@ -49,6 +49,9 @@ near, such as stacks that break without a cause."""
 
 EXACT = 1e-6
 """Part of the residual at which iterations end, above which there is one sweep at least."""
+
+FARTHEST = 1e3
+"""Largest ``θ`` of acceleration: farther out, impulses are so large that velocities lose their digits."""
 
 STILL = 1e-14
 """Sliding (m/s) that has no direction."""
@@ -126,8 +129,8 @@ def sweep(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v:
             x, y, z, _, rows.guess[i] = single(rows.prepared[i], rows.mu[i], rows.more[i], c0, c1, c2, rows.guess[i])
         else:
             x = y = 0.0
-            z = r2 - (u2 + rows.R[i] * r2) / (rows.w[i] + rows.R[i])
-            z = max(z, 0.0) if rows.kind[i] == LIMIT else min(max(z, -rows.more[i]), rows.more[i])
+            w = rows.w[i] + rows.R[i]
+            z = impulse(rows.kind[i], 0.0, w * rows.more[i], -d[i, 0], -d[i, 1], rows.w[i] * r2 - u2)[2] / w
         x, y, z = x - r0, y - r1, z - r2
         if x != 0.0 or y != 0.0 or z != 0.0:
             moved = max(moved, rows.w[i] * max(abs(x), max(abs(y), abs(z))))
@@ -158,7 +161,7 @@ def accelerated(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: i
             change = f - F[i, c]
             size, slope, turned = size + f * f, slope + f * change, turned + change * change
             F[i, c] = f
-    theta = slope / turned if size < before and turned > 0.0 else 0.0
+    theta = slope / turned if size < before and abs(slope) < FARTHEST * turned else 0.0
     for e in range(begin, end):
         i = members[e]
         x, y, z = r[i, 0], r[i, 1], r[i, 2]
@@ -234,7 +237,9 @@ def linearise(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int
         P0, P1, P2, P3, P4, P5 = law[3], law[4], law[5], law[6], law[7], law[8]
         if rows.kind[i] != CONTACT:
             over = 1.0 / (w * (1.0 - P5 + delta))
-            D[i, 8], q[i, 2] = over * P5, over * z
+            for k in range(9):
+                D[i, k] = 0.0
+            D[i, 8], q[i, 0], q[i, 1], q[i, 2] = over * P5, 0.0, 0.0, over * z
             continue
         # the inverse of Q / w by cofactors
         a, b, c = 1.0 + delta - P0, -P1, -P3

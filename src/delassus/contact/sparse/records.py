@@ -78,12 +78,13 @@ class State(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Groups of rows, one for each contact, limit, and friction of a joint.
+    """Groups of rows.
 
-    Group *i* has the ``kind[i]`` of `cone`, is on blocks ``a[i]`` and ``b[i]`` (−1: none) with Jacobians that begin at
-    ``at_a[i]`` and ``at_b[i]`` in ``J``, row by row, and velocities ``d[i]`` without motion. ``Y = J M⁻¹`` is laid out
-    as ``J`` is. ``W[i]`` is the group's own block of ``J M⁻¹ Jᵀ``, ``w[i]`` the mean of its diagonal, and ``prepared``
-    what `coulomb.single` needs of it.
+    There is one for each contact, and for each joint with limits or friction. Group *i* has the ``kind[i]`` of `cone`,
+    is on blocks ``a[i]`` and ``b[i]`` (−1: none) with Jacobians that begin at ``at_a[i]`` and ``at_b[i]`` in ``J``, row
+    by row, and velocities ``d[i]`` without motion; of joints ``d[i]`` begins with the limits of velocities.
+    ``Y = J M⁻¹`` is laid out as ``J`` is. ``W[i]`` is the group's own block of ``J M⁻¹ Jᵀ``, ``w[i]`` the mean of its
+    diagonal, and ``prepared`` what `coulomb.single` needs of it.
     """
 
     kind: Indices
@@ -134,20 +135,18 @@ class Work(NamedTuple):
 
 
 class Joints(NamedTuple):
-    """Limits (degree of freedom, coordinate, sign, value, distance) and friction (degree of freedom, force).
+    """Joints with limits or friction: degree of freedom, its coordinate and block, limits (or infinite), and force.
 
-    Degrees of freedom and coordinates are those of the blocks, and ``block`` says in which one a degree of freedom is.
-    ``impulses`` (2, nv) are those of limits and of friction over a step, ``before`` those of the step before.
+    Degrees of freedom and coordinates are those of the blocks. ``impulses`` (2, nv) are those of limits and of friction
+    over a step, ``before`` those of the step before.
     """
 
-    limited: Indices
+    dofs: Indices
     coordinates: Indices
-    signs: Array
-    values: Array
-    distances: Array
-    rubbing: Indices
+    blocks: Indices
+    lower: Array
+    upper: Array
     forces: Array
-    block: Indices
     impulses: Array
     before: Array
 

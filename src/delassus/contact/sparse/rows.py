@@ -11,6 +11,10 @@ from delassus.contact.sparse.records import Bodies, Links, Rows
 from delassus.model.rotations import Array
 from delassus.runtime.loops import compiled, inlined
 
+UNMOVED = 1e-20
+"""Squares of the lengths of rows, over those of all, below which one moves nothing, as in
+`delassus.quantities.redundancy`."""
+
 
 @inlined
 def contact_rows(
@@ -106,23 +110,38 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
             Y[at + k] = J[at + k]
         for r in range(height):
             forward(bodies.L, bodies.at[block], m, Y, at + r * m)
-            for k in range(bodies.loop_rows[block]):  # what loops take up
-                row, u = bodies.loops_at[block] + k * m, 0.0
-                for c in range(m):
-                    u += bodies.Q[row + c] * Y[at + r * m + c]
-                for c in range(m):
-                    Y[at + r * m + c] -= u * bodies.Q[row + c]
-            backward(bodies.L, bodies.at[block], m, Y, at + r * m)
+            if bodies.loop_rows[block] > 0:
+                close(bodies, block, m, Y, at + r * m)
             for s in range(r + 1):
                 total = 0.0
                 for k in range(m):
-                    total += Y[at + r * m + k] * J[at + s * m + k]
+                    total += Y[at + r * m + k] * Y[at + s * m + k]
                 W[i, r, s] += total
+        for r in range(height):
+            backward(bodies.L, bodies.at[block], m, Y, at + r * m)
     W[i, 0, 1], W[i, 0, 2], W[i, 1, 2] = W[i, 1, 0], W[i, 2, 0], W[i, 2, 1]
     rows.w[i] = (W[i, 0, 0] + W[i, 1, 1] + W[i, 2, 2]) / height
     if rows.w[i] <= 0.0:  # it cannot move
         rows.w[i] = 1.0
     soften(rows, i, compliance)
+
+
+@compiled
+def close(bodies: Bodies, block: int, m: int, Y: Array, row: int) -> None:
+    """What loops of a block leave of ``L⁻¹ Jᵀ``: nothing but round-off is nothing."""
+    before, after, Q = 0.0, 0.0, bodies.Q
+    for c in range(m):
+        before += Y[row + c] * Y[row + c]
+    for k in range(bodies.loop_rows[block]):
+        at, u = bodies.loops_at[block] + k * m, 0.0
+        for c in range(m):
+            u += Q[at + c] * Y[row + c]
+        for c in range(m):
+            Y[row + c] -= u * Q[at + c]
+    for c in range(m):
+        after += Y[row + c] * Y[row + c]
+    for c in range(m):
+        Y[row + c] = Y[row + c] if after > UNMOVED * before else 0.0
 
 
 @inlined

@@ -11,7 +11,7 @@ from delassus.algorithms.contact.step import FARTHEST, MOST_SHIFT, YIELD
 from delassus.contact.collision.narrow_phase import find_contacts
 from delassus.contact.joint_contacts import AHEAD, BEYOND
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.cone import CONTACT, FRICTION, LIMIT
+from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH
 from delassus.contact.sparse.impact import DONE, SINGULAR, add_joint_impulses, has_impact, impact, solve_all
 from delassus.contact.sparse.motion import close_gaps, free_motion, move
 from delassus.contact.sparse.newton import TOO_SMALL, sweep, velocity
@@ -68,26 +68,21 @@ def take_contacts(
 
 
 @compiled
-def take_joints(bodies: Bodies, rows: Rows, joints: Joints, islands: Islands, dt: float, count: int, at: int) -> int:
+def take_joints(
+    bodies: Bodies, state: State, rows: Rows, joints: Joints, islands: Islands, dt: float, count: int, at: int
+) -> int:
     """Row groups of limits and friction behind the others, whose Jacobians end at ``at``; returns how many."""
-    limits = joints.limited.size
-    for e in range(limits + joints.rubbing.size):
-        dof = joints.limited[e] if e < limits else joints.rubbing[e - limits]
-        block = joints.block[dof]
+    for e in range(joints.dofs.size):
+        dof, block, q = joints.dofs[e], joints.blocks[e], state.q[joints.coordinates[e]]
         m = bodies.first[block + 1] - bodies.first[block]
         rows.a[count], rows.b[count], rows.at_a[count] = block, -1, at
         islands.contact[count] = -1
-        rows.mu[count] = rows.more[count] = rows.d[count, 0] = rows.d[count, 1] = rows.d[count, 2] = 0.0
+        rows.kind[count], rows.mu[count], rows.more[count] = JOINT, 0.0, dt * joints.forces[e]
+        rows.d[count, 0] = max(-max(q - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)
+        rows.d[count, 1], rows.d[count, 2] = min(max(joints.upper[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
         for k in range(m):
             rows.J[at + k] = 0.0
-        if e < limits:
-            rows.kind[count] = LIMIT
-            rows.J[at + dof - bodies.first[block]] = joints.signs[e]
-            rows.d[count, 2] = max(joints.distances[e], 0.0) / dt
-        else:
-            rows.kind[count] = FRICTION
-            rows.J[at + dof - bodies.first[block]] = 1.0
-            rows.more[count] = dt * joints.forces[e - limits]
+        rows.J[at + dof - bodies.first[block]] = 1.0
         prepare_group(bodies, rows, count, 0.0)
         at += m
         count += 1
@@ -97,13 +92,13 @@ def take_joints(bodies: Bodies, rows: Rows, joints: Joints, islands: Islands, dt
 @compiled
 def drift(
     bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, islands: Islands, loops: Indices,
-    work: Work, options: Options, n: int,
+    work: Work, options: Options, n_contacts: int, n: int,
 ) -> None:  # fmt: skip
     """Displacement ``shift`` that takes back overlaps, loop errors and passed limits; see `delassus.simulate.step`.
 
     Island by island, by sweeps over normals alone, which yield a little.
     """
-    dt, limit, shift, wanted = options.dt, 0, state.shift, work.V
+    dt, shift, wanted = options.dt, state.shift, work.V
     for b in range(bodies.at.size):
         wanted[b] = 0.0  # of islands
     for k in range(loops.shape[0]):
@@ -119,11 +114,12 @@ def drift(
         if rows.kind[i] == CONTACT:
             back = options.correction * min(options.penetration - contacts.found.depths[e], 0.0)
             rows.d[i, 2] = back + max(moved - contacts.found.depths[e], 0.0)
-        elif rows.kind[i] == LIMIT:
-            left = joints.distances[limit] + moved
-            back = options.correction * left if left < -BEYOND else 0.0
-            rows.d[i, 2] = back + max(left, 0.0)
-            limit += 1
+        else:
+            q = state.q[joints.coordinates[i - n_contacts]] + moved
+            below, above = joints.lower[i - n_contacts] - q, q - joints.upper[i - n_contacts]
+            back = options.correction * max(below, above) if max(below, above) > BEYOND else 0.0
+            rows.d[i, 0] = back if below > BEYOND else max(min(below, 0.0), -OUT_OF_REACH)
+            rows.d[i, 1] = -back if above > BEYOND else min(max(-above, 0.0), OUT_OF_REACH)
         wanted[k] = max(wanted[k], abs(back))
     for k in range(islands.island[bodies.at.size]):
         if wanted[k] == 0.0:
@@ -175,7 +171,7 @@ def contact_step(
         joints.impulses[0, c] = joints.impulses[1, c] = 0.0
         work.start_v[c] = state.v[c]
     m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n)
-    total = take_joints(bodies, rows, joints, islands, options.dt, m, at)
+    total = take_joints(bodies, state, rows, joints, islands, options.dt, m, at)
     if has_impact(bodies, state, rows, contacts, islands, options, m):
         if impact(bodies, state, rows, contacts, joints, scratch, options, m, total) == TOO_SMALL:
             for c in range(state.v.size):
@@ -185,7 +181,7 @@ def contact_step(
         for e in range(n):
             contacts.sustained[e, 2] = 0.0
         m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n)
-        total = take_joints(bodies, rows, joints, islands, options.dt, m, at)
+        total = take_joints(bodies, state, rows, joints, islands, options.dt, m, at)
     for i in range(m):
         e, rows.guess[i] = islands.contact[i], 0.0
         for c in range(3):
@@ -209,7 +205,7 @@ def contact_step(
     add_joint_impulses(rows, joints, m, total)
     for c in range(state.shift.size):
         state.shift[c] = 0.0
-    drift(bodies, state, rows, contacts, joints, islands, model.loops, work, options, total)
+    drift(bodies, state, rows, contacts, joints, islands, model.loops, work, options, m, total)
     move(bodies, model.free, state, model.updates, options.dt)
     for c in range(statuses.size):
         scratch.totals[c] += statuses[c]
@@ -219,13 +215,9 @@ def contact_step(
 @compiled
 def start_joints(rows: Rows, joints: Joints, begin: int, end: int) -> None:
     """Impulses of limits and of friction where a solver may start: those of the step before."""
-    limits, before = joints.limited.size, joints.before
     for i in range(begin, end):
-        e = i - begin
-        if e < limits:
-            rows.r[i, 2] = max(joints.signs[e] * before[0, joints.limited[e]], 0.0)
-        else:
-            rows.r[i, 2] = before[1, joints.rubbing[e - limits]]
+        dof = joints.dofs[i - begin]
+        rows.r[i, 2] = joints.before[0, dof] + joints.before[1, dof]
 
 
 @compiled
@@ -285,7 +277,7 @@ def remember(contacts: Contacts, joints: Joints, n: int) -> None:
 
 
 @compiled
-def evaluate(model: Model, bodies: Bodies, state: State, joints: Joints, scratch: Scratch, options: Options) -> None:
+def evaluate(model: Model, bodies: Bodies, state: State, scratch: Scratch, options: Options) -> None:
     """Motion without contacts; in the order of the scene, poses of links and how far contacts are looked for.
 
     The status `SINGULAR` is that of the masses.
@@ -294,8 +286,6 @@ def evaluate(model: Model, bodies: Bodies, state: State, joints: Joints, scratch
         bodies, model.free, state, model.motions, model.loops, model.gravity, options.dt, scratch.work.K
     )
     scratch.statuses[SINGULAR] = 0 if regular else 1
-    for e in range(joints.limited.size):
-        joints.distances[e] = joints.signs[e] * (state.q[joints.coordinates[e]] - joints.values[e])
     falls = options.dt * math.sqrt(model.gravity[0] ** 2 + model.gravity[1] ** 2 + model.gravity[2] ** 2)
     for link in range(scratch.reach.size):
         slot = model.links.slot[link]
@@ -330,7 +320,7 @@ def advance(
     n, done = given, 0 * given
     while True:
         if n < 0:
-            evaluate(model, bodies, state, joints, scratch, options)
+            evaluate(model, bodies, state, scratch, options)
             n = find_contacts(
                 scratch.poses, scratch.reach, options.touching, model.margin, model.colliders, scratch.space,
                 contacts.found,

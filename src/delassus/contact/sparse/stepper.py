@@ -19,7 +19,6 @@ from delassus.contact.sparse.records import (
     Contacts,
     Free,
     Islands,
-    Joints,
     Model,
     Options,
     Rows,
@@ -66,25 +65,12 @@ class BlockSteps:
         self.detector = CollisionDetector(scene)
         o, touching = options, self.detector.tolerance
         self.options = Options(o.dt, o.resting, o.penetration, o.correction, tolerance, touching)
-        tree, laws, place = scene.tree, blocks.laws, blocks.of_links.place
+        self._joints, tree = blocks.joints, scene.tree
         nv, n = tree.nv, len(blocks.bodies.at)
-        of_coordinates = np.zeros(tree.nq, np.int64)
-        of_coordinates[blocks.coordinates] = np.arange(tree.nq)
         loops = blocks.loops
         rows = int(loops[:, 1].sum())
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, rows, rows, n - len(blocks.mass))
         self.state = State(*_zeros(*moving, nv, nv, nv, tree.nq, nv))
-        self._joints = Joints(
-            place[laws.limited],
-            of_coordinates[laws.coordinates],
-            laws.signs.astype(float),
-            np.array(laws.values),
-            np.zeros(laws.limited.size),
-            place[laws.rubbing],
-            np.array(laws.forces),
-            np.repeat(np.arange(n), np.diff(blocks.bodies.first)),
-            *_zeros((2, nv), (2, nv)),
-        )
         self._dt = np.full(max(n, 1), options.dt)
         motions, updates = self._calls(passive)
         self.model = Model(
@@ -127,7 +113,7 @@ class BlockSteps:
         """Memory for so many contacts, and for a factor of that size."""
         blocks, sizes = len(self.blocks.bodies.at), np.diff(self.blocks.bodies.first)
         widest, nv = int(sizes.max(initial=0)), int(sizes.sum())
-        joints = len(self._joints.limited) + len(self._joints.rubbing)
+        joints = len(self._joints.dofs)
         g, J = n + joints, 6 * widest * n + widest * joints
         self.rows = Rows(
             *_indices(g, g, g, g, g),

@@ -4,5 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python3 -m venv .venv-torch
 .venv-torch/bin/pip install -q torch --index-url https://download.pytorch.org/whl/cpu
-.venv-torch/bin/pip install -q -c constraints.txt -e '.[torch]' pytest hypothesis
-.venv-torch/bin/python -m pytest tests/test_torch.py
+.venv-torch/bin/pip install -q -c constraints.txt -e '.[torch]' pytest pytest-xdist hypothesis typer
+.venv-torch/bin/python -m pytest -n 0 tests/test_torch.py tests/test_documents.py -k 'torch'

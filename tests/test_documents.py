@@ -54,6 +54,22 @@ def test_snippets_on_contact_steps_run(capsys: pytest.CaptureFixture[str]) -> No
     assert "payload0" in capsys.readouterr().out
 
 
+PAGE_OF_ARRAYS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "arrays.md").read_text("utf-8"), re.S)
+
+
+@pytest.mark.parametrize("block", PAGE_OF_ARRAYS, ids=("jax", "torch", "numpy"))
+def test_snippets_on_arrays_run(block: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for package in ("jax", "torch"):
+        if f"import {package}\n" in block:
+            pytest.importorskip(package)
+    try:
+        exec(compile(block, "arrays.md", "exec"), {})
+    finally:
+        if "jax" in sys.modules:
+            sys.modules["jax"].config.update("jax_enable_x64", False)
+    assert "100" in capsys.readouterr().out
+
+
 def test_readme_names_every_method() -> None:
     for method in (*delassus.OSIM_METHODS, *delassus.DYNAMICS_METHODS):
         assert f"`{method}`" in README

@@ -67,6 +67,14 @@ def bench_dynamics(
         publish(console, measure(quick), tables, file)
 
 
+@bench_app.command("arrays")
+def bench_arrays(file: Json = None, quick: Quick = False) -> None:
+    """Time calls with arrays of JAX and PyTorch, and their gradients, beside pure_callback and frax."""
+    from delassus_studies.bench_arrays import measure, tables
+
+    publish(console, measure(quick), tables, file)
+
+
 @bench_app.command("scaling")
 def bench_scaling(
     plot: Plot = None,

@@ -115,6 +115,23 @@ def test_derivatives_of_all_orders_and_modes():
         assert error(found[0], known.dqdd_dq) < 1e-9 and error(found[1], known.df_dq) < 1e-9
 
 
+def test_direct_functions_compile_their_kernel():
+    arm, hand = ds.mechanisms.chain(7), ds.Point("link7")
+    q, v = arm.random(0, batch=4), np.ones(7)
+    solution = ds.forward_dynamics(arm, q, v, v, hand)
+    qdd, forces = jax.jit(lambda q: ds.forward_dynamics(arm, q, v, v, hand))(q)
+    assert error(qdd, solution.qdd) < 1e-9 and error(forces, solution.forces[0]) < 1e-9
+    assert error(ds.delassus(arm, hand, jnp.asarray(q)), ds.delassus(arm, hand, q)) < 1e-12
+    change = jax.grad(lambda q: ds.potential_energy(arm, q))(jnp.asarray(q[0]))
+    assert error(change, ds.bias_force(arm, q[0], 0.0 * v)) < 1e-12
+    given = jnp.asarray(q, dtype="float32")
+    assert ds.mass_matrix(arm, given).dtype == np.float32
+    with pytest.raises(ds.DelassusError, match="NumPy arrays here, got arrays of JAX"):
+        ds.consistent_inverse(arm, hand, given)
+    with pytest.raises(ds.DelassusError, match="error_bound"):
+        ds.forward_dynamics(arm, given, v, v, hand, error_bound=1e-3)
+
+
 def test_compilation_of_derivatives_is_announced(capfd):
     tree, kernel = compiled("mass_matrix")
     jax.grad(lambda q: jnp.sum(kernel(q)))(jnp.asarray(tree.neutral()))

@@ -72,6 +72,13 @@ def test_gradients(motion):
     assert torch.autograd.gradgradcheck(lambda q: energy(q, q)[1], (tensors(state[0][0, :, :2])[0].requires_grad_(),))
 
 
+def test_direct_functions_compile_their_kernel(motion):
+    tree, kernel, state = motion
+    qdd, forces = ds.forward_dynamics(tree, *tensors(*state), HAND)
+    assert all(np.array_equal(x, y) for x, y in zip((qdd, forces), kernel(*state), strict=True))
+    assert ds.mass_matrix(tree, tensors(state[0])[0].float()).dtype is torch.float32
+
+
 def test_wrong_tensors_are_refused(motion):
     _, kernel, state = motion
     q, v, tau = tensors(*state)

@@ -30,6 +30,7 @@ from delassus.errors import DelassusError, DelassusWarning
 from delassus.interop.load import load
 from delassus.model import mechanisms
 from delassus.model.tree import Tree
+from delassus.quantities import evaluate as _evaluate
 from delassus.quantities.dynamics import (
     bias_force,
     dynamics_derivatives,
@@ -148,6 +149,13 @@ _LATER = {
     "rollout": "delassus.runtime.rollout",
 }
 """Names whose modules are imported when they are first asked for: the compiler and contact take as long as the rest."""
+
+
+def _kernel_of(asked: _typing.Any, dtype: str) -> _typing.Any:
+    return _importlib.import_module("delassus.runtime.compile").kernel_of(asked, dtype)
+
+
+_evaluate.KERNELS[:] = [_kernel_of]
 
 
 def __getattr__(name: str) -> _typing.Any:

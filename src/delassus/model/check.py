@@ -212,3 +212,19 @@ def check_rotation(value: ArrayLike | None, argument: str = "rotation") -> Array
         raise ModelError(argument, "a 3×3 rotation matrix", shown(value), "Pass an orthonormal one of determinant 1.")
     U, _, Vt = np.linalg.svd(R)
     return exact_quarter_turns(np.asarray(U @ Vt))
+
+
+# -- arrays of other libraries ----------------------------------------------------------------------------------------
+
+LIBRARIES = {"jax": "JAX", "jaxlib": "JAX", "torch": "PyTorch"}
+"""Names by the packages that define the types of arrays."""
+
+_known: dict[Any, str] = {}
+
+
+def library_of(kind: Any) -> str:
+    """Name of the library that arrays of a type are of, by the modules of its bases; "" for all others."""
+    if kind not in _known:
+        packages = (base.__module__.partition(".")[0] for base in kind.__mro__)
+        _known[kind] = next((LIBRARIES[package] for package in packages if package in LIBRARIES), "")
+    return _known[kind]

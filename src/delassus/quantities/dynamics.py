@@ -17,7 +17,7 @@ from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.case import Case, stacked
 from delassus.quantities.error_estimate import check_error_bound
-from delassus.quantities.evaluate import case_of
+from delassus.quantities.evaluate import CompiledCase, case_of
 from delassus.quantities.options import (
     CONSTRAINED,
     CONTROLLED,
@@ -280,6 +280,14 @@ def forward_dynamics(
     """
     states, chosen = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
     case = case_of(tree, constraints, DYNAMICS, states, chosen, compliance=compliance, **given)
+    if isinstance(case, CompiledCase):
+        if (tolerance, max_iterations, error_bound) != (None, None, None):
+            wanted, advice = (
+                "no tolerance, max_iterations or error_bound",
+                "Compile a kernel, which takes an error_bound.",
+            )
+            raise ConfigurationError("arrays", f"NumPy arrays, or {wanted}", "others", advice)
+        return case.solution()  # type: ignore[no-any-return]
     for name, value in (("tolerance", tolerance), ("max_iterations", max_iterations)):
         if value is not None and case.request.method not in ITERATIVE:
             raise ConfigurationError(
@@ -337,6 +345,8 @@ def dynamics_derivatives(
     True
     """
     case = case_of(tree, constraints, DYNAMICS_DERIVATIVES, {"q": q, "v": v, "tau": tau}, AUTO, **given)
+    if isinstance(case, CompiledCase):
+        return case.solution()  # type: ignore[no-any-return]
     return differentiated(case, case.run())
 
 

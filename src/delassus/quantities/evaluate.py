@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -17,7 +17,8 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.constraints import check_constraints
-from delassus.errors import DelassusError, ModelError, warn
+from delassus.errors import ConfigurationError, DelassusError, ModelError, warn
+from delassus.model.check import library_of
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
@@ -245,6 +246,41 @@ def solution_program(asked: Request) -> Graph:
     return ops.graph([*outputs, ops.nodes(ops.matrix([[1.0 if rcond is None else rcond]]))])
 
 
+KERNELS: list[Callable[[Request, str], Callable[..., Any]]] = []
+"""What compiles requests, for arrays that NumPy does not compute with; the package says it when it is imported."""
+
+
+class CompiledCase:
+    """A request whose arguments are arrays of JAX or PyTorch: its kernel makes the results, as arrays of the same."""
+
+    def __init__(self, asked: Request, values: Mapping[str, Any]) -> None:
+        self.request, self._values = asked, values
+
+    def run(self) -> dict[str, Any]:
+        """Outputs by name, as `NumpyCase.run`."""
+        dtypes = {str(x.dtype).rpartition(".")[2] for x in self._values.values() if library_of(type(x))}
+        (make,) = KERNELS
+        kernel = make(self.request, "float32" if dtypes == {"float32"} else "float64")
+        for a in self.request.arguments:
+            if a.name not in self._values:
+                raise ConfigurationError(a.owner or a.name, f"an array of shape (..., {a.size})", "none", "Pass it.")
+        found = kernel(*(self._values[a.name] for a in self.request.arguments))
+        outputs = self.request.outputs
+        return dict(zip((o.name for o in outputs), found if len(outputs) > 1 else (found,), strict=True))
+
+    def solution(self) -> Any:
+        """All outputs in a tuple, in the place of a solution of dynamics, whose statuses are not arrays of numbers."""
+        return tuple(self.run().values())
+
+    def refusal(self) -> ConfigurationError:
+        """Error of what needs more than a kernel returns."""
+        came = " and ".join(sorted({library_of(type(x)) for x in self._values.values()} - {""}))
+        return ConfigurationError("arrays", "NumPy arrays here", f"arrays of {came}", "Convert them.")
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.refusal()
+
+
 def case_of(
     tree: Tree,
     constraints: Constraints,
@@ -264,6 +300,10 @@ def case_of(
     asked = request(tree, checked, quantity, method=method, **keywords)
     control, *_ = CONTROLS[asked.options.control]
     states = {control if name == "tau" else name: x for name, x in states.items()}
+    kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
+    if any(map(library_of, kinds)):
+        compiled: Any = CompiledCase(asked, {**states, **values})
+        return compiled  # type: ignore[no-any-return]
     return NumpyCase(asked, *checked_values(tree, asked.arguments, {**states, **values}))
 
 

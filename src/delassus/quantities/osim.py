@@ -14,7 +14,7 @@ from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
 from delassus.quantities.case import Case
-from delassus.quantities.evaluate import case_of
+from delassus.quantities.evaluate import CompiledCase, case_of
 from delassus.quantities.operator import DelassusOperator
 from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
@@ -178,8 +178,11 @@ def consistent_inverse(
     >>> ds.consistent_inverse(arm, ds.Point("link7"), arm.random(0)).shape
     (7, 3)
     """
+    case = case_of(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given)
+    if isinstance(case, CompiledCase):
+        raise case.refusal()
+    J = case.run()["J"]
     Lambda = osim(tree, constraints, q, method=method, **given)
-    J = case_of(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given).run()["J"]
     M = mass_matrix(tree, q, payloads=given.get("payloads"))
     return np.asarray(np.linalg.solve(M, np.swapaxes(J, -1, -2) @ Lambda))
 

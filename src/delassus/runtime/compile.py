@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Literal, Unpack
 
 from delassus.errors import ConfigurationError, shown
@@ -11,11 +12,17 @@ from delassus.model.tree import Tree
 from delassus.quantities import find_quantity
 from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.options import Constraints, Keywords
-from delassus.quantities.request import request
+from delassus.quantities.request import Request, request
 from delassus.runtime.cpu_target import host
 from delassus.runtime.kernel import Kernel
 
 DTYPES = ("float64", "float32")
+
+
+@lru_cache(maxsize=256)
+def kernel_of(asked: Request, dtype: str) -> Kernel:
+    """Kernel of a request, the same one for the same request."""
+    return Kernel(asked, dtype, host().lanes(dtype), ", for arrays of another library")
 
 
 def compile(  # the public name; the built-in of that name is not used here

@@ -17,7 +17,7 @@ from delassus.compiler.emit.llvm_loops import watched_result
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
-from delassus.model.check import check_batch, check_choice, check_flag, check_path
+from delassus.model.check import check_batch, check_choice, check_flag, check_path, library_of
 from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.evaluate import NumpyCase, solve_doubtful
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
@@ -176,7 +176,7 @@ class Kernel:
                     return out
             elif type(out) is tuple and out and self._direct(*arguments, *out) is out[-1] is not arguments[0]:
                 return out
-        if others := {libraries.library_of(type(x)) for x in (*arguments, *named.values())} - {""}:
+        if others := {library_of(type(x)) for x in (*arguments, *named.values())} - {""}:
             return libraries.call(self, others, arguments, named, out is None and threads is None and not asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(out, self.results, batch, self.dtype, arrays)

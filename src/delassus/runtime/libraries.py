@@ -1,7 +1,4 @@
-"""Arrays of other libraries: which they are of, and calls of kernels with them.
-
-Nothing is imported here before an array of its library has come.
-"""
+"""Calls of kernels with arrays of other libraries, which nothing imports before an array of theirs has come."""
 
 from __future__ import annotations
 
@@ -9,19 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delassus.errors import ConfigurationError
-
-LIBRARIES = {"jax": "JAX", "jaxlib": "JAX", "torch": "PyTorch"}
-"""Names by the packages that define the types of arrays."""
-
-_known: dict[Any, str] = {}
-
-
-def library_of(kind: Any) -> str:
-    """Name of the library that arrays of a type are of, by the modules of its bases; "" for all others."""
-    if kind not in _known:
-        packages = (base.__module__.partition(".")[0] for base in kind.__mro__)
-        _known[kind] = next((LIBRARIES[package] for package in packages if package in LIBRARIES), "")
-    return _known[kind]
 
 
 def call(kernel: Any, libraries: set[str], given: Sequence[Any], named: Mapping[str, Any], is_plain: bool) -> Any:

@@ -24,7 +24,7 @@ STUDIES = PACKAGE.parent / "delassus_studies"
 FILES = sorted([*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")])
 
 LAYERS = (
-    "__main__", "cli", "delassus_studies", "delassus", "simulate", "contact", "runtime", "compiler", "quantities",
+    "__main__", "cli", "delassus_studies", "gym", "delassus", "simulate", "contact", "runtime", "compiler", "quantities",
     "planner", "algorithms", "interop", "constraints", "spatial", "model", "frozen", "errors",
 )  # fmt: skip
 """Each imports from those after it and from itself; "delassus" is the package's own `__init__`.

@@ -133,6 +133,23 @@ def test_arrays() -> None:
 
 
 @compiled
+def _narrow(x, y):
+    z = np.zeros(x.size, np.float32)
+    for k in range(x.size):
+        z[k] = x[k] / 3.0 + y[k]
+        x[k] += 1
+    return z, x[0]
+
+
+def test_float32_is_computed_in_float64() -> None:
+    x, y = np.arange(5, dtype=np.float32), np.full(5, 0.1)
+    z, first = _narrow(x, y)
+    assert z.dtype == np.float32 and first == 1.0
+    np.testing.assert_array_equal(z, (np.arange(5) / 3.0 + y).astype(np.float32))
+    np.testing.assert_array_equal(x, np.arange(5) + 1.0)
+
+
+@compiled
 def _filled(n, rounds):
     total = 0.0
     for k in range(rounds):
@@ -228,7 +245,7 @@ def _mixed(x, n):
 @pytest.mark.parametrize(
     ("function", "arguments", "message"),
     [
-        (_reads, (np.ones(3, np.float32), 0), "_reads: arrays of float64.*float32"),
+        (_reads, (np.ones(3, np.int32), 0), "_reads: arrays of float64.*int32"),
         (_reads, (np.ones((3, 3))[:, 0], 0), "C-contiguous"),
         (_reads, ([1.0], 0), "_reads: numbers, arrays .* not list"),
         (_reads, (np.ones(3), 0.5), r"test_compiled_loops.py, line \d+, return x\[k\]"),

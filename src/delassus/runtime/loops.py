@@ -32,7 +32,6 @@ from delassus.compiler.loops.types import (
     BOOL,
     DTYPES,
     FLOAT,
-    NUMBERS,
     ArrayOf,
     Number,
     TupleOf,
@@ -202,7 +201,7 @@ def _described(kind: Type) -> Any:
 def _type_from(described: Any) -> Type:
     """The inverse of `_described`."""
     if isinstance(described, str):
-        return next(number for number in NUMBERS if number.name == described)
+        return next(number for number in DTYPES if number.name == described)
     if isinstance(described, list):
         return ArrayOf(cast(Number, _type_from(described[0])), described[1])
     return TupleOf(tuple(map(_type_from, described["items"])))
@@ -232,7 +231,7 @@ def _announce_library() -> None:
     import llvmlite.binding as llvm
 
     library = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
-    for name in ("malloc", "free", "memset", "sin", "cos", "hypot", "atan2", "fmod"):
+    for name in ("malloc", "free", "memset", "exp", "sin", "cos", "hypot", "atan2", "fmod"):
         llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
 
 

@@ -17,6 +17,7 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare double @llvm.sqrt.f64(double)
 declare double @llvm.fabs.f64(double)
 declare double @llvm.copysign.f64(double, double)
+declare double @exp(double) memory(none)
 declare double @sin(double) memory(none)
 declare double @cos(double) memory(none)
 declare double @hypot(double, double) memory(none)
@@ -61,6 +62,8 @@ ALIASES = """
 !4 = !{!"float", !0, i64 0}
 !5 = !{!"int", !0, i64 0}
 !6 = !{!"bool", !0, i64 0}
+!7 = !{!8, !8, i64 0}
+!8 = !{!"float32", !0, i64 0}
 """
 ELSEWHERE = 1 << 16
 """Bytes where what is outside of an array is read from and written to, in checked code."""

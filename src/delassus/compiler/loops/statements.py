@@ -136,7 +136,7 @@ class Body(Expressions):
                 whole = self.value(target.value)
                 if not isinstance(whole.type, ArrayOf) or not isinstance(value.type, Number):
                     raise TypeError(f"{value.type} in a part of {whole.type}")
-                self.each(whole, self.converted(value, whole.type.item))
+                self.each(whole, value)
                 return
             place = self.place(target)
             assert isinstance(place.type, ArrayOf)

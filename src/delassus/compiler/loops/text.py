@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 
-from delassus.compiler.loops.types import BOOL, FLOAT, INT, ArrayOf, Number, TupleOf, Type, Value, items_of, tuple_of
+from delassus.compiler.loops.types import BOOL, FLOAT, INT, SINGLE, ArrayOf, Number, TupleOf, Type, Value, items_of, tuple_of
 
 FAST = "reassoc nsz contract"
 """Sums may be reordered and multiply-adds fused; NaN and infinities stay what they are."""
 
-ALIAS = {FLOAT: "!tbaa !1", INT: "!tbaa !2", BOOL: "!tbaa !3"}
+ALIAS = {FLOAT: "!tbaa !1", INT: "!tbaa !2", BOOL: "!tbaa !3", SINGLE: "!tbaa !7"}
 """Arrays of floats, of integers and of truth values do not overlap."""
 
 
@@ -141,18 +141,21 @@ class Text:
         assert isinstance(place.type, ArrayOf) and place.type.ndim == 0
         item = place.type.item
         x = self.do(f"load {item.stored}, ptr {place.operands[0]}, {ALIAS[item]}")
+        if item is SINGLE:
+            return Value(FLOAT, (self.do(f"fpext float {x} to double"),))
         return Value(item, (self.do(f"icmp ne i8 {x}, 0") if item is BOOL else x,))
 
     def store(self, place: Value, value: Value) -> None:
         """Write a number to a place; floats are not cut to integers."""
         assert isinstance(place.type, ArrayOf)
         item = place.type.item
-        if not isinstance(value.type, Number) or (item is not FLOAT and value.type is FLOAT):
+        if not isinstance(value.type, Number) or (item in (INT, BOOL) and value.type is FLOAT):
             raise TypeError(f"{value.type} in an array of {item}")
         if item is BOOL:
             x = self.do(f"zext i1 {self.truth(value)} to i8")
         else:
-            (x,) = self.converted(value, item).operands
+            (x,) = self.converted(value, FLOAT if item is SINGLE else item).operands
+            x = self.do(f"fptrunc double {x} to float") if item is SINGLE else x
         self.lines.append(f"store {item.stored} {x}, ptr {place.operands[0]}, {ALIAS[item]}")
 
     def make(self, item: Number, lengths: list[str], zero: bool = False) -> Value:

@@ -25,7 +25,10 @@ BOOL, INT, FLOAT = Number("bool", "i1", "i8", 1), Number("int", "i64", "i64", 8)
 NUMBERS = (BOOL, INT, FLOAT)
 """Each widens to those after it."""
 
-ITEMS = {np.dtype(np.bool_): BOOL, np.dtype(np.int64): INT, np.dtype(np.float64): FLOAT}
+SINGLE = Number("float32", "double", "float", 4)
+"""In arrays only: items become `FLOAT` where they are read."""
+
+ITEMS = {np.dtype(np.bool_): BOOL, np.dtype(np.int64): INT, np.dtype(np.float64): FLOAT, np.dtype(np.float32): SINGLE}
 DTYPES = {number: dtype for dtype, number in ITEMS.items()}
 
 
@@ -112,7 +115,7 @@ def type_of(x: Any) -> Type:
         item = ITEMS.get(x.dtype)
         if item is None or not x.flags.c_contiguous:
             layout = "" if x.flags.c_contiguous else ", not C-contiguous"
-            raise TypeError(f"arrays of float64, int64 or bool, C-contiguous, are compiled for, not {x.dtype}{layout}")
+            raise TypeError(f"arrays of float64, float32, int64 or bool, C-contiguous, are compiled for, not {x.dtype}{layout}")
         return ArrayOf(item, x.ndim)
     if isinstance(x, (bool, np.bool_)):
         return BOOL

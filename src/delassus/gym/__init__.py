@@ -1,0 +1,27 @@
+"""Learning environments: thousands of robots in contact as one `gymnasium.vector.VectorEnv` (extra ``[gym]``).
+
+>>> import delassus.gym
+>>> envs = delassus.gym.Go1Velocity(64, generic=True)
+>>> observations, _ = envs.reset(seed=0)
+>>> observations.shape, envs.step(envs.action_space.sample())[1].shape
+((64, 50), (64,))
+
+Importing this package also registers ``delassus/Go1Velocity-v0``, ``delassus/HumanoidStand-v0`` and
+``delassus/ArmReach-v0`` for `gymnasium.make_vec`.
+"""
+
+from delassus.errors import require
+
+require("gymnasium", "gym", "learning environments")
+
+from gymnasium.envs.registration import register  # noqa: E402
+
+from delassus.gym.arm import ArmReach  # noqa: E402
+from delassus.gym.go1 import Go1Velocity  # noqa: E402
+from delassus.gym.humanoid import HumanoidStand  # noqa: E402
+from delassus.gym.worlds import Worlds  # noqa: E402
+
+__all__ = ["ArmReach", "Go1Velocity", "HumanoidStand", "Worlds"]
+
+for _made in (ArmReach, Go1Velocity, HumanoidStand):
+    register(id=f"delassus/{_made.__name__}-v0", vector_entry_point=_made)

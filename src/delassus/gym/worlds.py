@@ -1,0 +1,164 @@
+"""`Worlds`: what the environments share. Copies of one robot, stepped together by one compiled contact kernel."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from delassus.errors import ConfigurationError
+from delassus.model.check import check_number, check_whole, finite_array
+from delassus.runtime.kernel import Kernel
+from delassus.runtime.rollout import rollout
+
+Floats = NDArray[np.float32]
+Whole = NDArray[np.int64]
+Range = tuple[float, float]
+"""From and to; random numbers between are drawn at the start of each episode."""
+
+
+class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
+    """Copies of a robot in contact as one vector environment, in float32.
+
+    Actions are between −1 and 1. Episodes that end begin anew in the same step: ``infos["final_obs"]`` has the last
+    observations of those where ``infos["_final_obs"]``. A state that is not finite ends its episode.
+
+    Parameters
+    ----------
+    num_envs : int
+    kernel : Kernel
+        Compiled ``"contact_step"`` in float32, with ``friction="input"`` and one payload.
+    observed, actions : int
+        Numbers of an observation and of an action.
+    control, dt : float
+        Time (s) from one action to the next, and of a step of the simulation.
+    episode : float
+        Longest time of an episode (s).
+    friction, payload : (float, float)
+        Of all contacts, and mass (kg) at the origin of the payload's link: ranges to draw from for each episode.
+    threads : int, optional
+        As in a call of the kernel.
+
+    Attributes
+    ----------
+    q, v, impulses : (num_envs, …) arrays of float32
+        States of all worlds; write to them in `begin` only.
+    """
+
+    metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(
+        self,
+        num_envs: int,
+        kernel: Kernel,
+        observed: int,
+        actions: int,
+        *,
+        control: float,
+        dt: float,
+        episode: float,
+        friction: Range,
+        payload: Range,
+        threads: int | None = None,
+    ) -> None:
+        self.num_envs = n = check_whole("num_envs", num_envs, "How many robots there are.", least=1)
+        self.control, self.dt = check_number("control", control, "Seconds."), check_number("dt", dt, "Seconds.")
+        self.decimation = round(self.control / self.dt)
+        if self.decimation < 1 or abs(self.decimation * self.dt - self.control) > 1e-9:
+            raise ConfigurationError(
+                "control", "a whole number of time steps", f"{control} s of {dt} s each", "Choose another dt."
+            )
+        self.kernel, self.tree, self._threads = kernel, kernel.request.tree, threads
+        self.longest = max(1, round(check_number("episode", episode, "Seconds.") / self.control))
+        self._ranges = {name: _range(name, x) for name, x in (("friction", friction), ("payload", payload))}
+        self.single_observation_space = Box(-np.inf, np.inf, (observed,), np.float32)
+        self.single_action_space = Box(-1.0, 1.0, (actions,), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, n)
+        self.action_space = batch_space(self.single_action_space, n)
+        shapes = {argument.name: argument.shape for argument in kernel.arguments}
+        self.q, self.v, self.impulses, self._friction, self._payload = (
+            np.zeros((n, *shapes[name]), np.float32) for name in ("q", "v", "impulses", "friction", "payload0")
+        )
+        self.actions, self.rewards = np.zeros((n, actions), np.float32), np.zeros(n, np.float32)
+        self.observations, self.steps = np.zeros((n, observed), np.float32), np.zeros(n, np.int64)
+        self.fallen, self._all = np.zeros(n, bool), np.arange(n)
+
+    @abstractmethod
+    def begin(self, worlds: Whole) -> None:
+        """Put some worlds (k,) where an episode starts."""
+
+    @abstractmethod
+    def controls(self) -> tuple[Floats, dict[str, Any]]:
+        """What the kernel is controlled with (num_envs, …) until the next action, and its other arguments."""
+
+    @abstractmethod
+    def observe(self, worlds: Whole) -> None:
+        """Write ``observations`` of some worlds."""
+
+    @abstractmethod
+    def judge(self) -> None:
+        """Write ``rewards``, and ``fallen`` where an episode has ended, of all worlds."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Floats, dict[str, Any]]:
+        """All worlds at the start; the same ``seed`` gives the same episodes."""
+        super().reset(seed=seed, options=options)
+        self._begin(self._all)
+        return self.observations.copy(), {}
+
+    def _begin(self, worlds: Whole) -> None:
+        draw = self.np_random.uniform
+        self.steps[worlds] = 0
+        self.v[worlds] = self.impulses[worlds] = self.actions[worlds] = 0.0
+        self._friction[worlds] = draw(*self._ranges["friction"], worlds.size)[:, None]
+        self._payload[worlds, 0] = draw(*self._ranges["payload"], worlds.size)
+        self.begin(worlds)
+        self.observe(worlds)
+
+    def step(
+        self, actions: Floats
+    ) -> tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        """Observations, rewards, whether episodes have ended and whether they were cut off, and further data.
+
+        Raises
+        ------
+        ConfigurationError
+            Actions of another shape, or not finite.
+        """
+        given = finite_array(actions, self.actions.shape, "actions", "Numbers between −1 and 1 for each world.")
+        np.clip(given, -1.0, 1.0, out=self.actions)
+        control, others = self.controls()
+        qs, vs, impulses, _, _ = rollout(
+            self.kernel, self.q, self.v, control[None], self.dt, decimation=self.decimation, time_axis=0,
+            threads=self._threads, return_status=True, impulses=self.impulses, friction=self._friction,
+            payload0=self._payload, **others,
+        )  # fmt: skip
+        self.q, self.v, self.impulses = (np.ascontiguousarray(x[-1]) for x in (qs, vs, impulses))
+        self.steps += 1
+        wrong = ~np.isfinite(self.q.sum(axis=1) + self.v.sum(axis=1))
+        if wrong.any():
+            self.v[wrong] = self.impulses[wrong] = 0.0
+            self.q[wrong] = self.tree.neutral()
+        self.judge()
+        self.rewards[wrong] = 0.0
+        self.observe(self._all)
+        terminated, infos = self.fallen | wrong, {}
+        truncated = ~terminated & (self.steps >= self.longest)
+        ended = terminated | truncated
+        if ended.any():
+            infos = {"final_obs": self.observations.copy(), "_final_obs": ended}
+            self._begin(np.flatnonzero(ended))
+        return self.observations.copy(), self.rewards.copy(), terminated, truncated, infos
+
+
+def _range(name: str, given: Range) -> Range:
+    low, high = finite_array(given, (2,), name, "Pass the lowest and the highest.")
+    if not 0 <= low <= high:
+        raise ConfigurationError(name, "0 ≤ lowest ≤ highest", str(given), "Pass the lowest and the highest.")
+    return float(low), float(high)

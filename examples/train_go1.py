@@ -15,7 +15,7 @@ import numpy as np
 import delassus as ds
 import delassus.gym
 from delassus.gym.go1 import DAMPING, HEIGHT, STIFFNESS
-from delassus.simulate.recording import Recorder
+from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.scenes.quadruped import on_floor
 from delassus.simulate.viewer import view
 
@@ -85,8 +85,8 @@ def train(minutes: float, seed: int) -> tuple[Policy, list[tuple[float, float]]]
     return policy, curve
 
 
-def walk(policy: Policy, duration: float) -> ds.Recording:
-    """The policy in `Simulator`, which knows the whole robot: true shapes, limits and friction of joints, 1 ms steps."""
+def walk(policy: Policy, duration: float) -> Recording:
+    """The policy in `Simulator`, which knows the whole robot: true shapes, limits and friction of joints."""
     envs = delassus.gym.Go1Velocity(1, told=TOLD)
     envs.reset(seed=0)
     start, on_joints = envs.tree.neutral(), np.r_[np.zeros(6), np.ones(12)]

@@ -24,4 +24,4 @@ from delassus.gym.worlds import Worlds  # noqa: E402
 __all__ = ["ArmReach", "Go1Velocity", "HumanoidStand", "Worlds"]
 
 for _made in (ArmReach, Go1Velocity, HumanoidStand):
-    register(id=f"delassus/{_made.__name__}-v0", vector_entry_point=_made)
+    register(id=f"delassus/{_made.__name__}-v0", vector_entry_point=f"{_made.__module__}:{_made.__name__}")

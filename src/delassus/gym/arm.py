@@ -8,9 +8,8 @@ import numpy as np
 
 from delassus.constraints import Contact, Frame, Point
 from delassus.contact.shapes import Sphere
-from delassus.gym.worlds import Floats, Range, Whole, Worlds
+from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds
 from delassus.model.mechanisms import chain
-from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.loops import compiled
 
@@ -128,9 +127,7 @@ def _reach(v: Array, J: Array, G: Array, bias: Array, actions: Array, tau: Array
 @compiled
 def _towards(v: Array, J: Array, actions: Array, i: int, axis: int) -> float:
     """Wanted acceleration of the tip along an axis."""
-    speed = 0.0
+    wanted: float = STIFFNESS * REACH * actions[i, axis]
     for k in range(v.shape[1]):
-        speed += J[i, axis, k] * v[i, k]
-    return STIFFNESS * REACH * actions[i, axis] - DAMPING * speed
-
-
+        wanted -= DAMPING * J[i, axis, k] * v[i, k]
+    return wanted

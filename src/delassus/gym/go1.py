@@ -9,8 +9,7 @@ import numpy as np
 
 from delassus.constraints import Contact
 from delassus.contact.shapes import Sphere
-from delassus.gym.worlds import Floats, Range, Whole, Worlds
-from delassus.model.rotations import Array
+from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.loops import compiled
 from delassus.simulate.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1
@@ -19,7 +18,7 @@ from delassus.simulate.scenes.trot import LEGS
 STANCE, HEIGHT = (0.0, 0.8, -1.6), 0.31
 """Angles of hip, thigh and calf (rad), and of the trunk above the ground (m), at the start."""
 
-STIFFNESS, DAMPING, REACH = 30.0, 0.7, 0.4
+STIFFNESS, DAMPING, REACH = 40.0, 0.7, 0.4
 """Of joints (N m/rad, N m s/rad), and the largest offset of a target from `STANCE` (rad)."""
 
 PACE = 2.0
@@ -134,7 +133,14 @@ def _observe(
 
 @compiled
 def _judge(
-    q: Array, v: Array, told: Array, actions: Array, before: Array, control: float, rewards: Array, fallen: Array
+    q: Array,
+    v: Array,
+    told: Array,
+    actions: Array,
+    before: Array,
+    control: float,
+    rewards: Array,
+    fallen: Array,
 ) -> None:
     for i in range(rewards.size):
         x, y, z, w = q[i, 3], q[i, 4], q[i, 5], q[i, 6]

@@ -10,9 +10,8 @@ import numpy as np
 
 from delassus.constraints import Contact, Frame
 from delassus.contact.shapes import Sphere
-from delassus.gym.worlds import Floats, Range, Whole, Worlds
+from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds
 from delassus.model.mechanisms import humanoid
-from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.loops import compiled
@@ -70,6 +69,7 @@ class HumanoidStand(Worlds):
         )  # fmt: skip
         options: dict[str, Any] = {"friction": friction, "payload": payload, "threads": threads}
         super().__init__(num_envs, kernel, 52, 14, control=control, dt=dt, episode=episode, **options)
+        self._between, self._phase = max(1, round(PUSH_EVERY / self.control)), np.zeros(num_envs, np.int64)
         names = tree.link_names
         moved = [i for i, name in enumerate(names) if name.startswith("torso") or "_leg" in name]
         self._moved = np.array([tree.v_slices[i].start for i in moved])
@@ -84,10 +84,11 @@ class HumanoidStand(Worlds):
         """Stand upright, moving a little."""
         self.q[worlds] = self._start
         self.v[worlds, :2] = self.np_random.uniform(-0.1, 0.1, (worlds.size, 2))
+        self._phase[worlds] = self.np_random.integers(1, self._between, worlds.size, endpoint=True)
 
     def controls(self) -> tuple[Floats, dict[str, Any]]:
         """Joint targets; and pushes."""
-        pushed = np.flatnonzero((self.steps + 1) % round(PUSH_EVERY / self.control) == 0)
+        pushed = np.flatnonzero((self.steps + self._phase) % self._between == 0)
         self.v[pushed, :2] += self.np_random.uniform(-self._push, self._push, (pushed.size, 2)).astype(np.float32)
         self._target[:, 1 + self._moved] = self._start[1 + self._moved] + REACH * self.actions
         return self._target, self._gains
@@ -125,9 +126,7 @@ def _observe(worlds: Whole, q: Array, v: Array, start: Array, moved: Whole, acti
 
 
 @compiled
-def _judge(
-    q: Array, v: Array, start: Array, actions: Array, control: float, rewards: Array, fallen: Array
-) -> None:
+def _judge(q: Array, v: Array, start: Array, actions: Array, control: float, rewards: Array, fallen: Array) -> None:
     for i in range(rewards.size):
         x, y, z, w = q[i, 3], q[i, 4], q[i, 5], q[i, 6]
         a, b, up = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)

@@ -18,6 +18,7 @@ from delassus.runtime.rollout import rollout
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int64]
+Array = NDArray[Any]
 Range = tuple[float, float]
 """From and to; random numbers between are drawn at the start of each episode."""
 
@@ -104,9 +105,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     def judge(self) -> None:
         """Write ``rewards``, and ``fallen`` where an episode has ended, of all worlds."""
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Floats, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
         """All worlds at the start; the same ``seed`` gives the same episodes."""
         super().reset(seed=seed, options=options)
         self._begin(self._all)
@@ -121,9 +120,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         self.begin(worlds)
         self.observe(worlds)
 
-    def step(
-        self, actions: Floats
-    ) -> tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+    def step(self, actions: Floats) -> tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         """Observations, rewards, whether episodes have ended and whether they were cut off, and further data.
 
         Raises

@@ -41,7 +41,7 @@ COMPARISONS = {
 }  # fmt: skip
 INTRINSICS = {math.sqrt: "sqrt", np.sqrt: "sqrt", math.fabs: "fabs", math.copysign: "copysign"}
 """Functions of numbers that LLVM has."""
-LIBRARY = {math.exp: "exp", math.sin: "sin", math.cos: "cos", math.hypot: "hypot", math.atan2: "atan2", math.fmod: "fmod"}
+LIBRARY = {getattr(math, name): name for name in ("exp", "sin", "cos", "hypot", "atan2", "fmod")}
 """Functions of numbers that C's library has."""
 
 

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import struct
 
-from delassus.compiler.loops.types import BOOL, FLOAT, INT, SINGLE, ArrayOf, Number, TupleOf, Type, Value, items_of, tuple_of
+from delassus.compiler.loops.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    SINGLE,
+    ArrayOf,
+    Number,
+    TupleOf,
+    Type,
+    Value,
+    items_of,
+    tuple_of,
+)
 
 FAST = "reassoc nsz contract"
 """Sums may be reordered and multiply-adds fused; NaN and infinities stay what they are."""

@@ -115,7 +115,9 @@ def type_of(x: Any) -> Type:
         item = ITEMS.get(x.dtype)
         if item is None or not x.flags.c_contiguous:
             layout = "" if x.flags.c_contiguous else ", not C-contiguous"
-            raise TypeError(f"arrays of float64, float32, int64 or bool, C-contiguous, are compiled for, not {x.dtype}{layout}")
+            raise TypeError(
+                f"arrays of float64, float32, int64 or bool, C-contiguous, are compiled for, not {x.dtype}{layout}"
+            )
         return ArrayOf(item, x.ndim)
     if isinstance(x, (bool, np.bool_)):
         return BOOL

@@ -1,0 +1,132 @@
+"""Learning environments: what gymnasium asks of them, and what happens in their worlds."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+import delassus.gym
+from delassus.errors import DelassusError
+from delassus.gym.go1 import HEIGHT, LOWEST, STEEPEST
+
+MADE = {
+    "Go1Velocity": lambda n, **options: delassus.gym.Go1Velocity(n, generic=True, **options),
+    "HumanoidStand": delassus.gym.HumanoidStand,
+    "ArmReach": delassus.gym.ArmReach,
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_environments_are_as_gymnasium_wants_them(name: str) -> None:
+    envs = MADE[name](6, episode=0.1)
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    observations, infos = envs.reset(seed=3)
+    assert observations in envs.observation_space and infos == {}
+    rng = np.random.default_rng(0)
+    for k in range(1, 11):
+        before = observations
+        actions = rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
+        observations, rewards, terminated, truncated, infos = envs.step(actions)
+        assert observations in envs.observation_space and observations is not before
+        assert rewards.shape == terminated.shape == truncated.shape == (6,) and np.isfinite(rewards).all()
+        assert not (terminated & truncated).any()
+        ended = terminated | truncated
+        assert ended.all() if k % 5 == 0 else not truncated.any()
+        assert infos == {} or np.array_equal(infos["_final_obs"], ended)
+        if ended.any():  # the observation is that of the new episode, and the last one is not lost
+            assert np.abs(infos["final_obs"][ended] - observations[ended]).max(axis=1).min() > 1e-3
+    with pytest.raises(DelassusError, match="actions"):
+        envs.step(np.full(envs.action_space.shape, np.nan, np.float32))
+    with pytest.raises(DelassusError, match="num_envs"):
+        MADE[name](0)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_seed_is_a_run_and_worlds_do_not_know_of_one_another(name: str) -> None:
+    rng, runs = np.random.default_rng(1), []
+    actions = rng.uniform(-1, 1, (30, 9, *MADE[name](1).single_action_space.shape)).astype(np.float32)
+    for threads in (1, 2, 1):
+        envs = MADE[name](9, threads=threads)
+        envs.reset(seed=5 if len(runs) < 2 else 6)
+        runs.append(np.stack([envs.step(a)[0] for a in actions]))
+    assert np.array_equal(runs[0], runs[1]) and not np.array_equal(runs[0], runs[2])
+    alone = MADE[name](9)
+    alone.reset(seed=5)
+    others = actions.copy()
+    others[:, 1:] = 0.0
+    found = np.stack([alone.step(a)[0] for a in others])
+    assert np.array_equal(found[:20, 0], runs[0][:20, 0])
+
+
+def test_friction_and_payload_are_drawn_anew_for_each_episode() -> None:
+    envs = MADE["Go1Velocity"](200, friction=(0.4, 0.9), payload=(1.0, 3.0), episode=0.04)
+    envs.reset(seed=0)
+    first = envs._friction.copy(), envs._payload.copy()
+    assert 0.4 <= first[0].min() < 0.45 and 0.85 < first[0].max() <= 0.9
+    assert 1.0 <= first[1][:, 0].min() < 1.1 and 2.9 < first[1][:, 0].max() <= 3.0
+    for _ in range(2):
+        envs.step(np.zeros((200, 12), np.float32))
+    assert not np.array_equal(first[1], envs._payload)
+    with pytest.raises(DelassusError, match="friction"):
+        MADE["Go1Velocity"](2, friction=(1.0, 0.5))
+    with pytest.raises(DelassusError, match="control"):
+        MADE["Go1Velocity"](2, control=0.02, dt=0.003)
+
+
+def test_a_standing_quadruped_stands_and_carries_its_load() -> None:
+    """Without actions it sags by what springs of its joints yield, and more under a load; rewards are as documented."""
+    heights = []
+    for payload in (0.0, 1.0):
+        envs = MADE["Go1Velocity"](4, payload=(payload, payload), told=(0, 0, 0))
+        envs.reset(seed=0)
+        for _ in range(100):
+            _, rewards, terminated, _, _ = envs.step(np.zeros((4, 12), np.float32))
+            assert not terminated.any()
+        heights.append(envs.q[:, 2].mean())
+        assert rewards == pytest.approx(1.5 * envs.control, rel=2e-2)
+    assert 0.25 < heights[1] < heights[0] - 5e-4 < HEIGHT
+
+
+def test_falling_ends_an_episode() -> None:
+    envs = MADE["Go1Velocity"](3)
+    envs.reset(seed=0)
+    envs.q[1, 3:7] = [1, 0, 0, 0]  # on its back
+    envs.q[2, 2] = LOWEST - 0.05
+    _, _, terminated, _, infos = envs.step(np.zeros((3, 12), np.float32))
+    assert terminated.tolist() == [False, True, True]
+    assert infos["final_obs"][1, 2] < STEEPEST and envs.steps.tolist() == [1, 0, 0]
+    envs.v[0, 3] = np.nan
+    observations, rewards, terminated, _, infos = envs.step(np.zeros((3, 12), np.float32))
+    assert terminated.tolist() == [True, False, False] and np.isfinite(observations).all() and rewards[0] == 0.0
+    assert np.isfinite(infos["final_obs"]).all()
+
+
+def test_the_arm_reaches_through_its_controller() -> None:
+    """Straight to the goal: within 5 cm for most, whatever they carry."""
+    envs = MADE["ArmReach"](64, payload=(0.0, 0.3))
+    observations, _ = envs.reset(seed=0)
+    for _ in range(190):
+        observations = envs.step(np.clip(observations[:, 3:6] / 0.1, -1, 1))[0]
+    assert np.median(np.linalg.norm(observations[:, 3:6], axis=1)) < 0.05
+
+
+def test_pushes_move_the_humanoid() -> None:
+    """Each world at its own time, and not before."""
+    runs = []
+    for push in (0.0, 0.5):
+        envs = MADE["HumanoidStand"](8, push=push)
+        envs.reset(seed=0)
+        due = 101 - envs._phase
+        runs.append([envs.step(np.zeros((8, 14), np.float32)) and envs.v[:, :2].copy() for _ in range(40)])
+    apart = np.abs(np.array(runs[0]) - runs[1]).max(axis=2) > 0
+    soon = np.flatnonzero(due <= 40)
+    assert soon.size > 1
+    assert apart[:, soon].argmax(axis=0).tolist() == (due[soon] - 1).tolist()
+    assert not apart[:, due > 40].any()
+
+
+def test_environments_are_registered() -> None:
+    envs = gymnasium.make_vec("delassus/Go1Velocity-v0", num_envs=2, generic=True)
+    assert envs.reset(seed=0)[0].shape == (2, 50)

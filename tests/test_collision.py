@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
@@ -414,6 +414,24 @@ def test_fast_bodies_do_not_pass(ground):
         for _ in range(8):
             simulator.step()
             assert simulator.q[2] > 0.0
+
+
+@pytest.mark.parametrize("solver", ["newton", "nsgs"])
+def test_bodies_do_not_pass_what_others_drive_them_into(solver):
+    """A ball at rest before a wall, that another one hits within the step."""
+    ball, wall = Sphere(0.05), Collider("world", Box(4, 4, 0.02), (0, 0, -0.01))
+    for speed, dt, gap, mass in product((5, 200), (1e-3, 1e-2), (1e-4, 1e-2), (0.1, 10.0)):
+        bodies = {
+            "a": ds.mechanisms.free_body(mass, ball.inertia(mass)),
+            "b": ds.mechanisms.free_body(1.0, ball.inertia(1.0)),
+        }
+        scene = Scene(bodies, [Collider("a/body", ball), Collider("b/body", ball), wall], gravity=(0, 0, 0))
+        q = scene.configuration(a=[0, 0, 0.15 + gap + 0.5 * speed * dt, 0, 0, 0, 1], b=[0, 0, 0.05 + gap, 0, 0, 0, 1])
+        v = scene.velocity(a=[0, 0, -speed, 0, 0, 0])
+        simulator = ds.Simulator(scene, q0=q, v0=v, dt=dt, solver=solver)
+        for _ in range(4):
+            simulator.step()
+            assert simulator.q[9] > 0.05 - 1.1e-4
 
 
 # -- the list of near pairs ----------------------------------------------------------------------------------------

@@ -116,7 +116,8 @@ class Simulator:
     that tumbles gains or loses energy in proportion to ``dt``; and loops gape by about ``(V dt)²`` over their size
     where they move at ``V``, before `correction` takes it back. Halve ``dt`` to see what of a result is discretisation.
 
-    A free body that nothing touches keeps its linear and its angular momentum to round-off.
+    A free body that nothing touches keeps its linear momentum to round-off, and by "blocks" its angular momentum, too;
+    by other formulations that changes in proportion to ``dt``, as both momenta of floating robots do.
 
     With pyramids of four sides, friction across their edges is up to 29 % too small (8 % with eight sides), and what
     slides turns towards the edges; exact cones have neither. "pgs" converges slowly on stacks. A problem that one of

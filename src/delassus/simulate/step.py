@@ -39,6 +39,9 @@ from delassus.runtime.compile import compile as compile_kernel
 
 NOTHING = np.zeros((0, 3))
 
+BLOWS = 8
+"""Most impacts of a step, one after the other, where one drives bodies into others."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
@@ -116,14 +119,18 @@ class FormulatedSteps:
 
     def _advance(self, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
         snapshot, dt = self._dynamics.at(q, v, tau), self._options.dt
-        contacts = self._detector.contacts(snapshot.poses, ahead(snapshot, dt, self._detector.size))
+        found = self._detector.contacts(snapshot.poses, ahead(snapshot, dt, self._detector.size))
         fall = dt * float(np.linalg.norm(snapshot.dynamics.scene.gravity))
         # bodies that fall together touch once something holds one of them
         margin = self._detector.tolerance + AHEAD * dt * (fall + self._solver.tolerance)
-        contacts = closing(snapshot, contacts, dt, margin)
-        same = np.array_equal(contacts.colliders, self.contacts.colliders)
-        start = self.sustained.ravel() if same else None
-        done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses)
+        for contacts in (closing(snapshot, found, dt, margin), found):
+            same = np.array_equal(contacts.colliders, self.contacts.colliders)
+            start = self.sustained.ravel() if same else None
+            blows = BLOWS if contacts is found else 1
+            done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses, blows)
+            # impulses may have closed others
+            if len(contacts) == len(found) or ends(snapshot, found, done.v, dt).min() >= -self._options.penetration:
+                break
         following = np.empty_like(q), np.empty_like(v)
         shift = self._no_shift if done.drift is None else done.drift
         self._position_update(q, done.v, self._h, shift, out=following)
@@ -151,9 +158,14 @@ def closing(snapshot: Snapshot, contacts: ContactSet, dt: float, tolerance: floa
     gaps = -contacts.depths
     if not np.any(gaps > tolerance):
         return contacts
+    left = ends(snapshot, contacts, snapshot.v + dt * snapshot.qdd, AHEAD * dt)
+    return contacts.some((gaps <= tolerance) | (left < 0.0))
+
+
+def ends(snapshot: Snapshot, contacts: ContactSet, v: Array, time: float) -> Array:
+    """Gaps of contacts (m) after some time (s) at velocities ``v`` (nv,), by the geometry of its start."""
     rows = snapshot.rows(contacts)
-    moves = dt * (rows.jacobian[rows.n_loops + 2 :: 3] @ (snapshot.v + dt * snapshot.qdd))
-    return contacts.some((gaps <= tolerance) | (gaps + AHEAD * moves < 0.0))
+    return np.asarray(time * (rows.jacobian[rows.n_loops + 2 :: 3] @ v) - contacts.depths)
 
 
 def step(
@@ -163,15 +175,19 @@ def step(
     options: StepOptions,
     start: Array | None,
     joints_start: Array,
+    blows: int = 1,
 ) -> StepResult:
-    """Advance velocities by one step, from impulses of contacts (3 n,) and on joints (2, nv) where solvers start."""
+    """Advance velocities by one step, from impulses of contacts (3 n,) and on joints (2, nv) where solvers start.
+
+    There are at most so many impacts, one after the other.
+    """
     laws, dt = snapshot.dynamics.joints, options.dt
     distances = laws.distances(snapshot.q)
     moves = AHEAD * dt * laws.steps(snapshot.v + dt * snapshot.qdd)
     taken = distances + np.minimum(moves, 0.0) <= NEAR
     while True:
         joints = laws.contacts(taken, distances, dt)
-        done = _advance(snapshot, contacts, joints, solver, options, start, joints_start)
+        done = _advance(snapshot, contacts, joints, solver, options, start, joints_start, blows)
         moved = laws.steps(dt * done.v if done.drift is None else dt * done.v + done.drift)
         passed = (distances + moved < -BEYOND) & ~taken
         if not passed.any():
@@ -187,6 +203,7 @@ def _advance(
     options: StepOptions,
     start: Array | None,
     joints_start: Array,
+    blows: int,
 ) -> StepResult:
     """The step with given limits."""
     n, k, dt = len(contacts), snapshot.dynamics.n_loops, options.dt
@@ -198,13 +215,17 @@ def _advance(
     left = np.zeros((n, 3))
     left[:, 2] = -gaps / dt  # what is open may close
     rows = snapshot.rows(contacts, joints=joints, contact_velocities=left.ravel())
-    model, approach = formulation(rows), rows.jacobian[k + 2 : k + 3 * n : 3] @ snapshot.v
+    model, normals = formulation(rows), rows.jacobian[k + 2 : k + 3 * n : 3]
     none = np.zeros(3 * (n + m)), np.zeros(n + m)
     statuses: list[SolverStatus] = []
     solutions: list[ContactSolution] = []
 
-    on_contacts, hit = np.zeros((n, 3)), gaps + dt * np.minimum(approach, 0.0) <= 0.0
-    if np.any(hit & (approach < -options.resting) & (contacts.restitution > 0.0)):
+    on_contacts = np.zeros((n, 3))
+    for _ in range(blows):
+        approach = normals @ snapshot.v
+        hit = gaps + dt * np.minimum(approach, 0.0) <= 0.0
+        if not np.any(hit & (approach < -options.resting) & (contacts.restitution > 0.0)):
+            break
         of_impact = formulation(snapshot.rows(contacts.some(hit), joints=joints))
         n_hit = int(hit.sum()) + m
         none_hit = np.zeros(3 * n_hit), np.zeros(n_hit)

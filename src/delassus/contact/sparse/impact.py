@@ -97,7 +97,9 @@ def impact(
     ``μ (r_n + ϑ)``. Where that would create energy, as much of it is given back as creates none.
     """
     nv, work, islands, statuses = state.v.size, scratch.work, scratch.islands, scratch.statuses
-    start, squeezed, target, report = work.start_v, work.squeezed, work.target, scratch.report
+    start, squeezed, target, report = state.target, work.squeezed, work.target, scratch.report
+    for c in range(nv):
+        start[c] = state.v[c]
     find_islands(
         bodies.at.size, n, rows.a, rows.b, islands.root, islands.nodes, islands.node_ends, islands.members,
         islands.member_ends, islands.island,
@@ -126,7 +128,7 @@ def impact(
             e = islands.contact[i]
             given_back = contacts.found.restitution[e] * rows.r[i, 2]
             for c in range(3):
-                contacts.impulses[e, c] = rows.r[i, c]
+                contacts.impulses[e, c] += rows.r[i, c]
             contacts.sustained[e, 2] = given_back
             rows.more[i] = rows.mu[i] * given_back
             push(bodies, rows, i, 0.0, 0.0, given_back, target)

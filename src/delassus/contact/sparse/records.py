@@ -215,6 +215,7 @@ class Model(NamedTuple):
 class Scratch(NamedTuple):
     """Memory of a step: that of the solver, islands, the search for contacts, poses and reach of the scene's links.
 
+    ``moves`` are twists of links after the step, ``attempt`` counts how often it has been made.
     Of the step, ``statuses`` counts how its problems ended, ``report`` has the largest residual and the numbers of
     sweeps and of factorisations; ``totals`` counts over all steps.
     """
@@ -224,6 +225,8 @@ class Scratch(NamedTuple):
     space: Workspace
     poses: Array
     reach: Array
+    moves: Array
+    attempt: Indices
     statuses: Indices
     totals: Indices
     report: Array

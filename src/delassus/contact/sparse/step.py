@@ -37,6 +37,12 @@ TAKEN_BACK = 20
 ACCURATE = 1e-2
 """Accuracy of displacements that take back errors, over the largest one wanted."""
 
+ATTEMPTS = 8
+"""Most times that a step is made: as many bodies as may hand a blow on within it."""
+
+AGAIN = -10
+"""The step is to be made again, with contacts farther away."""
+
 NO_ROOM, NO_FACTOR, NOT_FINITE = -11, -12, -13
 """Memory is too small for that many contacts; for the factor; velocities after the step are not finite."""
 
@@ -44,9 +50,12 @@ NO_ROOM, NO_FACTOR, NOT_FINITE = -11, -12, -13
 @compiled
 def take_contacts(
     model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands,
-    options: Options, n: int,
+    options: Options, n: int, every: bool,
 ) -> tuple[int, int]:  # fmt: skip
-    """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end."""
+    """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end.
+
+    ``every`` one is taken where impulses have closed some that were not.
+    """
     count, at, dt, g = 0, 0, options.dt, model.gravity
     # bodies that fall together touch once something holds one of them
     fall = dt * math.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
@@ -55,7 +64,7 @@ def take_contacts(
         contacts.row[e] = -1
         end = contact_rows(model.links, bodies, state.poses, rows, count, at, contacts.found, e)
         gap = -contacts.found.depths[e]
-        if gap > margin and gap + AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
+        if not every and gap > margin and gap + AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
             continue
         rows.d[count, 0] = rows.d[count, 1] = 0.0
         rows.d[count, 2] = max(gap, 0.0) / dt
@@ -154,11 +163,59 @@ def shorten(bodies: Bodies, nodes: Indices, begin: int, end: int, shift: Array, 
 
 
 @compiled
+def passes(model: Model, state: State, contacts: Contacts, scratch: Scratch, options: Options, n: int) -> bool:
+    """Whether impulses make bodies pass others, by more than `penetration`, or may do so with others out of reach.
+
+    Then ``reach`` is that of the velocities after the step.
+    """
+    links, poses, V, v, dt, found = model.links, scratch.poses, scratch.moves, state.after, options.dt, False
+    for link in range(scratch.reach.size):  # twists in the axes of the world
+        parent, T, speed, turning = links.parents[link], poses[link], 0.0, 0.0
+        for c in range(6):
+            V[link, c] = V[parent, c] if parent >= 0 else 0.0
+        if parent >= 0:
+            x, y, z = T[0, 3] - poses[parent, 0, 3], T[1, 3] - poses[parent, 1, 3], T[2, 3] - poses[parent, 2, 3]
+            V[link, 0] += V[link, 4] * z - V[link, 5] * y
+            V[link, 1] += V[link, 5] * x - V[link, 3] * z
+            V[link, 2] += V[link, 3] * y - V[link, 4] * x
+        for k in range(links.first_dof[link], links.first_dof[link + 1]):
+            a = links.axes[k]
+            for c in range(3):
+                V[link, c + 3 * (a // 3)] += T[c, a % 3] * v[links.place[k]]
+        for c in range(3):
+            speed += V[link, c] * V[link, c]
+            turning += V[link, 3 + c] * V[link, 3 + c]
+        farthest = dt * (math.sqrt(speed) + model.size * math.sqrt(turning))
+        if farthest > scratch.reach[link] + options.penetration:
+            scratch.reach[link], found = AHEAD * farthest, True
+    for e in range(n):
+        if contacts.row[e] >= 0:
+            continue
+        gap, moved = -contacts.found.depths[e], 0.0
+        for side in range(2):
+            link = contacts.found.links[e, side]
+            if link < 0:
+                continue
+            point, frame, T = contacts.found.points[e], contacts.found.frames[e], poses[link]
+            x, y, z = point[0] - T[0, 3], point[1] - T[1, 3], point[2] - T[2, 3]
+            u = frame[0, 2] * (V[link, 0] + V[link, 4] * z - V[link, 5] * y)
+            u += frame[1, 2] * (V[link, 1] + V[link, 5] * x - V[link, 3] * z)
+            u += frame[2, 2] * (V[link, 2] + V[link, 3] * y - V[link, 4] * x)
+            moved += (1.0 - 2.0 * side) * dt * u
+        found = found or gap + moved < -options.penetration
+    return found
+
+
+@compiled
 def contact_step(
     model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch,
     options: Options, n: int,
 ) -> int:  # fmt: skip
-    """From what `free_motion` left and ``n`` contacts to the state after the step; `TOO_SMALL`: nothing is done."""
+    """From what `free_motion` left and ``n`` contacts to the state after the step.
+
+    `TOO_SMALL`, `AGAIN`: nothing is done. Attempts after the first one take every contact that is found.
+    """
+    every = scratch.attempt[0] > 0
     work, islands, statuses, report = scratch.work, scratch.islands, scratch.statuses, scratch.report
     for c in range(SINGULAR):
         statuses[c] = 0
@@ -170,9 +227,11 @@ def contact_step(
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = 0.0
         work.start_v[c] = state.v[c]
-    m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n)
+    m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n, every)
     total = take_joints(bodies, state, rows, joints, islands, options.dt, m, at)
-    if has_impact(bodies, state, rows, contacts, islands, options, m):
+    blows = 0
+    while blows < (ATTEMPTS if every else 1) and has_impact(bodies, state, rows, contacts, islands, options, m):
+        blows += 1
         if impact(bodies, state, rows, contacts, joints, scratch, options, m, total) == TOO_SMALL:
             for c in range(state.v.size):
                 state.v[c] = work.start_v[c]
@@ -180,7 +239,7 @@ def contact_step(
         free_motion(bodies, model.free, state, model.motions, model.loops, model.gravity, options.dt, work.K)
         for e in range(n):
             contacts.sustained[e, 2] = 0.0
-        m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n)
+        m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n, every)
         total = take_joints(bodies, state, rows, joints, islands, options.dt, m, at)
     for i in range(m):
         e, rows.guess[i] = islands.contact[i], 0.0
@@ -188,10 +247,14 @@ def contact_step(
             rows.r[i, c] = contacts.start[e, c]
     start_joints(rows, joints, m, total)
     status = solve_all(bodies, rows, islands, work, total, state.target, state.after, options, report)
-    if status == TOO_SMALL:
+    again = status != TOO_SMALL and scratch.attempt[0] < ATTEMPTS - 1
+    if again and passes(model, state, contacts, scratch, options, n):
+        scratch.attempt[0] += 1
+        status = AGAIN
+    if status == TOO_SMALL or status == AGAIN:
         for c in range(state.v.size):
             state.v[c] = work.start_v[c]
-        return TOO_SMALL
+        return status
     acts = status != DONE
     for i in range(total):
         acts = acts or rows.r[i, 0] != 0.0 or rows.r[i, 2] != 0.0
@@ -207,8 +270,6 @@ def contact_step(
         state.shift[c] = 0.0
     drift(bodies, state, rows, contacts, joints, islands, model.loops, work, options, m, total)
     move(bodies, model.free, state, model.updates, options.dt)
-    for c in range(statuses.size):
-        scratch.totals[c] += statuses[c]
     return DONE
 
 
@@ -296,7 +357,8 @@ def evaluate(model: Model, bodies: Bodies, state: State, scratch: Scratch, optio
             for d in range(4):
                 scratch.poses[link, c, d] = state.poses[slot, c, d]
         speed = math.sqrt(linear) + model.size * math.sqrt(angular) + falls
-        scratch.reach[link] = AHEAD * options.dt * speed
+        reach = AHEAD * options.dt * speed
+        scratch.reach[link] = max(reach, scratch.reach[link]) if scratch.attempt[0] > 0 else reach
 
 
 @compiled
@@ -332,12 +394,19 @@ def advance(
         if steps == 0:
             return n, DONE
         match(contacts, n)
-        if contact_step(model, bodies, state, rows, contacts, joints, scratch, options, n) == TOO_SMALL:
+        code = contact_step(model, bodies, state, rows, contacts, joints, scratch, options, n)
+        if code == TOO_SMALL:
             return done, NO_FACTOR
+        if code == AGAIN:
+            n = -1
+            continue
         for c in range(state.v.size):
             if not abs(state.v_next[c]) < math.inf:
                 return done, NOT_FINITE
         remember(contacts, joints, n)
+        scratch.attempt[0] = 0
+        for c in range(scratch.statuses.size):
+            scratch.totals[c] += scratch.statuses[c]
         for c in range(state.q.size):
             state.q[c] = state.q_next[c]
         for c in range(state.v.size):

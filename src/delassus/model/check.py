@@ -216,8 +216,11 @@ def check_rotation(value: ArrayLike | None, argument: str = "rotation") -> Array
 
 # -- arrays of other libraries ----------------------------------------------------------------------------------------
 
-LIBRARIES = {"jax": "JAX", "jaxlib": "JAX", "torch": "PyTorch"}
-"""Names by the packages that define the types of arrays."""
+LIBRARIES = {"numpy": "", "jax": "JAX", "jaxlib": "JAX", "torch": "PyTorch", "dask": "Dask"}
+"""Names by the packages that define the types of arrays; what NumPy computes with has none."""
+
+OTHERS = "another library"
+"""Of arrays as the Python array API has them, of a package that is not in `LIBRARIES`."""
 
 _known: dict[Any, str] = {}
 
@@ -226,5 +229,6 @@ def library_of(kind: Any) -> str:
     """Name of the library that arrays of a type are of, by the modules of its bases; "" for all others."""
     if kind not in _known:
         packages = (base.__module__.partition(".")[0] for base in kind.__mro__)
-        _known[kind] = next((LIBRARIES[package] for package in packages if package in LIBRARIES), "")
+        other = OTHERS if hasattr(kind, "__array_namespace__") and hasattr(kind, "__dlpack__") else ""
+        _known[kind] = next((LIBRARIES[package] for package in packages if package in LIBRARIES), other)
     return _known[kind]

@@ -87,12 +87,15 @@ def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str) -
         array = np.asarray(x, dtype=dtype if type(x) in (float, int) else None)
     except Exception:  # an object's own conversion may raise anything, and all of it means: no array of numbers
         array = np.asarray(None)
-    if array.dtype != dtype and array.dtype.kind not in "iu":
-        raise ConfigurationError(
-            name, f"dtype {dtype}", f"dtype {array.dtype}", f"Convert it with astype({str(dtype)!r})."
-        )
+    check_dtype(array.dtype, dtype, name)
     check_shape(array.shape, argument.shape, name)
     return array.astype(dtype, copy=False)
+
+
+def check_dtype(came: np.dtype[Any], dtype: np.dtype[Any], name: str) -> None:
+    """Raise `ConfigurationError` unless an array is of the kernel's type, or of whole numbers."""
+    if came != dtype and came.kind not in "iu":
+        raise ConfigurationError(name, f"dtype {dtype}", f"dtype {came}", f"Convert it with astype({str(dtype)!r}).")
 
 
 def check_shape(shape: tuple[int, ...], state: tuple[int, ...], name: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Literal, Unpack
 
 from delassus.errors import ConfigurationError, shown
@@ -14,15 +13,14 @@ from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.options import Constraints, Keywords
 from delassus.quantities.request import Request, request
 from delassus.runtime.cpu_target import host
-from delassus.runtime.kernel import Kernel
+from delassus.runtime.kernel import Kernel, restored
 
 DTYPES = ("float64", "float32")
 
 
-@lru_cache(maxsize=256)
 def kernel_of(asked: Request, dtype: str) -> Kernel:
     """Kernel of a request, the same one for the same request."""
-    return Kernel(asked, dtype, host().lanes(dtype), ", for arrays of another library")
+    return restored(asked, dtype, host().lanes(dtype), ", for arrays of another library", None)
 
 
 def compile(  # the public name; the built-in of that name is not used here

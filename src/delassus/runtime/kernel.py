@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,8 @@ class Kernel:
         return f"Kernel({of}, {method}{self.dtype}, {self.operations.total} operations)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Compile again, or load from the cache, on the other side."""
-        return Kernel, (self.request, self.dtype.name, self.lanes, "", self._error_bound)
+        """Compile again, or load from the cache, on the other side: once for all equal kernels."""
+        return restored, (self.request, self.dtype.name, self.lanes, "", self._error_bound)
 
     @cached_property
     def identity(self) -> str:
@@ -444,6 +444,12 @@ class Kernel:
             said += f"; {inaccurate} of them stay inaccurate"
         which = "return_error=True, or return_status=True," if self.request.has_status else "return_error=True"
         warn(f"{said}. {which} says which, and silences this.")
+
+
+@lru_cache(maxsize=256)
+def restored(request: Request, dtype: str, lanes: int, reason: str, error_bound: float | None) -> Kernel:
+    """Kernel that has been pickled, the same one for equal requests: tasks of a cluster bring it again and again."""
+    return Kernel(request, dtype, lanes, reason, error_bound)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

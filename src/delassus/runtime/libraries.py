@@ -6,6 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delassus.errors import ConfigurationError
+from delassus.model.check import OTHERS
+from delassus.runtime import on_dask, on_jax, on_others, on_torch
+
+CALLS = {"JAX": on_jax.call, "PyTorch": on_torch.call, "Dask": on_dask.call, OTHERS: on_others.call}
+"""By the names of `delassus.model.check.LIBRARIES`."""
 
 
 def call(kernel: Any, libraries: set[str], given: Sequence[Any], named: Mapping[str, Any], is_plain: bool) -> Any:
@@ -17,10 +22,4 @@ def call(kernel: Any, libraries: set[str], given: Sequence[Any], named: Mapping[
         raise ConfigurationError("kernel", f"arrays alone, of {names}", came, advice)
     if len(libraries) > 1:
         raise ConfigurationError("kernel", "arrays of one library", f"some of {names}", "Convert them.")
-    if "JAX" in libraries:
-        from delassus.runtime import on_jax
-
-        return on_jax.call(kernel, given, named)
-    from delassus.runtime import on_torch
-
-    return on_torch.call(kernel, given, named)
+    return CALLS[names](kernel, given, named)

@@ -1,0 +1,69 @@
+"""Kernels on arrays of Dask, and of whatever library has the Python array API; those of JAX and PyTorch elsewhere."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import delassus as ds
+
+pytestmark = pytest.mark.usefixtures("kernel_cache")
+
+HAND = ds.Point("link7")
+
+
+@pytest.fixture
+def arm():
+    tree = ds.mechanisms.chain(7)
+    return tree, tree.random(0, batch=1000), np.ones(7)
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_blocks_of_dask_arrays_are_computed_when_they_are_asked_for(arm, scheduler):
+    dask = pytest.importorskip("dask")
+    tree, q, v = arm
+    kernel = ds.compile(tree, HAND, "dynamics")
+    blocks = pytest.importorskip("dask.array").from_array(q, chunks=(300, 7))
+    qdd, forces = kernel(blocks, v, tau=v)
+    assert forces.chunks == ((300, 300, 300, 100), (3,))
+    found = dask.compute(qdd, forces, scheduler=scheduler, num_workers=2)
+    assert all(np.array_equal(x, y) for x, y in zip(found, kernel(q, v, v), strict=True))
+    halves = kernel(blocks.rechunk((500, 4)), v, v)[0]  # of states, which are joined
+    assert np.array_equal(halves.compute(scheduler="threads"), found[0])
+    with pytest.raises(ds.DelassusError, match=r"shape \(\.\.\., 7\), got shape \(1000, 3\)"):
+        kernel(blocks[:, :3], v, v)
+    with pytest.raises(ds.DelassusError, match="dtype float64, got dtype float32"):
+        kernel(blocks.astype("float32"), v, v)
+    with pytest.raises(ds.DelassusError, match="batch that broadcasts"):
+        kernel(blocks, np.ones((3, 7)), v)
+
+
+def test_equal_kernels_come_out_of_pickles_as_one(arm):
+    kernel = ds.compile(arm[0], HAND)
+    assert pickle.loads(pickle.dumps(kernel)) is pickle.loads(pickle.dumps(ds.compile(arm[0], HAND)))
+
+
+def test_arrays_of_any_library_of_the_array_api(arm):
+    xp = pytest.importorskip("array_api_strict")
+    tree, q, v = arm
+    kernel = ds.compile(tree, HAND, "dynamics")
+    found = kernel(xp.asarray(q), v, tau=xp.asarray(v))
+    for x, y in zip(found, kernel(q, v, v), strict=True):
+        assert type(x) is type(xp.asarray(q)) and np.array_equal(np.from_dlpack(x), y)
+    M = ds.mass_matrix(tree, xp.asarray(q, dtype=xp.float32))
+    assert M.dtype == xp.float32
+
+    class OnGpu:
+        def __array_namespace__(self):
+            return xp
+
+        def __dlpack__(self, **_):
+            raise BufferError("on a GPU")
+
+        def __dlpack_device__(self):
+            return 2, 0
+
+    with pytest.raises(ds.DelassusError, match="an array in the processor's memory, got OnGpu"):
+        kernel(OnGpu(), v, v)

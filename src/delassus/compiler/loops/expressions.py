@@ -24,6 +24,7 @@ from delassus.compiler.loops.types import (
     TupleOf,
     Type,
     Value,
+    has_arrays,
     items_of,
     joined,
     operands_of,
@@ -364,6 +365,7 @@ class Expressions(Text):
         ]
         if called.allocates:
             self.allocates = True
+            self.made += has_arrays(called.result)
             operands.insert(0, "ptr %heap")
         kinds = operands_of(called.result)
         text = f"call {returned(kinds)} @{called.name}({', '.join(operands)})"

@@ -28,31 +28,60 @@ define internal noalias ptr @take(ptr %heap, i64 %size) noinline nounwind {
   %p = call ptr @malloc(i64 %all)
   %before = load ptr, ptr %heap
   store ptr %before, ptr %p
+  %place = getelementptr i64, ptr %p, i64 1
+  store i64 %size, ptr %place
   store ptr %p, ptr %heap
   %free = getelementptr i8, ptr %p, i64 16
   ret ptr %free
 }
-define internal void @release(ptr %heap, ptr %mark) noinline nounwind {
+define internal void @release(ptr %heap, ptr %mark, ptr %kept, i64 %n) noinline nounwind {
 entry:
   br label %head
 head:
-  %p = load ptr, ptr %heap
+  %link = phi ptr [ %heap, %entry ], [ %link, %drop ], [ %p, %keep ]
+  %p = load ptr, ptr %link
   %done = icmp eq ptr %p, %mark
   br i1 %done, label %end, label %more
 more:
   %before = load ptr, ptr %p
-  store ptr %before, ptr %heap
+  %place = getelementptr i64, ptr %p, i64 1
+  %size = load i64, ptr %place
+  %all = add i64 %size, 16
+  %last = getelementptr i8, ptr %p, i64 %all
+  br label %look
+look:
+  %k = phi i64 [ 0, %more ], [ %next, %other ]
+  %some = icmp slt i64 %k, %n
+  br i1 %some, label %compare, label %drop
+compare:
+  %address = getelementptr ptr, ptr %kept, i64 %k
+  %x = load ptr, ptr %address
+  %above = icmp ugt ptr %x, %p
+  %below = icmp ule ptr %x, %last
+  %inside = and i1 %above, %below
+  br i1 %inside, label %keep, label %other
+other:
+  %next = add i64 %k, 1
+  br label %look
+keep:
+  br label %head
+drop:
+  store ptr %before, ptr %link
   call void @free(ptr %p)
   br label %head
 end:
   ret void
 }
 define void @release_all(ptr %heap) {
-  call void @release(ptr %heap, ptr null)
+  call void @release(ptr %heap, ptr null, ptr null, i64 0)
   ret void
 }
 """
-"""Arrays are in a list of pieces of memory: each begins with the address of the one taken before."""
+"""Arrays are in a list of pieces of memory: each begins with the address of the one taken before, and its size.
+
+What is not kept is given back: at the end of a function what it does not return, and at that of each round of a loop
+what no variable holds.
+"""
 
 ALIASES = """
 !0 = !{!"loops"}
@@ -122,5 +151,5 @@ def _entry(main: Called, arguments: list[Type]) -> str:
         lines.append(f"store {'i64' if llvm == 'i1' else llvm} {x}, ptr %o{k}")
     lines += ["%left = load ptr, ptr %heap", "store ptr %left, ptr %out"]
     if main.allocates and not has_arrays(main.result):
-        lines += ["call void @release(ptr %heap, ptr null)", "store ptr null, ptr %out"]
+        lines += ["call void @release(ptr %heap, ptr null, ptr null, i64 0)", "store ptr null, ptr %out"]
     return "\n".join(["define void @entry(ptr %in, ptr %out) {", "start:", *lines, "ret void", "}"])

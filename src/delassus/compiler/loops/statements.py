@@ -18,7 +18,6 @@ from delassus.compiler.loops.types import (
     TupleOf,
     Type,
     Value,
-    has_arrays,
     items_of,
     joined,
     operands_of,
@@ -77,23 +76,29 @@ class Body(Expressions):
     def _whole(self, name: str, arguments: list[Type], result: Type) -> str:
         kinds = [llvm for kind in arguments for llvm in operands_of(kind)]
         operands = [f"{llvm} %a{k}" for k, llvm in enumerate(kinds)]
+        attributes = "alwaysinline nounwind" if self.loop.is_inlined else "nounwind"
+        if result == NOTHING:
+            if self.allocates:
+                self.release([])
+            self.lines.append("ret void")
+        else:
+            self.lines.append("unreachable")
         lines = list(self.slots)
         if self.allocates:
             operands.insert(0, "ptr %heap")
             lines.append("%mark = load ptr, ptr %heap")
-        attributes = "alwaysinline nounwind" if self.loop.is_inlined else "nounwind"
-        if result == NOTHING:
-            self._release()
-            self.lines.append("ret void")
-        else:
-            self.lines.append("unreachable")
+            lines += [f"store ptr null, ptr {place}" for place in self._holders()]
         head = f"define internal {returned(operands_of(result))} @{name}({', '.join(operands)}) {attributes} {{"
         return "\n".join([head, "entry:", *lines, *self.lines, "}"])
 
-    def _release(self) -> None:
-        """Give back the memory of arrays, unless an array is returned."""
-        if self.allocates and self._known is not None and not has_arrays(self._known):
-            self.lines.append("call void @release(ptr %heap, ptr %mark)")
+    def _holders(self) -> list[str]:
+        """Where variables keep addresses of arrays."""
+        return [
+            place
+            for name, kind in self.kinds.items()
+            for llvm, place in zip(operands_of(kind), self.places[name], strict=True)
+            if llvm == "ptr"
+        ]
 
     # -- statements --------------------------------------------------------------------------------------------------
 
@@ -174,7 +179,8 @@ class Body(Expressions):
         self._known = value.type if self._known is None else joined(self._known, value.type)
         value = self.converted(value, self._known)
         kinds = operands_of(self._known)
-        self._release()
+        if self.allocates:
+            self.release([x for llvm, x in zip(kinds, value.operands, strict=True) if llvm == "ptr"])
         if not kinds:
             self.leave("ret void")
             return
@@ -197,16 +203,21 @@ class Body(Expressions):
         self.begin(end)
 
     def _repeat(self, statements: list[ast.stmt], onward: str, end: str) -> None:
+        """The body of a loop, which goes on at ``onward``; arrays that it made and no variable holds are given back."""
+        before = self.made
         self._ends.append((onward, end))
         for statement in statements:
             self.statement(statement)
         self._ends.pop()
+        self.begin(onward)
+        if self.made > before:
+            self.release([self.do(f"load ptr, ptr {place}") for place in self._holders()])
 
     def _While(self, node: ast.While) -> None:
-        head, body, end = self.label(), self.label(), self.label()
+        head, body, onward, end = self.label(), self.label(), self.label(), self.label()
         self.begin(head)
         self.branch(self.truth(self.value(node.test)), body, end)
-        self._repeat(node.body, head, end)
+        self._repeat(node.body, onward, end)
         self.lines += [f"br label %{head}", f"{end}:"]
 
     def _Break(self, node: ast.Break) -> None:
@@ -226,6 +237,7 @@ class Body(Expressions):
             self._count(node, first, last, step, lambda k: Value(INT, (k,)))
             return
         over = self.value(node.iter)
+        self.assign(f"over {node.lineno}", over)  # held as long as the loop lasts
         if isinstance(over.type, ArrayOf):
 
             def item(k: str) -> Value:
@@ -249,6 +261,5 @@ class Body(Expressions):
         self.branch(self.do(f"icmp {'slt' if step > 0 else 'sgt'} i64 {k}, {last}"), body, end)
         self.assign_to(node.target, item(k))
         self._repeat(node.body, onward, end)
-        self.begin(onward)
         k = self.do(f"load i64, ptr {at}")
         self.lines += [f"store i64 {self.do(f'add nsw i64 {k}, {step}')}, ptr {at}", f"br label %{head}", f"{end}:"]

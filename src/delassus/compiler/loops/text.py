@@ -39,12 +39,14 @@ class Text:
         Whether each index is compared with the length of its axis; what is outside is noted in ``@outside``.
     line : int
         Of the source.
+    made : int
+        How many instructions so far make arrays.
     """
 
     def __init__(self, checked: bool) -> None:
         self.slots: list[str] = []
         self.lines: list[str] = []
-        self.allocates, self.checked, self.line = False, checked, 0
+        self.allocates, self.checked, self.line, self.made = False, checked, 0, 0
         self._names = 0
 
     def new(self) -> str:
@@ -171,13 +173,22 @@ class Text:
         self.lines.append(f"store {item.stored} {x}, ptr {place.operands[0]}, {ALIAS[item]}")
 
     def make(self, item: Number, lengths: list[str], zero: bool = False) -> Value:
-        """Memory for an array, until the function returns that does not return arrays."""
+        """Memory for an array, until no variable holds it (see `release`)."""
         self.allocates = True
+        self.made += 1
         size = self.do(f"mul nsw i64 {self.product(lengths)}, {item.size}")
         pointer = self.do(f"call ptr @take(ptr %heap, i64 {size})")
         if zero:
             self.lines.append(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {size}, i1 false)")
         return Value(ArrayOf(item, len(lengths)), (pointer, *lengths))
+
+    def release(self, kept: list[str]) -> None:
+        """Give back the memory of arrays that the function has made, or got, but for those at some addresses."""
+        self.allocates = True
+        places = self.slot(f"[{max(len(kept), 1)} x ptr]")
+        for k, x in enumerate(kept):
+            self.lines.append(f"store ptr {x}, ptr {self.do(f'getelementptr ptr, ptr {places}, i64 {k}')}")
+        self.lines.append(f"call void @release(ptr %heap, ptr %mark, ptr {places}, i64 {len(kept)})")
 
     def each(self, array: Value, number: Value | None, other: Value | None = None) -> None:
         """Set all items to a number, or to those of another array of the same size."""

@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.dynamics import EARLY, ITERATIVE
+from delassus.algorithms.dynamics.derivatives import DERIVATIVES
 from delassus.compiler.emit.llvm_loops import watched_result
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
 from delassus.model.check import check_batch, check_choice, check_flag, check_path, library_of
+from delassus.quantities.dynamics import DYNAMICS, DYNAMICS_DERIVATIVES
 from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.evaluate import NumpyCase, solve_doubtful
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
-from delassus.quantities.request import Request
+from delassus.quantities.request import AUTO, Request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
@@ -299,14 +301,24 @@ class Kernel:
         program = self.program(return_error)
         return write_c(program, check_path("folder", folder), "double" if self.dtype == np.float64 else "float")
 
-    def casadi(self, *, return_error: bool = False) -> Any:
+    def casadi(self, *, return_error: bool = False, jacobian: bool = False) -> Any:
         """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``.
 
-        With ``return_error``, what divides has one more result, ``rcond``, as in `export_c`.
+        With ``return_error``, what divides has one more result, ``rcond``, as in `export_c`. With ``jacobian``, the
+        Jacobian of "dynamics" whose arguments are ``q, v, tau``, without joints that have quaternions or pairs of cos
+        and sin, is the program of "dynamics_derivatives": a third of the instructions that CasADi makes by itself.
         """
         from delassus.compiler.emit.casadi import casadi_function
 
-        return casadi_function(self.program(return_error))
+        if not jacobian:
+            return casadi_function(self.program(return_error))
+        asked = self.request
+        is_plain = len(self.arguments) == 3 and asked.tree.nq == asked.tree.nv and not asked.derivative
+        if asked.quantity != DYNAMICS or not is_plain or return_error:
+            wanted = "'dynamics' of q, v and tau alone, without quaternions, with all outputs"
+            raise ConfigurationError("jacobian", f"False, or {wanted}", repr(self), "Leave it out.")
+        changes = replace(asked, quantity=DYNAMICS_DERIVATIVES.only(tuple(DERIVATIVES)), method=AUTO)
+        return casadi_function(self.program(False), make_program(changes, with_rcond=False))
 
     # -- states ----------------------------------------------------------------------------------------------------
 

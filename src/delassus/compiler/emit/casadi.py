@@ -27,7 +27,7 @@ _FUNCTIONS = {
 """CasADi's functions; it has none for a negation."""
 
 
-def casadi_function(program: Program) -> Any:
+def casadi_function(program: Program, jacobian: Program | None = None) -> Any:
     """Rebuild a program in CasADi's ``SX``, node by node.
 
     CasADi simplifies while it builds: signed zeros, and NaN in ``x − x`` and the like, are not kept.
@@ -35,6 +35,8 @@ def casadi_function(program: Program) -> Any:
     Parameters
     ----------
     program : Program
+    jacobian : Program, optional
+        Its results, the first result's changes with each argument, then the second's and so on, are the Jacobian.
 
     Returns
     -------
@@ -51,6 +53,25 @@ def casadi_function(program: Program) -> Any:
         import casadi as ca
     except ImportError as error:
         raise missing_dependency("casadi", "casadi", "a CasADi function") from error
+    options = {} if jacobian is None else {"custom_jacobian": _jacobian_function(program, jacobian), "jac_penalty": 0}
+    arguments, results = _symbols(ca, program)
+    names = [a.name for a in program.arguments], [r.name for r in program.results]
+    return ca.Function(program.name, arguments, results, *names, options)
+
+
+def _jacobian_function(program: Program, jacobian: Program) -> Any:
+    """Function that CasADi takes for the Jacobian of a program: of its arguments and results, blocks by their names."""
+    import casadi as ca
+
+    arguments, blocks = _symbols(ca, jacobian)
+    outs = [ca.SX(r.size, 1) for r in program.results]  # a sparsity without entries: they are not needed
+    ins = [*(a.name for a in program.arguments), *(f"out_{r.name}" for r in program.results)]
+    names = [f"jac_{r.name}_{a.name}" for r in program.results for a in program.arguments]
+    return ca.Function(f"jac_{program.name}", [*arguments, *outs], blocks, ins, names)
+
+
+def _symbols(ca: Any, program: Program) -> tuple[list[Any], list[Any]]:
+    """Symbols of the arguments of a program, and its results of them."""
     operations = {int(op): getattr(ca, name) for op, name in _FUNCTIONS.items()} | {int(Op.NEGATE): lambda x: -x}
     arguments = [ca.SX.sym(a.name, *_matrix_shape(a)) for a in program.arguments]
     inputs: list[Any] = [x for argument in arguments for x in argument.T.elements()]  # CasADi counts along columns
@@ -68,8 +89,7 @@ def casadi_function(program: Program) -> Any:
         n_rows, n_columns = _matrix_shape(result)
         column = ca.vertcat(*(flat[entry] for entry in result.entries)) if result.entries else ca.SX(0, 1)
         results.append(ca.densify(ca.reshape(column, n_columns, n_rows).T))
-    names = [a.name for a in program.arguments], [r.name for r in program.results]
-    return ca.Function(program.name, arguments, results, *names)
+    return arguments, results
 
 
 def _matrix_shape(array: Argument | Result) -> tuple[int, int]:

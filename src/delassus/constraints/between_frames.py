@@ -78,8 +78,9 @@ class FrameConstraint(Constraint):
             self._make_read_only("rows")
 
     def __repr__(self) -> str:
-        other = "" if self.second is None else f", {self.second.link!r}"
-        return f"{type(self).__name__}({self.first.link!r}{other}, {self.size} rows)"
+        ends = [repr(frame.link if frame.is_own else frame) for frame in self.frames]
+        axes = [] if self.axes == "local" else [f"axes={self.axes!r}"]
+        return f"{type(self).__name__}({', '.join([*ends, *axes, f'{self.size} rows'])})"
 
     @property
     def fingerprint(self) -> str:
@@ -170,8 +171,8 @@ class Point(FrameConstraint):
 
     Examples
     --------
-    >>> Point(Frame("left_foot", (0.1, 0.05, -0.08))).size
-    3
+    >>> Point(Frame("left_foot", (0.1, 0.05, -0.08)), axes="world")
+    Point(Frame('left_foot', [0.1, 0.05, -0.08]), axes='world', 3 rows)
     """
 
     __slots__ = ()

@@ -73,8 +73,14 @@ class Frame(Frozen):
         self._make_read_only("position", "rotation")
 
     def __repr__(self) -> str:
-        placed = f"given={self.given!r}" if self.given else f"{self.position.tolist()}"
-        return f"Frame({self.link!r}, {placed})"
+        given = [f"given={self.given!r}"] if self.given else [f"{self.position.tolist()}"]
+        turned = [] if np.array_equal(self.rotation, np.eye(3)) else [f"rotation={self.rotation.tolist()}"]
+        return f"Frame({', '.join([repr(self.link), *given, *turned])})"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the link's own frame."""
+        return not (self.given or self.position.any()) and np.array_equal(self.rotation, np.eye(3))
 
     @property
     def fingerprint(self) -> str:

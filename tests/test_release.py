@@ -1,0 +1,91 @@
+"""What is released: the wheel works where nothing else is installed, and the papers around it say what is so."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import delassus
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYTHONS = [name for name in ("python3.11", "python3.12", "python3.13") if shutil.which(name)] or [sys.executable]
+NO_REGISTRY = ("No matching distribution found", "Connection", "Temporary failure", "timed out")
+
+
+def pip(*arguments: str) -> None:
+    """Run pip; skips the test where it reaches no package registry."""
+    command = [sys.executable, "-m", "pip", *arguments]
+    environment = {**os.environ, "PIP_COMPILE": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    if done.returncode and any(words in done.stderr for words in NO_REGISTRY):
+        pytest.skip("no package registry here")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    pip("wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT))
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
+    tracked = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
+    with zipfile.ZipFile(wheel) as file:
+        packed = {name for name in file.namelist() if ".dist-info/" not in name}
+    assert packed == tracked | {"delassus/py.typed"}
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_demo_runs_on_the_core_alone(python: str, wheel: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "environment"
+    command = [python, "-m", "venv", "--without-pip", str(folder)]
+    if subprocess.run(command, capture_output=True, timeout=120, check=False).returncode:
+        pytest.skip("this version is not installed, or without venv")  # shims of version managers are always there
+    inside = folder / ("Scripts" if os.name == "nt" else "bin")
+    constraints = str(ROOT / "constraints.txt")
+    pip("--python", str(inside / "python"), "install", "-q", "-c", constraints, str(wheel))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(inside / "delassus"), "demo"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "All methods agree." in done.stdout, done.stdout + done.stderr
+
+
+def test_one_version() -> None:
+    assert PROJECT["version"] == delassus.__version__
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {PROJECT['version']}\n" in citation and f"\nlicense: {PROJECT['license']}\n" in citation
+
+
+def test_all_is_everything_but_torch() -> None:
+    (everything,) = PROJECT["optional-dependencies"]["all"]
+    names = set(re.findall(r"[\w-]+", everything.partition("[")[2]))
+    assert names == set(PROJECT["optional-dependencies"]) - {"all", "torch", "test", "dev"}
+
+
+def test_contributing_names_what_exists() -> None:
+    """Files are there, and each name is in one of the files that are named."""
+    codes = re.findall(r"`([\w./]+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    codes = [code for code in codes if "NAME" not in code or code == "NAMED"]
+    places = [code for code in codes if "/" in code or "." in code]
+    assert not [code for code in places if code != "ds.delassus" and not list(paths(code))]
+    text = "".join(path.read_text(encoding="utf-8") for code in places for path in paths(code) if path.is_file())
+    assert not [name for name in codes if name.isidentifier() and not re.search(rf"\b{name}\b", text)]
+
+
+def paths(code: str) -> Iterator[Path]:
+    """Existing paths that a name stands for."""
+    return (base / code for base in (ROOT, ROOT / "src" / "delassus") if (base / code).exists())

@@ -16,6 +16,11 @@
 
 #include <stddef.h>
 
+/* Numbers in each array, for one state. */
+#define ARM_ROWS_SIZE_q 3
+#define ARM_ROWS_SIZE_K0 12
+#define ARM_ROWS_SIZE_G 9
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -15,6 +15,10 @@
 
 #include <stddef.h>
 
+/* Numbers in each array, for one state. */
+#define PENDULUM_POINT_SIZE_q 2
+#define PENDULUM_POINT_SIZE_G 9
+
 #ifdef __cplusplus
 extern "C" {
 #endif

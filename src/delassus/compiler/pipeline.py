@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from importlib.metadata import version
 
+from delassus.compiler.built_in import built_in
 from delassus.compiler.passes import optimise
 from delassus.compiler.program import Program, Result
 from delassus.compiler.stages import cut
@@ -32,9 +33,9 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
     count = made.count().total
     comment = (
         _meaning(quantity.meaning, traced.results),
-        f"Robot: {tree.name}, nq = {tree.nq}, nv = {tree.nv}, fingerprint {tree.fingerprint}.",
-        f"Constraints: {', '.join(map(repr, asked.constraints)) or 'none'}.",
         f"{f'Method: {asked.method}, {count}' if quantity.methods else count} operations.",
+        f"Robot: {tree.name}, nq = {tree.nq}, nv = {tree.nv}, fingerprint {tree.fingerprint}.",
+        *built_in(asked),
         f"Made by delassus {version('delassus')}.",
     )
     return replace(made, comment=comment)

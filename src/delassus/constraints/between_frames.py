@@ -78,7 +78,7 @@ class FrameConstraint(Constraint):
             self._make_read_only("rows")
 
     def __repr__(self) -> str:
-        ends = [repr(frame.link if frame.is_own else frame) for frame in self.frames]
+        ends = [frame.text for frame in self.frames]
         axes = [] if self.axes == "local" else [f"axes={self.axes!r}"]
         return f"{type(self).__name__}({', '.join([*ends, *axes, f'{self.size} rows'])})"
 

@@ -106,8 +106,8 @@ class Contact(Constraint):
         )
 
     def __repr__(self) -> str:
-        other = self.ground if self.second is None else f"{self.second_shape!r} on {self.second.link!r}"
-        return f"Contact({self.frame.link!r}, {self.shape!r}, {other!s})"
+        other = self.ground if self.second is None else f"{self.second_shape!r} on {self.second.text}"
+        return f"Contact({self.frame.text}, {self.shape!r}, {other!s})"
 
     @property
     def n_points(self) -> int:

@@ -78,9 +78,10 @@ class Frame(Frozen):
         return f"Frame({', '.join([repr(self.link), *given, *turned])})"
 
     @property
-    def is_own(self) -> bool:
-        """Whether it is the link's own frame."""
-        return not (self.given or self.position.any()) and np.array_equal(self.rotation, np.eye(3))
+    def text(self) -> str:
+        """The link's name, if it is its own frame; else ``Frame(…)``."""
+        own = not (self.given or self.position.any()) and np.array_equal(self.rotation, np.eye(3))
+        return repr(self.link if own else self)
 
     @property
     def fingerprint(self) -> str:

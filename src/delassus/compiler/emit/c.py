@@ -116,6 +116,9 @@ class _Text:
             "",
             "#include <stddef.h>",
             "",
+            "/* Numbers in each array, for one state. */",
+            *self._sizes(),
+            "",
             "#ifdef __cplusplus",
             'extern "C" {',
             "#endif",
@@ -133,6 +136,10 @@ class _Text:
             "#endif",
         ]
         return "\n".join(lines) + "\n"
+
+    def _sizes(self) -> Iterator[str]:
+        for name, array in zip(self.parameters, self.arrays, strict=True):
+            yield f"#define {self.name.upper()}_SIZE_{name} {array.size}"
 
     def _layout(self, title: str, start: int, stop: int) -> Iterator[str]:
         if start < stop:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import OUT_OF_REACH
 from delassus.contact.sparse.newton import TOO_SMALL, push, solve_island, velocity
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Options, Rows, Scratch, State, Work
@@ -70,15 +71,20 @@ def kinetic_energy(bodies: Bodies, block: int, v: Array, w: Array) -> float:
 
 @compiled
 def has_impact(
-    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands, options: Options, n: int
-) -> bool:
-    """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces."""
+    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands, driven: Indices, every: bool,
+    options: Options, n: int,
+) -> bool:  # fmt: skip
+    """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces.
+
+    ``every`` one may bounce, or those of blocks that are ``driven``.
+    """
     found = False
     for i in range(n):
         e = islands.contact[i]
         approach = velocity(bodies, rows, i, state.v)[2]
         hits = max(-contacts.found.depths[e], 0.0) + options.dt * min(approach, 0.0) <= 0.0
-        bounces = hits and approach < -options.resting and contacts.found.restitution[e] > 0.0
+        may = every or driven[rows.a[i]] == 1 or (rows.b[i] >= 0 and driven[rows.b[i]] == 1)
+        bounces = may and hits and approach < -options.resting and contacts.found.restitution[e] > 0.0
         rows.guess[i] = 2.0 if bounces else 1.0 if hits else 0.0
         found = found or bounces
     return found

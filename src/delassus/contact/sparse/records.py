@@ -215,7 +215,8 @@ class Model(NamedTuple):
 class Scratch(NamedTuple):
     """Memory of a step: that of the solver, islands, the search for contacts, poses and reach of the scene's links.
 
-    ``moves`` are twists of links after the step, ``attempt`` counts how often it has been made.
+    ``moves`` are twists of links after the step, ``attempt`` counts how often it has been made, and ``driven`` are
+    blocks that impulses drive into others.
     Of the step, ``statuses`` counts how its problems ended, ``report`` has the largest residual and the numbers of
     sweeps and of factorisations; ``totals`` counts over all steps.
     """
@@ -227,6 +228,7 @@ class Scratch(NamedTuple):
     reach: Array
     moves: Array
     attempt: Indices
+    driven: Indices
     statuses: Indices
     totals: Indices
     report: Array

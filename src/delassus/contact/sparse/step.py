@@ -50,11 +50,11 @@ NO_ROOM, NO_FACTOR, NOT_FINITE = -11, -12, -13
 @compiled
 def take_contacts(
     model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands,
-    options: Options, n: int, every: bool,
+    driven: Indices, options: Options, n: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end.
 
-    ``every`` one is taken where impulses have closed some that were not.
+    Every contact is taken of blocks that are ``driven`` by impulses.
     """
     count, at, dt, g = 0, 0, options.dt, model.gravity
     # bodies that fall together touch once something holds one of them
@@ -64,7 +64,8 @@ def take_contacts(
         contacts.row[e] = -1
         end = contact_rows(model.links, bodies, state.poses, rows, count, at, contacts.found, e)
         gap = -contacts.found.depths[e]
-        if not every and gap > margin and gap + AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
+        free = driven[rows.a[count]] == 0 and (rows.b[count] < 0 or driven[rows.b[count]] == 0) and gap > margin
+        if free and gap + AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
             continue
         rows.d[count, 0] = rows.d[count, 1] = 0.0
         rows.d[count, 2] = max(gap, 0.0) / dt
@@ -166,9 +167,10 @@ def shorten(bodies: Bodies, nodes: Indices, begin: int, end: int, shift: Array, 
 def passes(model: Model, state: State, contacts: Contacts, scratch: Scratch, options: Options, n: int) -> bool:
     """Whether impulses make bodies pass others, by more than `penetration`, or may do so with others out of reach.
 
-    Then ``reach`` is that of the velocities after the step.
+    Then these are ``driven``, and ``reach`` is that of the velocities after the step.
     """
     links, poses, V, v, dt, found = model.links, scratch.poses, scratch.moves, state.after, options.dt, False
+    driven = scratch.driven
     for link in range(scratch.reach.size):  # twists in the axes of the world
         parent, T, speed, turning = links.parents[link], poses[link], 0.0, 0.0
         for c in range(6):
@@ -187,7 +189,7 @@ def passes(model: Model, state: State, contacts: Contacts, scratch: Scratch, opt
             turning += V[link, 3 + c] * V[link, 3 + c]
         farthest = dt * (math.sqrt(speed) + model.size * math.sqrt(turning))
         if farthest > scratch.reach[link] + options.penetration:
-            scratch.reach[link], found = AHEAD * farthest, True
+            scratch.reach[link], driven[links.block[link]], found = AHEAD * farthest, 1, True
     for e in range(n):
         if contacts.row[e] >= 0:
             continue
@@ -202,7 +204,11 @@ def passes(model: Model, state: State, contacts: Contacts, scratch: Scratch, opt
             u += frame[1, 2] * (V[link, 1] + V[link, 5] * x - V[link, 3] * z)
             u += frame[2, 2] * (V[link, 2] + V[link, 3] * y - V[link, 4] * x)
             moved += (1.0 - 2.0 * side) * dt * u
-        found = found or gap + moved < -options.penetration
+        if gap + moved < -options.penetration:
+            found = True
+            for side in range(2):
+                if contacts.found.links[e, side] >= 0:
+                    driven[links.block[contacts.found.links[e, side]]] = 1
     return found
 
 
@@ -213,9 +219,9 @@ def contact_step(
 ) -> int:  # fmt: skip
     """From what `free_motion` left and ``n`` contacts to the state after the step.
 
-    `TOO_SMALL`, `AGAIN`: nothing is done. Attempts after the first one take every contact that is found.
+    `TOO_SMALL`, `AGAIN`: nothing is done.
     """
-    every = scratch.attempt[0] > 0
+    driven = scratch.driven
     work, islands, statuses, report = scratch.work, scratch.islands, scratch.statuses, scratch.report
     for c in range(SINGULAR):
         statuses[c] = 0
@@ -227,10 +233,10 @@ def contact_step(
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = 0.0
         work.start_v[c] = state.v[c]
-    m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n, every)
+    m, at = take_contacts(model, bodies, state, rows, contacts, islands, driven, options, n)
     total = take_joints(bodies, state, rows, joints, islands, options.dt, m, at)
     blows = 0
-    while blows < (ATTEMPTS if every else 1) and has_impact(bodies, state, rows, contacts, islands, options, m):
+    while blows < ATTEMPTS and has_impact(bodies, state, rows, contacts, islands, driven, blows == 0, options, m):
         blows += 1
         if impact(bodies, state, rows, contacts, joints, scratch, options, m, total) == TOO_SMALL:
             for c in range(state.v.size):
@@ -239,7 +245,7 @@ def contact_step(
         free_motion(bodies, model.free, state, model.motions, model.loops, model.gravity, options.dt, work.K)
         for e in range(n):
             contacts.sustained[e, 2] = 0.0
-        m, at = take_contacts(model, bodies, state, rows, contacts, islands, options, n, every)
+        m, at = take_contacts(model, bodies, state, rows, contacts, islands, driven, options, n)
         total = take_joints(bodies, state, rows, joints, islands, options.dt, m, at)
     for i in range(m):
         e, rows.guess[i] = islands.contact[i], 0.0
@@ -404,7 +410,10 @@ def advance(
             if not abs(state.v_next[c]) < math.inf:
                 return done, NOT_FINITE
         remember(contacts, joints, n)
-        scratch.attempt[0] = 0
+        if scratch.attempt[0] > 0:
+            scratch.attempt[0] = 0
+            for c in range(scratch.driven.size):
+                scratch.driven[c] = 0
         for c in range(scratch.statuses.size):
             scratch.totals[c] += scratch.statuses[c]
         for c in range(state.q.size):

@@ -78,7 +78,7 @@ class BlockSteps:
             np.array(scene.gravity), self.detector.arrays, self.detector.size, self.detector.margin,
         )  # fmt: skip
         self._poses, self._reach = np.zeros((tree.n_links, 3, 4)), np.zeros(tree.n_links)
-        self._moves, self._attempt = np.zeros((tree.n_links, 6)), np.zeros(1, np.int64)
+        self._moves, self._attempt, self._driven = np.zeros((tree.n_links, 6)), *_indices(1, n)
         self._statuses, self._totals, self.report = np.zeros(4, np.int64), np.zeros(4, np.int64), np.zeros(3)
         self._make_room(64, 64, 4096)
         self._contact_set: ContactSet | None = None
@@ -136,8 +136,8 @@ class BlockSteps:
             for name in ("colliders", "points", "frames", "before"):
                 getattr(self._contacts, name)[:k] = getattr(before, name)[:k]
         self._scratch = Scratch(
-            work, islands, self.detector.space, self._poses, self._reach, self._moves, self._attempt, self._statuses,
-            self._totals, self.report,
+            work, islands, self.detector.space, self._poses, self._reach, self._moves, self._attempt, self._driven,
+            self._statuses, self._totals, self.report,
         )  # fmt: skip
         self._advance = cast(Compiled, advance).bound(
             0, -1, self.model, self.blocks.bodies, self.state, self.rows, self._contacts, self._joints, self._scratch,
@@ -160,6 +160,7 @@ class BlockSteps:
     def _set(self, q: Array, v: Array, tau: Array) -> None:
         b, s = self.blocks, self.state
         s.q[:], s.v[:], s.tau[:] = q[b.coordinates], v[b.dofs], tau[b.dofs]
+        self._attempt[:] = self._driven[:] = 0
 
     def look(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
         """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""

@@ -30,7 +30,7 @@ class ArmReach(Worlds):
     operational-space controller, ``τ = Jᵀ (G + ε)⁻¹ (k_p Δx − k_d J v) + h − d v``, with the Delassus matrix
     ``G = J M⁻¹ Jᵀ`` of the tip. An observation (26,) is the place of the tip (3), from there to the goal (3), velocity
     of the tip (3), angles (7), a tenth of their velocities (7), and the last action (3). The reward of a step is
-    ``control`` times
+    ``control`` times::
 
         exp(−30 d²) − d − 0.02 |action|²
 

@@ -37,7 +37,7 @@ class Go1Velocity(Worlds):
     Actions (12,) are offsets of joint targets from a stance, over `REACH`. An observation (50,) is the direction of
     up (3), linear and angular velocity of the trunk (6) in its axes, the velocity that is told (3), offsets of joints
     from the stance (12), a tenth of their velocities (12), the last action (12), and cosine and sine of a clock (2).
-    The reward of a step is ``control`` times
+    The reward of a step is ``control`` times::
 
         exp(−4 |v_xy − told|²) + ½ exp(−4 (ω_z − told)²) − 2 v_z² − 0.05 |ω_xy|² − 0.01 |Δ action|² − 0.5 |up_xy|²
 

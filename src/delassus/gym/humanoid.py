@@ -32,7 +32,7 @@ class HumanoidStand(Worlds):
     Actions (14,) are offsets of the targets of torso and legs, over `REACH`; arms and head are held. An observation
     (52,) is the direction of up (3), linear and angular velocity of the pelvis (6) in its axes, its height less that at
     the start (1), angles of torso and legs (14), a tenth of their velocities (14), and the last action (14). The
-    reward of a step is ``control`` times
+    reward of a step is ``control`` times::
 
         exp(−4 |up_xy|²) + exp(−50 Δz²) − 0.2 |v_xyz|² − 0.02 |ω|² − 0.02 |action|²
 

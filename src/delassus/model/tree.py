@@ -131,7 +131,7 @@ class Tree(Topology):
         return self.check_configuration(q, "values")
 
     def random(self, rng: np.random.Generator | int | None = None, batch: int | tuple[int, ...] = ()) -> Array:
-        """Random configurations of shape (*batch, nq): within joint limits where there are any.
+        """Random configurations of shape ``(*batch, nq)``: within joint limits where there are any.
 
         Parameters
         ----------

@@ -41,48 +41,47 @@ def compile(  # the public name; the built-in of that name is not used here
     Damping, springs, gravity, its compensation and constraints act as the robot's file says; ``passive="none"`` leaves
     out damping, springs and compensation, ``constraints=()`` the last.
 
-    ========================  ================  =================  ====================================================
-    what                      arguments         results            options
-    ========================  ================  =================  ====================================================
-    ``delassus``              q                 G
-    ``osim``                  q                 Lambda
-    ``mass_matrix``           q                 M
-    ``jacobian``              q                 J
-    ``jacobian_drift``        q, v              drift
-    ``kinematics``            q                 poses              frames
-    ``frame_jacobian``        q                 J                  frames, reference
-    ``frame_velocity``        q, v              twists             frames, reference
-    ``frame_acceleration``    q, v, qdd         accelerations      frames, reference
-    ``inverse_dynamics``      q, v, qdd         tau                gravity, passive, damping, wrenches
-    ``bias_force``            q, v              c                  gravity, passive, damping, wrenches
-    ``dynamics``              q, v, tau         qdd, forces        control, v_target, gravity, passive, damping,
-                                                                   wrenches, targets, baumgarte, poses, compliance,
-                                                                   active
-    ``dynamics_derivatives``  q, v, tau         qdd, forces,       those of ``dynamics`` but compliance
-                                                dqdd_dq, dqdd_dv,
-                                                dqdd_dtau, df_dq,
-                                                df_dv, df_dtau
-    ``step``                  q, v, tau, dt     q_next, v_next     those of ``dynamics``, integrator
-    ``step_derivatives``      q, v, tau, dt     q_next, v_next,    those of ``dynamics_derivatives``, integrator
-                                                A, B
-    ``contact_step``          q, v, impulses,   q_next, v_next,    gravity, passive, damping, wrenches, control,
-                              tau, dt           impulses_next,     v_target, friction, restitution, limits, solver,
-                                                residuals          sweeps, tolerance
-    ``control_forces``        q, v, tau         tau                control, v_target
-    ``energies``              q, v              kinetic, potential gravity, passive
-    ``momentum``              q, v              momentum
-    ``momentum_jacobian``     q                 A
-    ``momentum_drift``        q, v              drift
-    ``centre_of_mass``        q                 centre
-    ``centre_of_mass_         q                 J
-    jacobian``
-    ``centre_of_mass_drift``  q, v              drift
-    ``position_update``       q, v, dt, shift   q_next, v_next
-    ``operational_space_      q, v, tau         see `Snapshot`     gravity, passive, damping, wrenches
-    compliance``
-    ``joint_space_motion``    q, v, tau         see `Blocks`       gravity, passive, damping, wrenches
-    ``link_wrenches``         q, v              wrenches           gravity, passive
-    ========================  ================  =================  ====================================================
+    ================================  ===============  ==================  =======================================
+    what                              arguments        results             options
+    ================================  ===============  ==================  =======================================
+    ``delassus``                      q                G
+    ``osim``                          q                Lambda
+    ``mass_matrix``                   q                M
+    ``jacobian``                      q                J
+    ``jacobian_drift``                q, v             drift
+    ``kinematics``                    q                poses               frames
+    ``frame_jacobian``                q                J                   frames, reference
+    ``frame_velocity``                q, v             twists              frames, reference
+    ``frame_acceleration``            q, v, qdd        accelerations       frames, reference
+    ``inverse_dynamics``              q, v, qdd        tau                 gravity, passive, damping, wrenches
+    ``bias_force``                    q, v             c                   gravity, passive, damping, wrenches
+    ``dynamics``                      q, v, tau        qdd, forces         control, v_target, gravity, passive,
+                                                                           damping, wrenches, targets, baumgarte,
+                                                                           poses, compliance, active
+    ``dynamics_derivatives``          q, v, tau        qdd, forces,        those of ``dynamics`` but compliance
+                                                       dqdd_dq, dqdd_dv,
+                                                       dqdd_dtau, df_dq,
+                                                       df_dv, df_dtau
+    ``step``                          q, v, tau, dt    q_next, v_next      those of ``dynamics``, integrator
+    ``step_derivatives``              q, v, tau, dt    q_next, v_next, A,  those of ``dynamics_derivatives``,
+                                                       B                   integrator
+    ``contact_step``                  q, v, impulses,  q_next, v_next,     gravity, passive, damping, wrenches,
+                                      tau, dt          impulses_next,      control, v_target, friction,
+                                                       residuals           restitution, limits, solver, sweeps,
+                                                                           tolerance
+    ``control_forces``                q, v, tau        tau                 control, v_target
+    ``energies``                      q, v             kinetic, potential  gravity, passive
+    ``momentum``                      q, v             momentum
+    ``momentum_jacobian``             q                A
+    ``momentum_drift``                q, v             drift
+    ``centre_of_mass``                q                centre
+    ``centre_of_mass_jacobian``       q                J
+    ``centre_of_mass_drift``          q, v             drift
+    ``position_update``               q, v, dt, shift  q_next, v_next
+    ``operational_space_compliance``  q, v, tau        see `Snapshot`      gravity, passive, damping, wrenches
+    ``joint_space_motion``            q, v, tau        see `Blocks`        gravity, passive, damping, wrenches
+    ``link_wrenches``                 q, v             wrenches            gravity, passive
+    ================================  ===============  ==================  =======================================
 
     They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the
     other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`).

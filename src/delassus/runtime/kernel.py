@@ -392,9 +392,9 @@ class Kernel:
     def roll(self, arrays: Arrays, batch: Batch, steps: int, threads: int | None) -> tuple[NDArray[np.bool_], Arrays]:
         """Run the rollout of a time step in place; see `delassus.rollout`, which makes the arrays.
 
-        Of the state they are trajectories (steps + 1, *batch, …) whose first rows are set, of what is given anew at
-        each step (steps, *batch, …), of the others (*batch, …). Returns the mask (steps, *batch) of the steps that are
-        not solved, and what steps give beside the state, each (steps, *batch, …).
+        Of the state they are trajectories ``(steps + 1, *batch, …)`` whose first rows are set, of what is given anew
+        at each step ``(steps, *batch, …)``, of the others ``(*batch, …)``. Returns the mask ``(steps, *batch)`` of the
+        steps that are not solved, and what steps give beside the state, each ``(steps, *batch, …)``.
         """
         n, states = prod(batch), self.request.states
         after = [trajectory[1:] for trajectory in arrays[:states]]

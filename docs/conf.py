@@ -1,0 +1,26 @@
+"""The site: `sphinx-build -W docs site`. Python blocks of its pages are run, and what they print is put under them."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+project = "delassus"
+author = copyright = "The delassus developers"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "executed"]
+exclude_patterns = ["_*"]
+html_theme = "furo"
+html_title = "delassus"
+html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+default_role = "py:obj"
+pygments_style = "friendly"
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True

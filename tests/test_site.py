@@ -1,0 +1,73 @@
+"""The site builds without a warning, its pages run, and its reference names all that is public."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+TESTED_ELSEWHERE = {"arrays", "contact_steps"}
+"""Pages whose blocks test_documents.py runs, and judges."""
+
+PAGES = [path for path in sorted(DOCS.glob("*.md")) if "```python\n" in path.read_text("utf-8")]
+
+
+def test_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("furo")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-D", "run_pages=0", DOCS, tmp_path]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "index.html").exists()
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.stem not in TESTED_ELSEWHERE], ids=lambda p: p.stem)
+def test_page_runs(page: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(DOCS / "executed.py"), str(page), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("page", "module", "elsewhere"),
+    [
+        ("reference", "delassus", {"contact", "mechanisms"}),
+        ("reference_contact", "delassus.contact", {"Scene"}),
+        ("reference_gym", "delassus.gym", set()),
+    ],
+)
+def test_reference_names_everything_public(page: str, module: str, elsewhere: set[str]) -> None:
+    text = (DOCS / f"{page}.md").read_text("utf-8")
+    named = re.findall(r"^\.\. auto\w+:: (\w+)$", text, re.M)
+    assert len(named) == len(set(named))
+    assert {*named, *elsewhere} == set(importlib.import_module(module).__all__)
+    assert "automodule:: delassus.mechanisms" in (DOCS / "reference_mechanisms.md").read_text("utf-8")
+
+
+def test_outputs_stand_below_their_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    executed = importlib.import_module("executed")
+    monkeypatch.setattr(executed, "HERE", tmp_path)
+    page = "# T\n\n```python\na = 1\n```\n\nand\n\n```python\nprint(a + 1)\n```\n"
+    (tmp_path / "page.md").write_text(page)
+    for _ in range(2):
+        assert executed.with_outputs(page, "page") == page + "\n```text\n2\n```\n"
+        (tmp_path / "page.md").unlink(missing_ok=True)  # the second time from what is kept
+    (tmp_path / "page.md").write_text(page.replace("a + 1", "b"))
+    with pytest.raises(RuntimeError, match="NameError"):
+        executed.with_outputs(page.replace("a + 1", "b"), "page")
+
+
+def test_a_block_without_its_package_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    executed = importlib.import_module("executed")
+    monkeypatch.setattr(executed, "OPTIONAL", {"not_a_package"})
+    first, second = executed.run("```python\nimport not_a_package\n```\n\n```python\nprint(1)\n```\n", tmp_path)
+    assert "not_a_package is not installed" in first["text"] and second["text"] == "1\n"
+    monkeypatch.setattr(executed, "OPTIONAL", set())
+    with pytest.raises(ModuleNotFoundError):
+        executed.run("```python\nimport not_a_package\n```\n", tmp_path)

@@ -14,6 +14,7 @@ from delassus.contact.formulate import formulate
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import collide
 from delassus.contact.scene import State
+from delassus.contact.solvers.coulomb import projected
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.mixed import solve_mixed
 from delassus.errors import ConfigurationError, ModelError, UnknownNameError
@@ -540,3 +541,43 @@ def test_loops_that_contradict_one_another_are_reported():
     for formulation in NAMES:
         problem = formulate(scene, state, formulation, dt=1e-3, contacts=contacts, loop_velocities=velocities)
         assert problem.solve(tolerance=TIGHT).status is SolverStatus.CONFLICTING, formulation
+
+
+@pytest.mark.parametrize("n", [4, 5])
+def test_what_is_solved_at_open_loops_obeys_the_laws(n):
+    """Two arms welded at their ends, closed to 1e-6 to 1e-3; the rows of those of four links are all but dependent.
+
+    Momentum, loops, and Coulomb's law at the velocities of the solution, from dense matrices.
+    """
+    arm, rng, dt, counts = ds.mechanisms.chain(n), np.random.default_rng(3), 4e-3, np.zeros(2, int)
+    scene = Scene({"a": arm, "b": arm}, loops=[ds.Weld(f"a/link{n}", f"b/link{n}")])
+    dynamics, rest = ContactDynamics(scene), np.zeros(scene.tree.nv)
+    for _ in range(8):
+        q, v = scene.tree.random(rng), rng.normal(size=rest.size)
+        for _ in range(50):  # Newton's method closes the loop
+            snapshot = dynamics.at(q, rest, rest)
+            J = snapshot.rows(ContactSet.empty()).jacobian
+            dq = -np.linalg.lstsq(J, snapshot.loop_errors, rcond=1e-8)[0]
+            q = scene.tree.integrate(q, dq * min(1.0, 0.3 / np.abs(dq).max()))
+        q = scene.tree.integrate(q, 10.0 ** rng.uniform(-6, -3) * rng.uniform(-1, 1, rest.size))
+        contacts = some_contacts(rng, scene.tree.n_links, 2)
+        snapshot = dynamics.at(q, v, rest)
+        J, M = snapshot.rows(contacts).jacobian, ds.mass_matrix(scene.tree, q)
+        loops, W = J[:6], J[6:] @ np.linalg.solve(M, J[6:].T)
+        for formulation in NAMES:
+            problem = formulate(scene, State(q, v), formulation, dt=dt, contacts=contacts, dynamics=dynamics)
+            solution = problem.solve("nsgs", tolerance=1e-8)
+            solved = solution.status in results.SOLVED
+            counts += [solved, not solved]
+            if not solved:
+                continue
+            p, after = solution.impulses, solution.velocity
+            left = M @ after - snapshot.momentum(dt) - J[6:].T @ p.ravel()
+            left -= loops.T @ np.linalg.lstsq(loops.T, left, rcond=1e-13)[0]
+            assert np.abs(np.linalg.solve(M, left)).max() < 3e-8, formulation
+            assert np.abs(loops @ after).max() < 3e-8, formulation
+            u, w = (J[6:] @ after).reshape(-1, 3), np.diag(W).reshape(-1, 3).mean(axis=1)
+            for own, r, mu, omega in zip(u, p, contacts.friction, w, strict=True):
+                y = omega * r - own - [0, 0, mu * np.hypot(*own[:2])]
+                assert np.linalg.norm(omega * r - projected(*y, mu, 0.0)) < 3e-8, formulation
+    assert counts[1] <= (30 if n == 4 else 8)  # of 40; they are flagged

@@ -307,6 +307,59 @@ def test_a_ball_rolls_or_slips_down_a_slope(solver: str, rolls: bool) -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
+def test_a_bowling_ball_rolls_with_five_sevenths_of_its_speed(solver: str) -> None:
+    """From the time ``2 v / (7 μ g)`` on."""
+    radius, speed, friction, dt = 0.1, 2.0, 0.4, 5e-4
+    scene = ds.Scene(ball(radius), [Collider("body", Sphere(radius), friction=friction), floor(friction=friction)])
+    v0, time = [speed, 0, 0, 0, 0, 0], 2 * speed / (7 * friction * G)
+    sim = ds.Simulator(scene, solver=solver, q0=[0, 0, radius, *IDENTITY], v0=v0, dt=dt)
+    sim.run(time - 2 * dt)
+    slides = speed - friction * G * sim.time
+    assert np.linalg.norm(sim.v[:3]) == pytest.approx(slides, abs=1e-6)
+    sim.run(0.1)
+    assert np.linalg.norm(sim.v[:3]) == pytest.approx(5 / 7 * speed, abs=1e-5)
+    assert np.linalg.norm(sim.v[3:]) == pytest.approx(5 / 7 * speed / radius, abs=1e-4)
+
+
+def test_a_rod_that_slips_falls_upright() -> None:
+    """Without friction its centre falls straight down, and kinetic energy is what it has fallen."""
+    length, mass, angle, dt = 1.0, 2.0, 0.3, 2e-4
+    rod = ds.mechanisms.free_body(mass, [mass * length**2 / 12, mass * length**2 / 12, 1e-4 * mass])
+    ends = [Collider("body", Sphere(1e-3), (0, 0, z), friction=0.0, name=f"end{z}") for z in (-0.5, 0.5)]
+    height, half = 0.5 * length * np.cos(angle) + 1e-3, angle / 2
+    sim = ds.Simulator(
+        ds.Scene(rod, [*ends, floor(friction=0.0, restitution=0.0)]),
+        q0=[0, 0, height, 0, np.sin(half), 0, np.cos(half)], dt=dt,
+    )  # fmt: skip
+    sim.run(0.38)
+    assert sim.q[:2] == pytest.approx([0, 0], abs=1e-9)
+    lean = np.arccos((sim.q[2] - 1e-3) / (0.5 * length))
+    assert 0.8 < lean < 1.4
+    # ½ m ż² + ½ I θ̇² = m g (z₀ − z) with ż = −½ l sin θ θ̇
+    inertia = mass * length**2 / 12 + mass * (0.5 * length * np.sin(lean)) ** 2
+    turns = np.sqrt(2 * mass * G * (height - sim.q[2]) / inertia)
+    assert abs(sim.v[4]) == pytest.approx(turns, rel=2e-3)
+
+
+def test_dominoes_fall_one_after_the_other() -> None:
+    """In step, once the wave is steady, and straight on."""
+    shape, n, gap, dt = Box(0.02, 0.1, 0.2), 20, 0.08, 1e-3
+    scene = ds.Scene(
+        {f"d{k}": block(shape, 0.2) for k in range(n)}, [*(Collider(f"d{k}/body", shape) for k in range(n)), floor()]
+    )
+    q0 = np.concatenate([[k * gap, 0, 0.1, *IDENTITY] for k in range(n)])
+    sim = ds.Simulator(scene, q0=q0, v0=scene.velocity(d0=[0.4, 0, 0, 0, 4.0, 0]), dt=dt)
+    falls = np.full(n, np.inf)
+    while np.isinf(falls).any() and sim.time < 3.0:
+        sim.step()
+        leans = 2 * np.arcsin(sim.q.reshape(n, 7)[:, 4])
+        falls = np.where(np.isinf(falls) & (leans > 0.2), sim.time, falls)
+    assert np.isfinite(falls).all() and (np.diff(falls) > 0).all()
+    assert np.ptp(np.diff(falls)[-8:]) < 0.1 * np.diff(falls)[-1]
+    assert np.abs(sim.q.reshape(n, 7)[:, 1]).max() < 1e-3
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("topples", [True, False])
 def test_a_box_topples_beyond_the_angle_of_its_diagonal(solver: str, topples: bool) -> None:
     shape = Box(0.2, 0.3, 0.4)

@@ -10,6 +10,7 @@ import pytest
 import delassus as ds
 from delassus.contact.results import SolverStatus
 from delassus.errors import missing_dependency
+from delassus.interop.load import example_robot_files
 from delassus.simulate.plots import centre_motion, centres, summary_figure, swing_figure
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, mppi, pendulum, quadruped
@@ -264,3 +265,48 @@ def test_figures(tmp_path):
         summary_figure(read, tmp_path / "x.png")
     with pytest.raises(ds.DelassusError, match=r"such as out\.png"):
         summary_figure(recordings["os"], tmp_path / "x.nonsense")
+
+
+# -- scenes of a robot by its name -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")  # one link of the file of go1
+def test_a_scene_of_go1_in_one_line():
+    """Its SRDF file says what never collides and how it stands; set down, it touches the floor and nothing else."""
+    if "go1" not in example_robot_files():
+        pytest.skip("example-robot-data is not installed")
+    scene = ds.Scene.from_robot("go1", floor=True, friction=0.7)
+    assert len(scene.ignore) > 100 and {c.friction for c in scene.colliders} == {0.7}
+    q0 = scene.set_down(scene.tree.reference_configurations["standing"])
+    assert 0.2 < q0[2] < 0.35 and np.array_equal(scene.set_down(q0 + 0.3 * (np.arange(q0.size) == 2))[3:], q0[3:])
+    sim = ds.Simulator(scene, q0=q0, dt=1e-3)
+    sim.run(0.02)
+    touching = {scene.colliders[k].name for pair in sim.contacts.colliders for k in pair}
+    assert touching == {"floor", "FL_foot", "FR_foot", "RL_foot", "RR_foot"}
+    assert ds.contact.CollisionDetector(scene).pairs.size
+
+
+def test_a_scene_without_srdf_ignores_what_always_touches(tmp_path):
+    """Balls on links 1 and 3 overlap wherever link 2 turns; that on link 4 is free."""
+    inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    ball = '<collision name="{}"><geometry><sphere radius="0.3"/></geometry></collision>'
+    links = "".join(f'<link name="l{k}">{inertial}{ball.format(f"ball{k}") * (k != 2)}</link>' for k in range(1, 5))
+    joints = "".join(
+        f'<joint name="j{k}" type="continuous"><parent link="l{k}"/><child link="l{k + 1}"/><axis xyz="0 1 0"/>'
+        f'<origin xyz="{x} 0 0"/></joint>'
+        for k, x in ((1, 0.1), (2, 0.1), (3, 1.0))
+    )
+    path = tmp_path / "arm.urdf"
+    path.write_text(f'<robot name="arm">{links}{joints}</robot>')
+    scene = ds.Scene.from_robot(path)
+    assert scene.ignore == {frozenset({"ball1", "ball3"})} and scene.tree.nv == 9
+    with pytest.raises(ds.DelassusError, match=r"Pass floor=True"):
+        scene.set_down(scene.neutral())
+    (tmp_path / "arm.srdf").write_text(
+        '<robot name="arm"><disable_collisions link1="l1" link2="l4"/><group_state name="bent" group="all">'
+        '<joint name="j1" value="0.5"/></group_state></robot>'
+    )
+    scene = ds.Scene.from_robot(path, floor=True)
+    assert scene.ignore == {frozenset({"l1", "l4"})}
+    q = scene.set_down(scene.tree.reference_configurations["bent"])
+    assert q[2] == pytest.approx(0.3 + 1.0 * np.sin(0.5) + 0.1 * np.sin(0.5))  # ball 4 is the lowest

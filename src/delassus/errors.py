@@ -102,9 +102,11 @@ def unknown_name(argument: str, name: object, known: Iterable[str]) -> UnknownNa
     names = [str(n) for n in known]
     folded = {n.casefold(): n for n in reversed(names)}
     text = name[:200].casefold() if isinstance(name, str) else ""
-    near = [folded[n] for n in difflib.get_close_matches(text, folded, n=1, cutoff=0.4)]
+    near = [folded[n] for n in difflib.get_close_matches(text, folded, n=1, cutoff=0.75)]
+    near += [] if text in folded else sorted((folded[n] for n in folded if len(text) > 2 and text in n), key=len)[:3]
+    near = near or [folded[n] for n in difflib.get_close_matches(text, folded, n=1, cutoff=0.4)]
     listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-    advice = f"Did you mean {near[0]!r}?" if near else "Use one of the names listed."
+    advice = f"Did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?" if near else "Use one of the names listed."
     return UnknownNameError(argument, f"one of {len(names)} names ({listed})", shown(name), advice)
 
 

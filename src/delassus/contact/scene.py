@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -121,6 +123,48 @@ class Scene(Frozen):
         ):
             object.__setattr__(self, attribute, value)
 
+    @classmethod
+    def from_robot(cls, robot: str | Path | Any, *, floor: bool = False, friction: float = 0.5) -> Scene:
+        """Scene of one robot, with the colliders of its description.
+
+        Links that never collide are those of the SRDF file beside a URDF file (of its name, or the only one there or in
+        the folder ``srdf`` beside its own), whose ``<group_state>`` become ``tree.reference_configurations``; without
+        such a file, those that touch in the neutral configuration or in nearly all of 100 random ones. MJCF files say
+        themselves which they are.
+
+        Parameters
+        ----------
+        robot : path, name or mujoco.MjModel
+            What `delassus.load` takes. The root of a URDF file is on a free joint.
+        floor : bool
+            Whether there is a floor at z = 0; `set_down` puts the robot on it.
+        friction : float
+            Of the floor, and of the colliders of a URDF file.
+
+        Raises
+        ------
+        ModelError, UnknownNameError, MissingDependencyError
+            As `delassus.load` and `delassus.contact.load_colliders`.
+
+        Examples
+        --------
+        >>> scene = Scene.from_robot("go1", floor=True)  # doctest: +SKIP
+        >>> q0 = scene.set_down(scene.tree.reference_configurations["standing"])  # doctest: +SKIP
+        """
+        made: Scene = _made_by("scene_from_robot")(robot, check_flag("floor", floor), friction)
+        return made
+
+    def set_down(self, q: ArrayLike) -> Array:
+        """Configuration (nq,) in which the robot, on a free joint, is moved up or down until it stands on the world.
+
+        Raises
+        ------
+        ConfigurationError
+            Several robots or one without a free joint; no collider of the world within 100 m below.
+        """
+        found: Array = _made_by("set_down")(self, q)
+        return found
+
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from what it was made of."""
         robots = self.tree if list(self.robots) == [""] else dict(self.robots)
@@ -218,6 +262,11 @@ class State(Frozen):
         """
         q, v = tree.check_configuration(self.q), tree.check_velocity(self.v)
         return State(q, v, tree.check_velocity(self.tau, "tau"))
+
+
+def _made_by(name: str) -> Any:
+    """Function of `delassus.contact.from_robot`, which needs collision, and with it this file."""
+    return getattr(importlib.import_module("delassus.contact.from_robot"), name)
 
 
 def _ignored(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:

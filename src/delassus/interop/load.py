@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,8 +27,16 @@ ALIASES = {
     "ur5": "ur5_robot",
     "ur10": "ur10_robot",
     "hyq": "hyq_no_sensors",
+    "atlas": "atlas_v4_description",
+    "iiwa": "iiwa14_description",
+    "kuka": "iiwa14_description",
+    "franka": "panda",
 }
 """Short names for robots whose description has several files or a longer name."""
+
+
+DESCRIBED = ("_description", "_mj_description")
+"""Endings of names of ``robot_descriptions``, URDF first; they can be left out."""
 
 
 def load(
@@ -45,8 +54,9 @@ def load(
     Parameters
     ----------
     robot : path, name, pinocchio.Model or mujoco.MjModel
-        A ``.urdf`` file, an ``.xml`` file (MJCF), a name that ``example-robot-data`` or ``robot_descriptions`` know,
-        or a model of Pinocchio or MuJoCo. Meshes are not read from URDF files; MuJoCo reads them with an MJCF file.
+        A ``.urdf`` file, an ``.xml`` file (MJCF), a name that ``example-robot-data`` or ``robot_descriptions`` know
+        (their ``_description`` can be left out), or a model of Pinocchio or MuJoCo. Meshes are not read from URDF
+        files; MuJoCo reads them with an MJCF file.
     root : {"fixed", "floating"}
         For URDF files: whether the root link is fixed to the world or carried by a free joint. MJCF files and models
         say so themselves; "floating" is refused for one without a free joint.
@@ -149,12 +159,16 @@ def find_description(robot: str | Path) -> Path:
     if robot in files:
         return files[robot]
     described = robot_description_names()
-    for candidate in (robot, f"{robot}_description", f"{robot}_mj_description"):
+    wanted = ALIASES.get(robot, robot)
+    for candidate in (wanted, *(f"{wanted}{ending}" for ending in DESCRIBED)):
         if candidate in described:
             return _fetched(candidate)
     if not files and not described:
         raise missing_dependency("example-robot-data", "robots", f"robot {robot!r}")
-    raise unknown_name("robot name or file", robot, [*files, *described])
+    short = [re.sub(f"({'|'.join(reversed(DESCRIBED))})$", "", name) for name in described]
+    also = [alias for alias, name in ALIASES.items() if name in described]
+    names = {*(name for name in files if "/" not in name), *short, *also}
+    raise unknown_name("robot name or file", robot, sorted(names))
 
 
 def example_robot_files() -> dict[str, Path]:

@@ -1,0 +1,88 @@
+"""Scenes of one robot by its name: its colliders, which of them never collide, a floor, and where it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from delassus.contact.collision.detector import CollisionDetector
+from delassus.contact.contacts import ContactSet
+from delassus.contact.geometry import load_colliders, load_ignored
+from delassus.contact.scene import Scene
+from delassus.contact.shapes import Collider, HalfSpace
+from delassus.errors import ConfigurationError
+from delassus.interop.load import find_description, load
+from delassus.model.joints import JointKind
+from delassus.model.kinematics import world_poses
+from delassus.model.rotations import Array
+from delassus.model.tree import WORLD
+
+SAMPLES, ALWAYS = 100, 0.95
+"""Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""
+
+FAR = 100.0
+"""Gap (m) up to which a floor is found below a robot."""
+
+
+def scene_from_robot(robot: str | Path | Any, floor: bool, friction: float) -> Scene:
+    """Scene of a robot; see `Scene.from_robot`."""
+    path = find_description(robot) if isinstance(robot, str | Path) else None
+    is_urdf = path is not None and path.suffix.lower() == ".urdf"
+    srdf = srdf_beside(path) if path is not None and is_urdf else None
+    tree = load(robot, root="floating" if is_urdf else "fixed", srdf=srdf)
+    given = robot if path is None else path
+    colliders = load_colliders(given, tree, friction=friction) if is_urdf else load_colliders(given, tree)
+    if not is_urdf:
+        ignored = load_ignored(given)
+    else:
+        ignored = load_ignored(srdf, tree=tree) if srdf is not None else ()
+        ignored = ignored or touching_always(Scene(tree, colliders))
+    below = [Collider("world", HalfSpace(), friction=friction, name="floor")] if floor else []
+    return Scene(tree, [*colliders, *below], ignore=ignored)
+
+
+def srdf_beside(urdf: Path) -> Path | None:
+    """The SRDF file of the same stem, or the only one, in the folder of a URDF file or in ``srdf`` beside that."""
+    for folder in (urdf.parent, urdf.parent.parent / "srdf"):
+        files = sorted(folder.glob("*.srdf"))
+        named = [file for file in files if file.stem == urdf.stem]
+        if named or len(files) == 1:
+            return (named or files)[0]
+    return None
+
+
+def touching_always(scene: Scene) -> tuple[tuple[str, str], ...]:
+    """Pairs of colliders that touch in the neutral configuration, or nearly always in random ones."""
+    detector, tree = CollisionDetector(scene), scene.tree
+    pairs = detector.pairs
+    counts = np.zeros((len(scene.colliders),) * 2)
+    for number, q in enumerate([tree.neutral(), *tree.random(0, SAMPLES)]):
+        contacts = _contacts(detector, q)
+        touch = {tuple(sorted(pair)) for pair in np.asarray(contacts.colliders).tolist()}
+        for a, b in touch:
+            counts[a, b] += 1 if number else SAMPLES
+    often = [(a, b) for a, b in np.sort(pairs, axis=1).tolist() if counts[a, b] > ALWAYS * SAMPLES]
+    return tuple((scene.colliders[a].name, scene.colliders[b].name) for a, b in often)
+
+
+def set_down(scene: Scene, q: Array) -> Array:
+    """Configuration (nq,) whose robot touches the world's colliders from above; see `Scene.set_down`."""
+    tree = scene.tree
+    if len(scene.robots) != 1 or tree.joints[0].kind is not JointKind.FREE:
+        raise ConfigurationError(
+            "scene", "one robot on a free joint", f"{len(scene.robots)} robot(s)", "Give it its place in q."
+        )
+    out = np.array(tree.check_configuration(q))
+    contacts = _contacts(CollisionDetector(scene), out, FAR)
+    below = contacts.depths[np.asarray(contacts.links)[:, 1] == WORLD]
+    if not below.size:
+        raise ConfigurationError("scene", "colliders of the world below the robot", "none", "Pass floor=True.")
+    out[2] += below.max()
+    return out
+
+
+def _contacts(detector: CollisionDetector, q: Array, reach: float = 0.0) -> ContactSet:
+    poses = [np.column_stack([R, p]) for R, p in world_poses(detector.scene.tree, q)]
+    return detector.contacts(np.array(poses), reach)

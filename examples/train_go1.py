@@ -14,7 +14,7 @@ import numpy as np
 
 import delassus as ds
 import delassus.gym
-from delassus.gym.go1 import DAMPING, HEIGHT, STIFFNESS
+from delassus.gym.go1 import DAMPING, HEIGHT, STANCE, STIFFNESS
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.scenes.quadruped import on_floor
 from delassus.simulate.viewer import view
@@ -90,7 +90,7 @@ def walk(policy: Policy, duration: float) -> Recording:
     envs = delassus.gym.Go1Velocity(1, told=TOLD)
     envs.reset(seed=0)
     start, on_joints = envs.tree.neutral(), np.r_[np.zeros(6), np.ones(12)]
-    start[2], start[7:] = HEIGHT, envs.q[0, 7:]
+    start[2], start[7:] = HEIGHT + 0.02, np.tile(STANCE, 4)
     sim = ds.Simulator(
         on_floor(envs.tree), q0=start, dt=1e-3, control="pd", kp=STIFFNESS * on_joints, kd=DAMPING * on_joints
     )

@@ -78,7 +78,7 @@ def test_friction_and_payload_are_drawn_anew_for_each_episode() -> None:
 def test_a_standing_quadruped_stands_and_carries_its_load() -> None:
     """Without actions it sags by what springs of its joints yield, and more under a load; rewards are as documented."""
     heights = []
-    for payload in (0.0, 1.0):
+    for payload in (0.0, 0.3):
         envs = MADE["Go1Velocity"](4, payload=(payload, payload), told=(0, 0, 0))
         envs.reset(seed=0)
         for _ in range(100):

@@ -39,7 +39,7 @@ class ArmReach(Worlds):
     Parameters
     ----------
     num_envs : int
-    others
+    episode, payload, options
         Of `Worlds`; the payload is on the last link, and the controller does not know of it.
     """
 
@@ -47,12 +47,9 @@ class ArmReach(Worlds):
         self,
         num_envs: int = 4096,
         *,
-        control: float = 0.02,
-        dt: float = 0.004,
         episode: float = 4.0,
-        friction: Range = (0.3, 0.8),
         payload: Range = (0.0, 0.5),
-        threads: int | None = None,
+        **options: Any,
     ) -> None:
         tree = chain(LINKS)
         last = tree.link_names[-1]
@@ -61,8 +58,7 @@ class ArmReach(Worlds):
             tree, [Contact(tip, Sphere(RADIUS))], "contact_step", dtype="float32", friction="input", payloads=[last],
             limits=False, sweeps=10, tolerance=1e-3,
         )  # fmt: skip
-        options: dict[str, Any] = {"friction": friction, "payload": payload, "threads": threads}
-        super().__init__(num_envs, kernel, 26, 3, control=control, dt=dt, episode=episode, **options)
+        super().__init__(num_envs, kernel, 26, 3, episode=episode, payload=payload, **options)
         of_tip = [Point(tip, axes="world")]
         self._jacobian, self._mobility, self._bias = (
             compile_kernel(tree, rows, what, dtype="float32")

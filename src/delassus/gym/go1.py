@@ -9,7 +9,7 @@ import numpy as np
 
 from delassus.constraints import Contact
 from delassus.contact.shapes import Sphere
-from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds
+from delassus.gym.worlds import Array, Floats, Whole, Worlds
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.loops import compiled
 from delassus.simulate.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1
@@ -18,7 +18,7 @@ from delassus.simulate.scenes.trot import LEGS
 STANCE, HEIGHT = (0.0, 0.8, -1.6), 0.31
 """Angles of hip, thigh and calf (rad), and of the trunk above the ground (m), at the start."""
 
-STIFFNESS, DAMPING, REACH = 40.0, 0.7, 0.4
+STIFFNESS, DAMPING, REACH = 30.0, 0.7, 0.4
 """Of joints (N m/rad, N m s/rad), and the largest offset of a target from `STANCE` (rad)."""
 
 PACE = 2.0
@@ -50,7 +50,7 @@ class Go1Velocity(Worlds):
         Take the built-in quadruped even where Go1's description (extra ``[robots]``) is installed.
     told : (3,) array_like, optional
         Velocity that all worlds are told, ahead, sideways (m/s) and turning (rad/s); random up to `FASTEST`.
-    others
+    options
         Of `Worlds`.
     """
 
@@ -60,12 +60,7 @@ class Go1Velocity(Worlds):
         *,
         generic: bool = False,
         told: Any = None,
-        control: float = 0.02,
-        dt: float = 0.004,
-        episode: float = 20.0,
-        friction: Range = (0.5, 1.0),
-        payload: Range = (0.0, 2.0),
-        threads: int | None = None,
+        **options: Any,
     ) -> None:
         tree = generic_quadruped() if generic else go1()
         feet = [Contact(f"{leg}_foot", Sphere(FOOT_RADIUS)) for leg in LEGS]
@@ -73,8 +68,7 @@ class Go1Velocity(Worlds):
             tree, feet, "contact_step", dtype="float32", control="pd", friction="input", payloads=["trunk"],
             passive="none", limits=False, sweeps=10, tolerance=1e-3,
         )  # fmt: skip
-        options: dict[str, Any] = {"friction": friction, "payload": payload, "threads": threads}
-        super().__init__(num_envs, kernel, 50, 12, control=control, dt=dt, episode=episode, **options)
+        super().__init__(num_envs, kernel, 50, 12, **options)
         self._stance = np.tile(STANCE, 4)
         self._told = None if told is None else np.asarray(told, np.float32).reshape(3)
         self.told, self._before = np.zeros((num_envs, 3), np.float32), np.zeros((num_envs, 12), np.float32)

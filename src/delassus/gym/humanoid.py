@@ -43,7 +43,7 @@ class HumanoidStand(Worlds):
     num_envs : int
     push : float
         Largest change of the horizontal velocity by a push (m/s).
-    others
+    dt, payload, options
         Of `Worlds`; the payload is on the torso.
     """
 
@@ -52,12 +52,9 @@ class HumanoidStand(Worlds):
         num_envs: int = 1024,
         *,
         push: float = 0.3,
-        control: float = 0.02,
         dt: float = 0.002,
-        episode: float = 20.0,
-        friction: Range = (0.6, 1.0),
         payload: Range = (0.0, 5.0),
-        threads: int | None = None,
+        **options: Any,
     ) -> None:
         tree, self._push = _with_rotors(humanoid()), push
         (back, front), sides, below = SOLE
@@ -67,8 +64,7 @@ class HumanoidStand(Worlds):
             tree, soles, "contact_step", dtype="float32", control="pd", friction="input", payloads=["torso2"],
             passive="none", limits=False, sweeps=30, tolerance=1e-3,
         )  # fmt: skip
-        options: dict[str, Any] = {"friction": friction, "payload": payload, "threads": threads}
-        super().__init__(num_envs, kernel, 52, 14, control=control, dt=dt, episode=episode, **options)
+        super().__init__(num_envs, kernel, 52, 14, dt=dt, payload=payload, **options)
         self._between, self._phase = max(1, round(PUSH_EVERY / self.control)), np.zeros(num_envs, np.int64)
         names = tree.link_names
         moved = [i for i, name in enumerate(names) if name.startswith("torso") or "_leg" in name]

@@ -45,6 +45,8 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     threads : int, optional
         As in a call of the kernel.
 
+    Environments take all but the first four of these by keyword.
+
     Attributes
     ----------
     q, v, impulses : (num_envs, …) arrays of float32
@@ -60,11 +62,11 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         observed: int,
         actions: int,
         *,
-        control: float,
-        dt: float,
-        episode: float,
-        friction: Range,
-        payload: Range,
+        control: float = 0.02,
+        dt: float = 0.004,
+        episode: float = 20.0,
+        friction: Range = (0.5, 1.0),
+        payload: Range = (0.0, 2.0),
         threads: int | None = None,
     ) -> None:
         self.num_envs = n = check_whole("num_envs", num_envs, "How many robots there are.", least=1)

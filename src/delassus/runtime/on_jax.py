@@ -18,6 +18,7 @@ import numpy as np
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus.runtime.arrays import check_shape, common_batch, ordered
+from delassus.runtime.threads import ENOUGH_FOR_THREADS
 
 VERSIONS = (0, 9), (0, 10)
 """Minor versions of JAX that this is tested with; the names that it uses may move in others."""
@@ -140,8 +141,8 @@ def _shapes(kernel: Any, modes: tuple[str, ...]) -> tuple[Shapes, Shapes]:
     return [a.shape for a in asked.arguments], [asked.shape_of(o) for o in asked.outputs]
 
 
-_targets: dict[str, tuple[Any, ...]] = {}
-"""What XLA knows by name, and what has to stay alive for it: XLA forgets nothing."""
+_targets: set[str] = set()
+"""What XLA knows by name."""
 
 
 def _target(kernel: Any) -> str:
@@ -152,14 +153,18 @@ def _target(kernel: Any) -> str:
     if name not in _targets:
         settle = Settle(lambda n, addresses: _settled(kernel, n, addresses))
         number = ctypes.c_double if kernel.dtype == np.float64 else ctypes.c_float
-        number.from_address(kernel.code.address_of_data("xla_least")).value = kernel.least_rcond
-        ctypes.c_void_p.from_address(kernel.code.address_of_data("xla_settle")).value = ctypes.cast(
-            settle, ctypes.c_void_p
-        ).value
-        jax.ffi.register_ffi_target(
-            name, jax.ffi.pycapsule(ctypes.c_void_p(kernel.code.address("xla"))), platform="cpu"
-        )
-        _targets[name] = kernel, settle
+        variable = kernel.code.address_of_data
+        number.from_address(variable("xla_least")).value = kernel.least_rcond
+        ctypes.c_int64.from_address(variable("xla_many")).value = -(-ENOUGH_FOR_THREADS // kernel.operations.total)
+        memory = ctypes.pythonapi.PyMem_RawMalloc, ctypes.pythonapi.PyMem_RawFree  # of threads with and without Python
+        for function, which in zip((settle, *memory), ("settle", "allocate", "release"), strict=True):
+            at = ctypes.c_void_p.from_address(variable(f"xla_{which}"))
+            at.value = ctypes.cast(function, ctypes.c_void_p).value
+        entry = ctypes.c_void_p(kernel.code.address("xla"))
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(entry), platform="cpu")
+        for needed in (kernel.code, settle):  # for good: XLA forgets nothing, and its threads may still run at exit
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(needed))
+        _targets.add(name)
     return name
 
 

@@ -51,7 +51,7 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     if any(r.hidden for r in program.results):
         functions.append(doubtful(program, scalar, ATTRIBUTES))
     functions += [batch(program, scalar, lanes, ATTRIBUTES), python_entry(program, 8 if scalar == "double" else 4)]
-    functions.append(xla_entry(program, scalar))
+    functions.append(xla_entry(program, scalar, lanes))
     if program.is_step:
         functions.append(roll(program, scalar, lanes, ATTRIBUTES))
     declarations = set[str]().union(*(code.declarations for code in codes))

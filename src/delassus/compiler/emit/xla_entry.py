@@ -1,18 +1,19 @@
 """An entry that XLA calls directly, by its typed foreign-function interface, without Python or its lock.
 
 ``xla(frame)`` is an ``XLA_FFI_Handler``. It reads the structures of ``xla/ffi/api/c_api.h``, whose version it tells XLA
-when that asks for it. What it does not check, types and shapes, the caller has checked when the program was traced. It
-runs the states a chunk at a time.
+when that asks for it. What it does not check, types and shapes, the caller has checked when the program was traced.
+
+States are taken a chunk at a time by ``xla_work(job)``, on this thread and, from ``@xla_many`` states on, on those that
+XLA's own pool lends. A job is in memory of its own, which the last to leave it releases: threads that come late find
+no states left, after the entry has returned. Nobody waits for a thread that has not begun.
 
 A program's hidden result, its reciprocal condition, stays inside: where that of a state is below the number at
-``@xla_least``, or a number that is watched is not finite, it calls the function at ``@xla_settle`` with the number of
-all states and an array of pointers to all arrays. That does it all again and returns NULL, or the text of an error,
-which XLA raises.
+``@xla_least``, or a number that is watched is not finite, the entry calls the function at ``@xla_settle`` with the
+number of all states and an array of pointers to all arrays. That does it all again and returns NULL, or the text of an
+error, which XLA raises.
 """
 
 from __future__ import annotations
-
-from math import prod
 
 from delassus.compiler.emit.llvm_loops import watched
 from delassus.compiler.emit.llvm_text import hexadecimal
@@ -21,8 +22,8 @@ from delassus.compiler.program import Program
 API_VERSION = 0, 3
 """Major and minor version of the interface."""
 
-EXTENSION, API, ARGUMENTS, RESULTS = 8, 16, 72, 112
-"""Offsets in ``XLA_FFI_CallFrame``: ``extension_start``, ``api``, ``args.args``, ``rets.rets``."""
+EXTENSION, API, CONTEXT, ARGUMENTS, RESULTS = 8, 16, 24, 72, 112
+"""Offsets in ``XLA_FFI_CallFrame``: ``extension_start``, ``api``, ``ctx``, ``args.args``, ``rets.rets``."""
 
 DATA, RANK, DIMENSIONS = 24, 32, 40
 """Offsets in ``XLA_FFI_Buffer``."""
@@ -33,119 +34,263 @@ EXTENSION_TYPE, METADATA, IS_METADATA = 8, 24, 1
 MAJOR, MINOR, TRAITS, STATE_TYPE = 24, 28, 32, 40
 """Offsets in ``XLA_FFI_Metadata``: both of its ``api_version``, ``traits``, ``state_type_id``."""
 
-ERROR_CREATE = 48
-"""Offset of ``XLA_FFI_Error_Create`` in ``XLA_FFI_Api``; its arguments: size, extension, text, code."""
+ERROR_CREATE, ERROR_DESTROY, SCHEDULE, NUM_THREADS = 48, 64, 136, 144
+"""Offsets in ``XLA_FFI_Api``. What these take begins with its size and an extension; its other fields are below."""
 
 INTERNAL = 13
 """``XLA_FFI_Error_Code_INTERNAL``."""
 
-CHUNK = 1024
-"""States at a time."""
+MOST = 1024
+"""States of a chunk at most."""
+
+CHUNKS = 4
+"""Chunks for each thread at least."""
+
+USERS, NEXT, DONE, STATES, CHUNK, DOUBT, ARRAYS = 0, 8, 16, 24, 32, 40, 48
+"""Offsets in a job: threads that may still read it, states that have been taken, states that are done, all states,
+states of a chunk, whether one is doubtful, pointers to all arrays."""
 
 
-def xla_entry(program: Program, scalar: str) -> str:
-    """Assembly of ``xla(frame)``, and of its two variables."""
-    shown = [r.shape for r in program.results if not r.hidden]
-    shapes = [a.shape for a in program.arguments] + shown
-    n_inputs, is_judged = len(program.arguments), len(shown) < len(program.results)
-    lines: list[str] = []
+class _Lines(list[str]):
+    """Lines of a function, and shorthands for fields of structures in memory."""
 
-    def field(name: str, base: str, offset: int, kind: str) -> str:
-        lines.append(f"  {name}.at = getelementptr i8, ptr {base}, i64 {offset}")
-        lines.append(f"  {name} = load {kind}, ptr {name}.at")
+    def read(self, name: str, base: str, offset: int, kind: str) -> str:
+        """Load a field; returns ``name``."""
+        self += [f"  {name}.at = getelementptr i8, ptr {base}, i64 {offset}", f"  {name} = load {kind}, ptr {name}.at"]
         return name
 
-    def put(name: str, base: str, offset: int, value: str) -> None:
-        lines.append(f"  {name} = getelementptr i8, ptr {base}, i64 {offset}")
-        lines.append(f"  store {value}, ptr {name}")
+    def write(self, name: str, base: str, offset: int, value: str) -> None:
+        """Store a field."""
+        self += [f"  {name} = getelementptr i8, ptr {base}, i64 {offset}", f"  store {value}, ptr {name}"]
 
-    lines += [
+    def add(self, name: str, base: str, offset: int, value: str) -> str:
+        """Add to a field that threads share; returns ``name``, what it was."""
+        self.append(f"  {name}.at = getelementptr i8, ptr {base}, i64 {offset}")
+        self.append(f"  {name} = atomicrmw add ptr {name}.at, i64 {value} seq_cst")
+        return name
+
+
+def xla_entry(program: Program, scalar: str, lanes: int) -> str:
+    """Assembly of ``xla(frame)``, of what it calls and of its variables."""
+    variables = [
         f"@xla_least = global {scalar} {hexadecimal(0.0)}",
-        "@xla_settle = global ptr null",
-        "define ptr @xla(ptr %frame) nounwind {",
-        "entry:",
-        f"  %arrays = alloca ptr, i64 {len(shapes)}, align 8",
-        "  %failure = alloca i8, i64 32, align 8",
+        f"@xla_many = global i64 {2**62}",
+        *(f"@xla_{name} = global ptr null" for name in ("settle", "allocate", "release")),
     ]
+    return "\n".join([*variables, *_work(program, scalar), *_entry(program, lanes)])
+
+
+def _work(program: Program, scalar: str) -> list[str]:
+    """``xla_work(job)``, and ``xla_task(job)``, which leaves the job afterwards."""
+    sizes = [*(a.size for a in program.arguments), *(r.size for r in program.results if not r.hidden)]
+    is_judged = any(r.hidden for r in program.results)
+    lines = _Lines(["define void @xla_work(ptr %job) nounwind {", "entry:"])
     if is_judged:
-        lines.append(f"  %pivots = alloca {scalar}, i64 {CHUNK}, align 64")
-    extension = field("%extension", "%frame", EXTENSION, "ptr")
+        lines.append(f"  %pivots = alloca {scalar}, i64 {MOST}, align 64")
+        lines.append(f"  %least = load {scalar}, ptr @xla_least")
+    for k in range(len(sizes)):
+        lines.read(f"%data{k}", "%job", ARRAYS + 8 * k, "ptr")
+    lines.read("%n", "%job", STATES, "i64")
+    lines.read("%chunk", "%job", CHUNK, "i64")
+    lines += ["  br label %next", "next:"]
+    lines.add("%first", "%job", NEXT, "%chunk")
     lines += [
-        f"  %extended = icmp ne ptr {extension}, null",
-        "  br i1 %extended, label %extra, label %execute",
-        "extra:",
+        "  %left = sub i64 %n, %first",
+        "  %some = icmp sgt i64 %left, 0",
+        "  br i1 %some, label %run, label %end",
+        "run:",
+        "  %is.last = icmp slt i64 %left, %chunk",
+        "  %size = select i1 %is.last, i64 %left, i64 %chunk",
     ]
-    kind = field("%kind", extension, EXTENSION_TYPE, "i32")
+    for k, size in enumerate(sizes):
+        lines.append(f"  %from{k}.at = mul i64 %first, {size}")
+        lines.append(f"  %from{k} = getelementptr {scalar}, ptr %data{k}, i64 %from{k}.at")
+    pointers = [f"ptr %from{k}" for k in range(len(sizes))] + ["ptr %pivots"] * is_judged
+    lines.append(f"  call void @batch(i64 %size, {', '.join(pointers)})")
+    if is_judged:
+        looked_at = f"ptr %pivots, ptr %from{watched(program)}"
+        lines.append(f"  %doubtful = call i1 @doubtful(i64 %size, {scalar} %least, {looked_at})")
+        lines.append("  %more.doubt = zext i1 %doubtful to i64")
+        lines.add("%doubt", "%job", DOUBT, "%more.doubt")
+    lines.add("%done", "%job", DONE, "%size")
+    lines += ["  br label %next", "end:", "  ret void", "}"]
+    lines += ["define void @xla_leave(ptr %job) nounwind {", "entry:"]
+    lines.add("%users", "%job", USERS, "-1")
     lines += [
-        f"  %asked = icmp eq i32 {kind}, {IS_METADATA}",
-        "  br i1 %asked, label %describe, label %execute",
-        "describe:",
+        "  %is.last = icmp eq i64 %users, 1",
+        "  br i1 %is.last, label %free, label %end",
+        "free:",
+        "  %release = load ptr, ptr @xla_release",
+        "  call void %release(ptr %job)",
+        "  br label %end",
+        "end:",
+        "  ret void",
+        "}",
+        "define void @xla_task(ptr %job) nounwind {",
+        "  call void @xla_work(ptr %job)",
+        "  call void @xla_leave(ptr %job)",
+        "  ret void",
+        "}",
     ]
-    metadata = field("%metadata", extension, METADATA, "ptr")
-    put("%major", metadata, MAJOR, f"i32 {API_VERSION[0]}")
-    put("%minor", metadata, MINOR, f"i32 {API_VERSION[1]}")
-    put("%traits", metadata, TRAITS, "i32 0")
-    put("%state", metadata, STATE_TYPE, "i64 0")
+    return lines
+
+
+def _entry(program: Program, lanes: int) -> list[str]:
+    """``xla(frame)``."""
+    n_inputs, depth = len(program.arguments), len(program.arguments[0].shape)
+    n_arrays = n_inputs + sum(not r.hidden for r in program.results)
+    lines = _Lines(["define ptr @xla(ptr %frame) nounwind {", "entry:"])
+    lines += [f"  %own = alloca i8, i64 {ARRAYS + 8 * n_arrays}, align 64", "  %call = alloca i8, i64 48, align 8"]
+    lines.append("  %answer = alloca i64")
+    lines.read("%extension", "%frame", EXTENSION, "ptr")
+    lines += ["  %extended = icmp ne ptr %extension, null", "  br i1 %extended, label %extra, label %execute", "extra:"]
+    lines.read("%kind", "%extension", EXTENSION_TYPE, "i32")
+    lines += [f"  %asked = icmp eq i32 %kind, {IS_METADATA}", "  br i1 %asked, label %describe, label %execute"]
+    lines.append("describe:")
+    lines.read("%metadata", "%extension", METADATA, "ptr")
+    lines.write("%major", "%metadata", MAJOR, f"i32 {API_VERSION[0]}")
+    lines.write("%minor", "%metadata", MINOR, f"i32 {API_VERSION[1]}")
+    lines.write("%traits", "%metadata", TRAITS, "i32 0")
+    lines.write("%state", "%metadata", STATE_TYPE, "i64 0")
     lines += ["  ret ptr null", "execute:"]
-    field("%arguments", "%frame", ARGUMENTS, "ptr")
-    field("%results", "%frame", RESULTS, "ptr")
-    for k in range(len(shapes)):
+
+    # states: all axes of the first argument but those of a state
+    lines.read("%arguments", "%frame", ARGUMENTS, "ptr")
+    lines.read("%results", "%frame", RESULTS, "ptr")
+    for k in range(n_arrays):
         of, number = ("%arguments", k) if k < n_inputs else ("%results", k - n_inputs)
-        field(f"%buffer{k}", of, 8 * number, "ptr")
-        field(f"%data{k}", f"%buffer{k}", DATA, "ptr")
-        put(f"%place{k}", "%arrays", 8 * k, f"ptr %data{k}")
-    rank = field("%rank", "%buffer0", RANK, "i64")
-    dimensions = field("%dimensions", "%buffer0", DIMENSIONS, "ptr")
+        lines.read(f"%buffer{k}", of, 8 * number, "ptr")
+        lines.read(f"%data{k}", f"%buffer{k}", DATA, "ptr")
+    lines.read("%rank", "%buffer0", RANK, "i64")
+    lines.read("%dimensions", "%buffer0", DIMENSIONS, "ptr")
     lines += [
-        f"  %leading = sub i64 {rank}, {len(shapes[0])}",
+        f"  %leading = sub i64 %rank, {depth}",
         "  br label %count",
         "count:",
         "  %axis = phi i64 [ 0, %execute ], [ %axis.next, %multiply ]",
         "  %n = phi i64 [ 1, %execute ], [ %n.next, %multiply ]",
         "  %more.axes = icmp slt i64 %axis, %leading",
-        "  br i1 %more.axes, label %multiply, label %begin",
+        "  br i1 %more.axes, label %multiply, label %counted",
         "multiply:",
-        f"  %length.at = getelementptr i64, ptr {dimensions}, i64 %axis",
+        "  %length.at = getelementptr i64, ptr %dimensions, i64 %axis",
         "  %length = load i64, ptr %length.at",
         "  %n.next = mul i64 %n, %length",
         "  %axis.next = add i64 %axis, 1",
         "  br label %count",
-        "begin:",
-        "  br label %next",
-        "next:",
-        "  %first = phi i64 [ 0, %begin ], [ %following, %settled ]",
-        "  %left = sub i64 %n, %first",
-        "  %some = icmp sgt i64 %left, 0",
-        "  br i1 %some, label %chunk, label %done",
-        "chunk:",
-        f"  %is.last = icmp slt i64 %left, {CHUNK}",
-        f"  %size = select i1 %is.last, i64 %left, i64 {CHUNK}",
+        "counted:",
+        "  %many = load i64, ptr @xla_many",
+        "  %is.many = icmp sge i64 %n, %many",
     ]
-    for k, shape in enumerate(shapes):
-        lines.append(f"  %from{k}.at = mul i64 %first, {prod(shape)}")
-        lines.append(f"  %from{k} = getelementptr {scalar}, ptr %data{k}, i64 %from{k}.at")
-    pointers = [f"ptr %from{k}" for k in range(len(shapes))] + ["ptr %pivots"] * is_judged
-    lines.append(f"  call void @batch(i64 %size, {', '.join(pointers)})")
-    if is_judged:
-        lines.append(f"  %least = load {scalar}, ptr @xla_least")
-        lines += [
-            f"  %doubtful = call i1 @doubtful(i64 %size, {scalar} %least, ptr %pivots, ptr %from{watched(program)})",
-            "  br i1 %doubtful, label %doubt, label %settled",
-            "doubt:",
-            "  %settle = load ptr, ptr @xla_settle",
-            "  %text = call ptr %settle(i64 %n, ptr %arrays)",
-            "  %fine = icmp eq ptr %text, null",
-            "  br i1 %fine, label %done, label %fail",
-            "fail:",
-        ]
-        put("%failure.size", "%failure", 0, "i64 28")
-        put("%failure.extension", "%failure", 8, "ptr null")
-        put("%failure.text", "%failure", 16, "ptr %text")
-        put("%failure.code", "%failure", 24, f"i32 {INTERNAL}")
-        api = field("%api", "%frame", API, "ptr")
-        create = field("%create", api, ERROR_CREATE, "ptr")
-        lines += [f"  %error = call ptr {create}(ptr %failure)", "  ret ptr %error"]
-    else:
-        lines += ["  br label %settled"]
-    lines += ["settled:", "  %following = add i64 %first, %size", "  br label %next", "done:", "  ret ptr null", "}"]
-    return "\n".join(lines)
+
+    # threads: those of XLA's pool, if it has one, where it pays
+    lines.read("%api", "%frame", API, "ptr")
+    lines.read("%context", "%frame", CONTEXT, "ptr")
+    lines += ["  store i64 1, ptr %answer", "  br i1 %is.many, label %ask, label %prepare", "ask:"]
+    lines.write("%ask.size", "%call", 0, "i64 32")
+    lines.write("%ask.extension", "%call", 8, "ptr null")
+    lines.write("%ask.context", "%call", 16, "ptr %context")
+    lines.write("%ask.answer", "%call", 24, "ptr %answer")
+    lines.read("%ask.function", "%api", NUM_THREADS, "ptr")
+    lines += ["  %no.pool = call ptr %ask.function(ptr %call)", "  call void @xla_forget(ptr %api, ptr %no.pool)"]
+    lines += [
+        "  br label %prepare",
+        "prepare:",
+        "  %pool = load i64, ptr %answer",
+        "  %threads = call i64 @llvm.smax.i64(i64 %pool, i64 1)",
+        f"  %parts = mul i64 %threads, {CHUNKS * lanes}",
+        "  %part = sdiv i64 %n, %parts",
+        "  %part.more = add i64 %part, 1",
+        f"  %part.states = mul i64 %part.more, {lanes}",
+        f"  %part.most = call i64 @llvm.smin.i64(i64 %part.states, i64 {MOST // lanes * lanes})",
+        "  %alone = icmp eq i64 %threads, 1",
+        f"  %chunk = select i1 %alone, i64 {MOST // lanes * lanes}, i64 %part.most",
+        "  br i1 %alone, label %fill, label %allocate",
+        "allocate:",
+        "  %allocate.function = load ptr, ptr @xla_allocate",
+        f"  %memory = call ptr %allocate.function(i64 {ARRAYS + 8 * n_arrays})",
+        "  %got = icmp ne ptr %memory, null",
+        "  br i1 %got, label %fill, label %instead",
+        "instead:",
+        "  br label %fill",
+        "fill:",
+        "  %job = phi ptr [ %own, %prepare ], [ %memory, %allocate ], [ %own, %instead ]",
+        "  %users = phi i64 [ 1, %prepare ], [ %threads, %allocate ], [ 1, %instead ]",
+    ]
+    for name, offset, value in (
+        ("users", USERS, "%users"), ("next", NEXT, "0"), ("done", DONE, "0"), ("states", STATES, "%n"),
+        ("chunk", CHUNK, "%chunk"), ("doubt", DOUBT, "0"),
+    ):  # fmt: skip
+        lines.write(f"%job.{name}", "%job", offset, f"i64 {value}")
+    for k in range(n_arrays):
+        lines.write(f"%job.array{k}", "%job", ARRAYS + 8 * k, f"ptr %data{k}")
+    lines += [
+        "  br label %schedule",
+        "schedule:",
+        "  %helper = phi i64 [ 1, %fill ], [ %helper.next, %scheduled ]",
+        "  %more.helpers = icmp slt i64 %helper, %users",
+        "  br i1 %more.helpers, label %invite, label %work",
+        "invite:",
+    ]
+    lines.write("%task.size", "%call", 0, "i64 40")
+    lines.write("%task.extension", "%call", 8, "ptr null")
+    lines.write("%task.context", "%call", 16, "ptr %context")
+    lines.write("%task.function", "%call", 24, "ptr @xla_task")
+    lines.write("%task.job", "%call", 32, "ptr %job")
+    lines.read("%schedule.function", "%api", SCHEDULE, "ptr")
+    lines += [
+        "  %refused = call ptr %schedule.function(ptr %call)",
+        "  %was.refused = icmp ne ptr %refused, null",
+        "  br i1 %was.refused, label %alone.then, label %scheduled",
+        "alone.then:",
+        "  call void @xla_forget(ptr %api, ptr %refused)",
+        "  call void @xla_leave(ptr %job)",
+        "  br label %scheduled",
+        "scheduled:",
+        "  %helper.next = add i64 %helper, 1",
+        "  br label %schedule",
+        "work:",
+        "  call void @xla_work(ptr %job)",
+        "  br label %wait",
+        "wait:",
+        "  %now = load atomic i64, ptr %job.done seq_cst, align 8",
+        "  %ready = icmp sge i64 %now, %n",
+        "  br i1 %ready, label %ended, label %wait",
+        "ended:",
+        "  %doubt = load atomic i64, ptr %job.doubt seq_cst, align 8",
+        "  %doubtful = icmp ne i64 %doubt, 0",
+        "  %is.own = icmp eq ptr %job, %own",
+        "  br i1 %is.own, label %judge, label %leave",
+        "leave:",
+    ]
+    for k in range(n_arrays):  # for what settles, below
+        lines.write(f"%own.array{k}", "%own", ARRAYS + 8 * k, f"ptr %data{k}")
+    lines += [
+        "  call void @xla_leave(ptr %job)",
+        "  br label %judge",
+        "judge:",
+        "  br i1 %doubtful, label %settle, label %fine",
+        "settle:",
+        "  %settle.function = load ptr, ptr @xla_settle",
+        f"  %arrays = getelementptr i8, ptr %own, i64 {ARRAYS}",
+        "  %text = call ptr %settle.function(i64 %n, ptr %arrays)",
+        "  %settled = icmp eq ptr %text, null",
+        "  br i1 %settled, label %fine, label %fail",
+        "fail:",
+    ]
+    lines.write("%failure.size", "%call", 0, "i64 28")
+    lines.write("%failure.extension", "%call", 8, "ptr null")
+    lines.write("%failure.text", "%call", 16, "ptr %text")
+    lines.write("%failure.code", "%call", 24, f"i32 {INTERNAL}")
+    lines.read("%create", "%api", ERROR_CREATE, "ptr")
+    lines += ["  %error = call ptr %create(ptr %call)", "  ret ptr %error", "fine:", "  ret ptr null", "}"]
+
+    lines += ["define void @xla_forget(ptr %api, ptr %error) nounwind {", "entry:"]
+    lines += ["  %call = alloca i8, i64 24, align 8", "  %none = icmp eq ptr %error, null"]
+    lines += ["  br i1 %none, label %end, label %destroy", "destroy:"]
+    lines.write("%size", "%call", 0, "i64 24")
+    lines.write("%extension", "%call", 8, "ptr null")
+    lines.write("%which", "%call", 16, "ptr %error")
+    lines.read("%function", "%api", ERROR_DESTROY, "ptr")
+    lines += ["  call void %function(ptr %call)", "  br label %end", "end:", "  ret void", "}"]
+    lines += ["declare i64 @llvm.smax.i64(i64, i64)", "declare i64 @llvm.smin.i64(i64, i64)"]
+    return lines

@@ -125,7 +125,7 @@ def test_bad_input_is_one_message_and_status_2(arm: Path, arguments: tuple[str, 
     assert message in out
 
 
-@pytest.mark.parametrize("command", [[], ["simulate"], ["bench"], ["bench", "osim"], ["reproduce"]])
+@pytest.mark.parametrize("command", [["simulate"], ["bench", "osim"], ["reproduce", "osim"]])
 def test_help_names_extras(command: list[str]) -> None:
     """The terminal's markup takes what is in square brackets for a style and shows nothing."""
     out = run(*command, "--help")

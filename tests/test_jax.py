@@ -132,6 +132,23 @@ def test_direct_functions_compile_their_kernel():
         ds.forward_dynamics(arm, given, v, v, hand, error_bound=1e-3)
 
 
+def test_rollouts_are_those_of_numpy_and_have_derivatives():
+    arm = ds.mechanisms.chain(3)
+    step, q = ds.compile(arm, (), "step"), arm.random(0, batch=4)
+    v, controls = np.ones(3), np.random.default_rng(0).normal(size=(5, 4, 3))
+    known = ds.rollout(step, q, v, controls, 1e-2, decimation=2)
+    for found, expected in zip(ds.rollout(step, jnp.asarray(q), v, controls, 1e-2, decimation=2), known, strict=True):
+        assert error(found, expected) < 1e-12
+
+    def end(controls):
+        return jnp.sum(ds.rollout(step, q, v, controls, 1e-2, time_axis=1)[0][-1])
+
+    late = jax.jit(jax.grad(end))(jnp.asarray(np.swapaxes(controls, 0, 1)))
+    assert late.shape == (4, 5, 3) and np.all(np.abs(late[:, -1]).sum(axis=-1) > 0.0)
+    with pytest.raises(ds.DelassusError, match="in a loop"):
+        ds.rollout(step, jnp.asarray(q), v, lambda t, q, v: -v, 1e-2, steps=3)
+
+
 def test_compilation_of_derivatives_is_announced(capfd):
     tree, kernel = compiled("mass_matrix")
     jax.grad(lambda q: jnp.sum(kernel(q)))(jnp.asarray(tree.neutral()))

@@ -17,6 +17,7 @@ import numpy as np
 
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
+from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.arrays import check_shape, common_batch, ordered
 from delassus.runtime.threads import ENOUGH_FOR_THREADS
 
@@ -46,6 +47,36 @@ def _compiled(kernel: Any) -> Any:
         return results[0] if len(results) == 1 else tuple(results)
 
     return jax.jit(checked, inline=True)
+
+
+def rollout(
+    kernel: Any,
+    start: Mapping[str, Any],
+    controls: Any,
+    time_axis: int | None,
+    decimation: int,
+    fixed: Mapping[str, Any],
+) -> tuple[Any, ...]:
+    """Trajectories of a compiled time step, as `delassus.rollout` returns them: a `jax.lax.scan` over its calls."""
+    import jax
+    import jax.numpy as jnp
+
+    held = jnp.repeat(jnp.moveaxis(jnp.asarray(controls), time_axis or 0, 0), decimation, axis=0)
+    control, *_ = CONTROLS[kernel.request.options.control]
+    given = {**start, **fixed, control: held[0]}
+    arguments = [a for a in kernel.arguments if a.name in given]
+    leading = [jnp.shape(given[a.name])[: jnp.ndim(given[a.name]) - len(a.shape)] for a in arguments]
+    batch = common_batch([a.name for a in arguments], leading)
+    shapes = {a.name: a.shape for a in arguments}
+    state = tuple(jnp.broadcast_to(jnp.asarray(x, kernel.dtype), (*batch, *shapes[k])) for k, x in start.items())
+
+    def step(state: Any, now: Any) -> Any:
+        found = kernel(**{**dict(zip(start, state, strict=True)), **fixed, control: now})
+        return found[: len(state)], found
+
+    _, found = jax.lax.scan(step, state, held)
+    trajectories = [jnp.concatenate([x[None], xs]) for x, xs in zip(state, found, strict=False)]
+    return (*trajectories, *(jnp.max(x, axis=0) for x in found[len(state) :]))
 
 
 def _of_one_batch(arrays: list[Any], kernel: Any) -> list[Any]:

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import check_flag, check_list, check_whole, is_whole
+from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.redundancy import DynamicsStatus
+from delassus.runtime import on_jax
 from delassus.runtime.arrays import aligned_empty, checked, gathered
 from delassus.runtime.kernel import Kernel
 
@@ -45,6 +46,10 @@ def rollout(
     **others: ArrayLike,
 ) -> Any:
     """Trajectories of a compiled time step, ``delassus.compile(tree, constraints, "step", …)`` or ``"contact_step"``.
+
+    With JAX arrays, traced ones too, it is a `jax.lax.scan` over calls of the kernel, which can be differentiated: of
+    controls as arrays, without ``per_step``, ``steps``, ``threads`` and ``return_status``, and time is the first axis
+    unless ``time_axis`` says otherwise. What follows is of NumPy arrays.
 
     The loop over time is machine code: one loop for each block of as many states as a vector register holds. From the
     first step on at which rows of a trajectory are dependent, it goes on step by step, each as a call of the kernel
@@ -142,6 +147,15 @@ def rollout(
     n_states = kernel.request.states
     if n_states > STATE and "impulses" not in others:
         others["impulses"] = np.zeros(kernel.arguments[STATE].shape, dtype=kernel.dtype)
+    given: list[Any] = [type(x) for x in (q0, v0, controls, dt, *others.values())]
+    if libraries := {library_of(kind) for kind in given} - {""}:
+        if libraries != {"JAX"} or callable(controls) or names or return_status or (threads, steps) != (None, None):
+            wanted = "NumPy arrays, or JAX arrays without per_step, threads, steps and return_status"
+            raise ConfigurationError(
+                "rollout", wanted, " and ".join(sorted(libraries)), "Or call the kernel in a loop."
+            )
+        start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if n_states > STATE else {})}
+        return on_jax.rollout(kernel, start, controls, time_axis, decimation, {**others, "dt": dt})
     if callable(controls):
         if names or steps is None:
             wanted = "steps=… and nothing in per_step with a policy"

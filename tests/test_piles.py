@@ -80,6 +80,47 @@ def test_a_heap_rests_under_its_weight() -> None:
     assert sum(k for status, k in sim.statuses.items() if status not in SOLVED) <= 0.01 * sim.steps
 
 
+def test_islands_at_rest_sleep_until_something_touches_them() -> None:
+    """Two stacks and a ball that comes to rest, then one thrown at a stack; forces, velocities and states wake, too."""
+    law, ball = {"friction": 0.6}, Sphere(0.1)
+    bodies = {f"box{k}": cube() for k in range(4)} | {"ball": ds.mechanisms.free_body(1.0, ball.inertia(1.0))}
+    colliders = [Collider(f"box{k}/body", CUBE, **law) for k in range(4)]
+    scene = ds.Scene(bodies, [*colliders, Collider("ball/body", ball, **law), Collider("world", HalfSpace(), **law)])
+    places = [[0, 0, 0.1], [0, 0, 0.3], [2, 0, 0.1], [2, 0, 0.3], [0, 5, 0.1]]
+    q0 = np.concatenate([[*x, *UPRIGHT] for x in places])
+    sim = ds.Simulator(scene, q0=q0, dt=2e-3, sleep=0.1)
+    sim.run(0.05)
+    assert not sim.asleep.any()
+    sim.run(0.2)
+    assert sim.asleep.all() and not sim.v.any()
+    still, counted = sim.q.copy(), sum(sim.statuses.values())
+    sim.run(0.2)
+    assert np.array_equal(sim.q, still) and sum(sim.statuses.values()) == counted
+    carried = sum(p[2] for pair, p in zip(sim.contacts.links, sim.impulses, strict=True) if pair[1] < 0)
+    assert carried / sim.dt == pytest.approx(5 * MASS * G, rel=1e-4)
+
+    push = np.zeros(30)
+    push[0] = 0.1  # less than friction holds
+    sim.step(push)
+    assert sim.asleep.tolist() == [False, False, True, True, True]
+    sim.run(0.3)
+    assert sim.asleep.all()
+    state = sim.get_state()
+    sim.v = np.concatenate([sim.v[:24], [0, -8.0, 1.0, 0, 0, 0]])  # the ball
+    seen = []
+    for _ in range(600):
+        sim.step()
+        seen.append(sim.asleep.tolist())
+        assert not seen[-1][0] or sim.q[29] > 0.2  # the ball touches the stack at 0.2 m
+    assert seen[0] == [True, True, True, True, False]
+    hit = next(k for k, asleep in enumerate(seen) if not asleep[0])
+    assert not any(seen[hit][:2]) and all(asleep[2] and asleep[3] for asleep in seen)
+    assert np.abs(sim.q[:3] - still[:3]).max() > 0.01
+    sim.set_state(state)
+    sim.step()
+    assert not sim.asleep.any()
+
+
 # -- balances --------------------------------------------------------------------------------------------------------
 
 

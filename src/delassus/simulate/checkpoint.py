@@ -36,7 +36,7 @@ FORM = {
     "scene": str,
     "options": {
         **dict.fromkeys(("formulation", "solver", "passive", "control"), str),
-        **dict.fromkeys(("dt", "resting", "penetration", "correction", "tolerance"), float),
+        **dict.fromkeys(("dt", "resting", "penetration", "correction", "sleep", "tolerance"), float),
         **dict.fromkeys(("n_directions", "seed"), int),
         "limits": bool,
         "kp": [float],

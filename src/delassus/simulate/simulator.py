@@ -70,6 +70,10 @@ class Simulator:
         Overlap (m) that is left alone.
     correction : float
         Part of the rest of it, and of loop errors, that each step takes back: from 0 to 1.
+    sleep : float
+        Time (s) after which an island of free bodies falls asleep all of which are slower than 1 mm/s: they stand still
+        and cost little, until something that moves touches one, or its state or joint forces are changed; a body that
+        topples as slowly stands still, too. 0, the default: never. For "blocks" only.
     max_overlap : float
         Largest overlap of bodies, and gap of loops, at the start (m, rad).
     tolerance : float
@@ -155,6 +159,7 @@ class Simulator:
         resting: float | None = None,
         penetration: float = PENETRATION,
         correction: float = CORRECTION,
+        sleep: float = 0.0,
         max_overlap: float = 1e-3,
         tolerance: float = TOLERANCE,
         passive: Passive = "model",
@@ -178,6 +183,7 @@ class Simulator:
             check_number("resting", max(fall, 1e-9) if resting is None else resting, UNIT),
             check_number("penetration", penetration, UNIT, above=False),
             check_number("correction", correction, UNIT, above=False, most=1.0),
+            check_number("sleep", sleep, "In seconds; 0: never.", above=False),
         )
         by_blocks = formulation == "blocks"
         self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
@@ -189,6 +195,8 @@ class Simulator:
             solver = "newton"
             self._steps = BlockSteps(scene, passive, limits, self._options, self.tolerance)
         else:
+            if self._options.sleep:
+                raise ConfigurationError("sleep", "0 but for the formulation 'blocks'", shown(sleep), "Leave it out.")
             solver = "lemke" if solver is None else solver
             of_problems = ImpulseSolver(solver, n_directions, self.tolerance)
             self._steps = FormulatedSteps(scene, passive, limits, self._options, of_problems)
@@ -285,6 +293,12 @@ class Simulator:
     def impulses(self) -> Array:
         """At these contacts over the last step (n, 3): tangent, tangent, normal, on the first link (N s)."""
         return self._steps.impulses
+
+    @property
+    def asleep(self) -> Array:
+        """Whether each link's body sleeps (n_links,); see ``sleep``."""
+        steps = self._steps
+        return steps.asleep if isinstance(steps, BlockSteps) else np.zeros(self.scene.tree.n_links, bool)
 
     @property
     def joint_impulses(self) -> Array:

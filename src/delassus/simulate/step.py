@@ -52,6 +52,7 @@ class StepOptions:
     resting: float
     penetration: float
     correction: float
+    sleep: float = 0.0
 
 
 class StepResult(NamedTuple):

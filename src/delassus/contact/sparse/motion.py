@@ -207,7 +207,7 @@ def times(A: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
 
 
 @compiled
-def move(bodies: Bodies, free: Free, state: State, updates: Indices, dt: float) -> None:
+def move(bodies: Bodies, free: Free, state: State, updates: Indices, asleep: Indices, dt: float) -> None:
     """``q`` and ``v`` after a step with the velocities ``after``, displaced by ``shift``."""
     q, after, shift = state.q_next, state.after, state.shift
     for k in range(updates.shape[0]):
@@ -215,6 +215,12 @@ def move(bodies: Bodies, free: Free, state: State, updates: Indices, dt: float) 
         run_kernel(call[0], call[1], (call[2], call[3], call[4], call[5], call[6], call[7]))
     for b in range(free.mass.size):
         at, f, T, c = 7 * b, 6 * b, state.poses[b], free.centre[b]
+        if asleep[b] > 0:
+            for k in range(7):
+                q[at + k] = state.q[at + k]
+            for k in range(6):
+                state.v_next[f + k] = 0.0
+            continue
         w0, w1, w2 = after[f + 3], after[f + 4], after[f + 5]
         s0, s1, s2 = shift[f + 3], shift[f + 4], shift[f + 5]
         v0 = after[f] + w1 * c[2] - w2 * c[1]

@@ -183,8 +183,15 @@ class Islands(NamedTuple):
     contact: Indices
 
 
+class Sleep(NamedTuple):
+    """Of blocks: the island that one sleeps in (0: none, it is awake), and how long it has been at rest (s)."""
+
+    island: Indices
+    time: Array
+
+
 class Options(NamedTuple):
-    """Of `Simulator`; ``touching`` is the gap up to which contacts are closed."""
+    """Of `Simulator`; ``touching`` is the gap up to which contacts are closed, no ``sleep`` is 0."""
 
     dt: float
     resting: float
@@ -192,6 +199,7 @@ class Options(NamedTuple):
     correction: float
     tolerance: float
     touching: float
+    sleep: float
 
 
 class Model(NamedTuple):
@@ -229,6 +237,7 @@ class Scratch(NamedTuple):
     moves: Array
     attempt: Indices
     driven: Indices
+    sleep: Sleep
     statuses: Indices
     totals: Indices
     report: Array

@@ -28,6 +28,7 @@ from delassus.contact.sparse.records import (
     Work,
 )
 from delassus.contact.sparse.rows import contact_rows, prepare_group, soften
+from delassus.contact.sparse.sleep import fall_asleep, hold_still, rests, wake_touched
 from delassus.model.rotations import Array
 from delassus.runtime.loops import compiled
 
@@ -48,20 +49,27 @@ NO_ROOM, NO_FACTOR, NOT_FINITE = -11, -12, -13
 
 
 @compiled
+def nearness(model: Model, options: Options) -> float:
+    """Gap (m) up to which contacts take part: bodies that fall together touch once something holds one of them."""
+    g, dt = model.gravity, options.dt
+    fall = dt * math.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
+    return options.touching + AHEAD * dt * (fall + options.tolerance)
+
+
+@compiled
 def take_contacts(
     model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands,
-    driven: Indices, options: Options, n: int,
+    scratch: Scratch, options: Options, n: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end.
 
-    Every contact is taken of blocks that are ``driven`` by impulses.
+    Every contact is taken of blocks that are ``driven`` by impulses, none of bodies that sleep.
     """
-    count, at, dt, g = 0, 0, options.dt, model.gravity
-    # bodies that fall together touch once something holds one of them
-    fall = dt * math.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
-    margin = options.touching + AHEAD * dt * (fall + options.tolerance)
+    count, at, dt, driven, margin = 0, 0, options.dt, scratch.driven, nearness(model, options)
     for e in range(n):
         contacts.row[e] = -1
+        if rests(model.links, scratch.sleep.island, contacts, e):
+            continue
         end = contact_rows(model.links, bodies, state.poses, rows, count, at, contacts.found, e)
         gap = -contacts.found.depths[e]
         free = driven[rows.a[count]] == 0 and (rows.b[count] < 0 or driven[rows.b[count]] == 0) and gap > margin
@@ -191,7 +199,7 @@ def passes(model: Model, state: State, contacts: Contacts, scratch: Scratch, opt
         if farthest > scratch.reach[link] + options.penetration:
             scratch.reach[link], driven[links.block[link]], found = AHEAD * farthest, 1, True
     for e in range(n):
-        if contacts.row[e] >= 0:
+        if contacts.row[e] >= 0 or rests(model.links, scratch.sleep.island, contacts, e):
             continue
         gap, moved = -contacts.found.depths[e], 0.0
         for side in range(2):
@@ -233,7 +241,7 @@ def contact_step(
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = 0.0
         work.start_v[c] = state.v[c]
-    m, at = take_contacts(model, bodies, state, rows, contacts, islands, driven, options, n)
+    m, at = take_contacts(model, bodies, state, rows, contacts, islands, scratch, options, n)
     total = take_joints(bodies, state, rows, joints, islands, options.dt, m, at)
     blows = 0
     while blows < ATTEMPTS and has_impact(bodies, state, rows, contacts, islands, driven, blows == 0, options, m):
@@ -243,9 +251,10 @@ def contact_step(
                 state.v[c] = work.start_v[c]
             return TOO_SMALL
         free_motion(bodies, model.free, state, model.motions, model.loops, model.gravity, options.dt, work.K)
+        hold_still(bodies, state, scratch.sleep)
         for e in range(n):
             contacts.sustained[e, 2] = 0.0
-        m, at = take_contacts(model, bodies, state, rows, contacts, islands, driven, options, n)
+        m, at = take_contacts(model, bodies, state, rows, contacts, islands, scratch, options, n)
         total = take_joints(bodies, state, rows, joints, islands, options.dt, m, at)
     for i in range(m):
         e, rows.guess[i] = islands.contact[i], 0.0
@@ -271,11 +280,15 @@ def contact_step(
         for c in range(3):
             contacts.sustained[e, c] = rows.r[i, c]
             contacts.impulses[e, c] += rows.r[i, c]
+    for e in range(n):
+        if rests(model.links, scratch.sleep.island, contacts, e):
+            for c in range(3):
+                contacts.sustained[e, c] = contacts.impulses[e, c] = contacts.start[e, c]
     add_joint_impulses(rows, joints, m, total)
     for c in range(state.shift.size):
         state.shift[c] = 0.0
     drift(bodies, state, rows, contacts, joints, islands, model.loops, work, options, m, total)
-    move(bodies, model.free, state, model.updates, options.dt)
+    move(bodies, model.free, state, model.updates, scratch.sleep.island, options.dt)
     return DONE
 
 
@@ -353,6 +366,7 @@ def evaluate(model: Model, bodies: Bodies, state: State, scratch: Scratch, optio
         bodies, model.free, state, model.motions, model.loops, model.gravity, options.dt, scratch.work.K
     )
     scratch.statuses[SINGULAR] = 0 if regular else 1
+    hold_still(bodies, state, scratch.sleep)
     falls = options.dt * math.sqrt(model.gravity[0] ** 2 + model.gravity[1] ** 2 + model.gravity[2] ** 2)
     for link in range(scratch.reach.size):
         slot = model.links.slot[link]
@@ -399,6 +413,9 @@ def advance(
             return done, NO_ROOM
         if steps == 0:
             return n, DONE
+        if options.sleep > 0.0:
+            near = nearness(model, options)
+            wake_touched(model, bodies, state, rows, contacts, scratch.sleep, options, near, n)
         match(contacts, n)
         code = contact_step(model, bodies, state, rows, contacts, joints, scratch, options, n)
         if code == TOO_SMALL:
@@ -409,6 +426,9 @@ def advance(
         for c in range(state.v.size):
             if not abs(state.v_next[c]) < math.inf:
                 return done, NOT_FINITE
+        if options.sleep > 0.0:
+            n_free, size, memory = model.free.mass.size, model.size, scratch.work.V
+            fall_asleep(bodies, state, scratch.islands, scratch.sleep, n_free, size, options, memory)
         remember(contacts, joints, n)
         if scratch.attempt[0] > 0:
             scratch.attempt[0] = 0

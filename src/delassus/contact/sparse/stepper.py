@@ -23,6 +23,7 @@ from delassus.contact.sparse.records import (
     Options,
     Rows,
     Scratch,
+    Sleep,
     State,
     Work,
 )
@@ -64,7 +65,7 @@ class BlockSteps:
         self.blocks = blocks = Blocks(scene, passive, limits)
         self.detector = CollisionDetector(scene)
         o, touching = options, self.detector.tolerance
-        self.options = Options(o.dt, o.resting, o.penetration, o.correction, tolerance, touching)
+        self.options = Options(o.dt, o.resting, o.penetration, o.correction, tolerance, touching, o.sleep)
         self._joints, tree = blocks.joints, scene.tree
         nv, n = tree.nv, len(blocks.bodies.at)
         loops = blocks.loops
@@ -78,6 +79,7 @@ class BlockSteps:
             np.array(scene.gravity), self.detector.arrays, self.detector.size, self.detector.margin,
         )  # fmt: skip
         self._poses, self._reach = np.zeros((tree.n_links, 3, 4)), np.zeros(tree.n_links)
+        self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         self._moves, self._attempt, self._driven = np.zeros((tree.n_links, 6)), *_indices(1, n)
         self._statuses, self._totals, self.report = np.zeros(4, np.int64), np.zeros(4, np.int64), np.zeros(3)
         self._make_room(64, 64, 4096)
@@ -137,7 +139,7 @@ class BlockSteps:
                 getattr(self._contacts, name)[:k] = getattr(before, name)[:k]
         self._scratch = Scratch(
             work, islands, self.detector.space, self._poses, self._reach, self._moves, self._attempt, self._driven,
-            self._statuses, self._totals, self.report,
+            self._sleep, self._statuses, self._totals, self.report,
         )  # fmt: skip
         self._advance = cast(Compiled, advance).bound(
             0, -1, self.model, self.blocks.bodies, self.state, self.rows, self._contacts, self._joints, self._scratch,
@@ -152,6 +154,7 @@ class BlockSteps:
         while n > len(self._contacts.row):
             self._make_room(2 * n, self._scratch.work.fill.size, self._scratch.work.V.size)
         c = self._contacts
+        self._sleep.island[:] = self._sleep.time[:] = 0
         c.number[0], c.colliders[:n], c.points[:n] = n, contacts.colliders, contacts.points
         c.frames[:n], c.before[:n] = contacts.frames, sustained
         self._joints.before[:] = self._joints.impulses[:] = joint_impulses[:, self.blocks.dofs]
@@ -159,6 +162,12 @@ class BlockSteps:
 
     def _set(self, q: Array, v: Array, tau: Array) -> None:
         b, s = self.blocks, self.state
+        if self._sleep.island.any():
+            moved = (s.v != v[b.dofs]) | (s.tau != tau[b.dofs])
+            touched = np.add.reduceat(moved, b.bodies.first[:-1]) > 0
+            touched[: len(b.mass)] |= (s.q != q[b.coordinates])[: 7 * len(b.mass)].reshape(-1, 7).any(axis=1)
+            woken = np.isin(self._sleep.island, self._sleep.island[touched]) & (self._sleep.island > 0)
+            self._sleep.island[woken] = self._sleep.time[woken] = 0
         s.q[:], s.v[:], s.tau[:] = q[b.coordinates], v[b.dofs], tau[b.dofs]
         self._attempt[:] = self._driven[:] = 0
 
@@ -261,6 +270,11 @@ class BlockSteps:
             n, c = int(self._contacts.number[0]), self._contacts
             self._impulses = c.impulses[:n].copy(), c.sustained[:n].copy()
         return self._impulses
+
+    @property
+    def asleep(self) -> Array:
+        """Whether each link's body sleeps (n_links,)."""
+        return np.asarray(self._sleep.island[self.blocks.of_links.block] > 0)
 
     @property
     def joint_impulses(self) -> Array:

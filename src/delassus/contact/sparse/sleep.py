@@ -1,0 +1,116 @@
+"""Islands of free bodies at rest that are left as they are until something touches them, in compiled code.
+
+An island of free bodies all of which have been slower than `SLOW` for a time falls asleep: its bodies stand still, and
+the contacts between them keep their impulses and are not solved for. It wakes as a whole where a contact that is closed
+or may close ties one of its bodies to one that is awake.
+"""
+
+from __future__ import annotations
+
+from delassus.contact.joint_contacts import AHEAD
+from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.newton import velocity
+from delassus.contact.sparse.records import Bodies, Contacts, Islands, Links, Model, Options, Rows, Sleep, State
+from delassus.contact.sparse.rows import contact_rows
+from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled, inlined
+
+SLOW = 1e-3
+"""Speed (m/s) of the origin and of the farthest points of bodies below which they are at rest."""
+
+
+@inlined
+def rests(links: Links, island: Indices, contacts: Contacts, e: int) -> bool:
+    """Whether a contact is between bodies that sleep, or between one and the world."""
+    some = False
+    for side in range(2):
+        link = contacts.found.links[e, side]
+        if link >= 0:
+            if island[links.block[link]] == 0:
+                return False
+            some = True
+    return some
+
+
+@compiled
+def hold_still(bodies: Bodies, state: State, sleep: Sleep) -> None:
+    """No velocity at the end of the step for bodies that sleep."""
+    for b in range(sleep.island.size):
+        if sleep.island[b] > 0:
+            for c in range(bodies.first[b], bodies.first[b + 1]):
+                state.target[c] = 0.0
+
+
+@compiled
+def wake(bodies: Bodies, state: State, sleep: Sleep, island: int, dt: float) -> None:
+    """Wake an island."""
+    for b in range(sleep.island.size):
+        if sleep.island[b] == island:
+            sleep.island[b], sleep.time[b] = 0, 0.0
+            for c in range(bodies.first[b], bodies.first[b + 1]):
+                state.target[c] = state.v[c] + dt * state.qdd[c]
+
+
+@compiled
+def wake_touched(
+    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, sleep: Sleep, options: Options,
+    margin: float, n: int,
+) -> None:  # fmt: skip
+    """Wake islands that contacts tie to bodies that are awake; those wake others."""
+    again = True
+    while again:
+        again = False
+        for e in range(n):
+            a, b = contacts.found.links[e, 0], contacts.found.links[e, 1]
+            if a < 0 or b < 0:
+                continue
+            one, other = sleep.island[model.links.block[a]], sleep.island[model.links.block[b]]
+            if (one == 0) == (other == 0):
+                continue
+            gap = -contacts.found.depths[e]
+            contact_rows(model.links, bodies, state.poses, rows, 0, 0, contacts.found, e)
+            if gap > margin and gap + AHEAD * options.dt * velocity(bodies, rows, 0, state.target)[2] >= 0.0:
+                continue
+            wake(bodies, state, sleep, max(one, other), options.dt)
+            again = True
+
+
+@compiled
+def fall_asleep(
+    bodies: Bodies,
+    state: State,
+    islands: Islands,
+    sleep: Sleep,
+    n_free: int,
+    size: float,
+    options: Options,
+    done: Array,
+) -> None:
+    """Count how long islands have been at rest, and let those sleep that have been long enough.
+
+    ``done`` (number of blocks) is memory.
+    """
+    for b in range(sleep.island.size):
+        done[b] = 0.0
+    for k in range(islands.island[bodies.at.size]):
+        slow, least = True, options.sleep
+        for i in range(islands.node_ends[k], islands.node_ends[k + 1]):
+            b, linear, angular = islands.nodes[i], 0.0, 0.0
+            slow = slow and b < n_free
+            if slow:
+                for c in range(bodies.first[b], bodies.first[b] + 3):
+                    linear += state.v_next[c] ** 2
+                    angular += state.v_next[c + 3] ** 2
+                slow = linear < SLOW * SLOW and size * size * angular < SLOW * SLOW
+        for i in range(islands.node_ends[k], islands.node_ends[k + 1]):
+            b = islands.nodes[i]
+            done[b] = sleep.time[b] + options.dt if slow else 0.0
+            least = min(least, done[b])
+        if slow and least >= options.sleep:
+            for i in range(islands.node_ends[k], islands.node_ends[k + 1]):
+                b = islands.nodes[i]
+                sleep.island[b] = 1 + islands.nodes[islands.node_ends[k]]
+                for c in range(bodies.first[b], bodies.first[b + 1]):
+                    state.v_next[c] = 0.0
+    for b in range(sleep.island.size):
+        sleep.time[b] = done[b]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import delassus
+
 DOCS = Path(__file__).parent.parent / "docs"
 TESTED_ELSEWHERE = {"arrays", "contact_steps"}
 """Pages whose blocks test_documents.py runs, and judges."""
@@ -71,3 +73,21 @@ def test_a_block_without_its_package_is_left_out(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(executed, "OPTIONAL", set())
     with pytest.raises(ModuleNotFoundError):
         executed.run("```python\nimport not_a_package\n```\n", tmp_path)
+
+
+@pytest.mark.parametrize("peer", ["pinocchio", "mujoco", "pydrake.all", "jax"])
+def test_names_in_the_tables_exist(peer: str) -> None:
+    heading = {"pinocchio": "Pinocchio", "mujoco": "MuJoCo", "pydrake.all": "Drake", "jax": "JAX"}[peer]
+    text = (DOCS / "names.md").read_text("utf-8").split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+    ours = re.findall(r"`((?:ds|tree)\.\w+)", " ".join(right for _, right in rows))
+    homes = {"ds": delassus, "tree": delassus.Tree}
+    assert ours and all(hasattr(homes[home], name) for home, name in (name.split(".") for name in ours))
+    for module in (*(("mujoco.rollout",) if peer == "mujoco" else ()), peer):
+        library = pytest.importorskip(module)
+    for name in re.findall(r"`([\w.]+)", " ".join(left for left, _ in rows if not left.startswith("equalities"))):
+        home = library
+        if peer == "pydrake.all" and "." not in name:
+            home = library.MultibodyPlant
+        for part in name.removeprefix("jax.").split("."):
+            home = getattr(home, part)

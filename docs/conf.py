@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 project = "delassus"
 author = copyright = "The delassus developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "executed"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "executed"]
 exclude_patterns = ["_*"]
 html_theme = "furo"
 html_title = "delassus"
@@ -16,7 +16,6 @@ html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 default_role = "py:obj"
 pygments_style = "friendly"
-myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import itertools
+import json
 import os
 import random
 import subprocess
@@ -49,7 +51,7 @@ def test_demo_agrees_and_says_what_to_try() -> None:
     out = run("demo")
     for method in ds.OSIM_METHODS:
         assert method in out
-    assert "All methods agree." in out
+    assert "All methods agree." in out and "µs per state in the batch" in out
     assert "Try next:" in out
 
 
@@ -57,6 +59,55 @@ def test_info(arm: Path) -> None:
     out = run("info", str(arm), "--frames")
     assert "3 moving links, nq = 3, nv = 3" in out
     assert "j2" in out
+
+
+@pytest.mark.parametrize("columns", ["80", None])
+def test_info_cuts_no_name_and_is_written_to_files(columns: str | None, tmp_path: Path) -> None:
+    """In a terminal of 80 columns, and piped."""
+    (tmp_path / "humanoid.urdf").write_text(ds.mechanisms.humanoid().to_urdf())
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    environment |= {"NO_COLOR": "1"} | ({"COLUMNS": columns} if columns else {})
+    files = "--json", "robot.json", "--csv", "robot.csv"
+    command = [sys.executable, "-m", "delassus", "info", "humanoid.urdf", *files]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=True
+    )
+    tree = ds.load(tmp_path / "humanoid.urdf")
+    for name in (*tree.joint_names, *tree.link_names):
+        assert f" {name} " in done.stdout, done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 120 and "…" not in done.stdout
+    told = json.loads((tmp_path / "robot.json").read_text())
+    assert [link["joint"] for link in told["links"]] == list(tree.joint_names) and told["nv"] == tree.nv
+    rows = list(csv.reader((tmp_path / "robot.csv").read_text().splitlines()))
+    assert [row[1] for row in rows] == ["joint", *tree.joint_names]
+
+
+def test_what_cannot_be_written_or_read_is_refused_before_any_work(tmp_path: Path) -> None:
+    for arguments, words in (
+        (("bench", "osim", "--csv", str(tmp_path / "no" / "t.csv")), "a file that can be written"),
+        (("bench", "speed", "--json", str(tmp_path)), "got a folder"),
+        (("reproduce", "osim", "--robots", str(tmp_path / "no")), "no folder"),
+        (("reproduce", "dynamics", "--robots", str(tmp_path)), "a folder with atlas_v4.urdf"),
+    ):
+        assert words in " ".join(run(*arguments, status=2, timeout=30).split())
+
+
+def test_claims_are_printed_and_written(tmp_path: Path) -> None:
+    from delassus_studies.claims import HOLDS, Claim, Finding, Listing, reproduce
+    from delassus_studies.terminal import Console
+
+    finding = Finding("1.0 here", HOLDS, "because", listings=(Listing("all", ("n",), (("1",),)),))
+    shown = Console(record=True, width=60, file=io.StringIO())
+    reproduce(shown, [Claim("[a] 1", "one is one", lambda _: finding, quick=True)], csv=tmp_path / "c.csv")
+    text = shown.export_text()
+    assert text.index("[a] 1  holds") < text.index("one is one") < text.index("1.0 here") < text.index("because")
+    rows = list(csv.reader((tmp_path / "c.csv").read_text().splitlines()))
+    assert rows[1] == ["[a] 1", "one is one", "1.0 here", "holds", "because"] and rows[2:] == [
+        [],
+        ["all"],
+        ["n"],
+        ["1"],
+    ]
 
 
 def test_compute_equals_the_library(arm: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from delassus_studies.cases import GO1_FEET, TALOS_FEET, NotHere, installed
 from delassus_studies.figures import line_figure
 from delassus_studies.peers_mujoco import mujoco_steps
 from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, environment, interleaved, pinned, uncached
+from delassus_studies.timing import Calls, Record, environment, in_turn, interleaved, pinned, uncached
 
 DT = 1e-3
 SWEEPS = (5, 10, 20, 30, 40, 60)
@@ -291,7 +291,7 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
 def measure(quick: bool = False) -> Record:
     """All figures of every case."""
     with pinned():
-        cases = {case.name: _measure_case(case, quick) for case in step_cases(quick)}
+        cases = {case.name: _measure_case(case, quick) for case in in_turn(step_cases(quick))}
     return {**environment(), "dt": DT, "wanted": WANTED, "cases": cases}
 
 

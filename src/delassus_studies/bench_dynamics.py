@@ -23,7 +23,7 @@ from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, ra
 from delassus_studies.peers_mujoco import mujoco_calls
 from delassus_studies.peers_pinocchio import dynamics_calls
 from delassus_studies.tables import spread, table
-from delassus_studies.timing import Calls, Record, environment, interleaved, pinned, relative_error
+from delassus_studies.timing import Calls, Record, environment, in_turn, interleaved, pinned, relative_error
 
 BATCH, PEER_STATES, CHECKED = 4096, 128, 64
 ROUNDS, REPEATS = 15, 2
@@ -79,7 +79,10 @@ def _measure_case(case: Case, rounds: int) -> Record:
 def measure(quick: bool = False) -> Record:
     """All figures of every case."""
     rounds = 1 if quick else ROUNDS
-    return {**environment(), "cases": {case.name: _measure_case(case, rounds) for case in benchmark_cases(quick)}}
+    return {
+        **environment(),
+        "cases": {case.name: _measure_case(case, rounds) for case in in_turn(benchmark_cases(quick))},
+    }
 
 
 def tables(record: Record) -> Iterator[Table | str]:
@@ -122,7 +125,7 @@ def phases(case: Case, method: str) -> dict[str, OperationCount]:
 def measure_phases(quick: bool = False) -> Record:
     """Operations of every method that takes constraints by phase, case by case."""
     record: Record = {**environment(), "phases": {}}
-    for case in benchmark_cases(quick):
+    for case in in_turn(benchmark_cases(quick)):
         record["phases"][case.name] = found = {}
         for method in METHODS:
             if method not in UNCONSTRAINED:

@@ -15,7 +15,7 @@ from delassus_studies.cases import benchmark_cases
 from delassus_studies.figures import bar_figure
 from delassus_studies.peers_pinocchio import delassus_call
 from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, environment, interleaved
+from delassus_studies.timing import Calls, Record, environment, in_turn, interleaved
 
 ROUNDS = 5
 
@@ -23,7 +23,7 @@ ROUNDS = 5
 def measure(states: int, quick: bool = False) -> Record:
     """Operation counts and times of a batch on every robot."""
     record: Record = {**environment(), "states": states, "cases": {}}
-    for case in benchmark_cases(quick):
+    for case in in_turn(benchmark_cases(quick)):
         q = case.tree.random(0, states)
         calls: Calls = {m: (partial(delassus, case.tree, case.constraints, q, method=m), states) for m in OSIM_METHODS}
         if peer := delassus_call(case, q):

@@ -17,7 +17,7 @@ from delassus_studies.compile_profile import Compilation, compile_cold
 from delassus_studies.machine_code import available, census
 from delassus_studies.peak_loops import clock, instructions_per_second, straight_line
 from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, environment, interleaved, pinned
+from delassus_studies.timing import Calls, Record, environment, in_turn, interleaved, pinned
 
 DTYPES = ("float64", "float32")
 RATES = ("multiply", "add", "multiply-add", "add from memory", "store")
@@ -69,7 +69,7 @@ def measure(quick: bool = False) -> Record:
     record: Record = {**environment(), "kernels": {}, "counted": {}}
     with pinned():
         record["machine"] = _rates()
-        for case in benchmark_cases(quick):
+        for case in in_turn(benchmark_cases(quick)):
             for dtype in DTYPES:
                 record["kernels"][f"{case.name}, {dtype}"] = _kernel(case, dtype)
             for count in (count_with_perf, count_with_callgrind):

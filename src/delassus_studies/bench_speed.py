@@ -22,6 +22,7 @@ from delassus_studies.timing import (
     best,
     cores,
     environment,
+    in_turn,
     interleaved,
     pinned,
     relative_error,
@@ -103,7 +104,7 @@ def measure(quick: bool = False) -> Record:
     """All figures of every case."""
     return {
         **environment(),
-        "cases": {case.name: _measure_case(case, 1 if quick else ROUNDS) for case in benchmark_cases(quick)},
+        "cases": {case.name: _measure_case(case, 1 if quick else ROUNDS) for case in in_turn(benchmark_cases(quick))},
     }
 
 

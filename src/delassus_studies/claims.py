@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from rich.progress import track
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 from delassus.errors import MissingDependencyError
 from delassus_studies.cases import NotHere
 from delassus_studies.figures import Series, line_figure
-from delassus_studies.tables import table
+from delassus_studies.tables import table, write_csv
 from delassus_studies.terminal import Console
 from delassus_studies.timing import environment
 
 HOLDS, IN_PART, NO, NOT_MEASURED = "holds", "in part", "no", "not measured"
+WIDTH = 100
+"""Columns that text is wrapped at, at most."""
+
 _STYLE = {HOLDS: "green", IN_PART: "yellow", NO: "red", NOT_MEASURED: "dim"}
 
 
@@ -80,34 +84,46 @@ def reproduce(
     plot: Path | None = None,
     file: Path | None = None,
     quick: bool = False,
+    csv: Path | None = None,
 ) -> list[Finding]:
-    """Measure and print all claims or the quick ones; draw their figures into ``plot``, write findings to a file."""
+    """Measure all claims or the quick ones, and print each as soon as it is measured.
+
+    Draws their figures into ``plot``, writes findings to a JSON file, and to a CSV file with the tables.
+    """
     claims = [claim for claim in claims if claim.quick or not quick]
-    shown = Table(show_lines=True)
-    shown.add_column("source", no_wrap=True)
-    shown.add_column("claim", ratio=3)
-    shown.add_column("measured here", ratio=5)
-    shown.add_column("verdict", no_wrap=True)
-    findings = []
-    for claim in track(claims, "measuring", console=console, transient=True):
+    long = sum(not claim.quick for claim in claims)
+    console.print(f"Claims: {len(claims)}. {len(claims) - long} take seconds, {long} up to some minutes each.")
+    findings, narrow = [], min(console.width, WIDTH)
+    for claim in claims:
+        start = time.perf_counter()
         finding = claim.check(robots)
         findings.append(finding)
-        lines = Text(finding.measured), Text(finding.reason, "italic")
-        said = Text(finding.verdict, _STYLE[finding.verdict])
-        shown.add_row(claim.source, claim.text, Text("\n").join(line for line in lines if line), said)
+        console.print()
+        said = Text(f"{claim.source}  ").append(finding.verdict, _STYLE[finding.verdict])
+        console.print(said.append(f"  ({time.perf_counter() - start:.1f} s)", "dim"))
+        for line in (Text(claim.text), Text(finding.measured, "bold"), Text(finding.reason, "italic")):
+            if line:
+                console.print(Padding(line, (0, 0, 0, 2)), width=narrow)
         if plot is None or finding.verdict == NOT_MEASURED:
             continue
         if finding.panels:
             line_figure(plot / f"{claim.figure}.png", finding.panels, claim.x, claim.y, claim.log, claim.level)
         if claim.draw is not None:
             claim.draw(plot)
-    console.print(shown)
-    for listing in (listing for finding in findings for listing in finding.listings):
-        console.print(table(listing.title, listing.columns, listing.rows))
+    verdicts = Counter(finding.verdict for finding in findings)
+    console.print()
+    console.print(f"{', '.join(f'{verdict}: {number}' for verdict, number in verdicts.items())}")
+    listings = [table(x.title, x.columns, x.rows) for finding in findings for x in finding.listings]
+    for listing in listings:
+        console.print(listing)
     if plot is not None:
         console.print(f"figures: {plot}")
     if file is not None:
         found = [{"claim": claim.text, **asdict(f)} for claim, f in zip(claims, findings, strict=True)]
         file.write_text(json.dumps({**environment(), "findings": found}, indent=1))
         console.print(f"raw figures: {file}")
+    if csv is not None:
+        rows = [(c.source, c.text, f.measured, f.verdict, f.reason) for c, f in zip(claims, findings, strict=True)]
+        write_csv(csv, [table("", ("source", "claim", "measured", "verdict", "reason"), rows), *listings])
+        console.print(f"tables: {csv}")
     return findings

@@ -13,11 +13,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from delassus.errors import announce
 from delassus.model.rotations import Array
 from delassus.planner import plan
 from delassus.runtime.cpu_target import host
 
 T = TypeVar("T")
+Named = TypeVar("Named", bound=Any)
+"""Anything with a ``name``."""
+
 Calls = dict[str, tuple[Callable[[], object], int]]
 """What is timed, by name: a call, and the number of states that it computes."""
 
@@ -94,6 +98,17 @@ def statistics(samples: Sequence[float]) -> Record:
     """Median, lowest and quartiles of times."""
     low, median, high = (float(x) for x in np.percentile(samples, (25, 50, 75)))
     return {"median": median, "lowest": min(samples), "quartiles": [low, high]}
+
+
+def in_turn(cases: Sequence[Named]) -> Iterator[Named]:
+    """The cases one after the other; says on stderr which is measured, and about how long the rest will take."""
+    began = time.perf_counter()
+    for number, case in enumerate(cases):
+        left = (time.perf_counter() - began) / max(1, number) * (len(cases) - number)
+        rest = f"about {left:.0f} s left" if number else "the time of the first tells how long all take"
+        announce(f"measuring {case.name} ({number + 1} of {len(cases)}, {rest})")
+        yield case
+    announce(f"measured in {time.perf_counter() - began:.0f} s")
 
 
 def relative_error(found: Array, wanted: Array) -> Array:

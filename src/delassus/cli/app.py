@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
+from rich import box
 from rich.table import Table
 
 from delassus import __version__
-from delassus_studies.commands import bench_app, reproduce_app
+from delassus_studies.commands import Csv, Json, bench_app, reproduce_app
+from delassus_studies.tables import table, write_csv
 from delassus_studies.terminal import Console
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -77,6 +80,8 @@ def info(
     robot: Robot,
     root: RootChoice = RootOption.fixed,
     frames: Annotated[bool, typer.Option("--frames", help="List every name that a constraint can use.")] = False,
+    file: Json = None,
+    csv: Csv = None,
 ) -> None:
     """Show the joints, links and masses of a robot, and where each joint is in q and v."""
     from delassus.interop.load import load
@@ -88,23 +93,32 @@ def info(
         f"{tree.n_links} moving links, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
         f"mass {total_mass(tree):.4g} kg, {len(tree.frames)} frames",
     )
-    table = Table()
-    for column in ("#", "joint", "kind", "q", "v", "parent", "link", "mass (kg)"):
-        table.add_column(column, justify="right" if column in ("#", "q", "v", "mass (kg)") else "left")
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    numbers = ("#", "on", "q", "v", "kg")
+    for column in ("#", "joint", "kind", "q", "v", "on", "link", "kg"):
+        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for i, joint in enumerate(tree.joints):
-        parent = tree.link_names[tree.parents[i]] if tree.parents[i] >= 0 else "(world)"
         spans = [f"{s.start}" if s.stop == s.start + 1 else f"{s.start}–{s.stop - 1}"
                  for s in (tree.q_slices[i], tree.v_slices[i])]  # fmt: skip
-        mass = f"{tree.inertias[i][0, 0]:.4g}"
-        table.add_row(str(i), joint.name, joint.kind.value, *spans, parent, tree.link_names[i], mass)
-    console.print(table)
+        parent = str(tree.parents[i]) if tree.parents[i] >= 0 else "–"
+        row = str(i), joint.name, joint.kind.value, *spans, parent, tree.link_names[i], f"{tree.inertias[i][0, 0]:.4g}"
+        made.add_row(*row)
+    console.print(made)
+    console.print("on: # of the link that a joint is on; – is the world. kg: mass of its link.", style="dim")
     if tree.constraints:
         console.print(f"constraints of the file: {', '.join(map(repr, tree.constraints))}")
     if frames:
-        names = Table("frame", "on link")
-        for name, at in tree.frames.items():
-            names.add_row(name, tree.link_names[at.link] if at.link >= 0 else "(world)")
-        console.print(names)
+        on = {name: tree.link_names[at.link] if at.link >= 0 else "(world)" for name, at in tree.frames.items()}
+        console.print(names := table("", ("frame", "on link"), list(on.items()), text=("on link",)))
+    if file is not None:
+        links = [{"joint": j.name, "kind": j.kind.value, "q": [q.start, q.stop], "v": [v.start, v.stop], "parent": p,
+                  "link": link, "mass": float(inertia[0, 0])}
+                 for j, q, v, p, link, inertia in zip(tree.joints, tree.q_slices, tree.v_slices, tree.parents,
+                                                      tree.link_names, tree.inertias, strict=True)]  # fmt: skip
+        told = {"name": tree.name, "nq": tree.nq, "nv": tree.nv, "links": links, "frames": list(tree.frames)}
+        file.write_text(json.dumps(told, indent=1), encoding="utf-8")
+    if csv is not None:
+        write_csv(csv, [made, names] if frames else [made])
 
 
 @app.command()

@@ -80,18 +80,21 @@ def test_tangents_are_differences_and_cotangents_their_transpose(what):
     assert one == pytest.approx(other, rel=1e-9)
 
 
-def test_derivatives_of_dynamics_are_those_of_their_formulas():
-    tree, hand = ds.mechanisms.chain(5), ds.Point("link5")
+def test_derivatives_of_dynamics_are_those_of_their_formulas(capfd, monkeypatch):
+    """What takes more than a second to compile is announced."""
+    monkeypatch.setenv("DELASSUS_CACHE", "off")
+    tree, hand = ds.mechanisms.chain(7), ds.Point("link7")
     kernel, rng = ds.compile(tree, hand, "dynamics"), np.random.default_rng(1)
-    q, v, tau = tree.random(rng, batch=20), rng.normal(size=(20, 5)), rng.normal(size=(20, 5))
+    q, v, tau = tree.random(rng, batch=20), rng.normal(size=(20, 7)), rng.normal(size=(20, 7))
     known = ds.dynamics_derivatives(tree, q, v, tau, constraints=hand)
     blocks = [(known.dqdd_dq, known.df_dq), (known.dqdd_dv, known.df_dv), (known.dqdd_dtau, known.df_dtau)]
     for block, made in enumerate(blocks):
-        dx = np.zeros((3, 5, 5))
-        dx[block] = np.eye(5)
+        dx = np.zeros((3, 7, 7))
+        dx[block] = np.eye(7)
         found = kernel.derivative("jvp")(*(x[:, None] for x in (q, v, tau)), *dx)
         for columns, matrix in zip(found, made, strict=True):
             assert error(np.swapaxes(columns, -1, -2), matrix) < 1e-9
+    assert "compiling tangents of dynamics of chain7" in capfd.readouterr().err
 
 
 def test_derivatives_that_do_not_exist_are_refused():

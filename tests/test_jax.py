@@ -47,7 +47,7 @@ def test_batches_are_those_of_numpy(dtype):
 
 
 def test_arguments_broadcast_by_position_and_by_name():
-    tree, step = compiled("step", constraints=())
+    tree, step = compiled("step", tree=ds.mechanisms.chain(3, root="floating"), constraints=())
     q, v, tau = tree.random(0, batch=4), np.ones(tree.nv), np.zeros((3, 1, tree.nv))
     expected = step(q, v, tau, 0.001)
     for found in (jax.jit(step)(q, v, tau=tau, dt=0.001), jax.vmap(step, (None, None, 0, None))(q, v, tau, 0.001)):
@@ -103,8 +103,8 @@ def test_derivatives_of_all_orders_and_modes():
     q, v, tau = jnp.asarray(tree.random(0, batch=2)), jnp.arange(4.0), jnp.ones((2, 4))
     loss = jax.jit(jax.grad(lambda q: jnp.sum(kernel(q, v, tau)[0] ** 2)))
     assert loss(q).shape == q.shape and list(kernel._derivatives) == [(), ("vjp",)]
-    energy = ds.compile(ds.mechanisms.chain(2), (), "energies")
-    check_grads(lambda *x: energy(*x)[1], (q[:, :2], tau[:, :2]), order=2)
+    energy = ds.compile(ds.mechanisms.chain(1), (), "energies")
+    check_grads(lambda *x: energy(*x)[1], (q[:, :1], tau[:, :1]), order=2)
 
     def one(q):
         return kernel(q, v, tau[0])
@@ -147,9 +147,3 @@ def test_rollouts_are_those_of_numpy_and_have_derivatives():
     assert late.shape == (4, 5, 3) and np.all(np.abs(late[:, -1]).sum(axis=-1) > 0.0)
     with pytest.raises(ds.DelassusError, match="in a loop"):
         ds.rollout(step, jnp.asarray(q), v, lambda t, q, v: -v, 1e-2, steps=3)
-
-
-def test_compilation_of_derivatives_is_announced(capfd):
-    tree, kernel = compiled("mass_matrix")
-    jax.grad(lambda q: jnp.sum(kernel(q)))(jnp.asarray(tree.neutral()))
-    assert "cotangents of mass_matrix" in capfd.readouterr().err

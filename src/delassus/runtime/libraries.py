@@ -15,11 +15,12 @@ CALLS = {"JAX": on_jax.call, "PyTorch": on_torch.call, "Dask": on_dask.call, OTH
 
 def call(kernel: Any, libraries: set[str], given: Sequence[Any], named: Mapping[str, Any], is_plain: bool) -> Any:
     """Call of a kernel with arrays of other libraries, and results of the same; ``is_plain``: with arrays alone."""
+    if is_plain and len(libraries) == 1:
+        (library,) = libraries
+        return CALLS[library](kernel, given, named)
     names = " and ".join(sorted(libraries))
     if not is_plain:
         came = "out, threads, return_status or return_error"
         advice = "Leave them out, or call with NumPy arrays."
         raise ConfigurationError("kernel", f"arrays alone, of {names}", came, advice)
-    if len(libraries) > 1:
-        raise ConfigurationError("kernel", "arrays of one library", f"some of {names}", "Convert them.")
-    return CALLS[names](kernel, given, named)
+    raise ConfigurationError("kernel", "arrays of one library", f"some of {names}", "Convert them.")

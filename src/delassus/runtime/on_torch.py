@@ -52,10 +52,12 @@ _keep: list[Any] = []
 
 def _known(kernel: Any) -> str:
     """Name by which the operator knows a kernel."""
-    if not _keep:
-        _keep.insert(0, _register())
-    _kernels[kernel.identity] = kernel
-    return str(kernel.identity)
+    name: str = kernel.identity
+    if name not in _kernels:
+        if not _keep:
+            _keep.insert(0, _register())
+        _kernels[name] = kernel
+    return name
 
 
 _known._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compile calls it once, and traces the rest
@@ -104,7 +106,9 @@ def _register() -> Any:
         return tensors[0].shape[: tensors[0].ndim - len(kernel.arguments[0].shape)]
 
     def run(tensors: Sequence[Any], kernel: str, modes: Sequence[str]) -> Any:
-        made = _kernels[kernel].derivative(*modes)
+        made = _kernels[kernel]
+        if modes:
+            made = made.derivative(*modes)
         batch = batch_of(tensors, made)
         results = [tensors[0].new_empty((*batch, *r.shape)) for r in made.results]
         flat = [*(x.detach().numpy() for x in tensors), *(x.numpy() for x in results)]

@@ -13,7 +13,7 @@ import pytest
 import delassus
 
 DOCS = Path(__file__).parent.parent / "docs"
-TESTED_ELSEWHERE = {"arrays", "contact_steps"}
+TESTED_ELSEWHERE = {"arrays", "contact_steps", "methods"}
 """Pages whose blocks test_documents.py runs, and judges."""
 
 PAGES = [path for path in sorted(DOCS.glob("*.md")) if "```python\n" in path.read_text("utf-8")]

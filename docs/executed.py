@@ -1,8 +1,8 @@
 """Pages as programs: the blocks of a page's Python run in one process, and what each prints goes under it.
 
-A page stays plain Markdown. As an extension of Sphinx this module runs every page, once for each content of its blocks
-and of the library (`_executed/` keeps the outputs). Alone, ``python docs/executed.py PAGE FOLDER`` runs one page, leaves
-its figures in FOLDER, and prints the outputs as JSON.
+A page stays plain Markdown. As an extension of Sphinx this module runs every page, once for each content of its
+blocks and of the library (`_executed/` keeps the outputs). Alone, ``python docs/executed.py PAGE FOLDER`` runs one
+page, leaves its figures in FOLDER, and prints the outputs as JSON.
 """
 
 from __future__ import annotations

@@ -75,6 +75,10 @@ def test_a_block_without_its_package_is_left_out(tmp_path: Path, monkeypatch: py
         executed.run("```python\nimport not_a_package\n```\n", tmp_path)
 
 
+def test_the_docstring_of_the_package_names_everything_public() -> None:
+    assert set(re.findall(r"`(\w+)`(?!`)", (delassus.__doc__ or "").split("====\n", 1)[1])) == set(delassus.__all__)
+
+
 @pytest.mark.parametrize("peer", ["pinocchio", "mujoco", "pydrake.all", "jax"])
 def test_names_in_the_tables_exist(peer: str) -> None:
     heading = {"pinocchio": "Pinocchio", "mujoco": "MuJoCo", "pydrake.all": "Drake", "jax": "JAX"}[peer]

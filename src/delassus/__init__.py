@@ -8,6 +8,24 @@ Load a robot, state constraints, compute the Delassus matrix ``G = J M⁻¹ Jᵀ
 >>> G = ds.delassus(robot, feet, robot.random(0, batch=100))
 >>> G.shape
 (100, 12, 12)
+
+============  ==========================================================================================================
+robots        `load`, `Tree`, `mechanisms`
+constraints   `Frame`, `Weld`, `Point`, `Hinge`, `Orientation`, `Distance`, `CenterOfMass`, `JointRows`, `Rows`,
+              `Baumgarte`
+task space    `delassus`, `delassus_operator`, `osim`, `consistent_inverse`, `jacobian`, `jacobian_drift`,
+              `OSIM_METHODS`
+dynamics      `forward_dynamics`, `inverse_dynamics`, `bias_force`, `mass_matrix`, `dynamics_derivatives`,
+              `step_derivatives`, `DYNAMICS_METHODS`, `ForwardDynamics`, `DynamicsStatus`, `DynamicsDerivatives`
+kinematics    `forward_kinematics`, `frame_velocity`, `frame_acceleration`, `frame_jacobian`, `centre_of_mass`,
+              `centre_of_mass_jacobian`, `centre_of_mass_drift`
+energy        `kinetic_energy`, `potential_energy`, `momentum`, `momentum_jacobian`, `momentum_drift`
+compiled      `compile`, `Kernel`, `rollout`, `count_operations`, `OperationCount`, `OperationReport`
+contact       `Simulator`, `Scene`, `Contact`, `contact`
+errors        `DelassusError`, `SingularError`, `DelassusWarning`
+============  ==========================================================================================================
+
+``help(ds.load)`` and so on say more of each; ``help(ds)`` goes on with all of them.
 """
 
 import importlib as _importlib

@@ -8,6 +8,7 @@ tangents, backwards that of cotangents.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -19,7 +20,7 @@ from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.arrays import check_shape, common_batch, ordered
-from delassus.runtime.threads import ENOUGH_FOR_THREADS
+from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
 
 VERSIONS = (0, 9), (0, 10)
 """Minor versions of JAX that this is tested with; the names that it uses may move in others."""
@@ -176,6 +177,10 @@ _targets: set[str] = set()
 """What XLA knows by name."""
 
 
+def _kernel32() -> Any:
+    return getattr(ctypes, "windll").kernel32  # noqa: B009  of Windows
+
+
 def _target(kernel: Any) -> str:
     """Name by which XLA calls a kernel, the same in every process."""
     import jax
@@ -187,8 +192,14 @@ def _target(kernel: Any) -> str:
         variable = kernel.code.address_of_data
         number.from_address(variable("xla_least")).value = kernel.least_rcond
         ctypes.c_int64.from_address(variable("xla_many")).value = -(-ENOUGH_FOR_THREADS // kernel.operations.total)
-        memory = ctypes.pythonapi.PyMem_RawMalloc, ctypes.pythonapi.PyMem_RawFree  # of threads with and without Python
-        for function, which in zip((settle, *memory), ("settle", "allocate", "release"), strict=True):
+        ctypes.c_int64.from_address(variable("xla_threads")).value = number_of(None, ENOUGH_FOR_THREADS)
+        functions = {
+            "settle": settle,
+            "allocate": ctypes.pythonapi.PyMem_RawMalloc,  # of threads with and without Python
+            "release": ctypes.pythonapi.PyMem_RawFree,
+            "yield": ctypes.CDLL(None).sched_yield if os.name == "posix" else _kernel32().SwitchToThread,
+        }
+        for which, function in functions.items():
             at = ctypes.c_void_p.from_address(variable(f"xla_{which}"))
             at.value = ctypes.cast(function, ctypes.c_void_p).value
         entry = ctypes.c_void_p(kernel.code.address("xla"))

@@ -4,8 +4,9 @@
 when that asks for it. What it does not check, types and shapes, the caller has checked when the program was traced.
 
 States are taken a chunk at a time by ``xla_work(job)``, on this thread and, from ``@xla_many`` states on, on those that
-XLA's own pool lends. A job is in memory of its own, which the last to leave it releases: threads that come late find
-no states left, after the entry has returned. Nobody waits for a thread that has not begun.
+XLA's own pool lends, at most ``@xla_threads`` in all. A job is in memory of its own, which the last to leave it
+releases: threads that come late find no states left, after the entry has returned. Nobody waits for a thread that has
+not begun; while others end their chunks, this thread yields.
 
 A program's hidden result, its reciprocal condition, stays inside: where that of a state is below the number at
 ``@xla_least``, or a number that is watched is not finite, the entry calls the function at ``@xla_settle`` with the
@@ -75,7 +76,8 @@ def xla_entry(program: Program, scalar: str, lanes: int) -> str:
     variables = [
         f"@xla_least = global {scalar} {hexadecimal(0.0)}",
         f"@xla_many = global i64 {2**62}",
-        *(f"@xla_{name} = global ptr null" for name in ("settle", "allocate", "release")),
+        "@xla_threads = global i64 1",
+        *(f"@xla_{name} = global ptr null" for name in ("settle", "allocate", "release", "yield")),
     ]
     return "\n".join([*variables, *_work(program, scalar), *_entry(program, lanes)])
 
@@ -196,7 +198,9 @@ def _entry(program: Program, lanes: int) -> list[str]:
         "  br label %prepare",
         "prepare:",
         "  %pool = load i64, ptr %answer",
-        "  %threads = call i64 @llvm.smax.i64(i64 %pool, i64 1)",
+        "  %allowed = load i64, ptr @xla_threads",
+        "  %lent = call i64 @llvm.smin.i64(i64 %pool, i64 %allowed)",
+        "  %threads = call i64 @llvm.smax.i64(i64 %lent, i64 1)",
         f"  %parts = mul i64 %threads, {CHUNKS * lanes}",
         "  %part = sdiv i64 %n, %parts",
         "  %part.more = add i64 %part, 1",
@@ -254,7 +258,11 @@ def _entry(program: Program, lanes: int) -> list[str]:
         "wait:",
         "  %now = load atomic i64, ptr %job.done seq_cst, align 8",
         "  %ready = icmp sge i64 %now, %n",
-        "  br i1 %ready, label %ended, label %wait",
+        "  br i1 %ready, label %ended, label %yield",
+        "yield:",
+        "  %yield.function = load ptr, ptr @xla_yield",
+        "  %yielded = call i32 %yield.function()",
+        "  br label %wait",
         "ended:",
         "  %doubt = load atomic i64, ptr %job.doubt seq_cst, align 8",
         "  %doubtful = icmp ne i64 %doubt, 0",

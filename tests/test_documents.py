@@ -210,6 +210,7 @@ main()
         ("simulate boxes --record f.h5", {"h5py"}, "record"),
         ("simulate boxes --view", {"viser"}, "view"),
         ("info go1", {"robot_descriptions"}, "robots"),
+        ("bench contact-steps --quick", {"robot_descriptions"}, "robots"),
         ("info robot.xml", {"mujoco"}, "mjcf"),
     ],
 )

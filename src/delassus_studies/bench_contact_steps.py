@@ -20,6 +20,7 @@ from rich.table import Table
 
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.constraints import Contact, Frame
+from delassus.errors import missing_dependency
 from delassus.model.rotations import Array
 from delassus.model.shapes import Sphere
 from delassus.model.tree import Tree
@@ -159,7 +160,7 @@ def step_cases(quick: bool = False) -> list[StepCase]:
         except NotHere:
             continue
     if not made:
-        raise NotHere("needs the extra [robots]")
+        raise missing_dependency("example-robot-data", "robots", "Go1 and Talos")
     return made
 
 

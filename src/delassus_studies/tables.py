@@ -6,8 +6,9 @@ import csv as csv_module
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +21,8 @@ def table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[str] = (), last_bold: bool = False
 ) -> Table:
     """Table whose first column and those named in ``text`` hold words, the others numbers."""
-    made = Table(title=title, title_justify="left")
+    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
+    made = Table(title=title or None, title_justify="left", **style)
     for number, column in enumerate(columns):
         side: Literal["left", "right"] = "left" if not number or column in text else "right"
         made.add_column(column, justify=side, overflow="fold")  # names go on in the next line, and lose nothing

@@ -9,8 +9,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich import box
-from rich.table import Table
 
 from delassus import __version__
 from delassus_studies.commands import Csv, Json, bench_app, reproduce_app
@@ -93,16 +91,14 @@ def info(
         f"{tree.n_links} moving links, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
         f"mass {total_mass(tree):.4g} kg, {len(tree.frames)} frames",
     )
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    numbers = ("#", "on", "q", "v", "kg")
-    for column in ("#", "joint", "kind", "q", "v", "on", "link", "kg"):
-        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    rows = []
     for i, joint in enumerate(tree.joints):
         spans = [f"{s.start}" if s.stop == s.start + 1 else f"{s.start}–{s.stop - 1}"
                  for s in (tree.q_slices[i], tree.v_slices[i])]  # fmt: skip
         parent = str(tree.parents[i]) if tree.parents[i] >= 0 else "–"
-        row = str(i), joint.name, joint.kind.value, *spans, parent, tree.link_names[i], f"{tree.inertias[i][0, 0]:.4g}"
-        made.add_row(*row)
+        mass = f"{tree.inertias[i][0, 0]:.4g}"
+        rows.append((str(i), joint.name, joint.kind.value, *spans, parent, tree.link_names[i], mass))
+    made = table("", ("#", "joint", "kind", "q", "v", "on", "link", "kg"), rows, text=("joint", "kind", "link"))
     console.print(made)
     console.print("on: # of the link that a joint is on; – is the world. kg: mass of its link.", style="dim")
     if tree.constraints:

@@ -19,8 +19,9 @@ from delassus.runtime.loops import compiled
 CROSSING = 1e-7
 """Sine of the angle below which two edges count as parallel: their product says nothing that face normals do not."""
 
-EDGE_BIAS = 1e-10
-"""By how much, as a part of the boxes' size, an edge axis must be better than a face."""
+BIAS = 1e-10
+"""By how much, as a part of the boxes' size, a face of B must be better than those of A, and an edge axis than a face:
+what rests flatly keeps its normal from step to step."""
 
 
 @compiled
@@ -43,15 +44,16 @@ def separation(a: Array, A: Array, b: Array, B: Array, most: float, R: Array) ->
             best, which = apart, i
             if best > most:
                 return best, d, True
+    bias = BIAS * (a[RADIUS] + b[RADIUS])
     for j in range(3):
         apart = abs(R[3, j]) - b[SIZE + j]
         for i in range(3):
             apart -= a[SIZE + i] * abs(R[i, j])
-        if apart > best:
-            best, which = apart, 3 + j
+        if apart > best + bias:
+            best, which, bias = apart, 3 + j, 0.0
             if best > most:
                 return best, d, True
-    bias = EDGE_BIAS * (a[RADIUS] + b[RADIUS])
+    bias = BIAS * (a[RADIUS] + b[RADIUS])
     for i in range(3):
         i1, i2 = (i + 1) % 3, (i + 2) % 3
         for j in range(3):

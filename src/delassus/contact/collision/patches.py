@@ -51,6 +51,10 @@ ALIGNED = 1e-3
 PARALLEL = 5e-7
 """One minus the cosine of the angle between lines that touch along a stretch."""
 
+BESIDE = 1e-6
+"""How far a point may be beside a face and still count as on it, as a part of its edge: edges of equal boxes on one
+another would cross anywhere."""
+
 RIM = 8
 """Points on the rim of a cylinder's base."""
 
@@ -135,12 +139,12 @@ def clip(points: Array, count: int, face: Array, corners: int, n: Vector, spare:
         p = row_of(face, k)
         outwards = cross(along(row_of(face, (k + 1) % corners), -1.0, p), n)
         has, got = (spare, points) if turned else (points, spare)
-        turned = not turned
+        turned, beside = not turned, BESIDE * dot(outwards, outwards)
         kept, segments = 0, count if count > 2 else count - 1
         x = row_of(has, 0)
         first = own = dot(along(x, -1.0, p), outwards)
         for i in range(count):
-            if own <= 0:
+            if own <= beside:
                 put(got, kept, x)
                 kept += 1
             if i == segments:
@@ -148,7 +152,7 @@ def clip(points: Array, count: int, face: Array, corners: int, n: Vector, spare:
             last = i + 1 == count
             y = row_of(has, 0 if last else i + 1)
             following = first if last else dot(along(y, -1.0, p), outwards)
-            if (own < 0 < following) or (following < 0 < own):
+            if (own < 0 and following > beside) or (following < 0 and own > beside):
                 put(got, kept, along(x, own / (own - following), along(y, -1.0, x)))
                 kept += 1
             x, own = y, following

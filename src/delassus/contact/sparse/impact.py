@@ -6,9 +6,10 @@ import math
 
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import OUT_OF_REACH
-from delassus.contact.sparse.newton import TOO_SMALL, push, solve_island, velocity
+from delassus.contact.sparse.newton import TOO_SMALL, solve_island
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Options, Rows, Scratch, State, Work
 from delassus.contact.sparse.rows import find_islands
+from delassus.contact.sparse.sweeps import push, velocity
 from delassus.model.rotations import Array
 from delassus.runtime.loops import compiled
 
@@ -48,7 +49,7 @@ def solve_all(
     for k in range(count):
         residual = solve_island(
             bodies, rows, work, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], islands.members,
-            islands.member_ends[k], islands.member_ends[k + 1], target, v, goal, options.tolerance, STEPS, report,
+            islands.member_ends[k], islands.member_ends[k + 1], v, goal, options.tolerance, STEPS, report,
         )  # fmt: skip
         if residual == TOO_SMALL:
             return TOO_SMALL

@@ -5,20 +5,27 @@ With masses ``M``, velocities ``v*`` without impulses and rows ``u = J v + d``, 
     ``φ(r) = w r − P_C(w r − u − s) = 0``,    ``u = J (v* + M⁻¹ Jᵀ r) + d``,
 
 with the mobilities ``w`` of groups and the shifts ``s`` of `cone`: Coulomb's law itself, no relaxation. The residual is
-the largest ``|φ_i|``, a velocity.
+the largest ``|φ_i|``, a velocity. `sweeps` find which contacts stick, slip and let go. What takes them long is in few
+places of an island: stacks, and contacts that share their load arbitrarily. Newton's method solves these *parts*, the
+bodies of the groups with the largest residuals and all that touches them, and larger ones from round to round.
 
-*Sweeps* (nonsmooth Gauss–Seidel) solve one contact after the other exactly, at the newest velocities of its bodies; no
-matrix couples them. *Newton's method* takes all at once: with the derivative ``P`` of the projection and ``S`` of
-``u + s``, steps are
+*Compliant steps* (`solve_part`), the proximal point algorithm: with a compliance ``R = δ w`` about impulses ``c``,
 
-    ``Q Δr = −φ − P S J Δv``,    ``Q = w (1 − P + δ)``,    ``M Δv = Jᵀ Δr``,
+    ``r(v) = P_C(c − (u + s) / R)``,    ``F(v) = M (v − v*) − Jᵀ r(v) = 0``
 
-or ``(M + Jᵀ Q⁻¹ P S J) Δv = −Jᵀ Q⁻¹ φ``: a matrix with a block for each pair of bodies that touch, factorised sparsely.
-``δ`` keeps redundant impulses where they are, and grows where a step does not make the residual smaller. Sweeps say
-which contacts stick, slip and let go; Newton's method carries what they do to one body through all the others.
+is regular, and solved by Newton's method with a line search on ``|F|²``. Its solution is the next ``c``, with less
+compliance if it came quickly and more if it did not come: contacts that are redundant keep impulses near those before.
 
-Source: Jean 1999 and Moreau 1999 for sweeps; Alart and Curnier 1991 for Newton's method on projections.
-*Deviations*: Newton's unknowns are velocities, so that masses and not contacts are factorised; ``δ``.
+*Full steps* (`step_fully`) are those of Newton's method on ``φ``, with the derivative ``P`` of the projection and ``S``
+of ``u + s``:
+
+    ``Q Δr = −φ − P S J Δv``,    ``Q = w (1 − P + δ)``,    ``M Δv = Jᵀ Δr``.
+
+They may lead over larger residuals, and out of where the others stay. Either method factorises ``M + Jᵀ D J``, a matrix
+with a block for each pair of bodies that touch.
+
+Source: Rockafellar 1976 for proximal points; Alart and Curnier 1991 for Newton's method on projections.
+*Deviations*: Newton's unknowns are velocities, so that masses and not contacts are factorised; parts; ``δ``.
 """
 
 from __future__ import annotations
@@ -26,32 +33,39 @@ from __future__ import annotations
 import math
 
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.coulomb import single
 from delassus.contact.sparse.cone import CONTACT, impulse
 from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Bodies, Rows, Work
+from delassus.contact.sparse.sweeps import accelerated, keep, push, residual_of, velocity
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled, inlined
+from delassus.runtime.loops import compiled
 
-ALONE, BETWEEN = 150, 100
-"""Sweeps before Newton's method, and between two of its attempts."""
+LOOK, ALONE, BETWEEN, LONGER, NEARLY = 10, 60, 10, 100, 1e-4
+"""Sweeps between two looks at the residual; most sweeps before Newton's method, which begins earlier below a residual
+of ``NEARLY`` (m/s); sweeps between two of its parts, the first and the later ones."""
 
-SOFT, SOFTEST, HARDEST, HARDER = 1e-4, 1e-2, 1e-8, 0.1
-"""``δ``: of later attempts, of the last ones, of the first ones and the least; over that of a step that succeeds."""
+ROUNDS, ENOUGH_ROUNDS, COMPLIANT, PART = 20, 3, 4, 0.3
+"""Most parts that are tried, and of an island within its tolerance; a part has contacts above so much of the largest
+residual, and in each round above so much of what it was before."""
+
+MOVING, WITHIN, FINER = 1000.0, 0.5, 1e-3
+"""Over the tolerance, velocities of islands that are not at rest. Of these, parts are solved to so much of the
+tolerance, of the others to so much of their goal: what rests in one step needs no work in the next."""
+
+FIRST, LEAST, MOST, FACTOR = 0.3, 1e-7, 0.3, 10.0
+"""``δ``: the first one over the root of the residual (m/s), the least and largest ones, and its changes."""
+
+INNER, ETA, SHORTEST = 10, 0.1, 1.0 / 64.0
+"""Most compliant steps at one ``c``; part of the residual at which they end; shortest step of the line search."""
+
+HARDEST, SOFT, SOFTEST = 1e-8, 1e-4, 1e-2
+"""``δ`` of full steps, in turn."""
 
 ENOUGH, AHEAD = 0.5, 6
-"""Part of the residual that a step has to leave, and how many in a row need not: the way to the solution may lead over
-larger residuals."""
-
-ELSEWHERE = 300.0
-"""By how much steps may change velocities, over the residual before them: Coulomb's law has solutions that are nowhere
-near, such as stacks that break without a cause."""
+"""Part of the residual that a full step has to leave, and how many in a row need not."""
 
 EXACT = 1e-6
 """Part of the residual at which iterations end, above which there is one sweep at least."""
-
-FARTHEST = 1e3
-"""Largest ``θ`` of acceleration: farther out, impulses are so large that velocities lose their digits."""
 
 STILL = 1e-14
 """Sliding (m/s) that has no direction."""
@@ -60,173 +74,81 @@ TOO_SMALL = -1
 """In place of a count: memory is too small."""
 
 
-@inlined
-def velocity(bodies: Bodies, rows: Rows, i: int, x: Array) -> tuple[float, float, float]:
-    """``J x`` of a group."""
-    J, whole, u0, u1, u2 = rows.J, rows.kind[i] == CONTACT, 0.0, 0.0, 0.0
-    block, at = rows.a[i], rows.at_a[i]
-    for side in range(2):
-        if side == 1:
-            block, at = rows.b[i], rows.at_b[i]
-        if block < 0:
-            continue
-        f = bodies.first[block]
-        m = bodies.first[block + 1] - f
-        if whole and m == 6:
-            for k in range(6):
-                u0 += J[at + k] * x[f + k]
-                u1 += J[at + 6 + k] * x[f + k]
-                u2 += J[at + 12 + k] * x[f + k]
-        elif whole:
-            for k in range(m):
-                u0 += J[at + k] * x[f + k]
-                u1 += J[at + m + k] * x[f + k]
-                u2 += J[at + 2 * m + k] * x[f + k]
-        else:
-            for k in range(m):
-                u2 += J[at + k] * x[f + k]
-    return u0, u1, u2
-
-
-@inlined
-def push(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: float, v: Array) -> None:
-    """``v += Y f`` of a group."""
-    Y, whole = rows.Y, rows.kind[i] == CONTACT
-    block, at = rows.a[i], rows.at_a[i]
-    for side in range(2):
-        if side == 1:
-            block, at = rows.b[i], rows.at_b[i]
-        if block < 0:
-            continue
-        f = bodies.first[block]
-        m = bodies.first[block + 1] - f
-        if whole and m == 6:
-            for k in range(6):
-                v[f + k] += Y[at + k] * f0 + Y[at + 6 + k] * f1 + Y[at + 12 + k] * f2
-        elif whole:
-            for k in range(m):
-                v[f + k] += Y[at + k] * f0 + Y[at + m + k] * f1 + Y[at + 2 * m + k] * f2
-        else:
-            for k in range(m):
-                v[f + k] += Y[at + k] * f2
-
-
 @compiled
-def sweep(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array) -> float:
-    """Solve every group once, in order, each at the newest velocities ``v``; the largest change as a velocity."""
-    moved, r, d, W = 0.0, rows.r, rows.d, rows.W
-    for e in range(begin, end):
-        i = members[e]
-        u = velocity(bodies, rows, i, v)
-        r0, r1, r2, u2 = r[i, 0], r[i, 1], r[i, 2], u[2] + d[i, 2]
-        if rows.kind[i] == CONTACT:
-            if r2 == 0.0 and u2 >= 0.0 and rows.more[i] == 0.0:
-                continue
-            u0, u1, epsilon = u[0] + d[i, 0], u[1] + d[i, 1], rows.prepared[i, 0]
-            c0 = u0 - (W[i, 0, 0] + epsilon) * r0 - W[i, 0, 1] * r1 - W[i, 0, 2] * r2
-            c1 = u1 - W[i, 1, 0] * r0 - (W[i, 1, 1] + epsilon) * r1 - W[i, 1, 2] * r2
-            c2 = u2 - W[i, 2, 0] * r0 - W[i, 2, 1] * r1 - (W[i, 2, 2] + epsilon) * r2
-            x, y, z, _, rows.guess[i] = single(rows.prepared[i], rows.mu[i], rows.more[i], c0, c1, c2, rows.guess[i])
-        else:
-            x = y = 0.0
-            w = rows.w[i] + rows.R[i]
-            z = impulse(rows.kind[i], 0.0, w * rows.more[i], -d[i, 0], -d[i, 1], rows.w[i] * r2 - u2)[2] / w
-        x, y, z = x - r0, y - r1, z - r2
-        if x != 0.0 or y != 0.0 or z != 0.0:
-            moved = max(moved, rows.w[i] * max(abs(x), max(abs(y), abs(z))))
-            push(bodies, rows, i, x, y, z, v)
-            r[i, 0], r[i, 1], r[i, 2] = r0 + x, r1 + y, r2 + z
-    return moved
-
-
-@compiled
-def accelerated(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array, before: float) -> float:
-    """A sweep, and a step on from where the last two point (Anderson's acceleration of depth one).
-
-    With ``F`` the change by a sweep, as velocities, the next starts from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) /
-    |F − F₋|²``, or from ``g`` where ``F`` has grown. Takes ``|F₋|²``, negative at first, and returns ``|F|²``; the
-    impulses that it leaves are in their cones.
-    """
-    r, g, F = rows.r, rows.g, rows.F
-    for e in range(begin, end):
-        i = members[e]
-        for c in range(3):
-            rows.trial[i, c] = r[i, c]
-    sweep(bodies, rows, members, begin, end, v)
-    size, slope, turned = 0.0, 0.0, 0.0
-    for e in range(begin, end):
-        i = members[e]
-        for c in range(3):
-            f = rows.w[i] * (r[i, c] - rows.trial[i, c])
-            change = f - F[i, c]
-            size, slope, turned = size + f * f, slope + f * change, turned + change * change
-            F[i, c] = f
-    theta = slope / turned if size < before and abs(slope) < FARTHEST * turned else 0.0
-    for e in range(begin, end):
-        i = members[e]
-        x, y, z = r[i, 0], r[i, 1], r[i, 2]
-        if theta != 0.0:
-            law = impulse(
-                rows.kind[i], rows.mu[i], rows.more[i], x - theta * (x - g[i, 0]), y - theta * (y - g[i, 1]),
-                z - theta * (z - g[i, 2]),
-            )  # fmt: skip
-            r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
-            push(bodies, rows, i, law[0] - x, law[1] - y, law[2] - z, v)
-        g[i, 0], g[i, 1], g[i, 2] = x, y, z
-    return size
-
-
-@inlined
-def law_residual(rows: Rows, i: int, u0: float, u1: float, u2: float) -> float:
-    """How far the impulses of a group at its velocities are from their law: ``|ω r − P_C(ω r − u − s)|``."""
-    w, mu = rows.w[i], rows.mu[i]
-    x, y, z = w * rows.r[i, 0], w * rows.r[i, 1], w * rows.r[i, 2]
-    shift = mu * math.sqrt(u0 * u0 + u1 * u1)
-    law = impulse(rows.kind[i], mu, w * rows.more[i], x - u0, y - u1, z - u2 - shift)
-    return math.sqrt((x - law[0]) ** 2 + (y - law[1]) ** 2 + (z - law[2]) ** 2)
-
-
-@compiled
-def residual_of(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array) -> float:
-    """Largest violation of the law of a group at the velocities ``v`` (m/s)."""
-    worst = 0.0
-    for e in range(begin, end):
-        i = members[e]
-        u = velocity(bodies, rows, i, v)
-        own = law_residual(rows, i, u[0] + rows.d[i, 0], u[1] + rows.d[i, 1], u[2] + rows.d[i, 2])
-        if not own <= worst:
-            worst = own
-    return worst if worst < math.inf else math.inf
-
-
-@compiled
-def order_blocks(
-    bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n_begin: int, n: int, members: Indices, begin: int, end: int
-) -> int:
+def order_blocks(bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n: int, members: Indices, m: int) -> int:
     """Analyse the graph of blocks; returns what `analyse` does."""
     for k in range(n * n):
         work.near[k] = 0
     for k in range(n):
-        work.local[nodes[n_begin + k]] = k
-    for e in range(begin, end):
+        work.local[nodes[k]] = k
+    for e in range(m):
         i = members[e]
         if rows.b[i] >= 0:
             j, k = work.local[rows.a[i]], work.local[rows.b[i]]
             work.near[j * n + k] = work.near[k * n + j] = 1
     for k in range(n):
-        block = nodes[n_begin + k]
+        block = nodes[k]
         work.sizes[k] = bodies.first[block + 1] - bodies.first[block]
     entries = analyse(n, work.sizes, work.near, work.degree, work.order, work.start, work.fill, work.where)
     for k in range(n):
-        work.size[k], work.first[k] = work.sizes[work.order[k]], bodies.first[nodes[n_begin + work.order[k]]]
+        work.size[k], work.first[k] = work.sizes[work.order[k]], bodies.first[nodes[work.order[k]]]
     return entries
 
 
 @compiled
-def linearise(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array, delta: float) -> None:
+def respond(
+    bodies: Bodies, rows: Rows, nodes: Indices, n: int, members: Indices, m: int, base: Array, v: Array, x: Array,
+    p: Array, delta: float,
+) -> float:  # fmt: skip
+    """``|F|²`` in the metric of ``M⁻¹`` at velocities ``v``.
+
+    Also impulses ``r`` of compliant groups, their derivatives ``D``, the velocities ``x`` that these impulses make of
+    ``base``, and ``p = F = M (v − x)``.
+    """
+    D, r, centre = rows.D, rows.r, rows.g
+    for k in range(n):
+        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+            x[c] = base[c]
+    for e in range(m):
+        i = members[e]
+        u, mu, R = velocity(bodies, rows, i, v), rows.mu[i], delta * rows.w[i]
+        u0, u1, over = u[0] + rows.d[i, 0], u[1] + rows.d[i, 1], 1.0 / R
+        t = math.sqrt(u0 * u0 + u1 * u1)
+        law = impulse(
+            rows.kind[i], mu, R * rows.more[i], R * centre[i, 0] - u0, R * centre[i, 1] - u1,
+            R * centre[i, 2] - u[2] - rows.d[i, 2] - mu * t,
+        )  # fmt: skip
+        r[i, 0], r[i, 1], r[i, 2] = over * law[0], over * law[1], over * law[2]
+        push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], x)
+        P0, P1, P2, P3, P4, P5 = (
+            over * law[3],
+            over * law[4],
+            over * law[5],
+            over * law[6],
+            over * law[7],
+            over * law[8],
+        )
+        s0, s1 = (mu * u0 / t, mu * u1 / t) if t > STILL else (0.0, 0.0)
+        D[i, 0], D[i, 1], D[i, 2] = P0 + s0 * P3, P1 + s1 * P3, P3
+        D[i, 3], D[i, 4], D[i, 5] = P1 + s0 * P4, P2 + s1 * P4, P4
+        D[i, 6], D[i, 7], D[i, 8] = P3 + s0 * P5, P4 + s1 * P5, P5
+    size = 0.0
+    for k in range(n):
+        f, at = bodies.first[nodes[k]], bodies.at[nodes[k]]
+        h = bodies.first[nodes[k] + 1] - f
+        for c in range(h):
+            p[f + c] = 0.0
+            for d in range(h):
+                p[f + c] += bodies.M[at + c * h + d] * (v[f + d] - x[f + d])
+            size += p[f + c] * (v[f + c] - x[f + c])
+    return size
+
+
+@compiled
+def linearise(bodies: Bodies, rows: Rows, members: Indices, m: int, v: Array, delta: float) -> None:
     """``D = Q⁻¹ P S`` and ``q = −Q⁻¹ φ`` of groups at velocities ``v``."""
     D, q, r = rows.D, rows.q, rows.r
-    for e in range(begin, end):
+    for e in range(m):
         i = members[e]
         u, w, mu = velocity(bodies, rows, i, v), rows.w[i], rows.mu[i]
         u0, u1 = u[0] + rows.d[i, 0], u[1] + rows.d[i, 1]
@@ -264,40 +186,35 @@ def linearise(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int
 
 @compiled
 def assemble(
-    bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n_begin: int, n: int, members: Indices, begin: int,
-    end: int, entries: int,
-) -> None:  # fmt: skip
-    """``M + Jᵀ D J`` by blocks into ``work.V``, and ``Jᵀ q`` into ``work.p``."""
-    V, K, J, D, p = work.V, work.K, rows.J, rows.D, work.p
+    bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n: int, members: Indices, count: int, entries: int
+) -> None:
+    """``M + Jᵀ D J`` by blocks into ``work.V``."""
+    V, K, J, D = work.V, work.K, rows.J, rows.D
     for k in range(entries):
         V[k] = 0.0
     for k in range(n):
-        block = nodes[n_begin + work.order[k]]
+        block = nodes[work.order[k]]
         m, at, to = work.size[k], bodies.at[block], work.where[k * n + k]
         for c in range(m * m):
             V[to + c] = bodies.M[at + c]
-        for c in range(bodies.first[block], bodies.first[block + 1]):
-            p[c] = 0.0
-    for e in range(begin, end):
+    for e in range(count):
         i = members[e]
         whole = rows.kind[i] == CONTACT
-        height, q0, q1, q2 = 3 if whole else 1, rows.q[i, 0], rows.q[i, 1], rows.q[i, 2]
-        if D[i, 8] == 0.0 and D[i, 0] == 0.0 and D[i, 4] == 0.0 and q0 == 0.0 and q1 == 0.0 and q2 == 0.0:
+        height = 3 if whole else 1
+        if D[i, 8] == 0.0 and D[i, 0] == 0.0 and D[i, 4] == 0.0:
             continue
         for side in range(2):
             block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
             if block < 0:
                 continue
             k = work.degree[work.local[block]]
-            m, f = work.size[k], bodies.first[block]
-            for c in range(m):  # K = D J and Jᵀ q
+            m = work.size[k]
+            for c in range(m):  # K = D J
                 if whole:
-                    x, y, z = J[at + c], J[at + m + c], J[at + 2 * m + c]
-                    p[f + c] += x * q0 + y * q1 + z * q2
-                    for h in range(3):
-                        K[h * m + c] = D[i, 3 * h] * x + D[i, 3 * h + 1] * y + D[i, 3 * h + 2] * z
+                    a, b, h = J[at + c], J[at + m + c], J[at + 2 * m + c]
+                    for s in range(3):
+                        K[s * m + c] = D[i, 3 * s] * a + D[i, 3 * s + 1] * b + D[i, 3 * s + 2] * h
                 else:
-                    p[f + c] += J[at + c] * q2
                     K[c] = D[i, 8] * J[at + c]
             for other in range(2):
                 left, own = (rows.a[i], rows.at_a[i]) if other == 0 else (rows.b[i], rows.at_b[i])
@@ -305,119 +222,261 @@ def assemble(
                     continue
                 j = work.degree[work.local[left]]
                 to, tall = work.where[j * n + k], work.size[j]
-                for h in range(height):
+                for s in range(height):
                     for c in range(m):
-                        x = K[h * m + c]
+                        y = K[s * m + c]
                         for r in range(tall):
-                            V[to + c * tall + r] += x * J[own + h * tall + r]
+                            V[to + c * tall + r] += y * J[own + s * tall + r]
 
 
 @compiled
-def keep(
-    bodies: Bodies, rows: Rows, nodes: Indices, n_begin: int, n_end: int, members: Indices, begin: int, end: int,
-    v: Array, r: Array, v_to: Array, r_to: Array,
-) -> None:  # fmt: skip
-    """Copy velocities and impulses of an island."""
+def choose(rows: Rows, work: Work, members: Indices, begin: int, end: int, worst: float) -> int:
+    """Groups on bodies whose groups are above ``worst`` into ``work.part``; returns how many."""
+    for e in range(begin, end):
+        i = members[e]
+        work.local[rows.a[i]] = 0
+        if rows.b[i] >= 0:
+            work.local[rows.b[i]] = 0
+    for e in range(begin, end):
+        i = members[e]
+        if rows.wrong[i] > worst:
+            work.local[rows.a[i]] = 1
+            if rows.b[i] >= 0:
+                work.local[rows.b[i]] = 1
+    n = 0
+    for e in range(begin, end):
+        i = members[e]
+        if work.local[rows.a[i]] == 1 or (rows.b[i] >= 0 and work.local[rows.b[i]] == 1):
+            work.part[n] = i
+            n += 1
+    return n
+
+
+@compiled
+def choose_blocks(rows: Rows, work: Work, nodes: Indices, n_begin: int, n_end: int, m: int) -> int:
+    """Blocks of the groups ``work.part`` into ``work.blocks``; returns how many."""
+    for e in range(m):
+        i = work.part[e]
+        work.local[rows.a[i]] = 2
+        if rows.b[i] >= 0:
+            work.local[rows.b[i]] = 2
+    n = 0
     for k in range(n_begin, n_end):
-        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-            v_to[c] = v[c]
-    for e in range(begin, end):
-        i = members[e]
-        r_to[i, 0], r_to[i, 1], r_to[i, 2] = r[i, 0], r[i, 1], r[i, 2]
+        if work.local[nodes[k]] == 2:
+            work.blocks[n] = nodes[k]
+            n += 1
+    return n
 
 
 @compiled
-def newton_step(
-    bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n_begin: int, n_end: int, members: Indices, begin: int,
-    end: int, target: Array, v: Array, entries: int, delta: float,
-) -> float:  # fmt: skip
-    """A step from ``r`` and ``v``, which become those after it; the residual there."""
-    n, r = n_end - n_begin, rows.r
-    linearise(bodies, rows, members, begin, end, v, delta)
-    assemble(bodies, rows, work, nodes, n_begin, n, members, begin, end, entries)
-    if not factorise(n, work.size, work.start, work.fill, work.where, work.V):
-        return math.inf
-    substitute(n, work.size, work.first, work.start, work.fill, work.where, work.V, work.p)
-    for e in range(begin, end):  # Δr = q − D J Δv
-        i = members[e]
-        u = velocity(bodies, rows, i, work.p)
-        for k in range(3):
-            D = rows.D[i, 3 * k] * u[0] + rows.D[i, 3 * k + 1] * u[1] + rows.D[i, 3 * k + 2] * u[2]
-            rows.q[i, k] -= D
-    for k in range(n_begin, n_end):  # from v*, as impulses on the way may be so large that changes of v are lost
+def assign(bodies: Bodies, nodes: Indices, n: int, x: Array, y: Array) -> None:
+    """``x ← y`` on blocks."""
+    for k in range(n):
         for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-            v[c] = target[c]
-    for e in range(begin, end):
+            x[c] = y[c]
+
+
+@compiled
+def take_back(bodies: Bodies, rows: Rows, members: Indices, m: int, v: Array) -> None:
+    """Impulses ``r`` as ``centre`` has them, whose velocities are added to ``v``."""
+    r, centre = rows.r, rows.g
+    for e in range(m):
         i = members[e]
-        law = impulse(
-            rows.kind[i], rows.mu[i], rows.more[i], r[i, 0] + rows.q[i, 0], r[i, 1] + rows.q[i, 1],
-            r[i, 2] + rows.q[i, 2],
-        )  # fmt: skip
-        r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
-        push(bodies, rows, i, law[0], law[1], law[2], v)
-    return residual_of(bodies, rows, members, begin, end, v)
+        r[i, 0], r[i, 1], r[i, 2] = centre[i, 0], centre[i, 1], centre[i, 2]
+        push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], v)
+
+
+@compiled
+def set_centre(rows: Rows, members: Indices, m: int) -> None:
+    """``centre ← r``."""
+    r, centre = rows.r, rows.g
+    for e in range(m):
+        i = members[e]
+        centre[i, 0], centre[i, 1], centre[i, 2] = r[i, 0], r[i, 1], r[i, 2]
+
+
+@compiled
+def begin_part(bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array) -> int:
+    """Velocities without the impulses of a part into ``work.x``; returns how many entries its matrix has, or −1."""
+    assign(bodies, work.blocks, n, work.x, v)
+    for e in range(m):
+        i = work.part[e]
+        push(bodies, rows, i, -rows.r[i, 0], -rows.r[i, 1], -rows.r[i, 2], work.x)
+    entries = order_blocks(bodies, rows, work, work.blocks, n, work.part, m)
+    return -1 if entries > work.V.size else entries
+
+
+@compiled
+def solve_part(
+    bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array, residual: float, goal: float, limit: int,
+    entries: int,
+) -> int:  # fmt: skip
+    """Compliant steps for the groups ``work.part`` on ``work.blocks``, to a residual of ``goal``; their number."""
+    nodes, members, base, x, p = work.blocks, work.part, work.x, work.trial, work.p
+    delta, count = min(max(FIRST * math.sqrt(residual), LEAST), 0.1), 0
+    while residual > goal and count < limit and delta <= MOST:
+        set_centre(rows, members, m)
+        size = respond(bodies, rows, nodes, n, members, m, base, v, x, p, delta)
+        good, inner, after = False, 0, math.inf
+        while not good and inner < INNER and count < limit:
+            assemble(bodies, rows, work, nodes, n, members, m, entries)
+            inner += 1
+            count += 1
+            if not factorise(n, work.size, work.start, work.fill, work.where, work.V):
+                break
+            substitute(n, work.size, work.first, work.start, work.fill, work.where, work.V, p)
+            assign(bodies, nodes, n, work.start_part, v)
+            assign(bodies, nodes, n, work.direction, p)
+            step, new = 1.0, math.inf
+            while True:
+                for k in range(n):
+                    for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+                        v[c] = work.start_part[c] - step * work.direction[c]
+                new = respond(bodies, rows, nodes, n, members, m, base, v, x, p, delta)
+                if step <= SHORTEST or new < (1.0 - 0.02 * step) * size:
+                    break
+                step *= 0.5
+            size, error = new, 0.0
+            for k in range(n):
+                for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+                    error = max(error, abs(v[c] - x[c]))
+            after = residual_of(bodies, rows, members, 0, m, x)
+            good = after <= goal or error <= ETA * after or after <= ETA * residual
+        if good or after < residual:
+            residual = after
+        else:
+            assign(bodies, nodes, n, x, base)
+            take_back(bodies, rows, members, m, x)
+        assign(bodies, nodes, n, v, x)
+        if not good:
+            delta *= FACTOR
+        elif inner <= INNER // 2:
+            delta = max(delta / FACTOR, LEAST)
+    return count
+
+
+@compiled
+def step_fully(
+    bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array, residual: float, goal: float, limit: int,
+    entries: int, delta: float,
+) -> int:  # fmt: skip
+    """Full steps for the groups ``work.part`` on ``work.blocks``, from ``δ`` on; their number."""
+    nodes, members, base, p, r, q, D = work.blocks, work.part, work.x, work.p, rows.r, rows.q, rows.D
+    count, ahead = 0, 0  # steps, and those in a row that have not made the residual smaller
+    set_centre(rows, members, m)
+    while residual > goal and count < limit and ahead < AHEAD:
+        linearise(bodies, rows, members, m, v, delta)
+        assemble(bodies, rows, work, nodes, n, members, m, entries)
+        count += 1
+        if not factorise(n, work.size, work.start, work.fill, work.where, work.V):
+            break
+        for k in range(n):
+            for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+                p[c] = 0.0
+        for e in range(m):
+            add_force(bodies, rows, members[e], p)
+        substitute(n, work.size, work.first, work.start, work.fill, work.where, work.V, p)
+        # from v*, as impulses on the way may be so large that changes of v are lost
+        assign(bodies, nodes, n, v, base)
+        for e in range(m):
+            i = members[e]
+            u = velocity(bodies, rows, i, p)
+            for k in range(3):  # Δr = q − D J Δv
+                q[i, k] -= D[i, 3 * k] * u[0] + D[i, 3 * k + 1] * u[1] + D[i, 3 * k + 2] * u[2]
+            law = impulse(
+                rows.kind[i], rows.mu[i], rows.more[i], r[i, 0] + q[i, 0], r[i, 1] + q[i, 1], r[i, 2] + q[i, 2]
+            )
+            r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
+            push(bodies, rows, i, law[0], law[1], law[2], v)
+        after = residual_of(bodies, rows, members, 0, m, v)
+        if after < ENOUGH * residual:
+            ahead, residual, delta = 0, after, max(delta / FACTOR, HARDEST)
+            set_centre(rows, members, m)
+        else:
+            ahead = ahead + 1 if after < math.inf else AHEAD
+    assign(bodies, nodes, n, v, base)
+    take_back(bodies, rows, members, m, v)
+    return count
+
+
+@compiled
+def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
+    """``p += Jᵀ q`` of a group."""
+    J, q, whole = rows.J, rows.q, rows.kind[i] == CONTACT
+    for side in range(2):
+        block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
+        if block < 0:
+            continue
+        f = bodies.first[block]
+        m = bodies.first[block + 1] - f
+        for c in range(m):
+            if whole:
+                p[f + c] += J[at + c] * q[i, 0] + J[at + m + c] * q[i, 1] + J[at + 2 * m + c] * q[i, 2]
+            else:
+                p[f + c] += J[at + c] * q[i, 2]
+
+
+@compiled
+def moves(bodies: Bodies, nodes: Indices, begin: int, end: int, v: Array, least: float) -> bool:
+    """Whether a velocity of these blocks is above ``least``."""
+    for k in range(begin, end):
+        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+            if abs(v[c]) > least:
+                return True
+    return False
 
 
 @compiled
 def solve_island(
     bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n_begin: int, n_end: int, members: Indices, begin: int,
-    end: int, target: Array, v: Array, goal: float, tolerance: float, limit: int, report: Array,
+    end: int, v: Array, goal: float, tolerance: float, limit: int, report: Array,
 ) -> float:  # fmt: skip
     """Impulses of the groups ``members[begin:end]`` on the blocks ``nodes[n_begin:n_end]``; their residual (m/s).
 
-    ``r``, and ``v``, which holds its velocities, are where the method starts. It ends at ``goal``, or after the first
-    sweeps at the ``tolerance``; after ``limit`` factorisations at the best that it has met. −1: memory is too small. To
-    ``report`` it adds the numbers of sweeps and of factorisations.
+    ``r``, and ``v``, which holds its velocities, are where the method starts. It ends at the ``goal`` where an island
+    is at rest, and at the ``tolerance`` where it moves; a part ends after ``limit`` factorisations. What is returned is
+    the best that it has met. −1: memory is too small. To ``report`` it adds the numbers of sweeps and factorisations.
     """
-    residual, count, attempt, entries = residual_of(bodies, rows, members, begin, end, v), 0, 0, -1
-    best, sweeps = math.inf, ALONE
+    residual = residual_of(bodies, rows, members, begin, end, v)
+    best, count, done, most, share, enough = math.inf, 0, 0, ALONE, PART, goal
     while residual > EXACT * goal:
-        done, before = 0, -1.0
-        while done < sweeps:
+        before, begun = -1.0, done
+        while done - begun < most:
             before = accelerated(bodies, rows, members, begin, end, v, before)
             done += 1
-            if done == 1 or before <= goal * goal or done % BETWEEN == 0 or done == sweeps:
+            if done == 1 or before <= goal * goal or (done - begun) % LOOK == 0:
                 residual = residual_of(bodies, rows, members, begin, end, v)
-                if residual <= goal:
+                if goal < residual <= tolerance:
+                    enough = tolerance if moves(bodies, nodes, n_begin, n_end, v, MOVING * tolerance) else goal
+                if residual <= enough or (residual < NEARLY and done > 1):
                     break
-        report[1] += done
-        sweeps = BETWEEN
+        most = BETWEEN if count < COMPLIANT else LONGER
         if residual < best:
             best = residual
             keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
-        if residual <= tolerance or not residual < math.inf or count >= limit:
+        if residual <= enough or not residual < math.inf or count >= ROUNDS:
             break
+        if best <= tolerance and count >= ENOUGH_ROUNDS:
+            break
+        at_rest = not moves(bodies, nodes, n_begin, n_end, v, MOVING * tolerance)
+        part_goal = FINER * goal if at_rest else WITHIN * tolerance
+        m = choose(rows, work, members, begin, end, max(share * residual, 0.1 * enough))
+        n = choose_blocks(rows, work, nodes, n_begin, n_end, m)
+        entries = begin_part(bodies, rows, work, n, m, v)
         if entries < 0:
-            entries = order_blocks(bodies, rows, work, nodes, n_begin, n_end - n_begin, members, begin, end)
-            if entries < 0 or entries > work.V.size:
-                return TOO_SMALL
-        delta = HARDEST if attempt == 0 else (SOFT if attempt == 1 else SOFTEST)
-        ahead, at_start, moved = 0, residual, 0.0  # steps in a row that have not made it smaller
-        keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.x, rows.trial)
-        while residual > goal and count < limit and ahead < AHEAD:
-            after = newton_step(
-                bodies, rows, work, nodes, n_begin, n_end, members, begin, end, target, v, entries, delta
-            )
-            count += 1
-            if after < ENOUGH * residual:
-                ahead, residual, delta = 0, after, max(HARDER * delta, HARDEST)
-                keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
-            else:
-                ahead = ahead + 1 if after < math.inf else AHEAD
-        if residual < at_start:
-            keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.best, work.best_r, v, rows.r)
-            for k in range(n_begin, n_end):
-                for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-                    moved = max(moved, abs(v[c] - work.x[c]))
-        if not residual < at_start or moved > ELSEWHERE * at_start:
-            residual = at_start
-            keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.x, rows.trial, v, rows.r)
-        best = residual
-        keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
-        attempt += 1
-        if residual <= goal:
-            break
-    report[2] += count
+            return TOO_SMALL
+        if count >= COMPLIANT:
+            delta = HARDEST if count == COMPLIANT else (SOFT if count == COMPLIANT + 1 else SOFTEST)
+            report[2] += step_fully(bodies, rows, work, n, m, v, residual, part_goal, limit, entries, delta)
+        else:
+            report[2] += solve_part(bodies, rows, work, n, m, v, residual, part_goal, limit, entries)
+        count += 1
+        share *= PART
+        if m == end - begin:
+            residual = residual_of(bodies, rows, members, begin, end, v)
+            if residual <= goal:
+                break
+    report[1] += done
     if best < residual:
         keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.best, work.best_r, v, rows.r)
         return best

@@ -105,6 +105,7 @@ class Rows(NamedTuple):
     guess: Array
     D: Array
     q: Array
+    wrong: Array
     trial: Array
     g: Array
     F: Array
@@ -123,10 +124,15 @@ class Work(NamedTuple):
     size: Indices
     first: Indices
     local: Indices
+    blocks: Indices
+    part: Indices
     V: Array
     K: Array
     p: Array
     x: Array
+    trial: Array
+    start_part: Array
+    direction: Array
     best: Array
     best_r: Array
     start_v: Array

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from delassus.contact.joint_contacts import AHEAD
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.newton import velocity
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Links, Model, Options, Rows, Sleep, State
 from delassus.contact.sparse.rows import contact_rows
+from delassus.contact.sparse.sweeps import velocity
 from delassus.model.rotations import Array
 from delassus.runtime.loops import compiled, inlined
 

@@ -14,7 +14,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH
 from delassus.contact.sparse.impact import DONE, SINGULAR, add_joint_impulses, has_impact, impact, solve_all
 from delassus.contact.sparse.motion import close_gaps, free_motion, move
-from delassus.contact.sparse.newton import TOO_SMALL, sweep, velocity
+from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.records import (
     Bodies,
     Contacts,
@@ -29,6 +29,7 @@ from delassus.contact.sparse.records import (
 )
 from delassus.contact.sparse.rows import contact_rows, prepare_group, soften
 from delassus.contact.sparse.sleep import fall_asleep, hold_still, rests, wake_touched
+from delassus.contact.sparse.sweeps import sweep, velocity
 from delassus.model.rotations import Array
 from delassus.runtime.loops import compiled
 
@@ -43,6 +44,9 @@ ATTEMPTS = 8
 
 AGAIN = -10
 """The step is to be made again, with contacts farther away."""
+
+CLOSED = 0.005
+"""Part of the gaps that gravity may close, up to which they are closed: what rests does so on gaps that are not."""
 
 NO_ROOM, NO_FACTOR, NOT_FINITE = -11, -12, -13
 """Memory is too small for that many contacts; for the factor; velocities after the step are not finite."""
@@ -66,6 +70,7 @@ def take_contacts(
     Every contact is taken of blocks that are ``driven`` by impulses, none of bodies that sleep.
     """
     count, at, dt, driven, margin = 0, 0, options.dt, scratch.driven, nearness(model, options)
+    closed = options.touching + CLOSED * (margin - options.touching)
     for e in range(n):
         contacts.row[e] = -1
         if rests(model.links, scratch.sleep.island, contacts, e):
@@ -76,7 +81,7 @@ def take_contacts(
         if free and gap + AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
             continue
         rows.d[count, 0] = rows.d[count, 1] = 0.0
-        rows.d[count, 2] = max(gap, 0.0) / dt
+        rows.d[count, 2] = gap / dt if gap > closed else 0.0
         rows.mu[count], rows.more[count] = contacts.found.friction[e], 0.0
         prepare_group(bodies, rows, count, 0.0)
         contacts.row[e], islands.contact[count] = count, e

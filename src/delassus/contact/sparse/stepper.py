@@ -120,11 +120,13 @@ class BlockSteps:
         g, J = n + joints, 6 * widest * n + widest * joints
         self.rows = Rows(
             *_indices(g, g, g, g, g),
-            *_zeros(J, J, (g, 3, 3), (g, 12), (g, 3), g, g, g, g, (g, 3), g, (g, 9), *[(g, 3)] * 4),
+            *_zeros(J, J, (g, 3, 3), (g, 12), (g, 3), g, g, g, g, (g, 3), g, (g, 9), (g, 3), g, *[(g, 3)] * 3),
         )
         work = Work(
-            *_indices(blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks),
-            *_zeros(max(entries, blocks), 3 * widest + 6, nv, nv, nv, (g, 3), nv, nv, nv),
+            *_indices(
+                blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks, blocks, g
+            ),
+            *_zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3), nv, nv, nv),
         )
         islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g))
         before = getattr(self, "_contacts", None)

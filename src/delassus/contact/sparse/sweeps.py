@@ -1,0 +1,173 @@
+"""Sweeps over the row groups of an island, and how far impulses are from their laws.
+
+*Sweeps* (nonsmooth Gauss–Seidel) solve one contact after the other exactly, at the newest velocities of its bodies; no
+matrix couples them. Source: Jean 1999 and Moreau 1999.
+"""
+
+from __future__ import annotations
+
+import math
+
+from delassus.contact.snapshot import Indices
+from delassus.contact.solvers.coulomb import single
+from delassus.contact.sparse.cone import CONTACT, impulse
+from delassus.contact.sparse.records import Bodies, Rows
+from delassus.model.rotations import Array
+from delassus.runtime.loops import compiled, inlined
+
+FARTHEST = 1e3
+"""Largest ``θ`` of acceleration: farther out, impulses are so large that velocities lose their digits."""
+
+
+@inlined
+def velocity(bodies: Bodies, rows: Rows, i: int, x: Array) -> tuple[float, float, float]:
+    """``J x`` of a group."""
+    J, whole, u0, u1, u2 = rows.J, rows.kind[i] == CONTACT, 0.0, 0.0, 0.0
+    block, at = rows.a[i], rows.at_a[i]
+    for side in range(2):
+        if side == 1:
+            block, at = rows.b[i], rows.at_b[i]
+        if block < 0:
+            continue
+        f = bodies.first[block]
+        m = bodies.first[block + 1] - f
+        if whole and m == 6:
+            for k in range(6):
+                u0 += J[at + k] * x[f + k]
+                u1 += J[at + 6 + k] * x[f + k]
+                u2 += J[at + 12 + k] * x[f + k]
+        elif whole:
+            for k in range(m):
+                u0 += J[at + k] * x[f + k]
+                u1 += J[at + m + k] * x[f + k]
+                u2 += J[at + 2 * m + k] * x[f + k]
+        else:
+            for k in range(m):
+                u2 += J[at + k] * x[f + k]
+    return u0, u1, u2
+
+
+@inlined
+def push(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: float, v: Array) -> None:
+    """``v += Y f`` of a group."""
+    Y, whole = rows.Y, rows.kind[i] == CONTACT
+    block, at = rows.a[i], rows.at_a[i]
+    for side in range(2):
+        if side == 1:
+            block, at = rows.b[i], rows.at_b[i]
+        if block < 0:
+            continue
+        f = bodies.first[block]
+        m = bodies.first[block + 1] - f
+        if whole and m == 6:
+            for k in range(6):
+                v[f + k] += Y[at + k] * f0 + Y[at + 6 + k] * f1 + Y[at + 12 + k] * f2
+        elif whole:
+            for k in range(m):
+                v[f + k] += Y[at + k] * f0 + Y[at + m + k] * f1 + Y[at + 2 * m + k] * f2
+        else:
+            for k in range(m):
+                v[f + k] += Y[at + k] * f2
+
+
+@compiled
+def sweep(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array) -> float:
+    """Solve every group once, in order, each at the newest velocities ``v``; the largest change as a velocity."""
+    moved, r, d, W = 0.0, rows.r, rows.d, rows.W
+    for e in range(begin, end):
+        i = members[e]
+        u = velocity(bodies, rows, i, v)
+        r0, r1, r2, u2 = r[i, 0], r[i, 1], r[i, 2], u[2] + d[i, 2]
+        if rows.kind[i] == CONTACT:
+            if r2 == 0.0 and u2 >= 0.0 and rows.more[i] == 0.0:
+                continue
+            u0, u1, epsilon = u[0] + d[i, 0], u[1] + d[i, 1], rows.prepared[i, 0]
+            c0 = u0 - (W[i, 0, 0] + epsilon) * r0 - W[i, 0, 1] * r1 - W[i, 0, 2] * r2
+            c1 = u1 - W[i, 1, 0] * r0 - (W[i, 1, 1] + epsilon) * r1 - W[i, 1, 2] * r2
+            c2 = u2 - W[i, 2, 0] * r0 - W[i, 2, 1] * r1 - (W[i, 2, 2] + epsilon) * r2
+            x, y, z, _, rows.guess[i] = single(rows.prepared[i], rows.mu[i], rows.more[i], c0, c1, c2, rows.guess[i])
+        else:
+            x = y = 0.0
+            w = rows.w[i] + rows.R[i]
+            z = impulse(rows.kind[i], 0.0, w * rows.more[i], -d[i, 0], -d[i, 1], rows.w[i] * r2 - u2)[2] / w
+        x, y, z = x - r0, y - r1, z - r2
+        if x != 0.0 or y != 0.0 or z != 0.0:
+            moved = max(moved, rows.w[i] * max(abs(x), max(abs(y), abs(z))))
+            push(bodies, rows, i, x, y, z, v)
+            r[i, 0], r[i, 1], r[i, 2] = r0 + x, r1 + y, r2 + z
+    return moved
+
+
+@compiled
+def accelerated(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array, before: float) -> float:
+    """A sweep, and a step on from where the last two point (Anderson's acceleration of depth one).
+
+    With ``F`` the change by a sweep, as velocities, the next starts from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) /
+    |F − F₋|²``, or from ``g`` where ``F`` has grown. Takes ``|F₋|²``, negative at first, and returns ``|F|²``; the
+    impulses that it leaves are in their cones.
+    """
+    r, g, F = rows.r, rows.g, rows.F
+    for e in range(begin, end):
+        i = members[e]
+        for c in range(3):
+            rows.trial[i, c] = r[i, c]
+    sweep(bodies, rows, members, begin, end, v)
+    size, slope, turned = 0.0, 0.0, 0.0
+    for e in range(begin, end):
+        i = members[e]
+        for c in range(3):
+            f = rows.w[i] * (r[i, c] - rows.trial[i, c])
+            change = f - F[i, c]
+            size, slope, turned = size + f * f, slope + f * change, turned + change * change
+            F[i, c] = f
+    theta = slope / turned if size < before and abs(slope) < FARTHEST * turned else 0.0
+    for e in range(begin, end):
+        i = members[e]
+        x, y, z = r[i, 0], r[i, 1], r[i, 2]
+        if theta != 0.0:
+            law = impulse(
+                rows.kind[i], rows.mu[i], rows.more[i], x - theta * (x - g[i, 0]), y - theta * (y - g[i, 1]),
+                z - theta * (z - g[i, 2]),
+            )  # fmt: skip
+            r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
+            push(bodies, rows, i, law[0] - x, law[1] - y, law[2] - z, v)
+        g[i, 0], g[i, 1], g[i, 2] = x, y, z
+    return size
+
+
+@inlined
+def law_residual(rows: Rows, i: int, u0: float, u1: float, u2: float) -> float:
+    """How far the impulses of a group at its velocities are from their law: ``|ω r − P_C(ω r − u − s)|``."""
+    w, mu = rows.w[i], rows.mu[i]
+    x, y, z = w * rows.r[i, 0], w * rows.r[i, 1], w * rows.r[i, 2]
+    shift = mu * math.sqrt(u0 * u0 + u1 * u1)
+    law = impulse(rows.kind[i], mu, w * rows.more[i], x - u0, y - u1, z - u2 - shift)
+    return math.sqrt((x - law[0]) ** 2 + (y - law[1]) ** 2 + (z - law[2]) ** 2)
+
+
+@compiled
+def residual_of(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array) -> float:
+    """Largest violation of the law of a group at the velocities ``v`` (m/s); that of each group goes to ``wrong``."""
+    worst = 0.0
+    for e in range(begin, end):
+        i = members[e]
+        u = velocity(bodies, rows, i, v)
+        own = law_residual(rows, i, u[0] + rows.d[i, 0], u[1] + rows.d[i, 1], u[2] + rows.d[i, 2])
+        rows.wrong[i] = own
+        if not own <= worst:
+            worst = own
+    return worst if worst < math.inf else math.inf
+
+
+@compiled
+def keep(
+    bodies: Bodies, rows: Rows, nodes: Indices, n_begin: int, n_end: int, members: Indices, begin: int, end: int,
+    v: Array, r: Array, v_to: Array, r_to: Array,
+) -> None:  # fmt: skip
+    """Copy velocities and impulses of an island."""
+    for k in range(n_begin, n_end):
+        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+            v_to[c] = v[c]
+    for e in range(begin, end):
+        i = members[e]
+        r_to[i, 0], r_to[i, 1], r_to[i, 2] = r[i, 0], r[i, 1], r[i, 2]

@@ -60,6 +60,17 @@ def test_a_stack_stays() -> None:
     assert_solved(sim)
 
 
+def test_a_tall_stack_needs_no_work() -> None:
+    n = 10
+    q0 = np.concatenate([[0, 0, EDGE * (k + 0.5), *UPRIGHT] for k in range(n)])
+    sim = ds.Simulator(boxes(n), q0=q0, dt=1e-3)
+    sim.run(1.0)
+    rest = sim.q.copy()
+    sim.run(0.1)
+    assert np.abs(sim.q - rest).max() < 1e-8 and len(sim.contacts) == 4 * n
+    assert_solved(sim)
+
+
 def test_a_heap_rests_under_its_weight() -> None:
     n, dt = 30, 2e-3
     sim = ds.Simulator(boxes(n), q0=dropped(n, 3, seed=4), dt=dt)

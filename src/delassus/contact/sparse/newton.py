@@ -44,7 +44,7 @@ LOOK, ALONE, BETWEEN, LONGER, NEARLY = 10, 60, 10, 100, 1e-4
 """Sweeps between two looks at the residual; most sweeps before Newton's method, which begins earlier below a residual
 of ``NEARLY`` (m/s); sweeps between two of its parts, the first and the later ones."""
 
-ROUNDS, ENOUGH_ROUNDS, COMPLIANT, PART = 20, 3, 4, 0.3
+ROUNDS, ENOUGH_ROUNDS, COMPLIANT, PART = 20, 3, 14, 0.3
 """Most parts that are tried, and of an island within its tolerance; a part has contacts above so much of the largest
 residual, and in each round above so much of what it was before."""
 

@@ -23,3 +23,14 @@ autodoc_default_options = {"members": True}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+
+
+def keep_colons(app, what, name, obj, options, lines):
+    """Put an empty comment first: napoleon would take what stands before a colon for the type of a property."""
+    if what in ("attribute", "property", "data"):
+        lines[:0] = ["..", ""]
+
+
+def setup(app):
+    """Register with Sphinx."""
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -34,9 +35,11 @@ def run(*arguments):
 
 
 def test_a_pendulum_is_run_recorded_and_drawn(tmp_path):
-    out = run(
-        "pendulum", "--links", 3, "--duration", 0.05, "--record", tmp_path / "r.npz", "--plot", tmp_path / "f.png"
-    )
+    written = ("--record", tmp_path / "r.npz", "--plot", tmp_path / "f.png", "--json", tmp_path / "t.json",
+               "--csv", tmp_path / "t.csv")  # fmt: skip
+    out = run("pendulum", "--links", 3, "--duration", 0.05, *written)
+    assert json.loads((tmp_path / "t.json").read_text())["steps"] == "500"
+    assert "\nsteps,500\n" in (tmp_path / "t.csv").read_text().replace("\r", "")
     assert "3 links, 3 degrees of freedom" in out and "blocks by newton" in out
     for row in ("steps", "time per step", "real-time factor", "contacts at once", "energy, start → end"):
         assert row in out
@@ -103,6 +106,13 @@ def test_errors(arguments, message):
     with pytest.raises(DelassusError) as caught:
         run(*arguments)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["--plot", "--record", "--checkpoint"])
+def test_folders_that_cannot_be_made_are_refused_before_any_work(option, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        run("mppi", option, tmp_path / "file" / ("run.npz" if option != "--plot" else "run.png"))
 
 
 def test_warmup():

@@ -12,7 +12,7 @@ import typer
 
 from delassus import __version__
 from delassus_studies.commands import Csv, Json, bench_app, reproduce_app
-from delassus_studies.tables import table, write_csv
+from delassus_studies.tables import check_target, table, write_csv
 from delassus_studies.terminal import Console
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -126,7 +126,9 @@ def compute(
     method: Annotated[str, typer.Option(help="dense, ltl-osim, kjr, efpa, pv-osim, pv-osimr or auto.")] = "pv-osimr",
     q: Annotated[Path | None, typer.Option(help="File of configurations, .npy or text; random if not given.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random configuration.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write G to this .npy file instead of printing it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(callback=check_target, help="Write G to this .npy file instead of printing it.")
+    ] = None,
 ) -> None:
     """Compute the Delassus matrix of a robot under constraints."""
     from delassus.cli.parse import parse_constraints, read_configuration
@@ -242,12 +244,14 @@ def simulate(
     ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Save the state at the end to this .npz or .h5 file.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on from the state in this file of --checkpoint.")] = None,
+    file: Json = None,
+    csv: Csv = None,
 ) -> None:
     """Simulate a scene with contacts: pendulum, arms, boxes, quadruped, or one that plans."""
     from delassus.cli.simulate import run
 
     options = {"dt": dt, "formulation": formulation, "solver": solver, "seed": seed}
-    files = {"plot": plot, "record": record, "checkpoint": checkpoint, "resume": resume}
+    files = {"plot": plot, "record": record, "checkpoint": checkpoint, "resume": resume, "json": file, "csv": csv}
     run(
         console,
         scene,

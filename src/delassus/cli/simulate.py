@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 import time
@@ -22,6 +23,7 @@ from delassus.simulate.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum
 from delassus.simulate.scenes.mppi import MPPI
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
+from delassus_studies.tables import plain, table, write_csv
 from delassus_studies.terminal import Console
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
@@ -62,8 +64,8 @@ def run(
 ) -> None:
     """Run a scene and say how it went, or show it in the browser at ``port``.
 
-    ``options`` are those of the simulator; ``files`` those to write (plot, record, checkpoint), and the checkpoint to
-    go on from (resume).
+    ``options`` are those of the simulator; ``files`` those to write (plot, record, checkpoint, json, csv), and the
+    checkpoint to go on from (resume).
     """
     _check(options, files, duration, port)
     ready = make_scene(scene, links, terrain)
@@ -88,7 +90,13 @@ def run(
     steps = round((max(ready.duration - sim.time, 0.0) if duration is None else duration) / sim.dt)
     recorder = Recorder(every=1 if "record" in files else max(1, steps // SAMPLES))
     recorded = bool({"record", "plot"} & files.keys())
-    console.print(_run(console, ready, sim, steps, recorder if recorded else None))
+    told = _run(console, ready, sim, steps, recorder if recorded else None)
+    console.print(told)
+    if "json" in files:
+        names, values = (map(plain, column.cells) for column in told.columns)
+        files["json"].write_text(json.dumps(dict(zip(names, values, strict=True)), indent=1), encoding="utf-8")
+    if "csv" in files:
+        write_csv(files["csv"], [told])
     if recorded:
         recording = recorder.finish(sim)
         if "record" in files:
@@ -144,12 +152,7 @@ def _run(console: Console, ready: ReadyScene, sim: Simulator, steps: int, record
         rows["replans"] = f"{len(replans):,}"
         rows["time per replan, median"] = f"{statistics.median(r.duration for r in replans) * 1e3:.1f} ms"
         rows["residual of planned steps, worst"] = f"{max(r.residual for r in replans):.1e} m/s"
-    table = Table(show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for row in rows.items():
-        table.add_row(*row)
-    return table
+    return table("", ("what", "value"), rows.items())
 
 
 def _check(options: dict[str, Any], files: dict[str, Path], duration: float | None, port: int | None) -> None:
@@ -171,6 +174,9 @@ def _check(options: dict[str, Any], files: dict[str, Path], duration: float | No
         )
     if duration is not None and not 0 <= duration < math.inf:
         raise ConfigurationError("--duration", "a time in s, not negative", shown(duration), "Such as 2.5.")
+    for name in ("plot", "record", "checkpoint"):
+        if name in files:
+            files[name].parent.mkdir(parents=True, exist_ok=True)
     if port is None:
         return
     require("viser", "view", "the viewer")

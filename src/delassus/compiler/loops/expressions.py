@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from delassus.compiler.loops.text import FAST, Text
+from delassus.compiler.loops.text import FAST, LOOP, Text
 from delassus.compiler.loops.types import (
     BOOL,
     FLOAT,
@@ -83,6 +83,7 @@ class Expressions(Text):
         self.function, self.called_for = function, call
         self.kinds: dict[str, Type] = {}
         self.places: dict[str, list[str]] = {}
+        self.fixed: dict[str, Value] = {}
 
     def value(self, node: ast.expr) -> Value:
         """Instructions for an expression."""
@@ -122,6 +123,8 @@ class Expressions(Text):
         return NOTHING_AT_ALL if node.value is None else self.constant_of(node.value)
 
     def _Name(self, node: ast.Name) -> Value:
+        if node.id in self.fixed:
+            return self.fixed[node.id]
         if node.id in self.kinds:
             kind = self.kinds[node.id]
             loads = zip(operands_of(kind), self.places[node.id], strict=True)
@@ -415,7 +418,7 @@ class Expressions(Text):
         k = self.do(f"load i64, ptr {at}")
         self.branch(self.do(f"icmp slt i64 {k}, {n}"), body, end)
         self.store(self.part(array, [k]), Value(INT, (k,)))
-        self.lines += [f"store i64 {self.do(f'add nsw i64 {k}, 1')}, ptr {at}", f"br label %{head}", f"{end}:"]
+        self.lines += [f"store i64 {self.do(f'add nsw i64 {k}, 1')}, ptr {at}", f"br label %{head}, {LOOP}", f"{end}:"]
         return array
 
     def _extreme(self, largest: bool, values: list[Value]) -> Value:

@@ -6,6 +6,9 @@ memory that arrays of the result are in, which ``release_all`` gives back.
 
 from __future__ import annotations
 
+import itertools
+import re
+
 from delassus.compiler.loops.expressions import Called, Loop, returned
 from delassus.compiler.loops.statements import Body
 from delassus.compiler.loops.types import Type, has_arrays, operands_of
@@ -93,7 +96,11 @@ ALIASES = """
 !6 = !{!"bool", !0, i64 0}
 !7 = !{!8, !8, i64 0}
 !8 = !{!"float32", !0, i64 0}
+!9 = !{!"llvm.loop.unroll.runtime.disable"}
 """
+FIRST_LOOP = 10
+"""Number of the first loop."""
+
 ELSEWHERE = 1 << 16
 """Bytes where what is outside of an array is read from and written to, in checked code."""
 
@@ -123,7 +130,10 @@ class Module:
         main = self.call(loop, arguments)
         bodies = [made.text for made in self._made.values()]
         outside = f"@outside = global i64 0\n@elsewhere = internal global [{ELSEWHERE} x i8] zeroinitializer, align 16"
-        return "\n".join([outside, MEMORY, *bodies, _entry(main, arguments), ALIASES]), main.result
+        numbers = itertools.count(FIRST_LOOP)
+        text = re.sub("!loop", lambda _: f"!{next(numbers)}", "\n".join(bodies))
+        loops = [f"!{k} = distinct !{{!{k}, !9}}" for k in range(FIRST_LOOP, next(numbers))]
+        return "\n".join([outside, MEMORY, text, _entry(main, arguments), ALIASES, *loops]), main.result
 
 
 def _entry(main: Called, arguments: list[Type]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import FunctionType
 
 from delassus.compiler.loops.expressions import NOTHING_AT_ALL, Called, Expressions, Loop, returned
+from delassus.compiler.loops.text import LOOP
 from delassus.compiler.loops.types import (
     INT,
     NOTHING,
@@ -49,6 +50,9 @@ class Body(Expressions):
         self._known: Type | None = None if self._returns else NOTHING
         self._ends: list[tuple[str, str]] = []
         names = [argument.arg for argument in tree.args.args]
+        self._changed = {
+            node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
         while True:
             before = (dict(self.kinds), self._known, self.allocates)
             self.slots, self.lines, self.places, self._names = [], [], {}, 0
@@ -66,11 +70,15 @@ class Body(Expressions):
         self.places[variable] = [self.slot(llvm) for llvm in operands_of(kind)]
 
     def _take(self, names: list[str], arguments: list[Type]) -> None:
-        """Arguments become variables."""
+        """Arguments become variables, if they change."""
         at = 0
         for name, kind in zip(names, arguments, strict=True):
             size = len(operands_of(kind))
-            self.assign(name, Value(kind, tuple(f"%a{k}" for k in range(at, at + size))))
+            value = Value(kind, tuple(f"%a{k}" for k in range(at, at + size)))
+            if name in self._changed:
+                self.assign(name, value)
+            else:
+                self.fixed[name] = value
             at += size
 
     def _whole(self, name: str, arguments: list[Type], result: Type) -> str:
@@ -218,7 +226,7 @@ class Body(Expressions):
         self.begin(head)
         self.branch(self.truth(self.value(node.test)), body, end)
         self._repeat(node.body, onward, end)
-        self.lines += [f"br label %{head}", f"{end}:"]
+        self.lines += [f"br label %{head}, {LOOP}", f"{end}:"]
 
     def _Break(self, node: ast.Break) -> None:
         self.leave(f"br label %{self._ends[-1][1]}")
@@ -262,4 +270,8 @@ class Body(Expressions):
         self.assign_to(node.target, item(k))
         self._repeat(node.body, onward, end)
         k = self.do(f"load i64, ptr {at}")
-        self.lines += [f"store i64 {self.do(f'add nsw i64 {k}, {step}')}, ptr {at}", f"br label %{head}", f"{end}:"]
+        self.lines += [
+            f"store i64 {self.do(f'add nsw i64 {k}, {step}')}, ptr {at}",
+            f"br label %{head}, {LOOP}",
+            f"{end}:",
+        ]

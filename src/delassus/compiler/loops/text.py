@@ -25,6 +25,10 @@ ALIAS = {FLOAT: "!tbaa !1", INT: "!tbaa !2", BOOL: "!tbaa !3", SINGLE: "!tbaa !7
 """Arrays of floats, of integers and of truth values do not overlap."""
 
 
+LOOP = "!llvm.loop !loop"
+"""At the end of a loop; `Module` numbers them. Loops of unknown length are not unrolled: that takes time and gains none."""
+
+
 class Text:
     """Instructions of one function.
 
@@ -204,5 +208,5 @@ class Text:
             number = self.load(self.part(Value(ArrayOf(other.type.item, 1), (other.operands[0], count)), [k]))
         self.store(self.part(Value(flat, (array.operands[0], count)), [k]), number)
         self.lines.append(f"store i64 {self.do(f'add nsw i64 {k}, 1')}, ptr {at}")
-        self.lines.append(f"br label %{head}")
+        self.lines.append(f"br label %{head}, {LOOP}")
         self.lines.append(f"{end}:")

@@ -26,7 +26,7 @@ ALIAS = {FLOAT: "!tbaa !1", INT: "!tbaa !2", BOOL: "!tbaa !3", SINGLE: "!tbaa !7
 
 
 LOOP = "!llvm.loop !loop"
-"""At the end of a loop; `Module` numbers them. Loops of unknown length are not unrolled: that takes time and gains none."""
+"""At the end of a loop; `Module` numbers them. Loops of unknown length are not unrolled: it takes long, for nothing."""
 
 
 class Text:

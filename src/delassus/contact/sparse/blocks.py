@@ -205,7 +205,8 @@ class Blocks:
         n = 36 * len(free)
         self.bodies.mass[:n] = self.bodies.M[:n] = H.ravel()
         self.bodies.inverse[:] = np.linalg.inv(H).ravel()
-        L = np.linalg.cholesky(H) if len(free) else H
+        L, k = (np.linalg.cholesky(H) if len(free) else H), np.arange(6)
+        L[:, k, k] = 1.0 / L[:, k, k]
         self.bodies.L[:n] = np.swapaxes(L, 1, 2).ravel()  # by columns
 
 

@@ -118,14 +118,13 @@ def factorise(n: int, size: Indices, start: Indices, rows: Indices, where: Indic
 
 @compiled
 def cholesky(V: Array, at: int, m: int) -> bool:
-    """Factor the m × m block at ``at``, whose lower triangle counts, in place."""
+    """Factor the m × m block at ``at``, whose lower triangle counts, in place; the diagonal becomes reciprocals."""
     for c in range(m):
         pivot = V[at + c * m + c]
         if not pivot > 0.0:
             return False
-        pivot = math.sqrt(pivot)
+        pivot = 1.0 / math.sqrt(pivot)
         V[at + c * m + c] = pivot
-        pivot = 1.0 / pivot
         for r in range(c + 1, m):
             V[at + c * m + r] *= pivot
         for d in range(c + 1, m):
@@ -194,9 +193,12 @@ def substitute(
 
 @compiled
 def forward(V: Array, at: int, m: int, x: Array, to: int) -> None:
-    """``x ← L⁻¹ x`` of the part of ``x`` at ``to`` and the block at ``at``."""
-    for c in range(m):
-        x[to + c] /= V[at + c * m + c]
+    """``x ← L⁻¹ x`` of the part of ``x`` at ``to`` and the block at ``at``; zeros at its beginning stay."""
+    first = 0
+    while first < m and x[to + first] == 0.0:
+        first += 1
+    for c in range(first, m):
+        x[to + c] *= V[at + c * m + c]
         for r in range(c + 1, m):
             x[to + r] -= V[at + c * m + r] * x[to + c]
 
@@ -208,4 +210,4 @@ def backward(V: Array, at: int, m: int, x: Array, to: int) -> None:
         total = x[to + c]
         for r in range(c + 1, m):
             total -= V[at + c * m + r] * x[to + r]
-        x[to + c] = total / V[at + c * m + c]
+        x[to + c] = total * V[at + c * m + c]

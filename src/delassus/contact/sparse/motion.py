@@ -108,8 +108,8 @@ def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
         for other in range(k + 1, n):
             subtract(Q, loop[2] + other * m, row, m, gaps, first + other, first + k)
     for c in range(m):
-        x[c] = x[m + c] = 0.0
-        for r in range(c, m):
+        x[c], x[m + c] = state.target[f + c] / bodies.L[at + c * m + c], 0.0
+        for r in range(c + 1, m):
             x[c] += bodies.L[at + c * m + r] * state.target[f + r]  # Lᵀ v*
     for k in range(n):
         row = loop[2] + k * m
@@ -117,8 +117,8 @@ def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
         for c in range(m):
             x[m + c] += u * Q[row + c]
         for r in range(m):  # L q
-            x[2 * m + r] = 0.0
-            for c in range(r + 1):
+            x[2 * m + r] = Q[row + r] / bodies.L[at + r * m + r]
+            for c in range(r):
                 x[2 * m + r] += bodies.L[at + c * m + r] * Q[row + c]
         for c in range(m):
             for r in range(m):

@@ -38,9 +38,10 @@ class Bodies(NamedTuple):
     """Blocks of masses. Block *i* has the degrees of freedom ``first[i]`` to ``first[i + 1]``.
 
     Its mass matrix begins at ``at[i]`` in ``mass``. There in ``M`` is the mass matrix that contacts see, to which loops
-    have added theirs, and in ``L`` the Cholesky factor of that without loops, by columns. The first blocks are free
-    bodies, whose inverse mass matrices are in ``inverse``. Block *i* has ``loop_rows[i]`` rows of loops, which begin at
-    ``loops_at[i]`` in ``Q``: Jacobians, then orthonormal rows; see `close_loops`.
+    have added theirs, and in ``L`` the Cholesky factor of that without loops, by columns, with the reciprocals of its
+    diagonal. The first blocks are free bodies, whose inverse mass matrices are in ``inverse``. Block *i* has
+    ``loop_rows[i]`` rows of loops, which begin at ``loops_at[i]`` in ``Q``: Jacobians, then orthonormal rows; see
+    `close_loops`.
     """
 
     first: Indices

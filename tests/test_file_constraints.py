@@ -323,7 +323,7 @@ def test_constraints_of_trees_made_of_others():
     assert [f.link for f in whole.constraints[0].frames] == ["hand/e", "hand/world"]
     q = tree.random(rng)
     assert error(joint_errors(whole, np.concatenate([arm.random(rng), q])), joint_errors(tree, q)) < 1e-12
-    with pytest.raises(ModelError, match=r"Weld\('e', 'world'.*Give a prefix"):
+    with pytest.raises(ModelError, match=r"Weld\(.*'e'.*Give a prefix"):
         arm.attach("link2", tree)
     for other in (pickle.loads(pickle.dumps(whole)), whole):
         assert [c.fingerprint for c in other.constraints] == [c.fingerprint for c in whole.constraints]

@@ -439,7 +439,11 @@ def test_a_frame_without_its_placement_has_none():
         (None, ConstraintError, "placements: expected one array for each of 1 Frame\\(link, given=…\\), got 0"),
         ([UNIT, UNIT], ConstraintError, "placements: expected one array for each of 1 .*, got 2"),
         (UNIT, ConstraintError, "placements: expected a list of arrays, got ndarray"),
-        ([UNIT[:3]], ConfigurationError, "first frame of Point\\('link3', 3 rows\\): .*shape \\(..., 7\\), got shape"),
+        (
+            [UNIT[:3]],
+            ConfigurationError,
+            "first frame of Point\\(.*link3.*, 3 rows\\): .*shape \\(..., 7\\), got shape",
+        ),
         ([UNIT * np.nan], ConfigurationError, "placement of the first frame of Point.*: .*, got nan at index"),
         ([["a"] * 7], ConfigurationError, "placement of the first frame of Point"),
         ([2 * UNIT], ConfigurationError, "quaternion of the placement of the first frame of Point.*: expected unit"),

@@ -454,8 +454,11 @@ def solve_island(
         if residual < best:
             best = residual
             keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
-        if residual <= enough or not residual < math.inf or count >= ROUNDS:
+        if residual <= enough or not best < math.inf or count >= ROUNDS:
             break
+        if not residual < math.inf:  # a step has gone astray
+            residual = best
+            keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.best, work.best_r, v, rows.r)
         if best <= tolerance and count >= ENOUGH_ROUNDS:
             break
         at_rest = not moves(bodies, nodes, n_begin, n_end, v, MOVING * tolerance)
@@ -474,6 +477,9 @@ def solve_island(
         share *= PART
         if m == end - begin:
             residual = residual_of(bodies, rows, members, begin, end, v)
+            if residual < best:
+                best = residual
+                keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
             if residual <= goal:
                 break
     report[1] += done

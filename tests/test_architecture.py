@@ -72,6 +72,8 @@ def imports(path):
             for alias in node.names:  # from delassus.model import tree is an import of delassus.model.tree
                 module = f"{node.module}.{alias.name}"
                 found.append((module if module in MODULES else node.module, inside))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found.extend((a.value, inside) for a in node.args if isinstance(a, ast.Constant))
         inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
             visit(child, inside)
@@ -117,6 +119,7 @@ def test_the_test_of_imports():
     lazily = dict(imports(PACKAGE / "interop" / "mjcf.py"))
     assert lazily["mujoco"] and not lazily["delassus.errors"]
     assert ("delassus.model.mechanisms", False) in imports(PACKAGE / "__init__.py")
+    assert ("delassus.runtime.compile", True) in imports(PACKAGE / "__init__.py")  # by its name
     typing_only = [m for m, _ in imports(PACKAGE / "spatial" / "transform.py")]
     assert "delassus.spatial.ops" in typing_only
 

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from delassus.contact.collision.detector import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.geometry import load_colliders, load_ignored
-from delassus.contact.scene import Scene
-from delassus.contact.shapes import Collider, HalfSpace
+from delassus.contact.shapes import Collider, Solids
 from delassus.errors import ConfigurationError
 from delassus.interop.load import find_description, load
 from delassus.model.joints import JointKind
 from delassus.model.kinematics import world_poses
 from delassus.model.rotations import Array
-from delassus.model.tree import WORLD
+from delassus.model.tree import WORLD, Tree
 
 SAMPLES, ALWAYS = 100, 0.95
 """Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""
@@ -26,8 +26,10 @@ FAR = 100.0
 """Gap (m) up to which a floor is found below a robot."""
 
 
-def scene_from_robot(robot: str | Path | Any, floor: bool, friction: float) -> Scene:
-    """Scene of a robot; see `Scene.from_robot`."""
+def described(
+    robot: str | Path | Any, friction: float
+) -> tuple[Tree, tuple[Collider, ...], tuple[tuple[str, str], ...] | None]:
+    """Tree of a robot, its colliders, and the pairs of them that its files ignore; None if they name no pairs."""
     path = find_description(robot) if isinstance(robot, str | Path) else None
     is_urdf = path is not None and path.suffix.lower() == ".urdf"
     srdf = srdf_beside(path) if path is not None and is_urdf else None
@@ -35,12 +37,8 @@ def scene_from_robot(robot: str | Path | Any, floor: bool, friction: float) -> S
     given = robot if path is None else path
     colliders = load_colliders(given, tree, friction=friction) if is_urdf else load_colliders(given, tree)
     if not is_urdf:
-        ignored = load_ignored(given)
-    else:
-        ignored = load_ignored(srdf, tree=tree) if srdf is not None else ()
-        ignored = ignored or touching_always(Scene(tree, colliders))
-    below = [Collider("world", HalfSpace(), friction=friction, name="floor")] if floor else []
-    return Scene(tree, [*colliders, *below], ignore=ignored)
+        return tree, colliders, load_ignored(given)
+    return tree, colliders, (load_ignored(srdf, tree=tree) if srdf is not None else None) or None
 
 
 def srdf_beside(urdf: Path) -> Path | None:
@@ -53,7 +51,7 @@ def srdf_beside(urdf: Path) -> Path | None:
     return None
 
 
-def touching_always(scene: Scene) -> tuple[tuple[str, str], ...]:
+def touching_always(scene: Solids) -> tuple[tuple[str, str], ...]:
     """Pairs of colliders that touch in the neutral configuration, or nearly always in random ones."""
     detector, tree = CollisionDetector(scene), scene.tree
     pairs = detector.pairs
@@ -67,7 +65,7 @@ def touching_always(scene: Scene) -> tuple[tuple[str, str], ...]:
     return tuple((scene.colliders[a].name, scene.colliders[b].name) for a, b in often)
 
 
-def set_down(scene: Scene, q: Array) -> Array:
+def set_down(scene: Solids, q: ArrayLike) -> Array:
     """Configuration (nq,) whose robot touches the world's colliders from above; see `Scene.set_down`."""
     tree = scene.tree
     if len(scene.robots) != 1 or tree.joints[0].kind is not JointKind.FREE:

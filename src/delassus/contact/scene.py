@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, check_constraints
-from delassus.contact.shapes import Collider
+from delassus.contact.from_robot import described, set_down, touching_always
+from delassus.contact.shapes import Collider, HalfSpace
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_list, check_vector, finite_array
@@ -151,8 +151,11 @@ class Scene(Frozen):
         >>> scene = Scene.from_robot("go1", floor=True)  # doctest: +SKIP
         >>> q0 = scene.set_down(scene.tree.reference_configurations["standing"])  # doctest: +SKIP
         """
-        made: Scene = _made_by("scene_from_robot")(robot, check_flag("floor", floor), friction)
-        return made
+        tree, colliders, ignored = described(robot, friction)
+        if ignored is None:
+            ignored = touching_always(cls(tree, colliders))
+        below = [Collider("world", HalfSpace(), friction=friction, name="floor")] if check_flag("floor", floor) else []
+        return cls(tree, [*colliders, *below], ignore=ignored)
 
     def set_down(self, q: ArrayLike) -> Array:
         """Configuration (nq,) in which the robot, on a free joint, is moved up or down until it stands on the world.
@@ -162,8 +165,7 @@ class Scene(Frozen):
         ConfigurationError
             Several robots or one without a free joint; no collider of the world within 100 m below.
         """
-        found: Array = _made_by("set_down")(self, q)
-        return found
+        return set_down(self, q)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from what it was made of."""
@@ -262,11 +264,6 @@ class State(Frozen):
         """
         q, v = tree.check_configuration(self.q), tree.check_velocity(self.v)
         return State(q, v, tree.check_velocity(self.tau, "tau"))
-
-
-def _made_by(name: str) -> Any:
-    """Function of `delassus.contact.from_robot`, which needs collision, and with it this file."""
-    return getattr(importlib.import_module("delassus.contact.from_robot"), name)
 
 
 def _ignored(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:

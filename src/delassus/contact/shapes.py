@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +14,9 @@ from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_number, check_rotation, check_vector, finite_array
 from delassus.model.rotations import Array
 from delassus.model.shapes import Box, Capsule, Cylinder, Sphere
+from delassus.model.tree import Tree
 
-__all__ = ["Box", "Capsule", "Collider", "Cylinder", "HalfSpace", "Mesh", "Shape", "Sphere"]
+__all__ = ["Box", "Capsule", "Collider", "Cylinder", "HalfSpace", "Mesh", "Shape", "Solids", "Sphere"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +141,32 @@ def _corners(triangles: ArrayLike, n_points: int) -> NDArray[np.int64]:
         wanted = f"whole numbers (m, 3) below {n_points}"
         raise ConfigurationError("triangles of a mesh", wanted, shown(triangles), "Check the file.")
     return corners.astype(np.int64)
+
+
+@runtime_checkable
+class Solids(Protocol):
+    """What collision knows of a `delassus.Scene`."""
+
+    @property
+    def robots(self) -> Mapping[str, Tree]:
+        """By their names."""
+
+    @property
+    def tree(self) -> Tree:
+        """Of all robots."""
+
+    @property
+    def colliders(self) -> tuple[Collider, ...]:
+        """In the order of their numbers."""
+
+    @property
+    def links(self) -> Array:
+        """Of each collider its link, `WORLD` of the world."""
+
+    @property
+    def ignore(self) -> frozenset[frozenset[str]]:
+        """Pairs of names that never collide."""
+
+    @property
+    def parents_collide(self) -> bool:
+        """Whether links collide with those that carry them."""

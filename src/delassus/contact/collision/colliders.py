@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.collision.filters import may_collide
-from delassus.contact.scene import Scene
-from delassus.contact.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
+from delassus.contact.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Solids, Sphere
 from delassus.errors import ConfigurationError, missing_dependency
 from delassus.model.rotations import Array
 
@@ -119,7 +118,7 @@ class ContactArrays(NamedTuple):
     colliders: NDArray[np.int64]
 
 
-def collider_arrays(scene: Scene) -> Colliders:
+def collider_arrays(scene: Solids) -> Colliders:
     """Arrays of a scene's colliders."""
     n = len(scene.colliders)
     shapes, local = np.zeros((n, COLUMNS)), np.zeros((n, 3, 4))

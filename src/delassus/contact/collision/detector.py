@@ -11,7 +11,7 @@ from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, col
 from delassus.contact.collision.narrow_phase import OTHERS, WRONG, find_contacts, unpack
 from delassus.contact.collision.surfaces import Surfaces
 from delassus.contact.contacts import ContactSet
-from delassus.contact.scene import Scene
+from delassus.contact.shapes import Solids
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number
 from delassus.model.rotations import Array
@@ -66,8 +66,8 @@ class CollisionDetector:
     ([0.1], [[2.0, 3.0, -0.05]], [[0.0, 0.0, 1.0]])
     """
 
-    def __init__(self, scene: Scene, *, tolerance: float | None = None, margin: float | None = None) -> None:
-        if not isinstance(scene, Scene):
+    def __init__(self, scene: Solids, *, tolerance: float | None = None, margin: float | None = None) -> None:
+        if not isinstance(scene, Solids):
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         self.scene = scene
         self.arrays = collider_arrays(scene)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.contact.scene import Scene
+from delassus.contact.shapes import Solids
 from delassus.model.combine import SEPARATOR
 from delassus.model.joints import JointKind
 from delassus.model.tree import WORLD
 
 
-def may_collide(scene: Scene) -> NDArray[np.bool_]:
+def may_collide(scene: Solids) -> NDArray[np.bool_]:
     """Symmetric matrix (n, n) of the pairs of colliders that may touch.
 
     Never two on one link, nor two on the world. Unless ``scene.parents_collide``, never a link and its parent: links
@@ -47,7 +47,7 @@ def may_collide(scene: Scene) -> NDArray[np.bool_]:
     return allowed
 
 
-def _carriers(scene: Scene) -> list[int]:
+def _carriers(scene: Solids) -> list[int]:
     """Nearest link with mass below each link, or the world."""
     carriers: list[int] = []
     for parent in scene.tree.parents:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from delassus.contact.collision.colliders import FIRST_VERTEX, LINK, MOST_POINTS, Colliders, Workspace
-from delassus.contact.scene import Scene
-from delassus.contact.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
+from delassus.contact.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Solids, Sphere
 from delassus.errors import missing_dependency
 from delassus.model.rotations import Array
 
@@ -29,7 +28,7 @@ ones make it fail, unnoticed, on some pairs of round shapes."""
 class Surfaces:
     """Contacts of meshes that are not convex."""
 
-    def __init__(self, scene: Scene, arrays: Colliders) -> None:
+    def __init__(self, scene: Solids, arrays: Colliders) -> None:
         self._shapes = arrays.shapes
         self._geometry = cache(lambda i: _to_coal(scene.colliders[i].shape, i, arrays))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from delassus.constraints import Contact
 from delassus.contact.shapes import Sphere
-from delassus.gym.worlds import Array, Floats, Whole, Worlds
+from delassus.gym.worlds import Array, Floats, Whole, Worlds, up_of
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.loops import compiled
 from delassus.simulate.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1
@@ -110,9 +110,7 @@ def _observe(
 ) -> None:  # fmt: skip
     for e in range(worlds.size):
         i = worlds[e]
-        x, y, z, w = q[i, 3], q[i, 4], q[i, 5], q[i, 6]
-        out[i, 0], out[i, 1] = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x)
-        out[i, 2] = 1.0 - 2.0 * (x * x + y * y)
+        out[i, 0], out[i, 1], out[i, 2] = up_of(q, i)
         for c in range(6):
             out[i, 3 + c] = v[i, c]
         for c in range(3):
@@ -137,8 +135,7 @@ def _judge(
     fallen: Array,
 ) -> None:
     for i in range(rewards.size):
-        x, y, z, w = q[i, 3], q[i, 4], q[i, 5], q[i, 6]
-        a, b, up = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)
+        a, b, up = up_of(q, i)
         ahead, side, turn = v[i, 0] - told[i, 0], v[i, 1] - told[i, 1], v[i, 5] - told[i, 2]
         change = 0.0
         for c in range(12):

@@ -10,7 +10,7 @@ import numpy as np
 
 from delassus.constraints import Contact, Frame
 from delassus.contact.shapes import Sphere
-from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds
+from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds, up_of
 from delassus.model.mechanisms import humanoid
 from delassus.model.tree import Tree
 from delassus.runtime.compile import compile as compile_kernel
@@ -108,9 +108,7 @@ def _with_rotors(tree: Tree) -> Tree:
 def _observe(worlds: Whole, q: Array, v: Array, start: Array, moved: Whole, actions: Array, out: Array) -> None:
     for e in range(worlds.size):
         i = worlds[e]
-        x, y, z, w = q[i, 3], q[i, 4], q[i, 5], q[i, 6]
-        out[i, 0], out[i, 1] = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x)
-        out[i, 2] = 1.0 - 2.0 * (x * x + y * y)
+        out[i, 0], out[i, 1], out[i, 2] = up_of(q, i)
         for c in range(6):
             out[i, 3 + c] = v[i, c]
         out[i, 9] = q[i, 2] - start[2]
@@ -124,8 +122,7 @@ def _observe(worlds: Whole, q: Array, v: Array, start: Array, moved: Whole, acti
 @compiled
 def _judge(q: Array, v: Array, start: Array, actions: Array, control: float, rewards: Array, fallen: Array) -> None:
     for i in range(rewards.size):
-        x, y, z, w = q[i, 3], q[i, 4], q[i, 5], q[i, 6]
-        a, b, up = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)
+        a, b, up = up_of(q, i)
         drop, linear, angular, effort = q[i, 2] - start[2], 0.0, 0.0, 0.0
         for c in range(3):
             linear += v[i, c] ** 2

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from delassus.errors import ConfigurationError
 from delassus.model.check import check_number, check_whole, finite_array
 from delassus.runtime.kernel import Kernel
+from delassus.runtime.loops import compiled
 from delassus.runtime.rollout import rollout
 
 Floats = NDArray[np.float32]
@@ -154,6 +155,13 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
             infos = {"final_obs": self.observations.copy(), "_final_obs": ended}
             self._begin(np.flatnonzero(ended))
         return self.observations.copy(), self.rewards.copy(), terminated, truncated, infos
+
+
+@compiled
+def up_of(q: Array, i: int) -> tuple[float, float, float]:
+    """The direction of up in the axes of the free link of world ``i``."""
+    x, y, z, w = q[i, 3], q[i, 4], q[i, 5], q[i, 6]
+    return 2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)
 
 
 def _range(name: str, given: Range) -> Range:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from delassus.compiler.loops.text import FAST, LOOP, Text
+from delassus.compiler.loops.text import FAST, Text
 from delassus.compiler.loops.types import (
     BOOL,
     FLOAT,
@@ -382,43 +382,26 @@ class Expressions(Text):
         return Value(called.result, tuple(parts))
 
     def _array(self, f: Any, arguments: list[ast.expr]) -> Value:
+        given = self.value(arguments[0])
         if f is np.copy:
-            source = self.value(arguments[0])
-            if not isinstance(source.type, ArrayOf):
-                raise TypeError(f"a copy of {source.type}")
-            copy = self.make(source.type.item, list(source.operands[1:]))
-            self.each(copy, None, source)
+            if not isinstance(given.type, ArrayOf):
+                raise TypeError(f"a copy of {given.type}")
+            copy = self.make(given.type.item, list(given.operands[1:]))
+            flat = Value(ArrayOf(given.type.item, 1), (given.operands[0], self.product(given.operands[1:])))
+            self.each(copy, lambda k: self.load(self.part(flat, [k])))
             return copy
-        shape = self.value(arguments[0])
-        lengths = items_of(shape) if isinstance(shape.type, TupleOf) else [shape]
+        lengths = items_of(given) if isinstance(given.type, TupleOf) else [given]
         if any(n.type is not INT for n in lengths):
-            raise TypeError(f"an array of lengths {shape.type}")
+            raise TypeError(f"an array of lengths {given.type}")
         sizes = [n.operands[0] for n in lengths]
-        if f is np.arange:
-            return self._counted(sizes[0])
-        number = None
-        if f is np.full:
-            number = self.value(arguments[1])
-        elif f is np.ones:
-            number = self.constant(1.0)
-        if number is not None:
-            assert isinstance(number.type, Number)
-            array = self.make(number.type, sizes)
-            self.each(array, number)
-            return array
-        dtype = self.object_of(arguments[1]) if len(arguments) > 1 else np.float64
-        return self.make(ITEMS[np.dtype(dtype)], sizes, zero=f is np.zeros)
-
-    def _counted(self, n: str) -> Value:
-        """``0, 1, … n − 1``."""
-        array = self.make(INT, [n])
-        at, head, body, end = self.slot("i64"), self.label(), self.label(), self.label()
-        self.lines.append(f"store i64 0, ptr {at}")
-        self.begin(head)
-        k = self.do(f"load i64, ptr {at}")
-        self.branch(self.do(f"icmp slt i64 {k}, {n}"), body, end)
-        self.store(self.part(array, [k]), Value(INT, (k,)))
-        self.lines += [f"store i64 {self.do(f'add nsw i64 {k}, 1')}, ptr {at}", f"br label %{head}, {LOOP}", f"{end}:"]
+        if f in (np.empty, np.zeros):
+            dtype = self.object_of(arguments[1]) if len(arguments) > 1 else np.float64
+            return self.make(ITEMS[np.dtype(dtype)], sizes, zero=f is np.zeros)
+        number = self.value(arguments[1]) if f is np.full else self.constant(0 if f is np.arange else 1.0)
+        if not isinstance(number.type, Number):
+            raise TypeError(f"an array of {number.type}")
+        array = self.make(number.type, sizes)
+        self.each(array, lambda k: Value(INT, (k,)) if f is np.arange else number)
         return array
 
     def _extreme(self, largest: bool, values: list[Value]) -> Value:

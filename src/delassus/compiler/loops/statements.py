@@ -149,7 +149,7 @@ class Body(Expressions):
                 whole = self.value(target.value)
                 if not isinstance(whole.type, ArrayOf) or not isinstance(value.type, Number):
                     raise TypeError(f"{value.type} in a part of {whole.type}")
-                self.each(whole, value)
+                self.each(whole, lambda _: value)
                 return
             place = self.place(target)
             assert isinstance(place.type, ArrayOf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from delassus.compiler.loops.types import (
     BOOL,
@@ -194,8 +195,8 @@ class Text:
             self.lines.append(f"store ptr {x}, ptr {self.do(f'getelementptr ptr, ptr {places}, i64 {k}')}")
         self.lines.append(f"call void @release(ptr %heap, ptr %mark, ptr {places}, i64 {len(kept)})")
 
-    def each(self, array: Value, number: Value | None, other: Value | None = None) -> None:
-        """Set all items to a number, or to those of another array of the same size."""
+    def each(self, array: Value, item: Callable[[str], Value]) -> None:
+        """Set every item of an array to what ``item`` gives for its number."""
         assert isinstance(array.type, ArrayOf)
         count, flat = self.product(array.operands[1:]), ArrayOf(array.type.item, 1)
         at, head, body, end = self.slot("i64"), self.label(), self.label(), self.label()
@@ -203,10 +204,6 @@ class Text:
         self.begin(head)
         k = self.do(f"load i64, ptr {at}")
         self.branch(self.do(f"icmp slt i64 {k}, {count}"), body, end)
-        if number is None:
-            assert other is not None and isinstance(other.type, ArrayOf)
-            number = self.load(self.part(Value(ArrayOf(other.type.item, 1), (other.operands[0], count)), [k]))
-        self.store(self.part(Value(flat, (array.operands[0], count)), [k]), number)
+        self.store(self.part(Value(flat, (array.operands[0], count)), [k]), item(k))
         self.lines.append(f"store i64 {self.do(f'add nsw i64 {k}, 1')}, ptr {at}")
-        self.lines.append(f"br label %{head}, {LOOP}")
-        self.lines.append(f"{end}:")
+        self.lines += [f"br label %{head}, {LOOP}", f"{end}:"]

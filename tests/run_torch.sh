@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests of tensors in an environment of their own: with CUDA's libraries, torch takes gigabytes, so the processor's wheel.
+# Tests of tensors in an environment of their own: with CUDA's libraries, torch takes gigabytes. PIP_EXTRA_INDEX_URL or
+# PIP_FIND_LINKS tells pip of an index or folder with the processor's wheel.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python3 -m venv .venv-torch
-.venv-torch/bin/pip install -q torch --index-url https://download.pytorch.org/whl/cpu
 .venv-torch/bin/pip install -q -c constraints.txt -e '.[torch]' pytest pytest-xdist hypothesis typer
 .venv-torch/bin/python -m pytest -n 0 tests/test_torch.py tests/test_documents.py -k 'torch'

@@ -190,6 +190,12 @@ def test_files_say_what_they_are_and_stay_short():
         assert text.replace("\n", "").isprintable(), path  # no tabs, no NULs
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the files")
+def test_no_large_file_is_kept():
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in names if (ROOT / name).exists() and (ROOT / name).stat().st_size > 300_000] == []
+
+
 # -- public names --------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pydoc
 import re
 import subprocess
 import sys
@@ -75,8 +76,13 @@ def test_a_block_without_its_package_is_left_out(tmp_path: Path, monkeypatch: py
         executed.run("```python\nimport not_a_package\n```\n", tmp_path)
 
 
-def test_the_docstring_of_the_package_names_everything_public() -> None:
-    assert set(re.findall(r"`(\w+)`(?!`)", (delassus.__doc__ or "").split("====\n", 1)[1])) == set(delassus.__all__)
+def test_help_of_the_package_is_its_catalogue() -> None:
+    """Every public name with a few words, and not the text of each, which pydoc puts where it finds `__all__`."""
+    shown = pydoc.render_doc(delassus, renderer=pydoc.plaintext)
+    assert re.findall(r"^ +`(\w+)` +\S", shown, re.M) == list(dict.fromkeys(re.findall(r"(?<!`)`(\w+)`(?!`)", shown)))
+    assert set(re.findall(r"^ +`(\w+)`", shown, re.M)) == set(delassus.__all__)
+    assert max(map(len, shown.splitlines())) <= 120 and shown.count("\n") < 150
+    assert pydoc.render_doc(delassus.Tree, renderer=pydoc.plaintext).count("\n") > 150
 
 
 @pytest.mark.parametrize("peer", ["pinocchio", "mujoco", "pydrake.all", "jax"])

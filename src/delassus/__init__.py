@@ -9,26 +9,84 @@ Load a robot, state constraints, compute the Delassus matrix ``G = J M⁻¹ Jᵀ
 >>> G.shape
 (100, 12, 12)
 
-============  ==========================================================================================================
-robots        `load`, `Tree`, `mechanisms`
-constraints   `Frame`, `Weld`, `Point`, `Hinge`, `Orientation`, `Distance`, `CenterOfMass`, `JointRows`, `Rows`,
-              `Baumgarte`
-task space    `delassus`, `delassus_operator`, `osim`, `consistent_inverse`, `jacobian`, `jacobian_drift`,
-              `OSIM_METHODS`
-dynamics      `forward_dynamics`, `inverse_dynamics`, `bias_force`, `mass_matrix`, `dynamics_derivatives`,
-              `step_derivatives`, `DYNAMICS_METHODS`, `ForwardDynamics`, `DynamicsStatus`, `DynamicsDerivatives`
-kinematics    `forward_kinematics`, `frame_velocity`, `frame_acceleration`, `frame_jacobian`, `centre_of_mass`,
-              `centre_of_mass_jacobian`, `centre_of_mass_drift`
-energy        `kinetic_energy`, `potential_energy`, `momentum`, `momentum_jacobian`, `momentum_drift`
-compiled      `compile`, `Kernel`, `rollout`, `count_operations`, `OperationCount`, `OperationReport`
-contact       `Simulator`, `Scene`, `Contact`, `contact`
-errors        `DelassusError`, `SingularError`, `DelassusWarning`
-============  ==========================================================================================================
+All names, by topic; ``help(ds.load)`` and so on say all of each.
 
-``help(ds.load)`` and so on say more of each; ``help(ds)`` goes on with all of them.
+Robots
+    `load`                    a robot from a URDF or MJCF file, by name, or of Pinocchio or MuJoCo
+    `Tree`                    a robot: joints, links, inertias; its configurations
+    `mechanisms`              robots from code: chain, stem, ladder, star, humanoid …
+
+Constraints
+    `Frame`                   a place on a link
+    `Weld`                    six rows: a link holds on to the world or another link
+    `Point`                   three rows: a point holds on, and rotation is free
+    `Hinge`                   five rows: two links only turn about an axis
+    `Orientation`             three rows: a link does not turn
+    `Distance`                one row: two points stay as far apart as they are
+    `CenterOfMass`            three rows: the centre of mass does not move
+    `JointRows`               rows on joints: couplings, mimics
+    `Rows`                    any rows on a link
+    `Baumgarte`               draws constraints back that have drifted
+
+Delassus matrix and operational space
+    `delassus`                G = J M⁻¹ Jᵀ
+    `delassus_operator`       G factorised: products and solutions without the matrix
+    `osim`                    its inverse, the operational-space inertia
+    `consistent_inverse`      dynamically consistent inverse of J
+    `jacobian`                J of the constraints
+    `jacobian_drift`          J̇ v
+    `OSIM_METHODS`            names of the methods
+
+Dynamics
+    `forward_dynamics`        accelerations and constraint forces
+    `inverse_dynamics`        joint forces of a motion
+    `bias_force`              joint forces that keep q̈ = 0
+    `mass_matrix`             M
+    `dynamics_derivatives`    derivatives of forward dynamics
+    `step_derivatives`        of a time step: A and B of a controller
+    `DYNAMICS_METHODS`        names of the methods
+    `ForwardDynamics`         what forward_dynamics returns
+    `DynamicsStatus`          how a state was solved, in words
+    `DynamicsDerivatives`     what dynamics_derivatives returns
+
+Kinematics
+    `forward_kinematics`      poses of links and frames
+    `frame_velocity`          twist of a frame
+    `frame_acceleration`      its acceleration
+    `frame_jacobian`          its Jacobian
+    `centre_of_mass`          its position in the world
+    `centre_of_mass_jacobian` its Jacobian
+    `centre_of_mass_drift`    its acceleration at q̈ = 0
+
+Energy and momentum
+    `kinetic_energy`          ½ vᵀ M v
+    `potential_energy`        of gravity and springs
+    `momentum`                linear and angular, about the centre of mass
+    `momentum_jacobian`       the matrix that takes v to it
+    `momentum_drift`          its rate at q̈ = 0
+
+Compiled
+    `compile`                 machine code of any of these for one robot and its constraints
+    `Kernel`                  what compile returns
+    `rollout`                 many steps of a kernel
+    `count_operations`        operations of a method
+    `OperationCount`          so many of each kind
+    `OperationReport`         what count_operations returns
+
+Contact
+    `Contact`                 a shape on a link that may touch the ground, for compile
+    `Scene`                   robots and bodies with shapes
+    `Simulator`               steps of a scene in time
+    `contact`                 shapes, formulations and solvers
+
+Errors
+    `DelassusError`           base of all errors
+    `SingularError`           constraint rows are redundant at some state
+    `DelassusWarning`         of what is not as a file or caller may think
 """
 
 import importlib as _importlib
+import sys as _sys
 import typing as _typing
 
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
@@ -155,6 +213,9 @@ __all__ = [
     "step_derivatives",
 ]
 
+_NAMES = __all__
+del __all__  # `__getattr__` gives it
+
 _LATER = {
     "Kernel": "delassus.runtime.kernel",
     "OperationCount": "delassus.spatial.graph",
@@ -177,6 +238,8 @@ _evaluate.KERNELS[:] = [_kernel_of]
 
 
 def __getattr__(name: str) -> _typing.Any:
+    if name == "__all__" and _sys._getframe(1).f_code.co_name != "docmodule":
+        return _NAMES  # but not to pydoc: all that is in it, it prints in full, and `help` of this has 3,000 lines
     if name not in _LATER:
         raise AttributeError(f"module 'delassus' has no attribute {name!r}")
     module = _importlib.import_module(_LATER[name])
@@ -186,4 +249,4 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return list(_NAMES)

@@ -331,7 +331,7 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("method", ["pv", "pv-early", "ltl", "kkt"])
 def test_the_direct_entry_judges(method, dtype):
-    """It returns neither result nor argument where a pivot is too small or a force is no number."""
+    """It leaves to the general path where a pivot is too small or a force is no number."""
     if not fastcall.supported():
         pytest.skip("this interpreter has no direct entry")
     tree, constraints, *states = case("arm")
@@ -345,13 +345,14 @@ def test_the_direct_entry_judges(method, dtype):
     for k in range(17):
         one = out[0][k], out[1][k]
         result = forward._direct(q[k], bad[k], tau[k], *one)
-        assert (type(result) is bytes) if doubtful[k] else (result is one[1])
-    assert type(forward._direct(q, bad, tau, *out)) is bytes
+        assert result is (forward._declined if doubtful[k] else one[1])
+        assert (forward._direct(q[k], bad[k], tau[k]) is forward._declined) == doubtful[k]
+    assert forward._direct(q, bad, tau, *out) is forward._declined
     few = [x[~doubtful] for x in (q, bad, tau, *out)]
     assert forward._direct(*few) is few[-1]
     twice = ds.compile(tree, [*constraints, *constraints], "dynamics", method=method, dtype=dtype)
     out = np.empty((17, 6), dtype=dtype), np.empty((17, 6), dtype=dtype)
-    assert type(twice._direct(q, v, tau, *out)) is bytes
+    assert twice._direct(q, v, tau, *out) is twice._declined
     with pytest.warns(ds.DelassusWarning, match=r"17 of 17 state\(s\)"):
         assert twice(q, v, tau, out=out) is out
     for result, expected in zip(out, twice(q, v, tau), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import sys
 import threading
 from dataclasses import replace
 from functools import cache
@@ -147,12 +148,32 @@ def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type:
     assert kernel._direct(q, out) is out
     assert kernel._direct(q[3], one) is one
     assert error(one, reference[3]) < DOUBLE
-    for bad in (q[:, ::2], q.astype(np.float32), q[:3], q[None], "text", None, q[:, :3].copy(), np.asfortranarray(q)):
-        assert kernel._direct(bad, out) is bad
+    for wrong in (q[:, ::2], q.astype(np.float32), q[:3], q[None], "text", None, 1.0, q[:, :3].copy(), q.copy("F")):
+        assert kernel._direct(wrong, out) is kernel._declined
     frozen = np.empty((64, 6, 6))
     frozen.setflags(write=False)
-    assert kernel._direct(q, frozen) is q
-    assert kernel._direct(np.repeat(q, 2, axis=0), np.empty((128, 6, 6))) is not None  # more than it takes
+    assert kernel._direct(q, frozen) is kernel._declined
+    more = np.repeat(q, 2, axis=0)  # than it takes
+    assert kernel._direct(more) is kernel._declined is kernel._direct(more, np.empty((128, 6, 6)))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_direct_entry_makes_results_as_the_general_path_does(dtype) -> None:  # type: ignore[no-untyped-def]
+    tree = ds.mechanisms.chain(3)
+    step = ds.compile(tree, (), "step", dtype=dtype)
+    if not fastcall.supported():
+        pytest.skip("this interpreter has no direct entry")
+    for batch in ((), (0,), (5,), (64,)):
+        q = tree.random(0, batch).astype(dtype)
+        v, dt = np.ones_like(q), np.full(batch, 0.1, dtype)
+        found, general = step._direct(q, v, v, 0.1), step(q, v, v, dt, threads=1)  # a float for all states
+        for x, expected in zip(found, general, strict=True):
+            assert type(x) is np.ndarray and str(x.flags) == str(expected.flags) and x.strides == expected.strides
+            assert x.ctypes.data % 64 == 0 and np.array_equal(x, expected)
+    counted = [sys.getrefcount(x) for x in (q, step.dtype, step._declined)]
+    for _ in range(100):
+        step._direct(q, v, v, 0.1), step._direct(q, v, v), step._direct(np.nan, v, v, 0.1)
+    assert max(sys.getrefcount(x) - n for x, n in zip((q, step.dtype, step._declined), counted, strict=True)) < 50
 
 
 def test_a_nan_spoils_its_own_state_only(small) -> None:  # type: ignore[no-untyped-def]

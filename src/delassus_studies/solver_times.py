@@ -148,12 +148,10 @@ def machine_code(kernel: Kernel, states: States, out: tuple[Any, ...]) -> Callab
     """
     arguments = states.q, states.v, states.tau
 
-    def direct() -> object:
-        assert kernel._direct is not None  # which does not keep the kernel, and so its code, alive
+    def direct() -> object:  # which keeps the kernel, and so its code, alive
         return kernel._direct(*arguments, *out)
 
-    # the entry says that it declines by returning its first argument
-    if kernel._direct is not None and direct() is not arguments[0]:
+    if direct() is not kernel._declined:
         return direct
     return partial(kernel, *arguments, out=out, threads=1)
 

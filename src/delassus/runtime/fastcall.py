@@ -1,7 +1,7 @@
 """The direct entry from Python into a kernel: a built-in function object around machine code.
 
 See `delassus.compiler.emit.python_entry` for what the machine code checks. The offsets that it relies on are checked
-here on a live array, once; where they do not hold (another interpreter, another build), there is no direct entry and
+here on live objects, once; where they do not hold (another interpreter, another build), there is no direct entry and
 every call takes the general path.
 """
 
@@ -13,6 +13,7 @@ import struct
 import sysconfig
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -31,42 +32,68 @@ class _MethodDef(ctypes.Structure):
     )
 
 
+NEW_ARRAY, SET_BASE = 94, 282
+"""Where NumPy's C interface has ``PyArray_NewFromDescr`` and ``PyArray_SetBaseObject``."""
+
+
+def _numpy_functions() -> Any:
+    """Addresses of the functions of NumPy's C interface; None where it is not as it is known."""
+    try:
+        capsule = import_module("numpy._core._multiarray_umath")._ARRAY_API
+    except (ImportError, AttributeError):
+        return None
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.argtypes, address.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
+    functions = ctypes.cast(address(capsule, None) or 0, ctypes.POINTER(ctypes.c_void_p))
+    major = ctypes.CFUNCTYPE(ctypes.c_uint)(functions[0] or 0)() >> 24
+    return functions if major in (1, 2) else None
+
+
 @cache
 def supported() -> bool:
-    """Whether array and bytes objects are laid out as the machine code expects."""
+    """Whether Python's and NumPy's objects are laid out as the machine code expects."""
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     if platform.python_implementation() != "CPython" or free_threaded or struct.calcsize("P") != 8:
         return False
     probe = np.arange(6.0).reshape(2, 3)
-    at = id(probe)
 
-    def read(offset: int, kind: Any) -> int:
-        return int(kind.from_address(at + offset).value or 0)
+    def read(of: object, offset: int, kind: Any) -> Any:
+        return kind.from_address(id(of) + offset).value or 0
 
     pointer = ctypes.c_void_p
-    dimensions = read(python_entry.DIMENSIONS, pointer)
-    content = b"\x01\x02layout"
+    dimensions = read(probe, python_entry.DIMENSIONS, pointer)
+    content, number, several = b"\x01\x02layout", 0.1, (probe, None)
     return (
-        read(python_entry.OBJECT_TYPE, pointer) == id(np.ndarray)
-        and read(python_entry.DATA, pointer) == probe.ctypes.data
-        and read(python_entry.DIMENSIONS_COUNT, ctypes.c_int) == 2
+        read(probe, python_entry.OBJECT_TYPE, pointer) == id(np.ndarray)
+        and read(probe, python_entry.DATA, pointer) == probe.ctypes.data
+        and read(probe, python_entry.DIMENSIONS_COUNT, ctypes.c_int) == 2
         and [ctypes.c_int64.from_address(dimensions + 8 * k).value for k in (0, 1)] == [2, 3]
-        and read(python_entry.DESCRIPTOR, pointer) == id(probe.dtype)
-        and read(python_entry.FLAGS, ctypes.c_int) & python_entry.WRITEABLE == python_entry.WRITEABLE
-        and ctypes.string_at(id(content) + python_entry.TABLE, len(content)) == content
+        and read(probe, python_entry.DESCRIPTOR, pointer) == id(probe.dtype)
+        and read(probe, python_entry.FLAGS, ctypes.c_int) & python_entry.WRITEABLE == python_entry.WRITEABLE
+        and ctypes.string_at(id(content) + python_entry.CONTENTS, len(content)) == content
+        and read(number, python_entry.VALUE, ctypes.c_double) == number
+        and read(several, python_entry.ITEMS, pointer) == id(probe)
+        and read(several, python_entry.ITEMS + 8, pointer) == id(None)
+        and _numpy_functions() is not None
     )
 
 
 def direct_entry(
     address: int, dtype: np.dtype[Any], least_pivot: float, keep: list[object]
-) -> Callable[..., object] | None:
-    """Built-in function around the code at ``address``; what it needs to stay alive is added to ``keep``."""
+) -> tuple[Callable[..., object], object]:
+    """Built-in function around the code at ``address``, and what it returns where it leaves a call to the general path.
+
+    What it needs to stay alive is added to ``keep``.
+    """
     if not supported():
-        return None
-    table = struct.pack(f"PP{dtype.char}", id(np.ndarray), id(dtype), least_pivot)
+        return lambda *_: None, None
+    numbers, bytewise = _numpy_functions(), np.dtype(np.uint8)
+    made = [ctypes.cast(f, ctypes.c_void_p).value for f in (ctypes.pythonapi.PyTuple_New, ctypes.pythonapi.Py_DecRef)]
+    objects = id(np.ndarray), id(dtype), least_pivot, id(float), id(bytewise)
+    table = struct.pack(f"PP{dtype.char}6P", *objects, numbers[NEW_ARRAY], numbers[SET_BASE], *made)
     method = _MethodDef(b"kernel", address, _FASTCALL, None)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes, make.restype = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p), ctypes.py_object
     function: Callable[..., object] = make(ctypes.addressof(method), table, None)
-    keep += [method, table, dtype]
-    return function
+    keep += [method, dtype, bytewise]
+    return function, table

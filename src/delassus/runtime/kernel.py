@@ -77,7 +77,8 @@ class Kernel:
         self.code = Code(objects)
         self._batch = self._function("batch", 1)
         self._keep: list[object] = []
-        self._direct = direct_entry(self.code.address("call"), self.dtype, self.least_rcond, self._keep)
+        entry = self.code.address("call")
+        self._direct, self._declined = direct_entry(entry, self.dtype, self.least_rcond, self._keep)
 
     def __repr__(self) -> str:
         method = f"method={self.method!r}, " if self.request.quantity.methods else ""
@@ -171,13 +172,11 @@ class Kernel:
             if not self._is_judged:
                 raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
             asked = True
-        is_plain = out is not None and threads is None and not asked and len(arguments) == len(self.arguments)
-        if is_plain and self._direct is not None:
-            if len(self.results) == 1:
-                if self._direct(*arguments, out) is out and out is not arguments[0]:
-                    return out
-            elif type(out) is tuple and out and self._direct(*arguments, *out) is out[-1] is not arguments[0]:
-                return out
+        if not (asked or named) and threads is None and len(arguments) == len(self.arguments):
+            given = () if out is None else out if type(out) is tuple and len(out) == len(self.results) > 1 else (out,)
+            found = self._direct(*arguments, *given)
+            if found is not self._declined:
+                return found if out is None else out
         if others := {library_of(type(x)) for x in (*arguments, *named.values())} - {""}:
             return libraries.call(self, others, arguments, named, out is None and threads is None and not asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)

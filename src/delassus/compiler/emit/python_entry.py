@@ -1,13 +1,14 @@
 """An entry that Python calls directly with NumPy arrays: it checks them and runs the kernel, with no wrapper between.
 
 The function follows CPython's fast-call convention (``METH_FASTCALL``) and reads the fields of array objects at the
-offsets that NumPy's C interface fixes; `delassus.runtime.fastcall` checks these offsets before it uses the entry. It
-declines, by returning its first argument, whatever is not a C-contiguous, aligned array of the right type and shape,
-results that share memory with another array, and batches above a limit; the caller then takes the general path.
+offsets that NumPy's C interface fixes; `delassus.runtime.fastcall` checks these offsets before it uses the entry.
+Called with arrays for the results, it returns the last of them; without, it makes them by NumPy's C interface, at cache
+lines, and returns the one or a tuple. In place of an array of one number a state, a Python float stands for all states.
 
-A program's hidden result, its smallest pivot, stays inside: where that of a state is below the limit in the table, or a
-number that is watched is not finite, the entry returns its table, and the general path does it all again. Otherwise it
-returns the last result.
+It returns its table for whatever is not a C-contiguous, aligned array of the right type and shape, for results that
+share memory with another array, and for batches above a limit; the caller then takes the general path. A program's
+hidden result, its smallest pivot, stays inside: where that of a state is below the limit in the table, or a number that
+is watched is not finite, the entry returns its table as well, and the general path does it all again.
 """
 
 from __future__ import annotations
@@ -20,11 +21,17 @@ from delassus.compiler.program import Program
 OBJECT_TYPE, DATA, DIMENSIONS_COUNT, DIMENSIONS, DESCRIPTOR, FLAGS = 8, 16, 24, 32, 56, 64
 """Offsets in an array object (64-bit): type, data, nd, dimensions, descr, flags."""
 
-TABLE = 32
-"""Offset of the contents in a bytes object."""
+CONTENTS = 32
+"""Offset of the contents in a bytes object, such as the table."""
 
-LEAST = 16
-"""Offset of the least pivot in the table."""
+VALUE, ITEMS = 16, 24
+"""Offsets of the number in a float object and of the items in a tuple."""
+
+TABLE = (
+    *("array_type", "descriptor", "least", "float_type", "bytes_descriptor"),
+    *("new_array", "set_base", "new_tuple", "drop"),
+)
+"""Fields of the table, 8 bytes each: types, descriptors, the least pivot, and functions of NumPy and Python."""
 
 READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 """C-contiguous and aligned; the same and writeable."""
@@ -32,9 +39,29 @@ READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 LIMIT = 64
 """States above which the general path (which releases the interpreter lock and uses threads) takes over."""
 
+LINE = 64
+"""Bytes of a cache line."""
+
+
+class _Lines(list[str]):
+    """Lines of the function, and shorthands."""
+
+    def field(self, name: str, base: str, offset: int, kind: str) -> str:
+        """Load a field of a structure; returns ``name``."""
+        self += [f"  {name}.at = getelementptr i8, ptr {base}, i64 {offset}", f"  {name} = load {kind}, ptr {name}.at"]
+        return name
+
+    def hold(self, name: str, what: str) -> None:
+        """Count one more reference to an object."""
+        self += [
+            f"  {name}.references = load i64, ptr {what}",
+            f"  {name}.more = add i64 {name}.references, 1",
+            f"  store i64 {name}.more, ptr {what}",
+        ]
+
 
 def python_entry(program: Program, item_size: int) -> str:
-    """Assembly of ``call(self, args, nargs)``; ``self`` is a bytes object: array type, descriptor, least pivot.
+    """Assembly of ``call(self, args, nargs)``; ``self`` is a bytes object with what `TABLE` says.
 
     ``item_size`` is the size of a number in bytes.
     """
@@ -42,96 +69,32 @@ def python_entry(program: Program, item_size: int) -> str:
     shapes = [a.shape for a in program.arguments] + shown
     n_inputs, is_judged = len(program.arguments), len(shown) < len(program.results)
     number = "double" if item_size == 8 else "float"
-    lines: list[str] = []
-
-    def field(name: str, base: str, offset: int, kind: str) -> str:
-        lines.append(f"  {name}.at = getelementptr i8, ptr {base}, i64 {offset}")
-        lines.append(f"  {name} = load {kind}, ptr {name}.at")
-        return name
-
-    lines += ["define ptr @call(ptr %self, ptr %args, i64 %nargs) nounwind {", "entry:"]
+    lines = _Lines(["define ptr @call(ptr %self, ptr %args, i64 %nargs) nounwind {", "entry:"])
     if is_judged:
         lines.append(f"  %pivots = alloca {number}, i64 {LIMIT}, align 64")
-    field("%first", "%args", 0, "ptr")
-    field("%array.type", "%self", TABLE, "ptr")
-    field("%descriptor", "%self", TABLE + 8, "ptr")
+    lines += [f"  %made = alloca ptr, i64 {len(shown)}", f"  %shape = alloca i64, i64 {1 + max(map(len, shown))}"]
+    scalars = [k for k in range(1, n_inputs) if not shapes[k]]
+    lines += [f"  %repeated{k} = alloca {number}, i64 {LIMIT}, align 64" for k in scalars]
+    for position, name in enumerate(TABLE):
+        lines.field(f"%{name}", "%self", CONTENTS + 8 * position, number if name == "least" else "ptr")
     lines += [
-        f"  %complete = icmp eq i64 %nargs, {len(shapes)}",
+        f"  %given = icmp eq i64 %nargs, {len(shapes)}",
+        f"  %wanted = icmp eq i64 %nargs, {n_inputs}",
+        "  %complete = or i1 %given, %wanted",
         "  br i1 %complete, label %check0, label %decline",
     ]
     for k, shape in enumerate(shapes):
-        lines.append(f"check{k}:")
-        p = field(f"%p{k}", "%args", 8 * k, "ptr")
-        kind = field(f"%type{k}", p, OBJECT_TYPE, "ptr")
-        lines += [
-            f"  %is.array{k} = icmp eq ptr {kind}, %array.type",
-            f"  br i1 %is.array{k}, label %fields{k}, label %decline",
-        ]
-        lines.append(f"fields{k}:")
-        descriptor = field(f"%descr{k}", p, DESCRIPTOR, "ptr")
-        flags = field(f"%flags{k}", p, FLAGS, "i32")
-        count = field(f"%nd{k}", p, DIMENSIONS_COUNT, "i32")
-        dims = field(f"%dims{k}", p, DIMENSIONS, "ptr")
-        wanted = READABLE if k < n_inputs else WRITEABLE
-        if k == 0:
-            lines += [
-                f"  %batched = icmp eq i32 {count}, {len(shape) + 1}",
-                "  %extra = zext i1 %batched to i32",
-                "  %skip = zext i1 %batched to i64",
-            ]
-        lines += [
-            f"  %right.type{k} = icmp eq ptr {descriptor}, %descriptor",
-            f"  %masked{k} = and i32 {flags}, {wanted}",
-            f"  %right.flags{k} = icmp eq i32 %masked{k}, {wanted}",
-            f"  %ndim{k} = add i32 %extra, {len(shape)}",
-            f"  %right.count{k} = icmp eq i32 {count}, %ndim{k}",
-            f"  %ok{k}.a = and i1 %right.type{k}, %right.flags{k}",
-            f"  %ok{k}.b = and i1 %ok{k}.a, %right.count{k}",
-            f"  br i1 %ok{k}.b, label %shape{k}, label %decline",
-            f"shape{k}:",
-        ]
-        previous = "true"
-        for d, size in enumerate(shape):
-            name = f"%d{k}.{d}"
-            lines += [
-                f"  {name}.index = add i64 %skip, {d}",
-                f"  {name}.at = getelementptr i64, ptr {dims}, i64 {name}.index",
-                f"  {name} = load i64, ptr {name}.at",
-                f"  {name}.right = icmp eq i64 {name}, {size}",
-                f"  {name}.ok = and i1 {previous}, {name}.right",
-            ]
-            previous = f"{name}.ok"
-        following = f"check{k + 1}" if k + 1 < len(shapes) else "run"
-        if k == 0:
-            lines += [
-                f"  br i1 {previous}, label %length, label %decline",
-                "length:",
-                "  br i1 %batched, label %many, label %counted",
-                "many:",
-                f"  %rows = load i64, ptr {dims}",
-                "  br label %counted",
-                "counted:",
-                "  %n = phi i64 [ 1, %length ], [ %rows, %many ]",
-                f"  %few = icmp sle i64 %n, {LIMIT}",
-                f"  br i1 %few, label %{following}, label %decline",
-            ]
-            continue
-        lines += [
-            f"  br i1 {previous}, label %batch{k}, label %decline",
-            f"batch{k}:",
-            f"  br i1 %batched, label %rows{k}, label %{following}",
-            f"rows{k}:",
-            f"  %n{k} = load i64, ptr {dims}",
-            f"  %same{k} = icmp eq i64 %n{k}, %n",
-            f"  br i1 %same{k}, label %{following}, label %decline",
-        ]
-    lines.append("run:")
-    data = [f"ptr {field(f'%data{k}', f'%p{k}', DATA, 'ptr')}" for k in range(len(shapes))]
-    for k, shape in enumerate(shapes):
-        lines += [
-            f"  %size{k} = mul i64 %n, {prod(shape) * item_size}",
-            f"  %end{k} = getelementptr i8, ptr %data{k}, i64 %size{k}",
-        ]
+        _check(lines, k, shape, READABLE if k < n_inputs else WRITEABLE, number if k in scalars else None)
+        if k == n_inputs - 1:
+            lines += [f"  %size{j} = mul i64 %n, {prod(s) * item_size}" for j, s in enumerate(shapes)]
+            lines.append(f"  br i1 %given, label %check{n_inputs}, label %make{n_inputs}")
+        else:
+            lines.append(f"  br label %{f'check{k + 1}' if k + 1 < len(shapes) else 'apart'}")
+
+    # results that are given: apart from one another and from arguments
+    lines.append("apart:")
+    for k in range(len(shapes)):
+        lines.append(f"  %end{k} = getelementptr i8, ptr %data{k}, i64 %size{k}")
     apart = "true"
     for k in range(n_inputs, len(shapes)):
         for other in range(k):
@@ -143,33 +106,197 @@ def python_entry(program: Program, item_size: int) -> str:
                 f"  {name} = and i1 {apart}, {name}.either",
             ]
             apart = name
-    lines += [f"  br i1 {apart}, label %go, label %decline", "go:"]
-    result = f"%p{len(shapes) - 1}"
+    lines.append(f"  br i1 {apart}, label %go, label %decline")
+
+    # results that are not: new arrays
+    for k in range(n_inputs, len(shapes)):
+        _make(lines, k, shapes[k], k - n_inputs)
+        lines.append(f"  br label %{f'make{k + 1}' if k + 1 < len(shapes) else 'go'}")
+    lines.append("go:")
+    for k in range(n_inputs, len(shapes)):
+        lines.append(f"  %result{k} = phi ptr [ %data{k}, %apart ], [ %start{k}, %made{len(shapes) - 1} ]")
+    data = [f"ptr %data{k}" if k < n_inputs else f"ptr %result{k}" for k in range(len(shapes))]
     pointers = [*data, "ptr %pivots"] if is_judged else data
     lines.append(f"  call void @batch(i64 %n, {', '.join(pointers)})")
     if is_judged:
+        looked_at = f"{number} %least, ptr %pivots, {data[watched(program)]}"
         lines += [
-            f"  %least.at = getelementptr i8, ptr %self, i64 {TABLE + LEAST}",
-            f"  %least = load {number}, ptr %least.at",
-            f"  %doubtful = call i1 @doubtful(i64 %n, {number} %least, ptr %pivots, ptr %data{watched(program)})",
+            f"  %doubtful = call i1 @doubtful(i64 %n, {looked_at})",
             "  br i1 %doubtful, label %doubt, label %settled",
             "doubt:",
-            "  %doubts = load i64, ptr %self",
-            "  %doubts.more = add i64 %doubts, 1",
-            "  store i64 %doubts.more, ptr %self",
-            "  ret ptr %self",
+            "  br i1 %given, label %decline, label %unwanted",
             "settled:",
         ]
-    lines += [
-        f"  %references = load i64, ptr {result}",
-        "  %more = add i64 %references, 1",
-        f"  store i64 %more, ptr {result}",
-        f"  ret ptr {result}",
-        "decline:",
-        "  %count = load i64, ptr %first",
-        "  %count.more = add i64 %count, 1",
-        "  store i64 %count.more, ptr %first",
-        "  ret ptr %first",
-        "}",
-    ]
+    lines += ["  br i1 %given, label %return.last, label %return.made", "return.last:"]
+    lines.hold("%last", lines.field("%last", "%args", 8 * (len(shapes) - 1), "ptr"))
+    lines += ["  ret ptr %last", "return.made:"]
+    if len(shown) == 1:
+        lines += ["  %only = load ptr, ptr %made", "  ret ptr %only"]
+    else:
+        lines += [
+            f"  %tuple = call ptr %new_tuple(i64 {len(shown)})",
+            "  %no.tuple = icmp eq ptr %tuple, null",
+            "  br i1 %no.tuple, label %fail.all, label %fill",
+            "fill:",
+            f"  %items = getelementptr i8, ptr %tuple, i64 {ITEMS}",
+            f"  call void @llvm.memcpy.p0.p0.i64(ptr %items, ptr %made, i64 {8 * len(shown)}, i1 false)",
+            "  ret ptr %tuple",
+            "fail.all:",
+            f"  call void @drop_made(ptr %drop, ptr %made, i64 {len(shown)})",
+            "  ret ptr null",
+        ]
+    if is_judged:
+        lines += ["unwanted:", f"  call void @drop_made(ptr %drop, ptr %made, i64 {len(shown)})"]
+        lines.append("  br label %decline")
+    lines.append("decline:")
+    lines.hold("%table", "%self")
+    lines += ["  ret ptr %self", "}", _DROP]
+    if len(shown) > 1:
+        lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     return "\n".join(lines)
+
+
+def _check(lines: _Lines, k: int, shape: tuple[int, ...], flags: int, number: str | None) -> None:
+    """Check array ``k``, whose data are ``%data{k}`` then; of type ``number``, a float may stand in its place."""
+    lines.append(f"check{k}:")
+    p = lines.field(f"%p{k}", "%args", 8 * k, "ptr")
+    lines.field(f"%type{k}", p, OBJECT_TYPE, "ptr")
+    lines += [
+        f"  %is.array{k} = icmp eq ptr %type{k}, %array_type",
+        f"  br i1 %is.array{k}, label %fields{k}, label %{'decline' if number is None else f'other{k}'}",
+        f"fields{k}:",
+    ]
+    lines.field(f"%descr{k}", p, DESCRIPTOR, "ptr")
+    lines.field(f"%flags{k}", p, FLAGS, "i32")
+    lines.field(f"%nd{k}", p, DIMENSIONS_COUNT, "i32")
+    lines.field(f"%dims{k}", p, DIMENSIONS, "ptr")
+    lines.field(f"%array{k}", p, DATA, "ptr")
+    if k == 0:
+        lines += [
+            f"  %batched = icmp eq i32 %nd0, {len(shape) + 1}",
+            "  %extra = zext i1 %batched to i32",
+            "  %skip = zext i1 %batched to i64",
+        ]
+    lines += [
+        f"  %right.type{k} = icmp eq ptr %descr{k}, %descriptor",
+        f"  %masked{k} = and i32 %flags{k}, {flags}",
+        f"  %right.flags{k} = icmp eq i32 %masked{k}, {flags}",
+        f"  %ndim{k} = add i32 %extra, {len(shape)}",
+        f"  %right.count{k} = icmp eq i32 %nd{k}, %ndim{k}",
+        f"  %ok{k}.a = and i1 %right.type{k}, %right.flags{k}",
+        f"  %ok{k}.b = and i1 %ok{k}.a, %right.count{k}",
+        f"  br i1 %ok{k}.b, label %shape{k}, label %decline",
+        f"shape{k}:",
+    ]
+    right = "true"
+    for d, size in enumerate(shape):
+        name = f"%d{k}.{d}"
+        lines += [
+            f"  {name}.index = add i64 %skip, {d}",
+            f"  {name}.at = getelementptr i64, ptr %dims{k}, i64 {name}.index",
+            f"  {name} = load i64, ptr {name}.at",
+            f"  {name}.right = icmp eq i64 {name}, {size}",
+            f"  {name}.ok = and i1 {right}, {name}.right",
+        ]
+        right = f"{name}.ok"
+    lines += [
+        f"  br i1 {right}, label %batch{k}, label %decline",
+        f"batch{k}:",
+        f"  br i1 %batched, label %rows{k}, label %counted{k}",
+        f"rows{k}:",
+        f"  %length{k} = load i64, ptr %dims{k}",
+        f"  br label %counted{k}",
+        f"counted{k}:",
+        f"  %n{k} = phi i64 [ 1, %batch{k} ], [ %length{k}, %rows{k} ]",
+    ]
+    if k == 0:
+        lines += ["  %n = add i64 %n0, 0", f"  %fits0 = icmp sle i64 %n, {LIMIT}"]
+    else:
+        lines.append(f"  %fits{k} = icmp eq i64 %n{k}, %n")
+    lines.append(f"  br i1 %fits{k}, label %known{k}, label %decline")
+    if number is not None:
+        lines += [
+            f"other{k}:",
+            f"  %is.float{k} = icmp eq ptr %type{k}, %float_type",
+            f"  br i1 %is.float{k}, label %float{k}, label %decline",
+            f"float{k}:",
+        ]
+        lines.field(f"%value{k}", p, VALUE, "double")
+        if number != "double":
+            lines.append(f"  %number{k} = fptrunc double %value{k} to {number}")
+        lines += [
+            f"  br label %repeat{k}",
+            f"repeat{k}:",
+            f"  %s{k} = phi i64 [ 0, %float{k} ], [ %s{k}.next, %repeat{k} ]",
+            f"  %s{k}.at = getelementptr {number}, ptr %repeated{k}, i64 %s{k}",
+            f"  store {number} %{'value' if number == 'double' else 'number'}{k}, ptr %s{k}.at",
+            f"  %s{k}.next = add i64 %s{k}, 1",
+            f"  %s{k}.more = icmp slt i64 %s{k}.next, %n",
+            f"  br i1 %s{k}.more, label %repeat{k}, label %known{k}",
+        ]
+    other = "" if number is None else f", [ %repeated{k}, %repeat{k} ]"
+    lines += [f"known{k}:", f"  %data{k} = phi ptr [ %array{k}, %counted{k} ]{other}"]
+
+
+def _make(lines: _Lines, k: int, shape: tuple[int, ...], position: int) -> None:
+    """Make array ``k``, result ``position``, a view of memory of its own that begins at a cache line, ``%start{k}``."""
+    axes = [f"  %axis{k}.at = getelementptr i64, ptr %shape, i64 %skip", "  store i64 %n, ptr %shape"]
+    for d, size in enumerate(shape):
+        axes += [
+            f"  %axis{k}.{d} = getelementptr i64, ptr %axis{k}.at, i64 {d}",
+            f"  store i64 {size}, ptr %axis{k}.{d}",
+        ]
+    lines += [f"make{k}:", f"  %bytes{k} = add i64 %size{k}, {LINE}", f"  store i64 %bytes{k}, ptr %shape"]
+    lines.hold(f"%bytes_descriptor{k}", "%bytes_descriptor")
+    lines += [
+        f"  %memory{k} = call ptr %new_array(ptr %array_type, ptr %bytes_descriptor, i32 1, ptr %shape, ptr null,"
+        " ptr null, i32 0, ptr null)",
+        f"  %no.memory{k} = icmp eq ptr %memory{k}, null",
+        f"  br i1 %no.memory{k}, label %fail{k}, label %place{k}",
+        f"place{k}:",
+    ]
+    lines.field(f"%begin{k}", f"%memory{k}", DATA, "ptr")
+    lines += [
+        f"  %begin{k}.number = ptrtoint ptr %begin{k} to i64",
+        f"  %begin{k}.minus = sub i64 0, %begin{k}.number",
+        f"  %begin{k}.skip = and i64 %begin{k}.minus, {LINE - 1}",
+        f"  %start{k} = getelementptr i8, ptr %begin{k}, i64 %begin{k}.skip",
+        *axes,
+        f"  %axes{k} = add i32 %extra, {len(shape)}",
+    ]
+    lines.hold(f"%descriptor{k}", "%descriptor")
+    lines += [
+        f"  %new{k} = call ptr %new_array(ptr %array_type, ptr %descriptor, i32 %axes{k}, ptr %shape, ptr null,"
+        f" ptr %start{k}, i32 {WRITEABLE}, ptr null)",
+        f"  %no.array{k} = icmp eq ptr %new{k}, null",
+        f"  br i1 %no.array{k}, label %forget{k}, label %made{k}",
+        f"forget{k}:",
+        f"  call void %drop(ptr %memory{k})",
+        f"  br label %fail{k}",
+        f"fail{k}:",
+        f"  call void @drop_made(ptr %drop, ptr %made, i64 {position})",
+        "  ret ptr null",
+        f"made{k}:",
+        f"  %based{k} = call i32 %set_base(ptr %new{k}, ptr %memory{k})",  # which fails for no array that is new
+        f"  %made{k}.at = getelementptr ptr, ptr %made, i64 {position}",
+        f"  store ptr %new{k}, ptr %made{k}.at",
+    ]
+
+
+_DROP = """define void @drop_made(ptr %drop, ptr %made, i64 %n) nounwind {
+entry:
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %one ]
+  %more = icmp slt i64 %k, %n
+  br i1 %more, label %one, label %end
+one:
+  %at = getelementptr ptr, ptr %made, i64 %k
+  %object = load ptr, ptr %at
+  call void %drop(ptr %object)
+  %k.next = add i64 %k, 1
+  br label %next
+end:
+  ret void
+}"""
+"""Releases references to new arrays."""

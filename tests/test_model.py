@@ -16,7 +16,7 @@ import delassus as ds
 from delassus.errors import ConfigurationError, UnknownNameError
 from delassus.model import kinematics, mechanisms
 from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
+from delassus.model.description import DIRECTED, RawJoint, RawLink
 from delassus.model.inertia import move_inertia, spatial_inertia
 from delassus.model.joints import JointKind
 from delassus.model.kinematics import frame_pose
@@ -445,6 +445,12 @@ class TestConfigurations:
         W = R.T @ (R1 - R0) / (2 * h)
         twist = np.concatenate([R.T @ (p1 - p0) / (2 * h), [W[2, 1], W[0, 2], W[1, 0]]])
         assert np.allclose(J @ v, twist, atol=CENTRAL_DIFFERENCES)
+
+    def test_turns_are_about_the_axis(self, kind):
+        for axis in np.eye(3) if kind in DIRECTED else ():
+            tree = tree_of(kind, axis)
+            (R0, _), (R, _) = (frame_pose(tree, "b", q) for q in (tree.neutral(), tree.random(1)))
+            assert np.allclose(R @ axis, R0 @ axis, atol=POSE)
 
     def test_neutral(self, kind):
         tree = tree_of(kind)

@@ -18,7 +18,7 @@ import delassus
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PYTHONS = [name for name in ("python3.11", "python3.12", "python3.13") if shutil.which(name)] or [sys.executable]
+PYTHONS = ("3.11", "3.12", "3.13")
 NO_REGISTRY = ("No matching distribution found", "Connection", "Temporary failure", "timed out")
 
 
@@ -47,12 +47,25 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     assert packed == tracked | {"delassus/py.typed"}
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_the_demo_runs_on_the_core_alone(python: str, wheel: Path, tmp_path: Path) -> None:
+def interpreters(version: str) -> Iterator[str]:
+    """Commands that may be this version of Python: this one, one on the path, those of pyenv."""
+    if sys.version_info[:2] == tuple(map(int, version.split("."))):
+        yield sys.executable
+    if (command := shutil.which(f"python{version}")) is not None:
+        yield command
+    root = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    yield from map(str, sorted(root.glob(f"versions/{version}.*/bin/python{version}")))
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_demo_runs_on_the_core_alone(version: str, wheel: Path, tmp_path: Path) -> None:
     folder = tmp_path / "environment"
-    command = [python, "-m", "venv", "--without-pip", str(folder)]
-    if subprocess.run(command, capture_output=True, timeout=120, check=False).returncode:
-        pytest.skip("this version is not installed, or without venv")  # shims of version managers are always there
+    for python in interpreters(version):  # shims of version managers are there even where the version is not
+        command = [python, "-m", "venv", "--clear", "--without-pip", str(folder)]
+        if not subprocess.run(command, capture_output=True, timeout=120, check=False).returncode:
+            break
+    else:
+        pytest.skip("this version is not installed, or without venv")
     inside = folder / ("Scripts" if os.name == "nt" else "bin")
     constraints = str(ROOT / "constraints.txt")
     pip("--python", str(inside / "python"), "install", "-q", "-c", constraints, str(wheel))
@@ -74,6 +87,19 @@ def test_all_is_everything_but_torch() -> None:
     (everything,) = PROJECT["optional-dependencies"]["all"]
     names = set(re.findall(r"[\w-]+", everything.partition("[")[2]))
     assert names == set(PROJECT["optional-dependencies"]) - {"all", "torch", "docs", "test", "dev"}
+
+
+def test_extras_are_those_that_are_named() -> None:
+    """README lists those for users; what a document or an error names exists."""
+    extras = set(PROJECT["optional-dependencies"])
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    listed = readme.partition("one by one the extras are")[2].partition(". ")[0]
+    assert set(re.findall(r"`(\w+)`", listed)) == extras - {"all", "docs", "test", "dev"}
+    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    pattern = r'delassus\[(\w+)\]|[Ee]xtra (?:``?|`?\[)(\w+)|missing_dependency\("[\w-]+", "(\w+)'
+    named = re.findall(pattern, text)
+    assert len(named) > 20 and {name for groups in named for name in groups if name} <= extras
 
 
 def test_contributing_names_what_exists() -> None:

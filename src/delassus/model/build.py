@@ -172,7 +172,7 @@ def _axes_and_alignments(moving: Sequence[RawJoint]) -> tuple[list[int], Array]:
     directions = np.array(given, dtype=float).reshape(-1, 3)
     directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
     axes = np.argmax(np.abs(directions), axis=-1)
-    axes[[raw.kind is JointKind.PLANAR for raw in moving]] = 2
+    axes[[raw.kind is not FIXED and raw.kind.nv > 1 for raw in moving]] = 2
     return axes.tolist(), exact_quarter_turns(rotation_between(np.eye(3)[axes], directions))
 
 

@@ -81,8 +81,12 @@ def _logarithmic(ax: Any) -> None:
 def line_figure(
     path: Path, panels: Mapping[str, Series], x: str, y: str, log: bool = False, level: float | None = None
 ) -> Path:
-    """One panel for each title, one line for each series; ``level`` draws a line across all panels."""
+    """One panel for each title, one line for each series; ``level`` draws a line across all panels.
+
+    A panel has a legend if its series are not those of the one before it.
+    """
     figure, axes = _panels(len(panels), 3.6)
+    explained: list[str] = []
     for ax, (title, series) in zip(axes, panels.items(), strict=True):
         for k, (name, (xs, ys)) in enumerate(series.items()):
             ax.plot(xs, ys, LINES[k % len(LINES)], marker="o", markersize=3, label=name)
@@ -93,7 +97,9 @@ def line_figure(
         ax.set_title(title, fontsize=10)
         ax.set_xlabel(x)
         ax.grid(alpha=0.3)
-        ax.legend(fontsize=7)
+        if list(series) != explained:
+            ax.legend(fontsize=7)
+        explained = list(series)
     axes[0].set_ylabel(y)
     return _save(figure, path)
 

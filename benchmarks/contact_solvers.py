@@ -18,7 +18,7 @@ def main(
     random: Annotated[int, typer.Option(help="Random problems of several bodies.")] = 10_000,
     json: Annotated[Path | None, typer.Option(help="Write the raw figures to this file.")] = None,
 ) -> None:
-    publish(Console(), measure(random), tables, json)
+    publish(Console(), [measure(random)], tables, json)
 
 
 typer.run(main)

@@ -18,7 +18,7 @@ def main(
     states: Annotated[int, typer.Option(help="States of each.")] = 400,
     json: Annotated[Path | None, typer.Option(help="Write the raw figures to this file.")] = None,
 ) -> None:
-    publish(Console(), measure(mechanisms, states), tables, json)
+    publish(Console(), [measure(mechanisms, states)], tables, json)
 
 
 typer.run(main)

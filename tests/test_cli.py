@@ -47,12 +47,58 @@ def arm(tmp_path: Path) -> Path:
     return path
 
 
-def test_demo_agrees_and_says_what_to_try() -> None:
-    out = run("demo")
-    for method in ds.OSIM_METHODS:
-        assert method in out
-    assert "All methods agree." in out and "µs per state in the batch" in out
-    assert "Try next:" in out
+def test_demo_agrees_and_says_what_to_try(tmp_path: Path) -> None:
+    out = run("demo", "--csv", str(tmp_path / "demo.csv"))
+    rows = [row for row in csv.reader((tmp_path / "demo.csv").read_text().splitlines()) if row]
+    kept = [row[0] for row in rows[1:]]
+    assert kept == [
+        *ds.OSIM_METHODS,
+        *(["Pinocchio"] if "Pinocchio" in kept else []),
+        "compiled, batch",
+        "compiled, one",
+    ]
+    assert all(float(row[-1]) < 1e-9 for row in rows[1:]) and all(name in out for name in kept)
+    assert "All methods agree." in out and "Takes about" in out and "Try next:" in out
+
+
+def test_rows_are_printed_as_they_are_measured(tmp_path: Path) -> None:
+    """A row that is measured stands there before the next one is; what follows the table comes at its end."""
+    from delassus_studies.tables import publish, table
+    from delassus_studies.terminal import Console
+
+    file = io.StringIO()
+    record = {"processor": "p", "versions": {"here": "1", "gone": "not installed"}, "times": {}}
+
+    def measured():
+        yield record
+        assert "p; here 1\nTakes a moment.\n" in file.getvalue() and "gone" not in file.getvalue()
+        for k, name in enumerate(("first", "the second")):
+            assert name not in file.getvalue()
+            record["times"][name] = f"{k}"
+            yield record
+            assert file.getvalue().splitlines()[-1].split() == [*name.split(), f"{k}"]
+
+    def tables(record):
+        yield table("all", ("name", "time"), record["times"].items(), grows=(10,))
+        yield "note"
+
+    publish(
+        Console(file=file, width=40), measured(), tables, tmp_path / "r.json", csv=tmp_path / "r.csv", takes="a moment"
+    )
+    assert file.getvalue().count("name") == 1 and "note" in file.getvalue()
+    assert json.loads((tmp_path / "r.json").read_text())["times"] == {"first": "0", "the second": "1"}
+    assert list(csv.reader((tmp_path / "r.csv").read_text().splitlines()))[2:] == [["first", "0"], ["the second", "1"]]
+
+
+def test_a_wide_table_is_printed_in_parts() -> None:
+    from delassus_studies.tables import show, table
+    from delassus_studies.terminal import Console
+
+    names = ["a_name_of_many_letters", "another_name_of_many_letters", "a_third_name_of_many_letters"]
+    shown = Console(record=True, width=60, file=io.StringIO())
+    show(shown, table("", ("key", *names), [("row", *names)]))
+    text = shown.export_text()
+    assert all(text.count(name) == 2 for name in names) and text.count("row") == 2
 
 
 def test_info(arm: Path) -> None:

@@ -30,19 +30,18 @@ BASES = {"matrix": NUMPY, "gradient": "cotangents, NumPy, out="}
 """What the others are compared with: the machine code, called with arrays for its results."""
 
 
-def measure(quick: bool = False) -> Record:
-    """Times of every call at every batch, in µs."""
+def measure(quick: bool = False) -> Iterator[Record]:
+    """Times of every call in µs; the record after each batch."""
     cases = benchmark_cases(quick)
     case = next((case for case in cases if case.name.startswith(ROBOT)), cases[0])
-    record: Record = {**environment(), "case": case.name, "xla_flags": ONE_THREAD, "absent": [], "batches": {}}
+    record: Record = {**environment(), "case": case.name, "xla_flags": ONE_THREAD, "batches": {}}
+    record["absent"] = [name for name in ("jax", "torch", "frax") if importlib.util.find_spec(name) is None]
+    yield record
     kernel = compile(case.tree, case.constraints)
     with pinned():
         for n in BATCHES[:1] if quick else BATCHES:
             record["batches"][n] = _measure_batch(case, kernel, n, 2 if quick else ROUNDS)
-    for package in ("jax", "torch", "frax"):
-        if importlib.util.find_spec(package) is None:
-            record["absent"].append(package)
-    return record
+            yield record
 
 
 def _measure_batch(case: Case, kernel: Kernel, n: int, rounds: int) -> Record:
@@ -123,13 +122,12 @@ def tables(record: Record) -> Iterator[Table | str]:
     """Time of a call, what it takes above the machine code, and the ratio of the two."""
     for package in record["absent"]:
         yield f"{package} is not installed"
-    for what, base in BASES.items():
-        rows = []
-        for n, found in record["batches"].items():
-            own = found[what][base]["median"]
-            for name, times in found[what].items():
+    yield f"{record['case']}; float64, one core; median of a call"
+    for n, calls in record["batches"].items():
+        for what, base in BASES.items():
+            own = calls[what][base]["median"]
+            rows = []
+            for name, times in calls[what].items():
                 t = times["median"]
-                above = "" if name == base else f"{t - own:.1f}"
-                rows.append((name, f"{n}", f"{t:.1f}", above, f"{t / own:.2f}"))
-        title = f"{record['case']}: {what}, float64, one core; median of a call"
-        yield table(title, ("call", "batch", "µs", "above, µs", "ratio"), rows)
+                rows.append((name, f"{t:.1f}", "" if name == base else f"{t - own:.1f}", f"{t / own:.2f}"))
+            yield table(f"{what}, batch of {n}", ("call", "µs", "above, µs", "ratio"), rows)

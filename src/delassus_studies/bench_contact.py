@@ -97,12 +97,15 @@ def _measure_pendulum(n: int, duration: float) -> Record:
     }
 
 
-def measure(quick: bool = False) -> Record:
-    """All figures of every pendulum."""
+def measure(quick: bool = False) -> Iterator[Record]:
+    """All figures of every pendulum; the record after each."""
     duration = QUICK_SWING if quick else SWING
+    record: Record = {**environment(), "swing": duration, "links": {}}
+    yield record
     with pinned():
-        links = {n: _measure_pendulum(n, duration) for n in (LINKS[:1] if quick else LINKS)}
-    return {**environment(), "swing": duration, "links": links}
+        for n in LINKS[:1] if quick else LINKS:
+            record["links"][n] = _measure_pendulum(n, duration)
+            yield record
 
 
 def tables(record: Record) -> Iterator[Table | str]:
@@ -118,6 +121,6 @@ def tables(record: Record) -> Iterator[Table | str]:
         rows.append((str(n), *map(micro, (figures["run"], *medians, peer["free"], peer["touching"]))))
     yield "one core; the default of Simulator"
     columns = ("links", "run", "no contact", "1–4", "5 and more", "MuJoCo, no contact", "with contacts")
-    yield table("µs a step of 0.1 ms, collision included; medians by number of contacts", columns, rows)
+    yield table("µs a step of 0.1 ms, collision included; medians by number of contacts", columns, rows, grows=(5,))
     rows = [(str(n), *(f"{100 * f['shares'][name]:.0f} %" for name in PARTS)) for n, f in record["links"].items()]
     yield table("shares of the time of a run under Python's profiler", ("links", *PARTS), rows)

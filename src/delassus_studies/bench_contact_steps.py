@@ -289,11 +289,14 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
     }
 
 
-def measure(quick: bool = False) -> Record:
-    """All figures of every case."""
+def measure(quick: bool = False) -> Iterator[Record]:
+    """All figures of every case; the record after each."""
+    record: Record = {**environment(), "dt": DT, "wanted": WANTED, "cases": {}}
+    yield record
     with pinned():
-        cases = {case.name: _measure_case(case, quick) for case in in_turn(step_cases(quick))}
-    return {**environment(), "dt": DT, "wanted": WANTED, "cases": cases}
+        for case in in_turn(step_cases(quick)):
+            record["cases"][case.name] = _measure_case(case, quick)
+            yield record
 
 
 # -- tables and figure -----------------------------------------------------------------------------------------------
@@ -325,37 +328,32 @@ def tables(record: Record) -> Iterator[Table | str]:
                 rows.append(row)
             columns = ("solver, sweeps", *("µs", "median", "99 %", "share") * 2)
             yield table(f"{name}, {shown}: µs a step, residual, % of steps ≤ 1e-4; warm, then cold", columns, rows)
-    yield table("what is reached with residuals ≤ 1e-4 m/s in 99 % of the warm steps of both motions",
-                ("case", "kernel", "sweeps", "µs", "steps/s", "aim", "mj_step µs", "ratio"),
-                _reached(record), text=("kernel",))  # fmt: skip
-    rows = [
-        [name, solver, f"{found['seconds']:.1f}", f"{found['processor seconds']:.1f}"]
-        for name, case in record["cases"].items()
-        for solver, found in case["compile"].items()
-    ]
-    yield table("cold compilation, float32, 30 sweeps: s", ("case", "solver", "clock", "processor"), rows,
-                text=("solver",))  # fmt: skip
+        yield table(f"{name}: reached with residuals ≤ 1e-4 m/s in 99 % of the warm steps of both motions",
+                    ("motion", "kernel", "sweeps", "µs", "steps/s", "aim", "mj_step µs", "ratio"),
+                    _reached(name, case), text=("kernel",))  # fmt: skip
+        for solver, found in case["compile"].items():
+            yield (f"cold compilation of {solver}, float32, 30 sweeps: {found['seconds']:.1f} s, "
+                   f"{found['processor seconds']:.1f} s of one core")  # fmt: skip
 
 
-def _reached(record: Record) -> Iterator[list[str]]:
-    for name, case in record["cases"].items():
-        for dtype in dict.fromkeys(curve["dtype"] for curve in case["curves"]):
-            best = cheapest(case, dtype)
-            aim = AIMS.get((name, dtype))
-            for motion, shown in case["motions"].items():
-                row = [f"{name}, {shown}"]
-                if best is None:
-                    row += [dtype, "none", "–", "–"]
-                else:
-                    lowest = best["figures"][f"{motion}, warm"]["time"]["lowest"]
-                    row += [f"{dtype} {best['solver']}", str(best["sweeps"]), f"{lowest:.3f}", f"{1e6 / lowest:,.0f}"]
-                row.append(f"{aim:,.0f}" if aim else "–")
-                peer = case["mujoco"][motion]
-                if peer is None:
-                    row += ["–", "–"]
-                else:
-                    row += [f"{peer['lowest']:.1f}", "–" if best is None else f"{peer['lowest'] / lowest:.1f}"]
-                yield row
+def _reached(name: str, case: Record) -> Iterator[list[str]]:
+    for dtype in dict.fromkeys(curve["dtype"] for curve in case["curves"]):
+        best = cheapest(case, dtype)
+        aim = AIMS.get((name, dtype))
+        for motion, shown in case["motions"].items():
+            row = [shown]
+            if best is None:
+                row += [dtype, "none", "–", "–"]
+            else:
+                lowest = best["figures"][f"{motion}, warm"]["time"]["lowest"]
+                row += [f"{dtype} {best['solver']}", str(best["sweeps"]), f"{lowest:.3f}", f"{1e6 / lowest:,.0f}"]
+            row.append(f"{aim:,.0f}" if aim else "–")
+            peer = case["mujoco"][motion]
+            if peer is None:
+                row += ["–", "–"]
+            else:
+                row += [f"{peer['lowest']:.1f}", "–" if best is None else f"{peer['lowest'] / lowest:.1f}"]
+            yield row
 
 
 def draw(record: Record, folder: Path) -> Path:

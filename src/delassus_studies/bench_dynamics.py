@@ -76,34 +76,31 @@ def _measure_case(case: Case, rounds: int) -> Record:
         return {"methods": facts, "microseconds": interleaved(calls, rounds, REPEATS)}
 
 
-def measure(quick: bool = False) -> Record:
-    """All figures of every case."""
-    rounds = 1 if quick else ROUNDS
-    return {
-        **environment(),
-        "cases": {case.name: _measure_case(case, rounds) for case in in_turn(benchmark_cases(quick))},
-    }
+def measure(quick: bool = False) -> Iterator[Record]:
+    """All figures of every case; the record after each."""
+    record: Record = {**environment(), "cases": {}}
+    yield record
+    for case in in_turn(benchmark_cases(quick)):
+        record["cases"][case.name] = _measure_case(case, 1 if quick else ROUNDS)
+        yield record
 
 
 def tables(record: Record) -> Iterator[Table | str]:
-    """Time per state of each method and of the peers that do the same."""
-    rows = []
+    """Of each case the time per state of each method and of the peers that do the same."""
+    yield f"one core, float64, batches of {BATCH}; µs a state: median ± half the quartiles' distance"
     for case, figures in record["cases"].items():
-        times = figures["microseconds"]
+        times, rows = figures["microseconds"], []
         for method, facts in figures["methods"].items():
-            row = case, method, f"{facts['operations']:,}", spread(times[method]), f"{facts['error']:.0e}"
+            row = method, f"{facts['operations']:,}", spread(times[method]), f"{facts['error']:.0e}"
             peers = [peer for peer in AGAINST[method] if peer in times]
             for peer in peers:
                 theirs, ratio = times[peer]["median"], times[peer]["median"] / times[method]["median"]
-                rows.append((*row, peer, f"{theirs:.1f} µs", f"{ratio:.1f}×"))
-                row = "", "", "", "", ""
+                rows.append((*row, peer.removeprefix("pin "), f"{theirs:.1f}", f"{ratio:.1f}"))
+                row = "", "", "", ""
             if not peers:
                 rows.append((*row, "–", "", ""))
-            case = ""
-    title = f"time per state, float64, batches of {BATCH}; ratio of the peer's time to ours"
-    columns = ("", "method", "operations", "time", "error", "peer", "its time", "ratio")
-    yield "one core; median ± half the quartiles' distance"
-    yield table(title, columns, rows, text=("method", "peer"))
+        columns = ("method", "operations", "µs a state", "error", "peer", "its µs", "ratio")
+        yield table(case, columns, rows, text=("peer",))
 
 
 # -- operations by phase -------------------------------------------------------------------------------------------
@@ -122,15 +119,16 @@ def phases(case: Case, method: str) -> dict[str, OperationCount]:
     return {name: count for name, count in report_of(dynamics_trace(case, method)).phases if count.total}
 
 
-def measure_phases(quick: bool = False) -> Record:
-    """Operations of every method that takes constraints by phase, case by case."""
+def measure_phases(quick: bool = False) -> Iterator[Record]:
+    """Operations of every method that takes constraints by phase; the record after each case."""
     record: Record = {**environment(), "phases": {}}
+    yield record
     for case in in_turn(benchmark_cases(quick)):
         record["phases"][case.name] = found = {}
         for method in METHODS:
             if method not in UNCONSTRAINED:
                 found[method] = {n: {**asdict(c), "total": c.total} for n, c in phases(case, method).items()}
-    return record
+        yield record
 
 
 def phase_tables(record: Record) -> Iterator[Table]:

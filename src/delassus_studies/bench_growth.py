@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.progress import track
 from rich.table import Table
 
 from delassus.model.mechanisms import stem
@@ -16,7 +15,6 @@ from delassus_studies.cases import Case, chain_of, welds
 from delassus_studies.compile_profile import STAGES, compile_cold
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import table
-from delassus_studies.terminal import Console
 from delassus_studies.timing import Calls, Record, best, environment, fitted_slope, interleaved, pinned
 
 # -- operations and time against links and rows ---------------------------------------------------------------------
@@ -66,20 +64,27 @@ def _values(points: Sequence[Record], method: str, what: str) -> list[float]:
     return [x["median"] if isinstance(x, dict) else float(x) for x in found]
 
 
-def measure_scaling(console: Console, largest: int | None = None) -> Record:
-    """Both families; ``largest`` leaves out longer chains and more rows. Slopes are of the upper half of the range."""
+def measure_scaling(largest: int | None = None) -> Iterator[Record]:
+    """Both families; the record after each size. Slopes are of the upper half of the range.
+
+    ``largest`` leaves out longer chains and more rows.
+    """
     record: Record = {**environment(), "families": {}}
+    yield record
     with pinned():
         for axis, (make, sizes, each) in FAMILIES.items():
-            kept = [size for size in sizes if largest is None or size * each <= largest]
-            points = [_point(make(size)) for size in track(kept, f"against {axis}", console=console, transient=True)]
+            points: list[Record] = []
+            family: Record = {"points": points}
+            record["families"][axis] = family
+            for size in (size for size in sizes if largest is None or size * each <= largest):
+                points.append(_point(make(size)))
+                yield record
             x = [float(point[axis]) for point in points]
-            slopes = {
+            family["slopes"] = {
                 m: {what: fitted_slope(x, _values(points, m, what)) for what in ("operations", "microseconds")}
                 for m in METHODS
             }
-            record["families"][axis] = {"points": points, "slopes": slopes}
-    return record
+            yield record
 
 
 def scaling_tables(record: Record) -> Iterator[Table | str]:
@@ -90,13 +95,14 @@ def scaling_tables(record: Record) -> Iterator[Table | str]:
         for point in family["points"]:
             cells = (point["methods"][method] for method in METHODS)
             rows.append(
-                (str(point[axis]), *(f"{c['operations']:,}  {c['microseconds']['median']:8.3f}" for c in cells))
+                (str(point[axis]), *(f"{c['operations']:>9,}  {c['microseconds']['median']:8.3f}" for c in cells))
             )
-        slopes = (family["slopes"][method] for method in METHODS)
-        rows.append(("slope", *(f"{s['operations']:.2f}  {s['microseconds']:8.2f}" for s in slopes)))
+        if done := "slopes" in family:
+            slopes = (family["slopes"][method] for method in METHODS)
+            rows.append(("slope", *(f"{s['operations']:.2f}  {s['microseconds']:8.2f}" for s in slopes)))
         fixed = "m" if axis == "n" else "n"
         title = f"against {axis}: operations, µs per state ({fixed} = {family['points'][0][fixed]})"
-        yield table(title, (axis, *METHODS), rows, last_bold=True)
+        yield table(title, (axis, *METHODS), rows, last_bold=done, grows=() if done else (5,))
 
 
 def draw_scaling(record: Record, folder: Path) -> Path:
@@ -118,18 +124,23 @@ COMPILED = ("pv-osim", "auto")
 COMPILED_LINKS = (25, 50, 100, 200, 400, 1000)
 
 
-def measure_compile(console: Console, largest: int | None = None, methods: Sequence[str] = COMPILED) -> Record:
-    """Operations and seconds by stage of chains; ``largest`` leaves out longer ones. Exponents are of the seconds."""
+def measure_compile(largest: int | None = None, methods: Sequence[str] = COMPILED) -> Iterator[Record]:
+    """Operations and seconds by stage of chains; the record after each. Exponents are of the seconds.
+
+    ``largest`` leaves out longer chains.
+    """
     points: list[Record] = []
-    sizes = [size for size in COMPILED_LINKS if largest is None or size <= largest]
+    record: Record = {**environment(), "points": points, "slopes": {}}
+    yield record
     with pinned():
-        for size in track(sizes, "compiling", console=console, transient=True):
+        for size in (size for size in COMPILED_LINKS if largest is None or size <= largest):
             for method in methods:
                 made = compile_cold(chain_of(size), method)
                 point = {"links": size, "method": method, "operations": made.program.graph.count().total}
                 points.append({**point, "seconds": made.seconds, "stages": made.stages})
-    slopes = {method: _exponents([p for p in points if p["method"] == method]) for method in methods}
-    return {**environment(), "points": points, "slopes": slopes}
+                yield record
+    record["slopes"] = {method: _exponents([p for p in points if p["method"] == method]) for method in methods}
+    yield record
 
 
 def _exponents(points: Sequence[Record]) -> dict[str, float]:
@@ -143,11 +154,10 @@ def compile_tables(record: Record) -> Iterator[Table | str]:
     """One line a compilation; exponents below."""
     rows = []
     for p in record["points"]:
-        stages = (f"{p['stages'][s]:.2f} s" if s in p["stages"] else "–" for s in STAGES)
-        each = f"{p['seconds'] / p['operations'] * 1e6:.0f}"
-        rows.append((str(p["links"]), p["method"], f"{p['operations']:,}", f"{p['seconds']:.2f}", each, *stages))
-    columns = ("links", "method", "operations", "seconds", "µs per operation", *STAGES)
-    yield table("cold compilation of a chain with one weld, both codes, float64, one core", columns, rows, ("method",))
+        stages = (f"{p['stages'][s]:.2f}" if s in p["stages"] else "–" for s in STAGES)
+        rows.append((f"{p['links']} {p['method']}", f"{p['operations']:,}", f"{p['seconds']:.2f}", *stages))
+    title = "cold compilation of a chain with one weld, both codes, float64, one core: s"
+    yield table(title, ("links, method", "operations", "in all", *STAGES), rows, grows=(13,))
     for method, slopes in record["slopes"].items():
         yield f"{method}: exponents against operations: {', '.join(f'{n} {x:.2f}' for n, x in slopes.items())}"
 

@@ -20,9 +20,10 @@ from delassus_studies.timing import Calls, Record, environment, in_turn, interle
 ROUNDS = 5
 
 
-def measure(states: int, quick: bool = False) -> Record:
-    """Operation counts and times of a batch on every robot."""
+def measure(states: int, quick: bool = False) -> Iterator[Record]:
+    """Operation counts and times of a batch on every robot; the record after each."""
     record: Record = {**environment(), "states": states, "cases": {}}
+    yield record
     for case in in_turn(benchmark_cases(quick)):
         q = case.tree.random(0, states)
         calls: Calls = {m: (partial(delassus, case.tree, case.constraints, q, method=m), states) for m in OSIM_METHODS}
@@ -37,7 +38,7 @@ def measure(states: int, quick: bool = False) -> Record:
                 "phases": {name: count.total for name, count in report.phases if count.total},
             }
         record["cases"][case.name] = {"methods": methods, "microseconds": interleaved(calls, ROUNDS)}
-    return record
+        yield record
 
 
 def tables(record: Record) -> Iterator[Table | str]:

@@ -64,51 +64,52 @@ def _kernel(case: Case, dtype: str) -> Record:
     return record
 
 
-def measure(quick: bool = False) -> Record:
-    """The machine's rates, every kernel in both types, and counters of the processor."""
-    record: Record = {**environment(), "kernels": {}, "counted": {}}
+def measure(quick: bool = False) -> Iterator[Record]:
+    """The machine's rates; kernels of each case in both types, and counters of the processor. The record after each."""
+    record: Record = {**environment(), "cases": {}}
     with pinned():
         record["machine"] = _rates()
+        yield record
         for case in in_turn(benchmark_cases(quick)):
-            for dtype in DTYPES:
-                record["kernels"][f"{case.name}, {dtype}"] = _kernel(case, dtype)
-            for count in (count_with_perf, count_with_callgrind):
-                events, said = count(case)
-                record["counted"][f"{case.name}, {said}"] = events
-    return record
+            kernels = {dtype: _kernel(case, dtype) for dtype in DTYPES}
+            counted = {said: events for events, said in (f(case) for f in (count_with_perf, count_with_callgrind))}
+            record["cases"][case.name] = {"kernels": kernels, "counted": counted}
+            yield record
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
 def tables(record: Record) -> Iterator[Table | str]:
-    """The machine's rates, the kernels beside them, what their code consists of, cache misses."""
-    rates, kernels = record["machine"], record["kernels"]
+    """The machine's rates, and beside them of each case the kernels, what their code consists of, cache misses."""
+    rates = record["machine"]
     yield f"one core, clock {rates['clock'] / 1e9:.2f} GHz (chain of integer operations)"
     yield table("peak of one core: independent full-vector instructions", ("", *DTYPES), _peak_rows(rates))
     if rates["straight_line"]:
         title = "straight-line code: half multiply-adds, half the other"
         heads = ["other half", "code", "bytes each", "instructions a cycle", "code bytes a cycle"]
         yield table(title, heads, _straight_rows(rates))
-    title = f"kernels: flops (mul, add) over time; in cache ({NEAR} states) and batches of {BATCH}"
-    heads = ["", "flops", f"ns, {NEAR}", f"ns, {BATCH}", "GF/s", "of multiply peak", "of fused peak"]
-    yield table(title, heads, [(name, *_speed(k, rates["rates"][k["dtype"]])) for name, k in kernels.items()])
-    missing = [name for name, events in record["counted"].items() if not events]
-    if all("code" in kernel for kernel in kernels.values()):
-        heads = ["", "instructions", "code", "cycles", "a cycle", "bytes a cycle", "at least: arithmetic", "loads"]
-        heads += ["stores", "stack (LLVM's spills): loads, stores"]
-        title = "code of a block (a vector of states): what bounds it"
-        yield table(title, heads, [(name, *_bounds(k, rates)) for name, k in kernels.items()])
-        codes = {name: k["code"] for name, k in kernels.items()}
-        title = "instructions of a block by kind; operands that arithmetic reads in place"
-        yield table(title, ("", *codes), _kind_rows(codes))
     else:
-        missing.append("no tables of the code: they need objdump and x86-64")
-    counted = {name: events for name, events in record["counted"].items() if events}
-    events = list(dict.fromkeys(event for found in counted.values() for event in found))
-    rows = ((name, *(f"{f[e]:,.1f}" if e in f else "–" for e in events)) for name, f in counted.items())
-    yield table("counted, per state", ("", *events), rows)
-    yield from missing
+        yield "no tables of the code: they need objdump and x86-64"
+    for name, case in record["cases"].items():
+        kernels = case["kernels"]
+        facts = {dtype: _speed(k, rates["rates"][dtype]) for dtype, k in kernels.items()}
+        if all("code" in kernel for kernel in kernels.values()):
+            facts = {dtype: {**facts[dtype], **_bounds(k, rates)} for dtype, k in kernels.items()}
+        yield table(name, ("", *DTYPES), _side_by_side(facts))
+        if all("code" in kernel for kernel in kernels.values()):
+            title = "instructions of a block by kind; operands that arithmetic reads in place"
+            yield table(title, ("", *DTYPES), _kind_rows({dtype: k["code"] for dtype, k in kernels.items()}))
+        for said, events in case["counted"].items():
+            if events:
+                yield table(f"counted per state: {said}", ("", "number"), [(e, f"{x:,.1f}") for e, x in events.items()])
+            else:
+                yield said
+
+
+def _side_by_side(facts: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, ...]]:
+    for name in facts[DTYPES[0]]:
+        yield name, *(own[name] for own in facts.values())
 
 
 def _peak_rows(rates: Record) -> Iterator[tuple[str, ...]]:
@@ -127,15 +128,21 @@ def _straight_rows(rates: Record) -> Iterator[tuple[str, ...]]:
         yield row["other"], f"{row['bytes'] / 1024:.0f} KB", f"{each:.1f}", f"{cycle:.2f}", f"{cycle * each:.1f}"
 
 
-def _speed(k: Record, rates: Mapping[str, float]) -> tuple[str, ...]:
+def _speed(k: Record, rates: Mapping[str, float]) -> dict[str, str]:
+    """Operations over time, in cache and out of it."""
     near, far = k["seconds"][str(NEAR)], k["seconds"][str(BATCH)]
     speed = k["flops"] / near
-    peaks = (rates["multiply"] * k["lanes"], 2 * rates["multiply-add"] * k["lanes"])
-    times = f"{k['flops']:,}", f"{near * 1e9:.0f}", f"{far * 1e9:.0f}", f"{speed / 1e9:.1f}"
-    return *times, *(f"{speed / peak:.0%}" for peak in peaks)
+    return {
+        "flops (mul, add)": f"{k['flops']:,}",
+        f"ns a state, batch of {NEAR}": f"{near * 1e9:.0f}",
+        f"ns a state, batch of {BATCH}": f"{far * 1e9:.0f}",
+        "GF/s": f"{speed / 1e9:.1f}",
+        "of the multiply peak": f"{speed / (rates['multiply'] * k['lanes']):.0%}",
+        "of the fused peak": f"{speed / (2 * rates['multiply-add'] * k['lanes']):.0%}",
+    }
 
 
-def _bounds(k: Record, rates: Record) -> tuple[str, ...]:
+def _bounds(k: Record, rates: Record) -> dict[str, str]:
     """Measured cycles, those that each resource alone would need at its measured rate, and spills."""
     kinds, operands, total, size = (k["code"][name] for name in ("kinds", "operands", "instructions", "bytes"))
     cycles = k["seconds"][str(NEAR)] * k["lanes"] * rates["clock"]
@@ -144,15 +151,17 @@ def _bounds(k: Record, rates: Record) -> tuple[str, ...]:
     needs = {"multiply": kinds["arithmetic"], "add from memory": loads, "store": stores}
     least = [n / rates["rates"][k["dtype"]][rate] * rates["clock"] for rate, n in needs.items()]
     reloads, spills = kinds.get("load, stack", 0) + operands.get("stack", 0), kinds.get("store, stack", 0)
-    return (
-        f"{total:,}",
-        f"{size / 1024:.0f} KB",
-        f"{cycles:,.0f}",
-        f"{total / cycles:.2f}",
-        f"{size / cycles:.1f}",
-        *(f"{x:,.0f} ({x / cycles:.0%})" for x in least),
-        f"{reloads:,}, {spills:,} ({(reloads + spills) / total:.0%})",
-    )
+    found = {
+        "instructions of a block (a vector of states)": f"{total:,}",
+        "its code": f"{size / 1024:.0f} KB",
+        "its cycles": f"{cycles:,.0f}",
+        "instructions a cycle": f"{total / cycles:.2f}",
+        "bytes of code a cycle": f"{size / cycles:.1f}",
+    }
+    what = ("arithmetic", "loads", "stores")
+    found |= {f"cycles of {name} at least": f"{x:,.0f} ({x / cycles:.0%})" for name, x in zip(what, least, strict=True)}
+    stack = f"{reloads:,}, {spills:,} ({(reloads + spills) / total:.0%})"
+    return {**found, "loads, stores of the stack (spills)": stack}
 
 
 def _kind_rows(codes: Record) -> Iterator[tuple[str, ...]]:

@@ -176,14 +176,20 @@ def first_steps() -> Record:
     return {"cold": cold, "warm": warm}
 
 
-def measure(quick: bool = False) -> Record:
-    """Every scene, ours and MuJoCo's in turns, on one core."""
+def measure(quick: bool = False) -> Iterator[Record]:
+    """Every scene, ours and MuJoCo's in turns, on one core; the record after each."""
     fall, rest = (0.06, 0.04) if quick else (FALL, REST)
+    record: Record = {**environment(), "dt": DT, "fall": fall, "rest": rest, "scenes": {}}
+    record["first step of 100 boxes"] = None
+    yield record
     with pinned(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DelassusWarning)
-        cases = {name: _measure_case(CASES[name](), fall, rest) for name in (QUICK if quick else CASES)}
-        first = None if quick else first_steps()
-    return {**environment(), "dt": DT, "fall": fall, "rest": rest, "scenes": cases, "first step of 100 boxes": first}
+        for name in QUICK if quick else CASES:
+            record["scenes"][name] = _measure_case(CASES[name](), fall, rest)
+            yield record
+        if not quick:
+            record["first step of 100 boxes"] = first_steps()
+            yield record
 
 
 def tables(record: Record) -> Iterator[Table | str]:
@@ -195,17 +201,17 @@ def tables(record: Record) -> Iterator[Table | str]:
         ratio, theirs = ("–", ["–"] * 2) if peer is None else (
             f"{x['step'] / peer['step']:.2f}", [f"{peer[k]:,.0f}" for k in ("step", "step at rest")])  # fmt: skip
         ours = [f"{x[k]:,.0f}" for k in ("step", "step at rest")]
-        rows.append([name, ours[0], theirs[0], ratio, ours[1], theirs[1], f"{100 * x['not solved']:.2f} %",
-                     f"{x['first step']:.3f}"])  # fmt: skip
+        rows.append([name, ours[0], theirs[0], ratio, ours[1], theirs[1], f"{x['first step']:.3f}"])
         both = [x] if peer is None else [x, peer]
         fill = ["–"] * (2 - len(both))
         left.append([name, *(f"{y['contacts']:,}" for y in both), *fill,
                      *(f"{1e3 * y['depth']:.3f}" for y in both), *fill,
-                     *(f"{1e3 * y['drift']:.1e}" for y in both), *fill])  # fmt: skip
+                     *(f"{1e3 * y['drift']:.1e}" for y in both), *fill, f"{100 * x['not solved']:.2f} %"])  # fmt: skip
     yield f"one core, processor time; default tolerance; mj_step with its defaults; steps of {DT * 1e3:g} ms"
-    columns = ("scene", "ours", "MuJoCo", "ratio", "at rest, ours", "MuJoCo", "not solved", "first step, s")
-    yield table(f"µs a step, means of {record['fall']:g} s, and of {record['rest']:g} s more", columns, rows)
-    columns_left = ("scene", "contacts, ours", "MuJoCo", "overlap, mm, ours", "MuJoCo", "drift, mm, ours", "MuJoCo")
-    yield table(f"in the last {record['rest']:g} s", columns_left, left)
+    columns = ("scene", "ours", "MuJoCo", "ratio", "rest, ours", "MuJoCo", "first step")
+    title = f"µs a step: of {record['fall']:g} s, and of {record['rest']:g} s of rest; first step: s"
+    yield table(title, columns, rows, grows=(max(map(len, CASES)),))
+    columns_left = ("scene", "contacts", "MuJoCo", "overlap", "MuJoCo", "drift", "MuJoCo", "unsolved")
+    yield table(f"in the last {record['rest']:g} s: contacts, overlap and drift (mm)", columns_left, left)
     if first := record["first step of 100 boxes"]:
         yield f"first step of 100 boxes in a new process: {first['cold']:.1f} s, in the next {first['warm']:.2f} s"

@@ -100,49 +100,33 @@ def _measure_case(case: Case, rounds: int) -> Record:
     }
 
 
-def measure(quick: bool = False) -> Record:
-    """All figures of every case."""
-    return {
-        **environment(),
-        "cases": {case.name: _measure_case(case, 1 if quick else ROUNDS) for case in in_turn(benchmark_cases(quick))},
-    }
-
-
-def _ours(figures: Record) -> list[str]:
-    times = figures["microseconds"]
-    peer = times.get("pinocchio")
-    cells = [f"{figures['operations']:,}", f"{figures['compile_seconds']['float64']:.2f} s"]
-    for call in ("batch float64", "batch float32", "one state"):
-        ratio = f" ({peer['median'] / times[call]['median']:.1f}×)" if peer else ""
-        cells.append(spread(times[call]) + ratio)
-    threads = [times[f"{n} thread(s)"]["median"] for n in (1, 2) if f"{n} thread(s)" in times]
-    cells.append(f"{threads[0] / threads[1]:.2f}×" if threads else "one core")
-    return [*cells, "{largest:.1e} (99.9 %: {percentile_99_9:.1e})".format(**figures["float32_error"])]
-
-
-def _theirs(name: str, figures: Record) -> str:
-    times = figures["microseconds"]
-    if name not in times:
-        return "–"
-    ours = times["batch float32" if "float32" in name else "batch float64"]["median"]
-    return f"{spread(times[name])} ({times[name]['median'] / ours:.0f}×; {figures['disagreement'][name]:.0e})"
+def measure(quick: bool = False) -> Iterator[Record]:
+    """All figures of every case; the record after each."""
+    record: Record = {**environment(), "cases": {}}
+    yield record
+    for case in in_turn(benchmark_cases(quick)):
+        record["cases"][case.name] = _measure_case(case, 1 if quick else ROUNDS)
+        yield record
 
 
 def tables(record: Record) -> Iterator[Table | str]:
-    """Our figures, those of peers, and which peers are absent."""
-    cases = record["cases"]
-    columns = ("operations", "compile", "batch float64", "batch float32", "one state", "2 threads", "float32 error")
-    yield "one core; median ± half the quartiles' distance"
-    yield table(
-        "delassus, time per state (ratio to Pinocchio's computeDelassusMatrix)",
-        ("", *columns),
-        [(name, *_ours(figures)) for name, figures in cases.items()],
-    )
-    peers = list(dict.fromkeys(name for f in cases.values() for name in (*f["disagreement"], *f["absent"])))
-    yield table(
-        "peers, time per state (ratio to our batch of the same type; largest difference of G)",
-        ("", *peers),
-        [(case, *(_theirs(name, figures) for name in peers)) for case, figures in cases.items()],
-    )
-    for case, figures in cases.items():
-        yield from (f"{case}: no {peer}: {reason}" for peer, reason in figures["absent"].items())
+    """Of each case our kernels, then its peers."""
+    yield "one core; µs a state: median ± half the quartiles' distance; × of Pinocchio: times as fast as that"
+    for name, figures in record["cases"].items():
+        times, error = figures["microseconds"], figures["float32_error"]
+        pinocchio = times.get("pinocchio")
+        rows = []
+        for call in ("batch float64", "batch float32", "one state", *figures["disagreement"]):
+            faster = f"{pinocchio['median'] / times[call]['median']:.1f}" if pinocchio else "–"
+            ours = times["batch float32" if "float32" in call else "batch float64"]["median"]
+            peer = call in figures["disagreement"]
+            differs = f"{figures['disagreement'][call]:.0e}" if peer else ""
+            rows.append((call, spread(times[call]), faster, f"{times[call]['median'] / ours:.1f}", differs))
+        yield table(name, ("", "µs a state", "× of Pinocchio", "time by our batch's", "differs"), rows)
+        threads = [times[f"{n} thread(s)"]["median"] for n in (1, 2) if f"{n} thread(s)" in times]
+        yield (
+            f"{figures['operations']:,} operations, compiled in {figures['compile_seconds']['float64']:.2f} s; two "
+            f"threads {f'{threads[0] / threads[1]:.2f} ×' if threads else 'not measured: one core'}; "
+            f"error of float32 {error['largest']:.0e}, of 99.9 % of states {error['percentile_99_9']:.0e}"
+        )
+        yield from (f"no {peer}: {reason}" for peer, reason in figures["absent"].items())

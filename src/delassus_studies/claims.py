@@ -15,7 +15,7 @@ from rich.text import Text
 from delassus.errors import MissingDependencyError
 from delassus_studies.cases import NotHere
 from delassus_studies.figures import Series, line_figure
-from delassus_studies.tables import table, write_csv
+from delassus_studies.tables import show, table, write_csv
 from delassus_studies.terminal import Console
 from delassus_studies.timing import environment
 
@@ -103,7 +103,7 @@ def reproduce(
         console.print(said.append(f"  ({time.perf_counter() - start:.1f} s)", "dim"))
         for line in (Text(claim.text), Text(finding.measured, "bold"), Text(finding.reason, "italic")):
             if line:
-                console.print(Padding(line, (0, 0, 0, 2)), width=narrow)
+                console.print(Padding(line, (0, 0, 0, 2), expand=False), width=narrow)
         if plot is None or finding.verdict == NOT_MEASURED:
             continue
         if finding.panels:
@@ -115,7 +115,7 @@ def reproduce(
     console.print(f"{', '.join(f'{verdict}: {number}' for verdict, number in verdicts.items())}")
     listings = [table(x.title, x.columns, x.rows) for finding in findings for x in finding.listings]
     for listing in listings:
-        console.print(listing)
+        show(console, listing)
     if plot is not None:
         console.print(f"figures: {plot}")
     if file is not None:

@@ -21,6 +21,10 @@ ROBOT_FILES = ("atlas_v4.urdf", "iiwa.urdf", "shadow_hand.xml")
 """Files of robots that some claims are about."""
 
 
+SHORT = "less than a minute"
+"""How long a benchmark takes with ``--quick``."""
+
+
 def _figures(folder: Path | None) -> Path | None:
     return folder and check_folder(folder)
 
@@ -66,7 +70,7 @@ def bench_osim(
     """Count operations and time NumPy, per state, of every method on the benchmark robots, beside Pinocchio."""
     from delassus_studies.bench_osim import draw, measure, tables
 
-    publish(console, measure(states, quick), tables, file, plot, draw, csv)
+    publish(console, measure(states, quick), tables, file, plot, draw, csv, takes=SHORT if quick else "half a minute")
 
 
 @bench_app.command("speed")
@@ -74,7 +78,7 @@ def bench_speed(file: Json = None, csv: Csv = None, quick: Quick = False) -> Non
     """Time compiled kernels on the benchmark robots, beside Pinocchio, CasADi's C code and frax in the same run."""
     from delassus_studies.bench_speed import measure, tables
 
-    publish(console, measure(quick), tables, file, csv=csv)
+    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "about two minutes")
 
 
 @bench_app.command("dynamics")
@@ -88,9 +92,9 @@ def bench_dynamics(
     from delassus_studies.bench_dynamics import measure, measure_phases, phase_tables, tables
 
     if phases:
-        publish(console, measure_phases(quick), phase_tables, file, csv=csv)
+        publish(console, measure_phases(quick), phase_tables, file, csv=csv, takes=SHORT if quick else "some minutes")
     else:
-        publish(console, measure(quick), tables, file, csv=csv)
+        publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "some minutes")
 
 
 @bench_app.command("arrays")
@@ -98,7 +102,7 @@ def bench_arrays(file: Json = None, csv: Csv = None, quick: Quick = False) -> No
     """Time calls with arrays of JAX and PyTorch, and their gradients, beside pure_callback and frax."""
     from delassus_studies.bench_arrays import measure, tables
 
-    publish(console, measure(quick), tables, file, csv=csv)
+    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "half a minute")
 
 
 @bench_app.command("scaling")
@@ -111,7 +115,7 @@ def bench_scaling(
     """Count and time compiled kernels against the number of links and of rows, with fitted slopes."""
     from delassus_studies.bench_growth import draw_scaling, measure_scaling, scaling_tables
 
-    publish(console, measure_scaling(console, largest), scaling_tables, file, plot, draw_scaling, csv)
+    publish(console, measure_scaling(largest), scaling_tables, file, plot, draw_scaling, csv, takes="some minutes")
 
 
 @bench_app.command("compile")
@@ -124,7 +128,7 @@ def bench_compile(
     """Time cold compilations against the length of the program, stage by stage."""
     from delassus_studies.bench_growth import compile_tables, draw_compile, measure_compile
 
-    publish(console, measure_compile(console, largest), compile_tables, file, plot, draw_compile, csv)
+    publish(console, measure_compile(largest), compile_tables, file, plot, draw_compile, csv, takes="some minutes")
 
 
 @bench_app.command("peak")
@@ -132,7 +136,7 @@ def bench_peak(file: Json = None, csv: Csv = None, quick: Quick = False) -> None
     """Measure the fraction of this core's peak that kernels reach, and what bounds the rest."""
     from delassus_studies.bench_peak import measure, tables
 
-    publish(console, measure(quick), tables, file, csv=csv)
+    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "some minutes")
 
 
 @bench_app.command("errors")
@@ -140,7 +144,7 @@ def bench_errors(plot: Plot = None, file: Json = None, csv: Csv = None, quick: Q
     """Compare the true errors of dynamics kernels with their estimates, near and far from singular states."""
     from delassus_studies.bench_errors import draw, measure, tables
 
-    publish(console, measure(quick), tables, file, plot, draw, csv)
+    publish(console, measure(quick), tables, file, plot, draw, csv, takes=SHORT if quick else "some minutes")
 
 
 @bench_app.command("contact")
@@ -148,7 +152,7 @@ def bench_contact(file: Json = None, csv: Csv = None, quick: Quick = False) -> N
     """Time a step of a pendulum that touches floor and wall, and its parts, beside MuJoCo."""
     from delassus_studies.bench_contact import measure, tables
 
-    publish(console, measure(quick), tables, file, csv=csv)
+    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "about a minute")
 
 
 @bench_app.command("contact-steps")
@@ -156,7 +160,7 @@ def bench_contact_steps(plot: Plot = None, file: Json = None, csv: Csv = None, q
     """Residual of compiled contact steps against their cost, on Go1 and Talos, beside MuJoCo in the same run."""
     from delassus_studies.bench_contact_steps import draw, measure, tables
 
-    publish(console, measure(quick), tables, file, plot, draw, csv)
+    publish(console, measure(quick), tables, file, plot, draw, csv, takes=SHORT if quick else "some minutes")
 
 
 @bench_app.command("piles")
@@ -164,7 +168,7 @@ def bench_piles(file: Json = None, csv: Csv = None, quick: Quick = False) -> Non
     """Time steps of heaps, piles, stacks and a standing quadruped, beside MuJoCo."""
     from delassus_studies.bench_piles import measure, tables
 
-    publish(console, measure(quick), tables, file, csv=csv)
+    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "five to ten minutes")
 
 
 @reproduce_app.command("osim")

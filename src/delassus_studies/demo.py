@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
+from rich.table import Table
 from rich.text import Text
 
 from delassus.compiler.trace import count_operations
-from delassus.model.rotations import Array
 from delassus.quantities.osim import OSIM_METHODS, delassus, jacobian, mass_matrix
 from delassus.runtime.compile import compile as compile_kernel
-from delassus_studies.cases import demo_case
+from delassus_studies.cases import Case, demo_case
 from delassus_studies.peers_pinocchio import pinocchio_delassus
-from delassus_studies.tables import table
+from delassus_studies.tables import publish, table
 from delassus_studies.terminal import Console
-from delassus_studies.timing import best, interleaved, relative_error
+from delassus_studies.timing import Calls, Record, best, environment, interleaved, relative_error
 
 STATES, ROUNDS = 256, 7
 AGREEMENT = 1e-9
@@ -34,66 +36,72 @@ COSTS = {
 NEXT = """
 Try next:
   python -c "import delassus as ds; help(ds.delassus)"
-  delassus simulate quadruped      a quadruped trots; --view shows it in the browser
+  delassus simulate quadruped      a quadruped trots; --view: in the browser
   delassus reproduce osim --quick  what the papers claim of these methods
-  delassus info go1                needs names of robots: pip install 'delassus[robots]'
+  delassus info go1                a robot by name: the extra robots finds it
 """
 
 
-def run(console: Console) -> bool:
+def run(console: Console, file: Path | None = None, csv: Path | None = None) -> bool:
     """Print the demo; returns whether everything agreed."""
     case = demo_case()
-    tree, constraints = case.tree, case.constraints
-    m = sum(c.size for c in constraints)
-    console.print()
+    m = sum(c.size for c in case.constraints)
     console.print(
         Text(f"{case.name}:", "bold"),
-        f"n = {tree.n_links} links, {tree.nv} degrees of freedom, depth d = {tree.depth}, m = {m} constraint rows.",
+        f"n = {case.tree.n_links} links, {case.tree.nv} degrees of freedom, depth d = {case.tree.depth}, "
+        f"m = {m} constraint rows.",
     )
     console.print(f"Delassus matrix G = J M⁻¹ Jᵀ ({m} × {m}) at {STATES} random configurations.")
-    console.print()
-    q = tree.random(0, STATES)
-    J, M = jacobian(tree, constraints, q), mass_matrix(tree, q)
-    oracle = J @ np.linalg.solve(M, np.swapaxes(J, -1, -2))  # by NumPy's general solver
-
-    def error(G: Array) -> float:
-        return float(relative_error(G, oracle[: len(G)]).max())
-
-    with console.status("counting and timing"):
-        counts = {name: count_operations(tree, constraints, method=name).clean.total for name in OSIM_METHODS}
-        calls = {name: partial(delassus, tree, constraints, q, method=name) for name in OSIM_METHODS}
-        errors = {name: error(call()) for name, call in calls.items()}
-        times = interleaved({name: (call, STATES) for name, call in calls.items()}, ROUNDS)
-    fewest = min(counts, key=counts.__getitem__)
-    columns = ("method", "cost O(·)", "operations", "time per state", "error")
-    rows = [
-        (name, COSTS[name], f"{counts[name]:,}", f"{times[name]['median']:.1f} µs", f"{errors[name]:.1e}")
-        for name in OSIM_METHODS
-    ]
-    title = f"operations: one triangle of G; time: NumPy, one batch of {STATES}; error: against J M⁻¹ Jᵀ"
-    shown = table(title, columns, rows, text=("cost O(·)",))
-    shown.rows[OSIM_METHODS.index(fewest)].style = "bold green"
-    console.print(shown)
-
-    if (peer := pinocchio_delassus(case, q[:8])) is not None:
-        errors["pinocchio"] = error(peer)
-        console.print(f"Pinocchio, a library of its own, gives the same G: error {errors['pinocchio']:.1e}.")
-    with console.status("compiling"):
-        seconds, kernel = best(lambda: compile_kernel(tree, constraints, "delassus"))
-    errors["compiled"], one = error(kernel(q)), q[0]
-    G = np.empty((STATES, m, m))
-    fast = interleaved(
-        {"batch": (lambda: kernel(q, out=G), STATES), "one": (lambda: kernel(one, out=G[0]), 1)}, ROUNDS, 20
-    )
-    console.print(
-        Text("Compiled", "bold"),
-        f"(ds.compile, {seconds:.1f} s): {fast['batch']['median']:.2f} µs per state in the batch, "
-        f"{fast['one']['median']:.1f} µs for one alone, with out=; "
-        f"error {errors['compiled']:.1e}.",
-    )
-    agreed = max(errors.values()) < AGREEMENT
+    record: Record = {}
+    publish(console, _measure(case, record), tables, file, csv=csv, takes="about ten seconds")
+    agreed: bool = max(row["error"] for row in record["rows"].values()) < AGREEMENT
     console.print(
         Text("All methods agree.", "green") if agreed else Text("The methods disagree: please report this.", "bold red")
     )
     console.print(Text(NEXT))
     return agreed
+
+
+def _measure(case: Case, record: Record) -> Iterator[Record]:
+    """Fill the record: every method on NumPy, Pinocchio, the kernel; gives it after each."""
+    record |= {**environment(), "case": case.name, "states": STATES, "rows": {}, "compile seconds": None}
+    yield record
+    tree, constraints = case.tree, case.constraints
+    q = tree.random(0, STATES)
+    J, M = jacobian(tree, constraints, q), mass_matrix(tree, q)
+    oracle = J @ np.linalg.solve(M, np.swapaxes(J, -1, -2))  # by NumPy's general solver
+    for method in OSIM_METHODS:
+        call = partial(delassus, tree, constraints, q, method=method)
+        record["rows"][method] = {
+            "operations": count_operations(tree, constraints, method=method).clean.total,
+            "error": float(relative_error(call(), oracle).max()),
+            "microseconds": interleaved({method: (call, STATES)}, ROUNDS)[method]["median"],
+        }
+        yield record
+    if (peer := pinocchio_delassus(case, q[:8])) is not None:
+        record["rows"]["Pinocchio"] = {"error": float(relative_error(peer, oracle[:8]).max())}
+        yield record
+    record["compile seconds"], kernel = best(partial(compile_kernel, tree, constraints, "delassus"))
+    one, G = q[0], kernel(q)
+    error = float(relative_error(G, oracle).max())
+    calls: Calls = {"compiled, batch": (partial(kernel, q, out=G), STATES)}
+    calls["compiled, one"] = partial(kernel, one, out=G[0]), 1
+    for name, times in interleaved(calls, ROUNDS, 20).items():
+        found = {"operations": kernel.operations.total, "error": error, "microseconds": times["median"]}
+        record["rows"][name] = found
+    yield record
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Cost, operations, time and error of each method."""
+    yield f"operations: of one triangle of G; time: NumPy, batch of {STATES}; error: of J M⁻¹ Jᵀ"
+    rows = [
+        (name, COSTS.get(name, ""), f"{row['operations']:,}" if "operations" in row else "",
+         f"{row['microseconds']:.1f} µs" if "microseconds" in row else "", f"{row['error']:.1e}")
+        for name, row in record["rows"].items()
+    ]  # fmt: skip
+    columns = ("method", "cost O(·)", "operations", "time per state", "error")
+    taken = record["compile seconds"]
+    yield table("", columns, rows, text=("cost O(·)",), grows=() if taken else (15, 15))
+    if taken:
+        yield f"compiled: by ds.compile, in {taken:.1f} s; called with out="

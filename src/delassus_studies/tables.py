@@ -1,14 +1,15 @@
-"""One table, and one way to print and keep what was measured."""
+"""One table, and one way to print and keep what is measured, while it is measured."""
 
 from __future__ import annotations
 
 import csv as csv_module
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -16,16 +17,33 @@ from delassus.errors import ConfigurationError
 from delassus_studies.terminal import Console
 from delassus_studies.timing import Record
 
+WIDE, NARROW = 2, 1
+"""Space between two columns, and where a table would not fit."""
+NUMBER = 6
+"""Width that columns of numbers have at least where rows are not known yet."""
+
+
+class Growing(Table):
+    """Table that more rows are added to while more is measured."""
+
 
 def table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[str] = (), last_bold: bool = False
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    text: Sequence[str] = (),
+    last_bold: bool = False,
+    grows: Sequence[int] = (),
 ) -> Table:
-    """Table whose first column and those named in ``text`` hold words, the others numbers."""
-    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
-    made = Table(title=title or None, title_justify="left", **style)
+    """Table whose first column and those named in ``text`` hold words, the others numbers.
+
+    ``grows``: more rows will follow; width that the first columns will need.
+    """
+    made = (Growing if grows else Table)(title=title or None)
     for number, column in enumerate(columns):
         side: Literal["left", "right"] = "left" if not number or column in text else "right"
-        made.add_column(column, justify=side, overflow="fold")  # names go on in the next line, and lose nothing
+        least = grows[number] if number < len(grows) else NUMBER if grows else None
+        made.add_column(column, justify=side, min_width=least)
     for row in rows:
         made.add_row(*row)
     if last_bold:
@@ -34,25 +52,71 @@ def table(
 
 
 def spread(times: Record) -> str:
-    """Median and half the distance of the quartiles."""
+    """Median and half the distance of the quartiles (µs)."""
     low, high = times["quartiles"]
-    return f"{times['median']:.3f} ± {(high - low) / 2:.3f} µs"
+    return f"{times['median']:.3f} ± {(high - low) / 2:.3f}"
+
+
+def show(console: Console, made: Table, first: int = 0) -> None:
+    """Print rows of a table from ``first`` on, and before row 0 the headers.
+
+    A table wider than the console is printed with less space, or in several parts, each with the first column: nothing
+    is cut, and only text that is wider than a part goes on in the next line.
+    """
+    cells = [[column.header, *column.cells] for column in made.columns]
+    widths = [max(column.min_width or 0, *(cell_len(plain(x)) for x in own))
+              for column, own in zip(made.columns, cells, strict=True)]  # fmt: skip
+    gap = WIDE if sum(widths) + WIDE * (len(widths) - 1) <= console.width else NARROW
+    if made.title and not first:
+        console.print()
+        console.print(Text(plain(made.title), "bold"))
+    for part in _parts(widths, console.width, gap):
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=not first,
+                      padding=(0, gap - 1, 0, 0))  # fmt: skip
+        for k in part:
+            least = widths[k] if first or isinstance(made, Growing) else None
+            shown.add_column(made.columns[k].header, justify=made.columns[k].justify, overflow="fold", min_width=least)
+        for number, row in enumerate(made.rows[first:], 1 + first):
+            shown.add_row(*(cells[k][number] for k in part), style=row.style)
+        console.print(shown, highlight=False)
+
+
+def _parts(widths: Sequence[int], width: int, gap: int) -> Iterator[list[int]]:
+    """Columns of the parts of a table, each of which has the first."""
+    part, used = [0], widths[0]
+    for k in range(1, len(widths)):
+        if used + gap + widths[k] > width and len(part) > 1:
+            yield part
+            part, used = [0], widths[0]
+        part.append(k)
+        used += gap + widths[k]
+    yield part
 
 
 def publish(
     console: Console,
-    record: Record,
+    measured: Iterable[Record],
     tables: Callable[[Record], Iterable[Table | str]],
     file: Path | None = None,
     plot: Path | None = None,
     draw: Callable[[Record, Path], Path] | None = None,
     csv: Path | None = None,
+    takes: str = "",
 ) -> None:
-    """Print the machine and the tables of a record, write it to a JSON or CSV file, draw its figure into a folder."""
-    console.print(f"{record['processor']}; {record['versions']}", highlight=False)
+    """Print the machine, and the tables of a record while it grows: ``measured`` gives it after each measurement.
+
+    Writes the whole to a JSON or CSV file, and draws its figure into a folder. ``takes``: how long it will take.
+    """
+    printed, rows = 0, 0
+    record: Record = {}
+    for number, record in enumerate(measured):
+        if not number:
+            console.print(_environment(record), highlight=False)
+            if takes:
+                console.print(f"Takes {takes}.")
+        printed, rows = _print_new(console, list(tables(record)), printed, rows)
     parts = list(tables(record))
-    for part in parts:
-        console.print(part, style="dim" if isinstance(part, str) else None, highlight=False)
+    _print_new(console, parts, printed, rows, whole=True)
     if plot is not None and draw is not None:
         console.print(f"figure: {draw(record, plot)}", highlight=False)
     if file is not None:
@@ -61,6 +125,27 @@ def publish(
     if csv is not None:
         write_csv(csv, [part for part in parts if isinstance(part, Table)])
         console.print(f"tables: {csv}", highlight=False)
+
+
+def _environment(record: Record) -> str:
+    """Processor and versions of a record."""
+    here = ", ".join(f"{name} {one}" for name, one in record["versions"].items() if one != "not installed")
+    return f"{record['processor']}; {here}"
+
+
+def _print_new(
+    console: Console, parts: Sequence[Table | str], printed: int, rows: int, whole: bool = False
+) -> tuple[int, int]:
+    """Print what is not printed yet, up to the first table that still grows; how many parts and rows of that are."""
+    for part in parts[printed:]:
+        if isinstance(part, str):
+            console.print(part, style="dim", highlight=False)
+        elif len(part.rows) > rows:
+            show(console, part, rows)
+        if isinstance(part, Growing) and not whole:
+            return printed, len(part.rows)
+        printed, rows = printed + 1, 0
+    return printed, rows
 
 
 def write_csv(path: Path, tables: Sequence[Table]) -> None:

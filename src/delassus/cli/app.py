@@ -12,7 +12,7 @@ import typer
 
 from delassus import __version__
 from delassus_studies.commands import Csv, Json, bench_app, reproduce_app
-from delassus_studies.tables import check_target, table, write_csv
+from delassus_studies.tables import check_target, show, table, write_csv
 from delassus_studies.terminal import Console
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -65,11 +65,11 @@ def options(
 
 
 @app.command()
-def demo() -> None:
+def demo(file: Json = None, csv: Csv = None) -> None:
     """Run every method on a real robot and check each against an independent oracle."""
     from delassus_studies.demo import run
 
-    if not run(console):
+    if not run(console, file, csv):
         raise typer.Exit(1)
 
 
@@ -96,16 +96,16 @@ def info(
         spans = [f"{s.start}" if s.stop == s.start + 1 else f"{s.start}–{s.stop - 1}"
                  for s in (tree.q_slices[i], tree.v_slices[i])]  # fmt: skip
         parent = str(tree.parents[i]) if tree.parents[i] >= 0 else "–"
-        mass = f"{tree.inertias[i][0, 0]:.4g}"
-        rows.append((str(i), joint.name, joint.kind.value, *spans, parent, tree.link_names[i], mass))
-    made = table("", ("#", "joint", "kind", "q", "v", "on", "link", "kg"), rows, text=("joint", "kind", "link"))
-    console.print(made)
+        mass = f"{tree.inertias[i][0, 0]:.3g}"
+        rows.append((str(i), joint.name, joint.kind.value, *spans, parent, mass, tree.link_names[i]))
+    made = table("", ("#", "joint", "kind", "q", "v", "on", "kg", "link"), rows, text=("joint", "kind", "link"))
+    show(console, made)
     console.print("on: # of the link that a joint is on; – is the world. kg: mass of its link.", style="dim")
     if tree.constraints:
         console.print(f"constraints of the file: {', '.join(map(repr, tree.constraints))}")
     if frames:
         on = {name: tree.link_names[at.link] if at.link >= 0 else "(world)" for name, at in tree.frames.items()}
-        console.print(names := table("", ("frame", "on link"), list(on.items()), text=("on link",)))
+        show(console, names := table("", ("frame", "on link"), list(on.items()), text=("on link",)))
     if file is not None:
         links = [{"joint": j.name, "kind": j.kind.value, "q": [q.start, q.stop], "v": [v.start, v.stop], "parent": p,
                   "link": link, "mass": float(inertia[0, 0])}
@@ -129,6 +129,8 @@ def compute(
     out: Annotated[
         Path | None, typer.Option(callback=check_target, help="Write G to this .npy file instead of printing it.")
     ] = None,
+    file: Json = None,
+    csv: Csv = None,
 ) -> None:
     """Compute the Delassus matrix of a robot under constraints."""
     from delassus.cli.parse import parse_constraints, read_configuration
@@ -143,12 +145,18 @@ def compute(
     console.print(
         f"{tree.name}: G {' × '.join(map(str, G.shape))} by {method}, rows of {', '.join(map(repr, constraints))}"
     )
+    matrices = G.reshape(-1, m, m)
+    if file is not None:
+        told = {"name": tree.name, "method": method, "constraints": [*map(repr, constraints)], "q": state.tolist()}
+        file.write_text(json.dumps({**told, "G": G.tolist()}, indent=1), encoding="utf-8")
+    if csv is not None:
+        write_csv(csv, [table("", [f"G{k}" for k in range(m)], ([*map(str, row)] for row in x)) for x in matrices])
     if out is not None:
         np.save(out, G)
         console.print(f"written to {out}")
         return
-    for matrix in G.reshape(-1, m, m):
-        print(np.array2string(matrix, precision=4, suppress_small=True, max_line_width=200, threshold=10**6))
+    for matrix in matrices:
+        print(np.array2string(matrix, precision=4, suppress_small=True, max_line_width=console.width, threshold=10**6))
         values = np.linalg.eigvalsh(matrix)
         rank = int(np.sum(values > 1e-10 * values[-1]))
         console.print(f"eigenvalues {values[0]:.3e} … {values[-1]:.3e}, rank {rank} of {m}")

@@ -23,7 +23,7 @@ from delassus.simulate.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum
 from delassus.simulate.scenes.mppi import MPPI
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
-from delassus_studies.tables import plain, table, write_csv
+from delassus_studies.tables import plain, show, table, write_csv
 from delassus_studies.terminal import Console
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
@@ -91,7 +91,7 @@ def run(
     recorder = Recorder(every=1 if "record" in files else max(1, steps // SAMPLES))
     recorded = bool({"record", "plot"} & files.keys())
     told = _run(console, ready, sim, steps, recorder if recorded else None)
-    console.print(told)
+    show(console, told)
     if "json" in files:
         names, values = (map(plain, column.cells) for column in told.columns)
         files["json"].write_text(json.dumps(dict(zip(names, values, strict=True)), indent=1), encoding="utf-8")

@@ -145,5 +145,28 @@ def test_rollouts_are_those_of_numpy_and_have_derivatives():
 
     late = jax.jit(jax.grad(end))(jnp.asarray(np.swapaxes(controls, 0, 1)))
     assert late.shape == (4, 5, 3) and np.all(np.abs(late[:, -1]).sum(axis=-1) > 0.0)
-    with pytest.raises(ds.DelassusError, match="in a loop"):
-        ds.rollout(step, jnp.asarray(q), v, lambda t, q, v: -v, 1e-2, steps=3)
+    with pytest.raises(
+        ds.DelassusError, match=r"threads: expected no such argument with arrays of JAX.*jax\.lax\.scan"
+    ):
+        ds.rollout(step, jnp.asarray(q), v, controls, 1e-2, threads=1)
+
+
+def test_rollouts_with_policies_and_inputs_per_step():
+    arm = ds.mechanisms.chain(3)
+    point = ds.Point(ds.Frame("link3", (0.1, 0.2, 0.0)))
+    step, q, v, zero = ds.compile(arm, point, "step", active=True), arm.random(0, batch=4), np.ones(3), np.zeros((5, 3))
+    held = np.array([[1.0], [1.0], [0.0], [0.0], [1.0]])
+    known = ds.rollout(step, q, v, zero, 1e-2, active=held, per_step=["active"])
+    found = jax.jit(lambda held: ds.rollout(step, q, v, zero, 1e-2, active=held, per_step=["active"]))(held)
+    assert all(error(x, y) < 1e-12 for x, y in zip(found, known, strict=True))
+    with pytest.raises(ds.DelassusError, match="active: expected 5 steps, got 4"):
+        ds.rollout(step, jnp.asarray(q), v, zero, 1e-2, active=held[1:], per_step=["active"])
+
+    step = ds.compile(arm, (), "step")
+    known = ds.rollout(step, q, v, lambda t, q, v: t - v, 1e-2, steps=5, decimation=2)
+
+    def damped(gain):
+        return ds.rollout(step, jnp.asarray(q), v, lambda t, q, v: t - gain * v, 1e-2, steps=5, decimation=2)
+
+    assert all(error(x, y) < 1e-12 for x, y in zip(damped(1.0), known, strict=True))
+    check_grads(jax.jit(lambda gain: damped(gain)[1][-1]), (1.0,), order=1)

@@ -92,3 +92,29 @@ def test_wrong_tensors_are_refused(motion):
         kernel(q.to("meta"), v, tau)
     with pytest.raises(ds.DelassusError, match="arrays alone, of PyTorch"):
         kernel(q, v, tau, threads=1)
+
+
+def test_rollouts_are_those_of_numpy_and_have_derivatives():
+    arm = ds.mechanisms.chain(3)
+    point = ds.Point(ds.Frame("link3", (0.1, 0.2, 0.0)))
+    step, rng = ds.compile(arm, point, "step", active=True), np.random.default_rng(0)
+    q, v, tau, held = (
+        arm.random(0, batch=2),
+        np.ones(3),
+        rng.normal(size=(3, 2, 3)),
+        np.array([[1.0], [0.0]]).repeat(3, 0),
+    )
+    how = dict(per_step=["active"], decimation=2)
+    known = ds.rollout(step, q, v, tau, 1e-2, active=held, **how)
+    given = [x.requires_grad_() for x in tensors(q, v, tau.swapaxes(0, 1))]
+
+    def rolled(q, v, tau):
+        return ds.rollout(step, q, v, tau, 1e-2, active=held, time_axis=1, **how)
+
+    for x, expected in zip(rolled(*given), known, strict=True):
+        assert isinstance(x, torch.Tensor) and np.array_equal(x.detach(), expected)
+    assert torch.autograd.gradcheck(rolled, given)
+    with pytest.raises(ds.DelassusError, match=r"controls: expected arrays with arrays of PyTorch.* in a loop"):
+        ds.rollout(step, given[0], v, lambda t, q, v: -v, 1e-2, steps=3, active=held[0])
+    with pytest.raises(ds.DelassusError, match="return_status: expected no such argument"):
+        ds.rollout(step, given[0], v, tau, 1e-2, active=held[0], return_status=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -90,6 +90,15 @@ def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str) -
     check_dtype(array.dtype, dtype, name)
     check_shape(array.shape, argument.shape, name)
     return array.astype(dtype, copy=False)
+
+
+def time_first(x: Any, argument: Argument, axis: int | None, swapped: Callable[[Any], Any]) -> Any:
+    """Array (T, ..., shape of one state) whose time is the first axis, or the second of a batch; ``swapped``: those."""
+    axes = x.ndim - len(argument.shape)
+    if axes < 1:
+        wanted = ", ".join(["T", "...", *map(str, argument.shape)])
+        raise ConfigurationError(argument.name, f"shape ({wanted})", f"shape {tuple(x.shape)}", "Time is an axis.")
+    return swapped(x) if axis and axes > 1 else x
 
 
 def check_dtype(came: np.dtype[Any], dtype: np.dtype[Any], name: str) -> None:

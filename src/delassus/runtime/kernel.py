@@ -172,7 +172,8 @@ class Kernel:
             if not self._is_judged:
                 raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
             asked = True
-        if not (asked or named) and threads is None and len(arguments) == len(self.arguments):
+        is_plain = not (asked or named) and threads is None and len(arguments) == len(self.arguments)
+        if is_plain and type(arguments[0]) is np.ndarray:
             given = () if out is None else out if type(out) is tuple and len(out) == len(self.results) > 1 else (out,)
             found = self._direct(*arguments, *given)
             if found is not self._declined:

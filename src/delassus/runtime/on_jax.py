@@ -19,7 +19,7 @@ import numpy as np
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus.quantities.quantity import CONTROLS
-from delassus.runtime.arrays import check_shape, common_batch, ordered
+from delassus.runtime.arrays import check_shape, common_batch, ordered, time_first
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
 
 VERSIONS = (0, 9), (0, 10)
@@ -56,28 +56,49 @@ def rollout(
     controls: Any,
     time_axis: int | None,
     decimation: int,
+    per_step: Sequence[str],
+    steps: int | None,
     fixed: Mapping[str, Any],
 ) -> tuple[Any, ...]:
     """Trajectories of a compiled time step, as `delassus.rollout` returns them: a `jax.lax.scan` over its calls."""
     import jax
     import jax.numpy as jnp
 
-    held = jnp.repeat(jnp.moveaxis(jnp.asarray(controls), time_axis or 0, 0), decimation, axis=0)
     control, *_ = CONTROLS[kernel.request.options.control]
-    given = {**start, **fixed, control: held[0]}
+    by_name = {a.name: a for a in kernel.arguments}
+    anew = {name: jnp.asarray(fixed[name]) for name in per_step}
+    if steps is None:
+        anew[control] = jnp.asarray(controls)
+    anew = {name: time_first(x, by_name[name], time_axis, lambda x: jnp.moveaxis(x, 1, 0)) for name, x in anew.items()}
+    if steps is None:
+        anew[control] = jnp.repeat(anew[control], decimation, axis=0)
+        steps = len(anew[control])
+    for name, x in anew.items():
+        if len(x) != steps:
+            raise ConfigurationError(name, f"{steps} steps", f"{len(x)}", "Pass as many as there are steps.")
+    fixed = {name: x for name, x in fixed.items() if name not in anew}
+    given = {**start, **fixed, **{name: x[0] for name, x in anew.items()}}
     arguments = [a for a in kernel.arguments if a.name in given]
     leading = [jnp.shape(given[a.name])[: jnp.ndim(given[a.name]) - len(a.shape)] for a in arguments]
     batch = common_batch([a.name for a in arguments], leading)
-    shapes = {a.name: a.shape for a in arguments}
-    state = tuple(jnp.broadcast_to(jnp.asarray(x, kernel.dtype), (*batch, *shapes[k])) for k, x in start.items())
+    first = tuple(jnp.broadcast_to(jnp.asarray(x, kernel.dtype), (*batch, *by_name[k].shape)) for k, x in start.items())
 
-    def step(state: Any, now: Any) -> Any:
-        found = kernel(**{**dict(zip(start, state, strict=True)), **fixed, control: now})
-        return found[: len(state)], found
+    def asked(t: Any, state: Any) -> dict[str, Any]:
+        """Controls of a policy at a step."""
+        return {control: jnp.asarray(controls(t * jnp.max(jnp.asarray(fixed["dt"])), *state[:2]), kernel.dtype)}
 
-    _, found = jax.lax.scan(step, state, held)
-    trajectories = [jnp.concatenate([x[None], xs]) for x, xs in zip(state, found, strict=False)]
-    return (*trajectories, *(jnp.max(x, axis=0) for x in found[len(state) :]))
+    def step(carried: Any, now: Any) -> Any:
+        state, held = carried
+        t, now = now
+        if held:
+            held = jax.lax.cond(t % decimation == 0, lambda: asked(t, state), lambda: held)
+        found = kernel(**dict(zip(start, state, strict=True)), **fixed, **now, **held)
+        return (found[: len(state)], held), found
+
+    held = asked(0, first) if control not in anew else {}
+    _, found = jax.lax.scan(step, (first, held), (jnp.arange(steps), anew))
+    trajectories = [jnp.concatenate([x[None], xs]) for x, xs in zip(first, found, strict=False)]
+    return (*trajectories, *(jnp.max(x, axis=0) for x in found[len(first) :]))
 
 
 def _of_one_batch(arrays: list[Any], kernel: Any) -> list[Any]:

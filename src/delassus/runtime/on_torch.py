@@ -6,8 +6,10 @@ compiled when it is first needed; it can be differentiated in turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -15,7 +17,8 @@ import numpy as np
 
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError
-from delassus.runtime.arrays import check_shape, common_batch, ordered
+from delassus.quantities.quantity import CONTROLS
+from delassus.runtime.arrays import check_shape, common_batch, ordered, time_first
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -23,12 +26,7 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     import torch
 
     arguments, name = kernel.arguments, _known(kernel)
-    complete = ordered([a.name for a in arguments], given, named)
-    wanted = torch.float64 if kernel.dtype == np.float64 else torch.float32
-    tensors = [
-        x if isinstance(x, torch.Tensor) and _fits(x, a, wanted) else _converted(x, a, wanted)
-        for x, a in zip(complete, arguments, strict=True)
-    ]
+    tensors = _checked(kernel, ordered([a.name for a in arguments], given, named))
     leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(tensors, arguments, strict=True)]
     if leading.count(leading[0]) < len(leading):
         batch = common_batch([a.name for a in arguments], [tuple(shape) for shape in leading])
@@ -40,6 +38,87 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     else:
         results = torch.ops.delassus.call.default(tensors, name, ())
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def rollout(
+    roll: Callable[..., Any],
+    kernel: Any,
+    start: Mapping[str, Any],
+    controls: Any,
+    time_axis: int | None,
+    decimation: int,
+    per_step: Sequence[str],
+    steps: None,
+    fixed: Mapping[str, Any],
+) -> Any:
+    """Trajectories of a compiled time step, as ``roll``, `delassus.rollout`, returns them of arrays of NumPy.
+
+    Backwards, the kernel of cotangents runs over time, from the end to the start.
+    """
+    control, *_ = CONTROLS[kernel.request.options.control]
+    names = [a.name for a in kernel.arguments]
+    anew = [name == control or name in per_step for name in names]
+    tensors = _checked(kernel, ordered(names, (), {**fixed, **start, control: controls}))
+    axes = [x.ndim - len(a.shape) for x, a in zip(tensors, kernel.arguments, strict=True)]
+    for k, (name, moves) in enumerate(zip(names, anew, strict=True)):
+        if moves:
+            tensors[k] = time_first(tensors[k], kernel.arguments[k], time_axis, lambda x: x.movedim(1, 0))
+            if name == control:
+                tensors[k] = tensors[k].repeat_interleave(decimation, dim=0)
+    leading = [tuple(x.shape[moves:n]) for x, moves, n in zip(tensors, anew, axes, strict=True)]
+    batch = common_batch(names, leading)
+    for k, (a, moves) in enumerate(zip(kernel.arguments, anew, strict=True)):
+        x = tensors[k]
+        missing = (1,) * (len(batch) - len(leading[k]))
+        if moves:
+            x = x.reshape(len(x), *missing, *x.shape[1:])
+        tensors[k] = x.expand(*([len(x)] if moves else []), *batch, *a.shape)
+    if kernel.iterates and _is_differentiated(tensors):
+        raise ConfigurationError("kernel", "'step', of tensors with derivatives", repr(kernel), "Or call .detach().")
+    return _rolled()(roll, kernel, anew, *tensors)
+
+
+@cache
+def _rolled() -> Any:
+    """Function of a rollout, a kernel, which arguments are given anew at each step, and all arguments of one batch."""
+    import torch
+
+    class Trajectories(torch.autograd.Function):  # type: ignore[misc]
+        """What a rollout returns."""
+
+        @staticmethod
+        def forward(ctx: Any, roll: Any, kernel: Any, anew: Sequence[bool], *tensors: Any) -> Any:
+            names = [a.name for a in kernel.arguments]
+            given = {name: x.detach().numpy() for name, x in zip(names, tensors, strict=True)}
+            control, *_ = CONTROLS[kernel.request.options.control]
+            per_step = [name for name, moves in zip(names, anew, strict=True) if moves and name != control]
+            first = (given.pop(name) for name in ("q", "v", control))
+            found = tuple(map(torch.from_numpy, roll(kernel, *first, time_axis=0, per_step=per_step, **given)))
+            ctx.kernel, ctx.anew = kernel, anew
+            ctx.save_for_backward(*found[: kernel.request.states], *tensors)
+            return found
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            back, n = ctx.kernel.derivative("vjp"), ctx.kernel.request.states
+            saved = [np.ascontiguousarray(x.numpy()) for x in ctx.saved_tensors]
+            over_time = [True] * n + ctx.anew[n:]
+            arrays = saved[:n] + saved[2 * n :]
+            state = [x[-1].numpy() for x in cotangents]
+            found = [np.zeros_like(x) for x in saved[n:]]
+            for t in reversed(range(len(saved[0]) - 1)):
+                now = [x[t] if moves else x for x, moves in zip(arrays, over_time, strict=True)]
+                changes = back(*now, *map(np.ascontiguousarray, state))
+                state = [x + of_all[t].numpy() for x, of_all in zip(changes, cotangents, strict=False)]
+                for x, change, moves in zip(found[n:], changes[n:], over_time[n:], strict=True):
+                    if moves:
+                        x[t] = change
+                    else:
+                        x += change
+            return None, None, None, *map(torch.from_numpy, (*map(np.asarray, state), *found[n:]))
+
+    return torch.compiler.disable(Trajectories.apply)
 
 
 _kernels: WeakValueDictionary[str, Any] = WeakValueDictionary()
@@ -61,6 +140,17 @@ def _known(kernel: Any) -> str:
 
 
 _known._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compile calls it once, and traces the rest
+
+
+def _checked(kernel: Any, given: Sequence[Any]) -> list[Any]:
+    """Tensors for all arguments, each (..., shape of one state), of the kernel's type."""
+    import torch
+
+    wanted = torch.float64 if kernel.dtype == np.float64 else torch.float32
+    return [
+        x if isinstance(x, torch.Tensor) and _fits(x, a, wanted) else _converted(x, a, wanted)
+        for x, a in zip(given, kernel.arguments, strict=True)
+    ]
 
 
 def _fits(x: Any, argument: Argument, wanted: Any) -> bool:
@@ -86,8 +176,8 @@ def _is_differentiated(tensors: Sequence[Any]) -> bool:
     """Whether somebody wants derivatives of these."""
     import torch
 
-    dual = torch.autograd.forward_ad.unpack_dual
-    return any(x.requires_grad or dual(x).tangent is not None for x in tensors)
+    backwards, dual = torch.is_grad_enabled(), torch.autograd.forward_ad.unpack_dual
+    return any((backwards and x.requires_grad) or dual(x).tangent is not None for x in tensors)
 
 
 def _register() -> Any:
@@ -109,14 +199,14 @@ def _register() -> Any:
         made = _kernels[kernel]
         if modes:
             made = made.derivative(*modes)
-        batch = batch_of(tensors, made)
-        results = [tensors[0].new_empty((*batch, *r.shape)) for r in made.results]
-        flat = [*(x.detach().numpy() for x in tensors), *(x.numpy() for x in results)]
+        flat = [(x.detach() if x.requires_grad else x).numpy() for x in tensors]
+        depth = len(made.arguments[0].shape)
+        batch = flat[0].shape[: flat[0].ndim - depth]
         if len(batch) > 1:  # the direct entry takes one axis at most
-            flat = [x.reshape(-1, *a.shape) for x, a in zip(flat, (*made.arguments, *made.results), strict=True)]
-        out = flat[len(tensors) :]
-        made(*flat[: len(tensors)], out=out[0] if len(out) == 1 else tuple(out))
-        return results
+            flat = [x.reshape(-1, *a.shape) for x, a in zip(flat, made.arguments, strict=True)]
+        found = made(*flat)
+        results = [torch.from_numpy(x) for x in (found if type(found) is tuple else (found,))]
+        return results if len(batch) < 2 else [x.view(*batch, *x.shape[1:]) for x in results]
 
     def fake(tensors: Sequence[Any], kernel: str, modes: Sequence[str]) -> Any:
         root = _kernels[kernel]
@@ -159,7 +249,10 @@ def _register() -> Any:
 
         @staticmethod
         def backward(ctx: Any, *cotangents: Any) -> Any:
-            return None, None, *Results.apply(ctx.kernel, (*ctx.modes, "vjp"), *ctx.saved_tensors, *cotangents)
+            tensors, modes = (*ctx.saved_tensors, *cotangents), (*ctx.modes, "vjp")
+            if _is_differentiated(tensors):
+                return None, None, *Results.apply(ctx.kernel, modes, *tensors)
+            return None, None, *torch.ops.delassus.call.default(tensors, ctx.kernel, modes)
 
         @staticmethod
         def jvp(ctx: Any, _: Any, __: Any, *tangents: Any) -> Any:
@@ -170,6 +263,8 @@ def _register() -> Any:
             results = Results.apply(kernel, modes, *_led(info, axes[2:], tensors))
             return results, (0,) * len(results)
 
+    asked: Any = Results.forward  # for its signature, at each call
+    asked.__signature__ = inspect.signature(asked)
     return Results.apply
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.redundancy import DynamicsStatus
-from delassus.runtime import on_jax
+from delassus.runtime import on_jax, on_torch
 from delassus.runtime.arrays import aligned_empty, checked, gathered
 from delassus.runtime.kernel import Kernel
 
@@ -47,9 +48,10 @@ def rollout(
 ) -> Any:
     """Trajectories of a compiled time step, ``delassus.compile(tree, constraints, "step", …)`` or ``"contact_step"``.
 
-    With JAX arrays, traced ones too, it is a `jax.lax.scan` over calls of the kernel, which can be differentiated: of
-    controls as arrays, without ``per_step``, ``steps``, ``threads`` and ``return_status``, and time is the first axis
-    unless ``time_axis`` says otherwise. What follows is of NumPy arrays.
+    With JAX arrays, traced ones too, it is a `jax.lax.scan` over calls of the kernel, policies in it; with PyTorch's
+    tensors, of controls as tensors, what follows here, whose derivatives are steps backwards in time. Both can be
+    differentiated, are without ``threads`` and ``return_status``, and time is the first axis unless ``time_axis`` says
+    otherwise.
 
     The loop over time is machine code: one loop for each block of as many states as a vector register holds. From the
     first step on at which rows of a trajectory are dependent, it goes on step by step, each as a call of the kernel
@@ -147,30 +149,60 @@ def rollout(
     n_states = kernel.request.states
     if n_states > STATE and "impulses" not in others:
         others["impulses"] = np.zeros(kernel.arguments[STATE].shape, dtype=kernel.dtype)
-    given: list[Any] = [type(x) for x in (q0, v0, controls, dt, *others.values())]
-    if libraries := {library_of(kind) for kind in given} - {""}:
-        if libraries != {"JAX"} or callable(controls) or names or return_status or (threads, steps) != (None, None):
-            wanted = "NumPy arrays, or JAX arrays without per_step, threads, steps and return_status"
-            raise ConfigurationError(
-                "rollout", wanted, " and ".join(sorted(libraries)), "Or call the kernel in a loop."
-            )
-        start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if n_states > STATE else {})}
-        return on_jax.rollout(kernel, start, controls, time_axis, decimation, {**others, "dt": dt})
+    for name in names:
+        known = set(others) & {a.name for a in kernel.arguments[n_states:]}
+        if not isinstance(name, str) or name not in known:
+            came = ", ".join(sorted(known)) or "none"
+            raise ConfigurationError("per_step", f"further arguments that are given: {came}", shown(name), "Drop it.")
     if callable(controls):
         if names or steps is None:
             wanted = "steps=… and nothing in per_step with a policy"
             raise ConfigurationError("controls", wanted, shown(steps if not names else names), "Or pass arrays.")
-        n_steps = check_whole("steps", steps, "How many there are.", least=1)
-        found = _by_policy(kernel, (q0, v0), controls, dt, n_steps, decimation, threads, return_status, others)
+        steps = check_whole("steps", steps, "How many there are.", least=1)
+    elif steps is not None:
+        raise ConfigurationError("steps", "none with arrays of controls", shown(steps), "Their first axis says it.")
+    given: list[Any] = [type(x) for x in (q0, v0, controls, dt, *others.values())]
+    if libraries := {library_of(kind) for kind in given} - {""}:
+        start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if n_states > STATE else {})}
+        how = {"time_axis": time_axis, "decimation": decimation, "per_step": names, "steps": steps}
+        refused: dict[str, object] = {"threads": threads, "return_status": return_status or None}
+        return _elsewhere(libraries, kernel, start, controls, how, refused, {**others, "dt": dt})
+    if callable(controls):
+        assert steps is not None  # as checked above
+        found = _by_policy(kernel, (q0, v0), controls, dt, steps, decimation, threads, return_status, others)
     else:
-        if steps is not None:
-            raise ConfigurationError("steps", "none with arrays of controls", shown(steps), "Their first axis says it.")
         found = _by_arrays(kernel, (q0, v0), controls, dt, decimation, names, time_axis, threads, return_status, others)
     trajectories, beside, status, met = found
     if met[0] and not return_status:
         kernel.warn_once(*met, (len(trajectories[0]) - 1) * prod(trajectories[0].shape[1:-1]))
     worst = [x.max(axis=0, initial=0.0) for x in beside]
     return (*trajectories, *worst, status) if return_status else (*trajectories, *worst)
+
+
+def _elsewhere(
+    libraries: set[str],
+    kernel: Kernel,
+    start: dict[str, ArrayLike],
+    controls: ArrayLike | Policy,
+    how: dict[str, Any],
+    refused: dict[str, object],
+    fixed: dict[str, ArrayLike],
+) -> Any:
+    """Rollout of arrays of other libraries; ``how`` and ``refused``: options, and those among them that they lack."""
+    names = " and ".join(sorted(libraries))
+    advice = "Pass NumPy arrays, or call the kernel in a loop"
+    if libraries == {"JAX"}:
+        calls, advice = on_jax.rollout, f"{advice}, such as jax.lax.scan over a jitted step"
+    elif libraries == {"PyTorch"}:
+        calls = partial(on_torch.rollout, rollout)
+        refused = {**refused, "controls": controls if callable(controls) else None}
+    else:
+        raise ConfigurationError("rollout", "arrays of NumPy, JAX or PyTorch alone", f"some of {names}", f"{advice}.")
+    for name, x in refused.items():
+        if x is not None:
+            wanted = "arrays" if name == "controls" else "no such argument"
+            raise ConfigurationError(name, f"{wanted} with arrays of {names}", shown(x), f"{advice}.")
+    return calls(kernel, start, controls, fixed=fixed, **how)
 
 
 Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], tuple[int, int, int]]
@@ -217,7 +249,7 @@ def _by_arrays(
     controls: ArrayLike,
     dt: ArrayLike,
     decimation: int,
-    names: Sequence[object],
+    names: Sequence[str],
     time_axis: int | None,
     threads: int | None,
     with_status: bool,
@@ -227,22 +259,17 @@ def _by_arrays(
     by_name = {a.name: a for a in kernel.arguments}
     n_states = kernel.request.states
     states = [a.name for a in kernel.arguments[:n_states]]
-    moving = by_name.keys() - {*states, "dt"}  # given anew at each step
     fixed = {**others, "q": start[0], "v": start[1], "dt": dt}
-    anew = {name for name in names if isinstance(name, str)}
     batches = [
         _leading(checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)), by_name[name])
         for name, x in fixed.items()
-        if name in by_name and name not in anew
+        if name in by_name and name not in names
     ]
     control, *_ = CONTROLS[kernel.request.options.control]
     held = _time_first(controls, by_name[control], kernel.dtype, time_axis, None, batches)
     over_time = {control: np.repeat(held, decimation, axis=0) if decimation > 1 else held}
     steps = len(over_time[control])
     for name in names:
-        if not isinstance(name, str) or name not in moving or name not in others:
-            known = ", ".join(sorted(moving & set(others))) or "none"
-            raise ConfigurationError("per_step", f"further arguments that are given: {known}", shown(name), "Drop it.")
         over_time[name] = _time_first(others[name], by_name[name], kernel.dtype, time_axis, steps, batches)
     one_step = {name: np.empty(x.shape[1:], dtype=kernel.dtype) for name, x in over_time.items()}
     given = {**fixed, **one_step}

@@ -38,6 +38,7 @@ USE_INTEROP = ("cli", "delassus_studies", "delassus", "simulate", "contact", "in
 OPTIONAL = {
     "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal",
     "clarabel", "viser", "websockets", "scipy", "h5py", "gymnasium", "jax", "jaxlib", "torch", "dask",
+    "imageio_ffmpeg", "PIL",
 }  # fmt: skip
 """Packages of the extras: imported inside functions only; `delassus.gym` alone needs its own at once."""
 

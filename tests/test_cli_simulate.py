@@ -35,8 +35,8 @@ def run(*arguments):
 
 
 def test_a_pendulum_is_run_recorded_and_drawn(tmp_path):
-    written = ("--record", tmp_path / "r.npz", "--plot", tmp_path / "f.png", "--json", tmp_path / "t.json",
-               "--csv", tmp_path / "t.csv")  # fmt: skip
+    written = ("--record", tmp_path / "r.npz", "--plot", tmp_path / "f.png", "--video", tmp_path / "f.gif",
+               "--json", tmp_path / "t.json", "--csv", tmp_path / "t.csv")  # fmt: skip
     out = run("pendulum", "--links", 3, "--duration", 0.05, *written)
     assert json.loads((tmp_path / "t.json").read_text())["steps"] == "500"
     assert "\nsteps,500\n" in (tmp_path / "t.csv").read_text().replace("\r", "")
@@ -47,7 +47,7 @@ def test_a_pendulum_is_run_recorded_and_drawn(tmp_path):
     recording = Recording.load(tmp_path / "r.npz", scene=pendulum(3).scene)
     assert len(recording) == 501
     assert np.isclose(recording.time[-1], 0.05)
-    assert (tmp_path / "f.png").stat().st_size > 10_000
+    assert (tmp_path / "f.png").stat().st_size > 10_000 and (tmp_path / "f.gif").stat().st_size > 10_000
 
 
 def test_a_run_in_two_parts_is_the_whole_run(tmp_path):
@@ -95,6 +95,7 @@ def test_no_time_at_all():
         (["pendulum", "--record", "run.csv"], "ends in .npz or .h5"),
         (["pendulum", "--checkpoint", "run"], "ends in .npz or .h5"),
         (["pendulum", "--plot", "figure.foo"], "ends in .png"),
+        (["pendulum", "--video", "film.avi"], "ends in .mp4 or .gif"),
         (["pendulum", "--view", "--record", "run.npz"], "--record"),
         (["pendulum", "--view", "--plot", "f.png", "--checkpoint", "c.npz"], "--plot, --checkpoint"),
         (["pendulum", "--view", "--duration", "1"], "--duration"),
@@ -108,11 +109,11 @@ def test_errors(arguments, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("option", ["--plot", "--record", "--checkpoint"])
+@pytest.mark.parametrize("option", ["--plot", "--video", "--record", "--checkpoint"])
 def test_folders_that_cannot_be_made_are_refused_before_any_work(option, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
-        run("mppi", option, tmp_path / "file" / ("run.npz" if option != "--plot" else "run.png"))
+        run("mppi", option, tmp_path / "file" / {"--plot": "run.png", "--video": "run.gif"}.get(option, "run.npz"))
 
 
 def test_warmup(monkeypatch):

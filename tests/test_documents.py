@@ -208,6 +208,7 @@ main()
         ("reproduce osim --plot figures", {"matplotlib"}, "plot"),
         ("simulate boxes --plot f.png", {"matplotlib"}, "plot"),
         ("simulate boxes --record f.h5", {"h5py"}, "record"),
+        ("simulate boxes --video f.mp4", {"imageio_ffmpeg"}, "video"),
         ("simulate boxes --view", {"viser"}, "view"),
         ("info go1", {"robot_descriptions"}, "robots"),
         ("bench contact-steps --quick", {"robot_descriptions"}, "robots"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gymnasium
+import gymnasium.wrappers.vector
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -79,8 +80,8 @@ def test_a_standing_quadruped_stands_and_carries_its_load() -> None:
     """Without actions it sags by what springs of its joints yield, and more under a load; rewards are as documented."""
     heights = []
     for payload in (0.0, 0.3):
-        envs = MADE["Go1Velocity"](4, payload=(payload, payload), told=(0, 0, 0))
-        envs.reset(seed=0)
+        envs = MADE["Go1Velocity"](4, payload=(payload, payload))
+        envs.reset(seed=0, options={"told": (0, 0, 0)})
         for _ in range(100):
             _, rewards, terminated, _, _ = envs.step(np.zeros((4, 12), np.float32))
             assert not terminated.any()
@@ -127,6 +128,27 @@ def test_pushes_move_the_humanoid() -> None:
     assert not apart[:, due > 40].any()
 
 
-def test_environments_are_registered() -> None:
-    envs = gymnasium.make_vec("delassus/Go1Velocity-v0", num_envs=2, generic=True)
+def test_velocities_are_told_until_the_next_reset() -> None:
+    envs = MADE["Go1Velocity"](3, episode=0.04)
+    told = np.array([[0.5, 0, 0], [0, 0.2, 0], [0, 0, -0.7]], np.float32)
+    observations, _ = envs.reset(seed=0, options={"told": told})
+    for _ in range(3):  # into the next episodes
+        assert np.array_equal(observations[:, 9:12], told)
+        observations = envs.step(np.zeros((3, 12), np.float32))[0]
+    assert not np.isin(envs.reset()[0][:, 9:12], told).any()
+    with pytest.raises(DelassusError, match="told"):
+        envs.reset(options={"told": told[:2]})
+
+
+def test_training_loops_of_others_find_what_they_need() -> None:
+    """Environments are registered, and Gymnasium's wrappers for vectors count their episodes."""
+    envs = gymnasium.make_vec("delassus/Go1Velocity-v0", num_envs=2, generic=True, episode=0.06)
+    assert envs.spec.id == "delassus/Go1Velocity-v0" and envs.render_mode is None and not envs.closed
+    envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(gymnasium.wrappers.vector.ClipAction(envs))
     assert envs.reset(seed=0)[0].shape == (2, 50)
+    gained = sum(envs.step(envs.action_space.sample())[1] for _ in range(2))
+    _, rewards, _, truncated, infos = envs.step(np.ones((2, 12), np.float32))
+    assert truncated.all() and infos["episode"]["l"].tolist() == [3, 3]
+    assert np.allclose(infos["episode"]["r"], gained + rewards, atol=1e-6)
+    envs.close()
+    assert envs.unwrapped.closed

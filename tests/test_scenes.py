@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import delassus as ds
 from delassus.contact.results import SolverStatus
 from delassus.errors import missing_dependency
 from delassus.interop.load import example_robot_files
-from delassus.simulate.plots import centre_motion, centres, summary_figure, swing_figure
+from delassus.simulate.plots import FRAMES, centre_motion, centres, summary_figure, swing_figure
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, mppi, pendulum, quadruped
 
@@ -261,10 +262,27 @@ def test_figures(tmp_path):
     ):
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     read = Recording.load(recordings["os"].save(tmp_path / "r.npz"))
+    assert read.tau.shape == read.v.shape
     with pytest.raises(ds.DelassusError, match="knows its scene"):
         summary_figure(read, tmp_path / "x.png")
     with pytest.raises(ds.DelassusError, match=r"such as out\.png"):
         summary_figure(recordings["os"], tmp_path / "x.nonsense")
+
+
+def test_figures_say_what_they_leave_out(tmp_path, monkeypatch):
+    """Titles: how many of the curves are drawn, and how high the impacts are that are cut."""
+    pytest.importorskip("matplotlib")
+    saved = []
+    monkeypatch.setattr("delassus.simulate.plots._save", lambda figure, path: saved.append(figure))
+    summary_figure(pendulum(14).simulator(dt=1e-3).run(0.25, record=Recorder(energy=False)), tmp_path / "f.png")
+    titles = " / ".join(ax.get_title() for ax in saved[0].axes)
+    assert "heights: 12 of 14, the first" in titles and "angles: 12 of 14, those that move most" in titles
+    assert "torques of motors: 12 of 14, the same" in titles and re.search(r"impacts of up to [\d,]+ N cut", titles)
+    looks = {(line.get_color(), line.get_linestyle()) for line in saved[0].axes[4].lines}
+    assert len(looks) == len(saved[0].axes[4].lines) == 12
+    run = pendulum(2).simulator(dt=1e-3).run(0.01, record=Recorder())
+    swing_figure({f"run {k}": run for k in range(7)}, tmp_path / "f.png")
+    assert len(saved[1].axes[FRAMES].lines) == 7
 
 
 # -- scenes of a robot by its name -----------------------------------------------------------------------------------

@@ -63,4 +63,4 @@ def draw(record: Record, folder: Path) -> Path:
         name: {method: count["clean"] for method, count in figures["methods"].items() if method != "dense"}
         for name, figures in record["cases"].items()
     }
-    return bar_figure(folder / "osim_operations.png", totals, "operations")
+    return bar_figure(folder / "osim_operations.png", totals, "operations, without those of dense")

@@ -247,6 +247,9 @@ def simulate(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the figure into this .png file; needs the extra plot.")
     ] = None,
+    video: Annotated[
+        Path | None, typer.Option(help="Film it into this .mp4 or .gif file; needs the extra video.")
+    ] = None,
     record: Annotated[
         Path | None, typer.Option(help="Write all samples to this .npz or .h5 file; .h5 needs the extra record.")
     ] = None,
@@ -259,7 +262,8 @@ def simulate(
     from delassus.cli.simulate import run
 
     options = {"dt": dt, "formulation": formulation, "solver": solver, "seed": seed}
-    files = {"plot": plot, "record": record, "checkpoint": checkpoint, "resume": resume, "json": file, "csv": csv}
+    files = {"plot": plot, "video": video, "record": record, "checkpoint": checkpoint, "resume": resume,
+             "json": file, "csv": csv}  # fmt: skip
     run(
         console,
         scene,

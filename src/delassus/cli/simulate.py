@@ -23,6 +23,7 @@ from delassus.simulate.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum
 from delassus.simulate.scenes.mppi import MPPI
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
+from delassus.simulate.video import check_video, write_video
 from delassus_studies.tables import plain, show, table, write_csv
 from delassus_studies.terminal import Console
 
@@ -35,7 +36,7 @@ COUNTED = ("pendulum", "boxes")
 FIGURES = (".png", ".pdf", ".svg")
 
 SAMPLES = 2000
-"""About so many samples have the recordings that figures are drawn from."""
+"""About so many samples have the recordings that figures and videos are drawn from."""
 
 BAR = 50
 """Steps between two updates of the progress bar; one costs as much as a few steps."""
@@ -64,8 +65,8 @@ def run(
 ) -> None:
     """Run a scene and say how it went, or show it in the browser at ``port``.
 
-    ``options`` are those of the simulator; ``files`` those to write (plot, record, checkpoint, json, csv), and the
-    checkpoint to go on from (resume).
+    ``options`` are those of the simulator; ``files`` those to write (plot, video, record, checkpoint, json,
+    csv), and the checkpoint to go on from (resume).
     """
     _check(options, files, duration, port)
     ready = make_scene(scene, links, terrain)
@@ -89,7 +90,7 @@ def run(
         return
     steps = round((max(ready.duration - sim.time, 0.0) if duration is None else duration) / sim.dt)
     recorder = Recorder(every=1 if "record" in files else max(1, steps // SAMPLES))
-    recorded = bool({"record", "plot"} & files.keys())
+    recorded = bool({"record", "plot", "video"} & files.keys())
     told = _run(console, ready, sim, steps, recorder if recorded else None)
     show(console, told)
     if "json" in files:
@@ -103,6 +104,10 @@ def run(
             console.print(f"recording: {recording.save(files['record'])}, {len(recording):,} samples", highlight=False)
         if "plot" in files:
             console.print(f"figure: {_draw(ready, recording, files['plot'])}", highlight=False)
+        if "video" in files:
+            with console.status("filming"):
+                path = write_video(recording, files["video"])
+            console.print(f"video: {path}", highlight=False)
     if "checkpoint" in files:
         console.print(f"checkpoint: {save_checkpoint(sim, files['checkpoint'])}", highlight=False)
 
@@ -165,6 +170,8 @@ def _check(options: dict[str, Any], files: dict[str, Path], duration: float | No
             came = str(files["plot"])
             raise ConfigurationError("--plot", f"a name that ends in {' or '.join(FIGURES)}", came, "Use .png.")
         require("matplotlib", "plot", "figures")
+    if "video" in files:
+        check_video(files["video"])
     if "resume" in files and options:
         raise ConfigurationError(
             "--resume",
@@ -174,7 +181,7 @@ def _check(options: dict[str, Any], files: dict[str, Path], duration: float | No
         )
     if duration is not None and not 0 <= duration < math.inf:
         raise ConfigurationError("--duration", "a time in s, not negative", shown(duration), "Such as 2.5.")
-    for name in ("plot", "record", "checkpoint"):
+    for name in ("plot", "video", "record", "checkpoint"):
         if name in files:
             files[name].parent.mkdir(parents=True, exist_ok=True)
     if port is None:

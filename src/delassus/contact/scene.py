@@ -45,6 +45,9 @@ class Scene(Frozen):
         and its parent.
     parents_collide : bool
         Whether links collide with their parents too.
+    descriptions : path, name or mujoco.MjModel, or mapping of str to these, optional
+        What robots were loaded from, by their names: the viewer and videos show the shapes that these files show, in
+        place of colliders.
 
     Attributes
     ----------
@@ -81,6 +84,7 @@ class Scene(Frozen):
     gravity: Array
     ignore: frozenset[frozenset[str]]
     parents_collide: bool
+    descriptions: Mapping[str, Any]
 
     def __init__(
         self,
@@ -91,6 +95,7 @@ class Scene(Frozen):
         gravity: ArrayLike | None = None,
         ignore: Iterable[Sequence[str]] = (),
         parents_collide: bool = False,
+        descriptions: str | Path | Any | Mapping[str, Any] | None = None,
     ) -> None:
         named = {"": robots} if isinstance(robots, Tree) else robots
         if not isinstance(named, Mapping) or not named or not all(isinstance(t, Tree) for t in named.values()):
@@ -120,6 +125,7 @@ class Scene(Frozen):
             ("gravity", g),
             ("ignore", _ignored(ignore, {c.name for c in shapes} | set(tree.frames))),
             ("parents_collide", check_flag("parents_collide", parents_collide)),
+            ("descriptions", MappingProxyType(_described(descriptions, named))),
         ):
             object.__setattr__(self, attribute, value)
 
@@ -155,7 +161,7 @@ class Scene(Frozen):
         if ignored is None:
             ignored = touching_always(cls(tree, colliders))
         below = [Collider("world", HalfSpace(), friction=friction, name="floor")] if check_flag("floor", floor) else []
-        return cls(tree, [*colliders, *below], ignore=ignored)
+        return cls(tree, [*colliders, *below], ignore=ignored, descriptions=robot)
 
     def set_down(self, q: ArrayLike) -> Array:
         """Configuration (nq,) in which the robot, on a free joint, is moved up or down until it stands on the world.
@@ -175,6 +181,7 @@ class Scene(Frozen):
             "gravity": np.array(self.gravity),
             "ignore": tuple(tuple(pair) for pair in self.ignore),
             "parents_collide": self.parents_collide,
+            "descriptions": dict(self.descriptions),
         }
         return partial(Scene, robots, self.colliders, **options), ()
 
@@ -264,6 +271,16 @@ class State(Frozen):
         """
         q, v = tree.check_configuration(self.q), tree.check_velocity(self.v)
         return State(q, v, tree.check_velocity(self.tau, "tau"))
+
+
+def _described(given: Any, robots: Mapping[str, Tree]) -> dict[str, Any]:
+    named = dict(given) if isinstance(given, Mapping) else {} if given is None else {next(iter(robots)): given}
+    if len(robots) > 1 and given is not None and not isinstance(given, Mapping):
+        raise ConfigurationError("descriptions", "a mapping of names of robots", shown(given), "Such as {'arm': path}.")
+    for name in named:
+        if name not in robots:
+            raise unknown_name("robot", name, robots)
+    return named
 
 
 def _ignored(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:

@@ -10,6 +10,7 @@ import numpy as np
 from delassus.constraints import Contact
 from delassus.contact.shapes import Sphere
 from delassus.gym.worlds import Array, Floats, Whole, Worlds, up_of
+from delassus.model.check import finite_array
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.loops import compiled
 from delassus.simulate.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1
@@ -48,8 +49,6 @@ class Go1Velocity(Worlds):
     num_envs : int
     generic : bool
         Take the built-in quadruped even where Go1's description (extra ``[robots]``) is installed.
-    told : (3,) array_like, optional
-        Velocity that all worlds are told, ahead, sideways (m/s) and turning (rad/s); random up to `FASTEST`.
     options
         Of `Worlds`.
     """
@@ -59,7 +58,6 @@ class Go1Velocity(Worlds):
         num_envs: int = 4096,
         *,
         generic: bool = False,
-        told: Any = None,
         **options: Any,
     ) -> None:
         tree = generic_quadruped() if generic else go1()
@@ -70,11 +68,20 @@ class Go1Velocity(Worlds):
         )  # fmt: skip
         super().__init__(num_envs, kernel, 50, 12, **options)
         self._stance = np.tile(STANCE, 4)
-        self._told = None if told is None else np.asarray(told, np.float32).reshape(3)
+        self._told: Array | None = None
         self.told, self._before = np.zeros((num_envs, 3), np.float32), np.zeros((num_envs, 12), np.float32)
         self._target = np.zeros_like(self.q)
         on_legs = np.r_[np.zeros(6), np.ones(12)].astype(np.float32)
         self._gains = {"kp": STIFFNESS * on_legs, "kd": DAMPING * on_legs}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
+        """As in `Worlds`; ``options={"told": …}``, (3,) or (num_envs, 3), tells all episodes until the next reset."""
+        told = (options or {}).get("told")
+        if told is not None:
+            shape = self.told.shape if np.ndim(told) == 2 else (3,)
+            told = np.broadcast_to(finite_array(told, shape, "told", "Ahead, sideways, turning."), self.told.shape)
+        self._told = told
+        return super().reset(seed=seed, options=options)
 
     def begin(self, worlds: Whole) -> None:
         """Stand, nearly, in any direction."""
@@ -84,7 +91,7 @@ class Go1Velocity(Worlds):
         q[:, 2], q[:, 5], q[:, 6] = HEIGHT, np.sin(yaw / 2), np.cos(yaw / 2)
         q[:, 7:] = self._stance + draw(-0.1, 0.1, (n, 12))
         self.q[worlds], self._before[worlds] = q, 0.0
-        self.told[worlds] = draw(-1.0, 1.0, (n, 3)) * FASTEST if self._told is None else self._told
+        self.told[worlds] = draw(-1.0, 1.0, (n, 3)) * FASTEST if self._told is None else self._told[worlds]
 
     def controls(self) -> tuple[Floats, dict[str, Any]]:
         """Joint targets."""

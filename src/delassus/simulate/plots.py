@@ -17,12 +17,13 @@ from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, HalfSpace, Sphere
 from delassus.errors import ConfigurationError, missing_dependency
 from delassus.model.check import check_path
+from delassus.model.joints import JointKind
 from delassus.model.kinematics import world_poses
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, total_mass
-from delassus.simulate.drawing import collider_pose
 from delassus.simulate.recording import Recording
 from delassus.simulate.scenes.mppi import Replan
+from delassus.simulate.surfaces import collider_pose
 
 FRAMES = 6
 """Pictures of a swing."""
@@ -36,7 +37,11 @@ POINTS = 2000
 FORCE_TIME = 0.02
 """Over which forces of feet are means (s)."""
 
-LINES = (("tab:red", "-"), ("tab:blue", "--"), ("tab:green", "-."), ("tab:orange", ":"), ("tab:purple", "--"))
+COLOURS, STYLES = ("tab:red", "tab:blue", "tab:green", "tab:orange", "tab:purple"), ("-", "--", "-.", ":")
+"""Of curves, in turn: twenty differ, and neighbours in both."""
+
+MOST = 12
+"""Curves in one part of a figure; its title says where there are more."""
 
 
 def swing_figure(recordings: Recording | Mapping[str, Recording], path: str | Path) -> Path:
@@ -67,10 +72,10 @@ def swing_figure(recordings: Recording | Mapping[str, Recording], path: str | Pa
     frames = grid[0].subgridspec(1, FRAMES).subplots(sharey=True)
     _frames(frames, first)
     height, speed, energy = grid[1].subgridspec(1, 3).subplots()
-    for (name, recording), (colour, line) in zip(named.items(), LINES, strict=False):
+    for k, (name, recording) in enumerate(named.items()):
         scene = recording.require_scene()
         at, rate = centre_motion(scene, recording.q, recording.v, scene.tree.n_links - 1)
-        style = {"color": colour, "linestyle": line, "linewidth": 1.2, "label": name}
+        style = {"linewidth": 1.2, "label": name, **_look(k)}
         height.plot(recording.time, at[:, 2], **style)
         speed.plot(recording.time, rate[:, 2], **style)
         if len(recording.kinetic):
@@ -85,18 +90,25 @@ def swing_figure(recordings: Recording | Mapping[str, Recording], path: str | Pa
 
 
 def summary_figure(recording: Recording, path: str | Path) -> Path:
-    """Heights of links, contact forces along normals, number of contacts and energy over time.
+    """Heights of links, contact forces along normals, number of contacts and energy over time; of robots, joints too.
+
+    Those are positions of joints of one degree of freedom, and forces of motors on them.
 
     Raises what `swing_figure` raises.
     """
     scene = recording.require_scene()
-    figure = _figure(12.5, 6.2)
-    heights, forces, contacts, energies = figure.subplots(2, 2, sharex=True).ravel()
+    joints = [i for i, joint in enumerate(scene.tree.joints) if joint.nq == joint.nv == 1]
+    figure = _figure(12.5, 9.3 if joints else 6.2)
+    parts = figure.subplots(3 if joints else 2, 2, sharex=True).ravel()
+    heights, forces, contacts, energies = parts[:4]
     step = max(1, len(recording) // POINTS)
     places = centres(scene, recording.q[::step])
-    for link in _worth_seeing(scene):
-        heights.plot(recording.time[::step], places[:, link, 2], linewidth=1.2, label=scene.tree.link_names[link])
-    _tidy(heights, "heights", "m", legend=True)
+    links = _worth_seeing(scene)
+    for k, link in enumerate(links[:MOST]):
+        heights.plot(recording.time[::step], places[:, link, 2], label=scene.tree.link_names[link], **_look(k))
+    _tidy(heights, _of("heights", links), "m", legend=True)
+    if joints:
+        _joints(parts[4], parts[5], recording, joints, step)
 
     normal = np.abs(np.einsum("ni,ni->n", recording.contact_impulses, recording.contact_normals))
     outside = (recording.contact_links == WORLD).any(axis=1)
@@ -113,9 +125,10 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
         weight = total_mass(scene.tree) * float(np.linalg.norm(scene.gravity))
         forces.axhline(weight, color="0.4", linewidth=0.8, linestyle="--", label="weight of the scene")
     # An impact takes one step, so that its force is an impulse divided by an arbitrarily short time: cut these spikes.
-    top = 4.0 * max(weight, float(np.percentile(total, 95)))
-    forces.set_ylim(0.0, min(top, 1.1 * max(weight, float(total.max()))))
-    _tidy(forces, "normal contact forces", "N", legend=True)
+    top, highest = 4.0 * max(weight, float(np.percentile(total, 95))), float(total.max())
+    forces.set_ylim(0.0, min(top, 1.1 * max(weight, highest)))
+    cut = f", impacts of up to {highest:,.0f} N cut" if highest > top else ""
+    _tidy(forces, f"normal contact forces{cut}", "N", legend=True)
 
     contacts.step(recording.time, recording.contact_counts, linewidth=0.9, color="tab:purple", where="post")
     contacts.set_ylim(bottom=0)
@@ -231,11 +244,37 @@ def _half_space(ax: Any, point: Array, normal: Array, low: Array, high: Array) -
 
 
 def _worth_seeing(scene: Scene) -> list[int]:
-    """Up to eight links: those on the world that are free to move as a whole, else those with colliders."""
+    """Links that are free to move as a whole, and then those with colliders."""
     tree = scene.tree
     roots = [i for i, p in enumerate(tree.parents) if p == WORLD and tree.joints[i].nv == 6]
     touching = sorted({link for link in scene.links.tolist() if link != WORLD})
-    return list(dict.fromkeys(roots + touching))[:8]
+    return list(dict.fromkeys(roots + touching))
+
+
+def _joints(angles: Any, forces: Any, recording: Recording, joints: list[int], step: int) -> None:
+    """Positions of joints, those that move most where there are too many, and forces of motors on them."""
+    tree = recording.require_scene().tree
+    q = recording.q[:, [tree.q_slices[i].start for i in joints]]
+    drawn = np.sort(np.argsort(-np.ptp(q, axis=0), kind="stable")[:MOST])
+    turning = all(tree.joints[joints[k]].kind is JointKind.REVOLUTE for k in drawn)
+    for k, column in enumerate(drawn):
+        name, time = tree.joint_names[joints[column]], recording.time[::step]
+        angles.plot(time, q[::step, column], label=name, **_look(k))
+        forces.plot(time, recording.tau[::step, tree.v_slices[joints[column]].start], **_look(k))
+    _tidy(angles, _of("angles" if turning else "positions of joints", joints, "those that move most"),
+          "rad" if turning else "rad, m", legend=True)  # fmt: skip
+    _tidy(forces, _of("torques of motors" if turning else "forces of motors", joints, "the same"),
+          "N m" if turning else "N m, N")  # fmt: skip
+
+
+def _look(k: int) -> dict[str, str]:
+    """Of the curve number ``k``."""
+    return {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k % len(STYLES)]}
+
+
+def _of(title: str, curves: list[int], which: str = "the first") -> str:
+    """A title that says how many curves there would be."""
+    return title if len(curves) <= MOST else f"{title}: {MOST} of {len(curves)}, {which}"
 
 
 def _tidy(ax: Any, title: str, unit: str, legend: bool = False) -> None:

@@ -71,6 +71,8 @@ class Recording:
         In s.
     q, v : (T, nq) and (T, nv) arrays
         States at these times.
+    tau : (T, nv) array
+        Of motors on joints, in the step that led to each sample (N m, N); zero at the start.
     kinetic, potential : (T,) arrays
         Energies in J; empty if they were not asked for.
     joint_impulses : (T, 2, nv) array
@@ -106,6 +108,7 @@ class Recording:
     time: Array
     q: Array
     v: Array
+    tau: Array
     kinetic: Array
     potential: Array
     joint_impulses: Array
@@ -223,6 +226,7 @@ LAYOUT = {
     "time": "f8 samples",
     "q": "f8 samples nq",
     "v": "f8 samples nv",
+    "tau": "f8 samples nv",
     "kinetic": "f8 energies",
     "potential": "f8 energies",
     "joint_impulses": "f8 samples 2 nv",
@@ -270,6 +274,7 @@ class Run(Protocol):
     passive: Passive
     q: Array
     v: Array
+    tau: Array
 
     @property
     def statuses(self) -> Counter[SolverStatus]:
@@ -327,7 +332,7 @@ class Recorder:
             )
         self._sim, self._first, self._last = sim, sim.steps, sim.steps
         self._before = sim.statuses
-        self._samples: list[tuple[float, Array, Array, Array, int, int]] = []
+        self._samples: list[tuple[float, Array, Array, Array, Array, int, int]] = []
         self._touching: list[tuple[float, ContactSet, Array]] = []
         self._n_touching = 0
         self._sample(sim)
@@ -342,7 +347,7 @@ class Recorder:
             self._sample(sim)
 
     def _sample(self, sim: Run) -> None:
-        self._samples.append((sim.time, sim.q, sim.v, sim.joint_impulses, len(sim.impulses), self._n_touching))
+        self._samples.append((sim.time, sim.q, sim.v, sim.tau, sim.joint_impulses, len(sim.impulses), self._n_touching))
 
     def finish(self, sim: Run) -> Recording:
         """Everything so far.
@@ -355,7 +360,7 @@ class Recorder:
         if self._sim is not sim:
             raise ConfigurationError("recorder", "one that was started", "another one", "Call start(sim) first.")
         scene = sim.scene
-        times, qs, vs, on_joints, counts, ends = zip(*self._samples, strict=True)
+        times, qs, vs, forces, on_joints, counts, ends = zip(*self._samples, strict=True)
         q, v = np.array(qs), np.array(vs)
         kinetic, potential = np.zeros(0), np.zeros(0)
         if self.energy:
@@ -370,6 +375,7 @@ class Recorder:
             time=np.array(times),
             q=q,
             v=v,
+            tau=np.array(forces),
             kinetic=np.array(kinetic),
             potential=np.array(potential),
             joint_impulses=np.array(on_joints),

@@ -93,6 +93,8 @@ class Simulator:
     ----------
     q, v : (nq,) and (nv,) arrays
         State, in the order of ``scene.tree``.
+    tau : (nv,) array
+        Forces of motors on joints in the last step (N m, N).
     time, steps : float and int
         Since the start.
     status : SolverStatus
@@ -212,7 +214,7 @@ class Simulator:
         if control != "tau":
             self._control_forces = compile_kernel(tree, (), "control_forces", control=control, v_target=control == "pd")
         self.control = control
-        self._no_torque = np.zeros(tree.nv)
+        self.tau = self._no_torque = np.zeros(tree.nv)
         q0, v0 = tree.neutral() if q0 is None else q0, np.zeros(tree.nv) if v0 is None else v0
         self.q = _one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = _one_state("v0", tree.check_velocity(v0, "v0"))
@@ -275,7 +277,7 @@ class Simulator:
 
     def _go(self, forces: Array, steps: int) -> None:
         self.q, self.v = self._steps.advance(self.q, self.v, forces, steps)
-        self.status = self._steps.status
+        self.tau, self.status = forces, self._steps.status
         self.steps += steps
         self.time = self.steps * self.dt
 

@@ -14,7 +14,7 @@ from delassus.errors import ModelError, shown
 from delassus.interop.load import find_description
 from delassus.interop.mjcf import read_mjcf
 from delassus.interop.urdf import MAX_BYTES, read_xml
-from delassus.model.check import check_list, check_path
+from delassus.model.check import check_flag, check_list, check_path
 from delassus.model.tree import Tree
 
 
@@ -26,10 +26,11 @@ def load_colliders(
     friction: float = 0.5,
     restitution: float = 0.0,
     convex: bool = True,
+    visual: bool = False,
     package_dirs: Iterable[str | Path] = (),
     max_bytes: float = MAX_BYTES,
 ) -> tuple[Collider, ...]:
-    """Collision geometry of a robot, on the links of its tree.
+    """Collision geometry of a robot, or what it looks like, on the links of its tree.
 
     Parameters
     ----------
@@ -45,6 +46,9 @@ def load_colliders(
     convex : bool
         For URDF files: whether meshes stand for their convex hulls, or for their surfaces. In MJCF files they are
         always hulls, as in MuJoCo.
+    visual : bool
+        Read the shapes that are to be seen in place of those that collide: ``<visual>`` elements of URDF files, with
+        meshes as they are, and geoms of the groups 0 to 2 of MJCF files.
     package_dirs : iterable of path
         For URDF files: folders that hold the packages of ``package://`` addresses. Those in the environment variable
         ``ROS_PACKAGE_PATH``, and the folders above the file, are searched after them.
@@ -78,14 +82,17 @@ def load_colliders(
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", shown(tree), "Load it from the same description.")
     if not isinstance(robot, (str, Path)):
-        return colliders_of_model(robot, tree, prefix, restitution)
+        return colliders_of_model(robot, tree, prefix, restitution, visual)
     path = find_description(robot)
     description = _parsed(path, max_bytes)
     if description.tag == "mujoco":
-        return colliders_of_model(read_mjcf(path, description, max_bytes), tree, prefix, restitution)
+        return colliders_of_model(read_mjcf(path, description, max_bytes), tree, prefix, restitution, visual)
     given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
     folders = tuple(check_path("package_dirs", folder) for folder in given)
-    return colliders_of_urdf(description, path, tree, prefix, friction, restitution, convex, folders, max_bytes)
+    kind = "visual" if check_flag("visual", visual) else "collision"
+    return colliders_of_urdf(
+        description, path, tree, prefix, friction, restitution, convex and not visual, folders, max_bytes, kind
+    )
 
 
 def load_ignored(

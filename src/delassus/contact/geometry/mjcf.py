@@ -13,15 +13,18 @@ from delassus.model.description import unique_name
 from delassus.model.rotations import quaternion_to_matrix
 from delassus.model.tree import Tree
 
+SEEN = 2
+"""MuJoCo shows geoms of the groups up to this one."""
 
-def colliders_of_model(model: Any, tree: Tree, prefix: str, restitution: float) -> tuple[Collider, ...]:
+
+def colliders_of_model(model: Any, tree: Tree, prefix: str, restitution: float, visual: bool) -> tuple[Collider, ...]:
     """Colliders of a compiled model; see `delassus.contact.geometry.load_colliders`."""
     mujoco = _checked(model)
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     names, bodies = _names(mujoco, model)
     colliders = []
-    for g in _colliding(model):
+    for g in np.flatnonzero(model.geom_group <= SEEN).tolist() if visual else _colliding(model):
         body = int(model.geom_bodyid[g])
         if model.body_weldid[body] == 0:  # it does not move: its place in the world is known
             link, position, rotation = "world", data.geom_xpos[g].copy(), data.geom_xmat[g].reshape(3, 3).copy()
@@ -31,7 +34,7 @@ def colliders_of_model(model: Any, tree: Tree, prefix: str, restitution: float) 
             link, position = prefix + bodies[body], model.geom_pos[g].copy()
             quaternion = np.roll(model.geom_quat[g], -1)
             rotation = quaternion_to_matrix(quaternion / np.linalg.norm(quaternion))
-        shape = _shape(mujoco, model, g, names[g], bodies[body])
+        shape = _shape(mujoco, model, g, names[g], bodies[body], visual)
         friction = float(model.geom_friction[g, 0])
         colliders.append(
             Collider(
@@ -68,7 +71,7 @@ def _colliding(model: Any) -> list[int]:
     return [g for g in range(model.ngeom) if model.geom_contype[g] or model.geom_conaffinity[g] or g in paired]
 
 
-def _shape(mujoco: Any, model: Any, g: int, name: str, body: str) -> Shape:
+def _shape(mujoco: Any, model: Any, g: int, name: str, body: str, visual: bool) -> Shape:
     kind = str(mujoco.mjtGeom(int(model.geom_type[g]))).removeprefix("mjtGeom.mjGEOM_").lower()
     a, b, c = (float(x) for x in model.geom_size[g])
     match kind:
@@ -84,8 +87,10 @@ def _shape(mujoco: Any, model: Any, g: int, name: str, body: str) -> Shape:
             return Box(2 * a, 2 * b, 2 * c)
         case "mesh":
             mesh = int(model.geom_dataid[g])
-            first = int(model.mesh_vertadr[mesh])
-            return Mesh(np.array(model.mesh_vert[first : first + int(model.mesh_vertnum[mesh])], dtype=float))
+            first, face = int(model.mesh_vertadr[mesh]), int(model.mesh_faceadr[mesh])
+            vertices = np.array(model.mesh_vert[first : first + int(model.mesh_vertnum[mesh])], dtype=float)
+            faces = model.mesh_face[face : face + int(model.mesh_facenum[mesh])]
+            return Mesh(vertices, faces, convex=False) if visual else Mesh(vertices)
     raise ModelError(
         f"geom {name!r} of body {body!r}", "a plane, sphere, capsule, cylinder, box or mesh", kind,
         "Replace it in the file, or take it out of collision (contype=0, conaffinity=0).",

@@ -22,17 +22,17 @@ Meshes = dict[tuple[str, bytes], Mesh]
 
 def colliders_of_urdf(
     robot: Element, path: Path, tree: Tree, prefix: str, friction: float, restitution: float, convex: bool,
-    folders: tuple[Path, ...], max_bytes: float,
+    folders: tuple[Path, ...], max_bytes: float, kind: str,
 ) -> tuple[Collider, ...]:  # fmt: skip
-    """Colliders of a parsed ``<robot>`` element; see `delassus.contact.geometry.load_colliders`."""
+    """Those of a parsed ``<robot>`` from elements ``kind``; see `delassus.contact.geometry.load_colliders`."""
     colliders = []
     meshes: Meshes = {}
     for link in robot.findall("link"):
-        name, elements = link.get("name", ""), link.findall("collision")
+        name, elements = link.get("name", ""), link.findall(kind)
         if elements and name not in tree.frames:
             raise unknown_name(f"link of {str(path)!r} in the tree", name, tree.frames)
         for k, element in enumerate(elements):
-            what = f"collision {k} of link {name!r} in file {str(path)!r}"
+            what = f"{kind} {k} of link {name!r} in file {str(path)!r}"
             label = element.get("name") or (name if len(elements) == 1 else f"{name}:{k}")
             rotation, position = read_pose(element, what)
             shape = _shape(element, path, folders, convex, what, meshes, max_bytes)
@@ -51,7 +51,9 @@ def _shape(
     geometry = element.find("geometry")
     shapes = [] if geometry is None else list(geometry)
     if geometry is None or len(shapes) != 1:
-        raise ModelError(what, "one shape in its <geometry>", f"{len(shapes)}", "Write one <collision> for each shape.")
+        raise ModelError(
+            what, "one shape in its <geometry>", f"{len(shapes)}", f"Write one <{element.tag}> for each shape."
+        )
     shape = shapes[0]
 
     def lengths(**defaults: tuple[float, ...]) -> list[float]:

@@ -54,7 +54,7 @@ def on_floor(tree: Tree, *obstacles: Collider) -> Scene:
     feet = [Collider(f"{leg}_foot", Sphere(FOOT_RADIUS), friction=FRICTION) for leg in LEGS]
     trunk = Collider("trunk", Box(*TRUNK), friction=FRICTION)
     floor = Collider("world", HalfSpace(), friction=FRICTION, name="floor")
-    return Scene(tree, [*feet, trunk, *obstacles, floor])
+    return Scene(tree, [*feet, trunk, *obstacles, floor], descriptions="go1" if tree.name == "go1" else None)
 
 
 def go1() -> Tree:

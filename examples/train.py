@@ -1,0 +1,260 @@
+"""A robot of `delassus.gym` learns its task by proximal policy optimisation, in NumPy, in minutes on one core.
+
+Policy and value are small networks, of observations scaled by their mean and deviation (Schulman, Wolski, Dhariwal,
+Radford, Klimov 2017); the step size follows the divergence of the policy from the one before, as in Rudin, Hoeller,
+Reist, Hutter 2021. Go1 learns to move as it is told, at random: ahead, sideways, turning.
+
+    python examples/train.py --env Go1Velocity --minutes 10 --plot curve.png --view
+"""
+
+import argparse
+import time
+from itertools import pairwise
+
+import numpy as np
+
+import delassus as ds
+import delassus.gym
+from delassus.gym.go1 import DAMPING, HEIGHT, STANCE, STIFFNESS
+from delassus.simulate.recording import Recorder, Recording
+from delassus.simulate.scenes.quadruped import on_floor
+from delassus.simulate.video import write_video
+from delassus.simulate.viewer import view
+
+WORLDS = {"Go1Velocity": 2048, "HumanoidStand": 512, "ArmReach": 1024}
+"""Environments, and how many robots learn at a time."""
+
+STEPS, EPOCHS, PARTS = 24, 3, 4
+"""Control steps of an iteration; how often, and in how many parts, all are learned from."""
+
+DISCOUNT, TRACE, CLIP, DIVERGENCE, ENTROPY = 0.99, 0.95, 0.2, 0.01, 0.002
+"""γ and λ of the advantage; bound on the ratio of probabilities; wanted divergence; weight of the entropy."""
+
+TOUR = ((0.7, 0.0, 0.0), (0.5, 0.0, 0.7), (0.0, 0.3, 0.0), (-0.4, 0.0, 0.0))
+"""What Go1 is told for 3 s each when it is shown: ahead and sideways (m/s), turning (rad/s)."""
+
+
+class Network:
+    """Layers of tanh, the last one linear, with Adam's method."""
+
+    def __init__(self, sizes: tuple[int, ...], last: float, rng: np.random.Generator) -> None:
+        self.parameters = [np.zeros(sizes[-1], np.float32)]  # logarithms of deviations, for a policy
+        for k, (a, b) in enumerate(pairwise(sizes)):
+            scale = (last if k == len(sizes) - 2 else 1.0) / np.sqrt(a)
+            self.parameters += [(scale * rng.normal(size=(a, b))).astype(np.float32), np.zeros(b, np.float32)]
+        self.means, self.squares = ([np.zeros_like(p) for p in self.parameters] for _ in range(2))
+        self.count = 0
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Outputs (n, b) for inputs (n, a)."""
+        self.seen = [x]
+        for W, b in zip(self.parameters[1::2], self.parameters[2::2], strict=True):
+            x = x @ W + b
+            self.seen.append(x if W is self.parameters[-2] else np.tanh(x, out=x))
+        return x
+
+    def descend(self, slope: np.ndarray, of_deviations: np.ndarray, rate: float) -> None:
+        """A step against the slope of a loss, by the outputs (n, b) of the last call and by the deviations (b,)."""
+        slopes = [of_deviations]
+        for k in range(len(self.seen) - 2, -1, -1):
+            slopes[1:1] = [self.seen[k].T @ slope, slope.sum(axis=0)]
+            slope = (slope @ self.parameters[2 * k + 1].T) * (1 - self.seen[k] ** 2)
+        size = np.sqrt(sum(float((s**2).sum()) for s in slopes))
+        self.count += 1
+        for p, m, v, s in zip(self.parameters, self.means, self.squares, slopes, strict=True):
+            s = s * min(1.0, 1.0 / (size + 1e-9))
+            m += 0.1 * (s - m)
+            v += 0.001 * (s**2 - v)
+            p -= rate * (m / (1 - 0.9**self.count)) / (np.sqrt(v / (1 - 0.999**self.count)) + 1e-8)
+
+
+class Learner:
+    """Policy and value, and the scale of observations."""
+
+    def __init__(self, observed: int, actions: int, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.policy = Network((observed, 64, 64, actions), 0.01, self.rng)
+        self.policy.parameters[0] -= 0.5
+        self.value = Network((observed, 64, 64, 1), 1.0, self.rng)
+        self.mean, self.square, self.count, self.rate = np.zeros(observed), np.ones(observed), 1.0, 1e-3
+
+    def scaled(self, observations: np.ndarray) -> np.ndarray:
+        """Observations of zero mean and unit deviation."""
+        deviation = np.sqrt(np.maximum(self.square - self.mean**2, 1e-4))
+        return np.clip((observations - self.mean) / deviation, -5, 5).astype(np.float32)
+
+    def act(self, observations: np.ndarray) -> np.ndarray:
+        """The likeliest actions."""
+        return self.policy(self.scaled(observations))
+
+    def see(self, observations: np.ndarray) -> None:
+        """Take up observations in mean and deviation."""
+        self.count += len(observations)
+        part = len(observations) / self.count
+        self.mean += part * (observations.mean(axis=0) - self.mean)
+        self.square += part * ((observations.astype(float) ** 2).mean(axis=0) - self.square)
+
+    def learn(self, x: np.ndarray, actions: np.ndarray, advantages: np.ndarray, returns: np.ndarray) -> None:
+        """Better actions in the observations (n, a), by what came of those (n, b) that were taken."""
+        before, deviation = self.policy(x), np.exp(self.policy.parameters[0])
+        chance = -0.5 * (((actions - before) / deviation) ** 2).sum(axis=1) - np.log(deviation).sum()
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        for _ in range(EPOCHS):
+            for part in np.array_split(self.rng.permutation(len(x)), PARTS):
+                mean, sigma, n = self.policy(x[part]), np.exp(self.policy.parameters[0]), len(part)
+                away = (actions[part] - mean) / sigma
+                ratio = np.exp(-0.5 * (away**2).sum(axis=1) - np.log(sigma).sum() - chance[part])
+                gain = advantages[part]
+                free = np.where(gain > 0, ratio < 1 + CLIP, ratio > 1 - CLIP)
+                slope = -(free * ratio * gain / n)[:, None].astype(np.float32)
+                moved = (deviation**2 + (before[part] - mean) ** 2) / (2 * sigma**2) - 0.5 + np.log(sigma / deviation)
+                divergence = moved.sum(axis=1).mean()
+                if divergence > 2 * DIVERGENCE:
+                    self.rate = max(self.rate / 1.5, 1e-5)
+                elif divergence < DIVERGENCE / 2:
+                    self.rate = min(self.rate * 1.5, 5e-3)
+                self.policy.descend(slope * away / sigma, (slope * (away**2 - 1)).sum(axis=0) - ENTROPY, self.rate)
+                error = self.value(x[part])[:, 0] - returns[part]
+                self.value.descend((2 * error / n)[:, None].astype(np.float32), np.zeros(1, np.float32), self.rate)
+
+
+def train(name: str, minutes: float, seed: int, threads: int | None) -> tuple[Learner, list[tuple[float, float]]]:
+    """A learner, and the curve of the mean reward a second over processor time (min)."""
+    envs = getattr(delassus.gym, name)(WORLDS[name], threads=threads)
+    n, learner = envs.num_envs, Learner(*envs.single_observation_space.shape, *envs.single_action_space.shape, seed)
+    observations, _ = envs.reset(seed=seed)
+    envs.steps[:] = learner.rng.integers(0, envs.longest, n)  # so that episodes do not all end at once
+    curve, begin = [], time.process_time()
+    while curve == [] or curve[-1][0] < minutes:
+        seen, taken, gained, ended, values = [], [], [], [], [None]
+        rewarded = 0.0
+        for _ in range(STEPS):
+            x = learner.scaled(observations)
+            mean, sigma = learner.policy(x), np.exp(learner.policy.parameters[0])
+            actions = mean + sigma * learner.rng.standard_normal(mean.shape, np.float32)
+            seen.append(x)
+            taken.append(actions)
+            values.append(learner.value(x)[:, 0])
+            learner.see(observations)
+            observations, rewards, terminated, truncated, infos = envs.step(actions)
+            rewarded += float(rewards.mean())
+            if truncated.any():  # what would have come later
+                rewards[truncated] += DISCOUNT * learner.value(learner.scaled(infos["final_obs"][truncated]))[:, 0]
+            gained.append(rewards)
+            ended.append(terminated | truncated)
+        values = [*values[1:], learner.value(learner.scaled(observations))[:, 0]]
+        advantages, ahead = [], np.zeros(n, np.float32)
+        for k in range(STEPS - 1, -1, -1):
+            goes_on = ~ended[k]
+            ahead = gained[k] + goes_on * DISCOUNT * (values[k + 1] + TRACE * ahead) - values[k]
+            advantages.insert(0, ahead)
+        gains = np.concatenate(advantages)
+        learner.learn(np.concatenate(seen), np.concatenate(taken), gains, gains + np.concatenate(values[:-1]))
+        curve.append(((time.process_time() - begin) / 60, rewarded / (STEPS * envs.control)))
+        if len(curve) % 10 == 0:
+            print(
+                f"{len(curve):5d} iterations, {curve[-1][0]:5.2f} min: reward {curve[-1][1]:6.3f} a second", flush=True
+            )
+    return learner, curve
+
+
+def tracking(learner: Learner) -> str:
+    """Table of the mean error of each command of a grid, of 8 robots a command, from 2 s to 8 s."""
+    grid = np.array(
+        [(a, b, c) for a in (-0.8, -0.4, 0.0, 0.4, 0.8) for b in (-0.3, 0.0, 0.3) for c in (-0.6, 0.0, 0.6)]
+    )
+    told = np.repeat(grid, 8, axis=0)
+    envs = delassus.gym.Go1Velocity(len(told))
+    observations, _ = envs.reset(seed=12345, options={"told": told})
+    found, falls = [], 0
+    for k in range(400):
+        observations, _, terminated, _, _ = envs.step(learner.act(observations))
+        falls += int(terminated.sum())
+        if k >= 100:
+            found.append(observations[:, [3, 4, 8]])
+    error = np.abs(np.mean(found, axis=0) - told)
+    lines = ["| told ahead (m/s) | error ahead (m/s) | sideways (m/s) | turning (rad/s) |", "|---|---|---|---|"]
+    for a in np.unique(grid[:, 0]):
+        lines.append(f"| {a:+.1f} | " + " | ".join(f"{x:.3f}" for x in error[told[:, 0] == a].mean(axis=0)) + " |")
+    lines.append("| all | " + " | ".join(f"{x:.3f}" for x in error.mean(axis=0)) + " |")
+    return "\n".join([*lines, f"{falls} falls of {len(told)} robots in 8 s"])
+
+
+def score(name: str, act: object) -> tuple[float, float]:
+    """Reward a second, and ends a minute by falls, of 256 robots over 10 s."""
+    envs = getattr(delassus.gym, name)(256)
+    observations, _ = envs.reset(seed=12345)
+    total, falls = 0.0, 0
+    for _ in range(500):
+        observations, rewards, terminated, _, _ = envs.step(act(observations))
+        total, falls = total + float(rewards.mean()), falls + terminated.mean()
+    return total / 10, 6 * falls
+
+
+def walk(learner: Learner) -> Recording:
+    """Go1 on its `TOUR` in `Simulator`, which knows the whole robot: true shapes, limits and friction of joints."""
+    envs = delassus.gym.Go1Velocity(1)
+    envs.reset(seed=0)
+    start, on_joints = envs.tree.neutral(), np.r_[np.zeros(6), np.ones(12)]
+    start[2], start[7:] = HEIGHT + 0.02, np.tile(STANCE, 4)
+    sim = ds.Simulator(
+        on_floor(envs.tree), q0=start, dt=1e-3, control="pd", kp=STIFFNESS * on_joints, kd=DAMPING * on_joints
+    )
+
+    def target(sim: ds.Simulator) -> np.ndarray:
+        if sim.steps % 20 == 0:
+            envs.q[0], envs.v[0], envs.steps[0] = sim.q, sim.v, sim.steps // 20
+            envs.told[0] = TOUR[min(sim.steps // 3000, len(TOUR) - 1)]
+            envs.observe(np.arange(1))
+            envs.actions[:] = np.clip(learner.act(envs.observations), -1, 1)
+        return envs.controls()[0][0]
+
+    return sim.run(3.0 * len(TOUR), target, record=Recorder(every=10))
+
+
+def main() -> None:
+    """Train, say what was learned, and show it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--env", choices=WORLDS, default="Go1Velocity")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of processor time")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, help="of the simulation; as many as there are processors by default")
+    parser.add_argument("--plot", help="draw the curve of rewards into this file")
+    parser.add_argument("--video", help="film Go1 into this .mp4 or .gif file")
+    parser.add_argument("--view", action="store_true", help="show Go1 in the browser, until Ctrl-C")
+    options = parser.parse_args()
+    if options.env != "Go1Velocity" and (options.video or options.view):
+        parser.error("--video and --view show Go1Velocity only")
+    learner, curve = train(options.env, options.minutes, options.seed, options.threads)
+    still = np.zeros((256, learner.policy.parameters[-1].size), np.float32)
+    for what, act in (("learned", learner.act), ("no actions", lambda _: still)):
+        gained, falls = score(options.env, act)
+        print(f"{what}: reward {gained:.3f} a second, {falls:.2f} falls a minute")
+    if options.plot:
+        draw(options.env, curve, options.plot)
+    if options.env == "Go1Velocity":
+        print(tracking(learner))
+        recording = walk(learner)
+        for k, told in enumerate(TOUR):
+            a, b = (recording.q[np.searchsorted(recording.time, t)] for t in (3 * k + 1, 3 * k + 3))
+            print(f"in the simulator of whole robots: told {told}, {np.hypot(*(b - a)[:2]) / 2:.2f} m/s")
+        if options.video:
+            write_video(recording, options.video)
+        if options.view:
+            view(recording)
+
+
+def draw(name: str, curve: list[tuple[float, float]], path: str) -> None:
+    """Mean rewards over processor time."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(*np.array(curve).T)
+    axes.set(xlabel="processor time (min)", ylabel="reward a second", title=f"{name} learns")
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=130)
+
+
+if __name__ == "__main__":
+    main()

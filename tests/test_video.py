@@ -1,0 +1,116 @@
+"""Pictures without a display: what is in front hides what is behind, lamps cast shadows, films show it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact.geometry import load_colliders
+from delassus.contact.scene import Scene
+from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Sphere
+from delassus.simulate.recording import Recorder
+from delassus.simulate.rendering import Renderer
+from delassus.simulate.scenes import boxes
+from delassus.simulate.surfaces import COLOURS, creased, surfaces, thinned, triangles_of
+from delassus.simulate.video import write_video
+
+MARK = "<inertial><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/></inertial>"
+
+
+@pytest.mark.parametrize(
+    ("shape", "volume"),
+    [
+        (Sphere(0.3), 4 / 3 * np.pi * 0.3**3),
+        (Capsule(0.2, 0.5), np.pi * 0.2**2 * (0.5 + 4 / 3 * 0.2)),
+        (Cylinder(0.2, 0.5), np.pi * 0.2**2 * 0.5),
+        (Box(0.1, 0.2, 0.3), 0.006),
+    ],
+)
+def test_surfaces_are_closed_and_normals_point_out(shape, volume):
+    vertices, normals, faces = thinned(*creased(*triangles_of(shape)), 1e-4)
+    corners = vertices[faces]
+    signed = np.einsum("fi,fi->f", corners[:, 0], np.cross(corners[:, 1], corners[:, 2])).sum() / 6
+    assert 0.97 * volume < signed < 1.001 * volume  # polyhedra are inside round shapes
+    outwards = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    assert np.einsum("fi,fci->fc", outwards, normals[faces]).min() > 0
+
+
+def test_near_things_hide_far_ones_and_lamps_cast_shadows():
+    """Two boxes behind one another, from either side; the floor beside them is lit, that in their shadow is not."""
+    free = {name: ds.mechanisms.free_body(1.0, np.ones(3)) for name in "ab"}
+    shapes = [Collider(f"{name}/{tree.link_names[0]}", Box(1, 0.2, 1)) for name, tree in free.items()]
+    scene = Scene(free, [*shapes, Collider("world", HalfSpace())])
+    q = scene.neutral()
+    q[[1, 2, 8, 9]] = -0.3, 0.6, 0.3, 0.6
+    renderer = Renderer(scene, q, 80, 60)
+    for side, seen in ((-1, 0), (1, 1)):
+        pixel = renderer.picture(q, np.array([0, 0, 0.6]), np.array([0, side * 4.0, 0.5]))[30, 40].astype(int)
+        assert pixel.argmax() == np.argmax(COLOURS[seen]) and pixel.argmin() == np.argmin(COLOURS[seen])
+    above = renderer.picture(q, np.zeros(3), np.array([0, -1e-3, 12.0])).mean(axis=2)
+    assert above[10:50, 10:70].min() < 0.75 * np.median(above[5])
+
+
+def test_a_film_shows_what_was_recorded(tmp_path):
+    from PIL import Image, ImageSequence
+
+    recording = boxes(1).simulator().run(0.2, record=Recorder(every=5))
+    path = write_video(recording, tmp_path / "deep" / "box.gif", fps=10, size=(64, 48))
+    with Image.open(path) as film:
+        pictures = [np.asarray(p.convert("RGB")).astype(int) for p in ImageSequence.Iterator(film)]
+    assert len(pictures) == 3 and pictures[0].shape == (48, 64, 3)
+    assert np.abs(pictures[0] - pictures[-1]).max() > 30
+    pytest.importorskip("imageio_ffmpeg")
+    assert write_video(recording, tmp_path / "box.mp4", fps=10, size=(64, 48)).read_bytes()[4:8] == b"ftyp"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("f.avi", {}, "ends in .mp4 or .gif"),
+        ("f.gif", {"size": (641, 360)}, "an even number"),
+        ("f.gif", {"fps": 0}, "fps"),
+        ("f.gif", {"speed": 0.0}, "speed"),
+        ("file/f.gif", {}, "can be written"),
+    ],
+)
+def test_what_cannot_be_filmed_is_refused(tmp_path, name, options, message):
+    (tmp_path / "file").write_text("")
+    recording = boxes(1).simulator().run(0.0, record=Recorder())
+    with pytest.raises(ds.DelassusError, match=message):
+        write_video(recording, tmp_path / name, **options)
+
+
+def test_robots_look_as_their_files_show_them(tmp_path):
+    """Shapes to be seen take the place of those that collide, and a file without them is said."""
+    path = tmp_path / "r.urdf"
+    shape = "<{0}><geometry><{1}/></geometry></{0}>"
+    both = shape.format("visual", "box size='1 2 3'") + shape.format("collision", "sphere radius='0.1'")
+    path.write_text(f"<robot name='r'><link name='l'>{MARK}{both}</link></robot>")
+    tree = ds.load(path, root="floating")
+    assert load_colliders(path, tree)[0].shape == Sphere(0.1)
+    assert load_colliders(path, tree, visual=True)[0].shape == Box(1, 2, 3)
+    scene = pickle.loads(pickle.dumps(Scene.from_robot(path)))
+    (seen,) = surfaces(scene, tree.neutral())
+    assert np.allclose(np.ptp(seen.vertices, axis=0), [1, 2, 3])
+    bare = Scene(tree, scene.colliders)
+    assert np.allclose(np.ptp(surfaces(bare, tree.neutral())[0].vertices, axis=0), 0.2, atol=1e-3)
+    path.write_text(path.read_text().replace("box size='1 2 3'", "mesh filename='nowhere.stl'"))
+    with pytest.warns(ds.DelassusWarning, match="drawn by its colliders"):
+        assert len(surfaces(scene, tree.neutral())) == 1
+    with pytest.raises(ds.DelassusError, match="one of 1 names"):
+        Scene({"a": tree}, descriptions={"b": path})
+
+
+def test_geoms_that_mujoco_shows(tmp_path):
+    pytest.importorskip("mujoco")
+    path = tmp_path / "r.xml"
+    path.write_text(
+        "<mujoco><worldbody><body name='b'><freejoint/><geom size='0.1' group='3'/>"
+        "<geom type='box' size='0.1 0.2 0.3' contype='0' conaffinity='0'/></body></worldbody></mujoco>"
+    )
+    tree = ds.load(path)
+    assert [c.shape for c in load_colliders(path, tree, visual=True)] == [Box(0.2, 0.4, 0.6)]
+    assert [c.shape for c in load_colliders(path, tree)] == [Sphere(0.1)]

@@ -40,6 +40,26 @@ def test_blocks_of_dask_arrays_are_computed_when_they_are_asked_for(arm, schedul
         kernel(blocks, np.ones((3, 7)), v)
 
 
+@pytest.mark.parametrize("what", ["step", "contact_step"])
+def test_trajectories_of_dask_arrays_are_those_of_numpy(what):
+    da = pytest.importorskip("dask.array")
+    tree = ds.mechanisms.chain(3)
+    step = ds.compile(tree, ds.Point(ds.Frame("link3", (0.1, 0.2, 0.0))), what)
+    q, v, controls = tree.random(0, batch=10), np.ones(3), np.ones((5, 10, 3))
+    known = ds.rollout(step, q, v, controls, 1e-3, decimation=2, time_axis=0)
+    blocks = da.from_array(q, chunks=(4, 3))
+    for given in (controls, da.from_array(controls, chunks=(2, 5, 3))):
+        found = ds.rollout(step, blocks, v, given, 1e-3, decimation=2)
+        for x, y in zip(found, known, strict=True):
+            assert x.shape == y.shape and np.array_equal(x.compute(scheduler="threads"), y)
+    shared = ds.rollout(step, blocks, v, controls[:, 0], 1e-3, decimation=2, time_axis=1)[0]
+    assert shared.chunks == ((11,), (4, 4, 2), (3,)) and np.array_equal(shared.compute(), known[0])
+    with pytest.raises(ds.DelassusError, match=r"controls: expected shape \(T, \.\.\., 3\)"):
+        ds.rollout(step, blocks, v, np.ones(3), 1e-3)
+    with pytest.raises(ds.DelassusError, match="without per_step"):
+        ds.rollout(step, blocks, v, lambda t, q, v: -v, 1e-3, steps=3)
+
+
 def test_equal_kernels_come_out_of_pickles_as_one(arm):
     kernel = ds.compile(arm[0], HAND)
     assert pickle.loads(pickle.dumps(kernel)) is pickle.loads(pickle.dumps(ds.compile(arm[0], HAND)))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.contact.shapes import Sphere
 
 pytestmark = pytest.mark.usefixtures("kernel_cache")
 
@@ -40,11 +41,14 @@ def test_blocks_of_dask_arrays_are_computed_when_they_are_asked_for(arm, schedul
         kernel(blocks, np.ones((3, 7)), v)
 
 
-@pytest.mark.parametrize("what", ["step", "contact_step"])
+TIP = ds.Frame("link3", (0.1, 0.2, 0.0))
+
+
+@pytest.mark.parametrize("what", [ds.Point(TIP), ds.Contact(TIP, Sphere(0.1)), ()], ids=("point", "contact", "none"))
 def test_trajectories_of_dask_arrays_are_those_of_numpy(what):
     da = pytest.importorskip("dask.array")
     tree = ds.mechanisms.chain(3)
-    step = ds.compile(tree, ds.Point(ds.Frame("link3", (0.1, 0.2, 0.0))), what)
+    step = ds.compile(tree, what, "step" if isinstance(what, ds.Point) else "contact_step")
     q, v, controls = tree.random(0, batch=10), np.ones(3), np.ones((5, 10, 3))
     known = ds.rollout(step, q, v, controls, 1e-3, decimation=2, time_axis=0)
     blocks = da.from_array(q, chunks=(4, 3))

@@ -3,7 +3,8 @@
 What is read here is executed, so a file counts only if nobody else can have written it: it is opened without following
 links, and the descriptor that is read must be a regular file of this user that no other user may write. The directory
 is held to the same. A SHA-256 sum guards against damage, not against people: who can write the file can write the sum.
-Two processes at once are safe because files appear whole, by renaming, and are never changed afterwards.
+Two processes at once are safe because files appear whole, by renaming, and are never changed afterwards. Of those that
+want the same at once, one makes it and the others wait, where the system and its files have `flock`.
 
 Trouble with the cache never stops a computation: a file that is unfit is named in a `DelassusWarning`, removed, and
 compiled again; a directory that is unfit is named once a process, and nothing is cached.
@@ -22,22 +23,26 @@ import stat
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from delassus.errors import warn
+
+if sys.platform != "win32":
+    import fcntl
 
 LIMIT = 512 * 2**20
 """Bytes that the files of the cache may take together; the least recently used go first."""
 
 STALE = 3600.0
-"""Seconds after which a temporary file was left by a process that died."""
+"""Seconds after which a temporary file or a lock was left by a process that died."""
 
 MAGIC = b"delassus kernel\n"
 VERSION = (1).to_bytes(4, "little")
 """Of the file's layout: magic, version, SHA-256 of the payload, key, payload."""
 
-_FILE = re.compile(r"[0-9a-f]{64}\.kernel(?P<temporary>\.[0-9a-f]{16}\.tmp)?")
+_FILE = re.compile(r"[0-9a-f]{64}\.(kernel|(?P<temporary>kernel\.[0-9a-f]{16}\.tmp|lock))")
 _OFF = {"", "0", "off", "no", "false"}
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # each is missing somewhere
 _READ = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)  # opening a named pipe would wait for its writer
@@ -134,6 +139,21 @@ def store(key: str, payload: bytes) -> None:
     _evict(folder, keep=path.name)
 
 
+def fetch(key: str, make: Callable[[], bytes]) -> bytes:
+    """What is stored under a key; if there is nothing, what ``make`` returns, which is stored.
+
+    Processes and threads that come while it is being made wait for it.
+    """
+    found = load(key)
+    if found is None:
+        with _turn(key):
+            found = load(key)  # another one may have stored it
+            if found is None:
+                found = make()
+                store(key, found)
+    return found
+
+
 # -- directory -----------------------------------------------------------------------------------------------------
 
 
@@ -207,6 +227,27 @@ def _read(descriptor: int, key: str) -> bytes:
     return payload
 
 
+@contextmanager
+def _turn(key: str) -> Iterator[None]:
+    """Hold the lock of a key, where there can be one; the system takes it from a process that dies."""
+    folder = directory()
+    if sys.platform == "win32" or folder is None:
+        yield
+        return
+    path, lock = folder / f"{key}.lock", None
+    with suppress(OSError):  # a directory that cannot be written, a file system without locks
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            with suppress(OSError):
+                os.unlink(path)  # those that wait for it find what is stored
+                fcntl.flock(lock, fcntl.LOCK_UN)  # a forked process may have the descriptor, too
+            os.close(lock)
+
+
 def _refuse(path: Path, fault: str, *, remove: bool) -> None:
     """Warn of a file that is not used, and remove it if it is ours."""
     if remove:
@@ -217,7 +258,7 @@ def _refuse(path: Path, fault: str, *, remove: bool) -> None:
 
 
 def _evict(folder: Path, keep: str) -> None:
-    """Remove least recently used kernels above the limit, and temporary files of processes that died."""
+    """Remove least recently used kernels above the limit, and files that processes left when they died."""
     kernels = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

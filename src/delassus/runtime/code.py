@@ -25,11 +25,7 @@ def machine_code(asked: Request, dtype: str, lanes: int, reason: str = "") -> tu
 
     Also the operations of one state's program, and whether it makes the smallest pivot of each state.
     """
-    key = key_of(asked, dtype, lanes)
-    stored = disk.load(key)
-    if stored is None:
-        stored = _make(asked, dtype, lanes, reason)
-        disk.store(key, stored)
+    stored = disk.fetch(key_of(asked, dtype, lanes), lambda: _make(asked, dtype, lanes, reason))
     facts, _, objects = stored.partition(b"\n")
     *operations, is_judged = json.loads(facts)
     return objects, OperationCount(*operations), is_judged

@@ -87,7 +87,8 @@ class Kernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side: once for all equal kernels."""
-        return restored, (self.request, self.dtype.name, self.lanes, "", self._error_bound)
+        lanes = self.lanes if self.lanes != host().lanes(self.dtype.name) else None
+        return restored, (self.request, self.dtype.name, lanes, "", self._error_bound)
 
     @cached_property
     def identity(self) -> str:
@@ -459,9 +460,9 @@ class Kernel:
 
 
 @lru_cache(maxsize=256)
-def restored(request: Request, dtype: str, lanes: int, reason: str, error_bound: float | None) -> Kernel:
-    """Kernel that has been pickled, the same one for equal requests: tasks of a cluster bring it again and again."""
-    return Kernel(request, dtype, lanes, reason, error_bound)
+def restored(request: Request, dtype: str, lanes: int | None, reason: str, error_bound: float | None) -> Kernel:
+    """Kernel that has been pickled, the same one for equal requests; without ``lanes`` with those of this processor."""
+    return Kernel(request, dtype, lanes or host().lanes(dtype), reason, error_bound)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

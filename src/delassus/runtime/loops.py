@@ -123,17 +123,7 @@ class _Machine:
             function=name, text=_text_of(loop), types=repr(types), checked=CHECKED, versions=versions(),
             processor=f"{this.triple} {this.cpu} {this.features}",
         )  # fmt: skip
-        stored = cache.load(key)
-        if stored is None:
-            functions = loop.with_called()
-            seconds = SECONDS_A_BYTE * sum(len(f.function.__code__.co_code) for f in functions)
-            n = len(functions) - 1
-            calling = f" and {n} functions that it calls" if n else ""
-            announce(f"compiling {name.removeprefix('delassus.')}{calling}: about {max(seconds, 1.0):.0f} s, once")
-            assembly, result = Module(CHECKED).assembly(loop, list(types))
-            stored = json.dumps(_described(result)).encode() + b"\n" + optimised_code(assembly)
-            cache.store(key, stored)
-        facts, _, payload = stored.partition(b"\n")
+        facts, _, payload = cache.fetch(key, lambda: _make(loop, types, name)).partition(b"\n")
         self.types, self.name, self.result = types, loop.function.__qualname__, _type_from(json.loads(facts))
         _announce_library()
         self._code = Code(payload)
@@ -141,6 +131,17 @@ class _Machine:
         self.release = _release_type(self._code.address("release_all"))
         self.outside = ctypes.c_int64.from_address(self._code.address_of_data("outside"))
         self.n_results = len(operands_of(self.result))
+
+
+def _make(loop: Compiled, types: tuple[Type, ...], name: str) -> bytes:
+    """What the cache keeps: the type of the result, and machine code."""
+    functions = loop.with_called()
+    seconds = SECONDS_A_BYTE * sum(len(f.function.__code__.co_code) for f in functions)
+    n = len(functions) - 1
+    calling = f" and {n} functions that it calls" if n else ""
+    announce(f"compiling {name.removeprefix('delassus.')}{calling}: about {max(seconds, 1.0):.0f} s, once")
+    assembly, result = Module(CHECKED).assembly(loop, list(types))
+    return json.dumps(_described(result)).encode() + b"\n" + optimised_code(assembly)
 
 
 class Bound:

@@ -110,7 +110,7 @@ def _mapped(
     made: Sequence[Sequence[str]],
     sizes: Mapping[str, int],
 ) -> Any:
-    """Function of a kernel on all blocks; ``given`` and ``made`` name axes of one state, ``sizes`` are those of time."""
+    """Function of a kernel on all blocks; ``given`` and ``made`` name the axes of one state, ``sizes`` are of time."""
     import dask.array as da
 
     names = [a.name for a in kernel.arguments]

@@ -11,12 +11,12 @@ import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import count, islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.inputs import Argument
-from delassus.compiler.program import Result
 from delassus.errors import ConfigurationError
 from delassus.model.check import library_of
 from delassus.quantities.quantity import CONTROLS
@@ -26,7 +26,7 @@ from delassus.runtime.arrays import check_dtype, check_shape, checked, common_ba
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Results of a kernel, as Dask arrays: one, or a tuple of several. Their blocks are those of the arguments."""
     arrays = _checked(kernel, ordered([a.name for a in kernel.arguments], given, named))
-    return _mapped(kernel, _called, arrays, _axes(kernel.arguments), _axes(kernel.results), {})
+    return _mapped(kernel, _called, arrays, [len(a.shape) for a in kernel.arguments], [r.shape for r in kernel.results])
 
 
 def rollout(
@@ -45,18 +45,15 @@ def rollout(
     control, *_ = CONTROLS[kernel.request.options.control]
     arrays = _checked(kernel, ordered(names, (), {**start, **fixed, control: controls}))
     at = names.index(control)
-    if arrays[at].ndim < 2:
-        wanted = ", ".join(["T", "...", *map(str, kernel.arguments[at].shape)])
-        advice = "Pass the controls of each step."
-        raise ConfigurationError("controls", f"shape ({wanted})", f"shape {arrays[at].shape}", advice)
-    time = (time_axis or 0) if arrays[at].ndim > 2 else 0
-    arrays[at] = da.moveaxis(arrays[at], time, -2)  # blocks have their batch first
-    given, made = _axes(kernel.arguments), _axes(kernel.results)
-    given[at].insert(0, "time")
-    for axes in made[:n_states]:
-        axes.insert(0, "times")
-    run = partial(_rolled, roll, names, control, decimation, n_states)
-    found = _mapped(kernel, run, arrays, given, made, {"times": arrays[at].shape[-2] * decimation + 1})
+    held = arrays[at]
+    if held.ndim < 2:
+        wanted, advice = f"shape (T, ..., {held.shape[-1]})", "Pass the controls of each step."
+        raise ConfigurationError("controls", wanted, f"shape {held.shape}", advice)
+    arrays[at] = da.moveaxis(held, (time_axis or 0) if held.ndim > 2 else 0, -2)  # the batch leads in blocks
+    steps = arrays[at].shape[-2] * decimation
+    axes = [len(a.shape) + (a.name == control) for a in kernel.arguments]
+    shapes = [(steps + 1, *r.shape) if k < n_states else r.shape for k, r in enumerate(kernel.results)]
+    found = _mapped(kernel, partial(_rolled, roll, names, control, decimation, n_states), arrays, axes, shapes)
     return (*(da.moveaxis(x, -2, 0) for x in found[:n_states]), *found[n_states:])
 
 
@@ -83,11 +80,10 @@ def _rolled(
 
 
 def _on_blocks(function: Callable[..., Any], pickled: bytes, *blocks: Any) -> Any:
-    """Results of a function of a kernel and blocks, those of arguments that are not empty."""
+    """Results of a function of a kernel and blocks."""
     with _one_at_a_time:
         kernel = _kernel(pickled)
-    left = iter(blocks)
-    return function(kernel, *(next(left) if a.size else np.empty(a.shape, kernel.dtype) for a in kernel.arguments))
+    return function(kernel, *blocks)
 
 
 _one_at_a_time = threading.Lock()
@@ -106,30 +102,34 @@ def _mapped(
     kernel: Any,
     function: Callable[..., Any],
     arrays: Sequence[Any],
-    given: Sequence[Sequence[str]],
-    made: Sequence[Sequence[str]],
-    sizes: Mapping[str, int],
+    axes: Sequence[int],
+    shapes: Sequence[tuple[int, ...]],
 ) -> Any:
-    """Function of a kernel on all blocks; ``given`` and ``made`` name the axes of one state, ``sizes`` are of time."""
+    """Results of a function of a kernel and blocks, whose last ``axes`` are whole; ``shapes`` are those without batch.
+
+    All is `dask.array.blockwise`, which Dask sends to schedulers as one description of all blocks, and fuses with what
+    comes before and after.
+    """
     import dask.array as da
 
-    names = [a.name for a in kernel.arguments]
-    common_batch(names, [x.shape[: x.ndim - len(axes)] for x, axes in zip(arrays, given, strict=True)])
-    full = [k for k, a in enumerate(kernel.arguments) if a.size]  # Dask divides by the sizes of axes
-    known = {f"{r.name}_axis{k}": size for r in kernel.results for k, size in enumerate(r.shape)}
-    return da.apply_gufunc(
-        partial(_on_blocks, function, zlib.compress(pickle.dumps(kernel))),
-        "->".join(",".join(f"({','.join(axes)})" for axes in side) for side in ([given[k] for k in full], made)),
-        *(arrays[k] for k in full),
-        output_dtypes=[kernel.dtype] * len(made) if len(made) > 1 else kernel.dtype,
-        output_sizes={**known, **sizes},
-        allow_rechunk=True,
-    )
+    leading = [x.shape[: x.ndim - n] for x, n in zip(arrays, axes, strict=True)]
+    batch = len(common_batch([a.name for a in kernel.arguments], leading))
+    names = count(batch)  # of axes; those of the batch are 0, 1, …
 
+    def made(function: Callable[..., Any], shape: tuple[int, ...], *pairs: Any) -> Any:
+        new = {next(names): size for size in shape}
+        meta = np.empty((0,) * (batch + len(shape)), kernel.dtype)
+        how = {"new_axes": new, "concatenate": True, "meta": meta, "token": kernel.what}
+        return da.blockwise(function, (*range(batch), *new), *pairs, **how)
 
-def _axes(arrays: Sequence[Argument | Result]) -> list[list[str]]:
-    """Names of the axes of one state."""
-    return [[f"{x.name}_axis{k}" for k in range(len(x.shape))] for x in arrays]
+    pairs: list[Any] = []
+    for x, own, n in zip(arrays, leading, axes, strict=True):
+        pairs += [x, (*range(batch - len(own), batch), *islice(names, n))]
+    run = partial(_on_blocks, function, zlib.compress(pickle.dumps(kernel)))
+    if len(shapes) == 1:
+        return made(run, shapes[0], *pairs)
+    together = made(run, (), *pairs)  # its blocks are tuples
+    return tuple(made(itemgetter(k), shape, together, range(batch)) for k, shape in enumerate(shapes))
 
 
 def _checked(kernel: Any, arrays: Sequence[Any]) -> list[Any]:

@@ -58,10 +58,25 @@ def test_trajectories_of_dask_arrays_are_those_of_numpy(what):
             assert x.shape == y.shape and np.array_equal(x.compute(scheduler="threads"), y)
     shared = ds.rollout(step, blocks, v, controls[:, 0], 1e-3, decimation=2, time_axis=1)[0]
     assert shared.chunks == ((11,), (4, 4, 2), (3,)) and np.array_equal(shared.compute(), known[0])
-    with pytest.raises(ds.DelassusError, match=r"controls: expected shape \(T, \.\.\., 3\)"):
+    for how in ({"steps": 4}, {"steps": 4, "decimation": 3}):
+        found, known = (ds.rollout(step, x, v, lambda t, q, v: np.cos(t) - v, 1e-3, **how) for x in (blocks, q))
+        assert np.array_equal(found[0].compute(scheduler="threads"), known[0])
+    with pytest.raises(ds.DelassusError, match=r"tau: expected shape \(T, \.\.\., 3\)"):
         ds.rollout(step, blocks, v, np.ones(3), 1e-3)
-    with pytest.raises(ds.DelassusError, match="without per_step"):
-        ds.rollout(step, blocks, v, lambda t, q, v: -v, 1e-3, steps=3)
+    with pytest.raises(ds.DelassusError, match="threads: expected no such argument with arrays of Dask"):
+        ds.rollout(step, blocks, v, controls, 1e-3, threads=2)
+
+
+def test_what_is_given_anew_at_each_step_comes_in_blocks_too():
+    da = pytest.importorskip("dask.array")
+    tree = ds.mechanisms.chain(3)
+    step = ds.compile(tree, ds.Point(TIP), "step", active=True)
+    q, zero, active = tree.random(0, batch=10), np.zeros((6, 3)), np.ones((6, 10, 1))
+    active[3:, ::2] = 0.0
+    how = {"active": active, "per_step": ["active"], "time_axis": 0}
+    known = ds.rollout(step, q, np.ones(3), zero, 1e-3, **how)
+    found = ds.rollout(step, da.from_array(q, chunks=(3, 3)), np.ones(3), zero, 1e-3, **how)
+    assert all(np.array_equal(x.compute(scheduler="threads"), y) for x, y in zip(found, known, strict=True))
 
 
 def test_equal_kernels_come_out_of_pickles_as_one(arm):

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from delassus.errors import ConfigurationError
 from delassus.model.check import library_of
 from delassus.quantities.quantity import CONTROLS
-from delassus.runtime.arrays import check_dtype, check_shape, checked, common_batch, ordered
+from delassus.runtime.arrays import check_dtype, check_shape, checked, common_batch, ordered, time_first
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Results of a kernel, as Dask arrays: one, or a tuple of several. Their blocks are those of the arguments."""
-    arrays = _checked(kernel, ordered([a.name for a in kernel.arguments], given, named))
-    return _mapped(kernel, _called, arrays, [len(a.shape) for a in kernel.arguments], [r.shape for r in kernel.results])
+    arguments = {a.name: a.shape for a in kernel.arguments}
+    arrays = _checked(kernel, dict(zip(arguments, ordered(list(arguments), given, named), strict=True)))
+    return _mapped(kernel, _called, arrays, list(map(len, arguments.values())), [r.shape for r in kernel.results])
 
 
 def rollout(
@@ -36,54 +36,58 @@ def rollout(
     controls: Any,
     time_axis: int | None,
     decimation: int,
+    per_step: Sequence[str],
+    steps: int | None,
     fixed: Mapping[str, Any],
 ) -> tuple[Any, ...]:
     """Trajectories of a compiled time step, of each block those that ``roll``, `delassus.rollout`, returns."""
     import dask.array as da
 
-    names, n_states = [a.name for a in kernel.arguments], len(start)
     control, *_ = CONTROLS[kernel.request.options.control]
-    arrays = _checked(kernel, ordered(names, (), {**start, **fixed, control: controls}))
-    at = names.index(control)
-    held = arrays[at]
-    if held.ndim < 2:
-        wanted, advice = f"shape (T, ..., {held.shape[-1]})", "Pass the controls of each step."
-        raise ConfigurationError("controls", wanted, f"shape {held.shape}", advice)
-    arrays[at] = da.moveaxis(held, (time_axis or 0) if held.ndim > 2 else 0, -2)  # the batch leads in blocks
-    steps = arrays[at].shape[-2] * decimation
-    axes = [len(a.shape) + (a.name == control) for a in kernel.arguments]
+    policy = controls if callable(controls) else None
+    given = {**start, **fixed, **({} if policy else {control: controls})}
+    needed = [a for a in kernel.arguments if not policy or a.name != control]
+    names = [a.name for a in needed]
+    arrays = _checked(kernel, dict(zip(names, ordered(names, (), given), strict=True)))
+    how = {"decimation": decimation, "per_step": per_step, "steps": steps}
+    for a in needed:
+        if a.name in (control, *per_step):
+            x = time_first(arrays[a.name], a, time_axis, lambda x: da.moveaxis(x, 1, 0))
+            arrays[a.name] = da.moveaxis(x, 0, -1 - len(a.shape))  # the batch leads in blocks
+            steps = x.shape[0] * decimation if a.name == control else steps
+    assert steps is not None  # of a policy they are given
+    axes = [len(a.shape) + (a.name in (control, *per_step)) for a in needed]
+    n_states = len(start)
     shapes = [(steps + 1, *r.shape) if k < n_states else r.shape for k, r in enumerate(kernel.results)]
-    found = _mapped(kernel, partial(_rolled, roll, names, control, decimation, n_states), arrays, axes, shapes)
+    found = _mapped(kernel, partial(_rolled, roll, policy, how), arrays, axes, shapes)
     return (*(da.moveaxis(x, -2, 0) for x in found[:n_states]), *found[n_states:])
 
 
 # -- blocks --------------------------------------------------------------------------------------------------------
 
 
-def _called(kernel: Any, *blocks: Any) -> Any:
-    return kernel(*blocks, threads=1)
+def _called(kernel: Any, given: Mapping[str, Any]) -> Any:
+    return kernel(**given, threads=1)
 
 
 def _rolled(
-    roll: Callable[..., tuple[Any, ...]],
-    names: Sequence[str],
-    control: str,
-    decimation: int,
-    n_states: int,
-    kernel: Any,
-    *blocks: Any,
+    roll: Callable[..., tuple[Any, ...]], policy: Any, how: Mapping[str, Any], kernel: Any, given: dict[str, Any]
 ) -> tuple[Any, ...]:
-    given = dict(zip(names, blocks, strict=True))
-    q, v, controls = given.pop("q"), given.pop("v"), np.moveaxis(given.pop(control), -2, 0)
-    found = roll(kernel, q, v, controls, decimation=decimation, time_axis=0, threads=1, **given)
+    control, *_ = CONTROLS[kernel.request.options.control]
+    for a in kernel.arguments:
+        if a.name in given and a.name in (control, *how["per_step"]):
+            given[a.name] = np.moveaxis(given[a.name], -1 - len(a.shape), 0)
+    first = (given.pop(name) for name in ("q", "v"))
+    found = roll(kernel, *first, given.pop(control, policy), time_axis=0, threads=1, **how, **given)
+    n_states = kernel.request.states
     return (*(np.moveaxis(x, 0, -2) for x in found[:n_states]), *found[n_states:])
 
 
-def _on_blocks(function: Callable[..., Any], pickled: bytes, *blocks: Any) -> Any:
-    """Results of a function of a kernel and blocks."""
+def _on_blocks(function: Callable[..., Any], pickled: bytes, names: Sequence[str], *blocks: Any) -> Any:
+    """Results of a function of a kernel and blocks, by their names."""
     with _one_at_a_time:
         kernel = _kernel(pickled)
-    return function(kernel, *blocks)
+    return function(kernel, dict(zip(names, blocks, strict=True)))
 
 
 _one_at_a_time = threading.Lock()
@@ -101,19 +105,19 @@ def _kernel(pickled: bytes) -> Any:
 def _mapped(
     kernel: Any,
     function: Callable[..., Any],
-    arrays: Sequence[Any],
+    arrays: Mapping[str, Any],
     axes: Sequence[int],
     shapes: Sequence[tuple[int, ...]],
 ) -> Any:
-    """Results of a function of a kernel and blocks, whose last ``axes`` are whole; ``shapes`` are those without batch.
+    """Results of a function of a kernel and blocks, whose last ``axes`` are whole; ``shapes``: those without batch.
 
     All is `dask.array.blockwise`, which Dask sends to schedulers as one description of all blocks, and fuses with what
     comes before and after.
     """
     import dask.array as da
 
-    leading = [x.shape[: x.ndim - n] for x, n in zip(arrays, axes, strict=True)]
-    batch = len(common_batch([a.name for a in kernel.arguments], leading))
+    leading = [x.shape[: x.ndim - n] for x, n in zip(arrays.values(), axes, strict=True)]
+    batch = len(common_batch(list(arrays), leading))
     names = count(batch)  # of axes; those of the batch are 0, 1, …
 
     def made(function: Callable[..., Any], shape: tuple[int, ...], *pairs: Any) -> Any:
@@ -123,23 +127,23 @@ def _mapped(
         return da.blockwise(function, (*range(batch), *new), *pairs, **how)
 
     pairs: list[Any] = []
-    for x, own, n in zip(arrays, leading, axes, strict=True):
+    for x, own, n in zip(arrays.values(), leading, axes, strict=True):
         pairs += [x, (*range(batch - len(own), batch), *islice(names, n))]
-    run = partial(_on_blocks, function, zlib.compress(pickle.dumps(kernel)))
+    run = partial(_on_blocks, function, zlib.compress(pickle.dumps(kernel)), list(arrays))
     if len(shapes) == 1:
         return made(run, shapes[0], *pairs)
     together = made(run, (), *pairs)  # its blocks are tuples
     return tuple(made(itemgetter(k), shape, together, range(batch)) for k, shape in enumerate(shapes))
 
 
-def _checked(kernel: Any, arrays: Sequence[Any]) -> list[Any]:
-    """Dask arrays of the kernel's type and of its arguments' shapes."""
+def _checked(kernel: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Dask arrays of the kernel's type and of its arguments' shapes, by name."""
     import dask.array as da
 
-    out = []
-    for x, a in zip(arrays, kernel.arguments, strict=True):
+    arguments, out = {a.name: a for a in kernel.arguments}, {}
+    for name, x in given.items():
         if library_of(type(x)):
-            check_dtype(x.dtype, kernel.dtype, a.name)
-            check_shape(x.shape, a.shape, a.name)
-        out.append(da.asarray(x if library_of(type(x)) else checked(x, a, kernel.dtype, a.name)))
+            check_dtype(x.dtype, kernel.dtype, name)
+            check_shape(x.shape, arguments[name].shape, name)
+        out[name] = da.asarray(x if library_of(type(x)) else checked(x, arguments[name], kernel.dtype, name))
     return out

@@ -15,7 +15,7 @@ from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.redundancy import DynamicsStatus
-from delassus.runtime import on_jax, on_torch
+from delassus.runtime import on_dask, on_jax, on_torch
 from delassus.runtime.arrays import aligned_empty, checked, gathered
 from delassus.runtime.kernel import Kernel
 
@@ -49,9 +49,9 @@ def rollout(
     """Trajectories of a compiled time step, ``delassus.compile(tree, constraints, "step", …)`` or ``"contact_step"``.
 
     With JAX arrays, traced ones too, it is a `jax.lax.scan` over calls of the kernel, policies in it; with PyTorch's
-    tensors, of controls as tensors, what follows here, whose derivatives are steps backwards in time. Both can be
-    differentiated, are without ``threads`` and ``return_status``, and time is the first axis unless ``time_axis`` says
-    otherwise.
+    tensors, of controls as tensors, what follows here, whose derivatives are steps backwards in time; with Dask arrays,
+    lazily, what follows here of each block of trajectories. The first two can be differentiated. All three are without
+    ``threads`` and ``return_status``, and time is the first axis unless ``time_axis`` says otherwise.
 
     The loop over time is machine code: one loop for each block of as many states as a vector register holds. From the
     first step on at which rows of a trajectory are dependent, it goes on step by step, each as a call of the kernel
@@ -196,8 +196,11 @@ def _elsewhere(
     elif libraries == {"PyTorch"}:
         calls = partial(on_torch.rollout, rollout)
         refused = {**refused, "controls": controls if callable(controls) else None}
+    elif libraries == {"Dask"}:
+        calls = partial(on_dask.rollout, rollout)
     else:
-        raise ConfigurationError("rollout", "arrays of NumPy, JAX or PyTorch alone", f"some of {names}", f"{advice}.")
+        wanted = "arrays of NumPy, JAX, PyTorch or Dask alone"
+        raise ConfigurationError("rollout", wanted, f"some of {names}", f"{advice}.")
     for name, x in refused.items():
         if x is not None:
             wanted = "arrays" if name == "controls" else "no such argument"

@@ -145,7 +145,7 @@ def compiled(ds: Any, tree: Any, constraints: list[Any], quantity: str) -> Any:
     try:
         return ds.compile(tree, constraints, quantity, method="pv-early", passive="none")
     except (TypeError, ds.DelassusError):  # commits before passive forces
-        return ds.compile(tree, constraints, quantity, method="pv-early")
+        return ds.compile(tree, constraints, quantity, method="pv-early", damping=None)
 
 
 def pinocchio_call(model: Any, kind: str, links: tuple[str, ...], states: list[Any]) -> Callable[[], list[Any]]:

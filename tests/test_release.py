@@ -81,6 +81,8 @@ def test_one_version() -> None:
     assert PROJECT["version"] == delassus.__version__
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {PROJECT['version']}\n" in citation and f"\nlicense: {PROJECT['license']}\n" in citation
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## \[(.+)\]", changes, re.MULTILINE)[0] in ("Unreleased", PROJECT["version"])
 
 
 def test_all_is_everything_but_torch() -> None:

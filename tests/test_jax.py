@@ -115,6 +115,26 @@ def test_derivatives_of_all_orders_and_modes():
         assert error(found[0], known.dqdd_dq) < 1e-9 and error(found[1], known.df_dq) < 1e-9
 
 
+def test_devices_donated_buffers_and_export():
+    """Each device of a `jax.shard_map` takes its states; what it checks of devices, derivatives keep."""
+    tree, kernel = compiled(tree=ds.mechanisms.chain(2), constraints=[ds.Point("link2")])
+    load = ds.compile(tree, (), "energies")
+    q, v = jnp.asarray(tree.random(0, batch=4)), jnp.ones(2)
+    mesh, of_device, shared = jax.sharding.Mesh(jax.devices()[:1], "devices"), jax.P("devices"), jax.P()
+    split = jax.shard_map(lambda q, v: load(q, v)[0], mesh=mesh, in_specs=(of_device, shared), out_specs=of_device)
+    for k in (0, 1):
+        found = jax.jit(jax.grad(lambda *x: jnp.sum(split(*x)), k))(q, v)
+        assert error(found, jax.grad(lambda *x: jnp.sum(load(*x)[0]), k)(q, v)) < 1e-12
+    expected = kernel(np.asarray(q))
+    assert np.array_equal(jax.pmap(kernel)(q[None])[0], expected)
+    with pytest.raises(ValueError, match="no compatibility guarantees"):
+        jax.export.export(jax.jit(kernel))(q)
+    step, v = ds.compile(tree, (), "step"), jnp.ones_like(q)
+    expected = step(np.asarray(q), np.ones(2), np.ones(2), 0.1)
+    found = jax.jit(step, donate_argnums=(0, 1))(q, v, np.ones(2), 0.1)
+    assert q.is_deleted() and all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
+
+
 def test_direct_functions_compile_their_kernel():
     arm, hand = ds.mechanisms.chain(7), ds.Point("link7")
     q, v = arm.random(0, batch=4), np.ones(7)

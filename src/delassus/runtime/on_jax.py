@@ -38,13 +38,13 @@ def _compiled(kernel: Any) -> Any:
     """The call of a kernel, checked once for all arrays of equal types and shapes."""
     import jax
 
-    primitive = _primitive()
+    bind = _primitive()
 
     def checked(*given: Any, **named: Any) -> Any:
         names = [a.name for a in kernel.arguments]
         complete = ordered(names, given, named)
         arrays = [_checked(x, a, kernel.dtype) for x, a in zip(complete, kernel.arguments, strict=True)]
-        results = primitive.bind(*_of_one_batch(arrays, kernel), kernel=kernel, modes=())
+        results = bind(*_of_one_batch(arrays, kernel), kernel=kernel, modes=())
         return results[0] if len(results) == 1 else tuple(results)
 
     return jax.jit(checked, inline=True)
@@ -127,7 +127,7 @@ def _checked(x: Any, argument: Argument, dtype: np.dtype[Any]) -> Any:
 
 @cache
 def _primitive() -> Any:
-    """The primitive of all kernels and their derivatives, and its rules; ``modes`` are those of `Kernel.derivative`."""
+    """Results of the primitive of all kernels and their derivatives; ``modes`` are those of `Kernel.derivative`."""
     import jax
     import jax.numpy as jnp
     from jax.extend.core import Primitive
@@ -142,12 +142,23 @@ def _primitive() -> Any:
 
     @cache
     def compiled(kernel: Any, modes: tuple[str, ...]) -> Any:
-        return jax.jit(lambda *arrays: primitive.bind(*arrays, kernel=kernel, modes=modes))
+        return jax.jit(lambda *arrays: bind(*arrays, kernel=kernel, modes=modes))
+
+    def bind(*arrays: Any, **how: Any) -> Any:
+        """Of arrays some of which differ from device to device of a `jax.shard_map`: all do then."""
+        differ = [_differs(x) for x in arrays]
+        over = frozenset[Any]().union(*differ)
+        same = [
+            jax.lax.pcast(x, tuple(over - d), to="varying") if d != over else x
+            for x, d in zip(arrays, differ, strict=True)
+        ]
+        return primitive.bind(*same, **how)
 
     def shaped(*arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
         arguments, results = _shapes(kernel, modes)
         batch = arrays[0].shape[: arrays[0].ndim - len(arguments[0])]
-        return [jax.core.ShapedArray((*batch, *shape), kernel.dtype) for shape in results]
+        whole = jax.sharding.NamedSharding(arrays[0].sharding.mesh, jax.sharding.PartitionSpec())
+        return [arrays[0].update(shape=(*batch, *shape), sharding=whole) for shape in results]
 
     def batched(arrays: Sequence[Any], axes: Sequence[int | None], **how: Any) -> Any:
         (n,) = {x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None}
@@ -155,20 +166,20 @@ def _primitive() -> Any:
             jnp.broadcast_to(x, (n, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
             for x, axis in zip(arrays, axes, strict=True)
         ]
-        results = primitive.bind(*led, **how)
+        results = bind(*led, **how)
         return results, [0] * len(results)
 
     def changed(arrays: Sequence[Any], tangents: Sequence[Any], *, kernel: Any, modes: tuple[str, ...]) -> Any:
-        results = primitive.bind(*arrays, kernel=kernel, modes=modes)
+        results = bind(*arrays, kernel=kernel, modes=modes)
         known = map(ad.instantiate_zeros, tangents)
-        return results, primitive.bind(*arrays, *known, kernel=kernel, modes=(*modes, "jvp"))
+        return results, bind(*arrays, *known, kernel=kernel, modes=(*modes, "jvp"))
 
     def transposed(cotangents: Sequence[Any], *arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
         *base, mode = modes  # linear in what the last derivative has added
         n = len(_shapes(kernel, tuple(base))[0])
         known = map(ad.instantiate_zeros, cotangents)
         other = "vjp" if mode == "jvp" else "jvp"
-        found = primitive.bind(*arrays[:n], *known, kernel=kernel, modes=(*base, other))
+        found = bind(*arrays[:n], *known, kernel=kernel, modes=(*base, other))
         wanted = map(ad.is_undefined_primal, arrays[n:])
         return [None] * n + [x if asked else None for x, asked in zip(found, wanted, strict=True)]
 
@@ -181,7 +192,16 @@ def _primitive() -> Any:
     ad.primitive_jvps[primitive] = changed
     ad.primitive_transposes[primitive] = transposed
     mlir.register_lowering(primitive, lowered, platform="cpu")
-    return primitive
+    return bind
+
+
+def _differs(x: Any) -> frozenset[Any]:
+    """Axes of devices, of a `jax.shard_map` that checks them, along which an array differs."""
+    import jax
+
+    kind = jax.typeof(x)
+    axes: frozenset[Any] = kind.mat.varying if hasattr(kind, "mat") else kind.vma
+    return axes
 
 
 Shapes = list[tuple[int, ...]]

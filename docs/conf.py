@@ -31,6 +31,15 @@ def keep_colons(app, what, name, obj, options, lines):
         lines[:0] = ["..", ""]
 
 
+def keep_names(app, what, name, obj, options, lines):
+    """Write attributes that share a line without spaces: Sphinx would take the first for the type of the others."""
+    for number, line in enumerate(lines):
+        if line.startswith((":ivar ", ":vartype ")):
+            field, names, text = line[1:].split(" ", 1)[0], *line.split(" ", 1)[1].split(":", 1)
+            lines[number] = f":{field} {names.replace(', ', ',')}:{text}"
+
+
 def setup(app):
     """Register with Sphinx."""
     app.connect("autodoc-process-docstring", keep_colons, priority=400)
+    app.connect("autodoc-process-docstring", keep_names, priority=600)

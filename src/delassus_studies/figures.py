@@ -13,6 +13,8 @@ Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 LINES = ("-", "--", "-.", ":")
 """One style after the other, so that equal lines stay visible."""
+ACROSS = 3
+"""Panels side by side, at most."""
 MANY_DECADES = 1e5
 """From this ratio on, logarithmic axes have ticks at powers of ten only."""
 
@@ -39,10 +41,12 @@ def _pyplot() -> Any:
 
 
 def _panels(number: int, width: float) -> tuple[Any, Any]:
-    figure, axes = _pyplot().subplots(1, number, figsize=(width * number, 3.3), squeeze=False)
-    for ax in axes[0]:
+    rows, columns = -(-number // ACROSS), min(number, ACROSS)
+    figure, axes = _pyplot().subplots(rows, columns, figsize=(width * columns, 3.3 * rows), squeeze=False)
+    for k, ax in enumerate(axes.flat):
         ax.spines[["top", "right"]].set_visible(False)
-    return figure, axes[0]
+        ax.set_visible(k < number)
+    return figure, axes.flat[:number]
 
 
 def _save(figure: Any, path: Path) -> Path:
@@ -100,7 +104,8 @@ def line_figure(
         if list(series) != explained:
             ax.legend(fontsize=7)
         explained = list(series)
-    axes[0].set_ylabel(y)
+    for ax in axes[::ACROSS]:
+        ax.set_ylabel(y)
     return _save(figure, path)
 
 

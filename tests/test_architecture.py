@@ -244,7 +244,9 @@ def test_public_functions_are_documented(name):
 def test_public_classes_are_documented():
     for name in CLASSES:
         cls = getattr(ds, name)
-        assert inspect.getdoc(cls), name
+        texts = [inspect.getdoc(cls), *(inspect.getdoc(value) for value in vars(cls).values() if callable(value))]
+        assert texts[0], name
+        assert name in ("DelassusError", "DelassusWarning") or any(">>> " in (text or "") for text in texts), name
         for attribute, value in vars(cls).items():
             if not attribute.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
                 assert inspect.getdoc(value), f"{name}.{attribute}"

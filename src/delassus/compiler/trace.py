@@ -76,6 +76,13 @@ class OperationReport(Frozen):
         Common subexpressions once, without what no result needs.
     phases : tuple of (str, OperationCount)
         The clean count, split: each phase has what it adds to those before it.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> report = ds.count_operations(ds.mechanisms.chain(7), ds.Point("link7"), method="pv-osim")
+    >>> report.clean.total == sum(count.total for _, count in report.phases)
+    True
     """
 
     clean: OperationCount

@@ -43,6 +43,15 @@ class ContactSet(Frozen):
     ConfigurationError
         Wrong shapes, entries that are not finite, frames that are no rotations, friction < 0, restitution outside
         [0, 1], or both links the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from delassus.contact import ContactSet, frames_of
+    >>> up = frames_of(np.array([[0.0, 0.0, 1.0]]))
+    >>> touch = ContactSet([[0, -1]], [[0.1, 0.0, 0.0]], up, [1e-4], 0.6, 0.0)
+    >>> len(touch), touch.friction.tolist()
+    (1, [0.6])
     """
 
     links: NDArray[np.int64]
@@ -123,6 +132,12 @@ def frames_of(normals: ArrayLike) -> Array:
     ------
     ConfigurationError
         Normals that are not of unit length.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> frames_of(np.array([[0.0, 0.0, 1.0]]))[0, :, 2].tolist()
+    [0.0, 0.0, 1.0]
     """
     given = real_array(normals)
     if given is None or given.ndim not in (1, 2) or (given.size and given.shape[-1] != 3):

@@ -53,6 +53,13 @@ class ContactDynamics:
         Limits and friction that act.
     kernel : Kernel
         ``"operational_space_compliance"`` of the scene's tree with its loops.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> dynamics = ds.contact.ContactDynamics(ds.Scene(ds.mechanisms.pendulum(3), []))
+    >>> dynamics.parents.tolist(), dynamics.n_loops
+    ([-1, 0, 1], 0)
     """
 
     def __init__(self, scene: Scene, *, passive: Passive = "model", limits: bool = True) -> None:

@@ -13,7 +13,14 @@ from delassus.model.rotations import Array
 
 @dataclass(frozen=True, slots=True)
 class Sphere(Frozen):
-    """Ball about the origin of its frame; ``radius`` in m."""
+    """Ball about the origin of its frame; ``radius`` in m.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.contact.Sphere(0.1).inertia(2.0).round(6).tolist()
+    [0.008, 0.008, 0.008]
+    """
 
     radius: float
 

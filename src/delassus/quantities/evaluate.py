@@ -65,7 +65,18 @@ FREE_MOTION = Quantity(
 
 
 class SingularError(DelassusError, ArithmeticError):
-    """The constraint rows are redundant at some state, so that ``G`` has no inverse."""
+    """The constraint rows are redundant at some state, so that ``G`` has no inverse.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arm = ds.mechanisms.pendulum(1)
+    >>> try:
+    ...     ds.osim(arm, ds.Point("rod1"), [0.0])
+    ... except ds.SingularError as error:
+    ...     print(str(error).split(".")[0])
+    constraints: expected 3 independent rows, got 0
+    """
 
 
 class NumpyCase(Case):

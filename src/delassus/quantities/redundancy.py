@@ -55,7 +55,14 @@ NEGLIGIBLE = 1e-5
 
 
 class DynamicsStatus(Enum):
-    """How a state was solved; the text says what that means for the user."""
+    """How a state was solved; the text says what that means for the user.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.DynamicsStatus.SOLVED.text
+    'every constraint holds; accelerations and forces are unique'
+    """
 
     SOLVED = "every constraint holds; accelerations and forces are unique"
     REDUNDANT = "rows are redundant here: every constraint holds, and the forces are those of least norm"

@@ -45,6 +45,17 @@ class ForwardDynamics(Frozen):
         Number of proximal iterations at each state; None for other methods.
     residual : (...) array or None
         Norm of what they left of ``compliance_residual()``, by their own account.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> robot = ds.mechanisms.humanoid()
+    >>> feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    >>> solution = ds.forward_dynamics(robot, robot.random(0, batch=3), [0.0] * 38, [0.0] * 38, feet)
+    >>> solution.qdd.shape, [force.shape for force in solution.forces], solution.status[0].name
+    ((3, 38), [(3, 6), (3, 6)], 'SOLVED')
+    >>> bool(abs(solution.constraint_residual()).max() < 1e-9)
+    True
     """
 
     qdd: Array
@@ -128,6 +139,14 @@ class DynamicsDerivatives(ForwardDynamics):
         ``control="actuators"`` or ``"pd"`` it is with controls (..., nv, nu) or target configurations (..., nv, nq).
     df_dq, df_dv, df_dtau : (..., m, nv) arrays
         The same of the forces of all constraints, one after the other.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arm = ds.mechanisms.chain(4)
+    >>> d = ds.dynamics_derivatives(arm, arm.random(0), [0.0] * 4, [0.0] * 4, ds.Point("link4"))
+    >>> d.dqdd_dq.shape, d.df_dtau.shape
+    ((4, 4), (3, 4))
     """
 
     dqdd_dq: Array

@@ -58,6 +58,13 @@ class OperationCount(Frozen):
     mul, add, neg, div, sqrt, trig, other : int
         Multiplications; additions and subtractions; negations; divisions; square roots; sines and cosines;
         comparisons, selections and the like.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> count = ds.compile(ds.mechanisms.pendulum(2), (), "inverse_dynamics").operations
+    >>> count.trig, count.total > count.mul + count.add
+    (4, True)
     """
 
     mul: int = 0

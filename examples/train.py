@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, help="of the simulation; as many as there are processors by default")
     parser.add_argument("--plot", help="draw the curve of rewards into this file")
-    parser.add_argument("--video", help="film Go1 into this .mp4 or .gif file")
+    parser.add_argument("--video", help="film Go1 into this .mp4, .webp or .gif file")
     parser.add_argument("--view", action="store_true", help="show Go1 in the browser, until Ctrl-C")
     options = parser.parse_args()
     if options.env != "Go1Velocity" and (options.video or options.view):

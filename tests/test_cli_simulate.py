@@ -95,7 +95,7 @@ def test_no_time_at_all():
         (["pendulum", "--record", "run.csv"], "ends in .npz or .h5"),
         (["pendulum", "--checkpoint", "run"], "ends in .npz or .h5"),
         (["pendulum", "--plot", "figure.foo"], "ends in .png"),
-        (["pendulum", "--video", "film.avi"], "ends in .mp4 or .gif"),
+        (["pendulum", "--video", "film.avi"], "ends in .mp4 or .webp or .gif"),
         (["pendulum", "--view", "--record", "run.npz"], "--record"),
         (["pendulum", "--view", "--plot", "f.png", "--checkpoint", "c.npz"], "--plot, --checkpoint"),
         (["pendulum", "--view", "--duration", "1"], "--duration"),

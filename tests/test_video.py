@@ -62,6 +62,7 @@ def test_a_film_shows_what_was_recorded(tmp_path):
         pictures = [np.asarray(p.convert("RGB")).astype(int) for p in ImageSequence.Iterator(film)]
     assert len(pictures) == 3 and pictures[0].shape == (48, 64, 3)
     assert np.abs(pictures[0] - pictures[-1]).max() > 30
+    assert write_video(recording, tmp_path / "box.webp", fps=10, size=(64, 48)).read_bytes()[8:12] == b"WEBP"
     pytest.importorskip("imageio_ffmpeg")
     assert write_video(recording, tmp_path / "box.mp4", fps=10, size=(64, 48)).read_bytes()[4:8] == b"ftyp"
 
@@ -69,7 +70,7 @@ def test_a_film_shows_what_was_recorded(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("f.avi", {}, "ends in .mp4 or .gif"),
+        ("f.avi", {}, "ends in .mp4 or .webp or .gif"),
         ("f.gif", {"size": (641, 360)}, "an even number"),
         ("f.gif", {"fps": 0}, "fps"),
         ("f.gif", {"speed": 0.0}, "speed"),

@@ -248,7 +248,7 @@ def simulate(
         Path | None, typer.Option(help="Draw the figure into this .png file; needs the extra plot.")
     ] = None,
     video: Annotated[
-        Path | None, typer.Option(help="Film it into this .mp4 or .gif file; needs the extra video.")
+        Path | None, typer.Option(help="Film it into this .mp4, .webp or .gif file; needs the extra video.")
     ] = None,
     record: Annotated[
         Path | None, typer.Option(help="Write all samples to this .npz or .h5 file; .h5 needs the extra record.")

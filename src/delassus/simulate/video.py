@@ -15,13 +15,16 @@ from delassus.model.rotations import Array
 from delassus.simulate.recording import Recording
 from delassus.simulate.rendering import OPENING, Renderer, camera_at
 
-SUFFIXES = (".mp4", ".gif")
+SUFFIXES = (".mp4", ".webp", ".gif")
 
 AWAY = (0.26, -0.92, 0.29)
 """Direction from what is seen to the camera."""
 
 MARGIN = 1.15
 """How much larger the picture is than what is in it."""
+
+QUALITY = 55
+"""Of WebP files, up to 100."""
 
 CALM = 0.5
 """Time (s) over which the way of the camera is a mean."""
@@ -50,9 +53,10 @@ def write_video(
         One that knows its scene. Robots look as the files of ``scene.descriptions`` show them, others as their
         colliders.
     path : str or Path
-        ``.mp4`` (H.264) or ``.gif`` file to write.
+        ``.mp4`` (H.264), ``.webp`` or ``.gif`` file to write; the last two go round and round, and pages show them as
+        pictures. A GIF file is three times as large as a WebP file, and has 255 colours.
     fps : int
-        Pictures a second. Of GIF files each is shown for a whole number of hundredths of a second.
+        Pictures a second; in GIF files each is shown for a whole number of hundredths of a second.
     size : (int, int)
         Width and height in pixels, even numbers.
     speed : float
@@ -88,7 +92,7 @@ def write_video(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-        (_write_gif if path.suffix.lower() == ".gif" else _write_mp4)(pictures, path, fps, size)
+        (_write_mp4 if path.suffix.lower() == ".mp4" else _write_pictures)(pictures, path, fps, size)
     except OSError as error:
         raise ConfigurationError(
             f"video {str(path)!r}", "a file that can be written", str(error), "Check the path."
@@ -136,10 +140,12 @@ def _write_mp4(pictures: Iterator[NDArray[np.uint8]], path: Path, fps: int, size
     film.close()
 
 
-def _write_gif(pictures: Iterator[NDArray[np.uint8]], path: Path, fps: int, size: tuple[int, int]) -> None:
+def _write_pictures(pictures: Iterator[NDArray[np.uint8]], path: Path, fps: int, size: tuple[int, int]) -> None:
     from PIL import Image
 
-    found = [Image.fromarray(picture) for picture in pictures]
-    colours = found[len(found) // 2].quantize(255)  # the same for all pictures, so that only what moves is stored
-    first, *others = (image.quantize(palette=colours, dither=Image.Dither.NONE) for image in found)
-    first.save(path, save_all=True, append_images=others, duration=round(100 / fps) * 10, loop=0, optimize=False)
+    found, each = [Image.fromarray(picture) for picture in pictures], 1000 / fps
+    if path.suffix.lower() == ".gif":
+        colours = found[len(found) // 2].quantize(255)  # the same for all pictures, so that only what moves is stored
+        found, each = [image.quantize(palette=colours, dither=Image.Dither.NONE) for image in found], round(each, -1)
+    options = {"duration": round(each), "loop": 0, "quality": QUALITY}
+    found[0].save(path, save_all=True, append_images=found[1:], **options)

@@ -30,8 +30,8 @@ STEPS, EPOCHS, PARTS = 24, 3, 4
 DISCOUNT, TRACE, CLIP, DIVERGENCE, ENTROPY = 0.99, 0.95, 0.2, 0.01, 0.002
 """γ and λ of the advantage; bound on the ratio of probabilities; wanted divergence; weight of the entropy."""
 
-TOUR = ((0.7, 0.0, 0.0), (0.5, 0.0, 0.7), (0.0, 0.3, 0.0), (-0.4, 0.0, 0.0))
-"""What Go1 is told for 3 s each when it is shown: ahead and sideways (m/s), turning (rad/s)."""
+TOUR, LEG = ((0.7, 0.0, 0.0), (0.5, 0.0, 0.8), (0.0, 0.3, 0.0)), 2.0
+"""What Go1 is told when it is shown: ahead and sideways (m/s), turning (rad/s); and each for how long (s)."""
 
 
 class Network:
@@ -204,12 +204,12 @@ def walk(learner: Learner) -> Recording:
     def target(sim: ds.Simulator) -> np.ndarray:
         if sim.steps % 20 == 0:
             envs.q[0], envs.v[0], envs.steps[0] = sim.q, sim.v, sim.steps // 20
-            envs.told[0] = TOUR[min(sim.steps // 3000, len(TOUR) - 1)]
+            envs.told[0] = TOUR[min(int(sim.time / LEG), len(TOUR) - 1)]
             envs.observe(np.arange(1))
             envs.actions[:] = np.clip(learner.act(envs.observations), -1, 1)
         return envs.controls()[0][0]
 
-    return sim.run(3.0 * len(TOUR), target, record=Recorder(every=10))
+    return sim.run(LEG * len(TOUR), target, record=Recorder(every=10))
 
 
 def main() -> None:
@@ -236,10 +236,11 @@ def main() -> None:
         print(tracking(learner))
         recording = walk(learner)
         for k, told in enumerate(TOUR):
-            a, b = (recording.q[np.searchsorted(recording.time, t)] for t in (3 * k + 1, 3 * k + 3))
-            print(f"in the simulator of whole robots: told {told}, {np.hypot(*(b - a)[:2]) / 2:.2f} m/s")
+            half = (recording.time > (k + 0.5) * LEG) & (recording.time < (k + 1) * LEG)
+            moves = recording.v[half][:, [0, 1, 5]].mean(axis=0).round(2)
+            print(f"in the simulator of whole robots: told {told}, moves by {moves}")
         if options.video:
-            write_video(recording, options.video)
+            write_video(recording, options.video, fps=12, size=(480, 270))
         if options.view:
             view(recording)
 

@@ -30,10 +30,15 @@ BASES = {"matrix": NUMPY, "gradient": "cotangents, NumPy, out="}
 """What the others are compared with: the machine code, called with arrays for its results."""
 
 
+def case_of(quick: bool) -> Case:
+    """The robot, and its constraints."""
+    cases = benchmark_cases(quick)
+    return next((case for case in cases if case.name.startswith(ROBOT)), cases[0])
+
+
 def measure(quick: bool = False) -> Iterator[Record]:
     """Times of every call in µs; the record after each batch."""
-    cases = benchmark_cases(quick)
-    case = next((case for case in cases if case.name.startswith(ROBOT)), cases[0])
+    case = case_of(quick)
     record: Record = {**environment(), "case": case.name, "xla_flags": ONE_THREAD, "batches": {}}
     record["absent"] = [name for name in ("jax", "torch", "frax") if importlib.util.find_spec(name) is None]
     yield record

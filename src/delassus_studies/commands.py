@@ -98,11 +98,18 @@ def bench_dynamics(
 
 
 @bench_app.command("arrays")
-def bench_arrays(file: Json = None, csv: Csv = None, quick: Quick = False) -> None:
+def bench_arrays(
+    file: Json = None,
+    csv: Csv = None,
+    dask: Annotated[bool, typer.Option("--dask", help="Blocks on one worker process and on two instead.")] = False,
+    quick: Quick = False,
+) -> None:
     """Time calls with arrays of JAX and PyTorch, and their gradients, beside pure_callback and frax."""
-    from delassus_studies.bench_arrays import measure, tables
+    from delassus_studies import bench_arrays, bench_dask
 
-    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "half a minute")
+    chosen = bench_dask if dask else bench_arrays
+    takes = SHORT if quick else "a minute" if dask else "half a minute"
+    publish(console, chosen.measure(quick), chosen.tables, file, csv=csv, takes=takes)
 
 
 @bench_app.command("scaling")

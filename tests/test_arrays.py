@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import pickle
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -21,15 +25,14 @@ def arm():
     return tree, tree.random(0, batch=1000), np.ones(7)
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
-def test_blocks_of_dask_arrays_are_computed_when_they_are_asked_for(arm, scheduler):
+def test_blocks_of_dask_arrays_are_computed_when_they_are_asked_for(arm):
     dask = pytest.importorskip("dask")
     tree, q, v = arm
     kernel = ds.compile(tree, HAND, "dynamics")
     blocks = pytest.importorskip("dask.array").from_array(q, chunks=(300, 7))
     qdd, forces = kernel(blocks, v, tau=v)
     assert forces.chunks == ((300, 300, 300, 100), (3,))
-    found = dask.compute(qdd, forces, scheduler=scheduler, num_workers=2)
+    found = dask.compute(qdd, forces, scheduler="threads", num_workers=2)
     assert all(np.array_equal(x, y) for x, y in zip(found, kernel(q, v, v), strict=True))
     halves = kernel(blocks.rechunk((500, 4)), v, v)[0]  # of states, which are joined
     assert np.array_equal(halves.compute(scheduler="threads"), found[0])
@@ -39,6 +42,39 @@ def test_blocks_of_dask_arrays_are_computed_when_they_are_asked_for(arm, schedul
         kernel(blocks.astype("float32"), v, v)
     with pytest.raises(ds.DelassusError, match="batch that broadcasts"):
         kernel(blocks, np.ones((3, 7)), v)
+
+
+def test_tasks_carry_a_description_of_the_kernel(arm, monkeypatch):
+    """One for all blocks; who takes a graph apart makes no kernel, as schedulers must not."""
+    da, cloudpickle = pytest.importorskip("dask.array"), pytest.importorskip("cloudpickle")
+    tree, _, v = arm
+    kernel = ds.compile(tree, HAND, "dynamics")
+    graph = cloudpickle.dumps(kernel(da.zeros((10**9, 7), chunks=(10**5, 7)), v, v)[0].__dask_graph__())
+    assert len(graph) < 100_000
+    monkeypatch.setattr("delassus.runtime.kernel.machine_code", lambda *_: 1 // 0)
+    assert len(cloudpickle.loads(graph)) > 20_000
+
+
+def test_a_killed_worker_loses_no_result(arm):
+    da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
+    tree, q, _ = arm
+    kernel = ds.compile(tree, HAND)
+
+    def late(q):
+        time.sleep(0.1)
+        return q
+
+    local = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        first, _ = client.run(os.getpid).values()
+        blocks = kernel(da.from_array(q, chunks=(50, 7)).map_blocks(late, meta=q[:0]))
+        done = client.persist(blocks)
+        while sum(map(len, client.has_what().values())) < 6:
+            time.sleep(0.01)
+        os.kill(first, signal.SIGKILL)
+        found = client.compute(done.max(axis=0)).result(timeout=60)
+        assert np.array_equal(found, kernel(q).max(axis=0))
+        assert first not in client.run(os.getpid).values()
 
 
 TIP = ds.Frame("link3", (0.1, 0.2, 0.0))

@@ -60,9 +60,9 @@ def test_snippets_on_contact_steps_run(capsys: pytest.CaptureFixture[str]) -> No
 PAGE_OF_ARRAYS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "arrays.md").read_text("utf-8"), re.S)
 
 
-@pytest.mark.parametrize("block", PAGE_OF_ARRAYS, ids=("jax", "torch", "dask", "numpy"))
+@pytest.mark.parametrize("block", PAGE_OF_ARRAYS, ids=("jax", "torch", "numpy"))
 def test_snippets_on_arrays_run(block: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for package in ("jax", "torch", "dask"):
+    for package in ("jax", "torch"):
         if f"import {package}" in block:
             pytest.importorskip(package)
     try:

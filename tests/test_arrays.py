@@ -7,12 +7,14 @@ import os
 import pickle
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import delassus as ds
 from delassus.contact.shapes import Sphere
+from delassus.runtime.cpu_target import host
 
 pytestmark = pytest.mark.usefixtures("kernel_cache")
 
@@ -118,6 +120,13 @@ def test_what_is_given_anew_at_each_step_comes_in_blocks_too():
 def test_equal_kernels_come_out_of_pickles_as_one(arm):
     kernel = ds.compile(arm[0], HAND)
     assert pickle.loads(pickle.dumps(kernel)) is pickle.loads(pickle.dumps(ds.compile(arm[0], HAND)))
+
+
+def test_kernels_out_of_pickles_have_the_lanes_of_their_processor(monkeypatch):
+    tree, narrow = ds.mechanisms.chain(2), replace(host(), vector_bits=128)
+    free, fixed = (pickle.dumps(ds.compile(tree, (), "mass_matrix", lanes=lanes)) for lanes in (None, 1))
+    monkeypatch.setattr("delassus.runtime.kernel.host", lambda: narrow)
+    assert pickle.loads(free).lanes == 2 and pickle.loads(fixed).lanes == 1
 
 
 def test_arrays_of_any_library_of_the_array_api(arm):

@@ -7,13 +7,14 @@ import os
 import platform
 import shutil
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 import delassus as ds
 from delassus.runtime.cpu_target import host
-from delassus_studies import contact_step_problems
+from delassus_studies import bench_dask, contact_step_problems
 from delassus_studies.bench_contact import PARTS, shares
 from delassus_studies.bench_contact_steps import WANTED, Roll, Starts, StepCase, cheapest
 from delassus_studies.bench_dynamics import phases
@@ -304,3 +305,12 @@ def test_phases_add_up(arm):
         total = sum(count.total for count in found.values())
         assert total == pytest.approx(compiled.operations.total, rel=0.1)  # further passes are the compiler's
         assert found["velocities"].total and found[last].total
+
+
+def test_blocks_on_worker_processes_are_those_of_loops(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("dask.distributed.LocalCluster", partial(distributed.LocalCluster, processes=False))
+    monkeypatch.setattr(bench_dask, "BLOCK", 500)
+    *_, record = bench_dask.measure(quick=True)
+    *_, medians = bench_dask.tables(record)
+    assert record["states"] == 2000 and "tasks of Dask" in medians

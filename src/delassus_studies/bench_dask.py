@@ -79,7 +79,7 @@ def _by_tasks(client: Any, tree: Tree, kernel: Kernel, blocks: int) -> Array:
 
 
 def _by_loops(client: Any, tree: Tree, kernel: Kernel, blocks: int) -> Array:
-    workers = list(client.scheduler_info(-1)["workers"])
+    workers = list(client.run(time.process_time))
     shares = [range(k, blocks, len(workers)) for k in range(len(workers))]
     tasks = [
         client.submit(_loop, tree, kernel, share, workers=worker, pure=False)

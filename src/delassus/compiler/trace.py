@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from delassus.algorithms.dynamics import ITERATIVE
 from delassus.algorithms.problem import Problem
-from delassus.compiler.differentiate import cotangents, tangents
+from delassus.compiler.differentiate import cotangents, jacobian, tangents
 from delassus.compiler.program import Result
 from delassus.constraints import Constraint
 from delassus.frozen import Frozen
@@ -109,7 +110,13 @@ def trace_request(asked: Request, with_rcond: bool = True) -> Trace:
     case = symbolic_case(asked, traced.ops)
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
-    for k in range(len(asked.derivative)):
+    done = 0
+    if asked.derivative[:1] == ("jacobian",) and (formulas := _formulas(asked)) is not None:
+        done, first = 1, replace(asked, derivative=asked.derivative[:1])
+        traced.results, traced.computed = [], []
+        for output, matrix in zip(first.outputs, formulas(case), strict=True):
+            traced.add(output, first.shape_of(output), matrix)
+    for k in range(done, len(asked.derivative)):
         _differentiate(traced, *(replace(asked, derivative=asked.derivative[:end]) for end in (k, k + 1)))
     rcond = rcond_of(asked, traced.ops, traced.computed) if with_rcond else None
     if case.is_within is not None and with_rcond:
@@ -119,6 +126,14 @@ def trace_request(asked: Request, with_rcond: bool = True) -> Trace:
     return traced
 
 
+def _formulas(asked: Request) -> Callable[[Any], Sequence[Matrix]] | None:
+    """Formulas of the Jacobian, where tangents of configurations are their numbers and constraints are hard."""
+    n_arguments, tree = len(replace(asked, derivative=()).arguments), asked.tree
+    is_hard = not any(asked.options.soft) and asked.method not in ITERATIVE
+    is_plain = n_arguments == len(asked.quantity.inputs) and tree.nq == tree.nv
+    return asked.quantity.jacobian if is_plain and is_hard else None
+
+
 def _differentiate(traced: Trace, before: Request, after: Request) -> None:
     """From the results of one request to those of the next derivative of it."""
     ops, nodes = traced.ops, [node for group in traced.computed for node in group]
@@ -126,12 +141,21 @@ def _differentiate(traced: Trace, before: Request, after: Request) -> None:
     n, end = (sum(a.size for a in request.arguments) for request in (before, after))
     entries = [result.entries for result in traced.results]
     traced.results, traced.computed = [], []
-    if after.derivative[-1] == "jvp":
+    mode = after.derivative[-1]
+    ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
+    if mode == "jacobian":
+        rows = jacobian(ops, inputs, nodes)
+        traced.computed.extend(rows)
+        pairs = itertools.pairwise(ends)
+        entries = [
+            tuple(k * len(inputs) + j for k in of_result for j in range(*pair))
+            for of_result, pair in itertools.product(entries, pairs)
+        ]
+    elif mode == "jvp":
         traced.computed.append(tangents(ops, inputs[:n], nodes, inputs[n:end]))
     else:
         every = [nodes[k] for of_result in entries for k in of_result]
         traced.computed.append(cotangents(ops, inputs[:n], every, inputs[n:end]))
-        ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
         entries = [tuple(range(*pair)) for pair in itertools.pairwise(ends)]
     for output, places in zip(after.outputs, entries, strict=True):
         traced.results.append(Result(output.name, after.shape_of(output), places, output.meaning))

@@ -62,6 +62,10 @@ def _derivatives(case: Case) -> list[Matrix]:
     return [solution.qdd, solution.forces, *(found[name] for name in DERIVATIVES)]
 
 
+def _jacobian(case: Case) -> list[Matrix]:
+    return _derivatives(case)[2:]
+
+
 def _step(case: Case) -> list[Matrix]:
     def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
         return column(case.ops, case.solve(case.motion(q, v)).qdd)
@@ -114,6 +118,7 @@ DYNAMICS = Quantity(
     options=CONSTRAINED | CONTROLLED,
     has_status=True,
     report=solved,
+    jacobian=_jacobian,
 )
 CONTROL_FORCES = Quantity(
     "control_forces",

@@ -76,6 +76,9 @@ class Quantity:
         repeats; 0 of what is no time step.
     report : callable or None
         From a `NumpyCase`, `Resolved` and the method's name to the solution that users get.
+    jacobian : callable or None
+        From a `Case` to the derivatives of each output with each input, by formulas of hard constraints and in tangents
+        of configurations; where None, and where tangents are not numbers, programs are differentiated.
     """
 
     name: str
@@ -88,6 +91,7 @@ class Quantity:
     has_status: bool = False
     states: int = 0
     report: Callable[..., Any] | None = None
+    jacobian: Callable[[Any], Sequence[Matrix]] | None = None
 
     def only(self, names: str | Sequence[str]) -> Quantity:
         """The same with these outputs, in this order: an algorithm runs, and what no output needs takes no operation.
@@ -108,7 +112,11 @@ class Quantity:
         if which == tuple(range(len(known))):
             return self
         outputs = tuple(self.outputs[k] for k in which)
-        return replace(self, outputs=outputs, run=Chosen(self.run, which), states=0, report=None)
+        blocks = tuple(len(self.inputs) * k + j for k in which for j in range(len(self.inputs)))
+        jacobian = None if self.jacobian is None else Chosen(self.jacobian, blocks)
+        return replace(
+            self, outputs=outputs, run=Chosen(self.run, which), states=0, report=None, jacobian=jacobian
+        )
 
 
 OUTPUTS_ADVICE = "Pass outputs=('qdd',), say, or leave it out."

@@ -37,7 +37,7 @@ class Request:
     ``method`` is the algorithm that runs, "auto" the planner's, and ``is_chosen`` says that it was left to choose.
     ``payloads`` are the links whose inertia gets an addition with each call. ``derivative`` says what is taken of the
     quantity, one after the other: "jvp", tangents of the results, of those of the arguments; "vjp", cotangents of the
-    arguments, of those of the results.
+    arguments, of those of the results; "jacobian", of each result with each argument.
     """
 
     tree: Tree
@@ -84,7 +84,7 @@ class Request:
     @property
     def title(self) -> str:
         """What it is, for people."""
-        kinds = {"jvp": "tangents", "vjp": "cotangents"}
+        kinds = {"jvp": "tangents", "vjp": "cotangents", "jacobian": "Jacobian"}
         return " of ".join((*(kinds[mode] for mode in reversed(self.derivative)), self.quantity.name))
 
     @property
@@ -96,6 +96,13 @@ class Request:
         )
         outputs = self.quantity.outputs
         for mode in self.derivative:
+            if mode == "jacobian":
+                outputs = tuple(
+                    Output(f"d{o.name}_d{a.name}", (*self.shape_of(o), *a.shape), f"derivative of {o.name} with {a.name}")
+                    for o in outputs
+                    for a in arguments
+                )
+                continue
             if mode == "jvp":
                 given = [Argument(f"{a.name}_dot", a.shape, f"tangent of {a.name}") for a in arguments]
                 outputs = tuple(Output(f"{o.name}_dot", o.shape, f"tangent of {o.name}") for o in outputs)

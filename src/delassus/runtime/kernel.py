@@ -250,16 +250,18 @@ class Kernel:
 
         Parameters
         ----------
-        *modes : {"jvp", "vjp"}
-            "jvp": with a tangent for each argument, the tangents of the results, ``ẏ = (∂y/∂x) ẋ``. "vjp": with a
-            cotangent for each result, the cotangents of the arguments, ``x̄ = (∂y/∂x)ᵀ ȳ``. Of several, each is that
-            of the kernel that those before it make.
+        *modes : {"jacobian", "jvp", "vjp"}
+            "jacobian": of each result with each argument, ``∂y/∂x``; dynamics by formulas, where nothing but ``q, v,
+            tau`` is given, constraints are hard and no joint has a quaternion. "jvp": with a tangent for each argument,
+            the tangents of the results, ``ẏ = (∂y/∂x) ẋ``. "vjp": with a cotangent for each result, the cotangents of
+            the arguments, ``x̄ = (∂y/∂x)ᵀ ȳ``. Of several, each is that of the kernel that those before it make.
 
         Returns
         -------
         Kernel
-            Its arguments are those of this kernel and, after them, the tangents or cotangents. All numbers of arguments
-            count as independent, the four of a quaternion too.
+            Its arguments are those of this kernel and, after them, the tangents or cotangents. Results of "jacobian"
+            are ``dy_dx``, of the shape of y and then that of x. All numbers of arguments count as independent, the four
+            of a quaternion too.
 
         Raises
         ------
@@ -271,11 +273,13 @@ class Kernel:
         >>> import delassus as ds, numpy as np
         >>> arm = ds.mechanisms.chain(7)
         >>> place = ds.compile(arm, (), "centre_of_mass")
+        >>> place.derivative("jacobian")(arm.random(0, batch=100)).shape
+        (100, 3, 7)
         >>> place.derivative("vjp")(arm.random(0, batch=100), np.ones(3)).shape
         (100, 7)
         """
         for mode in modes:
-            check_choice("mode", mode, ("jvp", "vjp"), ConfigurationError)
+            check_choice("mode", mode, ("jacobian", "jvp", "vjp"), ConfigurationError)
         if modes and self.iterates:
             advice = "Differentiate 'step', whose constraints always act."
             raise ConfigurationError("kernel", "one that does not iterate", repr(self), advice)

@@ -196,6 +196,9 @@ def export(
         list[str] | None, typer.Option(help="Name of a result to compute, such as dqdd_dq; all if not given.")
     ] = None,
     single: Annotated[bool, typer.Option("--float", help="Write float instead of double.")] = False,
+    casadi: Annotated[
+        bool, typer.Option("--casadi", help="With a function for casadi.external and acados, and its Jacobian.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> None:
     """Write a quantity of a robot, such as its Delassus matrix or dynamics, as C99 that needs only math.h."""
@@ -223,7 +226,8 @@ def export(
     constraints = [*map(parse_contact, contact or ()), *parse_constraints(tree, weld, point, needed)]
     asked = request(tree, constraints, quantity, method=method, payloads=payload or (), outputs=output, **options)
     program = make_program(asked, with_rcond=False)
-    for path in write_c(program, out, "float" if single else "double"):
+    jacobian = make_program(asked.differentiated("jacobian"), with_rcond=False) if casadi else None
+    for path in write_c(program, out, "float" if single else "double", jacobian):
         console.print(f"{path}", highlight=False)
     console.print(f"{program.count().total:,} operations a state")
 

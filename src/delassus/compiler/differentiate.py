@@ -22,7 +22,7 @@ from delassus.spatial.trace_ops import COS, LESS, SELECT, SIN, TraceOps
 
 def _partial(ops: TraceOps, op: int, y: int, operands: Sequence[int], which: int, x: int) -> int:
     """``x`` times the partial derivative of the operation ``y`` with respect to one of its operands."""
-    a, b, c = operands
+    a, b, _ = operands
     match op:
         case Op.ADD:
             return x

@@ -114,9 +114,7 @@ class Quantity:
         outputs = tuple(self.outputs[k] for k in which)
         blocks = tuple(len(self.inputs) * k + j for k in which for j in range(len(self.inputs)))
         jacobian = None if self.jacobian is None else Chosen(self.jacobian, blocks)
-        return replace(
-            self, outputs=outputs, run=Chosen(self.run, which), states=0, report=None, jacobian=jacobian
-        )
+        return replace(self, outputs=outputs, run=Chosen(self.run, which), states=0, report=None, jacobian=jacobian)
 
 
 OUTPUTS_ADVICE = "Pass outputs=('qdd',), say, or leave it out."

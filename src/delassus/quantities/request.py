@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import Argument, inputs_of
 from delassus.constraints import BoundedJoint, Constraint, Contact, bounded_joints, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, unknown_name
-from delassus.model.check import check_list
+from delassus.model.check import check_choice, check_list
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
 from delassus.quantities.options import Constraints, Options, check_options
@@ -71,6 +71,21 @@ class Request:
         """What is returned."""
         return self._differentiated[1]
 
+    def differentiated(self, *modes: str) -> Request:
+        """The request of a derivative of it.
+
+        Raises
+        ------
+        ConfigurationError
+            Another mode than those of ``derivative``; a contact step, which iterates.
+        """
+        for mode in modes:
+            check_choice("mode", mode, ("jacobian", "jvp", "vjp"), ConfigurationError)
+        if modes and "sweeps" in self.quantity.options:
+            advice = "Differentiate 'step', whose constraints always act."
+            raise ConfigurationError("what", "one that does not iterate", repr(self.title), advice)
+        return replace(self, derivative=(*self.derivative, *modes))
+
     @property
     def has_status(self) -> bool:
         """Whether states have a status, and are solved on NumPy where machine code does not solve them."""
@@ -98,7 +113,9 @@ class Request:
         for mode in self.derivative:
             if mode == "jacobian":
                 outputs = tuple(
-                    Output(f"d{o.name}_d{a.name}", (*self.shape_of(o), *a.shape), f"derivative of {o.name} with {a.name}")
+                    Output(
+                        f"d{o.name}_d{a.name}", (*self.shape_of(o), *a.shape), f"derivative of {o.name} with {a.name}"
+                    )
                     for o in outputs
                     for a in arguments
                 )

@@ -13,17 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.dynamics import EARLY, ITERATIVE
-from delassus.algorithms.dynamics.derivatives import DERIVATIVES
+from delassus.compiler.emit.c_text import Scalar
 from delassus.compiler.emit.llvm_loops import watched_result
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
-from delassus.model.check import check_batch, check_choice, check_flag, check_path, library_of
-from delassus.quantities.dynamics import DYNAMICS, DYNAMICS_DERIVATIVES
+from delassus.model.check import check_batch, check_flag, check_path, library_of
 from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.evaluate import NumpyCase, solve_doubtful
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
-from delassus.quantities.request import AUTO, Request
+from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
@@ -278,13 +277,8 @@ class Kernel:
         >>> place.derivative("vjp")(arm.random(0, batch=100), np.ones(3)).shape
         (100, 7)
         """
-        for mode in modes:
-            check_choice("mode", mode, ("jacobian", "jvp", "vjp"), ConfigurationError)
-        if modes and self.iterates:
-            advice = "Differentiate 'step', whose constraints always act."
-            raise ConfigurationError("kernel", "one that does not iterate", repr(self), advice)
         if modes not in self._derivatives:
-            asked = replace(self.request, derivative=(*self.request.derivative, *modes))
+            asked = self.request.differentiated(*modes)
             made = Kernel(asked, self.dtype.name, self.lanes, ", for derivatives", self._error_bound)
             self._derivatives[modes] = made
         return self._derivatives[modes]
@@ -295,35 +289,34 @@ class Kernel:
         """The program before it is code (traced again), with its hidden result ``rcond`` or without."""
         return make_program(self.request, with_rcond=return_error)
 
-    def export_c(self, folder: str | Path, *, return_error: bool = False) -> tuple[Path, Path]:
+    def export_c(self, folder: str | Path, *, return_error: bool = False, casadi: bool = False) -> tuple[Path, Path]:
         """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths.
 
         With ``return_error``, what divides has one more result, ``rcond``: relative errors are about ε / ``rcond``, ε
-        being that of double or float.
+        being that of double or float. With ``casadi``, of float64, there is ``NAME_casadi`` too, for
+        ``casadi.external`` and acados, with its sparse Jacobian.
         """
         from delassus.compiler.emit.c import write_c
 
-        program = self.program(return_error)
-        return write_c(program, check_path("folder", folder), "double" if self.dtype == np.float64 else "float")
+        program, jacobian = self.program(return_error), self._jacobian(return_error) if casadi else None
+        scalar: Scalar = "double" if self.dtype == np.float64 else "float"
+        return write_c(program, check_path("folder", folder), scalar, jacobian)
 
     def casadi(self, *, return_error: bool = False, jacobian: bool = False) -> Any:
         """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``.
 
-        With ``return_error``, what divides has one more result, ``rcond``, as in `export_c`. With ``jacobian``, the
-        Jacobian of "dynamics" whose arguments are ``q, v, tau``, without joints that have quaternions or pairs of cos
-        and sin, is the program of "dynamics_derivatives": a third of the instructions that CasADi makes by itself.
+        With ``return_error``, what divides has one more result, ``rcond``, as in `export_c`. With ``jacobian``, CasADi
+        takes the program of ``derivative("jacobian")`` for the Jacobian, which has fewer instructions than its own.
         """
         from delassus.compiler.emit.casadi import casadi_function
 
-        if not jacobian:
-            return casadi_function(self.program(return_error))
-        asked = self.request
-        is_plain = len(self.arguments) == 3 and asked.tree.nq == asked.tree.nv and not asked.derivative
-        if asked.quantity != DYNAMICS or not is_plain or return_error:
-            wanted = "'dynamics' of q, v and tau alone, without quaternions, with all outputs"
-            raise ConfigurationError("jacobian", f"False, or {wanted}", repr(self), "Leave it out.")
-        changes = replace(asked, quantity=DYNAMICS_DERIVATIVES.only(tuple(DERIVATIVES)), method=AUTO)
-        return casadi_function(self.program(False), make_program(changes, with_rcond=False))
+        return casadi_function(self.program(return_error), self._jacobian(return_error) if jacobian else None)
+
+    def _jacobian(self, return_error: bool) -> Program:
+        """The program of the Jacobian, which need not be compiled."""
+        if return_error:
+            raise ConfigurationError("return_error", "False with a Jacobian", "True", "Leave it out.")
+        return make_program(self.request.differentiated("jacobian"), with_rcond=False)
 
     # -- states ----------------------------------------------------------------------------------------------------
 

@@ -9,14 +9,17 @@ stack.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from delassus.algorithms.inputs import Argument
 from delassus.compiler.allocate import Act, allocate
+from delassus.compiler.emit.c_casadi import ABOUT, DEFINITIONS, flattened, interfaces
 from delassus.compiler.emit.c_text import Scalar, comment, identifier, literal
 from delassus.compiler.program import Program, Result
+from delassus.errors import ConfigurationError
 from delassus.spatial.graph import Graph, Op, arity
 
 UNCUT = 4000
@@ -42,29 +45,44 @@ _EXPRESSIONS: dict[int, str] = {
 }
 
 
-def c_source(program: Program, dtype: Scalar = "double") -> tuple[str, str]:
+def c_source(program: Program, dtype: Scalar = "double", jacobian: Program | None = None) -> tuple[str, str]:
     """Header and source of a program, with all numbers of type ``dtype``.
 
     With NAME as of ``identifier(program.name)``, they declare and define ``void NAME(const double *q, …, double *G)``
-    for one state, and ``void NAME_batch(size_t n, …)`` for n states that lie one after the other.
+    for one state, and ``void NAME_batch(size_t n, …)`` for n states that lie one after the other. With the program of
+    the Jacobian, they have ``NAME_casadi`` too, CasADi's calling interface of both.
     """
     text = _Text(program, dtype)
-    return text.header(), text.source()
+    if jacobian is None:
+        return text.header(), text.source()
+    other = _Text(replace(flattened(program, jacobian), name=f"{text.name}_jacobian"), dtype)
+    made = interfaces(f"{text.name}_casadi", f"{text.name}_state", program, f"{other.name}_state", jacobian)
+    declared, defined = [f"/* {ABOUT} */", *DEFINITIONS], other.functions()
+    for interface in made:
+        declared += interface.declarations()
+        defined += [*interface.transpose(), *interface.definitions()]
+    return text.header(declared), text.source(defined)
 
 
-def write_c(program: Program, folder: str | Path, dtype: Scalar = "double") -> tuple[Path, Path]:
+def write_c(
+    program: Program, folder: str | Path, dtype: Scalar = "double", jacobian: Program | None = None
+) -> tuple[Path, Path]:
     """Write ``NAME.h`` and ``NAME.c`` (see `c_source`) into a folder, which is made if need be; returns their paths.
 
     Raises
     ------
+    ConfigurationError
+        A Jacobian, and numbers of type float: CasADi's are double.
     OSError
         The folder cannot be made or written to.
     """
+    if jacobian is not None and dtype != "double":
+        raise ConfigurationError("casadi", "False with float32", "True", "CasADi's numbers are double: take float64.")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     name = identifier(program.name)
     paths = folder / f"{name}.h", folder / f"{name}.c"
-    for path, text in zip(paths, c_source(program, dtype), strict=True):
+    for path, text in zip(paths, c_source(program, dtype, jacobian), strict=True):
         path.write_text(text, encoding="utf-8", newline="\n")
     return paths
 
@@ -97,8 +115,8 @@ class _Text:
         ends = zip((flat[k] for k in entries), _elements(program.results, self.parameters[n:]), strict=True)
         self.sections.append(_Section("", program.graph, scalar, inputs, ends))
 
-    def header(self) -> str:
-        """``NAME.h``."""
+    def header(self, further: Sequence[str] = ()) -> str:
+        """``NAME.h``, with further declarations."""
         guard = f"{self.name}_h".upper()
         n = len(self.program.arguments)
         about = [
@@ -129,6 +147,8 @@ class _Text:
             "/* n states, one after the other in every array. */",
             f"{_signature(f'{self.name}_batch', ['size_t n', *self.declared])};",
             "",
+            *further,
+            *([""] if further else []),
             "#ifdef __cplusplus",
             "}",
             "#endif",
@@ -148,10 +168,25 @@ class _Text:
             shape = " x ".join(str(n) for n in array.shape) or "one number"
             yield f"  {name}: {self.scalar}[{array.size}], {shape}{array.meaning and f'; {array.meaning}'}"
 
-    def source(self) -> str:
-        """``NAME.c``. Both entry points call a static function, which no symbol of another library can replace."""
-        lines = [*comment(self.program.comment), f'#include "{self.name}.h"', "", "#include <math.h>"]
+    def source(self, further: Iterable[str] = ()) -> str:
+        """``NAME.c``, with further functions. All call a static one, which no symbol of another library can replace."""
+        lines = [
+            *comment(self.program.comment),
+            f'#include "{self.name}.h"',
+            "",
+            "#include <math.h>",
+            *self.functions(),
+        ]
         state, passed = f"{self.name}_state", ", ".join(self.parameters)
+        shifted = (f"{x} + {array.size} * i" for x, array in zip(self.parameters, self.arrays, strict=True))
+        loop = ["size_t i;", "", "for (i = 0; i < n; ++i) {", f"    {state}({', '.join(shifted)});", "}"]
+        lines += _block(_signature(self.name, self.declared), [f"{state}({passed});"])
+        lines += _block(_signature(f"{self.name}_batch", ["size_t n", *self.declared]), loop)
+        return "\n".join([*lines, *further]) + "\n"
+
+    def functions(self) -> list[str]:
+        """Static functions, the last one for one state."""
+        lines, state = list[str](), f"{self.name}_state"
         if len(self.sections) == 1 and len(self.sections[0].parts) == 1:
             (section,) = self.sections
             lines += self._function(_signature(f"static {state}", self.declared), self.parameters, section, 0)
@@ -169,11 +204,7 @@ class _Text:
             body += ["int k;"] if any(section.copies for section in self.sections) else []
             body += ["", *(line for section in self.sections for line in section.calls(self.name, ", ".join(names)))]
             lines += _block(_signature(f"static {state}", self.declared), body)
-        shifted = (f"{x} + {array.size} * i" for x, array in zip(self.parameters, self.arrays, strict=True))
-        loop = ["size_t i;", "", "for (i = 0; i < n; ++i) {", f"    {state}({', '.join(shifted)});", "}"]
-        lines += _block(_signature(self.name, self.declared), [f"{state}({passed});"])
-        lines += _block(_signature(f"{self.name}_batch", ["size_t n", *self.declared]), loop)
-        return "\n".join(lines) + "\n"
+        return lines
 
     def _function(self, signature: str, parameters: list[str], section: _Section, part: int) -> list[str]:
         statements = [*(section.leaves() if not part else ()), *section.statements(part)]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
+import delassus as ds
 from delassus.compiler.passes import optimise
 from delassus.compiler.program import Argument, Program, Result
 from delassus.compiler.trace import trace
@@ -17,6 +18,18 @@ from delassus.spatial.interpret import interpret
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.75, -3.5, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e-45, 1e308, -1e308, 1e-308)
 """Values that operations treat in their own way: zeros, infinities, NaN, denormals, values next to overflow."""
+
+K = np.random.default_rng(5).normal(size=(4, 6))
+ROBOTS = {
+    "arm, weld": (ds.mechanisms.chain(5), [ds.Weld("link5")]),
+    "arm, point and given rows": (
+        ds.mechanisms.chain(6),
+        [ds.Point("link3"), ds.Rows("link6", 4), ds.Rows("link2", 1)],
+    ),
+    "arm, rows and a loop": (ds.mechanisms.chain(5), [ds.Rows("link5", K), ds.Hinge("link2", "link4")]),
+    "humanoid, feet": (ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Weld("right_foot")]),
+}
+"""Robots and constraints for kernels of the Delassus matrix."""
 
 
 def kernel_graph(tree, constraints, method):
@@ -106,3 +119,9 @@ def graphs(draw, kinds=tuple(op for op in Op if op not in LEAVES), constants=(0.
     groups = draw(st.lists(st.lists(st.integers(0, len(nodes) - 1), max_size=4), min_size=1, max_size=3))
     arrays = [np.array(x, dtype=np.int64) for x in (op, a, b, c)]
     return Graph(*arrays, np.array(value, dtype=float), tuple(np.array(g, dtype=np.int64) for g in groups))
+
+
+def draw(program, tree, rng, batch):
+    """Configurations, and the rows that are given at call time."""
+    rows = [rng.normal(size=(*batch, *a.shape)) for a in program.arguments[1:]]
+    return [tree.random(rng, batch=batch), *rows]

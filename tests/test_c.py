@@ -35,7 +35,17 @@ from delassus.quantities import find_quantity
 from delassus.quantities.request import request
 from delassus.spatial import interpret as interpreter
 from delassus.spatial.graph import LEAVES, Builder, Graph, Op
-from programs import SPECIAL, delassus_program, graphs, plain_program, reference, same, table_of_operations
+from programs import (
+    ROBOTS,
+    SPECIAL,
+    delassus_program,
+    draw,
+    graphs,
+    plain_program,
+    reference,
+    same,
+    table_of_operations,
+)
 from random_trees import some_constraints, some_mechanism
 from tools import ROUND_OFF, error
 
@@ -144,23 +154,6 @@ def through_libm(monkeypatch):
     """Let the interpreter take the sines that C takes."""
     for op, function in ((Op.SIN, math.sin), (Op.COS, math.cos)):
         monkeypatch.setitem(interpreter.SEMANTICS, op, np.vectorize(function, otypes=[float]))
-
-
-K = np.random.default_rng(5).normal(size=(4, 6))
-ROBOTS = {
-    "arm, weld": (ds.mechanisms.chain(5), [ds.Weld("link5")]),
-    "arm, point and given rows": (
-        ds.mechanisms.chain(6),
-        [ds.Point("link3"), ds.Rows("link6", 4), ds.Rows("link2", 1)],
-    ),
-    "arm, rows and a loop": (ds.mechanisms.chain(5), [ds.Rows("link5", K), ds.Hinge("link2", "link4")]),
-    "humanoid, feet": (ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Weld("right_foot")]),
-}
-
-
-def draw(program, tree, rng, batch):
-    rows = [rng.normal(size=(*batch, *a.shape)) for a in program.arguments[1:]]
-    return [tree.random(rng, batch=batch), *rows]
 
 
 SMALL = [name for name in ROBOTS if name != "humanoid, feet"]
@@ -541,72 +534,6 @@ def test_golden_kernels(name):
         known[name] = found
         path.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     assert known[name] == found, f"{name} differs; if it should, set {REGENERATE}=1"
-
-
-# -- CasADi --------------------------------------------------------------------------------------------------------
-
-
-def test_casadi_operations():
-    """On ordinary values and zeros: CasADi may lose the sign of a zero and the NaN of what it simplifies."""
-    kinds, graph, _ = table_of_operations()
-    program = plain_program(graph, 3)
-    function = casadi_function(program)
-    ordinary = [0.0, 1.0, -1.0, 0.75, -3.5]
-    x = np.array(np.meshgrid(ordinary, ordinary, ordinary)).reshape(3, -1).T
-    (expected,) = reference(program, x)
-    found = np.array(function(x.T)).T
-    for column, kind in enumerate(kinds):
-        assert np.allclose(found[:, column], expected[:, column], rtol=1e-15, atol=0, equal_nan=True), kind
-
-
-@pytest.mark.parametrize("method", ["efpa", "pv-osimr"])
-@pytest.mark.parametrize("robot", ROBOTS)
-def test_casadi_kernels(robot, method):
-    tree, constraints = ROBOTS[robot]
-    program = delassus_program("kernel", tree, constraints, method)
-    function = casadi_function(program)
-    assert function.name_in() == [a.name for a in program.arguments]
-    assert function.name_out() == [r.name for r in program.results]
-    assert [function.size_in(i) for i in range(len(program.arguments))] == [
-        (*a.shape, 1)[:2] for a in program.arguments
-    ]
-    arguments = draw(program, tree, np.random.default_rng(0), ())
-    assert error(np.array(function(*arguments)), reference(program, *arguments)[0]) < ROUND_OFF
-
-
-def test_casadi_derivatives():
-    tree = ds.mechanisms.chain(4)
-    program = delassus_program("arm", tree, [ds.Point("link4")], "pv-osimr")
-    function = casadi_function(program)
-    q = ca.SX.sym("q", tree.nq)
-    gradient = ca.Function("gradient", [q], [ca.gradient(ca.trace(function(q)), q)])
-    at, h = tree.random(0), 1e-6
-    steps = [np.trace(reference(program, at + h * e)[0] - reference(program, at - h * e)[0]) for e in np.eye(4)]
-    assert error(np.array(gradient(at)).ravel(), np.array(steps) / (2 * h)) < 1e-7
-
-
-@pytest.mark.skipif(not ca.has_nlpsol("ipopt"), reason="this CasADi has no IPOPT")
-def test_inverse_kinematics_with_ipopt():
-    """The posture, within joint limits, in which the tip of an arm feels heaviest."""
-    tree = ds.mechanisms.chain(4)
-    program = delassus_program("arm", tree, [ds.Point("link4", axes="world")], "pv-osimr")
-    G = casadi_function(program)
-    q = ca.SX.sym("q", tree.nq)
-    problem = {"x": q, "f": ca.trace(G(q))}
-    options = {"ipopt.print_level": 0, "print_time": False, "ipopt.sb": "yes", "ipopt.tol": 1e-10}
-    solver = ca.nlpsol("posture", "ipopt", problem, options)
-    start, bound = np.array([0.3, -0.2, 0.4, 0.1]), 1.2
-    solution = solver(x0=start, lbx=-bound, ubx=bound)
-    assert solver.stats()["success"]
-    best = np.array(solution["x"]).ravel()
-    value = float(solution["f"])
-
-    def direct(x):
-        return float(np.trace(ds.delassus(tree, [ds.Point("link4", axes="world")], x)))
-
-    assert abs(direct(best) - value) < 1e-9 * value and value < direct(start)
-    inside = np.random.default_rng(0).normal(0, 1e-3, (50, 4)) + best
-    assert min(map(direct, np.clip(inside, -bound, bound))) >= value * (1 - 1e-7)  # a local minimum within the bounds
 
 
 def test_graph_groups_are_counted_through():

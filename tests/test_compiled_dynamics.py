@@ -547,18 +547,6 @@ def test_casadi():
         assert error(np.array(symbolic)[:, 0], known) < DOUBLE
 
 
-def test_the_jacobian_of_casadi_functions_is_that_of_formulas():
-    tree, hand = ds.mechanisms.chain(4), ds.Point("link4")
-    kernel = ds.compile(tree, hand, "dynamics")
-    state = tree.random(0), np.arange(4.0), np.ones(4)
-    ours, theirs = (kernel.casadi(jacobian=own).jacobian() for own in (True, False))
-    assert ours.n_instructions() < theirs.n_instructions()
-    for block, known in zip(ours(*state, 0, 0), theirs(*state, 0, 0), strict=True):
-        assert error(np.array(block), np.array(known)) < AGREEMENT
-    with pytest.raises(ds.DelassusError, match="without quaternions"):
-        ds.compile(ds.mechanisms.chain(2, root="floating"), (), "dynamics").casadi(jacobian=True)
-
-
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 @pytest.mark.parametrize("what", ["dynamics", "step", "kinematics"])
 def test_c(tmp_path, what):

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import delassus as ds
 from delassus.compiler.differentiate import cotangents, tangents
+from delassus.compiler.pipeline import make_program
+from delassus.compiler.program import interpret_program
+from delassus.quantities import find_quantity
+from delassus.quantities.request import request
 from delassus.spatial.trace_ops import Expression, TraceOps
 from tools import error, evaluated
 
@@ -78,6 +84,47 @@ def test_tangents_are_differences_and_cotangents_their_transpose(what):
     x_bar = run(kernel.derivative("vjp"), *x, *y_bar)
     one, other = (sum(np.sum(a * b) for a, b in zip(*pair, strict=True)) for pair in ((y_bar, dy), (x_bar, dx)))
     assert one == pytest.approx(other, rel=1e-9)
+    for found, known in zip(moved(kernel.request, x, dx), dy, strict=True):
+        assert error(found, known) < 1e-9
+
+
+def moved(asked, x, dx):
+    """Tangents of the results, by the interpreted Jacobian."""
+    program = make_program(asked.differentiated("jacobian"), with_rcond=False)
+    batch = x[0].shape[:1]
+    inputs = np.concatenate([np.reshape(a, (*batch, -1)) for a in x], axis=-1)
+    flat = np.concatenate(interpret_program(program, inputs), axis=-1)
+    blocks = iter(np.reshape(flat[:, result.entries], (*batch, *result.shape)) for result in program.results)
+    for result in asked.outputs:
+        change = 0.0
+        for a in dx:
+            block = next(blocks)
+            change = change + np.einsum("nij,nj->ni", block.reshape(*batch, -1, a[0].size), a.reshape(*batch, -1))
+        yield change.reshape(*batch, *asked.shape_of(result))
+
+
+HELD = ds.Point(ds.Frame("link4", (0.1, 0.2, 0.3)))
+
+
+@pytest.mark.parametrize(
+    ("what", "options"),
+    [
+        ("dynamics", {"outputs": ("forces",), "wrenches": ["link4"], "active": True, "baumgarte": 10.0}),
+        ("dynamics", {"compliance": 1e-2}),
+        ("dynamics", {"method": "proximal"}),
+        ("step", {"control": "pd"}),
+        ("step", {"constraints": (), "integrator": "rk4"}),
+    ],
+)
+def test_formulas_of_jacobians_are_derivatives_of_the_program(what, options):
+    """Columns that formulas do not have, soft constraints and iterations are differentiated."""
+    asked = request(ds.mechanisms.chain(4), options.pop("constraints", HELD), find_quantity(what), **options)
+    rng = np.random.default_rng(0)
+    x = [np.ones((5, 1)) if a.name == "active" else rng.uniform(0.2, 1.0, (5, *a.shape)) for a in asked.arguments]
+    dx = [rng.normal(size=a.shape) for a in x]
+    without = replace(asked, quantity=replace(asked.quantity, jacobian=None))
+    for found, known in zip(moved(asked, x, dx), moved(without, x, dx), strict=True):
+        assert error(found, known) < 1e-8
 
 
 def test_derivatives_of_dynamics_are_those_of_their_formulas(capfd, monkeypatch):
@@ -100,6 +147,9 @@ def test_derivatives_of_dynamics_are_those_of_their_formulas(capfd, monkeypatch)
 def test_derivatives_that_do_not_exist_are_refused():
     kernel = ds.compile(ds.mechanisms.chain(2), (), "energies")
     with pytest.raises(ds.DelassusError, match="vjp"):
-        kernel.derivative("jacobian")
+        kernel.derivative("hessian")
+    ball = ds.Contact("link2", ds.contact.Sphere(0.1))
+    with pytest.raises(ds.DelassusError, match="iterate"):
+        request(ds.mechanisms.chain(2), ball, find_quantity("contact_step")).differentiated("jacobian")
     twice = kernel.derivative("vjp", "jvp")
     assert twice is kernel.derivative("vjp", "jvp") and "tangents of cotangents of energies" in repr(twice)

@@ -16,7 +16,7 @@ from delassus.compiler.program import Result
 from delassus.constraints import Constraint
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
-from delassus.quantities.case import symbolic_case
+from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.error_estimate import rcond_of
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.quantity import Output
@@ -110,14 +110,12 @@ def trace_request(asked: Request, with_rcond: bool = True) -> Trace:
     case = symbolic_case(asked, traced.ops)
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
-    done = 0
-    if asked.derivative[:1] == ("jacobian",) and (formulas := _formulas(asked)) is not None:
-        done, first = 1, replace(asked, derivative=asked.derivative[:1])
-        traced.results, traced.computed = [], []
-        for output, matrix in zip(first.outputs, formulas(case), strict=True):
-            traced.add(output, first.shape_of(output), matrix)
-    for k in range(done, len(asked.derivative)):
-        _differentiate(traced, *(replace(asked, derivative=asked.derivative[:end]) for end in (k, k + 1)))
+    for k in range(len(asked.derivative)):
+        before, after = (replace(asked, derivative=asked.derivative[:end]) for end in (k, k + 1))
+        if after.derivative[-1] == "jacobian":
+            _jacobian(traced, before, after, _formulas(case) if k == 0 else None)
+        else:
+            _differentiate(traced, before, after)
     rcond = rcond_of(asked, traced.ops, traced.computed) if with_rcond else None
     if case.is_within is not None and with_rcond:
         rcond = traced.ops.select(case.is_within, 1.0 if rcond is None else rcond, -1.0)
@@ -126,36 +124,54 @@ def trace_request(asked: Request, with_rcond: bool = True) -> Trace:
     return traced
 
 
-def _formulas(asked: Request) -> Callable[[Any], Sequence[Matrix]] | None:
-    """Formulas of the Jacobian, where tangents of configurations are their numbers and constraints are hard."""
-    n_arguments, tree = len(replace(asked, derivative=()).arguments), asked.tree
+def _formulas(case: Case) -> Sequence[Sequence[Matrix]] | None:
+    """Jacobian by formulas, where tangents of configurations are their numbers and constraints are hard."""
+    asked, tree = case.request, case.tree
     is_hard = not any(asked.options.soft) and asked.method not in ITERATIVE
-    is_plain = n_arguments == len(asked.quantity.inputs) and tree.nq == tree.nv
-    return asked.quantity.jacobian if is_plain and is_hard else None
+    formulas = asked.quantity.jacobian
+    return None if formulas is None or not is_hard or tree.nq != tree.nv else formulas(case)
+
+
+def _jacobian(traced: Trace, before: Request, after: Request, formulas: Sequence[Sequence[Matrix]] | None) -> None:
+    """From the results of a request to their Jacobian; formulas are of each result with the first arguments."""
+    ops, nodes = traced.ops, [node for group in traced.computed for node in group]
+    n_known = len(formulas[0]) if formulas else 0
+    ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
+    rows = jacobian(ops, _inputs(ops)[ends[n_known] : ends[-1]], nodes)
+    results, traced.results, traced.computed = traced.results, [], []
+    outputs = iter(after.outputs)
+    for i, result in enumerate(results):
+        for j, (start, stop) in enumerate(itertools.pairwise(ends)):
+            if formulas and j < n_known:
+                made = ops.nodes(formulas[i][j])
+            else:
+                first = ends[n_known]
+                made = [x for k in result.entries for x in rows[k][start - first : stop - first]]
+            output, place = next(outputs), sum(map(len, traced.computed))
+            entries = tuple(range(place, place + len(made)))
+            traced.computed.append(made)
+            traced.results.append(Result(output.name, after.shape_of(output), entries, output.meaning))
+
+
+def _inputs(ops: TraceOps) -> list[int]:
+    """Nodes of all inputs, in order."""
+    inputs: list[int] = np.flatnonzero(ops.graph([]).op == Op.INPUT).tolist()
+    return inputs
 
 
 def _differentiate(traced: Trace, before: Request, after: Request) -> None:
     """From the results of one request to those of the next derivative of it."""
     ops, nodes = traced.ops, [node for group in traced.computed for node in group]
-    inputs = np.flatnonzero(ops.graph([nodes]).op == Op.INPUT).tolist()
+    inputs = _inputs(ops)
     n, end = (sum(a.size for a in request.arguments) for request in (before, after))
     entries = [result.entries for result in traced.results]
     traced.results, traced.computed = [], []
-    mode = after.derivative[-1]
-    ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
-    if mode == "jacobian":
-        rows = jacobian(ops, inputs, nodes)
-        traced.computed.extend(rows)
-        pairs = itertools.pairwise(ends)
-        entries = [
-            tuple(k * len(inputs) + j for k in of_result for j in range(*pair))
-            for of_result, pair in itertools.product(entries, pairs)
-        ]
-    elif mode == "jvp":
+    if after.derivative[-1] == "jvp":
         traced.computed.append(tangents(ops, inputs[:n], nodes, inputs[n:end]))
     else:
         every = [nodes[k] for of_result in entries for k in of_result]
         traced.computed.append(cotangents(ops, inputs[:n], every, inputs[n:end]))
+        ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
         entries = [tuple(range(*pair)) for pair in itertools.pairwise(ends)]
     for output, places in zip(after.outputs, entries, strict=True):
         traced.results.append(Result(output.name, after.shape_of(output), places, output.meaning))

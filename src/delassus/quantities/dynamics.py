@@ -62,8 +62,9 @@ def _derivatives(case: Case) -> list[Matrix]:
     return [solution.qdd, solution.forces, *(found[name] for name in DERIVATIVES)]
 
 
-def _jacobian(case: Case) -> list[Matrix]:
-    return _derivatives(case)[2:]
+def _jacobian(case: Case) -> list[list[Matrix]]:
+    _, _, *found = _derivatives(case)
+    return [found[:3], found[3:]]
 
 
 def _step(case: Case) -> list[Matrix]:
@@ -87,6 +88,12 @@ def _step_derivatives(case: Case) -> list[Matrix]:
     state = read("q"), read("v"), read("dt")[0]
     q, v, A, B = differentiated_step(case.ops, case.tree, integrator, *state, accelerate, n)
     return [stacked(case, q), stacked(case, v), A, B]
+
+
+def _step_jacobian(case: Case) -> list[list[Matrix]]:
+    _, _, A, B = _step_derivatives(case)
+    q, v = range(case.tree.nv), range(case.tree.nv, 2 * case.tree.nv)
+    return [[*(case.ops.take(A, rows, columns) for columns in (q, v)), case.ops.take(B, rows)] for rows in (q, v)]
 
 
 _QDD = Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2")
@@ -157,6 +164,7 @@ STEP = Quantity(
     options=CONSTRAINED | CONTROLLED | {"integrator"},
     has_status=True,
     states=2,
+    jacobian=_step_jacobian,
 )
 STEP_DERIVATIVES = Quantity(
     "step_derivatives",

@@ -77,8 +77,8 @@ class Quantity:
     report : callable or None
         From a `NumpyCase`, `Resolved` and the method's name to the solution that users get.
     jacobian : callable or None
-        From a `Case` to the derivatives of each output with each input, by formulas of hard constraints and in tangents
-        of configurations; where None, and where tangents are not numbers, programs are differentiated.
+        From a `Case` to the derivatives of each output with the first arguments, by formulas of hard constraints and in
+        tangents of configurations; programs are differentiated for the others.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Quantity:
     has_status: bool = False
     states: int = 0
     report: Callable[..., Any] | None = None
-    jacobian: Callable[[Any], Sequence[Matrix]] | None = None
+    jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None
 
     def only(self, names: str | Sequence[str]) -> Quantity:
         """The same with these outputs, in this order: an algorithm runs, and what no output needs takes no operation.
@@ -112,8 +112,7 @@ class Quantity:
         if which == tuple(range(len(known))):
             return self
         outputs = tuple(self.outputs[k] for k in which)
-        blocks = tuple(len(self.inputs) * k + j for k in which for j in range(len(self.inputs)))
-        jacobian = None if self.jacobian is None else Chosen(self.jacobian, blocks)
+        jacobian = None if self.jacobian is None else Chosen(self.jacobian, which)
         return replace(self, outputs=outputs, run=Chosen(self.run, which), states=0, report=None, jacobian=jacobian)
 
 
@@ -122,12 +121,12 @@ OUTPUTS_ADVICE = "Pass outputs=('qdd',), say, or leave it out."
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Some of the matrices that ``run`` makes."""
+    """Some of what ``run`` makes, a matrix or more for each output."""
 
-    run: Callable[[Any], Sequence[Matrix]]
+    run: Callable[[Any], Sequence[Any]]
     which: tuple[int, ...]
 
-    def __call__(self, case: Any) -> list[Matrix]:
+    def __call__(self, case: Any) -> list[Any]:
         """Run, and leave out the others."""
         found = self.run(case)
         return [found[k] for k in self.which]

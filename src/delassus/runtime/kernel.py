@@ -250,10 +250,10 @@ class Kernel:
         Parameters
         ----------
         *modes : {"jacobian", "jvp", "vjp"}
-            "jacobian": of each result with each argument, ``∂y/∂x``; dynamics by formulas, where nothing but ``q, v,
-            tau`` is given, constraints are hard and no joint has a quaternion. "jvp": with a tangent for each argument,
-            the tangents of the results, ``ẏ = (∂y/∂x) ẋ``. "vjp": with a cotangent for each result, the cotangents of
-            the arguments, ``x̄ = (∂y/∂x)ᵀ ȳ``. Of several, each is that of the kernel that those before it make.
+            "jacobian": of each result with each argument, ``∂y/∂x``; dynamics and time steps by formulas, where
+            constraints are hard and no joint has a quaternion. "jvp": with a tangent for each argument, the tangents of
+            the results, ``ẏ = (∂y/∂x) ẋ``. "vjp": with a cotangent for each result, the cotangents of the arguments,
+            ``x̄ = (∂y/∂x)ᵀ ȳ``. Of several, each is that of the kernel that those before it make.
 
         Returns
         -------

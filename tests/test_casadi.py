@@ -1,0 +1,149 @@
+"""CasADi: functions of its symbols, C code for `casadi.external`, their Jacobians, and problems that IPOPT solves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.compiler.emit.casadi import casadi_function
+from programs import ROBOTS, delassus_program, draw, plain_program, reference, table_of_operations
+from tools import AGREEMENT, ROUND_OFF, error
+
+pytestmark = pytest.mark.usefixtures("kernel_cache")
+
+GCC = shutil.which("gcc")
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wmissing-prototypes")
+
+
+def test_casadi_operations():
+    """On ordinary values and zeros: CasADi may lose the sign of a zero and the NaN of what it simplifies."""
+    kinds, graph, _ = table_of_operations()
+    program = plain_program(graph, 3)
+    function = casadi_function(program)
+    ordinary = [0.0, 1.0, -1.0, 0.75, -3.5]
+    x = np.array(np.meshgrid(ordinary, ordinary, ordinary)).reshape(3, -1).T
+    (expected,) = reference(program, x)
+    found = np.array(function(x.T)).T
+    for column, kind in enumerate(kinds):
+        assert np.allclose(found[:, column], expected[:, column], rtol=1e-15, atol=0, equal_nan=True), kind
+
+
+@pytest.mark.parametrize("method", ["efpa", "pv-osimr"])
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_casadi_kernels(robot, method):
+    tree, constraints = ROBOTS[robot]
+    program = delassus_program("kernel", tree, constraints, method)
+    function = casadi_function(program)
+    assert function.name_in() == [a.name for a in program.arguments]
+    assert function.name_out() == [r.name for r in program.results]
+    assert [function.size_in(i) for i in range(len(program.arguments))] == [
+        (*a.shape, 1)[:2] for a in program.arguments
+    ]
+    arguments = draw(program, tree, np.random.default_rng(0), ())
+    assert error(np.array(function(*arguments)), reference(program, *arguments)[0]) < ROUND_OFF
+
+
+def test_casadi_derivatives():
+    tree = ds.mechanisms.chain(4)
+    program = delassus_program("arm", tree, [ds.Point("link4")], "pv-osimr")
+    function = casadi_function(program)
+    q = ca.SX.sym("q", tree.nq)
+    gradient = ca.Function("gradient", [q], [ca.gradient(ca.trace(function(q)), q)])
+    at, h = tree.random(0), 1e-6
+    steps = [np.trace(reference(program, at + h * e)[0] - reference(program, at - h * e)[0]) for e in np.eye(4)]
+    assert error(np.array(gradient(at)).ravel(), np.array(steps) / (2 * h)) < 1e-7
+
+
+@pytest.mark.skipif(not ca.has_nlpsol("ipopt"), reason="this CasADi has no IPOPT")
+def test_inverse_kinematics_with_ipopt():
+    """The posture, within joint limits, in which the tip of an arm feels heaviest."""
+    tree = ds.mechanisms.chain(4)
+    program = delassus_program("arm", tree, [ds.Point("link4", axes="world")], "pv-osimr")
+    G = casadi_function(program)
+    q = ca.SX.sym("q", tree.nq)
+    problem = {"x": q, "f": ca.trace(G(q))}
+    options = {"ipopt.print_level": 0, "print_time": False, "ipopt.sb": "yes", "ipopt.tol": 1e-10}
+    solver = ca.nlpsol("posture", "ipopt", problem, options)
+    start, bound = np.array([0.3, -0.2, 0.4, 0.1]), 1.2
+    solution = solver(x0=start, lbx=-bound, ubx=bound)
+    assert solver.stats()["success"]
+    best = np.array(solution["x"]).ravel()
+    value = float(solution["f"])
+
+    def direct(x):
+        return float(np.trace(ds.delassus(tree, [ds.Point("link4", axes="world")], x)))
+
+    assert abs(direct(best) - value) < 1e-9 * value and value < direct(start)
+    inside = np.random.default_rng(0).normal(0, 1e-3, (50, 4)) + best
+    assert min(map(direct, np.clip(inside, -bound, bound))) >= value * (1 - 1e-7)  # a local minimum within the bounds
+
+
+# -- Jacobians and external functions ------------------------------------------------------------------------------
+
+ARM, FLYING = ds.mechanisms.chain(3), ds.mechanisms.chain(2, root="floating")
+KERNELS = {
+    "formulas": (ARM, ds.Point(ds.Frame("link3", (0.1, 0.2, 0.3))), "dynamics"),
+    "quaternions": (FLYING, ds.Weld("link2"), "dynamics"),
+    "matrices": (ARM, ds.Rows("link3", 2), "osim"),
+    "step": (FLYING, (), "step"),
+}
+
+
+def compiled(kernel, folder):
+    """CasADi's function of the exported C code."""
+    _, source = kernel.export_c(folder, casadi=True)
+    library = source.with_suffix(".so")
+    command = [GCC, *STRICT, "-O0", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return ca.external(f"{source.stem}_casadi", str(library))
+
+
+def answers(function, arguments):
+    found = function(*arguments)
+    return [np.array(ca.DM(x)) for x in (found if isinstance(found, tuple) else (found,))]
+
+
+@pytest.mark.skipif(GCC is None, reason="gcc is not installed")
+@pytest.mark.parametrize("name", KERNELS)
+def test_jacobians_are_those_that_casadi_derives(name, tmp_path):
+    """Of symbols and of C; quaternions are four numbers, of any length."""
+    tree, constraints, what = KERNELS[name]
+    kernel, rng = ds.compile(tree, constraints, what), np.random.default_rng(0)
+    state = [rng.normal(size=a.shape) for a in kernel.arguments]
+    derived, external = kernel.casadi(), compiled(kernel, tmp_path)
+    assert external.name_in() == derived.name_in() and external.name_out() == derived.name_out()
+    for made, known in zip(answers(external, state), answers(derived, state), strict=True):
+        assert error(made, known) < AGREEMENT
+    state += [0] * len(kernel.results)
+    known = derived.jacobian()
+    for function in (external.jacobian(), kernel.casadi(jacobian=True).jacobian()):
+        assert function.name_out() == known.name_out()
+        for block, other in zip(answers(function, state), answers(known, state), strict=True):
+            assert error(block, other) < AGREEMENT
+        if name != "formulas":
+            assert function.nnz_out() == known.nnz_out()
+
+
+@pytest.mark.skipif(GCC is None, reason="gcc is not installed")
+def test_external_functions_in_expressions(tmp_path):
+    """Rows that are not given are zeros, results that nobody wants are left out; gradients by way of the Jacobian."""
+    tree, rows = ARM, np.random.default_rng(0).normal(size=(2, 6))
+    kernel = ds.compile(tree, ds.Rows("link3", 2), "osim")
+    external, q = compiled(kernel, tmp_path), ca.MX.sym("q", 3)
+    gradient = ca.Function("gradient", [q], [ca.gradient(ca.trace(external(q, rows)), q)])
+    symbolic, x = kernel.casadi(), ca.SX.sym("q", 3)
+    known = ca.Function("known", [x], [ca.gradient(ca.trace(symbolic(x, rows)), x)])
+    at = tree.random(1)
+    assert error(np.array(gradient(at)), np.array(known(at))) < AGREEMENT
+    second = ca.Function("second", [q], [external.jacobian()(q, rows, 0)[1]])
+    assert error(np.array(ca.DM(second(at))), np.array(ca.DM(symbolic.jacobian()(at, rows, 0)[1]))) < AGREEMENT
+    with pytest.raises(ds.DelassusError, match="float64"):
+        ds.compile(tree, (), "mass_matrix", dtype="float32").export_c(tmp_path, casadi=True)
+    with pytest.raises(ds.DelassusError, match="return_error"):
+        kernel.casadi(return_error=True, jacobian=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.S | re.M)
-OPTIONAL = {"dask", "distributed", "gymnasium", "jax", "matplotlib", "mujoco", "qpsolvers", "torch"}
+OPTIONAL = {"casadi", "dask", "distributed", "gymnasium", "jax", "matplotlib", "mujoco", "qpsolvers", "torch"}
 """Packages without which a block is left out, and says so."""
 
 LONGEST = 30

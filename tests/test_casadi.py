@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import casadi as ca
 import numpy as np
@@ -94,14 +95,18 @@ KERNELS = {
 }
 
 
+def library_of(source, *flags):
+    library = source.with_suffix(".so")
+    command = [GCC, "-O0", "-shared", "-fPIC", str(source), "-o", str(library), *flags, "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return str(library)
+
+
 def compiled(kernel, folder):
     """CasADi's function of the exported C code."""
     _, source = kernel.export_c(folder, casadi=True)
-    library = source.with_suffix(".so")
-    command = [GCC, *STRICT, "-O0", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    return ca.external(f"{source.stem}_casadi", str(library))
+    return ca.external(f"{source.stem}_casadi", library_of(source, *STRICT))
 
 
 def answers(function, arguments):
@@ -143,6 +148,10 @@ def test_external_functions_in_expressions(tmp_path):
     assert error(np.array(gradient(at)), np.array(known(at))) < AGREEMENT
     second = ca.Function("second", [q], [external.jacobian()(q, rows, 0)[1]])
     assert error(np.array(ca.DM(second(at))), np.array(ca.DM(symbolic.jacobian()(at, rows, 0)[1]))) < AGREEMENT
+    code = ca.CodeGenerator("generated")  # as acados has it
+    code.add(gradient)
+    generated = library_of(Path(code.generate(f"{tmp_path}/")), str(tmp_path / "chain3_osim.so"))
+    assert error(np.array(ca.external("gradient", generated)(at)), np.array(known(at))) < AGREEMENT
     with pytest.raises(ds.DelassusError, match="float64"):
         ds.compile(tree, (), "mass_matrix", dtype="float32").export_c(tmp_path, casadi=True)
     with pytest.raises(ds.DelassusError, match="return_error"):

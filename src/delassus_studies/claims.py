@@ -92,7 +92,8 @@ def reproduce(
     """
     claims = [claim for claim in claims if claim.quick or not quick]
     long = sum(not claim.quick for claim in claims)
-    console.print(f"Claims: {len(claims)}. {len(claims) - long} take seconds, {long} up to some minutes each.")
+    takes = f"{long} of them take up to five minutes each, the others seconds" if long else "seconds each"
+    console.print(f"Claims: {len(claims)}; {takes}.")
     findings, narrow = [], min(console.width, WIDTH)
     for claim in claims:
         start = time.perf_counter()

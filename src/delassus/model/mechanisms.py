@@ -21,6 +21,8 @@ from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, rotation_about
 from delassus.model.tree import WORLD, Placement, Tree
 
+__all__ = ["asimo", "chain", "free_body", "humanoid", "ladder", "pendulum", "star", "stem"]
+
 MOST_LINKS = 10**6
 """Of a part of a mechanism: more would be a slip, and never end."""
 

@@ -205,6 +205,51 @@ class TestRedundantRows:
         assert error(operator.apply(operator.solve(x)), np.broadcast_to(x, (*batch, case.m))) < SOLVE
 
 
+# -- damping -------------------------------------------------------------------------------------------------------
+
+
+@cases()
+@pytest.mark.parametrize("batch", [(), (4,)])
+def test_damped(case, batch):
+    q, random = case.q(batch), np.random.default_rng(5)
+    G = ds.delassus(case.tree, case.constraints, q, method="dense")
+    for damping in (0.3, 10.0 ** random.uniform(-6.0, 2.0, case.m), 10.0 ** random.uniform(-9.0, -7.0, (*batch, case.m))):
+        damped = G + np.broadcast_to(damping, (*batch, case.m))[..., None] * np.eye(case.m)
+        operator = ds.delassus_operator(case.tree, case.constraints, q, damping=damping)
+        assert set(np.ravel(operator.factorisation)) == {Factorisation.DAMPED}
+        assert error(operator.dense(), damped) < AGREEMENT
+        f = random.normal(size=(*batch, case.m))
+        x = operator.apply(f)
+        assert error(x, (damped @ f[..., None])[..., 0]) < AGREEMENT
+        wanted = np.linalg.solve(damped, x[..., None])[..., 0]
+        lost = np.finfo(float).eps * np.max(np.abs(G)) / np.min(damping)
+        bound = AGREEMENT + lost * lost + 10.0 * np.finfo(float).eps * np.max(np.linalg.cond(damped))
+        assert error(operator.solve(x), wanted) < bound
+
+
+def test_damped_kernels_and_damping_that_is_lost_in_round_off():
+    tree, feet = HUMANOID, [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    q, x = tree.random(0, 20), np.random.default_rng(0).normal(size=(20, 12))
+    G = ds.delassus(tree, feet, q)
+    product, solution = (ds.compile(tree, feet, what) for what in ("delassus_product", "damped_solution"))
+    assert error(product(q, x), (G @ x[..., None])[..., 0]) < AGREEMENT
+    d = 10.0 ** np.random.default_rng(1).uniform(-7.0, 1.0, (20, 12))
+    wanted = np.linalg.solve(G + d[..., None] * np.eye(12), x[..., None])[..., 0]
+    assert error(solution(q, x, d), wanted) < 1e-11
+    lost = np.full((20, 12), 1e-17)
+    with pytest.warns(ds.DelassusWarning):
+        solution(q, x, lost)
+    wanted = np.linalg.solve(G, x[..., None])[..., 0]
+    assert error(ds.delassus_operator(tree, feet, q, damping=1e-17).solve(x), wanted) < SOLVE
+
+
+@pytest.mark.parametrize("damping", [0.0, -1.0, np.nan, "much", np.ones(5), [1.0, 0.0, 1.0]])
+def test_bad_damping(damping):
+    arm = ds.mechanisms.chain(4)
+    with pytest.raises(ds.DelassusError, match="damping"):
+        ds.delassus_operator(arm, ds.Point("link4"), arm.random(0), damping=damping)
+
+
 # -- batches -------------------------------------------------------------------------------------------------------
 
 

@@ -10,24 +10,29 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
 from delassus.compiler.trace import Trace, report_of, trace_request
 from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
+from delassus.quantities.osim import delassus
 from delassus.quantities.request import request
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.graph import OperationCount
 from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
 from delassus_studies.peers_mujoco import mujoco_calls
-from delassus_studies.peers_pinocchio import dynamics_calls
+from delassus_studies.peers_pinocchio import damped_calls, dynamics_calls
 from delassus_studies.tables import spread, table
 from delassus_studies.timing import Calls, Record, environment, in_turn, interleaved, pinned, relative_error
 
 BATCH, PEER_STATES, CHECKED = 4096, 128, 64
 ROUNDS, REPEATS = 15, 2
-DERIVATIVES = "derivatives"
+DERIVATIVES, DAMPED = "derivatives", "damped solution"
+DAMPING = 1e-3
+"""Of the Delassus matrix, in (m/s²)/N and (rad/s²)/(N·m)."""
+
 _HARD, _SOFT = ("pin lcaba", "pin constraintDynamics"), ("mj_forward, PGS", "mj_forward, Newton")
 AGAINST: Mapping[str, tuple[str, ...]] = {
     "ltl": _HARD,
@@ -36,6 +41,7 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
     "ltl-soft": _SOFT,
     "pv-soft": _SOFT,
     DERIVATIVES: ("pin derivatives",),
+    DAMPED: ("pin Cholesky",),
 }
 """Methods that are timed, and the peers that do the same."""
 
@@ -56,12 +62,30 @@ def _error(case: Case, method: str, states: States, qdd: Any) -> float:
     return float(relative_error(qdd[:CHECKED], wanted).max())
 
 
+def _damped(case: Case, states: States) -> tuple[Any, Record, Calls]:
+    """Call that solves with the damped Delassus matrix of every state, its facts, and what peers do the same."""
+    kernel = compile(case.tree, case.constraints, "damped_solution")
+    m = sum(c.size for c in case.constraints)
+    x, d = np.random.default_rng(0).normal(size=(BATCH, m)), np.full((BATCH, m), DAMPING)
+    f = kernel(states.q, x, d, threads=1)
+    G = delassus(case.tree, case.constraints, states.q[:CHECKED]) + DAMPING * np.eye(m)
+    error = relative_error(f[:CHECKED], np.linalg.solve(G, x[:CHECKED, :, None])[..., 0])
+    facts = {"operations": kernel.operations.total, "error": float(error.max())}
+    peers = damped_calls(case, states.q[:PEER_STATES], x[:PEER_STATES], DAMPING)
+    for name, call in peers.items():
+        if not np.allclose(call(), f[:PEER_STATES], rtol=1e-6, atol=1e-6 * np.abs(f).max()):
+            raise AssertionError(f"{case.name}: {name} does not solve the same system")
+    return partial(kernel, states.q, x, d, out=f, threads=1), facts, peers
+
+
 def _measure_case(case: Case, rounds: int) -> Record:
     states = random_states(case, BATCH)
     calls: Calls = {}
     facts: Record = {}
     with pinned():
         for method in AGAINST:
+            if method == DAMPED:
+                continue
             if method == DERIVATIVES:
                 kernel = compile(case.tree, case.constraints, "dynamics_derivatives", passive="none")
             else:
@@ -72,6 +96,9 @@ def _measure_case(case: Case, rounds: int) -> Record:
             facts[method] = {"operations": kernel.operations.total, "error": _error(case, method, states, qdd)}
         few = states.first(PEER_STATES)
         peers = dynamics_calls(case, few) | mujoco_calls(case, few)
+        solution, facts[DAMPED], damped_peers = _damped(case, states)
+        calls[DAMPED] = solution, BATCH
+        peers |= damped_peers
         calls |= {name: (call, PEER_STATES) for name, call in peers.items()}
         return {"methods": facts, "microseconds": interleaved(calls, rounds, REPEATS)}
 

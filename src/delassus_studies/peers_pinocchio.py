@@ -109,6 +109,29 @@ def delassus_call(case: Case, q: Array, lists: bool = False) -> Callable[[], lis
     return lambda: [pin.computeDelassusMatrix(model, data, state, contacts, contact_data) for state in states]
 
 
+def damped_calls(case: Case, q: Array, x: Array, damping: float) -> dict[str, Callable[[], list[Array]]]:
+    """Call that returns ``(G + damping)⁻¹ x`` of every state, by the constrained Cholesky factor."""
+    if (made := _model_of(case)) is None:
+        return {}
+    pin, model = made
+    data = model.createData()
+    contacts, contact_data = pinocchio_contacts(pin, model, case)
+    factor = pin.ConstraintCholeskyDecomposition(model, data, contacts, contact_data)
+    each = [(np.array(state), np.array(right)) for state, right in zip(q, x, strict=True)]
+
+    def by_factor() -> list[Array]:
+        out = []
+        for state, right in each:
+            pin.crba(model, data, state, pin.Convention.WORLD)
+            for c, d in zip(contacts, contact_data, strict=True):
+                c.calc(model, data, d)
+            factor.compute(model, data, contacts, contact_data, damping)
+            out.append(np.array(factor.getDelassusCholeskyExpression().solve(right)))
+        return out
+
+    return {"pin Cholesky": by_factor}
+
+
 def dynamics_calls(case: Case, states: States) -> dict[str, Callable[[], list[Array]]]:
     """Calls that return the accelerations of every state: ``lcaba``, ``constraintDynamics``, with derivatives too."""
     if (made := _model_of(case)) is None:

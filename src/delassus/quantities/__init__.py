@@ -20,6 +20,8 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         for quantity in (
             osim.DELASSUS,
             osim.OSIM,
+            osim.DELASSUS_PRODUCT,
+            osim.DAMPED_SOLUTION,
             osim.MASS_MATRIX,
             osim.JACOBIAN,
             kinematics.JACOBIAN_DRIFT,

@@ -33,15 +33,22 @@ def check_error_bound(value: float | None, dtype: str = "float64") -> float:
     return check_number("error_bound", value, "Pass 1e-6, say, or leave it out.")
 
 
-def rcond_of(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]]) -> Scalar | None:
-    """Reciprocal condition of a request that has been traced; None if it divides by nothing."""
+ITERATED = ("contact problem", "Delassus product")
+"""Phases of programs that iterate; how far iterations come they say themselves."""
+
+
+def rcond_of(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]], iterates: bool = False) -> Scalar | None:
+    """Reciprocal condition of a request that has been traced; None if it divides by nothing.
+
+    Of one that ``iterates``, that of what is iterated on.
+    """
     x, scaled, start = usual_states(asked), [], 0
     for argument in asked.arguments:
         if argument.keyword == "rows":
             scaled.append(slice(start, start + argument.size))
         start += argument.size
-    if ops.loops:  # which say themselves how far they came
-        outputs = [nodes for phase, nodes in ops.phases if phase == "contact problem"]
+    if iterates:
+        outputs = [nodes for phase, nodes in ops.phases if phase in ITERATED]
     return reciprocal_condition(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active)
 
 
@@ -60,7 +67,7 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
         return (random.random(shape) < random.uniform(0.0, 1.0, (STATES, 1))).astype(float)
     if name in ("dt", "damping", "kp", "kd", "impulses"):
         return np.asarray(random.uniform(1e-3, 1e-2, shape))
-    if argument.keyword == "compliance":
+    if argument.keyword == "compliance" or name == "d":
         return np.asarray(10.0 ** random.uniform(-4.0, 0.0, shape))
     if argument.keyword == "payloads":
         return _payloads(random)

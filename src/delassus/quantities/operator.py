@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 import numpy as np
@@ -24,6 +25,7 @@ class Factorisation(Enum):
 
     BRANCHES = "factorised branch by branch at the base (PV-OSIM-fast)"
     DENSE = "a branch block is singular here (a constraint on the base, a stretched limb): G itself is factorised"
+    DAMPED = "soft constraints, of the damping's compliance, are eliminated link by link (PV-soft)"
     SINGULAR = "G is singular: rows are redundant here, and solve returns the least-squares solution of least norm"
 
     @property
@@ -43,12 +45,24 @@ class DelassusOperator:
         How `solve` works at each state.
     """
 
-    def __init__(self, problem: Problem, batch: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        batch: tuple[int, ...],
+        damping: ArrayLike | None = None,
+        solve_damped: Callable[[Array, Array], tuple[Array, Array]] | None = None,
+    ) -> None:
+        """``solve_damped``: from ``x`` and the damping of each row to ``(G + D)⁻¹ x``, and whether it is that."""
         self._problem, self._batch = problem, batch
         m = problem.n_rows
         self.shape = (*batch, m, m)
         self._body = Articulated(problem)
         self._parts: Branches = branches(problem)
+        self._damping = None if damping is None else self._check_damping(damping)
+        self._solve_damped = solve_damped
+        if self._damping is not None:
+            self.factorisation = np.full(batch, Factorisation.DAMPED, dtype=object)
+            return
         self.factorisation: NDArray[np.object_] = np.full(batch, Factorisation.BRANCHES, dtype=object)
 
         typical = mobility_bound(problem, self._body)
@@ -76,34 +90,56 @@ class DelassusOperator:
     def __repr__(self) -> str:
         return f"DelassusOperator(shape={self.shape})"
 
-    def _check(self, x: ArrayLike) -> Array:
+    def _check(self, x: ArrayLike, name: str = "x") -> Array:
         m, array = self.shape[-1], real_array(x)
         if array is None or not np.all(np.isfinite(array)):
-            raise ConfigurationError("x", "finite real numbers", shown(x), "Pass a NumPy array or a list of numbers.")
+            raise ConfigurationError(name, "finite real numbers", shown(x), "Pass a NumPy array or a list of numbers.")
         if array.ndim == 0 or array.shape[-1] != m:
             raise ConfigurationError(
-                "x", f"shape (..., {m}), one number for each constraint row", f"shape {array.shape}", "Stack the rows."
+                name, f"shape (..., {m}), one number for each constraint row", f"shape {array.shape}", "Stack the rows."
             )
-        common_batch("x", array.shape[:-1], "q", self._batch)
+        common_batch(name, array.shape[:-1], "q", self._batch)
+        return array
+
+    def _check_damping(self, damping: ArrayLike) -> Array:
+        array = real_array(damping)
+        if array is not None and array.ndim == 0:
+            array = np.full(self.shape[-1], array)
+        array = self._check(damping if array is None else array, "damping")
+        if not np.all(array > 0.0):
+            raise ConfigurationError("damping", "numbers > 0", shown(damping), "Pass 1e-6, say, or leave it out.")
         return array
 
     def apply(self, x: ArrayLike) -> Array:
         """``G x`` (..., m) in O(n + m) operations: accelerations (m/s², rad/s²) along the rows of constraint forces.
 
+        Of a damped operator ``(G + D) x``.
+
         Raises `ConfigurationError` unless ``x`` (..., m) are finite numbers (N, N·m) whose leading axes fit ``q``.
         """
         column = self._check(x)[..., None]
         result = numbers(delassus_product(self._problem, self._body, numbers(column)))[..., 0]
+        if self._damping is not None:
+            result = result + self._damping * column[..., 0]
         shape = np.broadcast_shapes(result.shape, column.shape[:-1], self.shape[:-1])
         return np.array(np.broadcast_to(result, shape))
 
     def solve(self, x: ArrayLike) -> Array:
         """``G⁻¹ x`` (..., m): constraint forces (N, N·m) that cause accelerations along the rows.
 
+        Of a damped operator ``(G + D)⁻¹ x``.
+
         Raises `ConfigurationError` unless ``x`` (..., m) are finite numbers (m/s², rad/s²) and leading axes fit ``q``.
         `factorisation` says at which states rows are redundant.
         """
         array = self._check(x)
+        if self._damping is not None and self._solve_damped is not None:
+            y, is_solved = self._solve_damped(array, self._damping)
+            if not np.all(is_solved):
+                G, right = self.dense(), array[..., None]
+                G, right = (np.broadcast_to(a, (*y.shape, a.shape[-1]))[~is_solved] for a in (G, right))
+                y[~is_solved] = np.linalg.solve(G, right)[..., 0]
+            return y
         y = np.zeros(np.broadcast_shapes(array.shape, (*self._batch, array.shape[-1])))
         if self._fast is not None:
             rows = self._problem.rows
@@ -120,10 +156,13 @@ class DelassusOperator:
         return y
 
     def dense(self) -> Array:
-        """``G`` (..., m, m), formed."""
+        """``G`` (..., m, m), formed; of a damped operator ``G + D``."""
         ops = self._problem.ops
         whole = merge(self._problem, self._parts.stacks, range(len(self._problem.constraints)))
         G = whole.L
         if self._parts.H is not None:
             G = G + ops.factor(self._parts.H).quadratic(whole.K)
-        return np.array(np.broadcast_to(0.5 * numbers(G + ops.transpose(G)), self.shape))
+        G = numbers(0.5 * (numbers(G) + numbers(ops.transpose(G))))
+        if self._damping is not None:
+            G = G + self._damping[..., None] * np.eye(self.shape[-1])
+        return np.array(np.broadcast_to(G, self.shape))

@@ -9,16 +9,20 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
+from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.dynamics.damped import damped_solution
 from delassus.algorithms.osim import METHODS as NAMED
+from delassus.algorithms.osim.product import delassus_product
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
-from delassus.quantities.case import Case
+from delassus.quantities.case import Case, stacked
 from delassus.quantities.evaluate import CompiledCase, case_of
 from delassus.quantities.operator import DelassusOperator
 from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
+from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix
 
 METHODS = {**NAMED, AUTO: auto}
@@ -37,6 +41,17 @@ def _osim(case: Case) -> list[Matrix]:
     G = METHODS[case.request.method](problem)
     case.require_independent(problem, G)
     return [case.ops.factor(G).inverse() if problem.n_rows else G]
+
+
+def _product(case: Case) -> list[Matrix]:
+    problem = case.problem()
+    return [delassus_product(problem, Articulated(problem), stacked(case, case.entries("x")))]
+
+
+def _damped_solution(case: Case) -> list[Matrix]:
+    damping, x = (stacked(case, case.entries(name)) for name in ("d", "x"))
+    y, case.is_within = damped_solution(case.problem(), damping, x)
+    return [y]
 
 
 def _mass_matrix(case: Case) -> list[Matrix]:
@@ -62,6 +77,20 @@ OSIM = Quantity(
     (Output("Lambda", ("m", "m"), "operational-space inertia matrix (J M^-1 J')^-1", symmetric=True),),
     _osim,
     methods=tuple(NAMED),
+)
+DELASSUS_PRODUCT = Quantity(
+    "delassus_product",
+    "Delassus matrix times a vector",
+    ("q", "x"),
+    (Output("y", ("m",), "accelerations G x along the rows, of the constraint forces x"),),
+    _product,
+)
+DAMPED_SOLUTION = Quantity(
+    "damped_solution",
+    "Solution with the damped Delassus matrix",
+    ("q", "x", "d"),
+    (Output("y", ("m",), "constraint forces (G + diag(d))^-1 x of the accelerations x along the rows"),),
+    _damped_solution,
 )
 MASS_MATRIX = Quantity(
     "mass_matrix",
@@ -187,11 +216,18 @@ def consistent_inverse(
     return np.asarray(np.linalg.solve(M, np.swapaxes(J, -1, -2) @ Lambda))
 
 
-def delassus_operator(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack[Arrays]) -> DelassusOperator:
+def delassus_operator(
+    tree: Tree, constraints: Constraints, q: ArrayLike, *, damping: ArrayLike | None = None, **given: Unpack[Arrays]
+) -> DelassusOperator:
     """Delassus matrix factorised without being formed (PV-OSIM-fast): ``solve``, ``apply``, ``dense``.
 
     Takes what `delassus` takes, without ``method``, and raises what that raises. Where a branch block is singular,
     ``G`` itself is factorised, and the result's ``factorisation`` says so for each state.
+
+    With ``damping``, positive numbers for all rows, for each, (m,), or for each and each state, (..., m), in (m/s²)/N
+    and (rad/s²)/(N·m), it stands for ``G`` with these added to its diagonal, which no robot makes singular: what
+    iterations such as ADMM solve with. `solve` then takes O(n + m) operations. For such iterations on many states
+    compile ``"delassus_product"`` (``q``, ``x``) and ``"damped_solution"`` (``q``, ``x``, damping of each row ``d``).
 
     Returns
     -------
@@ -213,7 +249,12 @@ def delassus_operator(tree: Tree, constraints: Constraints, q: ArrayLike, **give
     """
     case = case_of(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
     case.warn_of_errors()
-    return DelassusOperator(case.problem(), case.batch)
+
+    def solve_damped(x: Array, d: Array) -> tuple[Array, Array]:
+        solution = case_of(tree, constraints, DAMPED_SOLUTION, {"q": q, "x": x, "d": d}, AUTO, **given)
+        return solution.run()["y"], numbers(solution.is_within) != 0.0
+
+    return DelassusOperator(case.problem(), case.batch, damping, solve_damped)
 
 
 def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:

@@ -22,6 +22,8 @@ STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "kd": (("nv",), "damping of that pull in N m s/rad and N s/m"),
         "impulses": (("impulses",), "impulses to start from, as of the step before, zeros will do; N s and N m s"),
         "qdd": (("nv",), "joint accelerations in rad/s^2 and m/s^2"),
+        "x": (("m",), "a number for each row of the constraints"),
+        "d": (("m",), "damping, what is added to the diagonal, in (m/s^2)/N and (rad/s^2)/(N m), positive"),
         "dt": ((), "time step in s"),
         "shift": (("nv",), "displacement in rad and m, that of a free joint in its link's frame"),
     }

@@ -48,6 +48,8 @@ def compile(  # the public name; the built-in of that name is not used here
     ``osim``                          q                Lambda
     ``mass_matrix``                   q                M
     ``jacobian``                      q                J
+    ``delassus_product``              q, x             y (G x)
+    ``damped_solution``               q, x, d          y ((G + D)⁻¹ x)
     ``jacobian_drift``                q, v             drift
     ``kinematics``                    q                poses               frames
     ``frame_jacobian``                q                J                   frames, reference

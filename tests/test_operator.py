@@ -213,7 +213,8 @@ class TestRedundantRows:
 def test_damped(case, batch):
     q, random = case.q(batch), np.random.default_rng(5)
     G = ds.delassus(case.tree, case.constraints, q, method="dense")
-    for damping in (0.3, 10.0 ** random.uniform(-6.0, 2.0, case.m), 10.0 ** random.uniform(-9.0, -7.0, (*batch, case.m))):
+    of_rows, of_states = random.uniform(-6.0, 2.0, case.m), random.uniform(-9.0, -7.0, (*batch, case.m))
+    for damping in (0.3, 10.0**of_rows, 10.0**of_states):
         damped = G + np.broadcast_to(damping, (*batch, case.m))[..., None] * np.eye(case.m)
         operator = ds.delassus_operator(case.tree, case.constraints, q, damping=damping)
         assert set(np.ravel(operator.factorisation)) == {Factorisation.DAMPED}

@@ -62,16 +62,17 @@ def _error(case: Case, method: str, states: States, qdd: Any) -> float:
     return float(relative_error(qdd[:CHECKED], wanted).max())
 
 
-def _damped(case: Case, states: States) -> tuple[Any, Record, Calls]:
+def _damped(case: Case, states: States) -> tuple[Any, Record, dict[str, Any]]:
     """Call that solves with the damped Delassus matrix of every state, its facts, and what peers do the same."""
     kernel = compile(case.tree, case.constraints, "damped_solution")
     m = sum(c.size for c in case.constraints)
     x, d = np.random.default_rng(0).normal(size=(BATCH, m)), np.full((BATCH, m), DAMPING)
     f = kernel(states.q, x, d, threads=1)
     G = delassus(case.tree, case.constraints, states.q[:CHECKED]) + DAMPING * np.eye(m)
-    error = relative_error(f[:CHECKED], np.linalg.solve(G, x[:CHECKED, :, None])[..., 0])
-    facts = {"operations": kernel.operations.total, "error": float(error.max())}
-    peers = damped_calls(case, states.q[:PEER_STATES], x[:PEER_STATES], DAMPING)
+    wanted: Any = np.linalg.solve(G, x[:CHECKED, :, None])[..., 0]
+    error = relative_error(f[:CHECKED], wanted)
+    facts: Record = {"operations": kernel.operations.total, "error": float(error.max())}
+    peers: dict[str, Any] = damped_calls(case, states.q[:PEER_STATES], x[:PEER_STATES], DAMPING)
     for name, call in peers.items():
         if not np.allclose(call(), f[:PEER_STATES], rtol=1e-6, atol=1e-6 * np.abs(f).max()):
             raise AssertionError(f"{case.name}: {name} does not solve the same system")

@@ -50,9 +50,9 @@ class DelassusOperator:
         problem: Problem,
         batch: tuple[int, ...],
         damping: ArrayLike | None = None,
-        solve_damped: Callable[[Array, Array], tuple[Array, Array]] | None = None,
+        solve_damped: Callable[[Array, Array], tuple[Array, NDArray[np.bool_]]] | None = None,
     ) -> None:
-        """``solve_damped``: from ``x`` and the damping of each row to ``(G + D)⁻¹ x``, and whether it is that."""
+        """``solve_damped``: from ``x`` and the damping of each row to ``(G + D)⁻¹ x``, and where it is not that."""
         self._problem, self._batch = problem, batch
         m = problem.n_rows
         self.shape = (*batch, m, m)
@@ -134,11 +134,11 @@ class DelassusOperator:
         """
         array = self._check(x)
         if self._damping is not None and self._solve_damped is not None:
-            y, is_solved = self._solve_damped(array, self._damping)
-            if not np.all(is_solved):
+            y, is_missed = self._solve_damped(array, self._damping)
+            if np.any(is_missed):
                 G, right = self.dense(), array[..., None]
-                G, right = (np.broadcast_to(a, (*y.shape, a.shape[-1]))[~is_solved] for a in (G, right))
-                y[~is_solved] = np.linalg.solve(G, right)[..., 0]
+                G, right = (np.broadcast_to(a, (*y.shape, a.shape[-1]))[is_missed] for a in (G, right))
+                y[is_missed] = np.linalg.solve(G, right)[..., 0]
             return y
         y = np.zeros(np.broadcast_shapes(array.shape, (*self._batch, array.shape[-1])))
         if self._fast is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
@@ -250,9 +250,9 @@ def delassus_operator(
     case = case_of(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
     case.warn_of_errors()
 
-    def solve_damped(x: Array, d: Array) -> tuple[Array, Array]:
+    def solve_damped(x: Array, d: Array) -> tuple[Array, NDArray[np.bool_]]:
         solution = case_of(tree, constraints, DAMPED_SOLUTION, {"q": q, "x": x, "d": d}, AUTO, **given)
-        return solution.run()["y"], numbers(solution.is_within) != 0.0
+        return solution.run()["y"], numbers(solution.is_within) == 0.0
 
     return DelassusOperator(case.problem(), case.batch, damping, solve_damped)
 

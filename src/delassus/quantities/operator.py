@@ -60,10 +60,10 @@ class DelassusOperator:
         self._parts: Branches = branches(problem)
         self._damping = None if damping is None else self._check_damping(damping)
         self._solve_damped = solve_damped
-        if self._damping is not None:
-            self.factorisation = np.full(batch, Factorisation.DAMPED, dtype=object)
+        how = Factorisation.BRANCHES if damping is None else Factorisation.DAMPED
+        self.factorisation: NDArray[np.object_] = np.full(batch, how, dtype=object)
+        if damping is not None:
             return
-        self.factorisation: NDArray[np.object_] = np.full(batch, Factorisation.BRANCHES, dtype=object)
 
         typical = mobility_bound(problem, self._body)
         least = UNMOVED * typical

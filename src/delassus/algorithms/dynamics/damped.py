@@ -20,6 +20,10 @@ LARGEST = 1e-3
 """Largest part of the forces that the second solution may change: its square is what is then still wrong."""
 
 
+SMALLEST = 1e-30
+"""What makes a solution of zeros one."""
+
+
 def damped_product(problem: Problem, body: Articulated, damping: Matrix, x: Matrix) -> Matrix:
     """``(G + D) x`` (m × 1)."""
     return delassus_product(problem, body, x) + scaled(problem.ops, column(problem.ops, damping), x)
@@ -32,7 +36,7 @@ def damped_solution(problem: Problem, damping: Matrix, x: Matrix) -> tuple[Matri
     first = _solved(problem, damping, x)
     change = _solved(problem, damping, x - damped_product(problem, body, damping, first))
     change_squared, squared = (sum(y * y for y in column(ops, f)) for f in (change, first))
-    return first + change, 1.0 - ops.less(LARGEST * LARGEST * squared, change_squared)
+    return first + change, ops.less(change_squared, LARGEST * LARGEST * squared + SMALLEST)
 
 
 def _solved(problem: Problem, damping: Matrix, x: Matrix) -> Matrix:

@@ -221,13 +221,18 @@ def delassus_operator(
 ) -> DelassusOperator:
     """Delassus matrix factorised without being formed (PV-OSIM-fast): ``solve``, ``apply``, ``dense``.
 
-    Takes what `delassus` takes, without ``method``, and raises what that raises. Where a branch block is singular,
-    ``G`` itself is factorised, and the result's ``factorisation`` says so for each state.
+    Where a branch block is singular, ``G`` itself is factorised, and the result's ``factorisation`` says so for each
+    state.
 
-    With ``damping``, positive numbers for all rows, for each, (m,), or for each and each state, (..., m), in (m/s²)/N
-    and (rad/s²)/(N·m), it stands for ``G`` with these added to its diagonal, which no robot makes singular: what
-    iterations such as ADMM solve with. `solve` then takes O(n + m) operations. For such iterations on many states
-    compile ``"delassus_product"`` (``q``, ``x``) and ``"damped_solution"`` (``q``, ``x``, damping of each row ``d``).
+    Parameters
+    ----------
+    tree, constraints, q, rows, placements, payloads
+        As `delassus` takes them; raises what that raises.
+    damping : float, (m,) or (..., m) array_like, optional
+        Positive numbers, in (m/s²)/N and (rad/s²)/(N·m), that are added to the diagonal of ``G``, which is then never
+        singular: what iterations such as ADMM solve with. `solve` takes O(n + m) operations. For such iterations on
+        many states compile ``"delassus_product"`` (``q``, ``x``) and ``"damped_solution"`` (``q``, ``x``, and ``d``,
+        the damping of each row), which say of a damping that round-off loses (1e-13 of ``G``) that it is not solved.
 
     Returns
     -------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import gymnasium
 import gymnasium.wrappers.vector
 import numpy as np
@@ -152,3 +155,16 @@ def test_training_loops_of_others_find_what_they_need() -> None:
     assert np.allclose(infos["episode"]["r"], gained + rewards, atol=1e-6)
     envs.close()
     assert envs.unwrapped.closed
+
+
+def test_the_example_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of `examples/train.py`: a few iterations make rewards better, and its score can be taken."""
+    path = Path(__file__).parent.parent / "examples" / "train.py"
+    spec = importlib.util.spec_from_file_location("train", path)
+    train = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(train)
+    monkeypatch.setitem(train.WORLDS, "ArmReach", 64)
+    learner, curve = train.train("ArmReach", 0.05, 0, 1)
+    rewards = np.array(curve)[:, 1]
+    assert rewards[-10:].mean() > rewards[:10].mean() + 0.02
+    assert train.score("ArmReach", learner.act)[1] == 0.0

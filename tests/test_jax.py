@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -69,6 +72,22 @@ def test_states_that_machine_code_does_not_solve_are_solved_as_on_numpy():
     kernel._has_warned = False
     with pytest.raises(Exception, match=r"DelassusWarning.*2000 state"):  # an error there is one of XLA
         jax.block_until_ready(jax.jit(kernel)(q, v, v))
+
+
+def test_python_ends_while_states_are_left():
+    """What nobody waits for neither hangs at the end nor crashes, though XLA would call back for it."""
+    script = """
+import jax, numpy as np, delassus as ds, warnings
+warnings.simplefilter("ignore")
+jax.config.update("jax_enable_x64", True)
+arm = ds.mechanisms.chain(7)
+q = arm.random(0, batch=20_000)
+q[::2000] = 0.0
+step = jax.jit(ds.compile(arm, ds.Weld("link7"), "dynamics"))
+for _ in range(5):
+    step(q, np.ones(7), np.ones(7))
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_wrong_arrays_are_refused_when_they_are_traced():

@@ -7,8 +7,10 @@ tangents, backwards that of cotangents.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -218,6 +220,22 @@ _targets: set[str] = set()
 """What XLA knows by name."""
 
 
+_settles: list[tuple[ctypes.c_void_p, ctypes.c_int64]] = []
+"""Of each target, the function that solves what it does not, and how many calls of that there are now."""
+
+
+def _settle_no_more() -> None:
+    """Wait for calls back into Python, then let there be no more: XLA may still be at what nobody reads."""
+    import jax
+
+    jax.effects_barrier()
+    for settle, _ in _settles:
+        settle.value = None
+    time.sleep(1e-3)  # as long as threads may need to see that
+    while any(settling.value for _, settling in _settles):
+        time.sleep(1e-3)
+
+
 def _kernel32() -> Any:
     return getattr(ctypes, "windll").kernel32  # noqa: B009  of Windows
 
@@ -234,6 +252,10 @@ def _target(kernel: Any) -> str:
         number.from_address(variable("xla_least")).value = kernel.least_rcond
         ctypes.c_int64.from_address(variable("xla_many")).value = -(-ENOUGH_FOR_THREADS // kernel.operations.total)
         ctypes.c_int64.from_address(variable("xla_threads")).value = number_of(None, ENOUGH_FOR_THREADS)
+        if not _targets:
+            atexit.register(_settle_no_more)
+        settling = ctypes.c_int64.from_address(variable("xla_settling"))
+        _settles.append((ctypes.c_void_p.from_address(variable("xla_settle")), settling))
         functions = {
             "settle": settle,
             "allocate": ctypes.pythonapi.PyMem_RawMalloc,  # of threads with and without Python

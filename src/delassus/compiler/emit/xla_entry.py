@@ -11,7 +11,8 @@ not begun; while others end their chunks, this thread yields.
 A program's hidden result, its reciprocal condition, stays inside: where that of a state is below the number at
 ``@xla_least``, or a number that is watched is not finite, the entry calls the function at ``@xla_settle`` with the
 number of all states and an array of pointers to all arrays. That does it all again and returns NULL, or the text of an
-error, which XLA raises.
+error, which XLA raises. There is no such function any more when Python ends, which ``@xla_settling``, the number of its
+calls, makes wait for those that have begun: threads that want Python's lock later never get it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ USERS, NEXT, DONE, STATES, CHUNK, DOUBT, ARRAYS = 0, 8, 16, 24, 32, 40, 48
 states of a chunk, whether one is doubtful, pointers to all arrays."""
 
 
+LATE = "Python has ended before all states were solved"
+"""What XLA is told then; nobody is left to read it."""
+
+
 class _Lines(list[str]):
     """Lines of a function, and shorthands for fields of structures in memory."""
 
@@ -77,7 +82,9 @@ def xla_entry(program: Program, scalar: str, lanes: int) -> str:
         f"@xla_least = global {scalar} {hexadecimal(0.0)}",
         f"@xla_many = global i64 {2**62}",
         "@xla_threads = global i64 1",
+        "@xla_settling = global i64 0",
         *(f"@xla_{name} = global ptr null" for name in ("settle", "allocate", "release", "yield")),
+        f'@xla_late = private constant [{len(LATE) + 1} x i8] c"{LATE}\\00"',
     ]
     return "\n".join([*variables, *_work(program, scalar), *_entry(program, lanes)])
 
@@ -278,9 +285,17 @@ def _entry(program: Program, lanes: int) -> list[str]:
         "judge:",
         "  br i1 %doubtful, label %settle, label %fine",
         "settle:",
-        "  %settle.function = load ptr, ptr @xla_settle",
+        "  %settling = atomicrmw add ptr @xla_settling, i64 1 seq_cst",
+        "  %settle.function = load atomic ptr, ptr @xla_settle seq_cst, align 8",
+        "  %is.late = icmp eq ptr %settle.function, null",
+        "  br i1 %is.late, label %answered, label %ask.python",
+        "ask.python:",
         f"  %arrays = getelementptr i8, ptr %own, i64 {ARRAYS}",
-        "  %text = call ptr %settle.function(i64 %n, ptr %arrays)",
+        "  %answer.text = call ptr %settle.function(i64 %n, ptr %arrays)",
+        "  br label %answered",
+        "answered:",
+        "  %text = phi ptr [ @xla_late, %settle ], [ %answer.text, %ask.python ]",
+        "  %fewer = atomicrmw sub ptr @xla_settling, i64 1 seq_cst",
         "  %settled = icmp eq ptr %text, null",
         "  br i1 %settled, label %fine, label %fail",
         "fail:",

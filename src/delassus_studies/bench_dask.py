@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from delassus.errors import require
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.runtime.compile import compile
@@ -31,6 +32,7 @@ ROUNDS = 5
 
 def measure(quick: bool = False) -> Iterator[Record]:
     """Seconds of every round, of the clock and of the processor; the record after each round."""
+    require("distributed", "dask", "worker processes")
     from dask.distributed import Client, LocalCluster
 
     case, blocks = case_of(quick), 4 if quick else STATES // BLOCK

@@ -125,3 +125,26 @@ def test_requests_are_resolved_once(robot):
     assert again.describe() == asked.describe() and again.quantity == asked.quantity
     with pytest.raises(ds.DelassusError, match="Did you mean 'damping'"):
         request(tree, constraints, QUANTITIES["dynamics"], dampin=None)
+
+
+@pytest.mark.parametrize("what", ["delassus", "osim", "mass_matrix"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_packed(what, dtype):
+    tree, feet = ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Point("right_foot")]
+    whole, packed = (ds.compile(tree, feet, what, packed=p, dtype=dtype) for p in (False, True))
+    for batch in ((), (3,), (2, 37)):
+        q = tree.random(1, batch).astype(dtype)
+        found, expected = packed(q), whole(q)
+        n = expected.shape[-1]
+        assert found.shape == (*batch, n * (n + 1) // 2)
+        np.testing.assert_array_equal(found, expected[..., *np.tril_indices(n)])
+
+
+def test_packed_of_what_is_not_symmetric():
+    tree, tip = ds.mechanisms.chain(3), ds.Point("link3")
+    for what in ("jacobian", "dynamics"):
+        with pytest.raises(ds.DelassusError, match=f"packed: .*'{what}'"):
+            ds.compile(tree, tip, what, packed=True)
+    with pytest.raises(ds.DelassusError, match="packed: expected True or False"):
+        ds.compile(tree, tip, packed="half")
+    assert ds.compile(tree, [], packed=True)(tree.random(0, 2)).shape == (2, 0)

@@ -9,6 +9,7 @@ from typing import Any
 
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_list
+from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix
 
 STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
@@ -50,6 +51,11 @@ class Output:
     meaning: str
     symmetric: bool = False
     unique: bool = False
+
+    def packed(self) -> Output:
+        """The lower triangle of a symmetric one, row by row."""
+        shape = (f"triangle of {self.shape[0]}",)
+        return replace(self, shape=shape, symmetric=False, meaning=f"{self.meaning}; lower triangle, row by row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,21 @@ class Quantity:
         jacobian = None if self.jacobian is None else Chosen(self.jacobian, which)
         return replace(self, outputs=outputs, run=Chosen(self.run, which), states=0, report=None, jacobian=jacobian)
 
+    def packed(self) -> Quantity:
+        """The same with the lower triangles of symmetric outputs, row by row, in their place.
+
+        Raises
+        ------
+        ConfigurationError
+            No output is symmetric.
+        """
+        symmetric = tuple(output.symmetric for output in self.outputs)
+        if not any(symmetric):
+            advice = "Leave packed out: 'delassus', 'osim' and 'mass_matrix' have symmetric results."
+            raise ConfigurationError("packed", "none without symmetric results", f"{self.name!r}", advice)
+        outputs = tuple(output.packed() if output.symmetric else output for output in self.outputs)
+        return replace(self, outputs=outputs, run=Packed(self.run, symmetric))
+
 
 OUTPUTS_ADVICE = "Pass outputs=('qdd',), say, or leave it out."
 
@@ -132,3 +153,22 @@ class Chosen:
         """Run, and leave out the others."""
         found = self.run(case)
         return [found[k] for k in self.which]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Matrices that ``run`` makes; of those that are ``symmetric``, the lower triangle as a column."""
+
+    run: Callable[[Any], Sequence[Matrix]]
+    symmetric: tuple[bool, ...]
+
+    def __call__(self, case: Any) -> list[Matrix]:
+        """Run, and pack."""
+        found = self.run(case)
+        return [_triangle(case.ops, a) if of else a for a, of in zip(found, self.symmetric, strict=True)]
+
+
+def _triangle(ops: Any, a: Matrix) -> Matrix:
+    """Lower triangle (k × 1), row by row."""
+    rows = [row[: i + 1] for i, row in enumerate(ops.entries(a))]
+    return from_entries(ops, [x for row in rows for x in row]) if rows else ops.zeros(0, 1)

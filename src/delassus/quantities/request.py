@@ -10,7 +10,7 @@ from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import Argument, inputs_of
 from delassus.constraints import BoundedJoint, Constraint, Contact, bounded_joints, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, unknown_name
-from delassus.model.check import check_choice, check_list
+from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
 from delassus.quantities.options import Constraints, Options, check_options
@@ -137,9 +137,12 @@ class Request:
     def _size(self, name: str) -> int | None:
         """Size by name: nq, nv, nu, n (links), m (rows), ends (rows of all ends of constraints), frames (None: one).
 
-        "controls" is that of what stands for joint forces.
+        "controls" is that of what stands for joint forces, "triangle of n" that of half a matrix.
         """
-        tree = self.tree
+        tree, (kind, _, whole) = self.tree, name.partition(" of ")
+        if kind == "triangle":
+            (n,) = self.shape_of((whole,))
+            return n * (n + 1) // 2
         match name:
             case "nq" | "nv":
                 return tree.nq if name == "nq" else tree.nv
@@ -179,7 +182,7 @@ class Request:
             "constraints": "\n".join(c.fingerprint for c in self.constraints),
             "payloads": repr(self.payloads),
             "what": self.quantity.name,
-            "outputs": repr([output.name for output in self.quantity.outputs]),
+            "outputs": repr([(output.name, output.shape) for output in self.quantity.outputs]),
             "method": self.method,
             "options": self.options.describe(),
             "derivative": repr(self.derivative),
@@ -194,11 +197,12 @@ def request(
     method: str | None = AUTO,
     payloads: Iterable[str] = (),
     outputs: str | Sequence[str] | None = None,
+    packed: bool = False,
     **options: Any,
 ) -> Request:
     """Check and resolve what is asked for; ``options`` are those of `delassus.quantities.options.Keywords`.
 
-    ``outputs`` are the names of those that are wanted, in order; None is all.
+    ``outputs`` are the names of those that are wanted, in order; None is all. ``packed``: see `Quantity.packed`.
     """
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
@@ -214,6 +218,7 @@ def request(
     known = check_options(tree, checked, quantity.name, quantity.options, options)
     taken = resolve_method(quantity, method, known.soft)
     quantity = quantity if outputs is None else quantity.only(outputs)
+    quantity = quantity.packed() if check_flag("packed", packed) else quantity
     return Request(tree, checked, quantity, taken, known, loads, method == AUTO)
 
 

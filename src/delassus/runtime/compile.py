@@ -34,6 +34,7 @@ def compile(  # the public name; the built-in of that name is not used here
     payloads: Iterable[str] = (),
     error_bound: float | None = None,
     outputs: str | Sequence[str] | None = None,
+    packed: bool = False,
     **options: Unpack[Keywords],
 ) -> Kernel:
     """Compile a function of a robot's state to machine code for this processor.
@@ -115,6 +116,8 @@ def compile(  # the public name; the built-in of that name is not used here
     outputs : str or sequence of str, optional
         Names of the results of the table that are wanted, in the order in which the kernel returns them; all of them if
         not given. What no result needs takes no operation.
+    packed : bool
+        Of symmetric matrices return the lower triangle, row by row: (..., n (n + 1) / 2), half of what is written.
     **options
         Those of the table, explained in `delassus.quantities.options.Keywords`: numbers that are built in, and further
         arguments, after all others. What is not asked for costs nothing.
@@ -146,7 +149,14 @@ def compile(  # the public name; the built-in of that name is not used here
     ((1000, 7), (1000, 3))
     """
     asked = request(
-        tree, constraints, find_quantity(what), method=method, payloads=payloads, outputs=outputs, **options
+        tree,
+        constraints,
+        find_quantity(what),
+        method=method,
+        payloads=payloads,
+        outputs=outputs,
+        packed=packed,
+        **options,
     )
     check_choice("dtype", dtype, DTYPES, ConfigurationError)
     if lanes is None:

@@ -18,7 +18,14 @@ from delassus.model.rotations import Array
 
 
 class SolverStatus(Enum):
-    """How a solver ended; the text says what that means for the user."""
+    """How a solver ended; the text says what that means for the user.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.contact.SolverStatus.CONVERGED.text
+    'solved: the residual of the solution returned is within the tolerance'
+    """
 
     CONVERGED = "solved: the residual of the solution returned is within the tolerance"
     RAY_TERMINATION = (
@@ -98,6 +105,14 @@ class Solution(Frozen, Generic[P]):
     remainder : (n, 3) array, optional
         What impulses lack beyond float64 (N s): the solution is ``values + remainder``. None but where contacts jam
         and impulses are so huge that rounding them misses the tolerance, status `SolverStatus.ROUND_OFF`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from delassus.contact import ConeProblem, nsgs
+    >>> solution = nsgs(ConeProblem(np.eye(3), [0.1, 0.0, -1.0], [0.5]))
+    >>> solution.status.name, solution.values.round(6).tolist()
+    ('CONVERGED', [[-0.1, 0.0, 1.0]])
     """
 
     problem: P

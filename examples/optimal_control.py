@@ -24,8 +24,8 @@ rod = ds.Distance(*hands, length=float(np.linalg.norm(left - right)))
 dynamics = ds.compile(arms, rod, "dynamics", baumgarte=5.0)
 
 
-def solve(accelerate, place, exact):
-    """Multiple shooting over half a second; without exact second derivatives, with those of the cost alone."""
+def solve(accelerate, place):
+    """Multiple shooting over half a second."""
     q, v, tau = ca.MX.sym("q", n, knots + 1), ca.MX.sym("v", n, knots + 1), ca.MX.sym("tau", n, knots)
     qdd, force = accelerate.map(knots)(q[:, :-1], v[:, :-1], tau)
     middle = ca.sum1(place(q[:, -1])[:, [3, 7, 11]]).T / 2  # 4 x 4 matrices lie in a row
@@ -39,10 +39,6 @@ def solve(accelerate, place, exact):
     x, zero = ca.vertcat(ca.vec(q), ca.vec(v), ca.vec(tau)), ca.vertcat(*zero)
     cost = dt * (ca.sumsqr(tau) + ca.sumsqr(v)) + 100 * ca.sumsqr(v[:, -1])
     options = {"print_time": False, "ipopt.print_level": 0, "ipopt.sb": "yes"}
-    if not exact:
-        hessian, scale = ca.triu(ca.hessian(cost, x)[0]), ca.MX.sym("scale")
-        given = [x, ca.MX.sym("p", 0), scale, ca.MX.sym("multipliers", zero.numel() + knots)]
-        options["hess_lag"] = ca.Function("hess_lag", given, [scale * hessian])
     solver = ca.nlpsol("solver", "ipopt", {"x": x, "f": cost, "g": ca.vertcat(zero, force.T)}, options)
     rest, hold = np.zeros(n), ds.bias_force(arms, start, np.zeros(n))
     still = np.hstack([np.tile(start, knots + 1), np.tile(rest, knots + 1), np.tile(hold, knots)])
@@ -57,16 +53,16 @@ def solve(accelerate, place, exact):
     return float(found["f"])
 
 
-print("symbols, exact second derivatives:")
-best = solve(dynamics.casadi(), poses.casadi(), exact=True)
+print("symbols:")
+best = solve(dynamics.casadi(), poses.casadi())
 
 if shutil.which("gcc"):
     functions = []
     with tempfile.TemporaryDirectory() as folder:
         for kernel in (dynamics, poses):
-            _, source = kernel.export_c(folder, casadi=True)
+            _, source = kernel.export_c(folder, casadi=2)
             library = Path(folder) / f"{source.stem}.so"
-            subprocess.run(["gcc", "-O2", "-shared", "-fPIC", source, "-o", library, "-lm"], check=True)
+            subprocess.run(["gcc", "-O1", "-shared", "-fPIC", source, "-o", library, "-lm"], check=True)
             functions.append(ca.external(f"{source.stem}_casadi", str(library)))
-        print("C code and its Jacobian, second derivatives of the cost:")
-        assert abs(solve(*functions, exact=False) / best - 1) < 1e-3
+        print("C code:")
+        assert abs(solve(*functions) / best - 1) < 1e-6

@@ -103,9 +103,9 @@ def library_of(source, *flags):
     return str(library)
 
 
-def compiled(kernel, folder):
+def compiled(kernel, folder, order=1):
     """CasADi's function of the exported C code."""
-    _, source = kernel.export_c(folder, casadi=True)
+    _, source = kernel.export_c(folder, casadi=order)
     return ca.external(f"{source.stem}_casadi", library_of(source, *STRICT))
 
 
@@ -136,6 +136,22 @@ def test_jacobians_are_those_that_casadi_derives(name, tmp_path):
 
 
 @pytest.mark.skipif(GCC is None, reason="gcc is not installed")
+def test_second_derivatives_in_c(tmp_path):
+    tree = ds.mechanisms.chain(2)
+    kernel, rng = ds.compile(tree, ds.Rows("link2", 2), "delassus"), np.random.default_rng(0)
+    rows, external, symbolic = rng.normal(size=(2, 6)), compiled(kernel, tmp_path, 2), kernel.casadi()
+    for of_rows in (False, True):
+        found = []
+        for function, kind in ((external, ca.MX), (symbolic, ca.SX)):
+            q, given = kind.sym("q", 2), kind.sym("rows", 2, 6)
+            value = ca.sumsqr(function(q, given)[0, :])
+            hessian = ca.Function("hessian", [q, given], [ca.hessian(value, ca.vec(given) if of_rows else q)[0]])
+            found.append(np.array(ca.DM(hessian(tree.random(0), rows))))
+        assert error(*found) < AGREEMENT
+    assert answers(external.reverse(1).jacobian(), [tree.random(0), rows, 0, np.ones((2, 2)), 0, 0])[0].any()
+
+
+@pytest.mark.skipif(GCC is None, reason="gcc is not installed")
 def test_external_functions_in_expressions(tmp_path):
     """Rows that are not given are zeros, results that nobody wants are left out; gradients by way of the Jacobian."""
     tree, rows = ARM, np.random.default_rng(0).normal(size=(2, 6))
@@ -153,6 +169,8 @@ def test_external_functions_in_expressions(tmp_path):
     generated = library_of(Path(code.generate(f"{tmp_path}/")), str(tmp_path / "chain3_osim.so"))
     assert error(np.array(ca.external("gradient", generated)(at)), np.array(known(at))) < AGREEMENT
     with pytest.raises(ds.DelassusError, match="float64"):
-        ds.compile(tree, (), "mass_matrix", dtype="float32").export_c(tmp_path, casadi=True)
+        ds.compile(tree, (), "mass_matrix", dtype="float32").export_c(tmp_path, casadi=1)
+    with pytest.raises(ds.DelassusError, match="0, 1 or 2"):
+        kernel.export_c(tmp_path, casadi=3)
     with pytest.raises(ds.DelassusError, match="return_error"):
         kernel.casadi(return_error=True, jacobian=True)

@@ -185,7 +185,7 @@ def test_export_writes_c(arm: Path, tmp_path: Path) -> None:
         (("dynamics", "--weld", "l3", "--compliance", "1e-6", "--active"), ["pv-soft", "active"]),
         (("inverse_dynamics", "--wrench", "l3@0.1,0,0", "--payload", "l2"), ["wrench0", "payload0"]),
         (("kinematics", "--frame", "l3@0.1,0,0", "--frame", "l2"), ["poses"]),
-        (("mass_matrix", "--casadi"), ["joint-space mass matrix", "_mass_matrix_casadi_sparsity_out"]),
+        (("mass_matrix", "--casadi", "1"), ["joint-space mass matrix", "_mass_matrix_casadi_sparsity_out"]),
         (("contact_step", "--root", "floating", "--contact", "l3@0,0,0.1:0.05"), ["impulses_next", "residuals"]),
         (("step", "--control", "pd"), ["q_next", "v_next", "kp"]),
         (("dynamics_derivatives", "--weld", "l3", "--output", "dqdd_dq", "--output", "qdd"), ["dqdd_dq", "qdd"]),

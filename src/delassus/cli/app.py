@@ -197,14 +197,14 @@ def export(
     ] = None,
     single: Annotated[bool, typer.Option("--float", help="Write float instead of double.")] = False,
     casadi: Annotated[
-        bool, typer.Option("--casadi", help="With a function for casadi.external and acados, and its Jacobian.")
-    ] = False,
+        int, typer.Option(min=0, max=2, help="Order of the derivatives of a function for casadi.external; 0: none.")
+    ] = 0,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> None:
     """Write a quantity of a robot, such as its Delassus matrix or dynamics, as C99 that needs only math.h."""
     from delassus.cli.parse import parse_constraints, parse_contact, parse_frame
     from delassus.compiler.emit.c import write_c
-    from delassus.compiler.pipeline import make_program
+    from delassus.compiler.pipeline import derivative_programs, make_program
     from delassus.interop.load import load
     from delassus.quantities import find_quantity
     from delassus.quantities.options import Keywords
@@ -226,8 +226,8 @@ def export(
     constraints = [*map(parse_contact, contact or ()), *parse_constraints(tree, weld, point, needed)]
     asked = request(tree, constraints, quantity, method=method, payloads=payload or (), outputs=output, **options)
     program = make_program(asked, with_rcond=False)
-    jacobian = make_program(asked.differentiated("jacobian"), with_rcond=False) if casadi else None
-    for path in write_c(program, out, "float" if single else "double", jacobian):
+    derivatives = derivative_programs(asked, casadi)
+    for path in write_c(program, out, "float" if single else "double", derivatives):
         console.print(f"{path}", highlight=False)
     console.print(f"{program.count().total:,} operations a state")
 

@@ -11,6 +11,7 @@ from delassus.compiler.passes import optimise
 from delassus.compiler.program import Program, Result
 from delassus.compiler.stages import cut
 from delassus.compiler.trace import trace_request
+from delassus.errors import ConfigurationError, shown
 from delassus.quantities.request import Request
 
 
@@ -39,6 +40,14 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
         f"Made by delassus {version('delassus')}.",
     )
     return replace(made, comment=comment)
+
+
+def derivative_programs(asked: Request, order: int) -> list[Program]:
+    """What CasADi takes for derivatives: the Jacobian; of order 2 cotangents, too, and their Jacobian; of 0 nothing."""
+    if order not in (0, 1, 2):
+        raise ConfigurationError("casadi", "0, 1 or 2", shown(order), "It is the order of the derivatives.")
+    modes = [("jacobian",), ("vjp",), ("vjp", "jacobian")][: (0, 1, 3)[order]]
+    return [make_program(asked.differentiated(*some), with_rcond=False) for some in modes]
 
 
 def _meaning(whole: str, results: list[Result]) -> str:

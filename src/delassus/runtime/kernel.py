@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.algorithms.dynamics import EARLY, ITERATIVE
 from delassus.compiler.emit.c_text import Scalar
 from delassus.compiler.emit.llvm_loops import watched_result
-from delassus.compiler.pipeline import make_program
+from delassus.compiler.pipeline import derivative_programs, make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
 from delassus.model.check import check_batch, check_flag, check_path, library_of
@@ -289,18 +289,18 @@ class Kernel:
         """The program before it is code (traced again), with its hidden result ``rcond`` or without."""
         return make_program(self.request, with_rcond=return_error)
 
-    def export_c(self, folder: str | Path, *, return_error: bool = False, casadi: bool = False) -> tuple[Path, Path]:
+    def export_c(self, folder: str | Path, *, return_error: bool = False, casadi: int = 0) -> tuple[Path, Path]:
         """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths.
 
         With ``return_error``, what divides has one more result, ``rcond``: relative errors are about ε / ``rcond``, ε
         being that of double or float. With ``casadi``, of float64, there is ``NAME_casadi`` too, for
-        ``casadi.external`` and acados, with its sparse Jacobian.
+        ``casadi.external`` and acados: 1, with its sparse Jacobian; 2, with second derivatives, many times as long.
         """
         from delassus.compiler.emit.c import write_c
 
-        program, jacobian = self.program(return_error), self._jacobian(return_error) if casadi else None
         scalar: Scalar = "double" if self.dtype == np.float64 else "float"
-        return write_c(program, check_path("folder", folder), scalar, jacobian)
+        folder, derivatives = check_path("folder", folder), self._derived(casadi, return_error)
+        return write_c(self.program(return_error), folder, scalar, derivatives)
 
     def casadi(self, *, return_error: bool = False, jacobian: bool = False) -> Any:
         """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``.
@@ -310,13 +310,13 @@ class Kernel:
         """
         from delassus.compiler.emit.casadi import casadi_function
 
-        return casadi_function(self.program(return_error), self._jacobian(return_error) if jacobian else None)
+        return casadi_function(self.program(return_error), *self._derived(int(jacobian), return_error))
 
-    def _jacobian(self, return_error: bool) -> Program:
-        """The program of the Jacobian, which need not be compiled."""
-        if return_error:
-            raise ConfigurationError("return_error", "False with a Jacobian", "True", "Leave it out.")
-        return make_program(self.request.differentiated("jacobian"), with_rcond=False)
+    def _derived(self, order: int, return_error: bool) -> list[Program]:
+        """Programs of derivatives, which need not be compiled."""
+        if order and return_error:
+            raise ConfigurationError("return_error", "False with derivatives", "True", "Leave it out.")
+        return derivative_programs(self.request, order)
 
     # -- states ----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from delassus.algorithms.inputs import Argument
 from delassus.compiler.allocate import Act, allocate
-from delassus.compiler.emit.c_casadi import ABOUT, DEFINITIONS, flattened, interfaces
+from delassus.compiler.emit.c_casadi import ABOUT, DEFINITIONS, Interface, functions
 from delassus.compiler.emit.c_text import Scalar, comment, identifier, literal
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError
@@ -45,44 +45,47 @@ _EXPRESSIONS: dict[int, str] = {
 }
 
 
-def c_source(program: Program, dtype: Scalar = "double", jacobian: Program | None = None) -> tuple[str, str]:
+def c_source(program: Program, dtype: Scalar = "double", derivatives: Sequence[Program] = ()) -> tuple[str, str]:
     """Header and source of a program, with all numbers of type ``dtype``.
 
     With NAME as of ``identifier(program.name)``, they declare and define ``void NAME(const double *q, …, double *G)``
-    for one state, and ``void NAME_batch(size_t n, …)`` for n states that lie one after the other. With the program of
-    the Jacobian, they have ``NAME_casadi`` too, CasADi's calling interface of both.
+    for one state, and ``void NAME_batch(size_t n, …)`` for n states that lie one after the other. With ``derivatives``,
+    the program of the Jacobian, or that, of cotangents and of their Jacobian, they have ``NAME_casadi``, too, CasADi's
+    calling interface of all.
     """
     text = _Text(program, dtype)
-    if jacobian is None:
+    if not derivatives:
         return text.header(), text.source()
-    other = _Text(replace(flattened(program, jacobian), name=f"{text.name}_jacobian"), dtype)
-    made = interfaces(f"{text.name}_casadi", f"{text.name}_state", program, f"{other.name}_state", jacobian)
-    declared, defined = [f"/* {ABOUT} */", *DEFINITIONS], other.functions()
-    for interface in made:
+    declared, defined = [f"/* {ABOUT} */", *DEFINITIONS], list[str]()
+    for prefix, made, ins, outs in functions(program, derivatives):
+        inner = _Text(replace(made, name=f"{text.name}_{prefix}".rstrip("_")), dtype) if prefix else text
+        interface = Interface(f"{prefix}{text.name}_casadi", f"{inner.name}_state", made, ins, outs)
         declared += interface.declarations()
-        defined += [*interface.transpose(), *interface.definitions()]
+        defined += [*(inner.functions() if prefix else ()), *interface.transpose(), *interface.definitions()]
     return text.header(declared), text.source(defined)
 
 
 def write_c(
-    program: Program, folder: str | Path, dtype: Scalar = "double", jacobian: Program | None = None
+    program: Program, folder: str | Path, dtype: Scalar = "double", derivatives: Sequence[Program] = ()
 ) -> tuple[Path, Path]:
     """Write ``NAME.h`` and ``NAME.c`` (see `c_source`) into a folder, which is made if need be; returns their paths.
 
     Raises
     ------
     ConfigurationError
-        A Jacobian, and numbers of type float: CasADi's are double.
+        Derivatives, and numbers of type float: CasADi's are double.
     OSError
         The folder cannot be made or written to.
     """
-    if jacobian is not None and dtype != "double":
-        raise ConfigurationError("casadi", "False with float32", "True", "CasADi's numbers are double: take float64.")
+    if derivatives and dtype != "double":
+        raise ConfigurationError(
+            "casadi", "0 with float32", "derivatives", "CasADi's numbers are double: take float64."
+        )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     name = identifier(program.name)
     paths = folder / f"{name}.h", folder / f"{name}.c"
-    for path, text in zip(paths, c_source(program, dtype, jacobian), strict=True):
+    for path, text in zip(paths, c_source(program, dtype, derivatives), strict=True):
         path.write_text(text, encoding="utf-8", newline="\n")
     return paths
 

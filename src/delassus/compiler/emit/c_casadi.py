@@ -1,9 +1,10 @@
 """CasADi's calling interface in C, for what loads or links such functions: ``casadi.external``, acados.
 
-Next to ``NAME`` it declares ``NAME_casadi``, ``jac_NAME_casadi``, its Jacobian, and functions of fixed names that tell
-numbers, names and sparsities of their arguments and results. Matrices lie column by column, a missing argument is zero,
-a missing result is not wanted. The sparsity of a block is rows, columns and 1 if all entries are there, else where each
-column starts and the rows of entries. Nothing is allocated, and nothing is kept between calls.
+Next to ``NAME`` it declares ``NAME_casadi``, its Jacobian ``jac_…``, if asked its cotangents ``adj1_…`` and their
+Jacobian ``jac_adj1_…``, and functions of fixed names that tell numbers, names and sparsities of arguments and results.
+Matrices lie column by column, a missing argument is zero, a missing result is not wanted. The sparsity of a block is
+rows, columns and 1 if all entries are there, else where each column starts and the rows of entries. Nothing is
+allocated, and nothing is kept between calls.
 
 Source: CasADi's documentation, "Using the generated code".
 """
@@ -17,7 +18,9 @@ from delassus.algorithms.inputs import Argument
 from delassus.compiler.emit.casadi import jacobian_blocks, matrix_shape
 from delassus.compiler.program import Program, Result
 
-ABOUT = "For CasADi and acados: as CasADi's own C code, matrices column by column; jac_ is the Jacobian."
+ABOUT = (
+    "For CasADi and acados: as CasADi's own C code, matrices column by column; jac_ is the Jacobian, adj1_ cotangents."
+)
 """Comment of the header."""
 
 DEFINITIONS = (
@@ -46,15 +49,15 @@ Slot = tuple[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A function for CasADi around the C function ``state`` of one state.
+    """A function for CasADi around the C function ``state`` of one state of a program.
 
-    ``called`` are the arrays that it takes and gives, ``ins`` and ``outs`` what CasADi sees: the same ones, and
-    arguments that are not read.
+    ``ins`` and ``outs`` are what CasADi sees: the arrays of the program, by their names, and others that are not read
+    or have no entries.
     """
 
     name: str
     state: str
-    called: tuple[Sequence[Argument], Sequence[Result]]
+    program: Program
     ins: Sequence[Slot]
     outs: Sequence[Slot]
 
@@ -84,16 +87,19 @@ class Interface:
 
     def _call(self) -> tuple[list[str], int]:
         """Body of the function itself, and the numbers that it needs for what it lays out anew or nobody wants."""
-        arguments, results = self.called
+        arguments, results = self.program.arguments, self.program.results
+        ins, outs = ([name for name, _ in slots] for slots in (self.ins, self.outs))
         n_work, before, after, passed = 0, list[str](), list[str](), list[str]()
-        for k, argument in enumerate(arguments):
+        for argument in arguments:
+            k = ins.index(argument.name)
             n_rows, n_columns = matrix_shape(argument)
             given = f"arg[{k}] ? arg[{k}] : zeros"
             if min(n_rows, n_columns) > 1:
                 before.append(f"{self.state}_transpose({n_rows}, {n_columns}, {given}, w + {n_work});")
                 given, n_work = f"w + {n_work}", n_work + argument.size
             passed.append(given)
-        for k, result in enumerate(results):
+        for result in results:
+            k = outs.index(result.name)
             n_rows, n_columns = matrix_shape(result)
             given = f"res[{k}] ? res[{k}] : w + {n_work}"
             if min(n_rows, n_columns) > 1:
@@ -109,7 +115,7 @@ class Interface:
 
     def transpose(self) -> list[str]:
         """Function that lays a matrix out by rows that lies by columns, if any does."""
-        shapes = [*map(matrix_shape, self.called[0]), *map(matrix_shape, self.called[1])]
+        shapes = [*map(matrix_shape, self.program.arguments), *map(matrix_shape, self.program.results)]
         if max(map(min, shapes), default=0) <= 1:
             return []
         return [
@@ -127,34 +133,55 @@ class Interface:
 def flattened(program: Program, jacobian: Program) -> Program:
     """The Jacobian of a program with its blocks for results: the entries that are not always zero, column by column."""
     blocks = jacobian_blocks(program, jacobian)
-    return replace(jacobian, results=tuple(Result(b.name, (len(b.entries),), b.entries) for b in blocks))
+    results = tuple(Result(b.name, (len(b.entries),), b.entries) for b in blocks)
+    return replace(jacobian, arguments=program.arguments, results=results)
 
 
-def interfaces(name: str, state: str, program: Program, jacobian_state: str, jacobian: Program) -> list[Interface]:
-    """Those of a program and of its Jacobian, whose C functions of one state take arrays as `flattened` has them."""
-    ins = [(a.name, _dense(a)) for a in program.arguments]
-    outs = [(r.name, _dense(r)) for r in program.results]
-    nothing = [(f"out_{r.name}", _empty(r)) for r in program.results]
-    blocks = [(b.name, (*b.shape, *b.starts, *b.rows)) for b in jacobian_blocks(program, jacobian)]
-    return [
-        Interface(name, state, (program.arguments, program.results), ins, outs),
-        Interface(
-            f"jac_{name}",
-            jacobian_state,
-            (jacobian.arguments, flattened(program, jacobian).results),
-            [*ins, *nothing],
-            blocks,
-        ),
-    ]
+def adjoint(program: Program, cotangents: Program) -> Program:
+    """The cotangents of a program, by the names that CasADi has for them."""
+    n = len(program.arguments)
+    given = (replace(a, name=f"adj_{r.name}") for a, r in zip(cotangents.arguments[n:], program.results, strict=True))
+    results = (replace(r, name=f"adj_{a.name}") for r, a in zip(cotangents.results, program.arguments, strict=True))
+    return replace(cotangents, arguments=(*cotangents.arguments[:n], *given), results=tuple(results))
 
 
-def _dense(array: Argument | Result) -> tuple[int, ...]:
-    return *matrix_shape(array), 1
+Function = tuple[str, Program, Sequence[Slot], Sequence[Slot]]
+"""Prefix of the name, program of the C function, and what CasADi sees."""
 
 
-def _empty(array: Argument | Result) -> tuple[int, ...]:
-    n_rows, n_columns = matrix_shape(array)
-    return n_rows, n_columns, *([0] * (n_columns + 1))
+def functions(program: Program, derivatives: Sequence[Program]) -> Iterator[Function]:
+    """Functions for CasADi: a program, its Jacobian, and, where they are given, its cotangents and their Jacobian."""
+    ins, outs = _slots(program.arguments), _slots(program.results)
+    nothing = _unread(program.results)
+    yield "", program, ins, outs
+    jacobian, *second = derivatives
+    yield "jac_", flattened(program, jacobian), [*ins, *nothing], _block_slots(program, jacobian)
+    if second:
+        cotangents, hessian = adjoint(program, second[0]), second[1]
+        ins = [*ins, *nothing, *_slots(cotangents.arguments[len(ins) :])]
+        yield "adj1_", cotangents, ins, _slots(cotangents.results)
+        blocks = dict(_block_slots(cotangents, hessian))
+        numbers = {r.name: r.size for r in program.results}
+        every: list[Slot] = []
+        for result in cotangents.results:
+            for name, _ in ins:
+                block, n_columns = f"jac_{result.name}_{name}", numbers.get(name.removeprefix("out_"), 0)
+                every.append((block, blocks.get(block, (result.size, n_columns, *([0] * (n_columns + 1))))))
+        yield "jac_adj1_", flattened(cotangents, hessian), [*ins, *_unread(cotangents.results)], every
+
+
+def _block_slots(program: Program, jacobian: Program) -> list[Slot]:
+    return [(b.name, (*b.shape, *b.starts, *b.rows)) for b in jacobian_blocks(program, jacobian)]
+
+
+def _slots(arrays: Sequence[Argument | Result]) -> list[Slot]:
+    return [(a.name, (*matrix_shape(a), 1)) for a in arrays]
+
+
+def _unread(results: Sequence[Result]) -> list[Slot]:
+    """Nominal results, which derivatives are given and do not read."""
+    shapes = [(f"out_{r.name}", matrix_shape(r)) for r in results]
+    return [(name, (n_rows, n_columns, *([0] * (n_columns + 1)))) for name, (n_rows, n_columns) in shapes]
 
 
 def _cases(values: Iterator[str], before: list[str]) -> list[str]:

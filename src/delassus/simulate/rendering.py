@@ -82,9 +82,9 @@ class Renderer:
 
     def __init__(self, scene: Scene, q: Array, width: int, height: int) -> None:
         self.scene, self.width, self.height = scene, width, height
-        found = sorted(surfaces(scene, q), key=lambda s: s.link)
+        found = surfaces(scene, q)
         starts = np.cumsum([0, *(len(s.vertices) for s in found)])
-        self._parts = [(s.link, slice(a, b)) for s, a, b in zip(found, starts[:-1], starts[1:], strict=True)]
+        self._links = np.repeat(np.array([s.link for s in found], np.int64), np.diff(starts))
         self._vertices = np.concatenate([s.vertices for s in found] or [np.zeros((0, 3))])
         self._normals = np.concatenate([s.normals for s in found] or [np.zeros((0, 3))])
         self._faces = np.concatenate(
@@ -102,22 +102,27 @@ class Renderer:
         self.corners = low[:, None] + sides * (high - low)[:, None]
         planes = [c for c in scene.colliders if isinstance(c.shape, HalfSpace)]
         self._planes = np.array([[*c.rotation[:, 2], c.rotation[:, 2] @ c.position] for c in planes]).reshape(-1, 4)
-        self._buffers = {size: (np.empty(size), np.empty(size, np.int64), np.empty((*size, 2)))
-                         for size in ((SHADOWS, SHADOWS), (SAMPLES * height, SAMPLES * width))}  # fmt: skip
+        sizes = (SHADOWS, SHADOWS), (SAMPLES * height, SAMPLES * width)
+        self._buffers = [(np.empty(size), np.empty(size, np.int64), np.empty((*size, 2))) for size in sizes]
 
     def picture(self, q: Array, target: Array, away: Array) -> NDArray[np.uint8]:
         """Pixels (height, width, 3) at a configuration (nq,), from ``target + away`` towards ``target`` (m)."""
-        vertices, normals = self._vertices.copy(), self._normals.copy()
-        poses = world_poses(self.scene.tree, q)
-        for link, part in self._parts:
-            if link >= 0:
-                R, p = poses[link]
-                vertices[part], normals[part] = vertices[part] @ R.T + p, normals[part] @ R.T
+        poses = [(np.eye(3), np.zeros(3)), *world_poses(self.scene.tree, q)]  # that of the world first
+        R, p = (np.array(each) for each in zip(*poses, strict=True))
+        vertices = _moved(self._vertices, self._links, R, p)
+        normals = _moved(self._normals, self._links, R, np.zeros_like(p))
         distance = float(np.linalg.norm(away))
         sun = np.array(LAMP) / np.linalg.norm(LAMP)
         lamp = camera_at(target + FAR * distance * sun, target, 1.0 / FAR, SHADOWS, SHADOWS)
         eye = camera_at(target + away, target, OPENING, SAMPLES * self.width, SAMPLES * self.height)
-        (dark, _, _), (inverse, face, weights) = (self._seen(vertices, camera) for camera in (lamp, eye))
+        for camera, (inverse, face, weights) in zip((lamp, eye), self._buffers, strict=True):
+            inverse.fill(0.0)
+            face.fill(-1)
+            local = _moved(
+                vertices, np.full(len(vertices), -1), camera.axes[None], -camera.axes[None] @ camera.position
+            )
+            _rasterise(local, self._faces, camera.scale, inverse, face, weights)
+        (dark, _, _), (inverse, face, weights) = self._buffers
         out = np.zeros((self.height, self.width, 3))
         _shade(
             inverse, face, weights, dark, vertices, normals, self._faces, self._colours, self._planes,
@@ -126,20 +131,23 @@ class Renderer:
         )  # fmt: skip
         return (255 * np.sqrt(np.minimum(out, 1.0)) + 0.5).astype(np.uint8)
 
-    def _seen(self, vertices: Array, camera: Camera) -> tuple[Array, NDArray[np.int64], Array]:
-        """Inverse depth, number of the face (−1: none), and weights of two of its corners, for each pixel."""
-        inverse, face, weights = self._buffers[camera.height, camera.width]
-        inverse.fill(0.0)
-        face.fill(-1)
-        local = (vertices - camera.position) @ camera.axes.T
-        _rasterise(local, self._faces, camera.scale, inverse, face, weights)
-        return inverse, face, weights
+
+@compiled
+def _moved(points: Array, links: NDArray[np.int64], R: Array, p: Array) -> Array:
+    """Points (n, 3) on links, by the poses R (k, 3, 3), p (k, 3) of the world and of all links in turn."""
+    out = np.empty((points.shape[0], 3))
+    for i in range(points.shape[0]):
+        k = links[i] + 1
+        for c in range(3):
+            out[i, c] = R[k, c, 0] * points[i, 0] + R[k, c, 1] * points[i, 1] + R[k, c, 2] * points[i, 2] + p[k, c]
+    return out
 
 
 @compiled
 def _rasterise(
     p: Array, faces: NDArray[np.int64], scale: float, inverse: Array, face: NDArray[np.int64], weights: Array
 ) -> None:
+    """Inverse depth, number of the face, and weights of two of its corners, for each pixel that is covered."""
     height, width = inverse.shape
     B = np.empty((3, 3))
     for f in range(faces.shape[0]):

@@ -27,10 +27,11 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
 
     arguments, name = kernel.arguments, _known(kernel)
     tensors = _checked(kernel, ordered([a.name for a in arguments], given, named))
-    leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(tensors, arguments, strict=True)]
-    if leading.count(leading[0]) < len(leading):
-        batch = common_batch([a.name for a in arguments], [tuple(shape) for shape in leading])
-        tensors = [x.expand(*batch, *a.shape) for x, a in zip(tensors, arguments, strict=True)]
+    if len(tensors) > 1:
+        leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(tensors, arguments, strict=True)]
+        if leading.count(leading[0]) < len(leading):
+            batch = common_batch([a.name for a in arguments], [tuple(shape) for shape in leading])
+            tensors = [x.expand(*batch, *a.shape) for x, a in zip(tensors, arguments, strict=True)]
     if torch.compiler.is_compiling():
         results = torch.ops.delassus.traced.default(tensors, name, ())
     elif _is_differentiated(tensors):
@@ -177,7 +178,10 @@ def _is_differentiated(tensors: Sequence[Any]) -> bool:
     import torch
 
     backwards, dual = torch.is_grad_enabled(), torch.autograd.forward_ad.unpack_dual
-    return any((backwards and x.requires_grad) or dual(x).tangent is not None for x in tensors)
+    for x in tensors:  # a third of the time of any()
+        if (backwards and x.requires_grad) or dual(x).tangent is not None:
+            return True
+    return False
 
 
 def _register() -> Any:

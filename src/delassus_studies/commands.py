@@ -143,7 +143,7 @@ def bench_peak(file: Json = None, csv: Csv = None, quick: Quick = False) -> None
     """Measure the fraction of this core's peak that kernels reach, and what bounds the rest."""
     from delassus_studies.bench_peak import measure, tables
 
-    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "some minutes")
+    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "about two minutes")
 
 
 @bench_app.command("errors")

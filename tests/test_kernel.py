@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.compiler.emit.python_entry import limit
 from delassus.runtime import fastcall
 from delassus.runtime.cpu_target import host
 
@@ -153,8 +154,10 @@ def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type:
     frozen = np.empty((64, 6, 6))
     frozen.setflags(write=False)
     assert kernel._direct(q, frozen) is kernel._declined
-    more = np.repeat(q, 2, axis=0)  # than it takes
-    assert kernel._direct(more) is kernel._declined is kernel._direct(more, np.empty((128, 6, 6)))
+    most = limit(kernel.program())
+    more = np.resize(q, (most + 1, 4))  # than it takes
+    assert kernel._direct(more) is kernel._declined is kernel._direct(more, np.empty((most + 1, 6, 6)))
+    assert np.array_equal(kernel._direct(more[:most]), kernel(more, threads=1)[:most])
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -139,7 +139,7 @@ def test_ctrl_c_at_any_time():
 @pytest.fixture(scope="module")
 def kernel_and_states():
     tree = ds.mechanisms.chain(4)
-    return ds.compile(tree, ds.Weld("link4")), tree.random(0, batch=1000)
+    return ds.compile(tree, ds.Weld("link4")), tree.random(0, batch=1100)
 
 
 def test_a_million_threads_are_as_many_as_processors(cores, kernel_and_states):
@@ -161,12 +161,12 @@ def test_the_work_of_a_call_says_whether_threads_are_worth_it(cores, kernel_and_
     kernel, q = kernel_and_states
     asked, pool = [], threads._pool
     with monkeypatch.context() as patch:
-        patch.setattr(threads, "ENOUGH_FOR_THREADS", 500 * kernel.operations.total)
+        patch.setattr(threads, "ENOUGH_FOR_THREADS", 1050 * kernel.operations.total)
         patch.setattr(threads, "_pool", lambda process: asked.append(process) or pool(process))
-        few = kernel(q[:499])
+        few = kernel(q[:1049])
         assert not asked
         many = kernel(q)
-    assert asked and np.array_equal(many[:499], few)
+    assert asked and np.array_equal(many[:1049], few)
 
 
 @pytest.mark.parametrize("number", [0, -1, -(10**400), 1.0, True, "2", float("nan"), [2], None.__class__])

@@ -11,9 +11,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from delassus.compiler.emit.python_entry import OPERATIONS
 from delassus.model.check import check_whole
 
-ENOUGH_FOR_THREADS = 2_000_000
+ENOUGH_FOR_THREADS = OPERATIONS
 """Operations of a whole call from which ``threads=None`` uses every core."""
 
 CHUNKS = 4

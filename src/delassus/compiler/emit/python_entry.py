@@ -36,11 +36,17 @@ TABLE = (
 READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 """C-contiguous and aligned; the same and writeable."""
 
-LIMIT = 64
-"""States above which the general path (which releases the interpreter lock and uses threads) takes over."""
+FEWEST, MOST, OPERATIONS = 64, 1024, 2_000_000
+"""States up to which a call comes here: `FEWEST`, and up to `MOST` if they need fewer operations. The general path,
+which releases the interpreter lock and may use threads, takes 20 µs more."""
 
 LINE = 64
 """Bytes of a cache line."""
+
+
+def limit(program: Program) -> int:
+    """States above which the general path takes over."""
+    return min(MOST, max(FEWEST, OPERATIONS // max(1, program.count().total)))
 
 
 class _Lines(list[str]):
@@ -71,10 +77,10 @@ def python_entry(program: Program, item_size: int) -> str:
     number = "double" if item_size == 8 else "float"
     lines = _Lines(["define ptr @call(ptr %self, ptr %args, i64 %nargs) nounwind {", "entry:"])
     if is_judged:
-        lines.append(f"  %pivots = alloca {number}, i64 {LIMIT}, align 64")
+        lines.append(f"  %pivots = alloca {number}, i64 {limit(program)}, align 64")
     lines += [f"  %made = alloca ptr, i64 {len(shown)}", f"  %shape = alloca i64, i64 {1 + max(map(len, shown))}"]
     scalars = [k for k in range(1, n_inputs) if not shapes[k]]
-    lines += [f"  %repeated{k} = alloca {number}, i64 {LIMIT}, align 64" for k in scalars]
+    lines += [f"  %repeated{k} = alloca {number}, i64 {limit(program)}, align 64" for k in scalars]
     for position, name in enumerate(TABLE):
         lines.field(f"%{name}", "%self", CONTENTS + 8 * position, number if name == "least" else "ptr")
     lines += [
@@ -84,7 +90,8 @@ def python_entry(program: Program, item_size: int) -> str:
         "  br i1 %complete, label %check0, label %decline",
     ]
     for k, shape in enumerate(shapes):
-        _check(lines, k, shape, READABLE if k < n_inputs else WRITEABLE, number if k in scalars else None)
+        flags = READABLE if k < n_inputs else WRITEABLE
+        _check(lines, k, shape, flags, limit(program), number if k in scalars else None)
         if k == n_inputs - 1:
             lines += [f"  %size{j} = mul i64 %n, {prod(s) * item_size}" for j, s in enumerate(shapes)]
             lines.append(f"  br i1 %given, label %check{n_inputs}, label %make{n_inputs}")
@@ -156,8 +163,11 @@ def python_entry(program: Program, item_size: int) -> str:
     return "\n".join(lines)
 
 
-def _check(lines: _Lines, k: int, shape: tuple[int, ...], flags: int, number: str | None) -> None:
-    """Check array ``k``, whose data are ``%data{k}`` then; of type ``number``, a float may stand in its place."""
+def _check(lines: _Lines, k: int, shape: tuple[int, ...], flags: int, most: int, number: str | None) -> None:
+    """Check array ``k`` of at most so many states, whose data are ``%data{k}`` then.
+
+    Of type ``number``, a float may stand in its place.
+    """
     lines.append(f"check{k}:")
     p = lines.field(f"%p{k}", "%args", 8 * k, "ptr")
     lines.field(f"%type{k}", p, OBJECT_TYPE, "ptr")
@@ -210,7 +220,7 @@ def _check(lines: _Lines, k: int, shape: tuple[int, ...], flags: int, number: st
         f"  %n{k} = phi i64 [ 1, %batch{k} ], [ %length{k}, %rows{k} ]",
     ]
     if k == 0:
-        lines += ["  %n = add i64 %n0, 0", f"  %fits0 = icmp sle i64 %n, {LIMIT}"]
+        lines += ["  %n = add i64 %n0, 0", f"  %fits0 = icmp sle i64 %n, {most}"]
     else:
         lines.append(f"  %fits{k} = icmp eq i64 %n{k}, %n")
     lines.append(f"  br i1 %fits{k}, label %known{k}, label %decline")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.compiler.emit.python_entry import LIMIT
+from delassus.compiler.emit.python_entry import FEWEST
 from delassus.model.tree import Tree
 from delassus.runtime.fastcall import supported
 from delassus.runtime.kernel import Kernel
@@ -35,7 +35,7 @@ PEERS = {
 }
 """By the name of a column: calls, of which the fastest counts, our solver beside it, and the paper's column if any."""
 
-STATES, PEER_STATES = LIMIT, 8
+STATES, PEER_STATES = FEWEST, 8
 """As many as the entry into the code takes without threads; and of peers."""
 
 ROUNDS, REPEATS = 81, 2

@@ -10,6 +10,10 @@ from delassus.compiler.emit.llvm_text import LlvmText
 def load_rows(text: LlvmText, base: str, size: int, targets: Mapping[int, str]) -> None:
     """Store entries of rows of ``size`` numbers by lanes; ``targets``: their addresses by entry, in order."""
     lanes = text.lanes
+    if size == 1:  # numbers of states are neighbours
+        for target in targets.values():
+            text.store(text.instruction(f"load {text.vector}, ptr {base}, align {text.bits // 8}"), target)
+        return
     if size < lanes:
         for k, target in targets.items():
             vector = "poison"
@@ -36,6 +40,9 @@ def load_rows(text: LlvmText, base: str, size: int, targets: Mapping[int, str]) 
 def store_rows(text: LlvmText, base: str, sources: Sequence[Callable[[], str]]) -> None:
     """Store vectors by lanes, each made by its source when its turn comes, as rows."""
     lanes, size = text.lanes, len(sources)
+    if size == 1:
+        text.lines.append(f"store {text.vector} {sources[0]()}, ptr {base}, align {text.bits // 8}")
+        return
     if size < lanes:
         for k, source in enumerate(sources):
             vector = source()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +24,7 @@ from delassus.quantities.quantity import Output
 from delassus.quantities.request import Request, request
 from delassus.spatial.graph import Graph, Op, OperationCount
 from delassus.spatial.ops import Matrix
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace_ops import Expression, TraceOps
 
 RCOND = Output(
     "rcond",
@@ -120,6 +121,7 @@ def trace_request(asked: Request, with_rcond: bool = True) -> Trace:
     if case.is_within is not None and with_rcond:
         rcond = traced.ops.select(case.is_within, 1.0 if rcond is None else rcond, -1.0)
     if rcond is not None:
+        rcond = traced.ops.select(_is_finite(traced), rcond, -1.0)
         traced.add(RCOND, (), traced.ops.matrix([[rcond]]), hidden=True)
     return traced
 
@@ -157,6 +159,16 @@ def _inputs(ops: TraceOps) -> list[int]:
     """Nodes of all inputs, in order."""
     inputs: list[int] = np.flatnonzero(ops.graph([]).op == Op.INPUT).tolist()
     return inputs
+
+
+def _is_finite(traced: Trace) -> Expression:
+    """Whether the results are, by their sum."""
+    nodes = {node for of_result in traced.computed for node in of_result}
+    terms = [Expression(traced.ops, node) for node in sorted(nodes)]
+    while len(terms) > 1:  # by pairs: sums that do not wait for one another
+        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + terms[len(terms) // 2 * 2 :]
+    is_finite: Expression = traced.ops.less(traced.ops.copysign(sum(terms, 0.0), 1.0), sys.float_info.max)
+    return is_finite
 
 
 def _differentiate(traced: Trace, before: Request, after: Request) -> None:

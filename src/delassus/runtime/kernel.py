@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.dynamics import EARLY, ITERATIVE
 from delassus.compiler.emit.c_text import Scalar
-from delassus.compiler.emit.llvm_loops import watched_result
 from delassus.compiler.pipeline import derivative_programs, make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
@@ -339,7 +338,7 @@ class Kernel:
         if not rcond and not with_status:
             return Run(none, none, none, None, error)
         has_no_status = with_status and self.method in ITERATIVE  # a fixed number of iterations
-        chosen = self._doubtful(results, rcond, with_status) | has_no_status
+        chosen = self._doubtful(rcond, batch) | has_no_status
         on_numpy, inaccurate, case = none.copy(), np.array(chosen), None
         if not chosen.any():
             return Run(chosen, on_numpy, inaccurate, None, error)
@@ -407,7 +406,7 @@ class Kernel:
 
         number = number_of(threads, n * steps * self.operations.total)
         over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, number, self.lanes)
-        return self._doubtful([*after, *beside], rcond), beside
+        return self._doubtful(rcond, (steps, *batch)), beside
 
     @cached_property
     def _roll(self) -> Any:
@@ -421,14 +420,9 @@ class Kernel:
         function.code = self.code  # which must stay while it runs, on whatever thread
         return function
 
-    def _doubtful(self, results: Arrays, rcond: Arrays, watch_all: bool = False) -> NDArray[np.bool_]:
-        """States whose reciprocal condition is too small or whose results are not finite."""
-        out = np.logical_or.reduce([~(x >= self.least_rcond) for x in rcond])
-        for k in range(len(results)) if watch_all else (watched_result(len(results)),):
-            entries = list(range(len(self.results[k].shape)))
-            total = np.einsum(results[k], [Ellipsis, *entries], [Ellipsis])  # thrice as fast as sum(axis=…)
-            out = out | ~np.isfinite(total)
-        return np.asarray(out)
+    def _doubtful(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
+        """States whose reciprocal condition is too small; it is negative where results are not finite."""
+        return ~(rcond[0] >= self.least_rcond) if rcond else np.zeros(batch, dtype=bool)
 
     def warn_once(self, again: int, on_numpy: int, inaccurate: int, total: int) -> None:
         """Say how many states the machine code has not solved by itself, the first time that it happens."""

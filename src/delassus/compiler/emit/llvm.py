@@ -49,7 +49,7 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
         codes.append(_Block(program, sections, scalar, lanes, has_fma))
     functions = [function for code in codes for function in code.functions()]
     if any(r.hidden for r in program.results):
-        functions.append(doubtful(program, scalar, ATTRIBUTES))
+        functions.append(doubtful(scalar, ATTRIBUTES))
     functions += [batch(program, scalar, lanes, ATTRIBUTES), python_entry(program, 8 if scalar == "double" else 4)]
     functions.append(xla_entry(program, scalar, lanes))
     if program.is_step:

@@ -3,8 +3,7 @@
 ``batch(n, a0, …, r0, …)`` runs n states: whole blocks of as many as there are lanes, the last one overlapping the one
 before it; fewer than a block one by one.
 
-``doubtful(n, least, rcond, x)`` says whether a state's reciprocal condition is below ``least``, or an entry of ``x``,
-the result that is watched, is not finite.
+``doubtful(n, least, rcond)`` says whether a state's reciprocal condition is below ``least``.
 
 ``roll(n, pitch, steps, moves, a0, …, r0, …)`` runs n of ``pitch`` states that lie side by side through a time step,
 repeated. Arrays whose entry of ``moves`` is 1 are ``(steps, pitch, …)``; where it is 0, ``(pitch, …)``, the same at all
@@ -54,51 +53,26 @@ def batch(program: Program, scalar: str, lanes: int, attributes: str) -> str:
     return "\n".join(body)
 
 
-def watched_result(n: int) -> int:
-    """Which of ``n`` results has to be finite where a state is solved: forces, or velocities after a step."""
-    return min(1, n - 1)
-
-
-def watched(program: Program) -> int:
-    """Which of the arrays of a program that is the result that is watched."""
-    return len(program.arguments) + watched_result(sum(not r.hidden for r in program.results))
-
-
-def doubtful(program: Program, scalar: str, attributes: str) -> str:
+def doubtful(scalar: str, attributes: str) -> str:
     """Assembly of ``doubtful``."""
-    return f"""define i1 @doubtful(i64 %n, {scalar} %least, ptr readonly %rcond, ptr readonly %x) {attributes} {{
+    return f"""define i1 @doubtful(i64 %n, {scalar} %least, ptr readonly %rcond) {attributes} {{
 entry:
-  %entries = mul i64 %n, {_sizes(program)[watched(program)]}
   br label %next
 next:
-  %s = phi i64 [ 0, %entry ], [ %s.after, %good ]
+  %s = phi i64 [ 0, %entry ], [ %s.after, %look ]
+  %fine = phi i1 [ true, %entry ], [ %fits, %look ]
   %more = icmp slt i64 %s, %n
-  br i1 %more, label %look, label %next.entry
+  %go.on = and i1 %more, %fine
+  br i1 %go.on, label %look, label %end
 look:
   %rcond.at = getelementptr {scalar}, ptr %rcond, i64 %s
   %this = load {scalar}, ptr %rcond.at
   %fits = fcmp oge {scalar} %this, %least
-  br i1 %fits, label %good, label %doubt
-good:
   %s.after = add i64 %s, 1
   br label %next
-next.entry:
-  %k = phi i64 [ 0, %next ], [ %k.after, %finite ]
-  %k.more = icmp slt i64 %k, %entries
-  br i1 %k.more, label %look.entry, label %settled
-look.entry:
-  %x.at = getelementptr {scalar}, ptr %x, i64 %k
-  %entry.x = load {scalar}, ptr %x.at
-  %zero = fsub {scalar} %entry.x, %entry.x
-  %is.finite = fcmp ord {scalar} %zero, %zero
-  br i1 %is.finite, label %finite, label %doubt
-finite:
-  %k.after = add i64 %k, 1
-  br label %next.entry
-doubt:
-  ret i1 true
-settled:
-  ret i1 false
+end:
+  %doubt = xor i1 %fine, true
+  ret i1 %doubt
 }}"""
 
 

@@ -7,15 +7,14 @@ lines, and returns the one or a tuple. In place of an array of one number a stat
 
 It returns its table for whatever is not a C-contiguous, aligned array of the right type and shape, for results that
 share memory with another array, and for batches above a limit; the caller then takes the general path. A program's
-hidden result, its smallest pivot, stays inside: where that of a state is below the limit in the table, or a number that
-is watched is not finite, the entry returns its table as well, and the general path does it all again.
+hidden result, the reciprocal condition, stays inside: where that of a state is below the limit in the table, the entry
+returns its table as well, and the general path does it all again.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from delassus.compiler.emit.llvm_loops import watched
 from delassus.compiler.program import Program
 
 OBJECT_TYPE, DATA, DIMENSIONS_COUNT, DIMENSIONS, DESCRIPTOR, FLAGS = 8, 16, 24, 32, 56, 64
@@ -126,9 +125,8 @@ def python_entry(program: Program, item_size: int) -> str:
     pointers = [*data, "ptr %pivots"] if is_judged else data
     lines.append(f"  call void @batch(i64 %n, {', '.join(pointers)})")
     if is_judged:
-        looked_at = f"{number} %least, ptr %pivots, {data[watched(program)]}"
         lines += [
-            f"  %doubtful = call i1 @doubtful(i64 %n, {looked_at})",
+            f"  %doubtful = call i1 @doubtful(i64 %n, {number} %least, ptr %pivots)",
             "  br i1 %doubtful, label %doubt, label %settled",
             "doubt:",
             "  br i1 %given, label %decline, label %unwanted",

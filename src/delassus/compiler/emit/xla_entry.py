@@ -9,15 +9,14 @@ releases: threads that come late find no states left, after the entry has return
 not begun; while others end their chunks, this thread yields.
 
 A program's hidden result, its reciprocal condition, stays inside: where that of a state is below the number at
-``@xla_least``, or a number that is watched is not finite, the entry calls the function at ``@xla_settle`` with the
-number of all states and an array of pointers to all arrays. That does it all again and returns NULL, or the text of an
-error, which XLA raises. There is no such function any more when Python ends, which ``@xla_settling``, the number of its
-calls, makes wait for those that have begun: threads that want Python's lock later never get it.
+``@xla_least``, the entry calls the function at ``@xla_settle`` with the number of all states and an array of pointers
+to all arrays. That does it all again and returns NULL, or the text of an error, which XLA raises. There is no such
+function any more when Python ends, which ``@xla_settling``, the number of its calls, makes wait for those that have
+begun: threads that want Python's lock later never get it.
 """
 
 from __future__ import annotations
 
-from delassus.compiler.emit.llvm_loops import watched
 from delassus.compiler.emit.llvm_text import hexadecimal
 from delassus.compiler.program import Program
 
@@ -117,8 +116,7 @@ def _work(program: Program, scalar: str) -> list[str]:
     pointers = [f"ptr %from{k}" for k in range(len(sizes))] + ["ptr %pivots"] * is_judged
     lines.append(f"  call void @batch(i64 %size, {', '.join(pointers)})")
     if is_judged:
-        looked_at = f"ptr %pivots, ptr %from{watched(program)}"
-        lines.append(f"  %doubtful = call i1 @doubtful(i64 %size, {scalar} %least, {looked_at})")
+        lines.append(f"  %doubtful = call i1 @doubtful(i64 %size, {scalar} %least, ptr %pivots)")
         lines.append("  %more.doubt = zext i1 %doubtful to i64")
         lines.add("%doubt", "%job", DOUBT, "%more.doubt")
     lines.add("%done", "%job", DONE, "%size")

@@ -1,7 +1,5 @@
 """Operation counts, and times as ratios to Pinocchio's of the same run, by commit: ``history.json`` and its figure.
 
-Usage: python benchmarks/history.py [COMMIT ...]. Without commits it only draws.
-
 Each commit's sources are unpacked into a temporary folder and measured by a process of its own, on one core. Only names
 of the public contract are used, so that older commits can be measured too: figures that one does not have are null, and
 ``absent`` says why. Answers that differ from Pinocchio's are not timed.
@@ -9,6 +7,7 @@ of the public contract are used, so that older commits can be measured too: figu
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -231,8 +230,10 @@ def draw(records: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Measure the commits that are given, one after the other, and draw all records."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commits", nargs="*", metavar="COMMIT", help="what git takes for one; none: only draw")
     records = {r["commit"]: r for r in json.loads(RECORDS.read_text())} if RECORDS.exists() else {}
-    for commit in sys.argv[1:]:
+    for commit in parser.parse_args().commits:
         new = record_of(commit)
         records[new["commit"]] = new
         ordered = sorted(records.values(), key=lambda record: record["number"])

@@ -295,9 +295,10 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
 def measure(quick: bool = False) -> Iterator[Record]:
     """All figures of every case; the record after each."""
     record: Record = {**environment(), "dt": DT, "wanted": WANTED, "cases": {}}
+    cases = step_cases(quick)  # which says what is not installed, before anything is printed
     yield record
     with pinned():
-        for case in in_turn(step_cases(quick)):
+        for case in in_turn(cases):
             record["cases"][case.name] = _measure_case(case, quick)
             yield record
 

@@ -171,7 +171,8 @@ class Kernel:
             if not self._is_judged:
                 raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
             asked = True
-        is_plain = not (asked or named) and threads is None and len(arguments) == len(self.arguments)
+        on_this_thread = threads is None or (type(threads) is int and threads == 1)
+        is_plain = on_this_thread and not (asked or named) and len(arguments) == len(self.arguments)
         if is_plain and type(arguments[0]) is np.ndarray:
             given = () if out is None else out if type(out) is tuple and len(out) == len(self.results) > 1 else (out,)
             found = self._direct(*arguments, *given)

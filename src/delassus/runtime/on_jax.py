@@ -24,6 +24,9 @@ from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.arrays import check_shape, common_batch, ordered, time_first
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
 
+ENOUGH = 2_000_000
+"""Operations of a call from which XLA's threads take part, which wake sooner than those of `threads`."""
+
 VERSIONS = (0, 9), (0, 10)
 """Minor versions of JAX that this is tested with; the names that it uses may move in others."""
 
@@ -250,7 +253,7 @@ def _target(kernel: Any) -> str:
         number = ctypes.c_double if kernel.dtype == np.float64 else ctypes.c_float
         variable = kernel.code.address_of_data
         number.from_address(variable("xla_least")).value = kernel.least_rcond
-        ctypes.c_int64.from_address(variable("xla_many")).value = -(-ENOUGH_FOR_THREADS // kernel.operations.total)
+        ctypes.c_int64.from_address(variable("xla_many")).value = -(-ENOUGH // kernel.operations.total)
         ctypes.c_int64.from_address(variable("xla_threads")).value = number_of(None, ENOUGH_FOR_THREADS)
         if not _targets:
             atexit.register(_settle_no_more)

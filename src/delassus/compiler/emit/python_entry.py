@@ -35,7 +35,7 @@ TABLE = (
 READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 """C-contiguous and aligned; the same and writeable."""
 
-FEWEST, MOST, OPERATIONS = 64, 1024, 2_000_000
+FEWEST, MOST, OPERATIONS = 64, 1024, 8_000_000
 """States up to which a call comes here: `FEWEST`, and up to `MOST` if they need fewer operations. The general path,
 which releases the interpreter lock and may use threads, takes 20 µs more."""
 

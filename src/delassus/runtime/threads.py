@@ -15,8 +15,7 @@ from delassus.compiler.emit.python_entry import OPERATIONS
 from delassus.model.check import check_whole
 
 ENOUGH_FOR_THREADS = OPERATIONS
-"""Operations of a whole call from which ``threads=None`` uses every core: waking a thread takes 50 to 100 µs, which they
-take on one of them."""
+"""Operations of a whole call from which ``threads=None`` uses every core; to wake a thread takes 50 to 100 µs."""
 
 CHUNKS = 4
 """Chunks of a batch for each thread: a thread that starts late then leaves more to the others."""

@@ -574,7 +574,8 @@ def test_what_is_solved_at_open_loops_obeys_the_laws(n):
             p, after = solution.impulses, solution.velocity
             left = M @ after - snapshot.momentum(dt) - J[6:].T @ p.ravel()
             left -= loops.T @ np.linalg.lstsq(loops.T, left, rcond=1e-13)[0]
-            assert np.abs(np.linalg.solve(M, left)).max() < 3e-8, formulation
+            lost = np.finfo(float).eps * np.linalg.cond(loops)  # of impulses of rows that are nearly dependent
+            assert np.abs(np.linalg.solve(M, left)).max() < 1e-8 + 30.0 * lost, formulation
             assert np.abs(loops @ after).max() < 3e-8, formulation
             u, w = (J[6:] @ after).reshape(-1, 3), np.diag(W).reshape(-1, 3).mean(axis=1)
             for own, r, mu, omega in zip(u, p, contacts.friction, w, strict=True):

@@ -262,8 +262,8 @@ def test_a_coupling_of_neighbours_is_cheap():
         assert more <= COUPLING, (a, b, more)
 
 
-COUPLING = 64
-"""Operations that a coupling of two neighbouring joints may take."""
+COUPLING = 65
+"""Operations that a coupling of two neighbouring joints may take, one of which looks whether its force is finite."""
 
 COUPLING_ON_HELD_LIMB = 260
 """The same where all joints of the limb move as other rows say: a row more goes on to the base."""

@@ -211,13 +211,17 @@ def test_public_names_are_sorted_and_exist():
     assert exported == set(ds.__all__) - {"contact", "mechanisms"}
 
 
-FUNCTIONS = [n for n in ds.__all__ if inspect.isfunction(getattr(ds, n))]
-CLASSES = [n for n in ds.__all__ if inspect.isclass(getattr(ds, n))]
+def public(module, is_kind):
+    """Names that a module shows, and what they name."""
+    return {name: value for name in module.__all__ if is_kind(value := getattr(module, name))}
+
+
+FUNCTIONS = {n: f for module in (ds, ds.contact, ds.mechanisms) for n, f in public(module, inspect.isfunction).items()}
 
 
 def parameters_explained(name):
     """Parameters that the docstring of a public function lists, or that of the function whose parameters it takes."""
-    text = inspect.getdoc(getattr(ds, name))
+    text = inspect.getdoc(FUNCTIONS[name])
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", text, re.S | re.M)
     if section is None:
         (other, *_) = re.findall(r"Takes\s[^.]*?(?<!`)`(\w+)`(?!`)", text)
@@ -228,7 +232,7 @@ def parameters_explained(name):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_public_functions_are_documented(name):
-    function = getattr(ds, name)
+    function = FUNCTIONS[name]
     text = inspect.getdoc(function)
     assert text.splitlines()[0].endswith((".", "``.", "``", ":")) and len(text.splitlines()[0]) < 120
     assert "Examples\n--------" in text and ">>> " in text
@@ -241,9 +245,11 @@ def test_public_functions_are_documented(name):
     assert explained <= parameters or "Takes" in text
 
 
-def test_public_classes_are_documented():
-    for name in CLASSES:
-        cls = getattr(ds, name)
+@pytest.mark.parametrize("package", ["delassus", "delassus.contact", "delassus.gym"])
+def test_public_classes_are_documented(package):
+    if package == "delassus.gym":
+        pytest.importorskip("gymnasium")
+    for name, cls in public(importlib.import_module(package), inspect.isclass).items():
         texts = [inspect.getdoc(cls), *(inspect.getdoc(value) for value in vars(cls).values() if callable(value))]
         assert texts[0], name
         assert name in ("DelassusError", "DelassusWarning") or any(">>> " in (text or "") for text in texts), name
@@ -266,8 +272,8 @@ def test_what_pre_commit_checks(command):
 DATACLASSES = [
     cls
     for module in (ds, ds.contact)
-    for cls in (getattr(module, name) for name in module.__all__)
-    if inspect.isclass(cls) and dataclasses.is_dataclass(cls)
+    for cls in public(module, inspect.isclass).values()
+    if dataclasses.is_dataclass(cls)
 ]
 
 

@@ -128,10 +128,15 @@ class ContactSet(Frozen):
 def frames_of(normals: ArrayLike) -> Array:
     """Contact frames (n, 3, 3) with given unit normals (n, 3) and tangents of our choice.
 
+    Parameters
+    ----------
+    normals : (n, 3) or (3,) array_like
+        Unit vectors in the world, from the second body to the first.
+
     Raises
     ------
     ConfigurationError
-        Normals that are not of unit length.
+        Normals that are not of unit length, or not of these shapes.
 
     Examples
     --------

@@ -253,7 +253,19 @@ class ConeProblem(Frozen):
 
 
 class RelaxedProblem(ConeProblem):
-    """The convex relaxation of a `ConeProblem`, ``K_μ ∋ r ⊥ u ∈ K_μ*``: without De Saxcé's shift ``s``."""
+    """The convex relaxation of a `ConeProblem`, ``K_μ ∋ r ⊥ u ∈ K_μ*``: without De Saxcé's shift ``s``.
+
+    Parameters and errors are those of `ConeProblem`.
+
+    Examples
+    --------
+    What slides also lifts off: the velocity along the normal is ``μ |u_t|`` (m/s).
+
+    >>> problem = RelaxedProblem([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [1, 0, -1], mu=0.5)
+    >>> r = [[-0.6, 0, 1.2]]
+    >>> problem.residual(r) < 1e-12, problem.velocities(r).round(6).tolist()
+    (True, [[0.4, 0.0, 0.2]])
+    """
 
     __slots__ = ()
 
@@ -275,10 +287,23 @@ class PolyhedralLCP(LCP):
     Unknowns are ``β̲ = (F_n, β_1 … β_nf)`` of each contact (N s), then ``σ`` of each contact (m/s). Direction ``j`` of a
     contact is at the angle ``2π j / n_f`` in its tangent plane. The blocks are those of one contact.
 
-    Attributes
+    Parameters
     ----------
     cone : ConeProblem
     n_directions : int
+        ``n_f``: even, from 2 to 1000.
+
+    Raises
+    ------
+    ConfigurationError
+        Another ``n_directions``.
+
+    Examples
+    --------
+    >>> from delassus.contact import lemke
+    >>> problem = PolyhedralLCP(ConeProblem([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [1, 0, -1], mu=0.5))
+    >>> problem.size, problem.impulses(lemke(problem).values).round(6).tolist()
+    (6, [[-0.5, 0.0, 1.0]])
     """
 
     cone: ConeProblem

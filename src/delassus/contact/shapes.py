@@ -21,7 +21,14 @@ __all__ = ["Box", "Capsule", "Collider", "Cylinder", "HalfSpace", "Mesh", "Shape
 
 @dataclass(frozen=True, slots=True)
 class HalfSpace(Frozen):
-    """Everything below the plane z = 0 of its frame: floors and walls. Only on the world."""
+    """Everything below the plane z = 0 of its frame: floors and walls. Only on the world.
+
+    Examples
+    --------
+    >>> ramp = [[0.8, 0, 0.6], [0, 1, 0], [-0.6, 0, 0.8]]
+    >>> Collider("world", HalfSpace(), (0, 0, -1), ramp).rotation[:, 2].round(6).tolist()  # its normal, outwards
+    [0.6, 0.0, 0.8]
+    """
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -41,6 +48,14 @@ class Mesh(Frozen):
     ConfigurationError
         Fewer than four points, entries that are not finite, indices out of range, or no triangles where they are
         needed.
+
+    Examples
+    --------
+    >>> corners = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    >>> hull = Mesh(corners)
+    >>> surface = Mesh(corners, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], convex=False)
+    >>> len(hull.vertices), len(surface.triangles)
+    (4, 4)
     """
 
     vertices: Array

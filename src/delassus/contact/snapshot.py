@@ -215,25 +215,34 @@ class ConstraintRows:
 
 
 class Snapshot:
-    """A scene at one state.
+    """A scene at one state; made by `ContactDynamics.at`, which checks nothing.
 
     Attributes
     ----------
     dynamics : ContactDynamics
     q, v, tau : (nq,), (nv,) and (nv,) arrays
-        Configuration, velocity, forces of motors.
+        Configuration, velocity, forces of motors (N, N m).
     poses : (n, 3, 4) array
-        ``[R p]`` of each link's body frame in the world.
+        ``[R p]`` of each link's body frame in the world (m).
     twists : (n, 6) array
-        Of each link, in its body frame.
+        Of each link, in its body frame: linear, angular (m/s, rad/s).
     propagators, compliances : (n, 6, 6) arrays
         ``A_i`` and ``Υ_i``.
     qdd : (nv,) array
-        Accelerations without loops and contacts; of free and planar joints in the axes of now.
+        Accelerations without loops and contacts (m/s², rad/s²); of free and planar joints in the axes of now.
     loop_rows : (m', 6) array
         Rows of the ends of loops.
     loop_errors : (n_b,) array
         Position errors of loops (m, rad).
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> import numpy as np
+    >>> dynamics = ds.contact.ContactDynamics(ds.Scene(ds.mechanisms.pendulum(2)))
+    >>> snapshot = dynamics.at(np.zeros(2), np.array([1.0, 2.0]), np.zeros(2))
+    >>> snapshot.twists[:, [0, 4]].round(6).tolist()  # along x and about y; the second axis is 0.5 m below the first
+    [[0.0, 1.0], [-0.5, 3.0]]
     """
 
     def __init__(self, dynamics: ContactDynamics, q: Array, v: Array, tau: Array, results: tuple[Array, ...]) -> None:

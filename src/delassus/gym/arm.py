@@ -41,6 +41,23 @@ class ArmReach(Worlds):
     num_envs : int
     episode, payload, options
         Of `Worlds`; the payload is on the last link, and the controller does not know of it.
+
+    Raises
+    ------
+    ConfigurationError
+        As `Worlds`.
+
+    Examples
+    --------
+    Actions that point at the goal bring the tip there, within 3 s to less than 5 cm.
+
+    >>> import numpy as np
+    >>> envs = ArmReach(4)
+    >>> seen, _ = envs.reset(seed=0)
+    >>> for _ in range(150):
+    ...     seen, *_ = envs.step(seen[:, 3:6] / REACH)
+    >>> bool((np.linalg.norm(seen[:, 3:6], axis=1) < 0.05).all())
+    True
     """
 
     def __init__(

@@ -51,6 +51,18 @@ class Go1Velocity(Worlds):
         Take the built-in quadruped even where Go1's description (extra ``[robots]``) is installed.
     options
         Of `Worlds`.
+
+    Raises
+    ------
+    ConfigurationError
+        As `Worlds`.
+
+    Examples
+    --------
+    >>> envs = Go1Velocity(2, generic=True)
+    >>> seen, _ = envs.reset(seed=0, options={"told": (0.5, 0.0, 0.0)})  # half a metre a second ahead
+    >>> seen[:, 9:12].tolist()
+    [[0.5, 0.0, 0.0], [0.5, 0.0, 0.0]]
     """
 
     def __init__(

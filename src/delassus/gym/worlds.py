@@ -52,6 +52,23 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     ----------
     q, v, impulses : (num_envs, …) arrays of float32
         States of all worlds; write to them in `begin` only.
+
+    Raises
+    ------
+    ConfigurationError
+        ``num_envs`` is not a whole number of at least 1, a time is not positive, ``control`` is not a whole number of
+        ``dt``, or a range is not from a number ≥ 0 to one that is not smaller.
+
+    Examples
+    --------
+    Episodes of two actions: both are cut off after the second one.
+
+    >>> import numpy as np
+    >>> from delassus.gym import ArmReach
+    >>> envs = ArmReach(2, episode=0.04)
+    >>> _ = envs.reset(seed=0)
+    >>> [envs.step(np.zeros((2, 3)))[3].tolist() for _ in range(2)]
+    [[False, False], [True, True]]
     """
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
@@ -124,7 +141,9 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         self.observe(worlds)
 
     def step(self, actions: Floats) -> tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """Observations, rewards, whether episodes have ended and whether they were cut off, and further data.
+        """Observations (num_envs, observed), rewards, whether episodes have ended and whether they were cut off.
+
+        The last three are (num_envs,) each; after them come further data, as the class says.
 
         Raises
         ------

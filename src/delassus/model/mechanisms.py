@@ -281,6 +281,8 @@ def ladder(n: int, *, root: Root = "fixed") -> Tree:
     >>> import delassus as ds
     >>> tree = ds.mechanisms.ladder(4)
     >>> rungs = [ds.Weld(f"left{k}", f"right{k}") for k in range(1, 5)]
+    >>> tree.nv, sum(rung.size for rung in rungs)
+    (8, 24)
     """
     sketch = _Sketch(f"ladder{_count(n, 'n')}")
     sketch.body("base", 5.0, (0.2, 0.6, 0.2))

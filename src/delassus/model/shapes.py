@@ -15,6 +15,11 @@ from delassus.model.rotations import Array
 class Sphere(Frozen):
     """Ball about the origin of its frame; ``radius`` in m.
 
+    Raises
+    ------
+    ConfigurationError
+        ``radius`` is not positive.
+
     Examples
     --------
     >>> import delassus as ds
@@ -34,7 +39,19 @@ class Sphere(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Capsule(Frozen):
-    """All points within ``radius`` of a segment of ``length`` along z, centred on the origin; in m."""
+    """All points within ``radius`` of a segment of ``length`` along z, centred on the origin; in m.
+
+    Raises
+    ------
+    ConfigurationError
+        ``radius`` or ``length`` is not positive.
+
+    Examples
+    --------
+    >>> capsule = Capsule(radius=0.25, length=0.5)
+    >>> capsule.length + 2 * capsule.radius  # from tip to tip
+    1.0
+    """
 
     radius: float
     length: float
@@ -45,7 +62,18 @@ class Capsule(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Cylinder(Frozen):
-    """Cylinder of ``length`` along z, centred on the origin; in m."""
+    """Cylinder of ``radius`` about z and ``length`` along it, centred on the origin; in m.
+
+    Raises
+    ------
+    ConfigurationError
+        ``radius`` or ``length`` is not positive.
+
+    Examples
+    --------
+    >>> Cylinder(radius=0.1, length=0.6).inertia(2.0).round(6).tolist()
+    [0.065, 0.065, 0.01]
+    """
 
     radius: float
     length: float
@@ -61,7 +89,18 @@ class Cylinder(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Box(Frozen):
-    """Box centred on the origin, its edges of lengths ``x``, ``y``, ``z`` along the axes; in m."""
+    """Box centred on the origin, its edges of lengths ``x``, ``y``, ``z`` along the axes; in m.
+
+    Raises
+    ------
+    ConfigurationError
+        An edge is not positive.
+
+    Examples
+    --------
+    >>> Box(0.1, 0.2, 0.3).inertia(12.0).round(6).tolist()
+    [0.13, 0.1, 0.05]
+    """
 
     x: float
     y: float

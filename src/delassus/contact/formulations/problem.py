@@ -44,6 +44,17 @@ class ContactProblem(Frozen):
         Impulses at contacts that act beside the unknown ones (N s).
     recovered : (n_u,) array
         The part of their normals, given back by restitution, under which there is friction too (N s).
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> from delassus.contact import ContactSet, Scene, State, formulate, frames_of
+    >>> wall = ContactSet([[1, -1]], [[0, 0, -1]], frames_of([[1, 0, 0]]))
+    >>> problem = formulate(Scene(ds.mechanisms.pendulum(2)), State([0, 0], [0, 1]), "os", dt=1e-3, contacts=wall)
+    >>> problem.sizes
+    {'velocity': 0, 'bilateral': 0, 'cone': 5, 'slack': 1}
+    >>> problem.matrix.shape, problem.cone().W.shape
+    ((6, 6), (3, 3))
     """
 
     model: Formulation
@@ -223,6 +234,20 @@ class ContactSolution(Frozen):
         The unknown impulses at contacts (N s).
     status : SolverStatus
     iterations : int
+        Of the solver.
+
+    Examples
+    --------
+    A ball of 2 kg that meets the floor at 1 m/s: its momentum, and its weight of 10 ms, go into the floor.
+
+    >>> import delassus as ds
+    >>> from delassus.contact import ContactSet, Scene, State, formulate, frames_of
+    >>> floor = ContactSet([[0, -1]], [[0, 0, 0]], frames_of([[0, 0, 1]]))
+    >>> falling = State([0, 0, 0, 0, 0, 0, 1], [0, 0, -1, 0, 0, 0])
+    >>> scene = Scene(ds.mechanisms.free_body(2.0, [0.1, 0.1, 0.1]))
+    >>> solution = formulate(scene, falling, "os", dt=0.01, contacts=floor).solve()
+    >>> solution.impulses.round(6).tolist(), solution.residual() < 1e-9
+    ([[0.0, 0.0, 2.1962]], True)
     """
 
     problem: ContactProblem

@@ -101,8 +101,22 @@ def slopes(y: Array, mu: Array, more: Array) -> Array:
 def convex(problem: ConeProblem, *, tolerance: float = 1e-6, max_iterations: int = 200) -> Solution[RelaxedProblem]:
     """Solve the convex relaxation of a contact problem with clarabel.
 
-    Parameters and errors are those of `nsgs`, without a start. The solution's problem is a `RelaxedProblem`, whose
-    residual leaves De Saxcé's shift out.
+    The solution's problem is a `RelaxedProblem`, whose residual leaves De Saxcé's shift out.
+
+    Parameters
+    ----------
+    problem : ConeProblem
+    tolerance : float
+        Of `RelaxedProblem.residual` (m/s).
+    max_iterations : int
+        Iterations of clarabel.
+
+    Raises
+    ------
+    ConfigurationError
+        Another kind of problem; a tolerance or limit that is not positive.
+    MissingDependencyError
+        clarabel or scipy is not installed.
 
     Examples
     --------

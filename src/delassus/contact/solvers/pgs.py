@@ -114,8 +114,22 @@ def pgs(
 ) -> Solution[L]:
     """Solve a linear complementarity problem by projected Gauss–Seidel, over its blocks.
 
-    Takes what `lemke` takes, iterations being sweeps, and ``start`` (n,), unknowns to start from. Blocks of one unknown
-    need a positive diagonal, or a `ConfigurationError` is raised; those of a `PolyhedralLCP` are its contacts.
+    Parameters
+    ----------
+    problem : LCP
+        Its blocks of one unknown have a positive diagonal; those of a `PolyhedralLCP` are its contacts.
+    start : (n,) array_like, optional
+        Unknowns to start from.
+    tolerance : float
+        Of `LCP.residual`, in the units of ``z`` and ``w``.
+    max_iterations : int
+        Sweeps.
+
+    Raises
+    ------
+    ConfigurationError
+        Another kind of problem, or such a diagonal that is not positive; a tolerance or limit that is not positive; a
+        start of another size.
 
     Examples
     --------

@@ -143,7 +143,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     def step(self, actions: Floats) -> tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         """Observations (num_envs, observed), rewards, whether episodes have ended and whether they were cut off.
 
-        The last three are (num_envs,) each; after them come further data, as the class says.
+        ``actions`` are (num_envs, actions). The last three results are (num_envs,) each; a dictionary follows them.
 
         Raises
         ------

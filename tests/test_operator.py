@@ -244,6 +244,14 @@ def test_damped_kernels_and_damping_that_is_lost_in_round_off():
     assert error(ds.delassus_operator(tree, feet, q, damping=1e-17).solve(x), wanted) < SOLVE
 
 
+def test_damped_without_constraints():
+    arm, nothing = ds.mechanisms.chain(3), np.zeros((2, 0))
+    q = arm.random(0, 2)
+    operator = ds.delassus_operator(arm, [], q, damping=1.0)
+    assert operator.solve(nothing).shape == operator.apply(nothing).shape == (2, 0)
+    assert ds.compile(arm, [], "damped_solution")(q, nothing, nothing).shape == (2, 0)
+
+
 @pytest.mark.parametrize("damping", [0.0, -1.0, np.nan, "much", np.ones(5), [1.0, 0.0, 1.0]])
 def test_bad_damping(damping):
     arm = ds.mechanisms.chain(4)

@@ -19,7 +19,6 @@ from delassus.spatial.ops import Matrix, Scalar
 LARGEST = 1e-3
 """Largest part of the forces that the second solution may change: its square is what is then still wrong."""
 
-
 SMALLEST = 1e-30
 """What makes a solution of zeros one."""
 
@@ -32,6 +31,8 @@ def damped_product(problem: Problem, body: Articulated, damping: Matrix, x: Matr
 def damped_solution(problem: Problem, damping: Matrix, x: Matrix) -> tuple[Matrix, Scalar]:
     """``(G + D)⁻¹ x`` (m × 1) for the positive diagonal ``damping`` (m × 1), and whether it is solved."""
     ops, body = problem.ops, Articulated(problem)
+    if not problem.n_rows:
+        return x, 1.0
     ops.mark("Delassus product", [delassus_product(problem, body, x)])
     first = _solved(problem, damping, x)
     change = _solved(problem, damping, x - damped_product(problem, body, damping, first))
@@ -44,5 +45,4 @@ def _solved(problem: Problem, damping: Matrix, x: Matrix) -> Matrix:
     ops = problem.ops
     parts = [[ops.take(a, range(problem.n_rows)[rows], None) for a in (x, damping)] for rows in problem.rows]
     goals = [Goal(target=target, compliance=compliance) for target, compliance in parts]
-    forces = pv_soft(DynamicsProblem(problem, None, None, gravity=ops.zeros(3, 1), goals=goals)).forces
-    return forces if problem.constraints else x
+    return pv_soft(DynamicsProblem(problem, None, None, gravity=ops.zeros(3, 1), goals=goals)).forces

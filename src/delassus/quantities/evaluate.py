@@ -242,8 +242,9 @@ def may_be_singular(tree: Tree) -> bool:
 def rcond_program(asked: Request) -> Graph | None:
     """Program of the reciprocal condition of a request; None if it divides by nothing."""
     ops = TraceOps()
-    outputs = [ops.nodes(a) for a in asked.quantity.run(symbolic_case(asked, ops))]
-    rcond = rcond_of(asked, ops, outputs)
+    case = symbolic_case(asked, ops)
+    outputs = [ops.nodes(a) for a in asked.quantity.run(case)]
+    rcond = rcond_of(asked, ops, outputs, case.is_within is not None)
     return None if rcond is None else ops.graph([ops.nodes(ops.matrix([[rcond]]))])
 
 

@@ -124,7 +124,7 @@ def test_what_auto_takes():
         ds.compile(tree, c, "dynamics", **options)
         for c, options in (([], {}), (constraints, {}), (constraints, {"compliance": 1e-3}))
     )
-    assert (free.method, soft.method) == ("aba", "pv-soft")
+    assert (free.method, soft.method) == ("aba", "pv-early")
     assert hard.method == "pv-early"
     for kernel in (free, hard, soft):
         assert (

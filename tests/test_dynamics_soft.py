@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics import ITERATIVE, METHODS, SOFT
+from delassus.algorithms.dynamics import HARD_AND_SOFT, METHODS, SOFT
 from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
@@ -26,7 +26,7 @@ LEAST_SQUARES = 1e-9
 PEER = 1e-8
 """MuJoCo's accelerations: its file formats' digits, through the condition of M."""
 
-ANY = sorted(SOFT | ITERATIVE)
+ANY = sorted(SOFT | HARD_AND_SOFT)
 SEEDS = range(4)
 
 
@@ -339,8 +339,9 @@ def test_conflicting_welds():
     assert error(solution.qdd, one.qdd) < LEAST_SQUARES
 
 
+@pytest.mark.parametrize("method", sorted(HARD_AND_SOFT))
 @pytest.mark.parametrize("seed", SEEDS)
-def test_soft_and_hard_together(seed):
+def test_soft_and_hard_together(seed, method):
     """Hard rows between soft ones; the hard ones independent."""
     robot = (ds.mechanisms.humanoid, lambda: ds.mechanisms.ladder(6))[seed % 2]()
     ends = ("left_foot", "right_foot", "left_hand") if seed % 2 == 0 else ("left4", "right6", "left6")
@@ -348,13 +349,65 @@ def test_soft_and_hard_together(seed):
     compliance = [0.01, None, np.geomspace(1e-5, 1, 5), 0.1]
     rng = np.random.default_rng(seed)
     state = robot.random(rng, (2,)), rng.normal(size=robot.nv), rng.normal(size=(2, robot.nv))
-    solution = ds.forward_dynamics(robot, *state, constraints, compliance=compliance)
-    assert solution.method == "proximal" and np.all(solution.status == ds.DynamicsStatus.SOLVED)
+    solution = ds.forward_dynamics(robot, *state, constraints, method=method, compliance=compliance)
+    assert np.all(solution.status == ds.DynamicsStatus.SOLVED)
     R = diagonal(constraints, [0.0 if r is None else r for r in compliance])
     qdd, f = saddle_point(*system(robot, state, constraints, {}), R)
     assert error(solution.qdd, qdd) < CONDITION and error(stacked(solution), f) < CONDITION
     assert np.abs(solution.compliance_residual()).max() < 1e-9 * (1 + np.abs(f).max())
     assert np.abs(solution.constraint_residual()[..., 6:9]).max() < 1e-9 * (1 + np.abs(f).max())
+
+
+SETS = {
+    "welds and points of humanoid": (
+        ds.mechanisms.humanoid,
+        [ds.Weld("left_foot"), ds.Point(ds.Frame("right_foot", (0.1, 0.0, -0.05))), ds.Hinge("left_hand")],
+    ),
+    "seven rows on one link": (
+        lambda: ds.mechanisms.chain(7),
+        [ds.Rows("link7", np.eye(7, 6) + 0.3 * np.eye(7, 6, 1))],
+    ),
+    "rows on the base": (lambda: ds.mechanisms.star(3, 3), [ds.Point("hub"), ds.Weld("branch1_3"), ds.Point("hub")]),
+}
+
+
+@pytest.mark.parametrize("hard", [(), (1,)], ids=["soft", "one is hard"])
+@pytest.mark.parametrize("compliance", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("name", SETS)
+def test_early_elimination_loses_no_digits(name, compliance, hard):
+    """Beside small compliances, which may differ by row; where all joints are straight and where they are not."""
+    tree, constraints = SETS[name][0](), SETS[name][1]
+    rng = np.random.default_rng(0)
+    q = np.stack([tree.random(rng), tree.neutral(), tree.random(rng)])
+    state = q, rng.normal(size=(3, tree.nv)), rng.normal(size=(3, tree.nv))
+    for spread in (0.0, 2.0):
+        R = [
+            None if k in hard else compliance * 10 ** rng.uniform(0, spread, c.size) for k, c in enumerate(constraints)
+        ]
+        found = ds.forward_dynamics(tree, *state, constraints, method="pv-early", compliance=R)
+        entries = diagonal(constraints, [0.0 if r is None else r for r in R])
+        qdd, f = saddle_point(*system(tree, state, constraints, {}), entries)
+        assert error(found.qdd, qdd) < CONDITION and error(stacked(found), f) < CONDITION * max(1.0, 1e-9 / compliance)
+        assert np.all((found.status == ds.DynamicsStatus.SOLVED) | (found.error_estimate > 1e-6))
+
+
+def test_soft_constraints_that_can_be_off():
+    robot = ds.mechanisms.humanoid()
+    feet = [ds.Weld("left_foot"), ds.Point("right_foot"), ds.Hinge("left_hand", "right_hand")]
+    rng = np.random.default_rng(0)
+    state = robot.random(rng, (2,)), rng.normal(size=(2, robot.nv)), rng.normal(size=(2, robot.nv))
+    for compliance in (1e-5, [1e-5, 1e-3, 1e-2]):
+        each = [compliance] * 3 if isinstance(compliance, float) else compliance
+        for active in ([1, 1, 1], [1, 0, 1], [0, 1, 0], [0, 0, 0]):
+            found = ds.forward_dynamics(robot, *state, feet, method="pv-early", compliance=compliance, active=active)
+            left = [k for k in range(3) if active[k]]
+            some = {"compliance": [each[k] for k in left]} if left else {}
+            expected = ds.forward_dynamics(robot, *state, [feet[k] for k in left], **some)
+            assert error(found.qdd, expected.qdd) < CONDITION
+            for k, f in enumerate(found.forces):
+                assert error(f, expected.forces[left.index(k)]) < CONDITION if active[k] else not f.any()
+    with pytest.raises(ConstraintError, match=r"can be off.*Use 'proximal'"):
+        ds.forward_dynamics(robot, *state, feet, method="pv-early", compliance=[1.0, None, 1.0], active=[1, 1, 1])
 
 
 @pytest.mark.parametrize("compliance", [1e-2, 1e-4, 1e-6, 1e-8])
@@ -373,15 +426,16 @@ def test_soft_rows_may_be_redundant(compliance):
         assert error(qdd, expected.qdd) < digits and error(f, stacked(expected)) < digits
 
 
-def test_redundant_hard_rows_between_soft_ones():
+@pytest.mark.parametrize("method", sorted(HARD_AND_SOFT))
+def test_redundant_hard_rows_between_soft_ones(method):
     """Rank and status are those of the hard rows; soft ones that contradict one another share the force."""
     robot = ds.mechanisms.humanoid()
     rng = np.random.default_rng(0)
     state = robot.random(rng), np.zeros(robot.nv), rng.normal(size=robot.nv)
     hand, foot = ds.Weld("left_hand"), ds.Weld("right_foot")
     more = {"compliance": [1e-5, None, None, 1e-5], "targets": [np.ones(6), None, None, -np.ones(6)]}
-    both = ds.forward_dynamics(robot, *state, [hand, foot, foot, hand], **more)
-    assert both.method == "proximal" and both.status == ds.DynamicsStatus.REDUNDANT and both.rank == 18
+    both = ds.forward_dynamics(robot, *state, [hand, foot, foot, hand], method=method, **more)
+    assert both.status == ds.DynamicsStatus.REDUNDANT and both.rank == 18
     assert np.flatnonzero(both.redundant_rows).tolist() == [*range(12, 18)]
     one = ds.forward_dynamics(robot, *state, [hand, foot], compliance=[5e-6, None])  # the targets' mean is zero
     assert error(both.qdd, one.qdd) < LEAST_SQUARES
@@ -436,8 +490,8 @@ def test_overflow_is_reported():
             "compliance of Point.*leading axes",
         ),
         ({"method": "pv-soft"}, ConstraintError, "compliance: .*for all constraints.*'pv-soft'.*None for 1 of 1"),
-        ({"method": "ltl-soft", "compliance": [None]}, ConstraintError, "Pass compliance=1e-6, or use 'proximal'"),
-        ({"method": "kkt", "compliance": 1.0}, ConstraintError, "None with the method 'kkt'.*Use 'ltl-soft'"),
+        ({"method": "ltl-soft", "compliance": [None]}, ConstraintError, "Pass compliance=1e-6, or use 'pv-early'"),
+        ({"method": "kkt", "compliance": 1.0}, ConstraintError, "None with the method 'kkt'.*Use one of 'ltl-soft'"),
         ({"method": "kkt", "tolerance": 1e-3}, ConfigurationError, "tolerance: expected None with the method 'kkt'"),
         ({"method": "proximal", "tolerance": 0.0}, ConfigurationError, "tolerance: expected a number > 0"),
         ({"method": "proximal", "max_iterations": 2.5}, ConfigurationError, "max_iterations: .*whole number"),
@@ -455,7 +509,7 @@ def test_defaults():
     arm = ds.mechanisms.chain(6)
     state = arm.random(0), np.zeros(6), np.zeros(6)
     two = [ds.Point("link6"), ds.Point("link3")]
-    for compliance, method in ((1.0, "pv-soft"), ([1.0, None], "proximal"), ([1.0, [1, 2, 3]], "pv-soft")):
+    for compliance, method in ((1.0, "pv-early"), ([1.0, None], "pv-early"), (None, "pv-early")):
         assert ds.forward_dynamics(arm, *state, two, compliance=compliance).method == method
     assert ds.forward_dynamics(arm, *state, compliance=1.0).method == "aba"
 

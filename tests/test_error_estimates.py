@@ -39,7 +39,7 @@ def some_rows(mechanism, rng):
     [
         ("delassus", ("dense", "ltl-osim", "kjr", "efpa", "pv-osim", "pv-osimr"), ("dense",), {}),
         ("dynamics", ("aba", "kkt", "ltl", "pv", "pv-early"), ("pv", "ltl"), {}),
-        ("dynamics", ("ltl-soft", "pv-soft"), ("ltl-soft",), SOFT),
+        ("dynamics", ("ltl-soft", "pv-soft", "pv-early"), ("ltl-soft",), SOFT),
         ("dynamics_derivatives", ("auto",), ("auto",), {}),
     ],
     ids=["delassus", "hard", "soft", "derivatives"],

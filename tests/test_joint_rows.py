@@ -23,7 +23,7 @@ from test_random_mechanisms import Textbook
 from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion
 
 HARD = ("kkt", "ltl", "pv", "pv-early", "proximal")
-SOFT = ("ltl-soft", "pv-soft", "proximal")
+SOFT = ("ltl-soft", "pv-soft", "pv-early", "proximal")
 
 WELL_CONDITIONED = 1e7
 """Of ``G`` at unit diagonal, where solutions are compared."""

@@ -119,7 +119,7 @@ def test_requests_are_resolved_once(robot):
     asked = request(
         tree, constraints, QUANTITIES["dynamics"], compliance=[None, 1e-3, None], baumgarte=2.0, targets=True
     )
-    assert asked.method == asked.plan.method == "proximal" and asked.options.soft == [False, True, False]
+    assert asked.method == asked.plan.method == "pv-early" and asked.options.soft == [False, True, False]
     names = [a.name for a in asked.arguments]
     assert names == ["q", "v", "tau", "K2", "target0", "target1", "target2"]
     again = pickle.loads(pickle.dumps(asked))

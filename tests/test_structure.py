@@ -104,7 +104,7 @@ def test_numbers_and_traces_take_the_same_steps(make):
     for method in HARD:
         traced, here, _ = steps(request(tree, constraints, DYNAMICS, method=method), states)
         assert traced == here and (traced or "ltl" in method), method
-    for method in ("ltl-soft", "pv-soft"):
+    for method in ("ltl-soft", "pv-soft", "pv-early"):
         traced, here, _ = steps(request(tree, constraints, DYNAMICS, method=method, compliance=1e-3), states)
         assert traced == here and (traced or "ltl" in method), method
 

@@ -29,7 +29,7 @@ from delassus_studies.timing import Calls, Record, environment, in_turn, interle
 
 BATCH, PEER_STATES, CHECKED = 4096, 128, 64
 ROUNDS, REPEATS = 15, 2
-DERIVATIVES, DAMPED = "derivatives", "damped solution"
+DERIVATIVES, DAMPED, SOFT_EARLY = "derivatives", "damped solution", "pv-early, soft"
 DAMPING = 1e-3
 """Of the Delassus matrix, in (m/s²)/N and (rad/s²)/(N·m)."""
 
@@ -40,6 +40,7 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
     "pv-early": _HARD,
     "ltl-soft": _SOFT,
     "pv-soft": _SOFT,
+    SOFT_EARLY: _SOFT,
     DERIVATIVES: ("pin derivatives",),
     DAMPED: ("pin Cholesky",),
 }
@@ -48,14 +49,19 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
 
 def dynamics_kernel(case: Case, method: str, lanes: int | None = None) -> Kernel:
     """Forward dynamics by a method; soft ones with `COMPLIANCE` on all constraints."""
-    soft = COMPLIANCE if method in SOFT and case.constraints else None
+    soft = COMPLIANCE if _is_soft(method) and case.constraints else None
+    method = "pv-early" if method == SOFT_EARLY else method
     return compile(case.tree, case.constraints, "dynamics", method=method, lanes=lanes, compliance=soft, passive="none")
+
+
+def _is_soft(method: str) -> bool:
+    return method in SOFT or method == SOFT_EARLY
 
 
 def _error(case: Case, method: str, states: States, qdd: Any) -> float:
     """Largest difference of accelerations from the dense solution, relative to the largest of a state."""
     few = states.first(CHECKED)
-    dense, soft = ("ltl-soft", COMPLIANCE) if method in SOFT else ("kkt", None)
+    dense, soft = ("proximal", COMPLIANCE) if _is_soft(method) else ("kkt", None)
     wanted = forward_dynamics(
         case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=soft, passive="none"
     ).qdd

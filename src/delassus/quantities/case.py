@@ -165,7 +165,7 @@ def symbolic_case(request: Request, ops: TraceOps) -> Case:
         at: Any = None
         if a.name == "q":
             at = request.tree.random(0)
-        elif a.shape == (7,):
+        elif a.shape == (7,) and a.keyword in ("placements", "poses"):
             at = GENERIC_PLACEMENT
         values[a.name] = ops.unknown(*a.shape) if len(a.shape) == 2 else ops.vector(a.size, at)
     return Case(request, ops, values)

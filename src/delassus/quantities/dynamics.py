@@ -222,8 +222,8 @@ def forward_dynamics(
     kp, kd, v_target : (..., nv) array_like
         Of ``"pd"``: gains (N·m/rad, N/m; N·m·s/rad, N·s/m), and velocities ``v*``, which are zero if not given.
     method : str, optional
-        One of ``DYNAMICS_METHODS``. By default ``"aba"`` without constraints, ``"pv-soft"`` if all of them are soft,
-        ``"proximal"`` if some are, else ``"pv-early"``.
+        One of ``DYNAMICS_METHODS``. By default ``"aba"`` without constraints, else ``"pv-early"``; ``"proximal"`` where
+        constraints that can be off are some soft, some hard.
     wrenches : mapping of str or Frame to (..., 6) array_like, optional
         External wrench ``[force; moment]`` (N, N·m) on a link, at the origin and in the axes of that frame.
     gravity : (..., 3) array_like, optional
@@ -245,9 +245,9 @@ def forward_dynamics(
         Makes all constraints soft, or each: ``R`` by row, in (m/s²)/N or (rad/s²)/(N·m); its reciprocal is the weight
         of the penalty. The force is ``R⁻¹`` times the acceleration that the row falls short of what it asks for, as
         in MuJoCo (``efc_R``; its ``efc_aref`` is a target). None is hard. Methods ``"ltl-soft"`` and ``"pv-soft"``
-        take soft constraints, ``"proximal"`` both, all others hard ones. Below about 1e-8, round-off of the first two
-        grows as ``1 / R``, and accelerations leave those of hard constraints again; those of ``"proximal"`` do not,
-        unless rows are redundant and ask for what cannot be.
+        take soft constraints, ``"pv-early"`` and ``"proximal"`` both, all others hard ones. Round-off of the first two
+        grows as ``1 / R``, and below about 1e-8 accelerations leave those of hard constraints again; those of the
+        others do not, unless rows are redundant and ask for what cannot be.
     tolerance : float, optional
         ``"proximal"`` ends where an iteration changes the accelerations of the rows by less, relative to those asked
         for, each by the size of its row; 1e-12 by default.

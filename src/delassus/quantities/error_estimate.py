@@ -33,8 +33,8 @@ def check_error_bound(value: float | None, dtype: str = "float64") -> float:
     return check_number("error_bound", value, "Pass 1e-6, say, or leave it out.")
 
 
-ITERATED = ("contact problem", "Delassus product")
-"""Phases of programs that iterate; how far iterations come they say themselves."""
+ITERATED = "contact problem"
+"""Phase of programs that iterate; how far iterations come they say themselves."""
 
 
 def rcond_of(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]], iterates: bool = False) -> Scalar | None:
@@ -48,7 +48,7 @@ def rcond_of(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]], it
             scaled.append(slice(start, start + argument.size))
         start += argument.size
     if iterates:
-        outputs = [nodes for phase, nodes in ops.phases if phase in ITERATED]
+        outputs = [nodes for phase, nodes in ops.phases if phase == ITERATED]
     return reciprocal_condition(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import composite_inertias
-from delassus.algorithms.dynamics import ITERATIVE, METHODS, SOFT, UNCONSTRAINED
+from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
@@ -123,7 +123,7 @@ class NumpyCase(Case):
         Of hard constraints, without what comes from their rows: that of free motion, which is known once for a robot.
         """
         given = _moving(motion)
-        if self.request.method in SOFT:
+        if all(motion.softness) and self.request.method not in ITERATIVE:
             return self._estimated(self.request, given, where)
         return self._free_motion_error(given, where)
 
@@ -155,8 +155,9 @@ class NumpyCase(Case):
 
     def accurate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
         """Accelerations, forces and their relative errors at some states, in extended precision where there is one."""
-        own = self.request.method in UNCONSTRAINED or any(motion.softness)
-        method = self.request.method if own else ACCURATE
+        method = self.request.method
+        if method not in UNCONSTRAINED and not all(motion.softness):
+            method = "kkt" if any(motion.softness) else ACCURATE
         program = solution_program(replace(self.request, method=method))
         qdd, forces, rcond = self._interpreted(self.request, program, _moving(motion), where, np.longdouble)
         with np.errstate(all="ignore"):
@@ -321,6 +322,6 @@ def case_of(
 
 def solve_doubtful(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> NumpyCase:
     """Case of states that a kernel has not solved; hard constraints by the dense saddle point."""
-    if asked.quantity.methods and asked.method not in SOFT | ITERATIVE | UNCONSTRAINED:
+    if asked.quantity.methods and not any(asked.options.soft) and asked.method not in ITERATIVE | UNCONSTRAINED:
         asked = replace(asked, method="kkt")
     return NumpyCase(asked, {name: x.astype(float) for name, x in values.items()}, batch)

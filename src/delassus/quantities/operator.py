@@ -19,13 +19,16 @@ from delassus.model.rotations import Array
 from delassus.quantities.redundancy import UNMOVED, DependentRows, at_unit_diagonal, diagonal_of, mobility_bound
 from delassus.spatial.numpy_ops import numbers
 
+MISSED = 1e-9
+"""Part of ``x`` that ``(G + D) y`` may miss before ``G + D`` itself is factorised."""
+
 
 class Factorisation(Enum):
     """How a state's ``G⁻¹ x`` is computed; the text says what that means for the user."""
 
     BRANCHES = "factorised branch by branch at the base (PV-OSIM-fast)"
     DENSE = "a branch block is singular here (a constraint on the base, a stretched limb): G itself is factorised"
-    DAMPED = "soft constraints, of the damping's compliance, are eliminated link by link (PV-soft)"
+    DAMPED = "soft constraints, of the damping's compliance, are eliminated link by link (PV-early)"
     SINGULAR = "G is singular: rows are redundant here, and solve returns the least-squares solution of least norm"
 
     @property
@@ -50,9 +53,9 @@ class DelassusOperator:
         problem: Problem,
         batch: tuple[int, ...],
         damping: ArrayLike | None = None,
-        solve_damped: Callable[[Array, Array], tuple[Array, NDArray[np.bool_]]] | None = None,
+        solve_damped: Callable[[Array, Array], Array] | None = None,
     ) -> None:
-        """``solve_damped``: from ``x`` and the damping of each row to ``(G + D)⁻¹ x``, and where it is not that."""
+        """``solve_damped``: from ``x`` and the damping of each row to ``(G + D)⁻¹ x``."""
         self._problem, self._batch = problem, batch
         m = problem.n_rows
         self.shape = (*batch, m, m)
@@ -134,7 +137,9 @@ class DelassusOperator:
         """
         array = self._check(x)
         if self._damping is not None and self._solve_damped is not None:
-            y, is_missed = self._solve_damped(array, self._damping)
+            y = self._solve_damped(array, self._damping)
+            missing = np.max(np.abs(self.apply(y) - array), axis=-1, initial=0.0)
+            is_missed = ~(missing <= MISSED * np.max(np.abs(array), axis=-1, initial=0.0))
             if np.any(is_missed):
                 G, right = self.dense(), array[..., None]
                 G, right = (np.broadcast_to(a, (*y.shape, a.shape[-1]))[is_missed] for a in (G, right))

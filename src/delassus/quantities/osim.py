@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
@@ -22,7 +22,6 @@ from delassus.quantities.operator import DelassusOperator
 from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
-from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix
 
 METHODS = {**NAMED, AUTO: auto}
@@ -50,8 +49,7 @@ def _product(case: Case) -> list[Matrix]:
 
 def _damped_solution(case: Case) -> list[Matrix]:
     damping, x = (stacked(case, case.entries(name)) for name in ("d", "x"))
-    y, case.is_within = damped_solution(case.problem(), damping, x)
-    return [y]
+    return [damped_solution(case.problem(), damping, x)]
 
 
 def _mass_matrix(case: Case) -> list[Matrix]:
@@ -232,7 +230,7 @@ def delassus_operator(
         Positive numbers, in (m/s²)/N and (rad/s²)/(N·m), that are added to the diagonal of ``G``, which is then never
         singular: what iterations such as ADMM solve with. `solve` takes O(n + m) operations. For such iterations on
         many states compile ``"delassus_product"`` (``q``, ``x``) and ``"damped_solution"`` (``q``, ``x``, and ``d``,
-        the damping of each row), which say of a damping that round-off loses (1e-13 of ``G``) that it is not solved.
+        the damping of each row).
 
     Returns
     -------
@@ -255,9 +253,9 @@ def delassus_operator(
     case = case_of(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
     case.warn_of_errors()
 
-    def solve_damped(x: Array, d: Array) -> tuple[Array, NDArray[np.bool_]]:
+    def solve_damped(x: Array, d: Array) -> Array:
         solution = case_of(tree, constraints, DAMPED_SOLUTION, {"q": q, "x": x, "d": d}, AUTO, **given)
-        return solution.run()["y"], numbers(solution.is_within) == 0.0
+        return np.asarray(solution.run()["y"])
 
     return DelassusOperator(case.problem(), case.batch, damping, solve_damped)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
+from delassus.algorithms.dynamics import HARD_AND_SOFT, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import Argument, inputs_of
 from delassus.constraints import BoundedJoint, Constraint, Contact, bounded_joints, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, unknown_name
@@ -173,7 +173,7 @@ class Request:
             return None
         if self.method == AUTO:
             return plan(self.tree, self.constraints, self.payloads)
-        return choose(self.options.soft)
+        return choose(self.options.soft, self.options.active)
 
     def describe(self) -> dict[str, str]:
         """Unambiguous text of all of it, for keys of caches."""
@@ -216,33 +216,37 @@ def request(
                 raise ConstraintError("constraints", f"constraints that always act, of {quantity.name!r}", repr(c),
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
     known = check_options(tree, checked, quantity.name, quantity.options, options)
-    taken = resolve_method(quantity, method, known.soft)
+    taken = resolve_method(quantity, method, known.soft, known.active)
     quantity = quantity if outputs is None else quantity.only(outputs)
     quantity = quantity.packed() if check_flag("packed", packed) else quantity
     return Request(tree, checked, quantity, taken, known, loads, method == AUTO)
 
 
-def resolve_method(quantity: Quantity, method: str | None, soft: Sequence[bool]) -> str:
-    """Name of the algorithm that runs; ``soft`` says which constraints are."""
+def resolve_method(quantity: Quantity, method: str | None, soft: Sequence[bool], active: bool = False) -> str:
+    """Name of the algorithm that runs; ``soft`` says which constraints are, ``active`` whether they can be off."""
     if not isinstance(method, str) or method not in (AUTO, *quantity.methods):
         raise unknown_name("method", method, (*quantity.methods, AUTO))
     if not quantity.has_status or not quantity.methods:
         return method
-    return choose(soft).method if method == AUTO else _check_method(quantity, method, soft)
+    return choose(soft, active).method if method == AUTO else _check_method(quantity, method, soft, active)
 
 
-def choose(soft: Sequence[bool]) -> Choice:
-    """What "auto" takes for forward dynamics; ``soft`` says which constraints are."""
+def choose(soft: Sequence[bool], active: bool = False) -> Choice:
+    """What "auto" takes for forward dynamics; ``soft`` says which constraints are, ``active`` if they can be off."""
     if not soft:
         return Choice("aba", "there are no constraints")
-    if all(soft):
-        return Choice("pv-soft", "all constraints are soft")
-    if any(soft):
-        return Choice("proximal", "some constraints are soft, others hard")
-    return Choice("pv-early", "constraints are hard")
+    if active and _are_mixed(soft):
+        return Choice("proximal", "constraints that can be off are soft and hard")
+    return Choice(
+        "pv-early", "constraints are " + " and ".join({True: "soft", False: "hard"}[x] for x in sorted(set(soft)))
+    )
 
 
-def _check_method(quantity: Quantity, method: str, soft: Sequence[bool]) -> str:
+def _are_mixed(soft: Sequence[bool]) -> bool:
+    return any(soft) and not all(soft)
+
+
+def _check_method(quantity: Quantity, method: str, soft: Sequence[bool], active: bool) -> str:
     n = len(soft)
     if n and method in UNCONSTRAINED:
         others = ", ".join(repr(name) for name in quantity.methods if name not in UNCONSTRAINED)
@@ -250,13 +254,15 @@ def _check_method(quantity: Quantity, method: str, soft: Sequence[bool]) -> str:
         raise ConstraintError("constraints", f"none with the method {method!r}", f"{n}", advice)
     if method in SOFT and not all(soft):
         wanted = f"positive numbers for all constraints with the method {method!r}"
-        advice = "Pass compliance=1e-6, or use 'proximal', which takes hard and soft constraints."
+        advice = "Pass compliance=1e-6, or use 'pv-early' or 'proximal', which take hard and soft constraints."
         raise ConstraintError("compliance", wanted, f"None for {n - sum(soft)} of {n}", advice)
-    if any(soft) and method not in SOFT | ITERATIVE:
+    if any(soft) and method not in SOFT | HARD_AND_SOFT:
         wanted = f"None with the method {method!r}, which takes hard constraints only"
-        raise ConstraintError(
-            "compliance", wanted, f"{sum(soft)} soft constraint(s)", "Use 'ltl-soft', 'pv-soft' or 'proximal'."
-        )
+        names = ", ".join(map(repr, sorted(SOFT | HARD_AND_SOFT)))
+        raise ConstraintError("compliance", wanted, f"{sum(soft)} soft constraint(s)", f"Use one of {names}.")
+    if active and _are_mixed(soft) and method == "pv-early":
+        wanted = "hard constraints, or soft ones, that can be off, with the method 'pv-early'"
+        raise ConstraintError("compliance", wanted, f"None for {n - sum(soft)} of {n}", "Use 'proximal'.")
     return method
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.algorithms.dynamics import EARLY, ITERATIVE
+from delassus.algorithms.dynamics import EARLY, ITERATIVE, SOFT
 from delassus.compiler.emit.c_text import Scalar
 from delassus.compiler.pipeline import derivative_programs, make_program
 from delassus.compiler.program import Program, Result
@@ -369,6 +369,8 @@ class Kernel:
     def _fallback(self) -> Kernel | None:
         """The same in float64, by a method that eliminates no rows early and by many sweeps; None if this is it."""
         method = "ltl" if self.method in EARLY else self.method
+        if any(self.request.options.soft):
+            method = "pv-early" if self.method in SOFT else "proximal"
         options = self.request.options
         if self.iterates:
             options = replace(options, sweeps=max(options.sweeps, PATIENCE))

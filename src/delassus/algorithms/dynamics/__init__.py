@@ -8,15 +8,15 @@ method            file                 cost                            source
 ``ltl``           `ltl`                O(n d² + m² d + m³)             [LQR] eqs. 2-8, Featherstone 2005
 ``ltl-soft``      `ltl_soft`           O(n d² + m d²), soft            [LQR] VI and IX-C, MuJoCo
 ``pv``            `pv`                 O(n + m² d + m³)                [LQR] V, algorithm 1
-``pv-early``      `pv_early`           O(n + m)                        [LQR] VIII
+``pv-early``      `pv_early`           O(n + m), hard and soft         [LQR] VIII
 ``pv-soft``       `pv_soft`            O(n + m), soft                  [LQR] VI
 ``proximal``      `proximal`           as ``ltl``, and iterations      Carpentier et al. 2021
 ================  ===================  ==============================  =======================================
 
 `state` holds what they start from, `constraint_acceleration` the right-hand sides of constraints,
 `quantities.redundancy` what happens where rows are dependent. `link_elimination` is what `pv` and `pv_early` share;
-`loop_rows`, `activation` and `constant_rows` extend `pv_early`. `rnea`, `kinematics` and `energy` are inverse dynamics,
-frames, energies, momentum and centre of mass; `integrate` and `step_derivatives` time steps.
+`loop_rows`, `soft_rows`, `activation` and `constant_rows` extend `pv_early`. `rnea`, `kinematics` and `energy` are
+inverse dynamics, frames, energies, momentum and centre of mass; `integrate` and `step_derivatives` time steps.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ UNCONSTRAINED: frozenset[str] = frozenset({"aba"})
 """Methods that take no constraints."""
 
 SOFT: frozenset[str] = frozenset({"ltl-soft", "pv-soft"})
-"""Methods that take soft constraints only; ``"proximal"`` takes soft and hard ones, all others hard ones only."""
+"""Methods that take soft constraints only."""
+
+HARD_AND_SOFT: frozenset[str] = frozenset({"pv-early", "proximal"})
+"""Methods that take soft constraints and hard ones; all others take hard ones only."""
 
 EARLY: frozenset[str] = frozenset({"pv", "pv-early"})
 """Methods that divide by blocks that can be singular where ``G`` is not; their pivots say at which states."""

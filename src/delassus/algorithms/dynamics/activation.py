@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from delassus.algorithms.dynamics.link_elimination import FIRST, ONE, Label, Part, State
 from delassus.algorithms.dynamics.pv_early import EarlyElimination, pv_early
+from delassus.algorithms.dynamics.soft_rows import soft_pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
@@ -170,7 +171,9 @@ def _least(sets: Iterable[frozenset[int]]) -> Condition:
 
 
 def activated_pv_early(motion: DynamicsProblem) -> Solution:
-    """`pv_early`; where constraints can be switched off, with their conditions."""
+    """`pv_early`; where constraints are soft, or can be switched off, by what knows that."""
+    if any(motion.softness):
+        return soft_pv_early(motion)
     if not motion.problem.constraints or motion.problem.flag(0) is None:
         return pv_early(motion)
     conditions = Conditions(motion.problem)

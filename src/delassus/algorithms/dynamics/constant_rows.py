@@ -14,8 +14,9 @@ import numpy as np
 
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.inertia import motion_transform
-from delassus.model.rotations import Array
+from delassus.model.rotations import Array, rotation_about
 from delassus.model.tree import WORLD
+from delassus.spatial.motion import ANGULAR
 from delassus.spatial.ops import Matrix, Ops
 
 REGULAR = 1e3
@@ -23,6 +24,9 @@ REGULAR = 1e3
 
 ROUND_OFF = 1e-15
 """Entries of an axis that are round-off."""
+
+LENGTHS = 1e-12
+"""Largest entry of ``T Tᵀ − 1`` of a matrix ``T`` that turns rows."""
 
 Rewritten = tuple[Matrix, Callable[[Matrix], Matrix]]
 """Rows ``[K −k]``, and the map from the forces along them to those along the rows as they were."""
@@ -42,6 +46,24 @@ def on_parent(motion: DynamicsProblem, i: int, R: Matrix) -> Rewritten | None:
     axis = np.asarray(np.linalg.inv(motion_transform(joint.rotation, joint.position))[:, s], dtype=np.float64)
     N = annihilator(axis, tree.joints[p].motion_axes)
     columns = [k for k in range(6) if k != s]
+    return _rewritten(motion.ops, R, columns, N, motion.problem.X[i], motion.c[i])
+
+
+def turned_on_parent(motion: DynamicsProblem, i: int, R: Matrix) -> Rewritten | None:
+    """Five constant rows that the revolute joint i does nothing to but turn them, as they are before it turns, or None.
+
+    Turned rows have the compliance that they had.
+    """
+    joint, p = motion.tree.joints[i], motion.tree.parents[i]
+    numbers, s = motion.ops.known(motion.ops.take(R, None, range(6))), joint.motion_axes[0]
+    if p == WORLD or joint.nv > 1 or s not in ANGULAR or numbers is None or len(numbers) != 5 or numbers[:, s].any():
+        return None
+    turn = motion_transform(rotation_about(np.eye(3)[s - 3], 1.0), np.zeros(3))
+    T = numbers @ turn @ np.linalg.pinv(numbers)
+    if np.abs(T @ T.T - np.eye(5)).max() > LENGTHS:
+        return None
+    columns = [k for k in range(6) if k != s]
+    N = numbers @ motion_transform(joint.rotation, joint.position)
     return _rewritten(motion.ops, R, columns, N, motion.problem.X[i], motion.c[i])
 
 

@@ -12,14 +12,15 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 
 
 def waiting(motion: DynamicsProblem) -> list[tuple[Label, ...]]:
-    """Rows whose forces wait: soft ones, those on links that have not one end, and on joints of several branches."""
+    """Rows whose forces wait: those on links that have not one end, and on joints soft ones or of several branches."""
     problem, out = motion.problem, list[tuple[Label, ...]]()
     for c, soft in enumerate(motion.softness):
         for labels in row_groups(problem, c):
             links = links_of(problem, labels[0])
+            on_links = any(end.constraint == c for end in problem.ends)
             on_path = bool(links) and set(links) <= set(problem.tree.support(max(links)))
-            at_once = len(links) == 1 or (on_path and all(end.constraint != c for end in problem.ends))
-            if soft or not at_once:
+            at_once = len(links) == 1 if on_links else on_path and not soft
+            if not at_once:
                 out.append(labels)
     return out
 

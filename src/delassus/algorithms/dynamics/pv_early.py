@@ -22,6 +22,7 @@ Loops are in `loop_rows`, constraints that can be switched off in `activation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -198,16 +199,19 @@ class EarlyElimination(LinkElimination):
         self.remove_rows(at)
 
     def constrain_dof(self, s: int, armature: float, tau: Matrix, at: Sequence[int]) -> None:
-        """A degree of freedom along the axis ``s`` that the rows ``at`` meet: one of them says how it moves.
+        """A degree of freedom along the axis ``s`` that the rows ``at`` meet."""
+        row, size = self.single_out(s, at)
+        self.eliminate_with_row(s, armature, tau, row, size, len(at) == 1)
+
+    def eliminate_with_row(self, s: int, armature: float, tau: Matrix, row: int, size: Scalar, alone: bool) -> None:
+        """A degree of freedom along the axis ``s`` that a row, whose entry there is ``size``, says how to move.
 
         ``a_s = W z`` is that row; ``V ← V − w W − (w W)ᵀ``, ``w = b − ½ D Wᵀ``; its force balances what is left along
         the axis, ``f = (D a_s − bᵀ z) / K_s``.
         """
-        ops = self.ops
-        row, size = self.single_out(s, at)
-        label = self.rows[row]
+        ops, label = self.ops, self.rows[row]
         b, D = self.separate_dof(s, armature, tau)
-        x, e = self.reciprocals(label, size, D, len(at) == 1)
+        x, e = self.reciprocals(label, size, D, alone)
         W = -(x @ ops.take(self.R, (row,), None))
         self.remove_rows([row])
         self.substitute(s, b, D, W, e)
@@ -250,10 +254,7 @@ class EarlyElimination(LinkElimination):
         if len(at) == 1:
             self.set_rows(at, A, others)
             return x[0]
-        square = sum(entry * entry for entry in x)
-        square = square if ops.known(ops.matrix([[square]])) is not None else square + off
-        ops.pivot(square)
-        size = ops.copysign(ops.sqrt(square), x[0])
+        x, size = self.norm(at, x, off)
         unit = [entry * (1.0 / size) for entry in x]
         beta = 1.0 / (1.0 + unit[0])
         w = [entry * beta for entry in unit[1:]]
@@ -273,6 +274,13 @@ class EarlyElimination(LinkElimination):
 
         self.steps.append(back)
         return size
+
+    def norm(self, at: Sequence[int], x: list[Scalar], off: Scalar) -> tuple[list[Scalar], Scalar]:
+        """Entries of rows along an axis, and their norm with the sign of the first one."""
+        ops, square = self.ops, sum(entry * entry for entry in x)
+        square = square if ops.known(ops.matrix([[square]])) is not None else square + off
+        ops.pivot(square)
+        return x, ops.copysign(ops.sqrt(square), x[0])
 
     def set_rows(self, at: Sequence[int], A: Matrix, columns: Sequence[int]) -> None:
         """Replace rows of ``R`` by ``A``, with zeros in all but these columns."""
@@ -312,6 +320,18 @@ class EarlyElimination(LinkElimination):
         """``R`` (m × 7) if rows meet the link's acceleration alone."""
         met = any(label[0] == JOINT for label in self.labels)
         return None if met else self.ops.take(self.R, None, range(FIRST))
+
+    def constant_on_link(self) -> Rewritten | None:
+        """Rows that hold the link as constants, or None."""
+        on_link = self.rows_on_link()
+        return constant_rows.of_held_link(self.ops, on_link) if on_link is not None and self.act_together() else None
+
+    def constant_on_parent(self, motion: DynamicsProblem) -> Rewritten | None:
+        """Rows that leave nothing but the joint free as constants on the parent, or None."""
+        on_link = self.rows_on_link()
+        if on_link is None or not self.act_together():
+            return None
+        return constant_rows.on_parent(motion, self.link, on_link)
 
     def rewrite_rows(self, rewritten: Rewritten | None) -> None:
         """Put other rows of the same meaning in the place of ``R``."""
@@ -357,7 +377,12 @@ class EarlyElimination(LinkElimination):
 NewLink = Callable[[Problem, int, Sequence[Part]], EarlyElimination]
 
 
-def add_rows(motion: DynamicsProblem, waiting: Iterable[Sequence[Label]], parts: Mapping[int, list[Part]]) -> None:
+def add_rows(
+    motion: DynamicsProblem,
+    waiting: Iterable[Sequence[Label]],
+    parts: Mapping[int, list[Part]],
+    scales: Mapping[int, Sequence[Scalar]],
+) -> None:
     """Give links the rows that do not wait: of constraints that have one end, and of joints on one branch.
 
     The latter go to the outermost link: rows meet the accelerations of its joint and of those before it.
@@ -368,6 +393,8 @@ def add_rows(motion: DynamicsProblem, waiting: Iterable[Sequence[Label]], parts:
         rows = labels_of(problem, end.constraint)
         if not late & set(rows):
             R = ops.hstack([end.K, -k[end.constraint]])
+            if end.constraint in scales:
+                R = ops.block_diagonal([ops.matrix([[x]]) for x in scales[end.constraint]]) @ R
             parts[end.link].append(Part(ops.zeros(FIRST, FIRST), (), R, rows))
     on_joints = dict.fromkeys((end.constraint, row) for end in problem.joint_ends for row in end.rows)
     for c, row in (label for label in on_joints if label not in late):
@@ -378,28 +405,27 @@ def add_rows(motion: DynamicsProblem, waiting: Iterable[Sequence[Label]], parts:
         parts[max(end.link for end in ends)].append(Part(ops.zeros(n, n), met, R, ((c, row),)))
 
 
-def pv_early(motion: DynamicsProblem, new_link: NewLink = EarlyElimination) -> Solution:
-    """Accelerations and constraint forces."""
+def pv_early(
+    motion: DynamicsProblem,
+    new_link: NewLink = EarlyElimination,
+    scales: Mapping[int, Sequence[Scalar]] = MappingProxyType({}),
+) -> Solution:
+    """Accelerations and constraint forces, of rows as they are multiplied by ``scales``."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     parts, links = link_parts(motion), dict[int, LinkElimination]()
     waiting = loop_rows.waiting(motion)
     add_forces(motion, waiting, parts)
-    add_rows(motion, waiting, parts)
+    add_rows(motion, waiting, parts, scales)
 
     # leaves → root: joints, with the rows that they meet (eqs. 56–68)
     for i in tree.leaves_to_root():
         link = links[i] = new_link(problem, i, parts[i])
         link.constrain_accelerations()
-        on_link = link.rows_on_link()
-        if on_link is not None and link.act_together():
-            link.rewrite_rows(constant_rows.of_held_link(ops, on_link))
+        link.rewrite_rows(link.constant_on_link())
         loop_rows.eliminate_regular(link)
         link.eliminate_joint(tree.joints[i], motion.tau[i])
         loop_rows.eliminate_regular(link)
-        on_link, rewritten = link.rows_on_link(), None
-        if on_link is not None and link.act_together():
-            rewritten = constant_rows.on_parent(motion, i, on_link)
-        parts[tree.parents[i]].append(link.to_parent(*transform_and_drift(motion, i), rewritten))
+        parts[tree.parents[i]].append(link.to_parent(*transform_and_drift(motion, i), link.constant_on_parent(motion)))
 
     # at the world: loops that meet only there, and redundant rows
     world = links[WORLD] = new_link(problem, WORLD, parts[WORLD])

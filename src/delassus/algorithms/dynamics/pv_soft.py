@@ -4,8 +4,8 @@ Minimises ``Σ_i ½ (a_i − H_i⁻¹ f_i)ᵀ H_i (a_i − H_i⁻¹ f_i) + Σ_c 
 MuJoCo's soft Gauss principle). A constraint to the world is absorbed by its link (eq. 52); its force is
 ``R⁻¹ (k − K a)``. Source: [LQR] section VI.
 
-Deviations: ``p`` is minus the paper's ``f``, whose update is ``Kᵀ R⁻¹ k`` (a misprint there). Loops are eliminated
-where their ends meet, see `loop_rows`.
+Deviations: ``p`` is minus the paper's ``f``, whose update is ``Kᵀ R⁻¹ k`` (a misprint there). Loops go to
+`soft_rows`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.aba import driving_forces, roll_out
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
-from delassus.algorithms.dynamics.pv_early import pv_early
+from delassus.algorithms.dynamics.soft_rows import soft_pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 
@@ -23,8 +23,7 @@ def pv_soft(motion: DynamicsProblem) -> Solution:
     ops, problem, constraints = motion.ops, motion.problem, range(len(motion.problem.constraints))
     ends = {end.constraint: end for end in problem.ends}
     if len(ends) < max(len(problem.ends), len(problem.constraints)):
-        with_loops = pv_early(motion)
-        return Solution(with_loops.qdd, with_loops.forces)
+        return soft_pv_early(motion)
     R = [ops.factor(motion.compliance(c)) for c in constraints]
     k = right_hand_sides(motion)
 

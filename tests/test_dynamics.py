@@ -22,7 +22,7 @@ from delassus.model.joints import JointKind
 from delassus.model.rotations import matrix_to_quaternion
 from delassus.spatial.trace_ops import TraceOps
 from random_trees import some_constraints, some_mechanism
-from tools import AGREEMENT, error, error_estimates, evaluated, make_motion, random_frame, random_rotation
+from tools import AGREEMENT, by_method, error, error_estimates, evaluated, make_motion, random_frame, random_rotation
 
 STEP = 1e-5
 """Time step of central differences, in s."""
@@ -525,7 +525,7 @@ def test_a_fixed_number_of_proximal_iterations():
     four = [ds.Point(ds.Frame("left_foot", p)) for p in FOOT]
     for targets in ([np.zeros(3)] * 4, [np.ones(3), -np.ones(3), np.arange(3.0), np.zeros(3)]):
         motion, _ = make_motion(robot, q, 0 * v, tau, four, targets=targets)
-        found = METHODS["proximal"](motion)
+        found = by_method(motion, "proximal")
         qdd, f = least_squares(robot, four, q, 0 * v, tau, np.concatenate(targets))
         assert error(found.qdd[:, 0], qdd) < AGREEMENT and error(found.forces[:, 0], f) < ELIMINATION
 
@@ -540,7 +540,7 @@ def test_proximal_programs_take_rows_of_any_size(s):
         [[1 / s, 0, 0, 0, 0, 0], [0, s, 0, 0, 0, 0], [1 / s, s, 0, 0, 0, 0]],
     ):
         motion, _ = make_motion(arm, *states, ds.Rows("link7", rows))
-        found = METHODS["proximal"](motion)
+        found = by_method(motion, "proximal")
         expected = ds.forward_dynamics(arm, *states, ds.Rows("link7", rows), method="kkt")
         assert error(found.qdd[:, 0], expected.qdd) < ELIMINATION
 
@@ -555,7 +555,7 @@ def test_proximal_programs_of_a_leg_that_is_almost_straight(bend):
     direct = ds.forward_dynamics(*given, foot, targets=targets, method="proximal")
     assert direct.status == expected.status and error(direct.qdd, expected.qdd) < 1e-6
     motion, _ = make_motion(*given, [foot], targets=[np.array(targets[0])])
-    found, estimate = METHODS["proximal"](motion), error_estimates(motion, "proximal")
+    found, estimate = by_method(motion, "proximal"), error_estimates(motion, "proximal")
     assert error(found.qdd[:, 0], expected.qdd) < 1e-6 or estimate > 1e-6
     if bend >= 1e-3:
         assert estimate < 1e-6

@@ -15,7 +15,7 @@ from delassus.errors import ConfigurationError, ConstraintError
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.trace_ops import TraceOps
 from random_trees import some_constraints, some_mechanism
-from tools import AGREEMENT, error, evaluated, make_motion, random_frame
+from tools import AGREEMENT, by_method, error, evaluated, make_motion, random_frame
 
 CONDITION = 1e-8
 """Two orders of elimination: round-off, and the condition of ``M + Jᵀ R⁻¹ J`` for compliances down to 1e-4."""
@@ -420,7 +420,7 @@ def test_soft_rows_may_be_redundant(compliance):
     found = ds.forward_dynamics(arm, *state, ds.Weld("link3"), method="proximal", compliance=compliance)
     assert found.status == ds.DynamicsStatus.SOLVED and found.rank == 6 and found.iterations <= 3
     motion, _ = make_motion(arm, *state, [ds.Weld("link3")], compliance=[compliance])
-    program = METHODS["proximal"](motion)
+    program = by_method(motion, "proximal")
     digits = 1e-10 + 1e-15 / compliance  # forces on what no joint moves are what is asked for over the compliance
     for qdd, f in ((found.qdd, stacked(found)), (program.qdd[:, 0], program.forces[:, 0])):
         assert error(qdd, expected.qdd) < digits and error(f, stacked(expected)) < digits

@@ -38,7 +38,7 @@ def some_rows(mechanism, rng):
     ("what", "methods", "oracles", "options"),
     [
         ("delassus", ("dense", "ltl-osim", "kjr", "efpa", "pv-osim", "pv-osimr"), ("dense",), {}),
-        ("dynamics", ("aba", "kkt", "ltl", "pv", "pv-early"), ("pv", "ltl"), {}),
+        ("dynamics", ("aba", "kkt", "ltl", "pv", "pv-early", "proximal"), ("pv", "ltl"), {}),
         ("dynamics", ("ltl-soft", "pv-soft", "pv-early"), ("ltl-soft",), SOFT),
         ("dynamics_derivatives", ("auto",), ("auto",), {}),
     ],

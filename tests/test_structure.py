@@ -58,7 +58,7 @@ def recorded(machine):
 
     def noting(name):
         def run(self, a, *rest):
-            where = [x if isinstance(x, tuple) else [int(k) for k in x] for x in rest]
+            where = [x if isinstance(x, tuple | float) else [int(k) for k in x] for x in rest]
             self.noted.append((name, tuple(self.shape(a)), where))
             return getattr(machine, name)(self, a, *rest)
 

@@ -249,10 +249,10 @@ def forward_dynamics(
         grows as ``1 / R``, and below about 1e-8 accelerations leave those of hard constraints again; those of the
         others do not, unless rows are redundant and ask for what cannot be.
     tolerance : float, optional
-        ``"proximal"`` ends where an iteration changes the accelerations of the rows by less, relative to those asked
-        for, each by the size of its row; 1e-12 by default.
+        ``"proximal"`` ends where as many iterations again change what the rows miss by less, relative to the
+        accelerations asked for, each by the size of its row; 1e-9 by default.
     max_iterations : int, optional
-        ``"proximal"`` ends after so many; 1000 by default.
+        ``"proximal"`` ends after so many; at most 3, the default.
     error_bound : float, optional
         States whose ``error_estimate`` is above it are solved again, in extended precision, and have the status
         ``INACCURATE`` if it still is; 1e-6 by default.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED
+from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
@@ -24,7 +25,7 @@ from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of
-from delassus.quantities.iterate import MAX_ITERATIONS, TOLERANCE, iterate
+from delassus.quantities.iterate import TOLERANCE, iterate
 from delassus.quantities.options import Constraints
 from delassus.quantities.quantity import CONTROLS, Output, Quantity
 from delassus.quantities.redundancy import (
@@ -89,7 +90,7 @@ class NumpyCase(Case):
         self.batch = batch
         self.resolved: list[Resolved] = []
         self._growth: Array = np.ones(batch)
-        self.tolerance, self.max_iterations, self.error_bound = TOLERANCE, MAX_ITERATIONS, ERROR_BOUND["float64"]
+        self.tolerance, self.max_iterations, self.error_bound = TOLERANCE, ITERATIONS, ERROR_BOUND["float64"]
 
     @property
     def status(self) -> NDArray[np.object_]:

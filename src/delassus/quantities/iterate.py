@@ -1,4 +1,4 @@
-"""Proximal iterations until each state of a batch has converged (batched NumPy); see `proximal`."""
+"""Proximal iterations as far as each state of a batch needs them (batched NumPy); see `proximal`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.algorithms.dynamics.proximal import ProximalPoint, proximal
+from delassus.algorithms.dynamics.kkt import SaddlePoint
+from delassus.algorithms.dynamics.proximal import ITERATIONS, ProximalPoint, missed, proximal, shift
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.rotations import Array
 from delassus.spatial.numpy_ops import numbers
 
-TOLERANCE = 1e-12
-"""Iterations end where one changes the accelerations of the rows by less, relative to those that are asked for."""
+TOLERANCE = 1e-9
+"""Iterations have converged where as many again change what the rows miss by less, relative to what they ask for."""
 
-MAX_ITERATIONS = 1000
 
-WEIGHT = 1e-11
-"""Weight of each hard row by its own diagonal entry: below all eigenvalues that count (`REGULAR_CONDITION`)."""
-
-TRUE_RESIDUAL = 1e-6
-"""States miss no more, or they have not converged: forces beyond ``1e10 / G``, of soft rows, leave no digits."""
-
-STALLED = 0.999
-"""What is missing stays for good if one iteration changes it by so much of what the one before did: exact iterations
-shrink each part at its own rate, ``W / (σ + W)``, so that the part that is left has ``σ < 1e-3 W``."""
+SMALLEST = 1e-300
+"""What keeps a quotient from being 0 / 0 where nothing moves and nothing is asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,30 +34,33 @@ class Iterated:
 def iterate(
     motion: DynamicsProblem, batch: tuple[int, ...], tolerance: float, most: int
 ) -> tuple[Solution, Iterated | None]:
-    """Solve a batch; without constraints there is nothing to iterate on.
+    """Solve a batch by as few iterations as converge, `ITERATIONS` at most.
 
-    Where rows are dependent, `delassus.quantities.redundancy` has the solution.
+    Without constraints there is nothing to iterate on. Where rows are dependent, `delassus.quantities.redundancy` has
+    the solution.
     """
     m = motion.problem.n_rows
     if not m:
         return proximal(motion), None
-    point = ProximalPoint(motion, weight=1.0, own_weight=WEIGHT)
-    asked = numbers(point.space.missing)
-    missing, f = np.broadcast_to(asked, (*batch, m, 1)), np.zeros((*batch, m, 1))
-    before, iterations = np.full(batch, np.inf), np.zeros(batch, dtype=int)
-    running, converged = np.ones(batch, dtype=bool), np.zeros(batch, dtype=bool)
-    for _ in range(most):
-        d = numbers(point.step(numbers(missing)))
-        f = np.where(running[..., None, None], f + d, f)
-        left = numbers(point.left(d))
-        change, most_left = (np.sqrt(numbers(point.part(x))) for x in (missing - left, left))
-        iterations += running
-        converged |= running & (np.minimum(change, most_left) <= tolerance)
-        running = running & ~converged & (change < STALLED * before)
-        if not running.any():
-            break
-        missing, before = left, change
-    remains = asked - numbers(point.G) @ f
-    converged &= np.sqrt(numbers(point.part(remains))) <= TRUE_RESIDUAL
+    point, saddle = ProximalPoint(motion), SaddlePoint(motion)
+    G, asked, gamma = (numbers(x) for x in (saddle.G, saddle.missing, saddle.gamma))
+    scale = 1.0 / np.maximum(np.diagonal(G, axis1=-2, axis2=-1), np.finfo(float).tiny)[..., None]
+
+    def part(x: Array) -> Array:
+        """Accelerations of the rows by those asked for and had without constraints, all at unit diagonal."""
+        size = np.sum(scale * (gamma * gamma + (gamma - asked) ** 2), axis=(-2, -1))
+        return np.asarray(np.sqrt(np.sum(scale * x * x, axis=(-2, -1)) / (size + SMALLEST)))
+
+    b = [np.broadcast_to(numbers(x), (*batch, m, 1)) for x in missed(point, motion)]
+    added, converged = np.zeros((*batch, m, 1)), np.zeros(batch, dtype=bool)
+    iterations = np.full(batch, min(most, ITERATIONS))
+    for k in range(1, min(most, ITERATIONS) + 1):
+        chosen = ~converged
+        added = np.where(chosen[..., None, None], numbers(shift(b, k)), added)
+        if k > 1:
+            converged |= part(b[k - 1] - b[2 * k - 2]) <= tolerance
+        iterations[chosen] = k
+    solution = point.without_idle(point.solve(numbers(added)))
+    remains = asked - G @ numbers(solution.forces)
     report = Iterated(np.asarray(iterations), np.array(np.linalg.norm(remains[..., 0], axis=-1)), converged)
-    return Solution(point.space.accelerations(numbers(f)), numbers(f), point.G), report
+    return solution, report

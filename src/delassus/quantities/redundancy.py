@@ -143,6 +143,9 @@ def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated:
             apart = np.maximum(_apart(qdd, a), _apart(forces, f))
             wrong = regular & ~(apart <= judge.error_bound)
             qdd[wrong], forces[wrong] = a[wrong], f[wrong]
+            if iterated is not None:
+                left = numbers(saddle.missing) - numbers(saddle.G) @ f[..., None]
+                iterated.residual[wrong] = np.linalg.norm(left[..., 0], axis=-1)[wrong]
             error = np.where(wrong, 0.0, apart)
         if not regular.all():
             deficient = ~regular

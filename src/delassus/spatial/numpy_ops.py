@@ -67,7 +67,7 @@ class NumpyOps(Ops):
     def nonzero(self, a: Any) -> Any:
         return self._answer("nonzero", a)
 
-    def rank(self, a: Any) -> int:
+    def rank(self, a: Any, least: float = 0.0) -> int:
         return int(self._answer("rank", a))
 
     def known(self, a: Any) -> Any:

@@ -165,8 +165,8 @@ class Ops(ABC):
         """Array (rows, columns) of bool: False at structural zeros, that is where no state has anything else."""
 
     @abstractmethod
-    def rank(self, a: Matrix) -> int:
-        """Rank at almost all states."""
+    def rank(self, a: Matrix, least: float = 0.0) -> int:
+        """Rank at almost all states, of entries above ``least``."""
 
     @abstractmethod
     def known(self, a: Matrix) -> Any:

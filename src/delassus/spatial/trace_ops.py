@@ -393,8 +393,8 @@ class TraceOps(Ops):
     def nonzero(self, a: Any) -> Any:
         return self._answer("nonzero", a, np.array(a.nodes(), dtype=int).reshape(a.shape) != 0)
 
-    def rank(self, a: Any) -> int:
-        return int(self._answer("rank", a, rank_of(self._values(a), self._errors_of(a))))
+    def rank(self, a: Any, least: float = 0.0) -> int:
+        return int(self._answer("rank", a, rank_of(self._values(a), np.maximum(self._errors_of(a), least))))
 
     def known(self, a: Any) -> Any:
         all_known = all(self._nodes[x][0] == CONSTANT for x in a.nodes())

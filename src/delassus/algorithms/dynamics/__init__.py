@@ -10,7 +10,7 @@ method            file                 cost                            source
 ``pv``            `pv`                 O(n + m² d + m³)                [LQR] V, algorithm 1
 ``pv-early``      `pv_early`           O(n + m), hard and soft         [LQR] VIII
 ``pv-soft``       `pv_soft`            O(n + m), soft                  [LQR] VI
-``proximal``      `proximal`           as ``ltl``, and iterations      Carpentier et al. 2021
+``proximal``      `proximal`           O(n + m) an iteration           Carpentier et al. 2021
 ================  ===================  ==============================  =======================================
 
 `state` holds what they start from, `constraint_acceleration` the right-hand sides of constraints,

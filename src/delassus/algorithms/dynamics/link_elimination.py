@@ -88,6 +88,10 @@ class LinkElimination:
         at = self._indices(labels)
         return -self.ops.take(self.V, at, at)
 
+    def is_regular(self, labels: Sequence[Label]) -> bool:
+        """Whether ``L`` of some forces is regular at almost all states."""
+        return self.ops.rank(self.L(labels)) == len(labels)
+
     def acceleration_of(self, s: int) -> Label:
         """Label of the joint's acceleration along the axis ``s``."""
         tree = self.problem.tree

@@ -27,13 +27,13 @@ def waiting(motion: DynamicsProblem) -> list[tuple[Label, ...]]:
 
 def eliminate_regular(link: LinkElimination) -> None:
     """Eliminate waiting forces all of whose ends are beyond the link, as many as have a regular ``L``."""
-    tree, ops = link.problem.tree, link.ops
+    tree = link.problem.tree
     chosen: list[Label] = []
     constraints = dict.fromkeys(c for c, _ in link.labels if c != JOINT)
     for group in (group for c in constraints for group in row_groups(link.problem, c)):
         here = [label for label in link.labels if label in group]
         if here and all(link.link in tree.support(end) for end in links_of(link.problem, group[0])):
             more = [*chosen, *here]
-            if ops.rank(link.L(more)) == len(more):
+            if link.is_regular(more):
                 chosen = more
     link.eliminate_forces(chosen)

@@ -3,8 +3,8 @@
 ``G f = γ − Y z`` with ``Y = J L⁻¹``, ``z = L⁻ᵀ (τ − c)`` and ``G = Y Yᵀ``, then ``L q̈ = z + Yᵀ f``; all loops run over
 supports only. Cost O(n d² + m d² + m² d + m³). Source: [LQR] eqs. 2–8; Featherstone 2005 and 2010.
 
-Assumes independent rows; what to do about others is in `quantities.redundancy`. No deviations. `proximal` and
-`derivatives` start from the same factors.
+Assumes independent rows; what to do about others is in `quantities.redundancy`. No deviations. `derivatives`
+starts from the same factors.
 """
 
 from __future__ import annotations

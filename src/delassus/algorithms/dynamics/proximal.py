@@ -1,123 +1,124 @@
 """Proximal-point iterations on the multipliers: also for rows that are redundant or contradict one another.
 
-``(G + R + W) f⁺ = γ − J M⁻¹ (τ − c) + W f`` from ``f = 0``, ``R`` zero for hard constraints, ``W`` diagonal and
-all but zero for soft ones. What rows still miss after each iteration shrinks by ``1 / (1 + λ)`` along an eigenvector
-of ``(G + R) x = λ W x``; what no force can give (``λ = 0``) stays, so that accelerations go to the least-squares ones.
-Cost O(n d² + m d² + m² d + m³), and O(m²) for each iteration. Source: Rockafellar 1976; Carpentier, Budhiraja,
-Mansard, "Proximal and sparse resolution of constrained dynamic equations", RSS 2021.
+With ``S = (G + R + W)⁻¹``, ``R`` zero for hard rows and ``W`` for soft ones, the rows miss ``b_{j+1} = W S b_j`` of
+``b_0 = γ − J M⁻¹ (τ − c)`` after one iteration more. Along an eigenvector of ``(G + R) x = λ W x`` that shrinks by
+``1 / (1 + λ)``; what no force can give (``λ = 0``) stays, and ``b_k`` is that. What can be given, ``b_0 − b_k``, takes
+the forces ``S Σ_{j<k} (W S)^j (b_0 − b_k) = S Σ_{j<k} (b_j − b_{j+k})``, so that accelerations go to the least-squares
+ones. Iterations on ``f`` itself leave what round-off has put into it that moves nothing; without that, forces are
+those of least norm.
 
-Deviations: ``W`` there is a number. With ``d_k = f_{k+1} − f_k``, the iteration is ``d_{k+1} = (G + R + W)⁻¹ W d_k``,
-and ``W d_k`` is what is missing. Contradicting rows would drive ``f`` on for ever, by a constant step that moves
-nothing; so what no force can give is taken off what is asked for, and the iterations start again. At last, iterations
-on ``f`` itself leave what round-off has put into it that moves nothing; without that, forces are those of least norm.
-Rows smaller than a thousandth of the others (`OWN_WEIGHT`) have a weight, and so a norm, of their own. Joint space is
-factorised sparsely, see `ltl`.
+Source: Rockafellar 1976; Carpentier, Budhiraja, Mansard, "Proximal and sparse resolution of constrained dynamic
+equations", RSS 2021. Deviations: ``G`` is not formed. A robot whose hard rows have the compliance ``W`` has the forces
+``S b`` (`soft_rows`), so that an iteration costs O(n + m): it eliminates the same rows, with another right-hand side.
+``W`` may be tiny, for that loses no digits.
 """
 
 from __future__ import annotations
 
-from delassus.algorithms.dynamics.ltl import JointSpace
+from collections.abc import Sequence
+from dataclasses import replace
+
+from delassus.algorithms.dynamics import loop_rows
+from delassus.algorithms.dynamics.soft_rows import soft_pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.spatial.motion import column, diagonal, scaled
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.model.tree import total_mass
+from delassus.spatial.motion import column, scaled
+from delassus.spatial.ops import Matrix
 
-WEIGHT = 1e-10
-"""``W`` of a hard row by the mean diagonal entry of ``G``: eigenvalues above it converge within a few iterations.
-Round-off (1e-16) over it is what one start leaves of accelerations that no force can give."""
+WEIGHT = 1e-13
+"""``W`` of a hard row by the reciprocal of the robot's mass, which is below what ``G`` has on its diagonal: rows that
+joints eliminate are told apart down to the square of round-off."""
 
-OWN_WEIGHT = 1e-4
-"""Most of ``W`` of a hard row by its own diagonal entry: rows that are small beside others converge as they do."""
+LOOP_WEIGHT = 1e-10
+"""The same of a row whose force waits, as loops do: those are told apart by ``G``, down to round-off (1e-16)."""
 
-SOFT_WEIGHT = 1e-14
-"""``W`` of a soft row by its own diagonal entry: pivots stay positive where ``R`` is lost in round-off."""
+LEAST = 1e3
+"""What forces that wait have to move, by their weight, before they are eliminated: others' weights give way, too."""
 
-LEAST_WEIGHT = 1e-20
-"""Least ``W``, for rows that nothing moves: by the mean diagonal entry, and in (m/s²)/N."""
+ITERATIONS = 3
+"""``k``."""
 
-ITERATIONS = 10
-"""Iterations of straight-line programs, each time that they start."""
-
-STARTS = 3
-"""How often those start; soft constraints alone are solved by as many iterations."""
+IDLE = 2
+"""Iterations that tell forces that move nothing from others."""
 
 SMALLEST = 1e-30
-"""What keeps a quotient from being 0 / 0 where nothing moves and nothing is asked for."""
+"""What keeps a quotient from being 0 / 0 where there are no forces."""
 
 
 class ProximalPoint:
-    """The system to iterate on; ``G`` is ``G + R``, ``W`` of a hard row the smaller of two weights."""
+    """What to iterate on: ``G + R + W``."""
 
-    def __init__(self, motion: DynamicsProblem, weight: float = WEIGHT, own_weight: float = OWN_WEIGHT) -> None:
-        self._ops = ops = motion.ops
-        self.space = JointSpace(motion)
-        constraints = motion.problem.constraints
-        self.G = ops.sym_add(self.space.G, ops.block_diagonal([motion.compliance(c) for c in range(len(constraints))]))
-        own = _diagonal(ops, self.space.G)
-        self._mean = sum(own) * (1.0 / len(own))
-        soft = [is_soft for is_soft, c in zip(motion.softness, constraints, strict=True) for _ in range(c.size)]
-        self._weights = [
-            (d * SOFT_WEIGHT if is_soft else ops.minimum(self._mean * weight, d * own_weight))
-            + (self._mean + 1.0) * LEAST_WEIGHT
-            for d, is_soft in zip(own, soft, strict=True)
+    def __init__(self, motion: DynamicsProblem) -> None:
+        self._motion, self._ops = motion, motion.ops
+        ops, mass = motion.ops, total_mass(motion.tree) or 1.0
+        soft = motion.with_goals([replace(goal, compliance=ops.zeros(1, 1)) for goal in motion.goals])
+        late = {c for labels in loop_rows.waiting(soft) for c, _ in labels}
+        self.weights, self._R, self._least = list[float](), list[Matrix](), LEAST * LOOP_WEIGHT / mass
+        for c, (constraint, goal) in enumerate(zip(motion.problem.constraints, motion.goals, strict=True)):
+            weight = (LOOP_WEIGHT if c in late else WEIGHT if goal.compliance is None else 0.0) / mass
+            W = ops.constant([[weight]] * constraint.size)
+            self.weights += [weight] * constraint.size
+            self._R.append(W if goal.compliance is None else goal.compliance + W)
+
+    def solve(self, added: Matrix) -> Solution:
+        """Accelerations, and forces ``S (b_0 + added)``."""
+        goals = [
+            replace(goal, target=wanted if goal.target is None else goal.target + wanted, compliance=R)
+            for goal, wanted, R in zip(self._motion.goals, self._by_constraint(added), self._R, strict=True)
         ]
-        system = ops.sym_add(self.G, diagonal(ops, self._weights))
-        self._diagonal, self._factor = _diagonal(ops, system), ops.factor(system)
+        return soft_pv_early(self._motion.with_goals(goals), self._least)
 
-    def step(self, missing: Matrix) -> Matrix:
-        """``d = (G + R + W)⁻¹ missing``: what the iteration adds to the forces."""
-        return self._factor.solve(missing)
-
-    def left(self, d: Matrix) -> Matrix:
-        """``W d``: acceleration that the rows still miss after the step ``d``."""
-        return scaled(self._ops, self._weights, d)
-
-    def part(self, missing: Matrix) -> Scalar:
-        """Accelerations of the rows by those that they are asked for and have without constraint forces, squared.
-
-        All at unit diagonal.
-        """
-        ops, gamma = self._ops, self.space.gamma
-        scales = [1.0 / d for d in self._diagonal]
-        squares = [
-            sum(s * x * x for s, x in zip(scales, column(ops, a), strict=True))
-            for a in (missing, gamma, gamma - self.space.missing)
+    def step(self, b: Matrix) -> Matrix:
+        """``S b``: forces on the robot at rest."""
+        goals = [
+            replace(goal, target=wanted, velocity_gain=None, position_gain=None, compliance=R)
+            for goal, wanted, R in zip(self._motion.goals, self._by_constraint(b), self._R, strict=True)
         ]
-        return squares[0] / (squares[1] + squares[2] + SMALLEST)
+        rest = DynamicsProblem(self._motion.problem, None, None, gravity=self._ops.zeros(3, 1), goals=goals)
+        return soft_pv_early(rest, self._least).forces
+
+    def left(self, f: Matrix) -> Matrix:
+        """``W f``: acceleration that the rows still miss."""
+        return scaled(self._ops, self.weights, f)
+
+    def without_idle(self, solution: Solution) -> Solution:
+        """The same without forces that move nothing, which are those that iterations from them leave."""
+        idle = solution.forces
+        for _ in range(IDLE):
+            idle = self.step(self.left(idle))
+        f = solution.forces - idle
+        kept, taken = (sum((y * y for y in column(self._ops, x)), SMALLEST) for x in (f, idle))
+        self._ops.pivot(kept * (1.0 / (kept + taken)))  # f has the round-off of what is taken off
+        return Solution(solution.qdd, f)
+
+    def _by_constraint(self, x: Matrix) -> list[Matrix]:
+        ops, every = self._ops, range(self._motion.problem.n_rows)
+        return [ops.take(x, every[rows], None) for rows in self._motion.problem.rows]
 
 
-def proximal(motion: DynamicsProblem, iterations: int = ITERATIONS) -> Solution:
-    """Accelerations and forces after a fixed number of iterations; `iterate` has those that watch convergence."""
-    ops = motion.ops
-    if not motion.problem.n_rows:
-        space = JointSpace(motion)
-        return Solution(space.accelerations(space.gamma), space.gamma)
+def proximal(motion: DynamicsProblem) -> Solution:
+    """Accelerations and forces after `ITERATIONS`; `delassus.quantities.iterate` has those that watch convergence."""
     point = ProximalPoint(motion)
-    soft = all(motion.softness)
-    wanted = point.space.missing
-    f, left = _iterated(point, wanted, STARTS if soft else iterations)
-    if not soft:
-        for _ in range(STARTS - 1):
-            wanted = wanted - left
-            f, left = _iterated(point, wanted, iterations)
-        for _ in range(STARTS - 1):
-            idle = f
-            for _ in range(iterations // 2):
-                idle = point.step(point.left(idle))
-            f = f - idle
-    ops.mark("proximal iterations", [f])
-    return Solution(point.space.accelerations(f), f, point.G)
+    if not motion.problem.n_rows:
+        return soft_pv_early(motion)
+    return point.without_idle(point.solve(shift(missed(point, motion), ITERATIONS)))
 
 
-def _iterated(point: ProximalPoint, wanted: Matrix, iterations: int) -> tuple[Matrix, Matrix]:
-    """Forces after iterations from zero, and what the rows then still miss of ``wanted``."""
-    f = point.step(wanted)
-    left = point.left(f)
-    for _ in range(iterations - 1):
-        d = point.step(left)
-        f, left = f + d, point.left(d)
-    return f, left
+def missed(point: ProximalPoint, motion: DynamicsProblem) -> list[Matrix]:
+    """``b_1 … b_{2k−1}``."""
+    b = [point.left(point.solve(motion.ops.zeros(motion.problem.n_rows, 1)).forces)]
+    for _ in range(2 * ITERATIONS - 2):
+        b.append(point.left(point.step(b[-1])))
+    motion.ops.mark("proximal iterations", b)
+    return b
 
 
-def _diagonal(ops: Ops, A: Matrix) -> list[Scalar]:
-    return [row[i] for i, row in enumerate(ops.entries(A))]
+def shift(b: Sequence[Matrix], k: int) -> Matrix:
+    """``Σ_{0<j<k} b_j − Σ_{k≤j<2k} b_j``, from ``b_1`` on: what is added to ``b_0``."""
+    total = -b[k - 1]
+    for j in range(k, 2 * k - 1):
+        total = total - b[j]
+    for j in range(1, k):
+        total = total + b[j - 1]
+    return total

@@ -32,11 +32,25 @@ AT_REST = 1e-18
 
 
 class SoftElimination(EarlyElimination):
-    """A link of whose rows some are soft, with one compliance ``rho``."""
+    """A link of whose rows some are soft, with one compliance ``rho``; forces that wait have their own."""
 
-    def __init__(self, problem: Problem, link: int, parts: Sequence[Part], rho: Scalar, soft: frozenset[Label]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        link: int,
+        parts: Sequence[Part],
+        rho: Scalar,
+        soft: frozenset[Label],
+        compliance: dict[Label, Scalar],
+        least: float,
+    ) -> None:
         super().__init__(problem, link, parts)
-        self.rho, self.soft = rho, soft
+        self.rho, self.soft, self.compliance, self.least = rho, soft, compliance, least
+
+    def is_regular(self, labels: Sequence[Label]) -> bool:
+        """Whether ``L`` without the compliance is: where it is not, forces would be differences over that."""
+        compliance = diagonal(self.ops, [self.compliance.get(label, 0.0) for label in labels])
+        return self.ops.rank(self.L(labels) - compliance, self.least) == len(labels)
 
     def constant_on_link(self) -> Rewritten | None:
         """The same of hard rows; other soft ones would have another compliance."""
@@ -111,8 +125,9 @@ class SoftElimination(EarlyElimination):
         super().wait(labels)
         n = FIRST + len(self.labels)
         at = range(n - len(labels), n)
-        compliance = diagonal(self.ops, [self.rho if label in self.soft else 0.0 for label in labels])
-        self.V = self.ops.sym_subtract(self.V, self.ops.put(compliance, (n, n), at, at))
+        own = {label: self.rho if label in self.soft else 0.0 for label in labels}
+        self.V = self.ops.sym_subtract(self.V, self.ops.put(diagonal(self.ops, [*own.values()]), (n, n), at, at))
+        self.compliance |= own
 
     def leave_rows(self) -> None:
         """Rows that no joint eliminates; those that are soft have a force."""
@@ -129,15 +144,19 @@ class SoftElimination(EarlyElimination):
         super().leave_rows()
 
 
-def soft_pv_early(motion: DynamicsProblem) -> Solution:
-    """`pv_early` with soft constraints, which may be off, and hard ones, which may not."""
+def soft_pv_early(motion: DynamicsProblem, least: float = 0.0) -> Solution:
+    """`pv_early` with soft constraints, which may be off, and hard ones, which may not.
+
+    Forces that wait do so until they move something by more than ``least``, what compliances alone make them.
+    """
     ops, late = motion.ops, {c for labels in loop_rows.waiting(motion) for c, _ in labels}
     R = {c: goal.compliance for c, goal in enumerate(motion.goals) if c not in late and goal.compliance is not None}
     rho, scales = _one_compliance(motion, R)
     soft = frozenset(label for c in R for label in labels_of(motion.problem, c))
+    waiting = {(c, row): r for c in late for row, r in enumerate(_diagonal(motion, c))}
 
     def new_link(problem: Problem, link: int, parts: Sequence[Part]) -> SoftElimination:
-        return SoftElimination(problem, link, parts, rho, soft)
+        return SoftElimination(problem, link, parts, rho, soft, waiting, least)
 
     solution = pv_early(motion, new_link, scales)
     f = list(column(ops, solution.forces))
@@ -145,6 +164,12 @@ def soft_pv_early(motion: DynamicsProblem) -> Solution:
         rows = motion.problem.rows[c]
         f[rows] = [factor * x for factor, x in zip(factors, f[rows], strict=True)]
     return Solution(solution.qdd, from_entries(ops, f) if f else solution.forces)
+
+
+def _diagonal(motion: DynamicsProblem, constraint: int) -> list[Scalar]:
+    """``R`` of each row of a soft constraint; none of a hard one."""
+    given = motion.goals[constraint].compliance
+    return [] if given is None else column(motion.ops, given)
 
 
 def _one_compliance(motion: DynamicsProblem, R: Mapping[int, Matrix]) -> tuple[Scalar, dict[int, list[Scalar]]]:

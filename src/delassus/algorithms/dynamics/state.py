@@ -10,6 +10,7 @@ target, damping, a spring) takes no operation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -73,6 +74,12 @@ class DynamicsProblem:
         self.wrenches = dict(wrenches or {})
         self.goals = [Goal() for _ in problem.constraints] if goals is None else list(goals)
         self.velocity, self._tau, self._damping, self._is_passive = v, tau, damping, passive
+
+    def with_goals(self, goals: Sequence[Goal]) -> DynamicsProblem:
+        """The same, of which the constraints ask something else."""
+        other = copy(self)
+        other.goals = list(goals)
+        return other
 
     def per_joint(self, vector: Any) -> list[Matrix]:
         """Entries of a state vector, one column (n_i × 1) a joint; zeros for None."""

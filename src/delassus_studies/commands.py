@@ -97,6 +97,14 @@ def bench_dynamics(
         publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "some minutes")
 
 
+@bench_app.command("loops")
+def bench_loops(file: Json = None, csv: Csv = None, quick: Quick = False) -> None:
+    """Count and time constrained dynamics of mechanisms with up to 100 loops, beside Pinocchio's lcaba."""
+    from delassus_studies.bench_loops import measure, tables
+
+    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "half an hour")
+
+
 @bench_app.command("arrays")
 def bench_arrays(
     file: Json = None,

@@ -50,11 +50,11 @@ def pinocchio_model(pin: Any, tree: Tree) -> Any:
 
 
 def _contact(pin: Any, model: Any, tree: Tree, c: Constraint) -> Any:
-    at = c.frames[0].on(tree)
-    kind = pin.ContactType.CONTACT_6D if isinstance(c, Weld) else pin.ContactType.CONTACT_3D
-    joint = model.getJointId(tree.joint_names[at.link])
-    placement = pin.SE3(np.array(at.rotation), np.array(at.position))
-    return pin.RigidConstraintModel(kind, model, joint, placement, pin.ReferenceFrame.LOCAL)
+    kind, ends = pin.ContactType.CONTACT_6D if isinstance(c, Weld) else pin.ContactType.CONTACT_3D, list[Any]()
+    for at in (frame.on(tree) for frame in c.frames):
+        joint = 0 if at.link == WORLD else model.getJointId(tree.joint_names[at.link])
+        ends += [joint, pin.SE3(np.array(at.rotation), np.array(at.position))]
+    return pin.RigidConstraintModel(kind, model, *ends, pin.ReferenceFrame.LOCAL)
 
 
 def pinocchio_contacts(pin: Any, model: Any, case: Case) -> tuple[Any, Any]:
@@ -66,9 +66,9 @@ def pinocchio_contacts(pin: Any, model: Any, case: Case) -> tuple[Any, Any]:
     return contacts, data
 
 
-def _model_of(case: Case) -> tuple[Any, Any] | None:
+def _model_of(case: Case, with_loops: bool = False) -> tuple[Any, Any] | None:
     """Module and model; None where Pinocchio is not installed or does not have these constraints."""
-    if not importlib.util.find_spec("pinocchio") or not case.world_only:
+    if not importlib.util.find_spec("pinocchio") or not (case.world_only or with_loops):
         return None
     pin = importlib.import_module("pinocchio")
     return pin, pinocchio_model(pin, case.tree)
@@ -152,11 +152,18 @@ def dynamics_calls(case: Case, states: States) -> dict[str, Callable[[], list[Ar
             pin.computeConstraintDynamicsDerivatives(model, data, contacts, contact_data, exact)
         return out
 
-    loops, loop_data = pinocchio_contacts(pin, model, case)  # of its own: lcaba leaves its parameter in them
-    pin.computeJointMinimalOrdering(model, ordered := model.createData(), loops)
+    found: dict[str, Callable[[], list[Array]]] = {"pin constraintDynamics": dynamics, "pin derivatives": derivatives}
+    lcaba = lcaba_call(case, states)  # with constraints of its own: it leaves its parameter in them
+    return found if lcaba is None else {"pin lcaba": lcaba, **found}
+
+
+def lcaba_call(case: Case, states: States) -> Callable[[], list[Array]] | None:
+    """Call that returns the accelerations of every state by one iteration of ``lcaba``, in its own order of links."""
+    if (made := _model_of(case, with_loops=True)) is None:
+        return None
+    pin, model = made
+    each = [tuple(np.array(x) for x in state) for state in zip(states.q, states.v, states.tau, strict=True)]
+    contacts, contact_data = pinocchio_contacts(pin, model, case)
+    pin.computeJointMinimalOrdering(model, data := model.createData(), contacts)
     soft = pin.ProximalSettings(1e-12, MU, 1)
-
-    def lcaba() -> list[Array]:
-        return [np.array(pin.lcaba(model, ordered, *s, loops, loop_data, soft)) for s in each]
-
-    return {"pin lcaba": lcaba, "pin constraintDynamics": dynamics, "pin derivatives": derivatives}
+    return lambda: [np.array(pin.lcaba(model, data, *s, contacts, contact_data, soft)) for s in each]

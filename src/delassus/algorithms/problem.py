@@ -93,6 +93,7 @@ class Problem:
         self._given = list(given)
         self._coordinates = coordinates
         self._active = active
+        self._poses: dict[tuple[int, int], Pose] = {}
 
     def on(self, tree: Tree, coordinates: Sequence[Coordinate] | None) -> Problem:
         """The same problem on another tree of the same robot, with the configuration of this one."""
@@ -333,11 +334,14 @@ class Problem:
         return back @ R, back @ (p - p_other)
 
     def _pose_in_ancestor(self, link: int, ancestor: int) -> Pose:
-        R, p = self.ops.eye(3), self.ops.zeros(3, 1)
-        while link != ancestor:
-            R = self.X[link].rotate_to_parent(R)
-            p = self.X[link].position() + self.X[link].rotate_to_parent(p)
-            link = self.tree.parents[link]
+        """From the ancestor outwards; poses of links on the way are kept, for those beyond them."""
+        ops, path = self.ops, self.tree.support(link)
+        R, p = ops.eye(3), ops.zeros(3, 1)
+        for i in path[path.index(ancestor) + 1 if ancestor != WORLD else 0 :]:
+            if (i, ancestor) not in self._poses:
+                turned = self.X[i].motions_to_child(ops.put(ops.transpose(R), (6, 3), LINEAR, range(3)))
+                self._poses[i, ancestor] = ops.transpose(ops.take(turned, LINEAR, None)), p + R @ self.X[i].position()
+            R, p = self._poses[i, ancestor]
         return R, p
 
 

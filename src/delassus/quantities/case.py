@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics import BY_LINKS, METHODS
 from delassus.algorithms.dynamics.actuation import actuator_forces, pd_forces
 from delassus.algorithms.dynamics.actuation_rates import control_rates
 from delassus.algorithms.dynamics.solution import Solution
-from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
+from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder, Goal
 from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.problem import Problem
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD
+from delassus.planner.elimination import fewest_operations
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 from delassus.spatial.motion import from_entries
@@ -36,6 +38,7 @@ class Case:
     def __init__(self, request: Request, ops: Ops, values: Mapping[str, Any]) -> None:
         self.request, self.ops, self.values = request, ops, values
         self.tree, self.constraints = request.tree, request.constraints
+        self.order: EliminationOrder | None = None  # of links; None: that of fewest operations
         self.is_within: Scalar | None = None  # 1 where what iterates has come within its tolerance, else 0
 
     def problem(self, q: Any = None) -> Problem:
@@ -62,6 +65,7 @@ class Case:
             damping=None if damping is None else self.as_vector(damping),
             passive=options.passive,
             goals=[self._goal(index) for index in range(len(self.constraints))],
+            elimination=self.order or elimination_order(self.request),
         )
 
     def control_forces(self, q: Any = None, v: Any = None) -> Any:
@@ -153,6 +157,18 @@ class Case:
 def stacked(case: Case, entries: Sequence[Scalar]) -> Matrix:
     """Column (n × 1) of scalars."""
     return from_entries(case.ops, entries) if entries else case.ops.zeros(0, 1)
+
+
+@lru_cache(maxsize=256)
+def elimination_order(request: Request) -> EliminationOrder | None:
+    """Order of links in which the request's method takes the fewest operations; None where there is no choice."""
+
+    def solve(ops: TraceOps, order: EliminationOrder) -> Solution:
+        case = symbolic_case(request, ops)
+        case.order = order
+        return METHODS[request.method](case.motion())
+
+    return fewest_operations(request.tree, request.constraints, solve) if request.method in BY_LINKS else None
 
 
 def symbolic_case(request: Request, ops: TraceOps) -> Case:

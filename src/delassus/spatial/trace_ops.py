@@ -48,8 +48,16 @@ VALUES: dict[int, Callable[..., float]] = {
 """What operations give at the generic state, and of known numbers."""
 
 
-ROUND_OFF = 100 * 2.0**-52
-"""A value counts as zero below this many times what the squares of errors add up to."""
+ROUND_OFF, SAMPLES = 100 * 2.0**-52, 3
+"""Largest relative error of an operation, much more than it has, and how often operations err at random."""
+
+
+def _value(op: int, operands: Sequence[float]) -> float:
+    """What an operation gives, NaN if nothing."""
+    try:
+        return VALUES[op](*operands)
+    except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
+        return math.nan
 
 
 class Expression:
@@ -158,10 +166,10 @@ class TraceOps(Ops):
         self.pivots: dict[int, tuple[bool, int]] = {}
         self.loops: list[Loop] = []
         self._system = 0
-        self._squares: list[float] = []
+        self._erring: list[tuple[float, ...]] = []
         self._build = Builder()
         self._nodes = self._build.nodes
-        self._random = random.Random(0)
+        self._random, self._errors = random.Random(0), random.Random(1)
         self._n_inputs = 0
         self._build.constant(0.0)
         self._one = self.number(1.0)
@@ -228,13 +236,7 @@ class TraceOps(Ops):
             node = self._build.node(op, a, b, c)
             if node < len(at):
                 return node
-        try:
-            if c >= 0:
-                value = VALUES[op](at[a], at[b], at[c])
-            else:
-                value = VALUES[op](at[a]) if b < 0 else VALUES[op](at[a], at[b])
-        except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
-            value = math.nan
+        value = _value(op, [at[x] for x in (a, b, c) if x >= 0])
         if is_known:
             return self.number(value)
         at.append(value)
@@ -404,21 +406,15 @@ class TraceOps(Ops):
         return np.array([self.at[x] for x in a.nodes()]).reshape(a.shape)
 
     def _errors_of(self, a: Table) -> Any:
-        """Bounds on the round-off in the values of entries, if that of one operation knows nothing of the others'."""
-        at, squares = self.at, self._squares
-        for k in range(len(squares), len(at)):
+        """Estimates of the round-off in the values of entries: how far they are when every operation errs at random."""
+        erring = self._erring
+        for k in range(len(erring), len(self.at)):
             op, x, y, z = self._nodes[k]
-            square = own = at[k] * at[k]
-            if op == MULTIPLY:
-                square += squares[x] * at[y] * at[y] + at[x] * at[x] * squares[y]
-            elif op == DIVIDE:
-                square += (squares[x] + own * squares[y]) / (at[y] * at[y] or math.inf)
-            elif op == SQRT:
-                square += squares[x] / (4.0 * own or math.inf)
-            elif op >= ADD:
-                square += squares[x] + (squares[y] if y >= 0 else 0.0) + (squares[z] if z >= 0 else 0.0)
-            squares.append(square)
-        return ROUND_OFF * np.sqrt([squares[x] for x in a.nodes()]).reshape(a.shape)
+            operands = zip(*(erring[i] for i in (x, y, z) if i >= 0), strict=True) if op >= ADD else ()
+            values = [_value(op, given) for given in operands] or [self.at[k]] * SAMPLES
+            erring.append(tuple(value * (1.0 + ROUND_OFF * self._errors.uniform(-1.0, 1.0)) for value in values))
+        found = np.array([erring[x] for x in a.nodes()]).reshape(*a.shape, SAMPLES)
+        return np.linalg.norm(found - self._values(a)[..., None], axis=-1)
 
     def _answer(self, question: str, a: Table, answer: Any) -> Any:
         self.answers.append((question, a.shape, answer))

@@ -64,5 +64,8 @@ HARD_AND_SOFT: frozenset[str] = frozenset({"pv-early", "proximal"})
 EARLY: frozenset[str] = frozenset({"pv", "pv-early"})
 """Methods that divide by blocks that can be singular where ``G`` is not; their pivots say at which states."""
 
+BY_LINKS: frozenset[str] = frozenset({"pv-early", "pv-soft"})
+"""Methods that eliminate links one by one, in any order of children before parents."""
+
 ITERATIVE: frozenset[str] = frozenset({"proximal"})
 """Methods that run until each state has converged."""

@@ -14,6 +14,10 @@ the place of ``a_s`` in ``z``, and ``a_s`` stands apart:
     ``½ D a_s² − a_s bᵀ z + ½ zᵀ V z``,   ``D = H_ss + r``.
 
 To eliminate it is to put in ``a_s = W z``. Every elimination leaves its back substitution behind.
+
+Where loops couple links before their ends meet (`loop_rows`), accelerations of other links are entries of ``z`` beside
+the forces. A link then is all parts that meet its acceleration, wherever they are, and where a parent's ``a_p`` is in
+``z`` already, it is one with that of ``a = X a_p + c``.
 """
 
 from __future__ import annotations
@@ -32,10 +36,13 @@ from delassus.spatial.motion import diagonal
 from delassus.spatial.ops import Matrix, Scalar
 
 Label = tuple[int, int]
-"""A force: the constraint and the row that it belongs to; or ``q̈`` of a degree of freedom: `JOINT` and its index."""
+"""A force: the constraint and the row that it belongs to; or an acceleration, of a joint or of another link.
 
-JOINT = -1
-"""In the place of a constraint: the label is of the acceleration of a degree of freedom that rows meet."""
+``q̈`` of a degree of freedom: `JOINT` and its index. Entry k of the acceleration of link i: `LINK` and ``6 i + k``.
+"""
+
+JOINT, LINK = -1, -2
+"""In the place of a constraint: the label is of an acceleration."""
 
 AXES, ONE, FIRST = range(6), (6,), 7
 """Entries of ``z``: the acceleration, the one, the first force or joint acceleration."""
@@ -43,24 +50,39 @@ AXES, ONE, FIRST = range(6), (6,), 7
 
 @dataclass(slots=True)
 class State:
-    """What back substitution knows at a link: its acceleration (6 × 1), and by label forces and others (1 × 1)."""
+    """What back substitution knows: accelerations (6 × 1) of a link and of others, by label forces (1 × 1) and more."""
 
     a: Matrix
+    links: dict[int, Matrix]
     forces: dict[Label, Matrix]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """What arrives at a link: its inertia, rows of a constraint, or what a child hands on.
 
-    ``V`` (7 + k, 7 + k) with the ``labels`` of its k forces; and rows ``R z = 0`` (m, 7 + k) that accelerations must
-    meet, ``[K −k 0]``, with the labels ``rows`` of their forces, see `pv_early`.
+    ``V`` (7 + k, 7 + k) with the ``labels`` of its k forces and accelerations of others; and rows ``R z = 0``
+    (m, 7 + k) that accelerations must meet, ``[K −k …]``, with the labels ``rows`` of their forces, see `pv_early`.
     """
 
+    link: int
     V: Matrix
     labels: tuple[Label, ...] = ()
     R: Matrix | None = None
     rows: tuple[Label, ...] = ()
+
+    @property
+    def links(self) -> frozenset[int]:
+        """Links whose accelerations are in ``z``."""
+        return links_of_labels(self.entries())
+
+    def is_without(self, labels: Iterable[Label]) -> bool:
+        """Whether none of these is in ``z``."""
+        return set(self.labels).isdisjoint(labels)
+
+    def entries(self) -> tuple[Label, ...]:
+        """Labels of all of ``z`` but the one; none of the world, whose acceleration is known."""
+        return (*link_labels(self.link), *self.labels)
 
 
 class LinkElimination:
@@ -73,15 +95,29 @@ class LinkElimination:
         self.ops, self.problem, self.link = problem.ops, problem, link
         self.steps: list[Callable[[State], None]] = []
         self.joined: set[int] = set()
-        self.labels = tuple(dict.fromkeys(label for part in parts for label in part.labels))
+        self.labels: tuple[Label, ...] = ()
+        self.V = self.ops.zeros(FIRST, FIRST)
+        self.add(parts)
+
+    def add(self, parts: Sequence[Part]) -> None:
+        """Add forms."""
+        ops, own, before = self.ops, link_labels(self.link), range(FIRST + len(self.labels))
+        met = (x for part in parts for x in part.entries() if x not in own)
+        self.labels = tuple(dict.fromkeys([*self.labels, *met]))
         n = FIRST + len(self.labels)
-        self.V = self.ops.zeros(n, n)
+        self.V = ops.put(self.V, (n, n), before, before)
         for part in parts:
-            at = [*range(FIRST), *self._indices(part.labels)]
-            self.V = self.ops.sym_add(self.V, self.ops.put(part.V, (n, n), at, at))
+            entries, at = self.places(part)
+            self.V = ops.sym_add(self.V, ops.put(ops.take(part.V, entries, entries), (n, n), at, at))
+
+    def places(self, part: Part) -> tuple[Sequence[int], Sequence[int]]:
+        """Entries of a part's ``z``, and where they are here; the acceleration of the world is not among them."""
+        axes = self._indices(link_labels(part.link))
+        return range(FIRST - len(ONE) - len(axes), FIRST + len(part.labels)), [*axes, *ONE, *self._indices(part.labels)]
 
     def _indices(self, labels: Iterable[Label]) -> list[int]:
-        return [FIRST + self.labels.index(label) for label in labels]
+        own = link_labels(self.link)
+        return [own.index(label) if label in own else FIRST + self.labels.index(label) for label in labels]
 
     def L(self, labels: Iterable[Label]) -> Matrix:
         """Block of ``L`` of some forces."""
@@ -174,18 +210,45 @@ class LinkElimination:
         return None if flag is None else 1.0 - flag
 
     def to_parent(self, X: Any, c: Matrix) -> Part:
-        """The form with ``a = X a_p + c`` put in (eqs. 42a–42d); without ``X``, ``c`` is all of ``a``."""
+        """The form with ``a = X a_p + c`` put in (eqs. 42a–42d); without ``X``, ``c`` is all of ``a``.
+
+        Where a loop has brought ``a_p`` into the form before, the two are one.
+        """
+        if X is None:
+            self.put_in(c)
+            return Part(WORLD, self.V, self.labels)
+        ops, n = self.ops, FIRST + len(self.labels)
+        H, B = (ops.take(self.V, AXES, at) for at in (AXES, range(6, n)))
+        V, edge = self._without_own(c)
+        edge = edge + ops.put(X.forces_to_parent(B + ops.put(H @ c, (6, n - 6), AXES, (0,))), (n, n), AXES, range(6, n))
+        V = ops.sym_add(V, ops.put(X.inertia_to_parent(H), (n, n), AXES, AXES))
+        V = ops.sym_add(V, edge + ops.transpose(edge))
+        at, rest = self.met_by_parent()
+        if at:
+            m = len(rest)
+            edge = ops.put(ops.take(V, at, rest), (m, m), AXES, range(m))
+            V = ops.sym_add(ops.take(V, rest, rest), ops.put(ops.take(V, at, at), (m, m), AXES, AXES))
+            V = ops.sym_add(V, edge + ops.transpose(edge))
+        labels = tuple(self.labels[k - FIRST] for k in rest if k >= FIRST)
+        return Part(self.problem.tree.parents[self.link], V, labels)
+
+    def put_in(self, c: Matrix) -> None:
+        """Put in the acceleration ``c`` that the world carries the link with, which is known."""
+        V, edge = self._without_own(c)
+        self.V = self.ops.sym_add(V, edge + self.ops.transpose(edge))
+
+    def _without_own(self, c: Matrix) -> tuple[Matrix, Matrix]:
+        """The form without the link's acceleration, and the edge that ``c``, a part of that, adds to it."""
         ops, n = self.ops, FIRST + len(self.labels)
         late, forces = range(6, n), range(FIRST, n)
-        B = ops.take(self.V, AXES, late)
         V = ops.put(ops.take(self.V, late, late), (n, n), late, late)
-        edge = ops.put(ops.transpose(c) @ ops.take(self.V, AXES, forces), (n, n), ONE, forces)
-        if X is not None:
-            H = ops.take(self.V, AXES, AXES)
-            B = X.forces_to_parent(B + ops.put(H @ c, (6, n - 6), AXES, (0,)))
-            edge = edge + ops.put(B, (n, n), AXES, late)
-            V = ops.sym_add(V, ops.put(X.inertia_to_parent(H), (n, n), AXES, AXES))
-        return Part(ops.sym_add(V, edge + ops.transpose(edge)), self.labels)
+        return V, ops.put(ops.transpose(c) @ ops.take(self.V, AXES, forces), (n, n), ONE, forces)
+
+    def met_by_parent(self) -> tuple[list[int], list[int]]:
+        """Entries of ``z`` that are the parent's acceleration, brought in by a loop, and all others."""
+        parent = link_labels(self.problem.tree.parents[self.link])
+        at = [FIRST + k for k, label in enumerate(self.labels) if label in parent]
+        return at, [k for k in range(FIRST + len(self.labels)) if k not in at]
 
     def substitute_back(self, state: State) -> None:
         """Find what has been eliminated here, the last elimination first."""
@@ -194,7 +257,12 @@ class LinkElimination:
 
     def z(self, state: State, labels: Sequence[Label]) -> Matrix:
         """``[a; 1; f]`` (n × 1)."""
-        return self.ops.vstack([state.a, self.ops.eye(1), *(state.forces[label] for label in labels)])
+        ops = self.ops
+        late = (
+            ops.take(state.links[k // 6], (k % 6,), None) if kind == LINK else state.forces[kind, k]
+            for kind, k in labels
+        )
+        return ops.vstack([state.a, ops.eye(1), *late])
 
     def set_acceleration(self, state: State, s: int, value: Matrix) -> None:
         """``a_s``, which takes the place of ``a'_s``; the joint's own acceleration is the difference."""
@@ -205,17 +273,37 @@ class LinkElimination:
         state.a = a + ops.put(value, (6, 1), (s,), (0,))
 
 
-def link_parts(motion: DynamicsProblem) -> dict[int, list[Part]]:
+def link_labels(link: int) -> tuple[Label, ...]:
+    """Labels of a link's acceleration; the world's is known and has none."""
+    return () if link == WORLD else tuple((LINK, 6 * link + k) for k in AXES)
+
+
+def links_of_labels(labels: Iterable[Label]) -> frozenset[int]:
+    """Links whose accelerations have these labels."""
+    return frozenset(k // 6 for kind, k in labels if kind == LINK)
+
+
+def link_parts(motion: DynamicsProblem) -> list[Part]:
     """What links start with: inertia and bias force."""
-    ops = motion.ops
-    parts: dict[int, list[Part]] = {WORLD: []}
+    ops, parts = motion.ops, list[Part]()
     for i, (H, p) in enumerate(zip(motion.problem.inertias, motion.p, strict=True)):
         edge = ops.put(p, (FIRST, FIRST), AXES, ONE)
-        parts[i] = [Part(ops.sym_add(ops.put(H, (FIRST, FIRST), AXES, AXES), edge + ops.transpose(edge)))]
+        parts.append(Part(i, ops.sym_add(ops.put(H, (FIRST, FIRST), AXES, AXES), edge + ops.transpose(edge))))
     return parts
 
 
-def add_forces(motion: DynamicsProblem, groups: Iterable[Sequence[Label]], parts: Mapping[int, list[Part]]) -> None:
+def take_parts(problem: Problem, link: int, parts: list[Part]) -> list[Part]:
+    """Take out what meets a link or the joint that carries it, wherever it is; at the world, all that is left."""
+    if link == WORLD:
+        taken = list(parts)
+    else:
+        met = {*link_labels(link), *accelerations_of(problem, link)}
+        taken = [part for part in parts if part.link == link or not met.isdisjoint(part.labels)]
+    parts[:] = [part for part in parts if part not in taken]
+    return taken
+
+
+def add_forces(motion: DynamicsProblem, groups: Iterable[Sequence[Label]], parts: list[Part]) -> None:
     """Give links the forces of groups of rows, ``L`` their compliance; all ends of a row have the same force."""
     ops, problem, k = motion.ops, motion.problem, right_hand_sides(motion)
     for labels in groups:
@@ -230,14 +318,14 @@ def add_forces(motion: DynamicsProblem, groups: Iterable[Sequence[Label]], parts
             ends = [(WORLD, ops.zeros(m, 6))]
         for link, K in ends:
             edge = ops.put(-K, (n, n), forces, AXES)
-            parts[link].append(Part(ops.sym_add(own, edge + ops.transpose(edge)), tuple(labels)))
+            parts.append(Part(link, ops.sym_add(own, edge + ops.transpose(edge)), tuple(labels)))
             own = ops.zeros(n, n)
         for end in on_joints:
             met = accelerations_of(problem, end.link)
             size = n + len(met)
             edge = ops.put(-ops.take(end.C, rows, None), (size, size), forces, range(n, size))
             own = ops.put(own, (size, size), range(n), range(n))
-            parts[end.link].append(Part(ops.sym_add(own, edge + ops.transpose(edge)), (*labels, *met)))
+            parts.append(Part(end.link, ops.sym_add(own, edge + ops.transpose(edge)), (*labels, *met)))
             own = ops.zeros(n, n)
 
 
@@ -274,19 +362,20 @@ def transform_and_drift(motion: DynamicsProblem, i: int) -> tuple[Any, Matrix]:
 
 
 def back_substitution(motion: DynamicsProblem, links: Mapping[int, LinkElimination]) -> tuple[Matrix, Matrix]:
-    """Root → leaves: ``q̈`` (nv × 1) and constraint forces (m × 1) from the eliminations of the links and the world."""
+    """``q̈`` (nv × 1) and constraint forces (m × 1) from the eliminations of the links and the world, the last first."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
-    state, a, qdd = State(motion.a0, {}), list[Matrix](), list[Matrix]()
+    state, qdd = State(motion.a0, {}, {}), dict[int, Matrix]()
     links[WORLD].substitute_back(state)
 
-    # root → leaves: a' = X a_p + c, then what the link has eliminated  (eq. 41)
-    for i in tree.root_to_leaves():
+    # the last link first: a' = X a_p + c, then what the link has eliminated  (eq. 41)
+    for i in reversed([link for link in links if link != WORLD]):
         X, c = transform_and_drift(motion, i)
-        carried = state.a = c if X is None else X.motions_to_child(a[tree.parents[i]]) + c
+        carried = state.a = c if X is None else X.motions_to_child(state.links[tree.parents[i]]) + c
         links[i].substitute_back(state)
-        a.append(state.a)
+        state.links[i] = state.a
         axes = tree.joints[i].motion_axes
-        qdd.append(ops.take(state.a, axes, None) - ops.take(carried, axes, None))
+        qdd[i] = ops.take(state.a, axes, None) - ops.take(carried, axes, None)
     f = [state.forces[label] for c in range(len(problem.constraints)) for label in labels_of(problem, c)]
-    ops.mark("back substitution", [*qdd, *f])
-    return motion.stacked(qdd), motion.stacked(f)
+    ordered = [qdd[i] for i in tree.root_to_leaves()]
+    ops.mark("back substitution", [*ordered, *f])
+    return motion.stacked(ordered), motion.stacked(f)

@@ -20,6 +20,7 @@ from delassus.algorithms.dynamics.link_elimination import (
     back_substitution,
     link_parts,
     row_groups,
+    take_parts,
     transform_and_drift,
 )
 from delassus.algorithms.dynamics.solution import Solution
@@ -42,7 +43,7 @@ def pv(motion: DynamicsProblem) -> Solution:
 
     # leaves → root: H, p, K, k and L without the joints (eqs. 42a–42e)
     for i in tree.leaves_to_root():
-        link = links[i] = LinkElimination(problem, i, parts[i])
+        link = links[i] = LinkElimination(problem, i, take_parts(problem, i, parts))
         joint = tree.joints[i]
         if i == BASE and tree.is_floating and set(forces) <= set(link.labels):
             L = link.L(forces)
@@ -52,11 +53,11 @@ def pv(motion: DynamicsProblem) -> Solution:
         for k, s in enumerate(joint.motion_axes):
             link.join_acceleration(s)
             link.eliminate_dof(s, float(joint.armature[k]), ops.take(motion.tau[i], (k,), None))
-        parts[tree.parents[i]].append(link.to_parent(*transform_and_drift(motion, i)))
+        parts.append(link.to_parent(*transform_and_drift(motion, i)))
     ops.mark("link elimination", [link.V for link in links.values()])
 
     # at the world: the forces that are left (eqs. 43, 48)
-    world = links[WORLD] = LinkElimination(problem, WORLD, parts[WORLD])
+    world = links[WORLD] = LinkElimination(problem, WORLD, take_parts(problem, WORLD, parts))
     G = None if regular_base else world.L(forces)
     world.eliminate_forces([label for label in forces if label in world.labels])
 

@@ -35,6 +35,7 @@ from delassus.algorithms.dynamics.link_elimination import (
     AXES,
     FIRST,
     JOINT,
+    LINK,
     ONE,
     Label,
     LinkElimination,
@@ -45,6 +46,7 @@ from delassus.algorithms.dynamics.link_elimination import (
     back_substitution,
     labels_of,
     link_parts,
+    take_parts,
     transform_and_drift,
 )
 from delassus.algorithms.dynamics.solution import Solution
@@ -62,15 +64,22 @@ class EarlyElimination(LinkElimination):
     """
 
     def __init__(self, problem: Problem, link: int, parts: Sequence[Part]) -> None:
+        self.rows: list[Label] = []
+        self.R = problem.ops.zeros(0, FIRST)
         super().__init__(problem, link, parts)
+
+    def add(self, parts: Sequence[Part]) -> None:
+        """Add forms and rows."""
+        before = range(FIRST + len(self.labels))
+        super().add(parts)
         ops, n = self.ops, FIRST + len(self.labels)
-        self.rows = [label for part in parts for label in part.rows]
-        self.R = ops.zeros(0, n)
+        self.R = ops.put(self.R, (len(self.rows), n), range(len(self.rows)), before)
+        self.rows = [*self.rows, *(label for part in parts for label in part.rows)]
         for part in parts:
             if part.R is not None:
-                at = [*range(FIRST), *self._indices(part.labels)]
+                entries, at = self.places(part)
                 m = ops.shape(part.R)[0]
-                self.R = ops.vstack([self.R, ops.put(part.R, (m, n), range(m), at)])
+                self.R = ops.vstack([self.R, ops.put(ops.take(part.R, None, entries), (m, n), range(m), at)])
 
     def eliminate_joint(self, joint: Joint, tau: Matrix) -> None:
         """Degrees of freedom one by one, with a row each where rows meet them (eqs. 56–68)."""
@@ -121,11 +130,10 @@ class EarlyElimination(LinkElimination):
 
         self.steps.append(back)
 
-    def constrain_accelerations(self) -> None:
-        """Accelerations of joints beyond the link that rows meet: one row says each, ``q̈ = W z``."""
-        ops, tree = self.ops, self.problem.tree
-        own = {k for i in tree.support(self.link) for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)}
-        for label in [label for label in self.labels if label[0] == JOINT and label[1] not in own]:
+    def constrain_accelerations(self, eliminated: Iterable[int]) -> None:
+        """Accelerations of joints of links before this one that rows meet: one row says each, ``q̈ = W z``."""
+        ops, left = self.ops, {x for i in eliminated if i != self.link for x in accelerations_of(self.problem, i)}
+        for label in [label for label in self.labels if label in left]:
             (t,) = self._indices([label])
             at = np.flatnonzero(ops.nonzero(ops.take(self.R, None, (t,)))[:, 0]).tolist()
             (first, size), n = self.say(t, at), FIRST + len(self.labels)
@@ -318,7 +326,8 @@ class EarlyElimination(LinkElimination):
 
     def rows_on_link(self) -> Matrix | None:
         """``R`` (m × 7) if rows meet the link's acceleration alone."""
-        met = any(label[0] == JOINT for label in self.labels)
+        at = [FIRST + k for k, label in enumerate(self.labels) if label[0] in (JOINT, LINK)]
+        met = bool(self.ops.nonzero(self.ops.take(self.R, None, at)).any())
         return None if met else self.ops.take(self.R, None, range(FIRST))
 
     def constant_on_link(self) -> Rewritten | None:
@@ -347,15 +356,26 @@ class EarlyElimination(LinkElimination):
 
         self.steps.append(back)
 
+    def put_in(self, c: Matrix) -> None:
+        """The same with the rows: ``K c`` is known."""
+        super().put_in(c)
+        ops, K = self.ops, self.ops.take(self.R, None, AXES)
+        k, rest = (ops.take(self.R, None, at) for at in (ONE, range(FIRST, FIRST + len(self.labels))))
+        self.R = ops.hstack([ops.zeros(*ops.shape(K)), k + K @ c, rest])
+
     def to_parent(self, X: Any, c: Matrix, rewritten: Rewritten | None = None) -> Part:
         """The same with the rows, ``K a = K X a_p + K c``; or as they have been rewritten for the parent."""
         ops, part = self.ops, super().to_parent(X, c)
         K, k, rest = (ops.take(self.R, None, at) for at in (AXES, ONE, range(FIRST, FIRST + len(self.labels))))
-        R = ops.hstack([ops.zeros(*ops.shape(K)) if X is None else X.rows_to_parent(K), k + K @ c, rest])
+        R = self.R if X is None else ops.hstack([X.rows_to_parent(K), k + K @ c, rest])
         if rewritten is not None:
             self.rewrite_rows(rewritten)
             R = self.R
-        return Part(part.V, part.labels, R, tuple(self.rows))
+        at, others = self.met_by_parent()
+        if at:
+            m = len(self.rows)
+            R = ops.take(R, None, others) + ops.put(ops.take(R, None, at), (m, len(others)), range(m), AXES)
+        return Part(part.link, part.V, part.labels, R, tuple(self.rows))
 
     def leave_rows(self) -> None:
         """Rows that no joint meets: they are redundant, and have no force."""
@@ -380,7 +400,7 @@ NewLink = Callable[[Problem, int, Sequence[Part]], EarlyElimination]
 def add_rows(
     motion: DynamicsProblem,
     waiting: Iterable[Sequence[Label]],
-    parts: Mapping[int, list[Part]],
+    parts: list[Part],
     scales: Mapping[int, Sequence[Scalar]],
 ) -> None:
     """Give links the rows that do not wait: of constraints that have one end, and of joints on one branch.
@@ -395,14 +415,14 @@ def add_rows(
             R = ops.hstack([end.K, -k[end.constraint]])
             if end.constraint in scales:
                 R = ops.block_diagonal([ops.matrix([[x]]) for x in scales[end.constraint]]) @ R
-            parts[end.link].append(Part(ops.zeros(FIRST, FIRST), (), R, rows))
+            parts.append(Part(end.link, ops.zeros(FIRST, FIRST), (), R, rows))
     on_joints = dict.fromkeys((end.constraint, row) for end in problem.joint_ends for row in end.rows)
     for c, row in (label for label in on_joints if label not in late):
         ends = [end for end in problem.unswitched_joint_ends if end.constraint == c and row in end.rows]
         met = tuple(label for end in ends for label in accelerations_of(problem, end.link))
         C = [ops.take(end.C, (row,), None) for end in ends]
         R, n = ops.hstack([ops.zeros(1, 6), -ops.take(k[c], (row,), None), *C]), FIRST + len(met)
-        parts[max(end.link for end in ends)].append(Part(ops.zeros(n, n), met, R, ((c, row),)))
+        parts.append(Part(max(end.link for end in ends), ops.zeros(n, n), met, R, ((c, row),)))
 
 
 def pv_early(
@@ -413,22 +433,25 @@ def pv_early(
     """Accelerations and constraint forces, of rows as they are multiplied by ``scales``."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     parts, links = link_parts(motion), dict[int, LinkElimination]()
-    waiting = loop_rows.waiting(motion)
+    waiting, order = loop_rows.waiting(motion), motion.elimination
     add_forces(motion, waiting, parts)
     add_rows(motion, waiting, parts, scales)
 
     # leaves → root: joints, with the rows that they meet (eqs. 56–68)
-    for i in tree.leaves_to_root():
-        link = links[i] = new_link(problem, i, parts[i])
-        link.constrain_accelerations()
+    for i in order.links:
+        link = links[i] = new_link(problem, i, take_parts(problem, i, parts))
+        link.constrain_accelerations(links)
         link.rewrite_rows(link.constant_on_link())
-        loop_rows.eliminate_regular(link)
+        late = loop_rows.eliminate_before_joint(link, parts, order.block)
         link.eliminate_joint(tree.joints[i], motion.tau[i])
-        loop_rows.eliminate_regular(link)
-        parts[tree.parents[i]].append(link.to_parent(*transform_and_drift(motion, i), link.constant_on_parent(motion)))
+        X, c = transform_and_drift(motion, i)
+        if X is None:
+            link.put_in(c)
+        loop_rows.eliminate_after_joint(link, parts, late, order.block)
+        parts.append(link.to_parent(X, c, link.constant_on_parent(motion)))
 
     # at the world: loops that meet only there, and redundant rows
-    world = links[WORLD] = new_link(problem, WORLD, parts[WORLD])
+    world = links[WORLD] = new_link(problem, WORLD, take_parts(problem, WORLD, parts))
     world.leave_rows()
     world.eliminate_forces(world.labels)
     ops.mark("link elimination", [link.V for link in links.values()])

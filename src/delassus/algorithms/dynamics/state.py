@@ -9,6 +9,7 @@ target, damping, a spring) takes no operation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -31,6 +32,20 @@ from delassus.spatial.motion import (
     scaled,
 )
 from delassus.spatial.ops import Matrix, Scalar
+
+NEVER = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class EliminationOrder:
+    """In which order to eliminate links, children before parents; see `loop_rows`.
+
+    Forces of loops are eliminated before their ends meet where each 6 × 6 block between two links takes the place of
+    ``block`` of them.
+    """
+
+    links: tuple[int, ...]
+    block: float = NEVER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,12 +83,14 @@ class DynamicsProblem:
         damping: Any = None,
         passive: bool = False,
         goals: Sequence[Goal] | None = None,
+        elimination: EliminationOrder | None = None,
     ) -> None:
         self.problem, self.ops, self.tree = problem, problem.ops, problem.tree
         self.gravity = gravity
         self.wrenches = dict(wrenches or {})
         self.goals = [Goal() for _ in problem.constraints] if goals is None else list(goals)
         self.velocity, self._tau, self._damping, self._is_passive = v, tau, damping, passive
+        self.elimination = elimination or EliminationOrder(tuple(problem.tree.leaves_to_root()))
 
     def with_goals(self, goals: Sequence[Goal]) -> DynamicsProblem:
         """The same, of which the constraints ask something else."""

@@ -1,0 +1,111 @@
+"""In which order `pv_early` and `pv_soft` eliminate links where there are loops: the candidate of fewest operations.
+
+Either forces of loops wait until both ends have met, leaves → root as links are numbered; or they are eliminated
+earlier, where few 6 × 6 blocks between links take their place (`loop_rows`), in that order or in that of least degree:
+always the leaf next whose acceleration is coupled to the fewest others, as LCABA of Pinocchio chooses
+(``constraint-ordering.hxx``). Each is traced, no further than a little beyond the best before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.state import NEVER, EliminationOrder
+from delassus.constraints import Constraint, FrameConstraint
+from delassus.model.tree import WORLD, Tree
+from delassus.spatial.trace_ops import TraceOps
+
+FEW, MANY = 3.0, 6.0
+"""How many forces a 6 × 6 block takes the place of, in candidates."""
+
+MARGIN = 0.03
+"""By how much the count must be lower to couple more links, earlier: errors are larger then."""
+
+BEYOND = 1.3
+"""A trace ends when it has this many times the nodes of the best before it: of all nodes, a share is never used."""
+
+
+class _TooLong(Exception):
+    """A trace has more nodes than it is worth."""
+
+
+class _BoundedTrace(TraceOps):
+    """A trace that ends at a number of nodes."""
+
+    def __init__(self, most: float) -> None:
+        super().__init__()
+        self._most = most
+
+    def operation(self, op: int, a: int, b: int = -1, c: int = -1) -> int:
+        if len(self.at) > self._most:
+            raise _TooLong
+        return super().operation(op, a, b, c)
+
+
+def loops(tree: Tree, constraints: Sequence[Constraint]) -> list[tuple[int, int]]:
+    """Pairs of links that constraints hold to each other."""
+    ends = [{f.carrier(tree) for f in c.frames} - {WORLD} for c in constraints if isinstance(c, FrameConstraint)]
+    return [(min(links), max(links)) for links in ends if len(links) == 2]
+
+
+def fewest_operations(
+    tree: Tree, constraints: Sequence[Constraint], solve: Callable[[TraceOps, EliminationOrder], Solution]
+) -> EliminationOrder | None:
+    """The best order for what ``solve`` traces; None: there are no loops, and nothing to choose."""
+    closed = loops(tree, constraints)
+    if not closed:
+        return None
+    best, least, most = None, math.inf, math.inf
+    for order in _candidates(tree, closed):
+        ops = _BoundedTrace(most)
+        try:
+            found = solve(ops, order)
+        except _TooLong:
+            continue
+        operations = ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
+        if operations <= (1.0 + MARGIN) * least:
+            best = order
+        least, most = min(least, operations), min(most, BEYOND * len(ops.at))
+    return best
+
+
+def _candidates(tree: Tree, closed: Sequence[tuple[int, int]]) -> Iterator[EliminationOrder]:
+    """Orders that may be best; of those that are about as good the last is taken."""
+    numbered, least = tuple(tree.leaves_to_root()), least_degree(tree, closed)
+    yield EliminationOrder(least, FEW)
+    yield EliminationOrder(least, MANY)
+    if least != numbered:
+        yield EliminationOrder(numbered, MANY)
+    yield EliminationOrder(numbered, NEVER)
+
+
+def least_degree(tree: Tree, closed: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Leaves first, always the one that is coupled to the fewest links, if each couples all that it is coupled to."""
+    coupled: list[set[int]] = [set() for _ in tree.joints]
+    for a, b in closed:
+        _couple(coupled, (a, b))
+    children, order = [len(links) for links in tree.children], list[int]()
+    leaves = {i for i, n in enumerate(children) if not n}
+    while leaves:
+        i, parent = min(leaves, key=lambda leaf: (len(coupled[leaf]), -leaf)), WORLD
+        leaves.remove(i)
+        order.append(i)
+        for j in coupled[i]:
+            coupled[j].discard(i)
+        parent = tree.parents[i]
+        if parent != WORLD:
+            coupled[i].add(parent)
+            children[parent] -= 1
+            leaves |= {parent} if not children[parent] else set()
+        _couple(coupled, coupled[i])
+    return tuple(order)
+
+
+def _couple(coupled: list[set[int]], links: Any) -> None:
+    for a, b in combinations(links, 2):
+        coupled[a].add(b)
+        coupled[b].add(a)

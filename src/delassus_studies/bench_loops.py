@@ -1,0 +1,143 @@
+"""``delassus bench loops``: `pv-early` on mechanisms with loops, beside Pinocchio's ``lcaba``.
+
+Operations as the planner orders links, where forces wait until both ends of their loop have met, of the elimination
+that ``lcaba`` does (every constraint soft, and eliminated at once in the order of least degree), and of dense `ltl`;
+times of batches on one core, and the errors of both: largest difference of accelerations from those of `kkt`, relative
+to the largest of a state, median over states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.state import EliminationOrder
+from delassus.model.rotations import Array
+from delassus.planner.elimination import least_degree, loops
+from delassus.quantities.case import symbolic_case
+from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
+from delassus.quantities.error_estimate import ERROR_BOUND
+from delassus.quantities.request import request
+from delassus.runtime.compile import compile
+from delassus.spatial.trace_ops import TraceOps
+from delassus_studies.cases import COMPLIANCE, Case, random_states
+from delassus_studies.loop_mechanisms import few_loops, four_bars, many_loops
+from delassus_studies.peers_pinocchio import lcaba_call
+from delassus_studies.tables import table
+from delassus_studies.timing import (
+    Calls,
+    Record,
+    environment,
+    fitted_slope,
+    in_turn,
+    interleaved,
+    pinned,
+    relative_error,
+)
+
+STATES, PEER_STATES, CHECKED = 1024, 64, 16
+ROUNDS, REPEATS = 9, 2
+SIZES, GRIDS = (10, 20, 40, 100), (3, 4, 5, 6)
+TIMED = 60_000
+"""Kernels of more operations are not compiled."""
+
+MOST_DENSE, MOST_WAITING = 60, 8000
+"""Degrees of freedom up to which `ltl` is counted, and their product with rows up to which forces wait."""
+
+AT_ONCE = 0.0
+"""A block may take the place of no force at all: every force is eliminated as soon as that is possible."""
+
+COUNTED = ("pv-early", "waiting", "at once", "ltl")
+
+ANY_ERROR = 1e300
+"""No state is solved again by another method: that would be compiled and timed too."""
+
+
+def operations(case: Case, method: str, order: EliminationOrder | None = None) -> int:
+    """Operations of forward dynamics by a method; ``order`` of links, None for that of fewest operations."""
+    soft, ops = COMPLIANCE if method == "pv-soft" else None, TraceOps()
+    asked = request(case.tree, case.constraints, DYNAMICS, method=method, compliance=soft, passive="none")
+    traced = symbolic_case(asked, ops)
+    traced.order = order
+    found = METHODS[method](traced.motion())
+    return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
+
+
+def _counts(case: Case) -> Record:
+    """Operations, by name; those that would take minutes are left out."""
+    tree, rows = case.tree, sum(c.size for c in case.constraints)
+    numbered, least = tuple(tree.leaves_to_root()), least_degree(tree, loops(tree, case.constraints))
+    out = {"pv-early": operations(case, "pv-early")}
+    if rows * tree.nv <= MOST_WAITING:
+        out["waiting"] = operations(case, "pv-early", EliminationOrder(numbered))
+    out["at once"] = operations(case, "pv-soft", EliminationOrder(least, AT_ONCE))
+    if tree.nv <= MOST_DENSE:
+        out["ltl"] = operations(case, "ltl")
+    return out
+
+
+def _error(case: Case, states: Any, qdd: Array) -> float:
+    few = states.first(CHECKED)
+    wanted = forward_dynamics(case.tree, few.q, few.v, few.tau, case.constraints, method="kkt", passive="none").qdd
+    return float(np.median(relative_error(qdd[:CHECKED], wanted)))
+
+
+def _measure_case(case: Case, rounds: int) -> Record:
+    out: Record = {"nv": case.tree.nv, "rows": sum(c.size for c in case.constraints), "operations": _counts(case)}
+    calls: Calls = {}
+    out["errors"] = errors = {}
+    states = random_states(case, STATES)
+    with pinned():
+        if out["operations"]["pv-early"] <= TIMED:
+            kernel = compile(
+                case.tree, case.constraints, "dynamics", method="pv-early", passive="none", error_bound=ANY_ERROR
+            )
+            call = partial(kernel, states.q, states.v, states.tau, threads=1)
+            qdd, forces, estimate = call(return_error=True)
+            out["below bound"] = float(np.mean(estimate < ERROR_BOUND["float64"]))
+            calls["pv-early"] = partial(call, out=(qdd, forces)), STATES
+            errors["pv-early"] = _error(case, states, qdd)
+        if (peer := lcaba_call(case, states.first(PEER_STATES))) is not None:
+            calls["lcaba"] = peer, PEER_STATES
+            errors["lcaba"] = _error(case, states, np.array(peer()))
+        out["microseconds"] = interleaved(calls, rounds, REPEATS)
+    return out
+
+
+def measure(quick: bool = False) -> Iterator[Record]:
+    """All figures of every mechanism; the record after each."""
+    record: Record = {**environment(), "cases": {}}
+    yield record
+    cases = [four_bars(1)] if quick else [*few_loops(), *many_loops(SIZES, GRIDS)]
+    for case in in_turn(cases):
+        record["cases"][case.name] = _measure_case(case, 1 if quick else ROUNDS)
+        yield record
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Operations and times, one line a mechanism; then how operations grow with the number of loops."""
+    yield f"one core, float64, batches of {STATES}; lcaba: one iteration, μ = 1e-6; errors: median"
+    rows, times, grown = [], [], dict[str, list[tuple[int, int]]]()
+    for name, found in record["cases"].items():
+        counts, microseconds, errors = found["operations"], found["microseconds"], found["errors"]
+        shown = (f"{counts[which]:,}" if which in counts else "–" for which in COUNTED)
+        rows.append((name, f"{found['nv']}", f"{found['rows']}", *shown))
+        both = [microseconds[which]["lowest"] if which in microseconds else None for which in ("pv-early", "lcaba")]
+        ratio = f"{both[1] / both[0]:.1f}" if both[0] and both[1] else "–"
+        wrong = (f"{errors[which]:.0e}" if which in errors else "–" for which in ("pv-early", "lcaba"))
+        below = f"{found['below bound']:.1%}" if "below bound" in found else "–"
+        times.append((name, *("–" if x is None else f"{x:.2f}" for x in both), ratio, *wrong, below))
+        if any(digit.isdigit() for digit in name):
+            size = int(next(word for word in name.replace(",", "").split() if word.isdigit()))
+            grown.setdefault(name.replace(str(size), "n"), []).append((size, counts["pv-early"]))
+    yield table("operations", ("mechanism", "nv", "rows", *COUNTED), rows, grows=(23, 3, 4, 10, 10, 10))
+    columns = ("mechanism", "µs a state", "its µs", "ratio", "error", "its error", "below bound")
+    yield table("pv-early beside Pinocchio's lcaba", columns, times, grows=(23,))
+    for name, points in grown.items():
+        if len(points) > 1:
+            yield f"{name}: operations grow with the power {fitted_slope(*zip(*points, strict=True)):.2f} of n"

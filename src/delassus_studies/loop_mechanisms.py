@@ -1,0 +1,172 @@
+"""Mechanisms with closed loops, for `bench_loops`: linkages, platforms, legs, arms, ladders, rings and grids.
+
+Trees and the constraints that close them. Configurations are random: rows are regular where the loops are open too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from delassus.constraints import Constraint, Frame, Point, Weld
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink, Root
+from delassus.model.joints import JointKind
+from delassus.model.mechanisms import humanoid, ladder
+from delassus.model.rotations import Array
+from delassus_studies.cases import Case, welds
+
+TURNS, SLIDES, BALL, FREE = JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, JointKind.FREE
+
+
+class _Links:
+    """Links and joints under construction, and the loops between them."""
+
+    def __init__(self) -> None:
+        self.links = [RawLink("base", 4.0, np.zeros(3), 0.05 * np.eye(3))]
+        self.joints: list[RawJoint] = []
+        self.loops: list[Constraint] = []
+
+    def add(
+        self, name: str, parent: str, kind: JointKind, at: tuple[float, float, float], axis: float | None = None
+    ) -> str:
+        """A rod of 0.3 m along x; axes lean by an angle of their own, so that no structural zero helps anyone."""
+        k = float(len(self.links))
+        lean = 0.7 * k if axis is None else axis
+        mass = 1.0 + 0.3 * math.sin(k)
+        inertia = mass * np.diag([1e-3, 8e-3, 8e-3])
+        self.links.append(RawLink(name, mass, np.array([0.15, 0.0, 0.01]), inertia))
+        direction = np.array([0.3 * math.sin(lean), math.sin(lean), math.cos(lean)])
+        direction /= np.linalg.norm(direction)
+        position: Array = np.array(at) + 0.01 * np.array([math.sin(k), math.cos(k), math.sin(2 * k)])
+        self.joints.append(RawJoint(f"{name}_joint", kind, parent, name, position, axis=direction))
+        return name
+
+    def meet(self, a: str, b: str, at: tuple[float, float, float], there: tuple[float, float, float]) -> None:
+        """Hold a point of one link to a point of another."""
+        self.loops.append(Point(Frame(a, at), Frame(b, there)))
+
+    def case(self, name: str, root: Root = "fixed") -> Case:
+        """The mechanism."""
+        return Case(name, build_tree(name, self.links, self.joints, root=root), tuple(self.loops))
+
+
+def four_bars(n: int) -> Case:
+    """A tower of ``n`` spatial four-bars (crank, rocker, a coupler on a ball), each on the coupler of the one below."""
+    out, on = _Links(), "base"
+    for k in range(n):
+        crank = out.add(f"crank{k}", on, TURNS, (0.3, 0, 0))
+        rocker = out.add(f"rocker{k}", on, TURNS, (0.3, 0.3, 0))
+        on = out.add(f"coupler{k}", crank, BALL, (0.3, 0, 0))
+        out.meet(on, rocker, (0.3, 0.2, 0), (0.3, 0, 0))
+    return out.case(f"four-bars, {n}")
+
+
+def stewart_platform() -> Case:
+    """A platform on a free joint, held by six legs of two turning joints and a slide."""
+    out = _Links()
+    for k in range(6):
+        x, y = math.cos(k), math.sin(k)
+        cross = out.add(f"cross{k}", "base", TURNS, (x, y, 0), 0.3)
+        lower = out.add(f"lower{k}", cross, TURNS, (0, 0, 0), 1.8)
+        out.add(f"upper{k}", lower, SLIDES, (0.3, 0, 0))
+    out.add("platform", "base", FREE, (0, 0, 1.0))
+    for k in range(6):
+        out.meet(f"upper{k}", "platform", (0.3, 0, 0), (0.5 * math.sin(k), 0.5 * math.cos(k), 0))
+    return out.case("Stewart platform")
+
+
+def cassie_legs(stands: bool) -> Case:
+    """Two legs as Cassie's: seven joints and two rods on balls each, whose far ends are held to points of the leg."""
+    out = _Links()
+    for side, y in (("left", 0.15), ("right", -0.15)):
+        link = "base"
+        for k, name in enumerate(("roll", "yaw", "hip", "knee", "shin", "tarsus", "toe")):
+            link = out.add(f"{side}_{name}", link, TURNS, (0.3 if k > 2 else 0.05, y if k == 0 else 0.0, 0.0))
+        rod = out.add(f"{side}_achilles", f"{side}_hip", BALL, (0, 0.05, 0))
+        out.meet(rod, f"{side}_tarsus", (0.5, 0, 0), (-0.1, 0, 0))
+        crank = out.add(f"{side}_crank", f"{side}_tarsus", TURNS, (0.05, 0, 0.02))
+        rod = out.add(f"{side}_plantar", crank, BALL, (0.05, 0, 0))
+        out.meet(rod, f"{side}_toe", (0.3, 0, 0), (-0.05, 0, 0))
+        if stands:
+            out.loops.append(Point(Frame(f"{side}_toe", (0.05, 0, 0))))
+    return out.case("Cassie's legs" + (", standing" if stands else ""), "floating")
+
+
+def digit_legs_and_arms() -> Case:
+    """As Digit: legs with three rods each, and arms of four joints that hold a bar with both hands."""
+    out = _Links()
+    for side, y in (("left", 0.15), ("right", -0.15)):
+        link = "base"
+        for k, name in enumerate(("roll", "yaw", "hip", "knee", "shin", "tarsus", "pitch", "toe")):
+            link = out.add(f"{side}_{name}", link, TURNS, (0.3 if k > 2 else 0.05, y if k == 0 else 0.0, 0.0))
+        rod = out.add(f"{side}_achilles", f"{side}_hip", BALL, (0, 0.05, 0))
+        out.meet(rod, f"{side}_tarsus", (0.5, 0, 0), (-0.1, 0, 0))
+        for which in "ab":
+            crank = out.add(f"{side}_crank_{which}", f"{side}_tarsus", TURNS, (0.05, 0, 0.02))
+            rod = out.add(f"{side}_rod_{which}", crank, BALL, (0.05, 0, 0))
+            out.meet(rod, f"{side}_toe", (0.3, 0, 0), (-0.05, 0.03 if which == "a" else -0.03, 0))
+        link = "base"
+        for k in range(4):
+            link = out.add(f"{side}_arm{k}", link, TURNS, (0.0 if k == 0 else 0.3, y if k == 0 else 0.0, 0.3))
+    out.add("bar", "left_arm3", BALL, (0.3, 0, 0))
+    out.meet("bar", "right_arm3", (0.3, 0, 0), (0.3, 0, 0))
+    return out.case("Digit, arms hold a bar", "floating")
+
+
+def humanoid_hand_in_hand() -> Case:
+    """The humanoid, its feet welded to the world and its hands to each other."""
+    return Case(
+        "humanoid, hands welded", humanoid(), (*welds("left_foot", "right_foot"), Weld("left_hand", "right_hand"))
+    )
+
+
+def rungs(n: int, ring: bool = False) -> Case:
+    """Two rails of ``n`` links and ``n`` rungs on balls between them; the tips of rails that are a ring meet the base.
+
+    In a ring, links of one rail are on balls: with turning joints alone it would be rigid.
+    """
+    out = _Links()
+    left = right = "base"
+    for k in range(n):
+        left = out.add(f"left{k}", left, BALL if ring else TURNS, (0.3, 0.2 if k == 0 else 0.0, 0))
+        right = out.add(f"right{k}", right, TURNS, (0.3, -0.2 if k == 0 else 0.0, 0))
+        rung = out.add(f"rung{k}", left, BALL, (0.3, 0, 0))
+        out.meet(rung, right, (0.4, 0, 0), (0.3, 0, 0))
+    if ring:
+        out.meet(left, "base", (0.3, 0, 0), (-0.3, 0.2, 0))
+        out.meet(right, "base", (0.3, 0, 0), (-0.3, -0.2, 0))
+    return out.case(f"ring of {n} loops" if ring else f"ladder of {n} rungs", "floating" if ring else "fixed")
+
+
+def welded_ladder(n: int) -> Case:
+    """Two chains of ``4 n`` links, every fourth link of one welded to that of the other."""
+    welds = tuple(Weld(f"left{4 * k}", f"right{4 * k}") for k in range(1, n + 1))
+    return Case(f"ladder of {n} welds", ladder(4 * n), welds)
+
+
+def grid(n: int) -> Case:
+    """A net of ``n`` by ``n`` links on balls, each held to its neighbours; teeth of a comb are the tree."""
+    out = _Links()
+    for x in range(n):
+        for y in range(n):
+            parent = f"link{x}_{y - 1}" if y else f"link{x - 1}_0" if x else "base"
+            out.add(f"link{x}_{y}", parent, BALL, (0.3, 0, 0) if y else (0, 0.3, 0))
+            if x and y:
+                out.meet(f"link{x - 1}_{y}", f"link{x}_{y}", (0.1, 0.15, 0), (0.1, -0.15, 0))
+    return out.case(f"grid of {n} by {n}")
+
+
+def few_loops() -> list[Case]:
+    """Linkages, platforms, legs and arms."""
+    legs = cassie_legs(False), cassie_legs(True), digit_legs_and_arms()
+    return [four_bars(1), four_bars(4), stewart_platform(), *legs, humanoid_hand_in_hand()]
+
+
+def many_loops(sizes: Sequence[int], grids: Sequence[int]) -> list[Case]:
+    """Towers of four-bars, ladders and rings of these numbers of loops; nets of these sizes."""
+    makers = four_bars, rungs, welded_ladder, partial(rungs, ring=True)
+    return [*(make(n) for make in makers for n in sizes), *map(grid, grids)]

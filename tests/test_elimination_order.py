@@ -1,0 +1,154 @@
+"""Loops eliminated in other orders than that of links, with blocks between links: results, counts and accuracy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.state import NEVER, EliminationOrder
+from delassus.planner.elimination import MANY, least_degree, loops
+from delassus.quantities.case import elimination_order, symbolic_case
+from delassus.quantities.dynamics import DYNAMICS
+from delassus.quantities.error_estimate import rcond_of
+from delassus.quantities.request import request
+from delassus.spatial.interpret import interpret
+from delassus.spatial.trace_ops import TraceOps
+from delassus_studies.cases import Case, random_states
+from delassus_studies.loop_mechanisms import cassie_legs, four_bars, grid, rungs, stewart_platform, welded_ladder
+
+CLOSE = 1e-9
+"""Relative error at random states: ``G`` of these mechanisms has conditions up to 1e5."""
+
+
+def mixed() -> Case:
+    """A ladder with a coupled joint, a weld and a distance; one loop is on one branch."""
+    case = rungs(3)
+    more = (
+        ds.JointRows({"left1_joint": 1.0, "right2_joint": -0.5}),
+        ds.Distance(ds.Frame("left2", (0.1, 0, 0)), ds.Frame("right0", (0.1, 0, 0))),
+        ds.Point(ds.Frame("rung2", (0.2, 0.1, 0.0)), ds.Frame("left0", (0.0, 0.1, 0.0))),
+    )
+    return replace(case, name="mixed", constraints=(*case.constraints[1:], *more))
+
+
+CASES = [four_bars(2), stewart_platform(), cassie_legs(True), rungs(2, ring=True), welded_ladder(2), grid(3), mixed()]
+
+
+def solved(case, order, states, active=None, **options):
+    """Accelerations, forces and reciprocal condition by `pv-early` or `pv-soft` in an order."""
+    method = "pv-soft" if "compliance" in options else "pv-early"
+    options["active"] = active is not None
+    asked, ops = request(case.tree, case.constraints, DYNAMICS, method=method, passive="none", **options), TraceOps()
+    traced = symbolic_case(asked, ops)
+    traced.order = order
+    found = METHODS[method](traced.motion())
+    outputs = [ops.nodes(found.qdd), ops.nodes(found.forces)]
+    outputs.append(ops.nodes(ops.matrix([[rcond_of(asked, ops, outputs)]])))
+    given = [states.q, states.v, states.tau] + ([] if active is None else [active.astype(float)])
+    qdd, f, rcond = interpret(ops.graph(outputs), np.concatenate(given, axis=1))
+    return qdd, f, rcond[:, 0]
+
+
+def orders(case):
+    """That of links and that of least degree, each with many blocks and few."""
+    least = least_degree(case.tree, loops(case.tree, case.constraints))
+    for links in (tuple(case.tree.leaves_to_root()), least):
+        assert sorted(links) == list(range(case.tree.n_links))
+        assert all(links.index(i) < links.index(p) for i, p in enumerate(case.tree.parents) if p >= 0)
+        yield from (EliminationOrder(links, block) for block in (NEVER, MANY, 0.0))
+
+
+def worst(found, wanted):
+    """Median over the states: of their matrices some are near singular."""
+    return float(np.median(np.abs(found - wanted).max(axis=-1) / np.abs(wanted).max(axis=-1)))
+
+
+def dense(case, states, method="kkt", **options):
+    found = ds.forward_dynamics(
+        case.tree, states.q, states.v, states.tau, case.constraints, method=method, passive="none", **options
+    )
+    return found.qdd, np.concatenate(found.forces, axis=-1)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_order_gives_the_dense_solution(case):
+    states = random_states(case, 9)
+    wanted = dense(case, states)
+    for order in orders(case):
+        qdd, f, rcond = solved(case, order, states)
+        assert worst(qdd, wanted[0]) < CLOSE and worst(f, wanted[1]) < CLOSE
+        error = np.abs(qdd - wanted[0]).max(axis=-1) / np.abs(wanted[0]).max(axis=-1)
+        assert np.all(error < np.finfo(float).eps / rcond)
+
+
+@pytest.mark.parametrize("case", [rungs(2, ring=True), mixed()], ids=lambda case: case.name)
+def test_soft_loops(case):
+    states = random_states(case, 9)
+    wanted = dense(case, states, "ltl-soft", compliance=1e-3)
+    for order in orders(case):
+        qdd, f, _ = solved(case, order, states, compliance=1e-3)
+        assert worst(qdd, wanted[0]) < CLOSE and worst(f, wanted[1]) < CLOSE
+
+
+def test_loops_that_can_be_off():
+    case = rungs(3)
+    states, rng = random_states(case, 3), np.random.default_rng(1)
+    active = rng.random((3, 3)) < 0.5
+    for order in orders(case):
+        qdd, f, _ = solved(case, order, states, active=active)
+        for k, on in enumerate(active):
+            few = replace(case, constraints=tuple(c for c, acts in zip(case.constraints, on, strict=True) if acts))
+            one = replace(states, **{x: getattr(states, x)[k : k + 1] for x in ("q", "v", "tau")})
+            wanted = ds.forward_dynamics(case.tree, one.q, one.v, one.tau, few.constraints, passive="none").qdd
+            assert worst(qdd[k : k + 1], wanted) < CLOSE
+            assert not f[k].reshape(3, 3)[~on].any()
+
+
+def planned(case):
+    return elimination_order(request(case.tree, case.constraints, DYNAMICS, method="pv-early", passive="none"))
+
+
+def operations(case, order, method="pv-early"):
+    ops = TraceOps()
+    traced = symbolic_case(request(case.tree, case.constraints, DYNAMICS, method=method, passive="none"), ops)
+    traced.order = order
+    found = METHODS[method](traced.motion())
+    return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
+
+
+def test_long_ladders_cost_in_proportion_to_their_length():
+    counts = [operations(rungs(n), planned(rungs(n))) for n in (6, 10, 14)]
+    assert counts[2] - counts[1] < 1.1 * (counts[1] - counts[0])
+    assert planned(rungs(10)).block == MANY
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_no_choice_is_worse_than_waiting(case):
+    waiting = EliminationOrder(tuple(case.tree.leaves_to_root()))
+    chosen = planned(case)
+    assert chosen == waiting or operations(case, chosen) < operations(case, waiting)
+    assert case.name != "Stewart platform" or operations(case, chosen) < 0.8 * operations(case, waiting)
+
+
+def test_without_loops_nothing_is_chosen():
+    robot = ds.mechanisms.humanoid()
+    assert planned(Case("standing", robot, (ds.Weld("left_foot"), ds.Weld("right_foot")))) is None
+
+
+def test_least_degree_goes_up_both_rails_at_once():
+    tree = ds.mechanisms.ladder(3)
+    order = least_degree(tree, [(0, 3), (1, 4), (2, 5)])
+    assert [sorted(order[k : k + 2]) for k in (0, 2, 4)] == [[2, 5], [1, 4], [0, 3]]
+
+
+def test_structure_is_found_in_long_mechanisms():
+    """Bounds on errors that do not know of one another would call the rows of the last rungs dependent."""
+    ops, case = TraceOps(), rungs(20)
+    traced = symbolic_case(request(case.tree, case.constraints, DYNAMICS, method="pv-early", passive="none"), ops)
+    traced.order = EliminationOrder(least_degree(case.tree, loops(case.tree, case.constraints)), MANY)
+    METHODS["pv-early"](traced.motion())
+    assert max(shape[0] for question, shape, _ in ops.answers if question == "rank") <= 12

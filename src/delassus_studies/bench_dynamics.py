@@ -150,7 +150,12 @@ def dynamics_trace(case: Case, method: str) -> Trace:
 
 def phases(case: Case, method: str) -> dict[str, OperationCount]:
     """Operations that each phase adds to those before it, of what the results need; the last is the rest."""
-    return {name: count for name, count in report_of(dynamics_trace(case, method)).phases if count.total}
+    out: dict[str, OperationCount] = {}
+    for name, count in report_of(dynamics_trace(case, method)).phases:
+        if count.total:  # a method may run through phases again
+            before = asdict(out.get(name, OperationCount()))
+            out[name] = OperationCount(**{kind: n + before[kind] for kind, n in asdict(count).items()})
+    return out
 
 
 def measure_phases(quick: bool = False) -> Iterator[Record]:

@@ -154,7 +154,8 @@ class Kernel:
             ``return_status`` a tuple that ends with an array (...) of `DynamicsStatus`, with ``return_error`` one that
             ends with an array (...) of error estimates. States whose estimate is above the bound of `compile` are
             solved again in float64, dynamics by ``"ltl"``, with soft constraints by ``"pv-early"``, and what that does
-            not solve by ``"proximal"``; what has to be compiled for it is announced. Those at which that is no better, or rows are dependent, are solved on NumPy, as `delassus.forward_dynamics` does.
+            not solve by ``"proximal"``; what has to be compiled for it is announced. Those at which that is no better,
+            or rows are dependent, are solved on NumPy, as `delassus.forward_dynamics` does.
             The first call that meets any of these warns, unless it returns statuses or errors.
 
         Raises

@@ -13,7 +13,8 @@ from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import interpret_program
 from delassus.quantities import find_quantity
 from delassus.quantities.request import request
-from delassus.spatial.trace_ops import Expression, TraceOps
+from delassus.spatial.nodes import Expression
+from delassus.spatial.trace_ops import TraceOps
 from tools import error, evaluated
 
 pytestmark = pytest.mark.usefixtures("kernel_cache")

@@ -15,6 +15,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.compiler.pipeline import make_program
+from delassus.compiler.program import interpret_program
 from delassus.constraints import check_constraints
 from delassus.errors import ConfigurationError, UnknownNameError
 from delassus.model.build import build_tree
@@ -25,7 +26,6 @@ from delassus.quantities.dynamics import DYNAMICS_DERIVATIVES
 from delassus.quantities.dynamics import STEP as STEP_QUANTITY
 from delassus.quantities.evaluate import case_of
 from delassus.quantities.request import request
-from delassus.spatial.interpret import interpret
 from delassus.spatial.manifold import integrate_changes
 from delassus.spatial.numpy_ops import NumpyOps, numbers
 from delassus.spatial.trace_ops import TraceOps
@@ -365,7 +365,7 @@ def test_one_program_for_all_contact_modes():
     tree, constraints, modes, q, v = contact_modes()
     tau = 3.0 * v[::-1]
     program = make_program(request(tree, constraints, DYNAMICS_DERIVATIVES, active=True, baumgarte=5.0))
-    flat = np.concatenate(interpret(program.graph, np.concatenate([q, v, tau, modes], axis=1)), axis=1)
+    flat = np.concatenate(interpret_program(program, np.concatenate([q, v, tau, modes], axis=1)), axis=1)
     found = {r.name: flat[:, list(r.entries)].reshape(len(q), *r.shape) for r in program.results}
     compared = 0
     for k, mode in enumerate(modes):
@@ -709,7 +709,7 @@ def test_operation_counts():
     feet = tuple(ds.Weld(name) for name in ("left_foot", "right_foot"))
     program = make_program(request(robot, feet, DYNAMICS_DERIVATIVES), with_rcond=False)
     entries = sum(np.prod(result.shape, dtype=int) for result in program.results)
-    total = program.graph.count().total
+    total = program.count().total
     print(total, entries)
     assert total < min(40 * entries, 160_000)
 

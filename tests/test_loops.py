@@ -85,11 +85,32 @@ def long_body(ops, x):
     return ops.repeat(6, [(0.1 * i) + x[i % N] for i in range(N * 8)], body)
 
 
-CASES = [root_by_newton, swapped, two_loops, once, long_body]
+def tiles(ops, x):
+    """Products of dense blocks and of what is sparse, one from the result of the other, and what a body shares."""
+    A = ops.matrix([[x[i % N] + 0.1 * i * x[j % N] if i < 10 or j < 5 else 0.0 for j in range(11)] for i in range(19)])
+    B = ops.matrix([[x[j % N] - 0.2 * i if j != 3 or i == 2 else 0.0 for j in range(9)] for i in range(11)])
+    y = ops.product(A, B)
+    return [z for row in ops.entries(ops.product(y, ops.transpose(y))) for z in row]
+
+
+def rows_of_a_body(ops, x):
+    """What rows share, constants that differ, results that are operands, constants, or the same in all rows."""
+
+    def body(a, b):
+        ((p, q),), ((r, s),) = ops.entries(a), ops.entries(b)
+        return [ops.matrix([[p * r + x[0] * q, s, 3.0, x[1] * x[2], ops.sqrt(q * q + 1.0) * s]])]
+
+    rows = [(ops.matrix([[x[k % N], 0.5 * k]]), ops.matrix([[x[3], x[1] - k]])) for k in range(7)]
+    first = [ops.entries(found)[0] for (found,) in ops.map(body, rows)]
+    again = [(ops.matrix([[row[0], row[4]]]), ops.matrix([[2.0, row[1]]])) for row in first]
+    return [y for (found,) in ops.map(body, again) for y in ops.entries(found)[0]]
+
+
+CASES = [root_by_newton, swapped, two_loops, once, long_body, tiles, rows_of_a_body]
 
 
 def program_of(algorithm):
-    ops = TraceOps()
+    ops = TraceOps(calls=True)
     x = ops.vector(N, [0.5, 0.6, 0.7, 0.8])
     outputs = [ops.number(y) for y in algorithm(ops, x)]
     before, graph = cut(ops.graph([outputs]), ops.loops, N, optimise)

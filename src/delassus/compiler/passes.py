@@ -156,8 +156,9 @@ PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
 """Passes of a kernel by name, in the order in which they run."""
 
 
-def optimise(graph: Graph) -> Graph:
-    """Run all passes."""
+def optimise(graph: Graph, ordered: bool = False) -> Graph:
+    """Run all passes; on a graph that is ``ordered`` all but the schedule."""
     for _, run in PASSES:
-        graph = run(graph)
+        if run is not schedule or not ordered:
+            graph = run(graph)
     return graph

@@ -18,7 +18,7 @@ from delassus.quantities.request import Request
 def make_program(asked: Request, with_rcond: bool = True) -> Program:
     """Trace what is asked for and optimise its graph; with its reciprocal condition as the last result, or without."""
     tree, quantity = asked.tree, asked.quantity
-    traced = trace_request(asked, with_rcond)
+    traced = trace_request(asked, with_rcond, calls=not asked.derivative)
     before, graph = cut(
         traced.ops.graph(traced.computed), traced.ops.loops, sum(a.size for a in asked.arguments), optimise
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from math import prod
 from typing import Any
@@ -54,14 +55,30 @@ class Stage:
     graph : Graph
         Its outputs are one group.
     targets : tuple of int
-        Number of the input that each output is for those that read it; all are set at once, after a pass.
+        Number of the input that each output is for those that read it; all are set at once, after a pass. Of calls,
+        those of each row.
     times : int
         Most passes of a loop, which ends where the last target is not zero in any state; 0 of what is no loop.
+    calls : tuple of tuple of int
+        Rows of numbers of inputs, for each of which it runs: what in its place the inputs of the graph are. None of
+        what runs once.
     """
 
     graph: Graph
     targets: tuple[int, ...]
     times: int = 0
+    calls: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def passes(self) -> int:
+        """How often it runs, at most."""
+        return max(1, self.times, len(self.calls))
+
+    def runs(self, n_values: int) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+        """Of each pass, at most: numbers of the values that the graph's inputs are, of ``n_values``, and targets."""
+        n = len(self.targets) // max(1, len(self.calls))
+        for k in range(self.passes):
+            yield (self.calls[k], self.targets[k * n : k * n + n]) if self.calls else (range(n_values), self.targets)
 
     @property
     def is_loop(self) -> bool:
@@ -110,7 +127,7 @@ class Program:
 
     def count(self) -> OperationCount:
         """Operations of one state, all passes of loops counted."""
-        counts = [(stage.graph.count(), max(1, stage.times)) for stage in self.before] + [(self.graph.count(), 1)]
+        counts = [(stage.graph.count(), stage.passes) for stage in self.before] + [(self.graph.count(), 1)]
         fields = zip(*([times * n for n in astuple(count)] for count, times in counts), strict=True)
         return OperationCount(*map(sum, fields))
 
@@ -119,8 +136,8 @@ def interpret_program(program: Program, x: NDArray[Any]) -> list[NDArray[Any]]:
     """Run a program on inputs (..., n_inputs), as every target has to; one array for each group of outputs."""
     values = np.concatenate([x, np.zeros((*x.shape[:-1], program.n_values), x.dtype)], axis=-1)
     for stage in program.before:
-        for _ in range(max(1, stage.times)):
-            (values[..., stage.targets],) = interpret(stage.graph, values)
-            if stage.is_loop and np.all(values[..., stage.targets[-1]] != 0):
+        for operands, targets in stage.runs(values.shape[-1]):
+            (values[..., targets],) = interpret(stage.graph, values[..., operands])
+            if stage.is_loop and np.all(values[..., targets[-1]] != 0):
                 break
     return interpret(program.graph, values)

@@ -1,7 +1,7 @@
-"""Cut a traced graph with loops into straight-line stages: what comes before a loop, its body, what follows it.
+"""Cut a traced graph with loops and calls into straight-line stages: what comes before one, its body, what follows it.
 
-Each node belongs to the first stage in which its operands are known, so that a loop's body holds only what changes in
-it. What a later stage reads crosses in memory, as a further input of the program.
+Each node belongs to the first stage in which its operands are known, so that a body holds only what changes in it. What
+a later stage reads crosses in memory, as a further input of the program.
 """
 
 from __future__ import annotations
@@ -9,35 +9,99 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from delassus.compiler.program import Stage
-from delassus.spatial.graph import LEAVES, Builder, Graph, Loop, Op, arity
+from delassus.spatial.graph import LEAVES, Builder, Calls, Graph, Loop, Op, arity
 
 
 def cut(
-    graph: Graph, loops: Sequence[Loop], n_inputs: int, optimise: Callable[[Graph], Graph]
+    graph: Graph, loops: Sequence[Loop | Calls], n_inputs: int, optimise: Callable[[Graph, bool], Graph]
 ) -> tuple[tuple[Stage, ...], Graph]:
     """Stages that run before the last one, and that one; ``n_inputs`` are those of the program's arguments."""
     if not loops:
-        return (), optimise(graph)
-    nodes, last = graph.nodes(), 2 * len(loops)
-    place: dict[int, int] = {}  # of a value that crosses: its number as an input
-    known: dict[int, int] = {}  # stage from which on a loop's value is there
-    goals: list[list[tuple[int, int]]] = [[] for _ in range(last)]  # nodes of each stage, and where they go
-    n_values = n_inputs
-    for k, loop in enumerate(loops):
-        for start, carried, following, final in zip(loop.start, loop.carried, loop.following, loop.final, strict=True):
-            place[carried] = place[final] = n_values
-            known[carried], known[final] = 2 * k + 1, 2 * k + 2
-            goals[2 * k].append((start, n_values))
-            goals[2 * k + 1].append((following, n_values))
-            n_values += 1
-    stage: list[int] = []
-    for k, (op, *operands) in enumerate(nodes):
-        stage.append(known.get(k, 0) if op in LEAVES else max(stage[x] for x in operands[: arity(op)]))
+        return (), optimise(graph, False)
+    return _Cut(graph, loops, n_inputs, optimise).stages()
 
-    def own(number: int, roots: Sequence[int]) -> Graph:
-        """Graph of one stage: from its roots down to what other stages give it."""
-        nonlocal n_values
-        wanted, build, new = bytearray(len(nodes)), Builder(), dict[int, int]()
+
+class _Cut:
+    """Stage ``2 k`` comes before loop or call k, whose body is stage ``2 k + 1``.
+
+    Attributes
+    ----------
+    place : dict of int to int
+        Of a value that crosses: its number as an input.
+    goals : list of list of (int, int)
+        Of each stage its outputs, and their numbers as inputs of others.
+    """
+
+    def __init__(
+        self, graph: Graph, loops: Sequence[Loop | Calls], n_inputs: int, optimise: Callable[[Graph, bool], Graph]
+    ) -> None:
+        self._graph, self._loops, self._optimise = graph, loops, optimise
+        self._nodes, self._last = graph.nodes(), 2 * len(loops)
+        self._n_values = n_inputs
+        self._known: dict[int, int] = {}  # stage from which on a value of a loop is there
+        self.place: dict[int, int] = {}
+        self._copies: dict[int, int] = {}  # of arguments and constants that calls are given
+        self.goals: list[list[tuple[int, int]]] = [[] for _ in range(self._last)]
+        for k, loop in enumerate(loops):
+            self._enter(k, loop)
+        self._stage: list[int] = []
+        for k, (op, *operands) in enumerate(self._nodes):
+            below = (self._stage[x] for x in operands[: arity(op)])
+            self._stage.append(self._known.get(k, 0) if op in LEAVES else max(below))
+
+    def _enter(self, k: int, loop: Loop | Calls) -> None:
+        if isinstance(loop, Calls):
+            self.place |= {node: number for number, node in enumerate(loop.given)}
+            self._known |= dict.fromkeys(loop.given, 2 * k + 1)
+            for node in (node for row in loop.final for node in row):
+                self.place[node], self._known[node] = self._new(), 2 * k + 2
+            return
+        for start, carried, following, final in zip(loop.start, loop.carried, loop.following, loop.final, strict=True):
+            self.place[carried] = self.place[final] = number = self._new()
+            self._known[carried], self._known[final] = 2 * k + 1, 2 * k + 2
+            self.goals[2 * k].append((start, number))
+            self.goals[2 * k + 1].append((following, number))
+
+    def _new(self) -> int:
+        self._n_values += 1
+        return self._n_values - 1
+
+    def stages(self) -> tuple[tuple[Stage, ...], Graph]:
+        """All of them, the last one apart."""
+        final, _ = self._own(self._last, self._graph.flat_outputs())
+        stages: list[Stage] = []
+        for number in reversed(range(self._last)):
+            loop = self._loops[number // 2]
+            if number % 2 and isinstance(loop, Calls):
+                stages.append(self._called(number, loop))
+                continue
+            made, _ = self._own(number, [k for k, _ in self.goals[number]])
+            times = loop.times if number % 2 and isinstance(loop, Loop) else 0
+            stages.append(Stage(made, tuple(target for _, target in self.goals[number]), times))
+        return tuple(reversed([stage for stage in stages if stage.targets])), final
+
+    def _called(self, number: int, calls: Calls) -> Stage:
+        """Stage of the body, whose inputs are those of a row of calls."""
+        body, outside = self._own(number, calls.results, len(calls.given))
+        shared = [self._crossing(x) for x in outside]
+        rows = tuple((*(self._crossing(x) for x in row), *shared) for row in calls.operands)
+        return Stage(body, tuple(self.place[x] for row in calls.final for x in row), calls=rows)
+
+    def _crossing(self, node: int) -> int:
+        """Number of a value that calls are given, which a stage before them has to set."""
+        op, stage = self._nodes[node][0], self._stage[node]
+        places = self._copies if op in LEAVES and node not in self._known else self.place
+        if node not in places:
+            places[node] = self._new()
+            self.goals[stage].append((node, places[node]))
+        return places[node]
+
+    def _own(self, number: int, roots: Sequence[int], n_given: int | None = None) -> tuple[Graph, list[int]]:
+        """Graph of one stage, from its roots down to what other stages give it.
+
+        In a body of calls, ``n_given`` inputs are the operands of a row, and further ones the nodes returned beside it.
+        """
+        nodes, wanted, build, new = self._nodes, bytearray(len(self._nodes)), Builder(), dict[int, int]()
         for root in roots:
             wanted[root] = 1
         crossing = set[int]()
@@ -45,31 +109,26 @@ def cut(
             op, *operands = nodes[k]
             if not wanted[k] or op in LEAVES:
                 continue
-            if stage[k] != number:
-                assert stage[k] < number and stage[k] % 2 == 0, "a value of the inside of a loop is read outside of it"
+            if self._stage[k] != number:
+                assert self._stage[k] < number and self._stage[k] % 2 == 0, "a value inside of a loop is read outside"
                 crossing.add(k)
-                if k not in place:
-                    place[k] = n_values
-                    goals[stage[k]].append((k, n_values))
-                    n_values += 1
                 continue
             for x in operands[: arity(op)]:
                 wanted[x] = 1
+        outside: list[int] = []
         for k, (op, *operands) in enumerate(nodes):
             if not wanted[k]:
                 continue
             if op == Op.CONSTANT:
-                new[k] = build.constant(float(graph.value[k]))
-            elif k in crossing or op == Op.INPUT:
-                new[k] = build.node(Op.INPUT, place.get(k, operands[0]))
-            else:
+                new[k] = build.constant(float(self._graph.value[k]))
+            elif k not in crossing and op != Op.INPUT:
                 new[k] = build.node(op, *(new[x] for x in operands[: arity(op)]))
-        return optimise(build.graph([[new[x] for x in roots]]))
-
-    final_stage = own(last, graph.flat_outputs())
-    stages: list[Stage] = []
-    for number in reversed(range(last)):
-        made = own(number, [k for k, _ in goals[number]])
-        times = loops[number // 2].times if number % 2 else 0
-        stages.append(Stage(made, tuple(target for _, target in goals[number]), times))
-    return tuple(reversed(stages)), final_stage
+            elif n_given is None:
+                new[k] = build.node(Op.INPUT, self._crossing(k) if k in crossing else self.place.get(k, operands[0]))
+            elif self._known.get(k) == number:
+                new[k] = build.node(Op.INPUT, self.place[k])
+            else:
+                new[k] = build.node(Op.INPUT, n_given + len(outside))
+                outside.append(k)
+        graph = build.graph([[new[x] for x in roots]])
+        return self._optimise(graph, n_given is not None), outside

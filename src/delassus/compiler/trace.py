@@ -23,8 +23,9 @@ from delassus.quantities.osim import DELASSUS
 from delassus.quantities.quantity import Output
 from delassus.quantities.request import Request, request
 from delassus.spatial.graph import Graph, Op, OperationCount
+from delassus.spatial.nodes import Expression
 from delassus.spatial.ops import Matrix
-from delassus.spatial.trace_ops import Expression, TraceOps
+from delassus.spatial.trace_ops import TraceOps
 
 RCOND = Output(
     "rcond",
@@ -105,9 +106,12 @@ def trace(
     return traced
 
 
-def trace_request(asked: Request, with_rcond: bool = True) -> Trace:
-    """Run a quantity on symbols; its reciprocal condition, if its method divides by something, is the last result."""
-    traced = Trace(TraceOps())
+def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False) -> Trace:
+    """Run a quantity on symbols; its reciprocal condition, if its method divides by something, is the last result.
+
+    ``calls``: whether what runs for several rows of operands is traced once (`Ops.map`).
+    """
+    traced = Trace(TraceOps(calls))
     case = symbolic_case(asked, traced.ops)
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
         traced.add(output, asked.shape_of(output), matrix)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 
@@ -111,6 +111,8 @@ class Graph:
         Number of a constant.
     outputs : tuple of (k,) arrays of int
         Nodes that the program computes, in groups.
+    calls : tuple of Calls
+        Parts that run for several lists of values; of a trace, before it is cut into stages.
     """
 
     op: NDArray[np.int64]
@@ -119,6 +121,7 @@ class Graph:
     c: NDArray[np.int64]
     value: NDArray[np.float64]
     outputs: tuple[NDArray[np.int64], ...]
+    calls: tuple[Calls, ...] = ()
 
     def __len__(self) -> int:
         return len(self.op)
@@ -135,6 +138,7 @@ class Graph:
         """Mask of the nodes that ``roots`` depend on, themselves included, leaving out those not in ``among``."""
         left_out = bytearray(len(self)) if among is None else bytearray((~among).tobytes())
         seen, nodes = bytearray(len(self)), self.nodes()
+        of_calls = {k: below for calls in self.calls for k, below in calls.below()}
         for root in roots:
             seen[root] = 1
         for k in range(len(nodes) - 1, -1, -1):  # operands stand before what uses them
@@ -146,6 +150,8 @@ class Graph:
                         seen[b] = 1
                         if c >= 0:
                             seen[c] = 1
+                for x in of_calls.get(k, ()):
+                    seen[x] = 1
         return np.asarray(np.frombuffer(seen, dtype=bool) & ~np.frombuffer(left_out, dtype=bool))
 
     def count(self, mask: NDArray[np.bool_] | None = None) -> OperationCount:
@@ -172,6 +178,26 @@ class Loop:
     carried: list[int]
     following: list[int]
     final: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Part of a traced program that runs for several lists of values, as a function is called.
+
+    In it the inputs ``given`` have the values of the nodes that a row of ``operands`` names; it computes the nodes
+    ``results``. What follows reads them as the inputs of the same row of ``final``.
+    """
+
+    given: list[int]
+    operands: list[list[int]]
+    results: list[int]
+    final: list[list[int]]
+
+    def below(self) -> Iterator[tuple[int, list[int]]]:
+        """Each final node, and what it depends on."""
+        for operands, final in zip(self.operands, self.final, strict=True):
+            for node, result in zip(final, self.results, strict=True):
+                yield node, [result, *operands]
 
 
 _CONSTANT = (int(Op.CONSTANT), -1, -1, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,21 @@ def interpret(graph: Graph, x: NDArray[Any]) -> list[NDArray[Any]]:
 def evaluate(
     graph: Graph, inputs: Sequence[Any], constant: Callable[[float], Any], operations: Mapping[int, Callable[..., Any]]
 ) -> list[Any]:
-    """Values of all nodes that outputs need, on any type of number that the operations take."""
+    """Values of all nodes that outputs need, on any type of number that the operations take; calls only on arrays."""
     values: list[Any] = []
     needed = graph.reachable(graph.flat_outputs()).tolist()
-    for (op, a, b, c), number, live in zip(graph.nodes(), graph.value.tolist(), needed, strict=True):
+    of_calls: dict[int, Callable[[], Any]] = {}
+    for calls in graph.calls:
+        for given, column in zip(calls.given, zip(*calls.operands, strict=True), strict=True):
+            of_calls[given] = partial(lambda column: np.stack([values[x] for x in column]), column)
+        for row, final in enumerate(calls.final):
+            for node, result in zip(final, calls.results, strict=True):
+                of_calls[node] = partial(lambda result, row: values[result][row], result, row)
+    for k, ((op, a, b, c), number, live) in enumerate(zip(graph.nodes(), graph.value.tolist(), needed, strict=True)):
         if not live:
             values.append(None)
+        elif k in of_calls:
+            values.append(of_calls[k]())
         elif op == INPUT:
             values.append(inputs[a])
         elif op == CONSTANT:

@@ -45,6 +45,10 @@ Body = Callable[[list[Scalar]], tuple[Sequence[Scalar], Scalar]]
 """A pass of `Ops.repeat`: from values to the next ones, and 1 where no further pass is to change them, else 0."""
 
 
+Function = Callable[..., Sequence[Matrix]]
+"""What `Ops.map` calls: from matrices to matrices."""
+
+
 class SymmetricFactor(Protocol):
     """Factorisation ``D = L diag(d) Lᵀ`` of a symmetric positive definite matrix (n × n); see `spatial.factor`."""
 
@@ -212,6 +216,14 @@ class Ops(ABC):
 
         Each state stops for itself, whatever others do.
         """
+
+    def map(self, body: Function, rows: Sequence[Sequence[Matrix]]) -> list[Sequence[Matrix]]:
+        """Results of ``body`` for each row of operands. Its code may exist once: it asks nothing about structure."""
+        return [body(*row) for row in rows]
+
+    def product(self, a: Matrix, b: Matrix, symmetric: bool = False) -> Matrix:
+        """``a @ b`` of matrices with many entries, by code that may go through them in tiles."""
+        return self.sym_product(a, b) if symmetric else a @ b
 
     # -- results that are symmetric --------------------------------------------------------------------------------
 

@@ -13,14 +13,17 @@ import math
 import operator
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from delassus.spatial import trace_calls
 from delassus.spatial.factor import Factor
-from delassus.spatial.graph import Builder, Graph, Loop, Op
+from delassus.spatial.graph import Builder, Calls, Graph, Loop, Op
+from delassus.spatial.nodes import Expression, Table
 from delassus.spatial.numpy_ops import Answer
-from delassus.spatial.ops import Body, Ops
+from delassus.spatial.ops import Body, Function, Ops
 from delassus.spatial.rank import rank_of
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
@@ -60,88 +63,6 @@ def _value(op: int, operands: Sequence[float]) -> float:
         return math.nan
 
 
-class Expression:
-    """A scalar: a node of the graph."""
-
-    __slots__ = ("node", "ops")
-
-    def __init__(self, ops: TraceOps, node: int) -> None:
-        self.ops, self.node = ops, node
-
-    def __add__(self, other: Any) -> Expression:
-        return Expression(self.ops, self.ops.add(self.node, self.ops.number(other)))
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Expression:
-        return Expression(self.ops, self.ops.subtract(self.node, self.ops.number(other)))
-
-    def __rsub__(self, other: Any) -> Expression:
-        return Expression(self.ops, self.ops.subtract(self.ops.number(other), self.node))
-
-    def __mul__(self, other: Any) -> Expression:
-        return Expression(self.ops, self.ops.multiply(self.node, self.ops.number(other)))
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Expression:
-        return Expression(self.ops, self.ops.divide(self.node, self.ops.number(other)))
-
-    def __rtruediv__(self, other: Any) -> Expression:
-        return Expression(self.ops, self.ops.divide(self.ops.number(other), self.node))
-
-    def __neg__(self) -> Expression:
-        return Expression(self.ops, self.ops.negate(self.node))
-
-
-class Table:
-    """A matrix: node numbers, row by row."""
-
-    __array_ufunc__ = None
-    __slots__ = ("columns", "ops", "rows")
-
-    def __init__(self, ops: TraceOps, rows: list[list[int]], columns: int) -> None:
-        self.ops, self.rows, self.columns = ops, rows, columns
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return len(self.rows), self.columns
-
-    def _zip(self, other: Table, operation: Callable[[int, int], int]) -> Table:
-        pairs = zip(self.rows, other.rows, strict=True)
-        rows = [[operation(x, y) for x, y in zip(r, s, strict=True)] for r, s in pairs]
-        return Table(self.ops, rows, self.columns)
-
-    def __add__(self, other: Table) -> Table:
-        return self._zip(other, self.ops.add)
-
-    def __sub__(self, other: Table) -> Table:
-        return self._zip(other, self.ops.subtract)
-
-    def __neg__(self) -> Table:
-        return Table(self.ops, [[self.ops.negate(x) for x in row] for row in self.rows], self.columns)
-
-    def __matmul__(self, other: Table) -> Table:
-        assert self.columns == len(other.rows), (self.columns, len(other.rows))
-        columns = other.sparse_columns()
-        rows = [[self.ops.dot(row, column) for column in columns] for row in self.rows]
-        return Table(self.ops, rows, other.columns)
-
-    def sparse_columns(self) -> list[list[tuple[int, int]]]:
-        """Entries of each column that are not zero, with their rows."""
-        out: list[list[tuple[int, int]]] = [[] for _ in range(self.columns)]
-        for i, row in enumerate(self.rows):
-            for j, x in enumerate(row):
-                if x:
-                    out[j].append((i, x))
-        return out
-
-    def nodes(self, lower: bool = False) -> list[int]:
-        """Nodes row by row; ``lower``: of the lower triangle."""
-        return [x for i, row in enumerate(self.rows) for x in (row[: i + 1] if lower else row)]
-
-
 class TraceOps(Ops):
     """The backend that records.
 
@@ -155,16 +76,22 @@ class TraceOps(Ops):
         What was asked about structure, in order, and what the answers were.
     pivots : dict of int to (bool, int)
         Nodes that eliminations divide by, whether by their squares, and the system that each belongs to.
-    loops : list of Loop
+    loops : list of Loop or Calls
         What is repeated, in order.
+
+    Parameters
+    ----------
+    calls : bool
+        Whether what `map` is given is traced once and called for each row, or traced for each row.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, calls: bool = False) -> None:
+        self._calls = calls
         self.phases: list[tuple[str, list[int]]] = []
         self.at: list[float] = [0.0]
         self.answers: list[Answer] = []
         self.pivots: dict[int, tuple[bool, int]] = {}
-        self.loops: list[Loop] = []
+        self.loops: list[Loop | Calls] = []
         self._system = 0
         self._erring: list[tuple[float, ...]] = []
         self._build = Builder()
@@ -204,7 +131,8 @@ class TraceOps(Ops):
 
     def graph(self, outputs: Iterable[Iterable[int]]) -> Graph:
         """The graph so far, with these groups of outputs."""
-        return self._build.graph(outputs)
+        calls = tuple(found for found in self.loops if isinstance(found, Calls))
+        return replace(self._build.graph(outputs), calls=calls)
 
     def nodes(self, a: Any, lower: bool = False) -> list[int]:
         """Nodes of a matrix row by row; ``lower``: of the lower triangle."""
@@ -351,6 +279,12 @@ class TraceOps(Ops):
 
     def _function(self, op: int, *operands: Any) -> Any:
         return Expression(self, self.operation(op, *(self.number(x) for x in operands)))
+
+    def map(self, body: Function, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+        return trace_calls.called(self, body, rows) if self._calls else super().map(body, rows)
+
+    def product(self, a: Any, b: Any, symmetric: bool = False) -> Any:
+        return trace_calls.product(self, a, b, symmetric) if self._calls else super().product(a, b, symmetric)
 
     # -- the vocabulary of algorithms --------------------------------------------------------------------------------
 

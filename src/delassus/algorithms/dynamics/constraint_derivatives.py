@@ -203,8 +203,8 @@ def _centre_rates(rates: Rates, index: int, f: Matrix, positions: bool) -> Const
     none = ops.zeros(3, tree.nv)
     L = Vector(ops, ops.zeros(3, 1), none)
     mass, moments = list[Scalar](), list[Vector]()
-    for i in tree.root_to_leaves():
-        body, side, S = rates.body(i), _side(rates, i, ops.zeros(3, 1), positions), rates.of_link(i, rates.S)
+    for i, body in enumerate(rates.bodies):
+        side, S = _side(rates, i, ops.zeros(3, 1), positions), rates.of_link(i, rates.S)
         m = ops.entries(body.m)[0][0]
         linear, turned = Vector(ops, body.h, ops.take(S, LINEAR, None)).times(m).change, ops.take(S, ANGULAR, None)
         h = Vector(ops, body.h, linear - cross_matrix(ops, body.h) @ turned if positions else none)

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.constraint_derivatives import ConstraintRates, constraint_rates
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.rates import Rates, force_matrix, motion_matrix
+from delassus.algorithms.dynamics.rates import Body, Rates, force_matrix, motion_matrix
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
@@ -68,34 +68,34 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix]]:
     T, own = system.L.following(leaders), ops.put(ops.take(root, followers, followers), (nv, nv), followers, followers)
     to_leaders = columns(root, leaders)
     response = system.along_rows(to_leaders)
-    df_leaders = -solved(response)
+    inverse = ops.zeros(0, 0) if factor is None else factor.inverse()
+    df_leaders = ops.product(-inverse, response)
     A_leaders = ops.sym_add(
-        ops.sym_product(ops.transpose(to_leaders), to_leaders), ops.sym_product(ops.transpose(response), df_leaders)
+        ops.product(ops.transpose(to_leaders), to_leaders, symmetric=True),
+        ops.product(ops.transpose(response), df_leaders, symmetric=True),
     )
-    df_dtau = df_leaders @ ops.transpose(T)
-    A = ops.sym_add(ops.sym_product(T @ A_leaders, ops.transpose(T)), ops.sym_product(ops.transpose(own), own))
-    inverse = None if factor is None else factor.inverse()
+    df_dtau = ops.product(df_leaders, ops.transpose(T))
+    A = ops.sym_add(
+        ops.product(ops.product(T, A_leaders), ops.transpose(T), symmetric=True),
+        ops.sym_product(ops.transpose(own), own),
+    )
 
-    def with_followers(x: Matrix, W: Matrix) -> Matrix:
-        return T @ ops.take(x, leaders, None) - ops.transpose(own) @ W
-
-    def of_trunk(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix]:
-        """Changes of q̈ and f where all limbs feel what changes."""
+    def of_trunk(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+        """Changes of q̈ of leaders and of f, and ``W``, where all limbs feel what changes."""
         W = system.over_transpose(r)
-        df = solved(system.along_rows(W) - g)
-        return with_followers(system.back(-W, df), W), df
+        df = ops.product(inverse, system.along_rows(W) - g)
+        by = ops.hstack([ops.transpose(to_leaders), ops.transpose(response)])
+        return ops.product(by, ops.vstack([-W, df])), df, W
 
-    def of_limbs(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix]:
+    def of_limbs(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """The same where one limb feels it, and the others by way of the trunk only."""
         left = system.over_transpose(r, trunk)
         rho, k = ops.take(left, trunk, None), range(ops.shape(r)[1])
         W = ops.put(ops.take(left, limbs, None), (nv, len(k)), limbs, k)
-        sigma = system.along_rows(W) - g
-        x = -(columns(A, trunk) @ rho) - ops.transpose(root) @ W
-        df = -(columns(df_dtau, trunk) @ rho)
-        if inverse is not None:
-            x, df = x - ops.transpose(df_dtau) @ sigma, df + inverse @ sigma
-        return with_followers(x, W), df
+        asked = ops.vstack([-rho, g - system.along_rows(W)])
+        x = ops.product(ops.hstack([ops.take(A, leaders, trunk), ops.transpose(df_leaders)]), asked)
+        df = ops.product(ops.hstack([columns(df_dtau, trunk), -inverse]), asked)
+        return x - ops.transpose(to_leaders) @ W, df, W
 
     # positions and velocities
     found = {"dqdd_dtau": A, "df_dtau": df_dtau}
@@ -107,7 +107,8 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix]]:
         dqdd, df = ops.zeros(nv, nv), ops.zeros(problem.n_rows, nv)
         for which, solve in ((trunk, of_trunk), (limbs, of_limbs)):
             if which:
-                x, y = solve(columns(r, which), columns(g, which))
+                led, y, W = solve(columns(r, which), columns(g, which))
+                x = ops.product(T, led) - ops.transpose(own) @ W
                 dqdd = dqdd + ops.put(x, (nv, nv), range(nv), which)
                 df = df + ops.put(y, (problem.n_rows, nv), range(problem.n_rows), which)
         if rates.root != WORLD:
@@ -134,8 +135,8 @@ def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple
     """``∂r/∂q`` and ``∂r/∂v`` (nv × nv)."""
     motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
     sizes = [joint.nv for joint in tree.joints]
-    beyond = [rates.body(i) for i in tree.root_to_leaves()]
-    F = [rates.force(i, body) for i, body in enumerate(beyond)]
+    beyond = list(rates.bodies)
+    F = rates.forces(beyond)
     for c in of_constraints:
         for link, W in c.wrenches.items():
             F[link] = F[link] - W
@@ -154,24 +155,32 @@ def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple
                 lifted[p] = lifted[p].plus(ops, lifted[i])
 
     # s_kᵀ ∂f_j/∂q_j, s_jᵀ ∂f_j/∂q_k and the same with velocities, for joints k above j  (formulas of `rates`)
+    def of_joint(S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix) -> list[Matrix]:
+        I, St = Body(*body), ops.transpose(S)
+        own, with_v = I.times(ops, xi) + I.rate_times(ops, psi), I.rate_times(ops, S) + I.times(ops, phi)
+        SI, SB = ops.transpose(I.times(ops, S)), ops.transpose(I.rate_transposed_times(ops, S))
+        return [own + force_matrix(ops, F) @ S, with_v, St @ own, St @ with_v, SI, SB]
+
+    def of_pair(with_q: Matrix, with_v: Matrix, SI: Matrix, SB: Matrix, *above: Matrix) -> list[Matrix]:
+        S, psi, xi, phi = above
+        turns, St = [ops.take(x, ANGULAR, None) for x in (psi, S)], ops.transpose(S)
+        return [St @ with_q, St @ with_v, SI @ xi + SB @ turns[0], SI @ phi + SB @ turns[1]]
+
+    joints = list(zip(rates.S, rates.psi, rates.xi, rates.phi, strict=True))
+    found = [[*x] for x in ops.map(of_joint, [(*x, f, *b.parts()) for x, f, b in zip(joints, F, beyond, strict=True)])]
     q: dict[tuple[int, int], Matrix] = {}
     v: dict[tuple[int, int], Matrix] = {}
-    for j, body in enumerate(beyond):
-        S, St = rates.S[j], ops.transpose(rates.S[j])
-        own = body.times(ops, rates.xi[j]) + body.rate_times(ops, rates.psi[j])
+    for j, (_, _, own_q, own_v, _, _) in enumerate(found):
+        q[j, j], v[j, j] = own_q, own_v
         if lifted:
-            own = own + lifted[j].times(ops, turned[j])
-        with_q = own + force_matrix(ops, F[j]) @ S
-        with_v = body.rate_times(ops, S) + body.times(ops, rates.phi[j])
-        q[j, j], v[j, j] = St @ own, St @ with_v
-        SI, SB = ops.transpose(body.times(ops, S)), ops.transpose(body.rate_transposed_times(ops, S))
-        for k in tree.support(j)[:-1]:
-            above = ops.transpose(rates.S[k])
-            q[k, j], v[k, j] = above @ with_q, above @ with_v
-            q[j, k] = SI @ rates.xi[k] + SB @ ops.take(rates.psi[k], ANGULAR, None)
-            if lifted:
-                q[j, k] = q[j, k] + ops.transpose(lifted[j].times(ops, S)) @ turned[k]
-            v[j, k] = SI @ rates.phi[k] + SB @ ops.take(rates.S[k], ANGULAR, None)
+            change = lifted[j].times(ops, turned[j])
+            q[j, j], found[j][0] = own_q + ops.transpose(rates.S[j]) @ change, found[j][0] + change
+    pairs = [(k, j) for j in tree.root_to_leaves() for k in tree.support(j)[:-1]]
+    rows = [(*found[j][:2], *found[j][4:], *joints[k]) for k, j in pairs]
+    for (k, j), blocks in zip(pairs, ops.map(of_pair, rows), strict=True):
+        q[k, j], v[k, j], q[j, k], v[j, k] = blocks
+        if lifted:
+            q[j, k] = q[j, k] + ops.transpose(lifted[j].times(ops, rates.S[j])) @ turned[k]
     r_q, r_v = assembled(ops, sizes, sizes, q), assembled(ops, sizes, sizes, v)
 
     # wrenches that do not move with their links, springs and damping

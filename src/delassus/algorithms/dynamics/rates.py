@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.constraint_acceleration import gravity_in
@@ -54,6 +55,10 @@ class Body:
     C: Matrix
     momentum: Matrix
     rate: Matrix
+
+    def parts(self) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix]:
+        """All of it, in order."""
+        return self.m, self.h, self.C, self.momentum, self.rate
 
     def plus(self, ops: Ops, other: Body) -> Body:
         """The two bodies as one: all of a body's numbers add up."""
@@ -152,9 +157,16 @@ class Rates:
         moving = {(0, j): columns[j] for j in tree.support(link)}
         return assembled(self.motion.ops, [6], [joint.nv for joint in tree.joints], moving)
 
-    def body(self, i: int) -> Body:
-        """Link i alone."""
-        ops, (R, p), H = self.motion.ops, self.poses[i], self.motion.problem.inertias[i]
+    @cached_property
+    def bodies(self) -> list[Body]:
+        """Each link alone."""
+        ops, H = self.motion.ops, self.motion.problem.inertias
+        rows = [(*pose, inertia, V) for pose, inertia, V in zip(self.poses, H, self.V, strict=True)]
+        return [Body(*parts) for parts in ops.map(self._body, rows)]
+
+    def _body(self, R: Matrix, p: Matrix, H: Matrix, V: Matrix) -> Sequence[Matrix]:
+        """Parts of the body of a link."""
+        ops = self.motion.ops
         e = ops.entries(H)
         m, local = ops.matrix([[e[0][0]]]), ops.matrix([[e[1][5]], [e[2][3]], [e[0][4]]])
         turned = R @ local
@@ -163,11 +175,11 @@ class Rates:
         C = ops.sym_product(R @ ops.take(H, ANGULAR, ANGULAR), ops.transpose(R))
         C = ops.sym_subtract(C, _scaled(ops, m, ops.sym_product(P, P)))
         C = ops.sym_subtract(C, PQ + ops.transpose(PQ))
-        v, w = ops.take(self.V[i], LINEAR, None), ops.take(self.V[i], ANGULAR, None)
+        v, w = ops.take(V, LINEAR, None), ops.take(V, ANGULAR, None)
         hx, vx, wx = cross_matrix(ops, h), cross_matrix(ops, v), cross_matrix(ops, w)
         wC, vh = wx @ C, vx @ hx
         rate = wC + ops.transpose(wC) - (vh + ops.transpose(vh)) - cross_matrix(ops, hx @ v + C @ w)
-        return Body(m, h, C, v @ m - hx @ w, rate)
+        return m, h, C, v @ m - hx @ w, rate
 
     def compensated(self, i: int) -> Body:
         """Mass of link i whose weight is compensated, as a body at rest without second moments."""
@@ -176,17 +188,23 @@ class Rates:
         m = ops.constant([[mass]])
         return Body(m, R @ h + p @ m, ops.zeros(3, 3), ops.zeros(3, 1), ops.zeros(3, 3))
 
-    def force(self, i: int, body: Body) -> Matrix:
-        """``I a + V ×* I V`` of a link, less its external wrench and the compensation of its weight."""
-        ops, V, wrench = self.motion.ops, self.V[i], self.motion.wrenches.get(i)
-        F = body.times(ops, self.a[i]) - ops.transpose(motion_matrix(ops, V)) @ body.times(ops, V)
-        if i in self.motion.compensated:
-            F = F + self.compensated(i).times(ops, ops.put(self.gravity, (6, 1), LINEAR, (0,)))
-        if wrench is None:
-            return F
-        R, p = self.poses[i]
-        f = R @ ops.take(wrench, LINEAR, None)
-        return F - ops.vstack([f, R @ ops.take(wrench, ANGULAR, None) + cross_matrix(ops, p) @ f])
+    def forces(self, bodies: Sequence[Body]) -> list[Matrix]:
+        """``I a + V ×* I V`` of each link, less its external wrench and the compensation of its weight."""
+        ops = self.motion.ops
+
+        def of_motion(V: Matrix, a: Matrix, *parts: Matrix) -> list[Matrix]:
+            body = Body(*parts)
+            return [body.times(ops, a) - ops.transpose(motion_matrix(ops, V)) @ body.times(ops, V)]
+
+        rows = [(V, a, *body.parts()) for V, a, body in zip(self.V, self.a, bodies, strict=True)]
+        F = [force for (force,) in ops.map(of_motion, rows)]
+        for i in self.motion.compensated:
+            F[i] = F[i] + self.compensated(i).times(ops, ops.put(self.gravity, (6, 1), LINEAR, (0,)))
+        for i, wrench in self.motion.wrenches.items():
+            R, p = self.poses[i]
+            f = R @ ops.take(wrench, LINEAR, None)
+            F[i] = F[i] - ops.vstack([f, R @ ops.take(wrench, ANGULAR, None) + cross_matrix(ops, p) @ f])
+        return F
 
 
 def _scaled(ops: Ops, m: Matrix, A: Matrix) -> Matrix:

@@ -18,9 +18,10 @@ from delassus.algorithms.inputs import Argument
 from delassus.compiler.allocate import Act, allocate
 from delassus.compiler.emit.c_casadi import ABOUT, DEFINITIONS, Interface, functions
 from delassus.compiler.emit.c_text import Scalar, comment, identifier, literal
-from delassus.compiler.program import Program, Result
+from delassus.compiler.emit.calls import Rows
+from delassus.compiler.program import Program, Result, Stage
 from delassus.errors import ConfigurationError
-from delassus.spatial.graph import Graph, Op, arity
+from delassus.spatial.graph import Op, arity
 
 UNCUT = 4000
 """Longest program, in operations, that stays one function."""
@@ -108,15 +109,11 @@ class _Text:
         inputs += [f"s[{k}]" for k in range(program.n_values)]
         self.sections = []
         for k, stage in enumerate(program.before):
-            goals = [inputs[target] for target in stage.targets]
-            made = [f"r[{k}]" for k in range(len(goals))] if stage.is_loop else goals
-            pairs = zip(stage.graph.flat_outputs(), made, strict=True)
-            copies = zip(goals, made, strict=True) if stage.is_loop else ()
-            self.sections.append(_Section(f"stage{k}_", stage.graph, scalar, inputs, pairs, stage.times, copies))
+            self.sections.append(_Section(f"stage{k}_", stage, scalar, inputs))
         flat = program.graph.flat_outputs()
         entries = chain.from_iterable(result.entries for result in program.results)
         ends = zip((flat[k] for k in entries), _elements(program.results, self.parameters[n:]), strict=True)
-        self.sections.append(_Section("", program.graph, scalar, inputs, ends))
+        self.sections.append(_Section("", Stage(program.graph, ()), scalar, inputs, ends))
 
     def header(self, further: Sequence[str] = ()) -> str:
         """``NAME.h``, with further declarations."""
@@ -200,11 +197,16 @@ class _Text:
             workspace = [*self.declared, *(f"{self.scalar} *{name}" for name in shared)]
             names = [*self.parameters, *shared]
             for section in self.sections:
+                rows = [] if section.rows is None else ["row"]
+                if section.rows is not None:
+                    table = section.rows.c_table(f"{self.name}_{section.name}rows", self.program.n_inputs)
+                    lines += ["", *table]
                 for k in range(len(section.parts)):
-                    signature = _signature(f"static {self.name}_{section.name}part{k}", workspace)
-                    lines += self._function(signature, names, section, k)
+                    kinds = [*workspace, *(f"const int *{name}" for name in rows)]
+                    signature = _signature(f"static {self.name}_{section.name}part{k}", kinds)
+                    lines += self._function(signature, names + rows, section, k)
             body = [f"{self.scalar} {name}[{size}];" for name, size in shared.items()]
-            body += ["int k;"] if any(section.copies for section in self.sections) else []
+            body += ["int k;"] if any(section.copies or section.rows for section in self.sections) else []
             body += ["", *(line for section in self.sections for line in section.calls(self.name, ", ".join(names)))]
             lines += _block(_signature(f"static {state}", self.declared), body)
         return lines
@@ -217,25 +219,26 @@ class _Text:
 
 
 class _Section:
-    """A stage of a program, or its last part: ``pairs`` of nodes and of where their values go.
+    """A stage of a program, or its last part: ``ends`` are pairs of its nodes and of where their values go.
 
-    Of a loop, ``copies`` say what is set at the end of a pass, and from where.
+    Of a loop, ``copies`` say what is set at the end of a pass, and from where; ``rows``, where the values of calls are.
     """
 
     def __init__(
-        self,
-        name: str,
-        graph: Graph,
-        scalar: Scalar,
-        inputs: list[str],
-        pairs: Iterable[tuple[int, str]],
-        times: int = 1,
-        copies: Iterable[tuple[str, str]] = (),
+        self, name: str, stage: Stage, scalar: Scalar, inputs: list[str], ends: Iterable[tuple[int, str]] = ()
     ) -> None:
-        self.name, self.scalar, self.inputs, self.times, self.copies = name, scalar, inputs, times, list(copies)
-        self.nodes, self.numbers = graph.nodes(), graph.value.tolist()
+        graph = stage.graph
+        self.name, self.scalar, self.inputs, self.times = name, scalar, inputs, stage.times
+        self.nodes, self.numbers, outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
+        self.rows = Rows(stage) if stage.calls else None
+        goals = [inputs[target] for target in stage.targets]
+        if self.rows is not None:
+            columns = [self.rows.c_place(k) for k in range(len(self.rows.places))]
+            self.inputs, goals = columns[: self.rows.n_given], columns[self.rows.n_given :]
+        made = [f"r[{k}]" for k in range(len(goals))] if stage.is_loop else goals
+        self.copies = list(zip(goals, made, strict=True)) if stage.is_loop else []
         self.goals: dict[int, list[str]] = {}  # where the value of a node is stored
-        for k, goal in pairs:
+        for k, goal in ends or zip(outputs, made, strict=True):
             self.goals.setdefault(k, []).append(goal)
         length = len(graph) if graph.count().total <= UNCUT else PART
         # registers are the business of the compiler of C
@@ -244,6 +247,10 @@ class _Section:
     def calls(self, program: str, operands: str) -> Iterator[str]:
         """Run the parts, those of a loop until its last pass or until its values have stopped."""
         calls = [f"{program}_{self.name}part{k}({operands});" for k in range(len(self.parts))]
+        if self.rows is not None:
+            calls = [call.replace(");", ", row);") for call in calls]
+            yield from self.rows.c_loop(f"{program}_{self.name}rows", calls)
+            return
         if not self.copies:
             yield from calls
             return

@@ -89,10 +89,10 @@ def _symbols(ca: Any, program: Program) -> tuple[list[Any], list[Any]]:
     inputs: list[Any] = [x for argument in arguments for x in argument.T.elements()]  # CasADi counts along columns
     inputs += [ca.SX(0)] * program.n_values
     for stage in program.before:
-        for _ in range(max(1, stage.times)):  # values that have stopped stay as they are
-            values = evaluate(stage.graph, inputs, ca.SX, operations)
+        for operands, targets in stage.runs(len(inputs)):  # values of loops that have stopped stay as they are
+            values = evaluate(stage.graph, [inputs[k] for k in operands], ca.SX, operations)
             made = [values[k] for k in stage.graph.flat_outputs()]
-            for target, value in zip(stage.targets, made, strict=True):
+            for target, value in zip(targets, made, strict=True):
                 inputs[target] = value
     values = evaluate(program.graph, inputs, ca.SX, operations)
     return arguments, [values[k] for k in program.graph.flat_outputs()]

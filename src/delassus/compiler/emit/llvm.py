@@ -22,14 +22,15 @@ from functools import partial
 from typing import Any
 
 from delassus.compiler.allocate import Act, Step, allocate
+from delassus.compiler.emit.calls import Rows
 from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, signature
 from delassus.compiler.emit.llvm_operations import Operations
 from delassus.compiler.emit.llvm_rows import load_rows, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
 from delassus.compiler.emit.python_entry import python_entry
 from delassus.compiler.emit.xla_entry import xla_entry
-from delassus.compiler.program import Program
-from delassus.spatial.graph import Graph, Op
+from delassus.compiler.program import Program, Stage
+from delassus.spatial.graph import Op
 
 PART = 1_500
 """Longest part, in operations: compile time of a function grows faster than its length."""
@@ -42,8 +43,8 @@ ATTRIBUTES = '"prefer-vector-width"="512" nounwind'
 
 def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_fma: bool) -> str:
     """Assembly of all functions for one number type; ``lanes`` of 1 leaves out the lane code."""
-    sections = [_Section(f"stage{k}_", s.graph, registers, s.targets, s.times) for k, s in enumerate(program.before)]
-    sections.append(_Section("", program.graph, registers))
+    sections = [_Section(f"stage{k}_", stage, registers) for k, stage in enumerate(program.before)]
+    sections.append(_Section("", Stage(program.graph, ()), registers))
     codes: list[_Code] = [_One(program, sections, scalar, 1, has_fma)]
     if lanes > 1:
         codes.append(_Block(program, sections, scalar, lanes, has_fma))
@@ -67,17 +68,20 @@ class _Section:
     """A stage of a program, or the last part of it, laid out for so many registers.
 
     ``targets`` are the numbers of the values that its outputs are, none of the last part, whose outputs are results.
-    Those of a loop are kept ``apart`` until the end of a pass, since the pass reads what they replace.
+    Those of a loop are kept ``apart`` until the end of a pass, since the pass reads what they replace. ``rows`` say
+    where the operands and the results of calls are.
     """
 
-    def __init__(self, name: str, graph: Graph, registers: int, targets: tuple[int, ...] = (), times: int = 0) -> None:
-        self.name, self.targets, self.times = name, targets, times
+    def __init__(self, name: str, stage: Stage, registers: int) -> None:
+        graph = stage.graph
+        self.name, self.targets, self.times = name, stage.targets, stage.times
+        self.rows = Rows(stage) if stage.calls else None
         self.nodes, self.numbers, self.outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
         self.allocation = allocate(graph, self.outputs, registers - SPARE, PART)
         self.positions: dict[int, list[int]] = {}
         for position, k in enumerate(self.outputs):
             self.positions.setdefault(k, []).append(position)
-        self.apart = times > 0
+        self.apart = stage.is_loop
 
 
 class _Code:
@@ -100,6 +104,7 @@ class _Code:
         self.first_slot = self.first_output + size
         self.size = max(1, self.first_slot + max(s.allocation.n_slots for s in sections))
         self.declarations: set[str] = set()
+        self._bases: dict[int, str] = {}
         self.pointers = ", ".join(f"ptr {p}" for p in [*pointers(program), "%w"])
         self.signature = signature(program)
 
@@ -111,13 +116,17 @@ class _Code:
         """The functions of the parts of all sections."""
         functions = []
         for section in self.sections:
+            shown = signature if section.rows is None else f"{signature}, ptr noalias readonly %row"
             for number, steps in enumerate(section.allocation.parts):
-                text = self.text()
+                text, self._bases = self.text(), {}
                 operations = self._emit(text, section, steps)
                 if number == len(section.allocation.parts) - 1 and section is not self.last:
                     self._emit_leaves(text, section, operations)
-                functions.append(_define(f"{self.name}_{section.name}part{number}", signature, text, "noinline "))
+                functions.append(_define(f"{self.name}_{section.name}part{number}", shown, text, "noinline "))
                 self.declarations |= text.declarations
+            if section.rows is not None:
+                first = self.first - self.program.n_inputs
+                functions.append(section.rows.llvm_table(f"{self.name}_{section.name}rows", first))
         return functions
 
     def _emit(self, text: LlvmText, section: _Section, steps: list[Step]) -> Operations:
@@ -147,7 +156,7 @@ class _Code:
         """Address of an input, or of an output that has been written."""
         op, index, *_ = section.nodes[k]
         if op == Op.INPUT:
-            return self.value(text, index)
+            return self.value(text, index) if section.rows is None else self._of_row(text, section.rows, index)
         if section is self.last:
             return self.result(text, k)
         return self._target(text, section, section.positions[k][0])
@@ -163,7 +172,18 @@ class _Code:
     def _target(self, text: LlvmText, section: _Section, position: int) -> str:
         if section.apart:
             return text.slot("%w", self.first_apart + position)
+        if section.rows is not None:
+            return self._of_row(text, section.rows, section.rows.n_given + position)
         return self.value(text, section.targets[position])
+
+    def _of_row(self, text: LlvmText, rows: Rows, column: int) -> str:
+        """Address of an operand or result of the row of calls that is at hand."""
+        base, distance = rows.places[column]
+        if base not in self._bases:
+            place = text.instruction(f"getelementptr i32, ptr %row, i64 {base}")
+            number = text.instruction(f"zext i32 {text.instruction(f'load i32, ptr {place}')} to i64")
+            self._bases[base] = text.instruction(f"getelementptr {text.vector}, ptr %w, i64 {number}")
+        return text.slot(self._bases[base], distance)
 
     def value(self, text: LlvmText, number: int) -> str:
         """Address of an input: of the program, or set by a stage."""
@@ -183,14 +203,18 @@ class _Code:
         if len(self.sections) > 1:
             text.lines.insert(0, f"{label}:")
         for section in self.sections:
+            name, rows = section.name.rstrip("_"), section.rows
+            given = operands if rows is None else f"{operands}, ptr %{name}.row"
             calls = [
-                f"call void @{self.name}_{section.name}part{k}({operands})"
-                for k in range(len(section.allocation.parts))
+                f"call void @{self.name}_{section.name}part{k}({given})" for k in range(len(section.allocation.parts))
             ]
+            if rows is not None:
+                text.lines += rows.llvm_loop(name, f"{self.name}_{section.name}rows", calls, label)
+                label = f"{name}.done"
+                continue
             if not section.apart:
                 text.lines += calls
                 continue
-            name = section.name.rstrip("_")
             text.lines += [
                 f"br label %{name}",
                 f"{name}:",
@@ -265,9 +289,10 @@ class _Block(_Code):
     name = "block"
 
     def __init__(self, program: Program, sections: list[_Section], *shared: Any) -> None:
-        outputs = sections[-1].outputs
-        super().__init__(program, sections, program.n_inputs, len(outputs), *shared)
-        self.place = {k: self.first_output + position for position, k in enumerate(outputs)}
+        last = sections[-1]
+        computed = [k for k in dict.fromkeys(last.outputs) if last.nodes[k][0] >= Op.ADD]
+        super().__init__(program, sections, program.n_inputs, len(computed), *shared)
+        self.place = {k: self.first_output + position for position, k in enumerate(computed)}
 
     def result(self, text: LlvmText, k: int) -> str:
         """Address of a result that has been written."""

@@ -7,6 +7,9 @@ a later stage reads crosses in memory, as a further input of the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from delassus.compiler.program import Stage
 from delassus.spatial.graph import LEAVES, Builder, Calls, Graph, Loop, Op, arity
@@ -35,14 +38,20 @@ class _Cut:
     def __init__(
         self, graph: Graph, loops: Sequence[Loop | Calls], n_inputs: int, optimise: Callable[[Graph, bool], Graph]
     ) -> None:
-        self._graph, self._loops, self._optimise = graph, loops, optimise
+        needed = graph.reachable(graph.flat_outputs())
+        self._graph, self._optimise = graph, optimise
+        self._loops = [loop.pruned(needed) if isinstance(loop, Calls) else loop for loop in loops]
         self._nodes, self._last = graph.nodes(), 2 * len(loops)
         self._n_values = n_inputs
         self._known: dict[int, int] = {}  # stage from which on a value of a loop is there
         self.place: dict[int, int] = {}
         self._copies: dict[int, int] = {}  # of arguments and constants that calls are given
         self.goals: list[list[tuple[int, int]]] = [[] for _ in range(self._last)]
-        for k, loop in enumerate(loops):
+        called = {node for calls in graph.calls for row in calls.final for node in row}
+        for node in graph.flat_outputs():  # side by side, for they are copied together
+            if node in called and node not in self.place:
+                self.place[node] = self._new()
+        for k, loop in enumerate(self._loops):
             self._enter(k, loop)
         self._stage: list[int] = []
         for k, (op, *operands) in enumerate(self._nodes):
@@ -54,7 +63,9 @@ class _Cut:
             self.place |= {node: number for number, node in enumerate(loop.given)}
             self._known |= dict.fromkeys(loop.given, 2 * k + 1)
             for node in (node for row in loop.final for node in row):
-                self.place[node], self._known[node] = self._new(), 2 * k + 2
+                self._known[node] = 2 * k + 2
+                if node not in self.place:
+                    self.place[node] = self._new()
             return
         for start, carried, following, final in zip(loop.start, loop.carried, loop.following, loop.final, strict=True):
             self.place[carried] = self.place[final] = number = self._new()
@@ -83,8 +94,10 @@ class _Cut:
     def _called(self, number: int, calls: Calls) -> Stage:
         """Stage of the body, whose inputs are those of a row of calls."""
         body, outside = self._own(number, calls.results, len(calls.given))
-        shared = [self._crossing(x) for x in outside]
-        rows = tuple((*(self._crossing(x) for x in row), *shared) for row in calls.operands)
+        read = sorted({a for op, a, *_ in body.nodes() if op == Op.INPUT})
+        place = dict(zip(read, range(len(read)), strict=True))
+        body = replace(body, a=np.array([place[a] if op == Op.INPUT else a for op, a, *_ in body.nodes()]))
+        rows = tuple(tuple(self._crossing([*row, *outside][x]) for x in read) for row in calls.operands)
         return Stage(body, tuple(self.place[x] for row in calls.final for x in row), calls=rows)
 
     def _crossing(self, node: int) -> int:

@@ -167,11 +167,12 @@ def _inputs(ops: TraceOps) -> list[int]:
 
 def _is_finite(traced: Trace) -> Expression:
     """Whether the results are, by their sum."""
-    nodes = {node for of_result in traced.computed for node in of_result}
-    terms = [Expression(traced.ops, node) for node in sorted(nodes)]
-    while len(terms) > 1:  # by pairs: sums that do not wait for one another
-        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + terms[len(terms) // 2 * 2 :]
-    is_finite: Expression = traced.ops.less(traced.ops.copysign(sum(terms, 0.0), 1.0), sys.float_info.max)
+    ops, nodes = traced.ops, {node for of_result in traced.computed for node in of_result}
+    for of_total, total in ops.totals:
+        if nodes.issuperset(of_total):
+            nodes = nodes.difference(of_total) | {total}
+    total = Expression(ops, ops.total(sorted(nodes)))
+    is_finite: Expression = ops.less(ops.copysign(total, 1.0), sys.float_info.max)
     return is_finite
 
 

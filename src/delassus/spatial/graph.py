@@ -193,6 +193,13 @@ class Calls:
     results: list[int]
     final: list[list[int]]
 
+    def pruned(self, needed: NDArray[np.bool_]) -> Calls:
+        """Without rows and results that no ``needed`` node reads."""
+        rows = [k for k, final in enumerate(self.final) if needed[final].any()]
+        results = [c for c in range(len(self.results)) if any(needed[self.final[k][c]] for k in rows)]
+        final = [[self.final[k][c] for c in results] for k in rows]
+        return Calls(self.given, [self.operands[k] for k in rows], [self.results[c] for c in results], final)
+
     def below(self) -> Iterator[tuple[int, list[int]]]:
         """Each final node, and what it depends on."""
         for operands, final in zip(self.operands, self.final, strict=True):

@@ -77,17 +77,22 @@ def product(ops: TraceOps, a: Table, b: Table, symmetric: bool) -> Table:
     """``a @ b``, dense blocks of it by tiles; of what is known to be ``symmetric``, the lower triangle."""
     out = [[0] * b.columns for _ in a.rows]
     tiles, places = list[tuple[Table, Table]](), list[tuple[list[int], list[int]]]()
-    columns = [[row[j] for row in b.rows] for j in range(b.columns)]
+    columns, sparse = [[row[j] for row in b.rows] for j in range(b.columns)], b.sparse_columns()
     for rows in _grouped(range(len(out)), lambda i: tuple(map(bool, a.rows[i]))):
         for across in _grouped(range(b.columns), lambda j: tuple(map(bool, columns[j]))):
             met = [k for k, (x, y) in enumerate(zip(a.rows[rows[0]], columns[across[0]], strict=True)) if x and y]
-            is_large = len(rows) * len(across) * len(met) >= SMALLEST and len(met) > 1
-            for some in _split(rows) if is_large else [rows]:
-                for of_them in _split(across) if is_large else [across]:
+            if len(rows) * len(across) * len(met) < SMALLEST:
+                for i in rows:
+                    for j in across:
+                        out[i][j] = ops.dot(a.rows[i], sparse[j]) if not symmetric or i >= j else 0
+                continue
+            for some in _split(rows):
+                for of_them in _split(across):
                     if not symmetric or some[-1] >= of_them[0]:
                         places.append((some, of_them))
                         tiles.append((ops.take(a, some, met), ops.take(b, met, of_them)))
-    for (rows, across), (tile,) in zip(places, called(ops, _tile, tiles), strict=True):
+    for (rows, across), (tile, total) in zip(places, called(ops, _tile, tiles), strict=True):
+        ops.totals.append((tile.nodes(), *total.nodes()))
         for i, row in zip(rows, tile.rows, strict=True):
             for j, x in zip(across, row, strict=True):
                 out[i][j] = x
@@ -97,13 +102,14 @@ def product(ops: TraceOps, a: Table, b: Table, symmetric: bool) -> Table:
     return Table(ops, out, b.columns)
 
 
-def _tile(a: Table, b: Table) -> tuple[Table]:
-    """``a @ b`` as a sum of outer products: all sums grow together."""
-    ops = a.ops
-    total: Table = ops.zeros(len(a.rows), b.columns)
-    for k in range(a.columns):
-        total = total + ops.take(a, None, (k,)) @ ops.take(b, (k,), None)
-    return (total,)
+def _tile(a: Table, b: Table) -> tuple[Table, Table]:
+    """``a @ b`` as a sum of outer products, for all sums grow together; and the total of its entries (1 × 1)."""
+    ops, sums = a.ops, [[0] * b.columns for _ in a.rows]
+    for k, row in enumerate(b.rows):
+        for i, own in enumerate(a.rows):
+            for j, y in enumerate(row):
+                sums[i][j] = ops.add(sums[i][j], ops.multiply(own[k], y))
+    return Table(ops, sums, b.columns), Table(ops, [[ops.total([x for row in sums for x in row])]], 1)
 
 
 def _split(indices: list[int]) -> list[list[int]]:

@@ -79,6 +79,9 @@ class TraceOps(Ops):
     loops : list of Loop or Calls
         What is repeated, in order.
 
+    totals : list of (list of int, int)
+        Nodes that some calls compute, and one that is their total.
+
     Parameters
     ----------
     calls : bool
@@ -87,6 +90,7 @@ class TraceOps(Ops):
 
     def __init__(self, calls: bool = False) -> None:
         self._calls = calls
+        self.totals: list[tuple[list[int], int]] = []
         self.phases: list[tuple[str, list[int]]] = []
         self.at: list[float] = [0.0]
         self.answers: list[Answer] = []
@@ -276,6 +280,13 @@ class TraceOps(Ops):
             if x:
                 total = self.add(total, self.multiply(x, y))
         return total
+
+    def total(self, nodes: Sequence[int]) -> int:
+        """Sum of all, by pairs: of sums that do not wait for one another."""
+        while len(nodes) > 1:
+            pairs = zip(nodes[::2], nodes[1::2], strict=False)
+            nodes = [*(self.add(a, b) for a, b in pairs), *nodes[len(nodes) // 2 * 2 :]]
+        return nodes[0] if nodes else 0
 
     def _function(self, op: int, *operands: Any) -> Any:
         return Expression(self, self.operation(op, *(self.number(x) for x in operands)))

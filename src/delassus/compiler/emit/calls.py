@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delassus.compiler.program import Stage
 
@@ -34,11 +35,6 @@ class Rows:
             leader = leaders.setdefault((column - column[0]).tobytes(), k)
             self.places.append((list(leaders.values()).index(leader), int(column[0] - rows[0, leader])))
         self.bases = rows[:, list(leaders.values())]
-
-    def llvm_table(self, name: str, first: int) -> str:
-        """Global table of the bases, as places in the workspace, where number 0 would be at ``first``."""
-        entries = ", ".join(f"i32 {first + number}" for number in self.bases.ravel().tolist())
-        return f"@{name} = private unnamed_addr constant [{self.bases.size} x i32] [{entries}]"
 
     def llvm_loop(self, name: str, table: str, calls: Sequence[str], before: str) -> list[str]:
         """Loop over the rows that goes on at ``name.done``; ``before`` is the block that it is entered from."""
@@ -76,3 +72,9 @@ class Rows:
         n, width = self.bases.shape
         lines = [f"for (k = 0; k < {n}; ++k) {{", f"    const int *row = {name} + {width} * k;"]
         return [*lines, *(f"    {line}" for line in calls), "}"]
+
+
+def llvm_table(name: str, entries: NDArray[np.int64]) -> str:
+    """Global table of whole numbers."""
+    shown = ", ".join(f"i32 {x}" for x in entries.ravel().tolist())
+    return f"@{name} = private unnamed_addr constant [{entries.size} x i32] [{shown}]"

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from delassus.compiler.allocate import Act, Step, allocate
-from delassus.compiler.emit.calls import Rows
+from delassus.compiler.emit.calls import Rows, llvm_table
 from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, signature
 from delassus.compiler.emit.llvm_operations import Operations
 from delassus.compiler.emit.llvm_rows import load_rows, store_rows
@@ -125,8 +125,9 @@ class _Code:
                 functions.append(_define(f"{self.name}_{section.name}part{number}", shown, text, "noinline "))
                 self.declarations |= text.declarations
             if section.rows is not None:
-                first = self.first - self.program.n_inputs
-                functions.append(section.rows.llvm_table(f"{self.name}_{section.name}rows", first))
+                places = section.rows.bases + self.first - self.program.n_inputs
+                size = text.lanes * text.bits // 8
+                functions.append(llvm_table(f"{self.name}_{section.name}rows", places * size))
         return functions
 
     def _emit(self, text: LlvmText, section: _Section, steps: list[Step]) -> Operations:
@@ -181,8 +182,8 @@ class _Code:
         base, distance = rows.places[column]
         if base not in self._bases:
             place = text.instruction(f"getelementptr i32, ptr %row, i64 {base}")
-            number = text.instruction(f"zext i32 {text.instruction(f'load i32, ptr {place}')} to i64")
-            self._bases[base] = text.instruction(f"getelementptr {text.vector}, ptr %w, i64 {number}")
+            distance_in_bytes = text.instruction(f"zext i32 {text.instruction(f'load i32, ptr {place}')} to i64")
+            self._bases[base] = text.instruction(f"getelementptr i8, ptr %w, i64 {distance_in_bytes}")
         return text.slot(self._bases[base], distance)
 
     def value(self, text: LlvmText, number: int) -> str:

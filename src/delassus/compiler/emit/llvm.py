@@ -25,7 +25,7 @@ from delassus.compiler.allocate import Act, Step, allocate
 from delassus.compiler.emit.calls import Rows, llvm_table
 from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, signature
 from delassus.compiler.emit.llvm_operations import Operations
-from delassus.compiler.emit.llvm_rows import load_rows, store_rows
+from delassus.compiler.emit.llvm_rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
 from delassus.compiler.emit.python_entry import python_entry
 from delassus.compiler.emit.xla_entry import xla_entry
@@ -34,6 +34,9 @@ from delassus.spatial.graph import Op
 
 PART = 1_500
 """Longest part, in operations: compile time of a function grows faster than its length."""
+
+LOOPED = 80
+"""Squares of lanes of a result that are taken out in a loop."""
 
 SPARE = 5
 """Registers left to LLVM for what lies between operations (constants, reductions of angles)."""
@@ -312,10 +315,12 @@ class _Block(_Code):
         ]
         self.run(text, "ptr %w")
         text.lines.append(f"call void @block_out({self.pointers})")
+        rows_out, tables = self._rows_out()
         return [
             _define("block_in", rows, self._rows_in(), "noinline "),
             *self.parts("ptr noalias %w"),
-            _define("block_out", rows, self._rows_out(), "noinline "),
+            *tables,
+            _define("block_out", rows, rows_out, "noinline "),
             _define("block", self.signature, text),
         ]
 
@@ -330,13 +335,22 @@ class _Block(_Code):
             start += argument.size
         return text
 
-    def _rows_out(self) -> LlvmText:
-        """Take the rows of the results out of the workspace."""
-        text = self.text()
+    def _rows_out(self) -> tuple[LlvmText, list[str]]:
+        """Take the rows of the results out of the workspace, in loops where there are many; and tables of the loops."""
+        text, tables = self.text(), list[str]()
         for r, result in enumerate(self.program.results):
             nodes = [self.last.outputs[entry] for entry in result.entries]
-            store_rows(text, f"%r{r}", [partial(self._written, text, k) for k in nodes])
-        return text
+            slots = [self._slot(k) for k in nodes if self.last.nodes[k][0] != Op.CONSTANT]
+            if len(slots) == len(nodes) >= LOOPED * text.lanes:
+                tables.append(loop_over_tiles(text, f"out{r}", f"%r{r}", slots))
+            else:
+                store_rows(text, f"%r{r}", [partial(self._written, text, k) for k in nodes])
+        return text, tables
+
+    def _slot(self, k: int) -> int:
+        """Where a result is in the workspace."""
+        op, index, *_ = self.last.nodes[k]
+        return self.first + index - self.program.n_inputs if op == Op.INPUT else self.place[k]
 
     def _written(self, text: LlvmText, k: int) -> str:
         if self.last.nodes[k][0] == Op.CONSTANT:

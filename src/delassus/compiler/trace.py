@@ -171,8 +171,8 @@ def _is_finite(traced: Trace) -> Expression:
     for of_total, total in ops.totals:
         if nodes.issuperset(of_total):
             nodes = nodes.difference(of_total) | {total}
-    total = Expression(ops, ops.total(sorted(nodes)))
-    is_finite: Expression = ops.less(ops.copysign(total, 1.0), sys.float_info.max)
+    whole = Expression(ops, ops.total(sorted(nodes)))
+    is_finite: Expression = ops.less(ops.copysign(whole, 1.0), sys.float_info.max)
     return is_finite
 
 

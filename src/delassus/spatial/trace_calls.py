@@ -7,7 +7,7 @@ that have code of their own, and so have those that are few.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -29,7 +29,7 @@ TILE = 4
 SMALLEST = 64
 """Multiplications of a dense block that is worth tiles."""
 
-Body = Callable[..., Sequence[Table]]
+Body = Callable[..., Sequence[Any]]
 
 
 def called(ops: TraceOps, body: Body, rows: Sequence[Sequence[Table]]) -> list[Sequence[Table]]:
@@ -57,8 +57,8 @@ def _called(ops: TraceOps, body: Body, rows: Sequence[Sequence[Table]]) -> list[
     at = {x: np.array([ops.at[k] for k in column]) for column, x in inside.items()}
     nodes = ops.graph([]).nodes()[start:]
     with np.errstate(all="ignore"):
-        for k, (op, *operands) in enumerate(nodes, start):
-            used = operands[: arity(op)]
+        for k, (op, *below) in enumerate(nodes, start):
+            used = below[: arity(op)]
             if any(x in at for x in used):
                 at[k] = SEMANTICS[op](*(at.get(x, np.float64(ops.at[x])) for x in used))
     results = [x for x in dict.fromkeys(x for a in made for x in a.nodes()) if x in at and x not in given]
@@ -92,7 +92,7 @@ def product(ops: TraceOps, a: Table, b: Table, symmetric: bool) -> Table:
                         places.append((some, of_them))
                         tiles.append((ops.take(a, some, met), ops.take(b, met, of_them)))
     for (rows, across), (tile, total) in zip(places, called(ops, _tile, tiles), strict=True):
-        ops.totals.append((tile.nodes(), *total.nodes()))
+        ops.totals.append((tile.nodes(), total.rows[0][0]))
         for i, row in zip(rows, tile.rows, strict=True):
             for j, x in zip(across, row, strict=True):
                 out[i][j] = x

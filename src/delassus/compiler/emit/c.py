@@ -1,7 +1,7 @@
 """C99 of a program: one header and one source file that need nothing but ``math.h``, for one state or a batch.
 
-Every operation becomes one ``const`` variable, in the graph's order, so that a compiler that fuses nothing (gcc under
-``-std=c99``) computes what the interpreter does, rounding by rounding. Long programs are cut into static functions,
+Operations are in the graph's order, what is used once inside of what uses it, so that a compiler that fuses nothing
+(gcc under ``-std=c99``) computes what the interpreter does, rounding by rounding. Long programs are cut into static functions,
 because compilers take more than linear time for a function; the values that cross a cut lie in a workspace on the
 stack.
 """
@@ -9,6 +9,7 @@ stack.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -28,6 +29,9 @@ UNCUT = 4000
 
 PART = 2000
 """Operations of one function of a longer program."""
+
+DEEPEST, LONGEST = 12, 100
+"""Bounds on expressions, in operations within one another and in characters, for compilers and for people."""
 
 _EXPRESSIONS: dict[int, str] = {
     Op.ADD: "{0} + {1}",
@@ -267,18 +271,34 @@ class _Section:
                 yield from (f"{goal} = {self._place(k)};" for goal in goals)
 
     def statements(self, part: int) -> Iterator[str]:
-        """Each operation where it stands, its operands from elsewhere just before it, outputs as soon as known."""
-        suffix = "f" if self.scalar == "float" else ""
-        for act, k, slot in self.parts[part]:
+        """Operations where they stand, outputs as soon as known; what is used once is written where it is used."""
+        suffix, steps = "f" if self.scalar == "float" else "", self.parts[part]
+        uses = Counter(x for act, k, _ in steps if act == Act.COMPUTE for x in self._operands(k))
+        kept = self.goals.keys() | {k for act, k, _ in steps if act == Act.STORE}
+        inside: dict[int, tuple[str, int]] = {}  # expressions that have no name, and how deep they are
+        for act, k, slot in steps:
             if act == Act.STORE:
                 yield f"w[{slot}] = t{k};"
-            elif act == Act.LOAD:
-                yield f"const {self.scalar} t{k} = {self._place(k) if slot < 0 else f'w[{slot}]'};"
+                continue
+            deep = 0
+            if act == Act.LOAD:
+                text = self._place(k) if slot < 0 else f"w[{slot}]"
+                may_wait = slot < 0 and self.nodes[k][0] == Op.INPUT  # a slot may be written anew
             else:
-                op, *operands = self.nodes[k]
-                shown = (self._operand(x) for x in operands[: arity(op)])
-                yield f"const {self.scalar} t{k} = {_EXPRESSIONS[op].format(*shown, f=suffix)};"
+                known = [inside.pop(x, (self._operand(x), 0)) for x in self._operands(k)]
+                shown = [f"({x})" if depth else x for x, depth in known]
+                text, may_wait = _EXPRESSIONS[self.nodes[k][0]].format(*shown, f=suffix), k not in kept
+                deep = 1 + max(depth for _, depth in known)
+            if may_wait and uses[k] == 1 and deep < DEEPEST and len(text) < LONGEST:
+                inside[k] = text, deep
+                continue
+            yield f"const {self.scalar} t{k} = {text};"
+            if act == Act.COMPUTE:
                 yield from (f"{goal} = t{k};" for goal in self.goals.get(k, ()))
+
+    def _operands(self, k: int) -> list[int]:
+        op, *operands = self.nodes[k]
+        return operands[: arity(op)]
 
     def _place(self, k: int) -> str:
         """Where the value of an input, a constant or an output is read."""

@@ -53,8 +53,8 @@ class NumpyOps(Ops):
 
     def take(self, a: Any, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Any:
         if rows is not None:
-            a = a[..., list(rows), :]
-        return a if columns is None else a[..., list(columns)]
+            a = np.take(a, np.asarray(rows, dtype=int), axis=-2)
+        return a if columns is None else np.take(a, np.asarray(columns, dtype=int), axis=-1)
 
     def put(self, a: Any, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Any:
         out = np.zeros((*a.shape[:-2], *shape), dtype=self.dtype)

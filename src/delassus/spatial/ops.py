@@ -221,6 +221,10 @@ class Ops(ABC):
         """Results of ``body`` for each row of operands. Its code may exist once: it asks nothing about structure."""
         return [body(*row) for row in rows]
 
+    def by_column(self, body: Function, *matrices: Matrix) -> Sequence[Matrix]:
+        """Results of ``body``, which treats each column of the matrices by itself, column beside column."""
+        return body(*matrices)
+
     def product(self, a: Matrix, b: Matrix, symmetric: bool = False) -> Matrix:
         """``a @ b`` of matrices with many entries, by code that may go through them in tiles."""
         return self.sym_product(a, b) if symmetric else a @ b

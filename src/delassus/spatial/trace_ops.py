@@ -294,6 +294,12 @@ class TraceOps(Ops):
     def map(self, body: Function, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         return trace_calls.called(self, body, rows) if self._calls else super().map(body, rows)
 
+    def by_column(self, body: Function, *matrices: Any) -> Sequence[Any]:
+        if not self._calls:
+            return super().by_column(body, *matrices)
+        rows = [[self.take(a, None, (k,)) for a in matrices] for k in range(matrices[0].columns)]
+        return [self.hstack(parts) for parts in zip(*self.map(body, rows), strict=True)]
+
     def product(self, a: Any, b: Any, symmetric: bool = False) -> Any:
         return trace_calls.product(self, a, b, symmetric) if self._calls else super().product(a, b, symmetric)
 

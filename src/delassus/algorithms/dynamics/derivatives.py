@@ -81,39 +81,54 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix]]:
     )
 
     def of_trunk(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        """Changes of q̈ of leaders and of f, and ``W``, where all limbs feel what changes."""
-        W = system.over_transpose(r)
-        df = ops.product(inverse, system.along_rows(W) - g)
+        """Changes of q̈ of leaders, of f, and of q̈ beyond that, where all limbs feel what changes."""
+
+        def asked(r: Matrix, g: Matrix) -> list[Matrix]:
+            W = system.over_transpose(r)
+            return [-W, system.along_rows(W) - g, ops.transpose(own) @ W]
+
+        minus_W, sigma, beyond = ops.by_column(asked, r, g)
+        df = ops.product(inverse, sigma)
         by = ops.hstack([ops.transpose(to_leaders), ops.transpose(response)])
-        return ops.product(by, ops.vstack([-W, df])), df, W
+        return ops.product(by, ops.vstack([minus_W, df])), df, beyond
 
     def of_limbs(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """The same where one limb feels it, and the others by way of the trunk only."""
-        left = system.over_transpose(r, trunk)
-        rho, k = ops.take(left, trunk, None), range(ops.shape(r)[1])
-        W = ops.put(ops.take(left, limbs, None), (nv, len(k)), limbs, k)
-        asked = ops.vstack([-rho, g - system.along_rows(W)])
-        x = ops.product(ops.hstack([ops.take(A, leaders, trunk), ops.transpose(df_leaders)]), asked)
-        df = ops.product(ops.hstack([columns(df_dtau, trunk), -inverse]), asked)
-        return x - ops.transpose(to_leaders) @ W, df, W
 
-    # positions and velocities
-    found = {"dqdd_dtau": A, "df_dtau": df_dtau}
+        def asked(r: Matrix, g: Matrix) -> list[Matrix]:
+            left = system.over_transpose(r, trunk)
+            k = range(ops.shape(r)[1])
+            W = ops.put(ops.take(left, limbs, None), (nv, len(k)), limbs, k)
+            minus = ops.vstack([-ops.take(left, trunk, None), g - system.along_rows(W)])
+            return [minus, ops.transpose(to_leaders) @ W, ops.transpose(own) @ W]
+
+        minus, alone, beyond = ops.by_column(asked, r, g)
+        x = ops.product(ops.hstack([ops.take(A, leaders, trunk), ops.transpose(df_leaders)]), minus)
+        return x - alone, ops.product(ops.hstack([columns(df_dtau, trunk), -inverse]), minus), beyond
+
+    # positions and velocities, side by side
     with_q = [constraint_rates(rates, index, part, positions=True) for index, part in enumerate(f)]
     with_v = [constraint_rates(rates, index, part, positions=False) for index, part in enumerate(f)]
-    r_q, r_v = _residuals(rates, with_q)
-    for name, r, of_rows, drift in (("dq", r_q, with_q, rates.drift_q), ("dv", r_v, with_v, rates.drift_v)):
-        g = ops.vstack([ops.zeros(0, nv), *(problem.switched(k, c.rows) for k, c in enumerate(of_rows))])
-        dqdd, df = ops.zeros(nv, nv), ops.zeros(problem.n_rows, nv)
-        for which, solve in ((trunk, of_trunk), (limbs, of_limbs)):
-            if which:
-                led, y, W = solve(columns(r, which), columns(g, which))
-                x = ops.product(T, led) - ops.transpose(own) @ W
-                dqdd = dqdd + ops.put(x, (nv, nv), range(nv), which)
-                df = df + ops.put(y, (problem.n_rows, nv), range(problem.n_rows), which)
-        if rates.root != WORLD:
-            dqdd = dqdd - ops.put(drift, (nv, nv), range(6), range(6))
-        found |= {f"dqdd_{name}": dqdd, f"df_{name}": df}
+    r = ops.hstack(_residuals(rates, with_q))
+    g = ops.hstack(
+        [
+            ops.vstack([ops.zeros(0, nv), *(problem.switched(k, c.rows) for k, c in enumerate(of_rows))])
+            for of_rows in (with_q, with_v)
+        ]
+    )
+    dqdd, df, rows = ops.zeros(nv, 2 * nv), ops.zeros(problem.n_rows, 2 * nv), range(problem.n_rows)
+    for some, solve in ((trunk, of_trunk), (limbs, of_limbs)):
+        which = [*some, *(nv + k for k in some)]
+        if which:
+            led, y, beyond = solve(columns(r, which), columns(g, which))
+            dqdd = dqdd + ops.put(ops.product(T, led) - beyond, (nv, 2 * nv), range(nv), which)
+            df = df + ops.put(y, (problem.n_rows, 2 * nv), rows, which)
+    if rates.root != WORLD:
+        drift = ops.hstack([rates.drift_q, rates.drift_v])
+        dqdd = dqdd - ops.put(drift, (nv, 2 * nv), range(6), [*range(6), *range(nv, nv + 6)])
+    found = {"dqdd_dtau": A, "df_dtau": df_dtau}
+    for name, which in (("dq", range(nv)), ("dv", range(nv, 2 * nv))):
+        found |= {f"dqdd_{name}": columns(dqdd, which), f"df_{name}": columns(df, which)}
     ops.mark("derivatives", list(found.values()))
     return Solution(qdd, forces, system.G), found
 

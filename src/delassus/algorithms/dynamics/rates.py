@@ -109,19 +109,28 @@ class Rates:
         self.S, self.psi, self.xi, self.phi = list[Matrix](), list[Matrix](), list[Matrix](), list[Matrix]()
         self.V, self.a = list[Matrix](), list[Matrix]()
 
-        # root → leaves: s, V = V_p + s v, a = a_p + s q̈ + V_p × s v, and ψ, ξ, φ
+        # root → leaves: s, V = V_p + s v, a = a_p + s q̈ + V_p × s v
         for i in tree.root_to_leaves():
             p = tree.parents[i]
             self.poses.append(self._pose(i))
             S = self._axes(i)
             V_p, a_p = (ops.zeros(6, 1), a0) if p == WORLD else (self.V[p], self.a[p])
-            Sv, V_px = S @ motion.v[i], motion_matrix(ops, V_p)
+            Sv = S @ motion.v[i]
             self.S.append(S)
             self.V.append(V_p + Sv)
-            self.a.append(a_p + S @ qdd[i] + V_px @ Sv)
-            self.psi.append(V_px @ S)
-            self.xi.append(motion_matrix(ops, a_p) @ S + V_px @ self.psi[i])
-            self.phi.append(motion_matrix(ops, V_p + self.V[i]) @ S)
+            self.a.append(a_p + S @ qdd[i] + motion_matrix(ops, V_p) @ Sv)
+
+        def of_joint(S: Matrix, V_p: Matrix, a_p: Matrix, V: Matrix) -> list[Matrix]:
+            V_px = motion_matrix(ops, V_p)
+            psi = V_px @ S
+            return [psi, motion_matrix(ops, a_p) @ S + V_px @ psi, motion_matrix(ops, V_p + V) @ S]
+
+        parents = [(ops.zeros(6, 1), a0) if p == WORLD else (self.V[p], self.a[p]) for p in tree.parents]
+        rows = [(S, *parent, V) for S, parent, V in zip(self.S, parents, self.V, strict=True)]
+        for psi, xi, phi in ops.map(of_joint, rows):
+            self.psi.append(psi)
+            self.xi.append(xi)
+            self.phi.append(phi)
         self.drift_q = self.drift_v = ops.zeros(6, 6)
         if self.root != WORLD:  # its axes are those of the common frame: s = 1
             self.drift_q, self.drift_v = self.xi[self.root], self.phi[self.root]

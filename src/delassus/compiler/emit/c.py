@@ -1,9 +1,9 @@
 """C99 of a program: one header and one source file that need nothing but ``math.h``, for one state or a batch.
 
 Operations are in the graph's order, what is used once inside of what uses it, so that a compiler that fuses nothing
-(gcc under ``-std=c99``) computes what the interpreter does, rounding by rounding. Long programs are cut into static functions,
-because compilers take more than linear time for a function; the values that cross a cut lie in a workspace on the
-stack.
+(gcc under ``-std=c99``) computes what the interpreter does, rounding by rounding. Long programs are cut into static
+functions, because compilers take more than linear time for a function; the values that cross a cut lie in a workspace
+on the stack.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ PART = 1_500
 """Longest part, in operations: compile time of a function grows faster than its length."""
 
 LOOPED = 80
-"""Squares of lanes of a result that are taken out in a loop."""
+"""Results of at least so many squares of lanes are taken out in a loop."""
 
 SPARE = 5
 """Registers left to LLVM for what lies between operations (constants, reductions of angles)."""

@@ -40,32 +40,36 @@ class _Cut:
     ) -> None:
         needed = graph.reachable(graph.flat_outputs())
         self._graph, self._optimise = graph, optimise
-        self._loops = [loop.pruned(needed) if isinstance(loop, Calls) else loop for loop in loops]
+        self._loops = [loop.pruned(graph, needed) if isinstance(loop, Calls) else loop for loop in loops]
         self._nodes, self._last = graph.nodes(), 2 * len(loops)
         self._n_values = n_inputs
         self._known: dict[int, int] = {}  # stage from which on a value of a loop is there
         self.place: dict[int, int] = {}
         self._copies: dict[int, int] = {}  # of arguments and constants that calls are given
         self.goals: list[list[tuple[int, int]]] = [[] for _ in range(self._last)]
-        called = {node for calls in graph.calls for row in calls.final for node in row}
-        for node in graph.flat_outputs():  # side by side, for they are copied together
-            if node in called and node not in self.place:
-                self.place[node] = self._new()
+        self._finals = {node for calls in graph.calls for row in calls.final for node in row}
         for k, loop in enumerate(self._loops):
             self._enter(k, loop)
         self._stage: list[int] = []
         for k, (op, *operands) in enumerate(self._nodes):
             below = (self._stage[x] for x in operands[: arity(op)])
             self._stage.append(self._known.get(k, 0) if op in LEAVES else max(below))
+        self._place_calls(graph.flat_outputs())
+
+    def _place_calls(self, outputs: Sequence[int]) -> None:
+        """Number results first, for they are copied together, and then what calls read, for they read it together."""
+        calls = [loop for loop in self._loops if isinstance(loop, Calls)]
+        read = [node for loop in calls for row in loop.operands for node in row]
+        crossing = self._finals.union(read)
+        results = [node for loop in calls for row in loop.final for node in row]
+        for node in [*(k for k in outputs if k in crossing), *read, *results]:
+            self._crossing(node)
 
     def _enter(self, k: int, loop: Loop | Calls) -> None:
         if isinstance(loop, Calls):
             self.place |= {node: number for number, node in enumerate(loop.given)}
             self._known |= dict.fromkeys(loop.given, 2 * k + 1)
-            for node in (node for row in loop.final for node in row):
-                self._known[node] = 2 * k + 2
-                if node not in self.place:
-                    self.place[node] = self._new()
+            self._known |= dict.fromkeys((node for row in loop.final for node in row), 2 * k + 2)
             return
         for start, carried, following, final in zip(loop.start, loop.carried, loop.following, loop.final, strict=True):
             self.place[carried] = self.place[final] = number = self._new()
@@ -101,12 +105,13 @@ class _Cut:
         return Stage(body, tuple(self.place[x] for row in calls.final for x in row), calls=rows)
 
     def _crossing(self, node: int) -> int:
-        """Number of a value that calls are given, which a stage before them has to set."""
+        """Number of a value that crosses, which its stage has to set."""
         op, stage = self._nodes[node][0], self._stage[node]
         places = self._copies if op in LEAVES and node not in self._known else self.place
         if node not in places:
             places[node] = self._new()
-            self.goals[stage].append((node, places[node]))
+            if node not in self._finals:
+                self.goals[stage].append((node, places[node]))
         return places[node]
 
     def _own(self, number: int, roots: Sequence[int], n_given: int | None = None) -> tuple[Graph, list[int]]:

@@ -193,12 +193,18 @@ class Calls:
     results: list[int]
     final: list[list[int]]
 
-    def pruned(self, needed: NDArray[np.bool_]) -> Calls:
-        """Without rows and results that no ``needed`` node reads."""
+    def pruned(self, graph: Graph, needed: NDArray[np.bool_]) -> Calls:
+        """Without rows and results that no ``needed`` node of the graph reads, and what only those are made of."""
         rows = [k for k, final in enumerate(self.final) if needed[final].any()]
         results = [c for c in range(len(self.results)) if any(needed[self.final[k][c]] for k in rows)]
-        final = [[self.final[k][c] for c in results] for k in rows]
-        return Calls(self.given, [self.operands[k] for k in rows], [self.results[c] for c in results], final)
+        used = graph.reachable(self.results[c] for c in results)
+        given = [c for c, node in enumerate(self.given) if used[node]]
+        return Calls(
+            [self.given[c] for c in given],
+            [[self.operands[k][c] for c in given] for k in rows],
+            [self.results[c] for c in results],
+            [[self.final[k][c] for c in results] for k in rows],
+        )
 
     def below(self) -> Iterator[tuple[int, list[int]]]:
         """Each final node, and what it depends on."""

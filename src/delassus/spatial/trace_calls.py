@@ -91,8 +91,8 @@ def product(ops: TraceOps, a: Table, b: Table, symmetric: bool) -> Table:
                     if not symmetric or some[-1] >= of_them[0]:
                         places.append((some, of_them))
                         tiles.append((ops.take(a, some, met), ops.take(b, met, of_them)))
-    for (rows, across), (tile, total) in zip(places, called(ops, _tile, tiles), strict=True):
-        ops.totals.append((tile.nodes(), total.rows[0][0]))
+    for (rows, across), (tile, totals) in zip(places, called(ops, _tile, tiles), strict=True):
+        ops.totals += zip(map(list, zip(*tile.rows, strict=True)), totals.rows[0], strict=True)
         for i, row in zip(rows, tile.rows, strict=True):
             for j, x in zip(across, row, strict=True):
                 out[i][j] = x
@@ -103,13 +103,13 @@ def product(ops: TraceOps, a: Table, b: Table, symmetric: bool) -> Table:
 
 
 def _tile(a: Table, b: Table) -> tuple[Table, Table]:
-    """``a @ b`` as a sum of outer products, for all sums grow together; and the total of its entries (1 × 1)."""
+    """``a @ b`` as a sum of outer products, for all sums grow together; and the totals of its columns (1 × n)."""
     ops, sums = a.ops, [[0] * b.columns for _ in a.rows]
     for k, row in enumerate(b.rows):
         for i, own in enumerate(a.rows):
             for j, y in enumerate(row):
                 sums[i][j] = ops.add(sums[i][j], ops.multiply(own[k], y))
-    return Table(ops, sums, b.columns), Table(ops, [[ops.total([x for row in sums for x in row])]], 1)
+    return Table(ops, sums, b.columns), Table(ops, [[ops.total(x) for x in zip(*sums, strict=True)]], b.columns)
 
 
 def _split(indices: list[int]) -> list[list[int]]:

@@ -127,8 +127,8 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix]]:
         drift = ops.hstack([rates.drift_q, rates.drift_v])
         dqdd = dqdd - ops.put(drift, (nv, 2 * nv), range(6), [*range(6), *range(nv, nv + 6)])
     found = {"dqdd_dtau": A, "df_dtau": df_dtau}
-    for name, which in (("dq", range(nv)), ("dv", range(nv, 2 * nv))):
-        found |= {f"dqdd_{name}": columns(dqdd, which), f"df_{name}": columns(df, which)}
+    for name, part in (("dq", range(nv)), ("dv", range(nv, 2 * nv))):
+        found |= {f"dqdd_{name}": columns(dqdd, part), f"df_{name}": columns(df, part)}
     ops.mark("derivatives", list(found.values()))
     return Solution(qdd, forces, system.G), found
 

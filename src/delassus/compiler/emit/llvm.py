@@ -23,6 +23,7 @@ from typing import Any
 
 from delassus.compiler.allocate import Act, Step, allocate
 from delassus.compiler.emit.calls import Rows, llvm_table
+from delassus.compiler.emit.columns import WIDTH, Columns, side_by_side
 from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, signature
 from delassus.compiler.emit.llvm_operations import Operations
 from delassus.compiler.emit.llvm_rows import load_rows, loop_over_tiles, store_rows
@@ -48,7 +49,8 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     """Assembly of all functions for one number type; ``lanes`` of 1 leaves out the lane code."""
     sections = [_Section(f"stage{k}_", stage, registers) for k, stage in enumerate(program.before)]
     sections.append(_Section("", Stage(program.graph, ()), registers))
-    codes: list[_Code] = [_One(program, sections, scalar, 1, has_fma)]
+    one = [section.side_by_side(registers) for section in sections]
+    codes: list[_Code] = [_One(program, one, scalar, 1, has_fma)]
     if lanes > 1:
         codes.append(_Block(program, sections, scalar, lanes, has_fma))
     functions = [function for code in codes for function in code.functions()]
@@ -72,19 +74,31 @@ class _Section:
 
     ``targets`` are the numbers of the values that its outputs are, none of the last part, whose outputs are results.
     Those of a loop are kept ``apart`` until the end of a pass, since the pass reads what they replace. ``rows`` say
-    where the operands and the results of calls are.
+    where the operands and the results of calls are; ``inputs`` and ``goals`` are their columns of that table, and
+    whether an input is of all lanes or the same number in all. ``lanes`` are columns side by side in one-state code.
     """
 
-    def __init__(self, name: str, stage: Stage, registers: int) -> None:
-        graph = stage.graph
-        self.name, self.targets, self.times = name, stage.targets, stage.times
+    def __init__(self, name: str, stage: Stage, registers: int, columns: Columns | None = None) -> None:
+        graph = stage.graph if columns is None else columns.graph
+        self.name, self.targets, self.times, self._stage = name, stage.targets, stage.times, stage
         self.rows = Rows(stage) if stage.calls else None
+        self.lanes = 1 if columns is None else WIDTH
+        if columns is not None:
+            self.inputs, self.goals = columns.inputs, columns.outputs
+        elif self.rows is not None:
+            n = self.rows.n_given
+            self.inputs, self.goals = [(k, True) for k in range(n)], [n + k for k in range(len(graph.flat_outputs()))]
         self.nodes, self.numbers, self.outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
         self.allocation = allocate(graph, self.outputs, registers - SPARE, PART)
         self.positions: dict[int, list[int]] = {}
         for position, k in enumerate(self.outputs):
             self.positions.setdefault(k, []).append(position)
         self.apart = stage.is_loop
+
+    def side_by_side(self, registers: int) -> _Section:
+        """The same for columns side by side, if it is calls that allow for that."""
+        columns = side_by_side(self._stage, self.rows) if self.rows is not None else None
+        return self if columns is None else _Section(self.name, self._stage, registers, columns)
 
 
 class _Code:
@@ -101,11 +115,11 @@ class _Code:
         """``first``: where in the workspace what crosses begins; ``size``: of what lies between that and the slots."""
         self.program, self.sections, self.last = program, sections, sections[-1]
         self.text = partial(LlvmText, lanes, scalar)
-        self.has_fma, self.first = has_fma, first
+        self.has_fma, self.first, self.bytes_each = has_fma, first, lanes * (8 if scalar == "double" else 4)
         self.first_apart = first + program.n_values
         self.first_output = self.first_apart + max(len(s.targets) if s.apart else 0 for s in sections)
         self.first_slot = self.first_output + size
-        self.size = max(1, self.first_slot + max(s.allocation.n_slots for s in sections))
+        self.size = max(1, self.first_slot + max(s.allocation.n_slots * s.lanes for s in sections))
         self.declarations: set[str] = set()
         self._bases: dict[int, str] = {}
         self.pointers = ", ".join(f"ptr {p}" for p in [*pointers(program), "%w"])
@@ -121,7 +135,7 @@ class _Code:
         for section in self.sections:
             shown = signature if section.rows is None else f"{signature}, ptr noalias readonly %row"
             for number, steps in enumerate(section.allocation.parts):
-                text, self._bases = self.text(), {}
+                text, self._bases = self.text_of(section), {}
                 operations = self._emit(text, section, steps)
                 if number == len(section.allocation.parts) - 1 and section is not self.last:
                     self._emit_leaves(text, section, operations)
@@ -129,8 +143,7 @@ class _Code:
                 self.declarations |= text.declarations
             if section.rows is not None:
                 places = section.rows.bases + self.first - self.program.n_inputs
-                size = text.lanes * text.bits // 8
-                functions.append(llvm_table(f"{self.name}_{section.name}rows", places * size))
+                functions.append(llvm_table(f"{self.name}_{section.name}rows", places * self.bytes_each))
         return functions
 
     def _emit(self, text: LlvmText, section: _Section, steps: list[Step]) -> Operations:
@@ -140,12 +153,19 @@ class _Code:
                 value = operations.emit(k)
                 if k in section.positions:
                     self.write(text, section, k, value)
-            elif act == Act.LOAD:
-                address = text.slot("%w", self.first_slot + where) if where >= 0 else self.home(text, section, k)
-                operations.values[k] = text.load(address)
+            elif act == Act.STORE:
+                text.store(operations.values[k], self.at(text, "%w", self.first_slot + where * section.lanes))
+            elif where >= 0:
+                operations.values[k] = text.load(self.at(text, "%w", self.first_slot + where * section.lanes))
             else:
-                text.store(operations.values[k], text.slot("%w", self.first_slot + where))
+                operations.values[k] = self._read(text, section, k)
         return operations
+
+    def _read(self, text: LlvmText, section: _Section, k: int) -> str:
+        """An input, or an output that has been written."""
+        op, index, *_ = section.nodes[k]
+        of_all_lanes = op != Op.INPUT or section.rows is None or section.inputs[index][1]
+        return (text.load if of_all_lanes else text.splat)(self.home(text, section, k))
 
     def _emit_leaves(self, text: LlvmText, section: _Section, operations: Operations) -> None:
         """Outputs of a stage that are inputs or constants."""
@@ -153,14 +173,18 @@ class _Code:
             op = section.nodes[k][0]
             if op < Op.ADD:
                 if op == Op.INPUT:
-                    operations.values[k] = text.load(self.home(text, section, k))
+                    operations.values[k] = self._read(text, section, k)
                 self.write(text, section, k, operations.operand(k))
 
     def home(self, text: LlvmText, section: _Section, k: int) -> str:
         """Address of an input, or of an output that has been written."""
         op, index, *_ = section.nodes[k]
         if op == Op.INPUT:
-            return self.value(text, index) if section.rows is None else self._of_row(text, section.rows, index)
+            return (
+                self.value(text, index)
+                if section.rows is None
+                else self._of_row(text, section, section.inputs[index][0])
+            )
         if section is self.last:
             return self.result(text, k)
         return self._target(text, section, section.positions[k][0])
@@ -175,23 +199,32 @@ class _Code:
 
     def _target(self, text: LlvmText, section: _Section, position: int) -> str:
         if section.apart:
-            return text.slot("%w", self.first_apart + position)
+            return self.at(text, "%w", self.first_apart + position)
         if section.rows is not None:
-            return self._of_row(text, section.rows, section.rows.n_given + position)
+            return self._of_row(text, section, section.goals[position])
         return self.value(text, section.targets[position])
 
-    def _of_row(self, text: LlvmText, rows: Rows, column: int) -> str:
+    def _of_row(self, text: LlvmText, section: _Section, column: int) -> str:
         """Address of an operand or result of the row of calls that is at hand."""
-        base, distance = rows.places[column]
+        assert section.rows is not None
+        base, distance = section.rows.places[column]
         if base not in self._bases:
             place = text.instruction(f"getelementptr i32, ptr %row, i64 {base}")
             distance_in_bytes = text.instruction(f"zext i32 {text.instruction(f'load i32, ptr {place}')} to i64")
             self._bases[base] = text.instruction(f"getelementptr i8, ptr %w, i64 {distance_in_bytes}")
-        return text.slot(self._bases[base], distance)
+        return self.at(text, self._bases[base], distance)
 
     def value(self, text: LlvmText, number: int) -> str:
         """Address of an input: of the program, or set by a stage."""
-        return text.slot("%w", self.first + number - self.program.n_inputs)
+        return self.at(text, "%w", self.first + number - self.program.n_inputs)
+
+    def at(self, text: LlvmText, base: str, k: int) -> str:
+        """Address of the k-th value behind ``base``."""
+        return text.slot(base, k)
+
+    def text_of(self, section: _Section) -> LlvmText:
+        """For the code of a part."""
+        return self.text()
 
     def result(self, text: LlvmText, k: int) -> str:
         """Address of a result that has been written."""
@@ -226,7 +259,7 @@ class _Code:
                 *calls,
             ]
             for position, target in enumerate(section.targets):
-                made = text.load(text.slot("%w", self.first_apart + position))
+                made = text.load(self.at(text, "%w", self.first_apart + position))
                 text.store(made, self.value(text, target))
             stopped = text.compare("une", made, text.constant(0.0))
             if text.lanes > 1:
@@ -263,6 +296,14 @@ class _One(_Code):
             return super().value(text, number)
         i, entry = self.inputs[number]
         return text.row(f"%a{i}", entry)
+
+    def at(self, text: LlvmText, base: str, k: int) -> str:
+        """Address of the k-th value behind ``base``."""
+        return text.row(base, k)
+
+    def text_of(self, section: _Section) -> LlvmText:
+        """For the code of a part."""
+        return self.text() if section.lanes == 1 else LlvmText(section.lanes, self.text().scalar, is_aligned=False)
 
     def result(self, text: LlvmText, k: int) -> str:
         """Address of a result that has been written."""

@@ -34,11 +34,19 @@ class LlvmText:
     lines : list of str
     declarations : set of str
         Intrinsics that the module must declare.
+
+    Parameters
+    ----------
+    lanes, scalar
+        As above.
+    is_aligned : bool
+        Whether vectors lie on boundaries of their size.
     """
 
-    def __init__(self, lanes: int, scalar: str) -> None:
+    def __init__(self, lanes: int, scalar: str, is_aligned: bool = True) -> None:
         self.lanes, self.scalar = lanes, scalar
         self.bits = 64 if scalar == "double" else 32
+        self._align = "" if is_aligned else f", align {self.bits // 8}"
         types = (scalar, f"i{self.bits}", "i1")
         self.vector, self.integer, self.mask = types if lanes == 1 else (f"<{lanes} x {t}>" for t in types)
         self.lines: list[str] = []
@@ -91,11 +99,18 @@ class LlvmText:
 
     def load(self, address: str) -> str:
         """The vector at an address."""
-        return self.instruction(f"load {self.vector}, ptr {address}")
+        return self.instruction(f"load {self.vector}, ptr {address}{self._align}")
+
+    def splat(self, address: str) -> str:
+        """The number at an address in all lanes."""
+        number = self.instruction(f"load {self.scalar}, ptr {address}")
+        first = self.instruction(f"insertelement {self.vector} poison, {self.scalar} {number}, i64 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self.instruction(f"shufflevector {self.vector} {first}, {self.vector} poison, {zeros}")
 
     def store(self, x: str, address: str) -> None:
         """Write a vector to an address."""
-        self.lines.append(f"store {self.vector} {x}, ptr {address}")
+        self.lines.append(f"store {self.vector} {x}, ptr {address}{self._align}")
 
     def fma(self, x: str, y: str, z: str) -> str:
         """``x y + z`` rounded once (exact steps of range reductions)."""

@@ -18,7 +18,7 @@ from delassus.compiler.program import Program, Result, interpret_program
 from delassus.compiler.stages import cut
 from delassus.runtime.cpu_target import Code, host, object_code
 from delassus.spatial.numpy_ops import NumpyOps
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace_calls import CallingTraceOps
 from programs import same
 
 N = 4
@@ -110,7 +110,7 @@ CASES = [root_by_newton, swapped, two_loops, once, long_body, tiles, rows_of_a_b
 
 
 def program_of(algorithm):
-    ops = TraceOps(calls=True)
+    ops = CallingTraceOps()
     x = ops.vector(N, [0.5, 0.6, 0.7, 0.8])
     outputs = [ops.number(y) for y in algorithm(ops, x)]
     before, graph = cut(ops.graph([outputs]), ops.loops, N, optimise)

@@ -65,7 +65,7 @@ def test_only_the_outputs_that_are_asked_for(name):
 
 
 def operations(tree, constraints, name, outputs):
-    return make_program(request(tree, constraints, QUANTITIES[name], outputs=outputs)).graph.count().total
+    return make_program(request(tree, constraints, QUANTITIES[name], outputs=outputs)).count().total
 
 
 def test_derivatives_that_are_asked_for_are_judged():

@@ -25,6 +25,7 @@ from delassus.quantities.request import Request, request
 from delassus.spatial.graph import Graph, Op, OperationCount
 from delassus.spatial.nodes import Expression
 from delassus.spatial.ops import Matrix
+from delassus.spatial.trace_calls import CallingTraceOps
 from delassus.spatial.trace_ops import TraceOps
 
 RCOND = Output(
@@ -111,7 +112,7 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False) 
 
     ``calls``: whether what runs for several rows of operands is traced once (`Ops.map`).
     """
-    traced = Trace(TraceOps(calls))
+    traced = Trace(CallingTraceOps() if calls else TraceOps())
     case = symbolic_case(asked, traced.ops)
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
         traced.add(output, asked.shape_of(output), matrix)

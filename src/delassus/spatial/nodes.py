@@ -1,12 +1,9 @@
-"""Scalars and matrices of a trace: nodes of its graph."""
+"""Scalars and matrices of a trace: nodes of its graph, which the `TraceOps` make that they belong to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from delassus.spatial.trace_ops import TraceOps
+from typing import Any
 
 
 class Expression:
@@ -14,7 +11,7 @@ class Expression:
 
     __slots__ = ("node", "ops")
 
-    def __init__(self, ops: TraceOps, node: int) -> None:
+    def __init__(self, ops: Any, node: int) -> None:
         self.ops, self.node = ops, node
 
     def __add__(self, other: Any) -> Expression:
@@ -49,7 +46,7 @@ class Table:
     __array_ufunc__ = None
     __slots__ = ("columns", "ops", "rows")
 
-    def __init__(self, ops: TraceOps, rows: list[list[int]], columns: int) -> None:
+    def __init__(self, ops: Any, rows: list[list[int]], columns: int) -> None:
         self.ops, self.rows, self.columns = ops, rows, columns
 
     @property

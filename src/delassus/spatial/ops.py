@@ -45,7 +45,7 @@ Body = Callable[[list[Scalar]], tuple[Sequence[Scalar], Scalar]]
 """A pass of `Ops.repeat`: from values to the next ones, and 1 where no further pass is to change them, else 0."""
 
 
-Function = Callable[..., Sequence[Matrix]]
+Function = Callable[..., Sequence[Any]]
 """What `Ops.map` calls: from matrices to matrices."""
 
 

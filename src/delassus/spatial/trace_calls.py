@@ -1,4 +1,4 @@
-"""Parts of a trace that run for several rows of operands: traced once, and called for each row.
+"""Traces whose parts that run for several rows of operands are traced once, and called for each row.
 
 What a trace knows of a number that differs from row to row is only whether it is a structural zero: rows that differ in
 that have code of their own, and so have those that are few.
@@ -7,16 +7,15 @@ that have code of their own, and so have those that are few.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from delassus.spatial.graph import Calls, arity
 from delassus.spatial.interpret import SEMANTICS
 from delassus.spatial.nodes import Table
-
-if TYPE_CHECKING:
-    from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.ops import Function
+from delassus.spatial.trace_ops import TraceOps
 
 T = TypeVar("T")
 
@@ -29,21 +28,55 @@ TILE = 4
 SMALLEST = 64
 """Multiplications of a dense block that is worth tiles."""
 
-Body = Callable[..., Sequence[Any]]
+
+class CallingTraceOps(TraceOps):
+    """The backend that records, calls as calls."""
+
+    def map(self, body: Function, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+        """Results of ``body`` for each row of operands."""
+        out: list[Sequence[Table]] = [()] * len(rows)
+        for numbers in _grouped(range(len(rows)), lambda r: tuple((a.shape, *map(bool, a.nodes())) for a in rows[r])):
+            group = [rows[r] for r in numbers]
+            made = _called(self, body, group) if len(group) >= FEWEST else [body(*row) for row in group]
+            for r, results in zip(numbers, made, strict=True):
+                out[r] = results
+        return out
+
+    def by_column(self, body: Function, *matrices: Any) -> Sequence[Any]:
+        """Results of ``body`` for each column."""
+        rows = [[self.take(a, None, (k,)) for a in matrices] for k in range(matrices[0].columns)]
+        return [self.hstack(parts) for parts in zip(*self.map(body, rows), strict=True)]
+
+    def product(self, a: Any, b: Any, symmetric: bool = False) -> Any:
+        """``a @ b``, dense blocks of it by tiles; of what is ``symmetric``, the lower triangle."""
+        out = [[0] * b.columns for _ in a.rows]
+        tiles, places = list[tuple[Table, Table]](), list[tuple[list[int], list[int]]]()
+        columns, sparse = [[row[j] for row in b.rows] for j in range(b.columns)], b.sparse_columns()
+        for rows in _grouped(range(len(out)), lambda i: tuple(map(bool, a.rows[i]))):
+            for across in _grouped(range(b.columns), lambda j: tuple(map(bool, columns[j]))):
+                met = [k for k, (x, y) in enumerate(zip(a.rows[rows[0]], columns[across[0]], strict=True)) if x and y]
+                if len(rows) * len(across) * len(met) < SMALLEST:
+                    for i in rows:
+                        for j in across:
+                            out[i][j] = self.dot(a.rows[i], sparse[j]) if not symmetric or i >= j else 0
+                    continue
+                for some in _split(rows):
+                    for of_them in _split(across):
+                        if not symmetric or some[-1] >= of_them[0]:
+                            places.append((some, of_them))
+                            tiles.append((self.take(a, some, met), self.take(b, met, of_them)))
+        for (rows, across), (tile, totals) in zip(places, self.map(_tile, tiles), strict=True):
+            self.totals += zip(map(list, zip(*tile.rows, strict=True)), totals.rows[0], strict=True)
+            for i, row in zip(rows, tile.rows, strict=True):
+                for j, x in zip(across, row, strict=True):
+                    out[i][j] = x
+        for i in range(b.columns if symmetric else 0):
+            for j in range(i):
+                out[j][i] = out[i][j]
+        return Table(self, out, b.columns)
 
 
-def called(ops: TraceOps, body: Body, rows: Sequence[Sequence[Table]]) -> list[Sequence[Table]]:
-    """Results of ``body`` for each row of operands."""
-    out: list[Sequence[Table]] = [()] * len(rows)
-    for numbers in _grouped(range(len(rows)), lambda r: tuple((a.shape, *map(bool, a.nodes())) for a in rows[r])):
-        group = [rows[r] for r in numbers]
-        made = _called(ops, body, group) if len(group) >= FEWEST else [body(*row) for row in group]
-        for r, results in zip(numbers, made, strict=True):
-            out[r] = results
-    return out
-
-
-def _called(ops: TraceOps, body: Body, rows: Sequence[Sequence[Table]]) -> list[Sequence[Table]]:
+def _called(ops: TraceOps, body: Function, rows: Sequence[Sequence[Table]]) -> list[Sequence[Table]]:
     """Results of rows whose zeros are at the same places."""
     columns = list(zip(*([x for a in row for x in a.nodes()] for row in rows), strict=True))
     varying = [column for column in dict.fromkeys(columns) if len(set(column)) > 1]
@@ -71,35 +104,6 @@ def _called(ops: TraceOps, body: Body, rows: Sequence[Sequence[Table]]) -> list[
     if results:
         ops.loops.append(Calls(given, operands, results, final))
     return out
-
-
-def product(ops: TraceOps, a: Table, b: Table, symmetric: bool) -> Table:
-    """``a @ b``, dense blocks of it by tiles; of what is known to be ``symmetric``, the lower triangle."""
-    out = [[0] * b.columns for _ in a.rows]
-    tiles, places = list[tuple[Table, Table]](), list[tuple[list[int], list[int]]]()
-    columns, sparse = [[row[j] for row in b.rows] for j in range(b.columns)], b.sparse_columns()
-    for rows in _grouped(range(len(out)), lambda i: tuple(map(bool, a.rows[i]))):
-        for across in _grouped(range(b.columns), lambda j: tuple(map(bool, columns[j]))):
-            met = [k for k, (x, y) in enumerate(zip(a.rows[rows[0]], columns[across[0]], strict=True)) if x and y]
-            if len(rows) * len(across) * len(met) < SMALLEST:
-                for i in rows:
-                    for j in across:
-                        out[i][j] = ops.dot(a.rows[i], sparse[j]) if not symmetric or i >= j else 0
-                continue
-            for some in _split(rows):
-                for of_them in _split(across):
-                    if not symmetric or some[-1] >= of_them[0]:
-                        places.append((some, of_them))
-                        tiles.append((ops.take(a, some, met), ops.take(b, met, of_them)))
-    for (rows, across), (tile, totals) in zip(places, called(ops, _tile, tiles), strict=True):
-        ops.totals += zip(map(list, zip(*tile.rows, strict=True)), totals.rows[0], strict=True)
-        for i, row in zip(rows, tile.rows, strict=True):
-            for j, x in zip(across, row, strict=True):
-                out[i][j] = x
-    for i in range(b.columns if symmetric else 0):
-        for j in range(i):
-            out[j][i] = out[i][j]
-    return Table(ops, out, b.columns)
 
 
 def _tile(a: Table, b: Table) -> tuple[Table, Table]:

@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from delassus.spatial import trace_calls
 from delassus.spatial.factor import Factor
 from delassus.spatial.graph import Builder, Calls, Graph, Loop, Op
 from delassus.spatial.nodes import Expression, Table
 from delassus.spatial.numpy_ops import Answer
-from delassus.spatial.ops import Body, Function, Ops
+from delassus.spatial.ops import Body, Ops
 from delassus.spatial.rank import rank_of
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
@@ -80,16 +79,10 @@ class TraceOps(Ops):
         What is repeated, in order.
 
     totals : list of (list of int, int)
-        Nodes that some calls compute, and one that is their total.
-
-    Parameters
-    ----------
-    calls : bool
-        Whether what `map` is given is traced once and called for each row, or traced for each row.
+        Nodes that are computed together, and one that is their total.
     """
 
-    def __init__(self, calls: bool = False) -> None:
-        self._calls = calls
+    def __init__(self) -> None:
         self.totals: list[tuple[list[int], int]] = []
         self.phases: list[tuple[str, list[int]]] = []
         self.at: list[float] = [0.0]
@@ -290,18 +283,6 @@ class TraceOps(Ops):
 
     def _function(self, op: int, *operands: Any) -> Any:
         return Expression(self, self.operation(op, *(self.number(x) for x in operands)))
-
-    def map(self, body: Function, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-        return trace_calls.called(self, body, rows) if self._calls else super().map(body, rows)
-
-    def by_column(self, body: Function, *matrices: Any) -> Sequence[Any]:
-        if not self._calls:
-            return super().by_column(body, *matrices)
-        rows = [[self.take(a, None, (k,)) for a in matrices] for k in range(matrices[0].columns)]
-        return [self.hstack(parts) for parts in zip(*self.map(body, rows), strict=True)]
-
-    def product(self, a: Any, b: Any, symmetric: bool = False) -> Any:
-        return trace_calls.product(self, a, b, symmetric) if self._calls else super().product(a, b, symmetric)
 
     # -- the vocabulary of algorithms --------------------------------------------------------------------------------
 

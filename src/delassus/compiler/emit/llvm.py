@@ -320,14 +320,28 @@ class _One(_Code):
         text = self.text()
         text.lines.append(f"%w = alloca {text.scalar}, i64 {self.size}")
         self.run(text, self.pointers)
-        operations = self.operations(text, self.last)
-        for k in self.places:
-            op = self.last.nodes[k][0]
-            if op == Op.INPUT:
-                operations.values[k] = text.load(self.home(text, self.last, k))
-            if op < Op.ADD:
-                self.write(text, self.last, k, operations.operand(k))
+        self._copy_leaves(text)
         return [*self.parts(f"{self.signature}, ptr noalias %w"), _define("one", self.signature, text)]
+
+    def _copy_leaves(self, text: LlvmText) -> None:
+        """Results that are constants, arguments or set by stages; of the last, neighbours that stay so at once."""
+        operations, kept = self.operations(text, self.last), list[tuple[int, int, int]]()
+        for k, places in self.places.items():
+            op, index, *_ = self.last.nodes[k]
+            if op == Op.INPUT and index >= self.program.n_inputs:
+                kept += [(*place, index) for place in places]
+            elif op < Op.ADD:
+                operations.values[k] = self._read(text, self.last, k) if op == Op.INPUT else operations.operand(k)
+                self.write_result(text, k, operations.values[k])
+        kept.sort()
+        while kept:
+            (r, position, index), *_ = kept
+            run = [(r, position + k, index + k) for k in range(WIDTH)]
+            kind, n = (f"<{WIDTH} x {text.scalar}>", WIDTH) if kept[:WIDTH] == run else (text.scalar, 1)
+            align, source, target = f"align {text.bits // 8}", self.value(text, index), text.row(f"%r{r}", position)
+            made = text.instruction(f"load {kind}, ptr {source}, {align}")
+            text.lines.append(f"store {kind} {made}, ptr {target}, {align}")
+            del kept[:n]
 
 
 class _Block(_Code):

@@ -11,6 +11,9 @@ change along the tangent of `Tree.integrate`. What changes on one limb is first 
 
 ``∂f = G⁻¹ σ − ∂f/∂τ_t ρ``,   ``∂q̈ = −A_t ρ − (∂f/∂τ)ᵀ σ − L⁻¹ W_l``.
 
+Columns of the trunk are solved by ``L⁻¹`` itself. Positions and velocities are columns side by side, each solved alone
+up to ``ρ`` and ``σ`` (`Ops.by_column`); what follows are products of dense blocks (`Ops.product`).
+
 Rows of constraints that are off are zero, and an identity stands for their part of ``G`` (`Problem.relaxed`).
 Limbs without constraints follow the others, by ``T`` of `SparseFactor.following`. Cost O(n d + m d) for the residuals,
 O(n² + n m) for each degree of freedom of the trunk and for each of a limb's end. Source: Carpentier, Mansard, RSS 2018;
@@ -150,7 +153,7 @@ def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple
     """``∂r/∂q`` and ``∂r/∂v`` (nv × nv)."""
     motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
     sizes = [joint.nv for joint in tree.joints]
-    beyond = list(rates.bodies)
+    beyond = [*rates.bodies]
     F = rates.forces(beyond)
     for c in of_constraints:
         for link, W in c.wrenches.items():

@@ -40,8 +40,8 @@ class _Cut:
     ) -> None:
         needed = graph.reachable(graph.flat_outputs())
         self._graph, self._optimise = graph, optimise
-        self._loops = [loop.pruned(graph, needed) if isinstance(loop, Calls) else loop for loop in loops]
         self._nodes, self._last = graph.nodes(), 2 * len(loops)
+        self._loops = [loop.pruned(self._nodes, needed) if isinstance(loop, Calls) else loop for loop in loops]
         self._n_values = n_inputs
         self._known: dict[int, int] = {}  # stage from which on a value of a loop is there
         self.place: dict[int, int] = {}
@@ -54,6 +54,10 @@ class _Cut:
         for k, (op, *operands) in enumerate(self._nodes):
             below = (self._stage[x] for x in operands[: arity(op)])
             self._stage.append(self._known.get(k, 0) if op in LEAVES else max(below))
+        self._of_stage: list[list[int]] = [[] for _ in range(self._last + 1)]  # operations, in order
+        for k, (op, *_) in enumerate(self._nodes):
+            if op not in LEAVES:
+                self._of_stage[self._stage[k]].append(k)
         self._place_calls(graph.flat_outputs())
 
     def _place_calls(self, outputs: Sequence[int]) -> None:
@@ -108,6 +112,7 @@ class _Cut:
         """Number of a value that crosses, which its stage has to set."""
         op, stage = self._nodes[node][0], self._stage[node]
         places = self._copies if op in LEAVES and node not in self._known else self.place
+        assert stage % 2 == 0, "a value inside of a loop is read outside"
         if node not in places:
             places[node] = self._new()
             if node not in self._finals:
@@ -119,30 +124,21 @@ class _Cut:
 
         In a body of calls, ``n_given`` inputs are the operands of a row, and further ones the nodes returned beside it.
         """
-        nodes, wanted, build, new = self._nodes, bytearray(len(self._nodes)), Builder(), dict[int, int]()
-        for root in roots:
-            wanted[root] = 1
-        crossing = set[int]()
-        for k in range(len(nodes) - 1, -1, -1):
-            op, *operands = nodes[k]
-            if not wanted[k] or op in LEAVES:
-                continue
-            if self._stage[k] != number:
-                assert self._stage[k] < number and self._stage[k] % 2 == 0, "a value inside of a loop is read outside"
-                crossing.add(k)
-                continue
-            for x in operands[: arity(op)]:
-                wanted[x] = 1
+        nodes, wanted, build, new = self._nodes, set(roots), Builder(), dict[int, int]()
+        for k in reversed(self._of_stage[number]):
+            if k in wanted:
+                op, *operands = nodes[k]
+                wanted.update(operands[: arity(op)])
         outside: list[int] = []
-        for k, (op, *operands) in enumerate(nodes):
-            if not wanted[k]:
-                continue
+        for k in sorted(wanted):
+            op, *operands = nodes[k]
+            is_leaf = op in LEAVES
             if op == Op.CONSTANT:
                 new[k] = build.constant(float(self._graph.value[k]))
-            elif k not in crossing and op != Op.INPUT:
+            elif not is_leaf and self._stage[k] == number:
                 new[k] = build.node(op, *(new[x] for x in operands[: arity(op)]))
             elif n_given is None:
-                new[k] = build.node(Op.INPUT, self._crossing(k) if k in crossing else self.place.get(k, operands[0]))
+                new[k] = build.node(Op.INPUT, self.place.get(k, operands[0]) if is_leaf else self._crossing(k))
             elif self._known.get(k) == number:
                 new[k] = build.node(Op.INPUT, self.place[k])
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 
@@ -193,12 +193,18 @@ class Calls:
     results: list[int]
     final: list[list[int]]
 
-    def pruned(self, graph: Graph, needed: NDArray[np.bool_]) -> Calls:
-        """Without rows and results that no ``needed`` node of the graph reads, and what only those are made of."""
+    def pruned(self, nodes: Sequence[Node], needed: NDArray[np.bool_]) -> Calls:
+        """Without rows and results that no ``needed`` node of a graph reads, and what only those are made of."""
         rows = [k for k, final in enumerate(self.final) if needed[final].any()]
         results = [c for c in range(len(self.results)) if any(needed[self.final[k][c]] for k in rows)]
-        used = graph.reachable(self.results[c] for c in results)
-        given = [c for c, node in enumerate(self.given) if used[node]]
+        first, left = min(self.given), [self.results[c] for c in results]
+        used = set(left)
+        while left:
+            op, *operands = nodes[left.pop()]
+            more = [x for x in operands[: arity(op)] if x >= first and x not in used]  # those before it know no row
+            used.update(more)
+            left += more
+        given = [c for c, node in enumerate(self.given) if node in used]
         return Calls(
             [self.given[c] for c in given],
             [[self.operands[k][c] for c in given] for k in rows],

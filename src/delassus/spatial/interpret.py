@@ -50,15 +50,14 @@ def evaluate(
     values: list[Any] = []
     needed = graph.reachable(graph.flat_outputs())
     of_calls: dict[int, Callable[[], Any]] = {}
-    for calls in (every.pruned(graph, needed) for every in graph.calls):
+    nodes = graph.nodes()
+    for calls in (every.pruned(nodes, needed) for every in graph.calls):
         for given, column in zip(calls.given, zip(*calls.operands, strict=True), strict=True):
             of_calls[given] = partial(lambda column: np.stack([values[x] for x in column]), column)
         for row, final in enumerate(calls.final):
             for node, result in zip(final, calls.results, strict=True):
                 of_calls[node] = partial(lambda result, row: values[result][row], result, row)
-    for k, ((op, a, b, c), number, live) in enumerate(
-        zip(graph.nodes(), graph.value.tolist(), needed.tolist(), strict=True)
-    ):
+    for k, ((op, a, b, c), number, live) in enumerate(zip(nodes, graph.value.tolist(), needed.tolist(), strict=True)):
         if not live:
             values.append(None)
         elif k in of_calls:

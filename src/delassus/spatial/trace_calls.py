@@ -88,9 +88,8 @@ def _called(ops: TraceOps, body: Function, rows: Sequence[Sequence[Table]]) -> l
 
     # what depends on what is given, at the generic values of each row
     at = {x: np.array([ops.at[k] for k in column]) for column, x in inside.items()}
-    nodes = ops.graph([]).nodes()[start:]
     with np.errstate(all="ignore"):
-        for k, (op, *below) in enumerate(nodes, start):
+        for k, (op, *below) in enumerate(ops.since(start), start):
             used = below[: arity(op)]
             if any(x in at for x in used):
                 at[k] = SEMANTICS[op](*(at.get(x, np.float64(ops.at[x])) for x in used))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from delassus.spatial.factor import Factor
-from delassus.spatial.graph import Builder, Calls, Graph, Loop, Op
+from delassus.spatial.graph import Builder, Calls, Graph, Loop, Node, Op
 from delassus.spatial.nodes import Expression, Table
 from delassus.spatial.numpy_ops import Answer
 from delassus.spatial.ops import Body, Ops
@@ -130,6 +130,10 @@ class TraceOps(Ops):
         """The graph so far, with these groups of outputs."""
         calls = tuple(found for found in self.loops if isinstance(found, Calls))
         return replace(self._build.graph(outputs), calls=calls)
+
+    def since(self, start: int) -> list[Node]:
+        """Nodes from that one on."""
+        return self._nodes[start:]
 
     def nodes(self, a: Any, lower: bool = False) -> list[int]:
         """Nodes of a matrix row by row; ``lower``: of the lower triangle."""

@@ -36,7 +36,7 @@ from delassus.spatial.graph import Op
 PART = 1_500
 """Longest part, in operations: compile time of a function grows faster than its length."""
 
-LOOPED = 80
+LOOPED = 40
 """Results of at least so many squares of lanes are taken out in a loop."""
 
 SPARE = 5
@@ -349,7 +349,7 @@ class _Block(_Code):
 
     def __init__(self, program: Program, sections: list[_Section], *shared: Any) -> None:
         last = sections[-1]
-        computed = [k for k in dict.fromkeys(last.outputs) if last.nodes[k][0] >= Op.ADD]
+        computed = [k for k in dict.fromkeys(last.outputs) if last.nodes[k][0] != Op.INPUT]
         super().__init__(program, sections, program.n_inputs, len(computed), *shared)
         self.place = {k: self.first_output + position for position, k in enumerate(computed)}
 
@@ -392,14 +392,16 @@ class _Block(_Code):
 
     def _rows_out(self) -> tuple[LlvmText, list[str]]:
         """Take the rows of the results out of the workspace, in loops where there are many; and tables of the loops."""
-        text, tables = self.text(), list[str]()
+        text, tables, constants = self.text(), list[str](), set[int]()
         for r, result in enumerate(self.program.results):
             nodes = [self.last.outputs[entry] for entry in result.entries]
-            slots = [self._slot(k) for k in nodes if self.last.nodes[k][0] != Op.CONSTANT]
-            if len(slots) == len(nodes) >= LOOPED * text.lanes:
-                tables.append(loop_over_tiles(text, f"out{r}", f"%r{r}", slots))
-            else:
+            if len(nodes) < LOOPED * text.lanes:
                 store_rows(text, f"%r{r}", [partial(self._written, text, k) for k in nodes])
+                continue
+            for k in {k for k in nodes if self.last.nodes[k][0] == Op.CONSTANT} - constants:
+                text.store(text.constant(self.last.numbers[k]), text.slot("%w", self.place[k]))
+                constants.add(k)
+            tables.append(loop_over_tiles(text, f"out{r}", f"%r{r}", [self._slot(k) for k in nodes]))
         return text, tables
 
     def _slot(self, k: int) -> int:

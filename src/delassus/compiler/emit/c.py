@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -276,25 +276,27 @@ class _Section:
         uses = Counter(x for act, k, _ in steps if act == Act.COMPUTE for x in self._operands(k))
         kept = self.goals.keys() | {k for act, k, _ in steps if act == Act.STORE}
         inside: dict[int, tuple[str, int]] = {}  # expressions that have no name, and how deep they are
+        names: dict[int, str] = {}
         for act, k, slot in steps:
             if act == Act.STORE:
-                yield f"w[{slot}] = t{k};"
+                yield f"w[{slot}] = {names[k]};"
                 continue
             deep = 0
             if act == Act.LOAD:
                 text = self._place(k) if slot < 0 else f"w[{slot}]"
                 may_wait = slot < 0 and self.nodes[k][0] == Op.INPUT  # a slot may be written anew
             else:
-                known = [inside.pop(x, (self._operand(x), 0)) for x in self._operands(k)]
+                known = [inside.pop(x) if x in inside else (self._named(x, names), 0) for x in self._operands(k)]
                 shown = [f"({x})" if depth else x for x, depth in known]
                 text, may_wait = _EXPRESSIONS[self.nodes[k][0]].format(*shown, f=suffix), k not in kept
                 deep = 1 + max(depth for _, depth in known)
             if may_wait and uses[k] == 1 and deep < DEEPEST and len(text) < LONGEST:
                 inside[k] = text, deep
                 continue
-            yield f"const {self.scalar} t{k} = {text};"
+            names[k] = f"t{len(names)}"
+            yield f"const {self.scalar} {names[k]} = {text};"
             if act == Act.COMPUTE:
-                yield from (f"{goal} = t{k};" for goal in self.goals.get(k, ()))
+                yield from (f"{goal} = {names[k]};" for goal in self.goals.get(k, ()))
 
     def _operands(self, k: int) -> list[int]:
         op, *operands = self.nodes[k]
@@ -307,9 +309,10 @@ class _Section:
             return literal(float(self.numbers[k]), self.scalar)
         return self.inputs[index] if op == Op.INPUT else self.goals[k][0]
 
-    def _operand(self, k: int) -> str:
-        if self.nodes[k][0] != Op.CONSTANT:
-            return f"t{k}"
+    def _named(self, k: int, names: Mapping[int, str]) -> str:
+        """An operand that has a name, or a constant."""
+        if k in names:
+            return names[k]
         text = self._place(k)
         return f"({text})" if text.startswith("-") else text
 

@@ -8,20 +8,23 @@ from importlib.metadata import version
 
 from delassus.compiler.built_in import built_in
 from delassus.compiler.passes import optimise
-from delassus.compiler.program import Program, Result
+from delassus.compiler.program import Program, Result, Stage
 from delassus.compiler.stages import cut
-from delassus.compiler.trace import trace_request
+from delassus.compiler.trace import Trace, trace_request
 from delassus.errors import ConfigurationError, shown
 from delassus.quantities.request import Request
+from delassus.spatial.graph import Graph
+
+MOST_VALUES = 60_000
+"""Values that stages set for others, at most: those of a block, 64 bytes each, lie on the stack, of 8 MiB as a rule."""
 
 
 def make_program(asked: Request, with_rcond: bool = True) -> Program:
     """Trace what is asked for and optimise its graph; with its reciprocal condition as the last result, or without."""
     tree, quantity = asked.tree, asked.quantity
-    traced = trace_request(asked, with_rcond, calls=not asked.derivative)
-    before, graph = cut(
-        traced.ops.graph(traced.computed), traced.ops.loops, sum(a.size for a in asked.arguments), optimise
-    )
+    traced, before, graph = _cut(asked, with_rcond, calls=not asked.derivative)
+    if sum(len(stage.targets) for stage in before) > MOST_VALUES:
+        traced, before, graph = _cut(asked, with_rcond, calls=False)
     name = re.sub(r"\W+", "_", "_".join((tree.name, quantity.name, *asked.derivative))).strip("_") or quantity.name
     made = Program(
         name=name if not name[0].isdigit() else f"robot_{name}",
@@ -40,6 +43,13 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
         f"Made by delassus {version('delassus')}.",
     )
     return replace(made, comment=comment)
+
+
+def _cut(asked: Request, with_rcond: bool, calls: bool) -> tuple[Trace, tuple[Stage, ...], Graph]:
+    """Trace of a request, its stages and its last part."""
+    traced = trace_request(asked, with_rcond, calls)
+    n_inputs = sum(a.size for a in asked.arguments)
+    return traced, *cut(traced.ops.graph(traced.computed), traced.ops.loops, n_inputs, optimise)
 
 
 def derivative_programs(asked: Request, order: int) -> list[Program]:

@@ -16,13 +16,12 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.compiler.pipeline import make_program
-from delassus.compiler.program import Program
+from delassus.compiler.program import Program, interpret_program
 from delassus.interop.load import example_robot_files
 from delassus.model.rotations import Array
 from delassus.quantities import find_quantity
 from delassus.quantities.error_estimate import ERROR_BOUND
 from delassus.quantities.request import request
-from delassus.spatial.interpret import interpret
 from delassus_studies.figures import scatter_figure
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment, in_turn
@@ -141,8 +140,8 @@ def true_and_estimated(program: Program, oracles: Sequence[Program], x: Array, d
     errors, estimates = [], []
     for start in range(0, len(x), AT_ONCE):
         own = x[start : start + AT_ONCE].astype(dtype)
-        got = np.concatenate(interpret(program.graph, own), axis=1)
-        exact = [np.concatenate(interpret(run.graph, own.astype(EXACT[dtype])), axis=1) for run in oracles]
+        got = np.concatenate(interpret_program(program, own), axis=1)
+        exact = [np.concatenate(interpret_program(run, own.astype(EXACT[dtype])), axis=1) for run in oracles]
         errors.append(np.fmin.reduce([_error(got, y, program) for y in exact]))
         estimates.append(np.finfo(dtype).eps / np.maximum(got[:, rcond].astype(float), 1e-300))
     return np.concatenate(errors), np.concatenate(estimates)

@@ -24,13 +24,14 @@ from typing import Any
 from delassus.compiler.allocate import Act, Step, allocate
 from delassus.compiler.emit.calls import Rows, llvm_table
 from delassus.compiler.emit.columns import WIDTH, Columns, side_by_side
-from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, signature
+from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, signature, sizes
 from delassus.compiler.emit.llvm_operations import Operations
 from delassus.compiler.emit.llvm_rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
 from delassus.compiler.emit.python_entry import python_entry
 from delassus.compiler.emit.xla_entry import xla_entry
 from delassus.compiler.program import Program, Stage
+from delassus.compiler.schedule import overlap
 from delassus.spatial.graph import Op
 
 PART = 1_500
@@ -38,6 +39,9 @@ PART = 1_500
 
 LOOPED = 40
 """Results of at least so many squares of lanes are taken out in a loop."""
+
+import os
+MOST_AT_ONCE, WORKSPACES = int(os.environ.get("KB", 8)), int(os.environ.get("WSKB", 256)) * 1024
 
 SPARE = 5
 """Registers left to LLVM for what lies between operations (constants, reductions of angles)."""
@@ -51,12 +55,14 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     sections.append(_Section("", Stage(program.graph, ()), registers))
     one = [section.side_by_side(registers) for section in sections]
     codes: list[_Code] = [_One(program, one, scalar, 1, has_fma)]
+    at_once = 1
     if lanes > 1:
-        codes.append(_Block(program, sections, scalar, lanes, has_fma))
+        codes.append(blocks := _Block(program, sections, scalar, lanes, has_fma))
+        at_once = blocks.at_once
     functions = [function for code in codes for function in code.functions()]
     if any(r.hidden for r in program.results):
         functions.append(doubtful(scalar, ATTRIBUTES))
-    functions += [batch(program, scalar, lanes, ATTRIBUTES), python_entry(program, 8 if scalar == "double" else 4)]
+    functions += [batch(program, scalar, lanes, at_once, ATTRIBUTES), python_entry(program, 8 if scalar == "double" else 4)]
     functions.append(xla_entry(program, scalar, lanes))
     if program.is_step:
         functions.append(roll(program, scalar, lanes, ATTRIBUTES))
@@ -79,7 +85,7 @@ class _Section:
     """
 
     def __init__(self, name: str, stage: Stage, registers: int, columns: Columns | None = None) -> None:
-        graph = stage.graph if columns is None else columns.graph
+        graph = overlap(stage.graph if columns is None else columns.graph, registers - SPARE)
         self.name, self.targets, self.times, self._stage = name, stage.targets, stage.times, stage
         self.rows = Rows(stage) if stage.calls else None
         self.lanes = 1 if columns is None else WIDTH
@@ -129,22 +135,27 @@ class _Code:
         """Emits operations of a section."""
         return Operations(text, section.nodes, section.numbers, self.has_fma)
 
-    def parts(self, signature: str) -> list[str]:
-        """The functions of the parts of all sections."""
-        functions = []
+    def units(self, signature: str, operands: str) -> tuple[list[str], list[str]]:
+        """What is called one after the other, with such operands: names, and functions, those that these call too."""
+        names, functions = list[str](), list[str]()
         for section in self.sections:
             shown = signature if section.rows is None else f"{signature}, ptr noalias readonly %row"
-            for number, steps in enumerate(section.allocation.parts):
+            parts = [f"{self.name}_{section.name}part{k}" for k in range(len(section.allocation.parts))]
+            for part, steps in zip(parts, section.allocation.parts, strict=True):
                 text, self._bases = self.text_of(section), {}
                 operations = self._emit(text, section, steps)
-                if number == len(section.allocation.parts) - 1 and section is not self.last:
+                if part == parts[-1] and section is not self.last:
                     self._emit_leaves(text, section, operations)
-                functions.append(_define(f"{self.name}_{section.name}part{number}", shown, text, "noinline "))
+                functions.append(_define(part, shown, text, "noinline "))
                 self.declarations |= text.declarations
             if section.rows is not None:
                 places = section.rows.bases + self.first - self.program.n_inputs
                 functions.append(llvm_table(f"{self.name}_{section.name}rows", places * self.bytes_each))
-        return functions
+            if section.rows is not None or section.apart:
+                functions.append(self._repeated(section, parts, signature, operands))
+                parts = [f"{self.name}_{section.name}loop"]
+            names += parts
+        return names, functions
 
     def _emit(self, text: LlvmText, section: _Section, steps: list[Step]) -> Operations:
         operations = self.operations(text, section)
@@ -234,45 +245,31 @@ class _Code:
         """Write a result to where it belongs."""
         raise NotImplementedError
 
-    def run(self, text: LlvmText, operands: str) -> None:
-        """Call the parts, those of loops again and again: until the last pass, or all states have stopped."""
-        label = "start"
-        if len(self.sections) > 1:
-            text.lines.insert(0, f"{label}:")
-        for section in self.sections:
-            name, rows = section.name.rstrip("_"), section.rows
-            given = operands if rows is None else f"{operands}, ptr %{name}.row"
-            calls = [
-                f"call void @{self.name}_{section.name}part{k}({given})" for k in range(len(section.allocation.parts))
-            ]
-            if rows is not None:
-                text.lines += rows.llvm_loop(name, f"{self.name}_{section.name}rows", calls, label)
-                label = f"{name}.done"
-                continue
-            if not section.apart:
-                text.lines += calls
-                continue
-            text.lines += [
-                f"br label %{name}",
-                f"{name}:",
-                f"%{name}.k = phi i64 [ 0, %{label} ], [ %{name}.next, %{name} ]",
-                *calls,
-            ]
-            for position, target in enumerate(section.targets):
-                made = text.load(self.at(text, "%w", self.first_apart + position))
-                text.store(made, self.value(text, target))
-            stopped = text.compare("une", made, text.constant(0.0))
-            if text.lanes > 1:
-                bits = text.instruction(f"bitcast {text.mask} {stopped} to i{text.lanes}")
-                stopped = text.instruction(f"icmp eq i{text.lanes} {bits}, -1")
-            label = f"{name}.done"
-            text.lines += [
-                f"%{name}.next = add i64 %{name}.k, 1",
-                f"%{name}.last = icmp eq i64 %{name}.next, {section.times}",
-                f"%{name}.end = or i1 %{name}.last, {stopped}",
-                f"br i1 %{name}.end, label %{label}, label %{name}",
-                f"{label}:",
-            ]
+    def _repeated(self, section: _Section, parts: list[str], signature: str, operands: str) -> str:
+        """The parts of a section again and again: for each row of calls, or until the last pass or all have stopped."""
+        text, rows, name = self.text(), section.rows, f"{self.name}_{section.name}"
+        given = operands if rows is None else f"{operands}, ptr %again.row"
+        calls = [f"call void @{part}({given})" for part in parts]
+        text.lines.append("start:")
+        if rows is not None:
+            text.lines += rows.llvm_loop("again", f"{name}rows", calls, "start")
+            return _define(f"{name}loop", signature, text)
+        text.lines += ["br label %again", "again:", "%again.k = phi i64 [ 0, %start ], [ %again.next, %again ]", *calls]
+        for position, target in enumerate(section.targets):
+            made = text.load(self.at(text, "%w", self.first_apart + position))
+            text.store(made, self.value(text, target))
+        stopped = text.compare("une", made, text.constant(0.0))
+        if text.lanes > 1:
+            bits = text.instruction(f"bitcast {text.mask} {stopped} to i{text.lanes}")
+            stopped = text.instruction(f"icmp eq i{text.lanes} {bits}, -1")
+        text.lines += [
+            "%again.next = add i64 %again.k, 1",
+            f"%again.last = icmp eq i64 %again.next, {section.times}",
+            f"%again.end = or i1 %again.last, {stopped}",
+            "br i1 %again.end, label %again.done, label %again",
+            "again.done:",
+        ]
+        return _define(f"{name}loop", signature, text)
 
     def functions(self) -> list[str]:
         """Assembly of all functions."""
@@ -317,11 +314,12 @@ class _One(_Code):
 
     def functions(self) -> list[str]:
         """Assembly of all functions."""
-        text = self.text()
+        text, rows = self.text(), f"{self.signature}, ptr noalias %w"
+        names, functions = self.units(rows, self.pointers)
         text.lines.append(f"%w = alloca {text.scalar}, i64 {self.size}")
-        self.run(text, self.pointers)
+        text.lines += [f"call void @{name}({self.pointers})" for name in names]
         self._copy_leaves(text)
-        return [*self.parts(f"{self.signature}, ptr noalias %w"), _define("one", self.signature, text)]
+        return [*functions, _define("one", self.signature, text)]
 
     def _copy_leaves(self, text: LlvmText) -> None:
         """Results that are constants, arguments or set by stages; of the last, neighbours that stay so at once."""
@@ -352,6 +350,7 @@ class _Block(_Code):
         computed = [k for k in dict.fromkeys(last.outputs) if last.nodes[k][0] != Op.INPUT]
         super().__init__(program, sections, program.n_inputs, len(computed), *shared)
         self.place = {k: self.first_output + position for position, k in enumerate(computed)}
+        self.at_once = max(1, min(MOST_AT_ONCE, WORKSPACES // (self.size * self.bytes_each)))
 
     def result(self, text: LlvmText, k: int) -> str:
         """Address of a result that has been written."""
@@ -363,21 +362,62 @@ class _Block(_Code):
 
     def functions(self) -> list[str]:
         """Assembly of all functions."""
-        rows, text = f"{self.signature}, ptr noalias %w", self.text()
-        text.lines += [
-            f"%w = alloca {text.vector}, i64 {self.size}, align {text.lanes * text.bits // 8}",
-            f"call void @block_in({self.pointers})",
-        ]
-        self.run(text, "ptr %w")
-        text.lines.append(f"call void @block_out({self.pointers})")
+        rows = f"{self.signature}, ptr noalias %w"
+        names, functions = self.units("ptr noalias %w", "ptr %w")
         rows_out, tables = self._rows_out()
         return [
             _define("block_in", rows, self._rows_in(), "noinline "),
-            *self.parts("ptr noalias %w"),
+            *functions,
             *tables,
             _define("block_out", rows, rows_out, "noinline "),
-            _define("block", self.signature, text),
+            self._blocks(names),
         ]
+
+    def _blocks(self, names: list[str]) -> str:
+        """``block``: each of these functions for block after block, in workspaces of their own."""
+        text, arrays = self.text(), pointers(self.program)
+        bytes_each = self.size * self.bytes_each
+        text.lines += [
+            f"%workspaces = alloca {text.vector}, i64 {self.at_once * self.size}, align {self.bytes_each}",
+            f"%rounded = add i64 %n, {text.lanes - 1}",
+            f"%count = udiv i64 %rounded, {text.lanes}",
+            f"%last = sub i64 %n, {text.lanes}",
+            "br label %first",
+            "first:",
+        ]
+        before = "first"
+        G = int(os.environ.get("GROUP", 1))
+        for group in [["block_in"], *(names[k:k+G] for k in range(0, len(names), G)), ["block_out"]]:
+            name = group[0]
+            label, operands = f"over.{name}", "ptr %w." + name
+            text.lines += [
+                f"br label %{label}",
+                f"{label}:",
+                f"%{label}.b = phi i64 [ 0, %{before} ], [ %{label}.next, %{label} ]",
+                f"%{label}.at = mul i64 %{label}.b, {bytes_each}",
+                f"%w.{name} = getelementptr i8, ptr %workspaces, i64 %{label}.at",
+            ]
+            if name in ("block_in", "block_out"):
+                text.lines += [
+                    f"%{label}.whole = mul i64 %{label}.b, {text.lanes}",
+                    f"%{label}.within = icmp slt i64 %{label}.whole, %last",
+                    f"%{label}.s = select i1 %{label}.within, i64 %{label}.whole, i64 %last",
+                ]
+                for p, size in zip(arrays, sizes(self.program), strict=True):
+                    text.lines += [
+                        f"{p}.{name}.at = mul i64 %{label}.s, {size}",
+                        f"{p}.{name} = getelementptr {text.scalar}, ptr {p}, i64 {p}.{name}.at",
+                    ]
+                operands = ", ".join([*(f"ptr {p}.{name}" for p in arrays), operands])
+            text.lines += [
+                *(f"call void @{x}({operands})" for x in group),
+                f"%{label}.next = add i64 %{label}.b, 1",
+                f"%{label}.more = icmp ult i64 %{label}.next, %count",
+                f"br i1 %{label}.more, label %{label}, label %{label}.done",
+                f"{label}.done:",
+            ]
+            before = f"{label}.done"
+        return _define("block", f"i64 %n, {self.signature}", text)
 
     def _rows_in(self) -> LlvmText:
         """Bring the rows of the arguments into the workspace."""

@@ -21,7 +21,8 @@ def pointers(program: Program) -> list[str]:
     return [f"%a{i}" for i in range(len(program.arguments))] + [f"%r{i}" for i in range(len(program.results))]
 
 
-def _sizes(program: Program) -> list[int]:
+def sizes(program: Program) -> list[int]:
+    """Numbers of a state in each array."""
     return [*(a.size for a in program.arguments), *(r.size for r in program.results)]
 
 
@@ -31,12 +32,12 @@ def signature(program: Program) -> str:
     return ", ".join(f"ptr noalias {kind}{p}" for kind, p in zip(readonly, pointers(program), strict=True))
 
 
-def batch(program: Program, scalar: str, lanes: int, attributes: str) -> str:
-    """Assembly of ``batch``; calls ``block``, which takes as many states as there are lanes, and ``one``."""
+def batch(program: Program, scalar: str, lanes: int, at_once: int, attributes: str) -> str:
+    """Assembly of ``batch``; calls ``block``, which takes from one to so many blocks ``at_once``, and ``one``."""
 
-    def call(function: str, state: str) -> list[str]:
-        lines, operands = [], []
-        for p, size in zip(pointers(program), _sizes(program), strict=True):
+    def call(function: str, state: str, states: str = "") -> list[str]:
+        lines, operands = [], [f"i64 {states}"] if states else []
+        for p, size in zip(pointers(program), sizes(program), strict=True):
             name = f"{p}.{state[1:]}"
             lines.append(f"  {name}.at = mul i64 {state}, {size}")
             lines.append(f"  {name} = getelementptr {scalar}, ptr {p}, i64 {name}.at")
@@ -45,7 +46,25 @@ def batch(program: Program, scalar: str, lanes: int, attributes: str) -> str:
 
     body = [f"define void @batch(i64 %n, {signature(program)}) {attributes} {{", "entry:"]
     if lanes > 1:
-        body += _blocks(lanes, call("block", "%s"), "blocks", "%next")
+        body += [
+            f"  %few = icmp slt i64 %n, {lanes}",
+            "  br i1 %few, label %single, label %whole",
+            "whole:",
+            f"  %last = sub i64 %n, {lanes}",
+            "  br label %blocks",
+            "blocks:",
+            "  %s = phi i64 [ 0, %whole ], [ %next, %blocks ]",
+            "  %left = sub i64 %n, %s",
+            f"  %many = icmp sgt i64 %left, {lanes * at_once}",
+            f"  %states = select i1 %many, i64 {lanes * at_once}, i64 %left",
+            *call("block", "%s", "%states"),
+            "  %further = add i64 %s, %states",
+            "  %past = icmp sgt i64 %further, %last",
+            "  %next = select i1 %past, i64 %last, i64 %further",
+            "  %finished = icmp eq i64 %further, %n",
+            "  br i1 %finished, label %end, label %blocks",
+            "single:",
+        ]
     else:
         body += ["  br label %single", "single:"]
     body += ["  %none = icmp sle i64 %n, 0", "  br i1 %none, label %end, label %singles"]
@@ -79,12 +98,12 @@ end:
 def roll(program: Program, scalar: str, lanes: int, attributes: str) -> str:
     """Assembly of ``roll``; calls ``block`` and ``one`` as ``batch`` does."""
     n_inputs = len(program.arguments)
-    arrays = list(zip(pointers(program), _sizes(program), strict=True))
+    arrays = list(zip(pointers(program), sizes(program), strict=True))
     shown = ", ".join(f"ptr {'readonly ' if k < n_inputs else ''}{p}" for k, (p, _) in enumerate(arrays))
 
     def over_time(label: str, function: str, state: str, following: str) -> list[str]:
         """Loop over time for the states from ``state`` on; goes on to the label ``following``."""
-        lines, operands = [], []
+        lines, operands, first = [], [], [f"i64 {lanes}"] if function == "block" else []
         for k, (p, size) in enumerate(arrays):
             place = f"{p}.{label}"
             lines += [
@@ -104,7 +123,7 @@ def roll(program: Program, scalar: str, lanes: int, attributes: str) -> str:
             f"  %{label}.t = phi i64 [ 0, %{label} ], [ %{label}.t.next, %{label}.step ]",
             f"  %{label}.offset = mul i64 %{label}.t, %pitch",
             *lines,
-            f"  call void @{function}({', '.join(operands)})",
+            f"  call void @{function}({', '.join([*first, *operands])})",
             f"  %{label}.t.next = add i64 %{label}.t, 1",
             f"  %{label}.more = icmp slt i64 %{label}.t.next, %steps",
             f"  br i1 %{label}.more, label %{label}.step, label %{following}",

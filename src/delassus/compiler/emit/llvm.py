@@ -41,6 +41,7 @@ LOOPED = 40
 """Results of at least so many squares of lanes are taken out in a loop."""
 
 import os
+REACH, MOST_BASES = int(os.environ.get("REACH",256)), int(os.environ.get("BASES", 4))
 MOST_AT_ONCE, WORKSPACES = int(os.environ.get("KB", 8)), int(os.environ.get("WSKB", 256)) * 1024
 
 SPARE = 5
@@ -114,6 +115,7 @@ class _Code:
     """
 
     name: str
+    start = "%w"
 
     def __init__(
         self, program: Program, sections: list[_Section], first: int, size: int, scalar: str, lanes: int, has_fma: bool
@@ -165,9 +167,9 @@ class _Code:
                 if k in section.positions:
                     self.write(text, section, k, value)
             elif act == Act.STORE:
-                text.store(operations.values[k], self.at(text, "%w", self.first_slot + where * section.lanes))
+                text.store(operations.values[k], self.slot(text, self.first_slot + where * section.lanes))
             elif where >= 0:
-                operations.values[k] = text.load(self.at(text, "%w", self.first_slot + where * section.lanes))
+                operations.values[k] = text.load(self.slot(text, self.first_slot + where * section.lanes))
             else:
                 operations.values[k] = self._read(text, section, k)
         return operations
@@ -210,7 +212,7 @@ class _Code:
 
     def _target(self, text: LlvmText, section: _Section, position: int) -> str:
         if section.apart:
-            return self.at(text, "%w", self.first_apart + position)
+            return self.slot(text, self.first_apart + position)
         if section.rows is not None:
             return self._of_row(text, section, section.goals[position])
         return self.value(text, section.targets[position])
@@ -222,16 +224,20 @@ class _Code:
         if base not in self._bases:
             place = text.instruction(f"getelementptr i32, ptr %row, i64 {base}")
             distance_in_bytes = text.instruction(f"zext i32 {text.instruction(f'load i32, ptr {place}')} to i64")
-            self._bases[base] = text.instruction(f"getelementptr i8, ptr %w, i64 {distance_in_bytes}")
+            self._bases[base] = text.instruction(f"getelementptr i8, ptr {self.start}, i64 {distance_in_bytes}")
         return self.at(text, self._bases[base], distance)
 
     def value(self, text: LlvmText, number: int) -> str:
         """Address of an input: of the program, or set by a stage."""
-        return self.at(text, "%w", self.first + number - self.program.n_inputs)
+        return self.slot(text, self.first + number - self.program.n_inputs)
 
     def at(self, text: LlvmText, base: str, k: int) -> str:
         """Address of the k-th value behind ``base``."""
         return text.slot(base, k)
+
+    def slot(self, text: LlvmText, k: int) -> str:
+        """Address of the k-th value of the workspace."""
+        return self.at(text, "%w", k)
 
     def text_of(self, section: _Section) -> LlvmText:
         """For the code of a part."""
@@ -256,7 +262,7 @@ class _Code:
             return _define(f"{name}loop", signature, text)
         text.lines += ["br label %again", "again:", "%again.k = phi i64 [ 0, %start ], [ %again.next, %again ]", *calls]
         for position, target in enumerate(section.targets):
-            made = text.load(self.at(text, "%w", self.first_apart + position))
+            made = text.load(self.slot(text, self.first_apart + position))
             text.store(made, self.value(text, target))
         stopped = text.compare("une", made, text.constant(0.0))
         if text.lanes > 1:
@@ -343,7 +349,7 @@ class _One(_Code):
 
 
 class _Block(_Code):
-    name = "block"
+    name, start = "block", "%w0"
 
     def __init__(self, program: Program, sections: list[_Section], *shared: Any) -> None:
         last = sections[-1]
@@ -351,19 +357,28 @@ class _Block(_Code):
         super().__init__(program, sections, program.n_inputs, len(computed), *shared)
         self.place = {k: self.first_output + position for position, k in enumerate(computed)}
         self.at_once = max(1, min(MOST_AT_ONCE, WORKSPACES // (self.size * self.bytes_each)))
+        is_straight = all(section.rows is None for section in sections)
+        n_bases = -(-self.size // REACH) if is_straight else 1
+        self.bases = [REACH * b + REACH // 2 for b in range(n_bases)] if n_bases <= MOST_BASES else [0]
+        self.bases_shown = ", ".join(f"ptr %w{b}" for b in range(len(self.bases)))
+
+    def slot(self, text: LlvmText, k: int) -> str:
+        """Address of the k-th value of the workspace."""
+        b = min(k // REACH, len(self.bases) - 1)
+        return text.slot(f"%w{b}", k - self.bases[b])
 
     def result(self, text: LlvmText, k: int) -> str:
         """Address of a result that has been written."""
-        return text.slot("%w", self.place[k])
+        return self.slot(text, self.place[k])
 
     def write_result(self, text: LlvmText, k: int, value: str) -> None:
         """Write a result to where it belongs."""
-        text.store(value, text.slot("%w", self.place[k]))
+        text.store(value, self.slot(text, self.place[k]))
 
     def functions(self) -> list[str]:
         """Assembly of all functions."""
-        rows = f"{self.signature}, ptr noalias %w"
-        names, functions = self.units("ptr noalias %w", "ptr %w")
+        rows = f"{self.signature}, {self.bases_shown}"
+        names, functions = self.units(self.bases_shown, self.bases_shown)
         rows_out, tables = self._rows_out()
         return [
             _define("block_in", rows, self._rows_in(), "noinline "),
@@ -389,13 +404,17 @@ class _Block(_Code):
         G = int(os.environ.get("GROUP", 1))
         for group in [["block_in"], *(names[k:k+G] for k in range(0, len(names), G)), ["block_out"]]:
             name = group[0]
-            label, operands = f"over.{name}", "ptr %w." + name
+            label, operands = f"over.{name}", ", ".join(f"ptr %{name}.w{b}" for b in range(len(self.bases)))
             text.lines += [
                 f"br label %{label}",
                 f"{label}:",
                 f"%{label}.b = phi i64 [ 0, %{before} ], [ %{label}.next, %{label} ]",
                 f"%{label}.at = mul i64 %{label}.b, {bytes_each}",
-                f"%w.{name} = getelementptr i8, ptr %workspaces, i64 %{label}.at",
+                f"%{label}.w = getelementptr i8, ptr %workspaces, i64 %{label}.at",
+                *(
+                    f"%{name}.w{b} = getelementptr i8, ptr %{label}.w, i64 {base * self.bytes_each}"
+                    for b, base in enumerate(self.bases)
+                ),
             ]
             if name in ("block_in", "block_out"):
                 text.lines += [
@@ -426,20 +445,21 @@ class _Block(_Code):
         start = 0
         for i, argument in enumerate(self.program.arguments):
             wanted = sorted(k - start for k in used if start <= k < start + argument.size)
-            load_rows(text, f"%a{i}", argument.size, {k: text.slot("%w", start + k) for k in wanted})
+            load_rows(text, f"%a{i}", argument.size, {k: self.slot(text, start + k) for k in wanted})
             start += argument.size
         return text
 
     def _rows_out(self) -> tuple[LlvmText, list[str]]:
         """Take the rows of the results out of the workspace, in loops where there are many; and tables of the loops."""
         text, tables, constants = self.text(), list[str](), set[int]()
+        text.lines.append(f"%w = getelementptr {text.vector}, ptr %w0, i64 {-self.bases[0]}")
         for r, result in enumerate(self.program.results):
             nodes = [self.last.outputs[entry] for entry in result.entries]
             if len(nodes) < LOOPED * text.lanes:
                 store_rows(text, f"%r{r}", [partial(self._written, text, k) for k in nodes])
                 continue
             for k in {k for k in nodes if self.last.nodes[k][0] == Op.CONSTANT} - constants:
-                text.store(text.constant(self.last.numbers[k]), text.slot("%w", self.place[k]))
+                text.store(text.constant(self.last.numbers[k]), self.slot(text, self.place[k]))
                 constants.add(k)
             tables.append(loop_over_tiles(text, f"out{r}", f"%r{r}", [self._slot(k) for k in nodes]))
         return text, tables

@@ -8,7 +8,7 @@ import numpy as np
 
 from delassus.spatial.graph import Graph, Op, arity
 
-LATENCY = {Op.DIVIDE: 14, Op.SQRT: 18, Op.SIN: 40, Op.COS: 40}
+LATENCY: dict[int, int] = {Op.DIVIDE: 14, Op.SQRT: 18, Op.SIN: 40, Op.COS: 40}
 """Cycles until a result can be used; of all other operations `SHORT`, of a product fused with a sum `FUSED`."""
 
 SHORT, FUSED = 3, 4

@@ -4,7 +4,7 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 
 =====================================  ==========================================================================
 ``one(a0, …, r0, …)``                  one state, scalars: least latency
-``block(a0, …, r0, …)``                as many states as there are lanes; rows are transposed to lanes inside
+``block(n, a0, …, r0, …)``             from one to two times as many states as there are lanes, all at once
 ``batch(n, a0, …, r0, …)``             n states; see `delassus.compiler.emit.llvm_loops`
 ``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see there
 ``call(self, args, nargs)``            one or a few states, straight from Python; see `delassus.runtime.fastcall`
@@ -13,7 +13,8 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 
 The operations are in functions ``one_part0``, … and ``block_part0``, … that ``one`` and ``block`` call one by one.
 Values that wait in memory (`delassus.compiler.allocate`) are in a workspace, with those that stages of the program set
-for others. That of a block also has the inputs and the outputs, all by lanes.
+for others. That of a block also has the inputs and the outputs, all by lanes: ``block_in`` transposes rows to lanes,
+``block_out`` lanes to rows.
 """
 
 from __future__ import annotations
@@ -40,9 +41,13 @@ PART = 1_500
 LOOPED = 40
 """Results of at least so many squares of lanes are taken out in a loop."""
 
-import os
-REACH, MOST_BASES = int(os.environ.get("REACH",256)), int(os.environ.get("BASES", 4))
-MOST_AT_ONCE, WORKSPACES = int(os.environ.get("KB", 8)), int(os.environ.get("WSKB", 256)) * 1024
+AT_ONCE = 2
+"""Blocks that each part is run for before the next part: its code is fetched once for both. The workspaces of more
+would not fit the first-level cache."""
+
+REACH, MOST_BASES = 256, 4
+"""Vectors of the workspace that instructions reach from a pointer with a distance of one byte, and how many pointers
+there are at most; a workspace that needs more has but one, and one block at a time."""
 
 SPARE = 5
 """Registers left to LLVM for what lies between operations (constants, reductions of angles)."""
@@ -56,14 +61,15 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     sections.append(_Section("", Stage(program.graph, ()), registers))
     one = [section.side_by_side(registers) for section in sections]
     codes: list[_Code] = [_One(program, one, scalar, 1, has_fma)]
-    at_once = 1
     if lanes > 1:
-        codes.append(blocks := _Block(program, sections, scalar, lanes, has_fma))
-        at_once = blocks.at_once
+        codes.append(_Block(program, sections, scalar, lanes, has_fma))
     functions = [function for code in codes for function in code.functions()]
     if any(r.hidden for r in program.results):
         functions.append(doubtful(scalar, ATTRIBUTES))
-    functions += [batch(program, scalar, lanes, at_once, ATTRIBUTES), python_entry(program, 8 if scalar == "double" else 4)]
+    functions += [
+        batch(program, scalar, lanes, codes[-1].at_once, ATTRIBUTES),
+        python_entry(program, 8 if scalar == "double" else 4),
+    ]
     functions.append(xla_entry(program, scalar, lanes))
     if program.is_step:
         functions.append(roll(program, scalar, lanes, ATTRIBUTES))
@@ -111,11 +117,13 @@ class _Section:
 class _Code:
     """A function from rows to rows and the parts that it calls.
 
-    The workspace holds values that cross from stage to stage, those that a pass of a loop keeps apart, and slots.
+    The workspace holds values that cross from stage to stage, those that a pass of a loop keeps apart, and slots. It
+    begins at ``start``; so many blocks go through the parts ``at_once``.
     """
 
     name: str
     start = "%w"
+    at_once = 1
 
     def __init__(
         self, program: Program, sections: list[_Section], first: int, size: int, scalar: str, lanes: int, has_fma: bool
@@ -356,11 +364,11 @@ class _Block(_Code):
         computed = [k for k in dict.fromkeys(last.outputs) if last.nodes[k][0] != Op.INPUT]
         super().__init__(program, sections, program.n_inputs, len(computed), *shared)
         self.place = {k: self.first_output + position for position, k in enumerate(computed)}
-        self.at_once = max(1, min(MOST_AT_ONCE, WORKSPACES // (self.size * self.bytes_each)))
-        is_straight = all(section.rows is None for section in sections)
-        n_bases = -(-self.size // REACH) if is_straight else 1
-        self.bases = [REACH * b + REACH // 2 for b in range(n_bases)] if n_bases <= MOST_BASES else [0]
-        self.bases_shown = ", ".join(f"ptr %w{b}" for b in range(len(self.bases)))
+        n_bases = -(-self.size // REACH)
+        is_short = n_bases <= MOST_BASES and all(section.rows is None for section in sections)
+        self.bases = [REACH * b + REACH // 2 for b in range(n_bases)] if is_short else [0]
+        self.at_once = AT_ONCE if is_short else 1
+        self.workspace = ", ".join(f"ptr %w{b}" for b in range(len(self.bases)))
 
     def slot(self, text: LlvmText, k: int) -> str:
         """Address of the k-th value of the workspace."""
@@ -377,8 +385,9 @@ class _Block(_Code):
 
     def functions(self) -> list[str]:
         """Assembly of all functions."""
-        rows = f"{self.signature}, {self.bases_shown}"
-        names, functions = self.units(self.bases_shown, self.bases_shown)
+        shown = self.workspace if len(self.bases) > 1 else "ptr noalias %w0"
+        names, functions = self.units(shown, self.workspace)
+        rows = f"{self.signature}, {shown}"
         rows_out, tables = self._rows_out()
         return [
             _define("block_in", rows, self._rows_in(), "noinline "),
@@ -401,9 +410,7 @@ class _Block(_Code):
             "first:",
         ]
         before = "first"
-        G = int(os.environ.get("GROUP", 1))
-        for group in [["block_in"], *(names[k:k+G] for k in range(0, len(names), G)), ["block_out"]]:
-            name = group[0]
+        for name in ["block_in", *names, "block_out"]:
             label, operands = f"over.{name}", ", ".join(f"ptr %{name}.w{b}" for b in range(len(self.bases)))
             text.lines += [
                 f"br label %{label}",
@@ -429,7 +436,7 @@ class _Block(_Code):
                     ]
                 operands = ", ".join([*(f"ptr {p}.{name}" for p in arrays), operands])
             text.lines += [
-                *(f"call void @{x}({operands})" for x in group),
+                f"call void @{name}({operands})",
                 f"%{label}.next = add i64 %{label}.b, 1",
                 f"%{label}.more = icmp ult i64 %{label}.next, %count",
                 f"br i1 %{label}.more, label %{label}, label %{label}.done",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import struct
+import sys
 import sysconfig
 from collections.abc import Callable
 from functools import cache
@@ -20,7 +21,7 @@ import numpy as np
 
 from delassus.compiler.emit import python_entry
 
-_FASTCALL = 0x80
+_FASTCALL, _KEYWORDS = 0x80, 0x02
 
 
 class _MethodDef(ctypes.Structure):
@@ -72,6 +73,7 @@ def supported() -> bool:
         and read(probe, python_entry.FLAGS, ctypes.c_int) & python_entry.WRITEABLE == python_entry.WRITEABLE
         and ctypes.string_at(id(content) + python_entry.CONTENTS, len(content)) == content
         and read(number, python_entry.VALUE, ctypes.c_double) == number
+        and read(several, python_entry.LENGTH, ctypes.c_int64) == len(several)
         and read(several, python_entry.ITEMS, pointer) == id(probe)
         and read(several, python_entry.ITEMS + 8, pointer) == id(None)
         and _numpy_functions() is not None
@@ -91,9 +93,28 @@ def direct_entry(
     made = [ctypes.cast(f, ctypes.c_void_p).value for f in (ctypes.pythonapi.PyTuple_New, ctypes.pythonapi.Py_DecRef)]
     objects = id(np.ndarray), id(dtype), least_pivot, id(float), id(bytewise)
     table = struct.pack(f"PP{dtype.char}6P", *objects, numbers[NEW_ARRAY], numbers[SET_BASE], *made)
-    method = _MethodDef(b"kernel", address, _FASTCALL, None)
+    keep += [dtype, bytewise]
+    return _function(address, _FASTCALL, table, keep), table
+
+
+def called_entry(
+    address: int, general: Callable[..., object], table: object, keep: list[object]
+) -> Callable[..., object]:
+    """Built-in function around ``called`` at an address: what the entry with that table declines goes to ``general``.
+
+    It keeps ``general`` alive; what it needs besides is added to ``keep``.
+    """
+    vectorcall = ctypes.cast(ctypes.pythonapi.PyObject_Vectorcall, ctypes.c_void_p).value
+    name = sys.intern("out")
+    record = struct.pack("5P", id(general), id(table), id(name), id(tuple), vectorcall)
+    return _function(address, _FASTCALL | _KEYWORDS, (record, general, table, name), keep)
+
+
+def _function(address: int, flags: int, owner: object, keep: list[object]) -> Callable[..., object]:
+    """Built-in function around machine code, whose first argument is ``owner``."""
+    method = _MethodDef(b"kernel", address, flags, None)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes, make.restype = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p), ctypes.py_object
-    function: Callable[..., object] = make(ctypes.addressof(method), table, None)
-    keep += [method, dtype, bytewise]
-    return function, table
+    keep.append(method)
+    function: Callable[..., object] = make(ctypes.addressof(method), owner, None)
+    return function

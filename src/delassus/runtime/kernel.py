@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from inspect import signature
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from delassus.runtime import libraries
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.code import key_of, machine_code
 from delassus.runtime.cpu_target import Code, host
-from delassus.runtime.fastcall import direct_entry
+from delassus.runtime.fastcall import called_entry, direct_entry, supported
 from delassus.runtime.threads import number_of, over_states
 
 PATIENCE = 1_000
@@ -68,15 +69,20 @@ class Kernel:
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
         self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
-        self._has_warned = False
+        self._has_warned, self._keep = False, list[object]()
         self._derivatives: dict[tuple[str, ...], Kernel] = {(): self}
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self._is_judged else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self.code = Code(objects)
         self._batch = self._function("batch", 1)
-        self._keep: list[object] = []
-        entry = self.code.address("call")
-        self._direct, self._declined = direct_entry(entry, self.dtype, self.least_rcond, self._keep)
+        self._direct, self._declined = direct_entry(self.code.address("call"), self.dtype, self.least_rcond, self._keep)
+        if isinstance(self, _Entered):
+            address, general = self.code.address("called"), partial(Kernel.__call__, self)
+            object.__setattr__(self, "__call__", called_entry(address, general, self._declined, self._keep))
+
+    def __new__(cls, *_: Any, **__: Any) -> Kernel:
+        """One that Python calls without `__call__`, where it can be."""
+        return super().__new__(_Entered if cls is Kernel and supported() else cls)
 
     def __repr__(self) -> str:
         method = f"method={self.method!r}, " if self.request.quantity.methods else ""
@@ -172,9 +178,8 @@ class Kernel:
             if not self._is_judged:
                 raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
             asked = True
-        on_this_thread = threads is None or (type(threads) is int and threads == 1)
-        is_plain = on_this_thread and not (asked or named) and len(arguments) == len(self.arguments)
-        if is_plain and type(arguments[0]) is np.ndarray:
+        is_plain = not (asked or named) and len(arguments) == len(self.arguments) and type(arguments[0]) is np.ndarray
+        if is_plain and type(threads) is int and threads == 1:  # without threads=, the entry has declined it
             given = () if out is None else out if type(out) is tuple and len(out) == len(self.results) > 1 else (out,)
             found = self._direct(*arguments, *given)
             if found is not self._declined:
@@ -401,15 +406,14 @@ class Kernel:
         after = [trajectory[1:] for trajectory in arrays[:states]]
         beside = [np.empty((steps, *batch, *r.shape), self.dtype) for r in self.results[states:]]
         rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
-
         anew = [x.ndim > len(batch) + len(a.shape) for x, a in zip(arrays, self.arguments, strict=True)]
         moves = np.array([*anew, *(True for _ in (*after, *beside, *rcond))], dtype=np.int64)
 
         def run(states: int, *addresses: int) -> None:
             self._roll(states, n, steps, moves.ctypes.data, *addresses)
 
-        number = number_of(threads, n * steps * self.operations.total)
-        over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, number, self.lanes)
+        several = number_of(threads, n * steps * self.operations.total)
+        over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, several, self.lanes)
         return self._doubtful(rcond, (steps, *batch)), beside
 
     @cached_property
@@ -452,6 +456,13 @@ class Kernel:
             said += f"; {inaccurate} of them stay inaccurate"
         which = "return_error=True, or return_status=True," if self.request.has_status else "return_error=True"
         warn(f"{said}. {which} says which, and silences this.")
+
+
+class _Entered(Kernel):
+    """A kernel whose calls go to machine code at once, and from there, if need be, to `Kernel.__call__`."""
+
+    __slots__ = ("__call__",)
+    __signature__ = property(lambda self: signature(partial(Kernel.__call__, self)))
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 ``batch(n, a0, …, r0, …)``             n states; see `delassus.compiler.emit.llvm_loops`
 ``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see there
 ``call(self, args, nargs)``            one or a few states, straight from Python; see `delassus.runtime.fastcall`
+``called(self, args, nargs, names)``   the same, as a kernel is called: with ``out=``
 ``xla(frame)``                         a batch of JAX arrays; see `delassus.runtime.on_jax`
 =====================================  ==========================================================================
 
@@ -29,7 +30,7 @@ from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, s
 from delassus.compiler.emit.llvm_operations import Operations
 from delassus.compiler.emit.llvm_rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
-from delassus.compiler.emit.python_entry import python_entry
+from delassus.compiler.emit.python_entry import called, python_entry
 from delassus.compiler.emit.xla_entry import xla_entry
 from delassus.compiler.program import Program, Stage
 from delassus.compiler.schedule import overlap
@@ -69,6 +70,7 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     functions += [
         batch(program, scalar, lanes, codes[-1].at_once, ATTRIBUTES),
         python_entry(program, 8 if scalar == "double" else 4),
+        called(program),
     ]
     functions.append(xla_entry(program, scalar, lanes))
     if program.is_step:

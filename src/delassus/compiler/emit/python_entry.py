@@ -9,6 +9,9 @@ It returns its table for whatever is not a C-contiguous, aligned array of the ri
 share memory with another array, and for batches above a limit; the caller then takes the general path. A program's
 hidden result, the reciprocal condition, stays inside: where that of a state is below the limit in the table, the entry
 returns its table as well, and the general path does it all again.
+
+`called` is what a kernel has for its own call, with nothing in Python between: arguments by position, results as
+``out``. All other calls, and those that the entry declines, go to the general path as they came.
 """
 
 from __future__ import annotations
@@ -23,14 +26,17 @@ OBJECT_TYPE, DATA, DIMENSIONS_COUNT, DIMENSIONS, DESCRIPTOR, FLAGS = 8, 16, 24, 
 CONTENTS = 32
 """Offset of the contents in a bytes object, such as the table."""
 
-VALUE, ITEMS = 16, 24
-"""Offsets of the number in a float object and of the items in a tuple."""
+VALUE, LENGTH, ITEMS = 16, 16, 24
+"""Offsets of the number in a float object, and of the length and the items of a tuple."""
 
 TABLE = (
     *("array_type", "descriptor", "least", "float_type", "bytes_descriptor"),
     *("new_array", "set_base", "new_tuple", "drop"),
 )
 """Fields of the table, 8 bytes each: types, descriptors, the least pivot, and functions of NumPy and Python."""
+
+CALLED = ("general", "table", "out", "tuple_type", "vectorcall")
+"""Fields of what `called` reads: the general path, the entry's table, the name "out", a type, a function of Python."""
 
 READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 """C-contiguous and aligned; the same and writeable."""
@@ -56,11 +62,11 @@ class _Lines(list[str]):
         self += [f"  {name}.at = getelementptr i8, ptr {base}, i64 {offset}", f"  {name} = load {kind}, ptr {name}.at"]
         return name
 
-    def hold(self, name: str, what: str) -> None:
-        """Count one more reference to an object."""
+    def hold(self, name: str, what: str, more: int = 1) -> None:
+        """Count one more reference to an object, or one less to one that has others."""
         self += [
             f"  {name}.references = load i64, ptr {what}",
-            f"  {name}.more = add i64 {name}.references, 1",
+            f"  {name}.more = add i64 {name}.references, {more}",
             f"  store i64 {name}.more, ptr {what}",
         ]
 
@@ -159,6 +165,78 @@ def python_entry(program: Program, item_size: int) -> str:
     if len(shown) > 1:
         lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     return "\n".join(lines)
+
+
+def called(program: Program) -> str:
+    """Assembly of ``called(self, args, nargs, names)``; ``self`` is a tuple, its first item bytes with `CALLED`."""
+    n_inputs, n_shown = len(program.arguments), sum(not r.hidden for r in program.results)
+    lines = _Lines(["define ptr @called(ptr %self, ptr %args, i64 %nargs, ptr %names) nounwind {", "entry:"])
+    lines.append(f"  %all = alloca ptr, i64 {n_inputs + n_shown}")
+    record = lines.field("%record", "%self", ITEMS, "ptr")
+    for position, name in enumerate(CALLED):
+        lines.field(f"%{name}", record, CONTENTS + 8 * position, "ptr")
+    lines += [
+        f"  %right = icmp eq i64 %nargs, {n_inputs}",
+        "  br i1 %right, label %named, label %general.path",
+        "named:",
+        "  %unnamed = icmp eq ptr %names, null",
+        "  br i1 %unnamed, label %enter, label %name",
+        "name:",
+    ]
+    lines.field("%n.names", "%names", LENGTH, "i64")
+    lines.field("%first", "%names", ITEMS, "ptr")
+    lines += [
+        "  %single = icmp eq i64 %n.names, 1",
+        "  %is.out = icmp eq ptr %first, %out",
+        "  %only.out = and i1 %single, %is.out",
+        "  br i1 %only.out, label %with.out, label %general.path",
+        "with.out:",
+    ]
+    lines.field("%results", "%args", 8 * n_inputs, "ptr")
+    before = "with.out"
+    if n_shown > 1:
+        before = "items"
+        lines.field("%results.type", "%results", OBJECT_TYPE, "ptr")
+        lines += ["  %is.tuple = icmp eq ptr %results.type, %tuple_type"]
+        lines += ["  br i1 %is.tuple, label %tuple, label %general.path", "tuple:"]
+        lines.field("%n.results", "%results", LENGTH, "i64")
+        lines += [f"  %every = icmp eq i64 %n.results, {n_shown}"]
+        lines += ["  br i1 %every, label %items, label %general.path", "items:"]
+        for k in range(n_inputs + n_shown):
+            of, offset = ("%args", 8 * k) if k < n_inputs else ("%results", ITEMS + 8 * (k - n_inputs))
+            lines.field(f"%item{k}", of, offset, "ptr")
+            lines += [f"  %all{k} = getelementptr ptr, ptr %all, i64 {k}", f"  store ptr %item{k}, ptr %all{k}"]
+    given = "%all" if n_shown > 1 else "%args"
+    lines += [
+        "  br label %enter",
+        "enter:",
+        f"  %given = phi ptr [ %args, %named ], [ {given}, %{before} ]",
+        f"  %n.given = phi i64 [ {n_inputs}, %named ], [ {n_inputs + n_shown}, %{before} ]",
+        f"  %holder = phi ptr [ null, %named ], [ %results, %{before} ]",
+        "  %found = call ptr @call(ptr %table, ptr %given, i64 %n.given)",
+        "  %declined = icmp eq ptr %found, %table",
+        "  br i1 %declined, label %let.go, label %found.it",
+        "let.go:",
+    ]
+    lines.hold("%table", "%table", -1)
+    lines += [
+        "  br label %general.path",
+        "general.path:",
+        "  %general.found = call ptr %vectorcall(ptr %general, ptr %args, i64 %nargs, ptr %names)",
+        "  ret ptr %general.found",
+        "found.it:",
+    ]
+    if n_shown > 1:  # the tuple takes the place of its last item
+        lines += [
+            "  %failed = icmp eq ptr %found, null",
+            "  %new = or i1 %failed, %unnamed",
+            "  br i1 %new, label %return, label %exchange",
+            "exchange:",
+        ]
+        lines.hold("%found", "%found", -1)
+        lines.hold("%holder", "%holder")
+        lines += ["  ret ptr %holder", "return:"]
+    return "\n".join([*lines, "  ret ptr %found", "}"])
 
 
 def _check(lines: _Lines, k: int, shape: tuple[int, ...], flags: int, most: int, number: str | None) -> None:

@@ -69,16 +69,31 @@ def eliminate_after_joint(link: LinkElimination, parts: list[Part], late: Set[La
 def _worth_it(link: LinkElimination, parts: list[Part], late: Set[Label], block: float) -> set[Label]:
     """Forces with a regular ``L`` that act on the same links, if ``block`` for each new pair of links is no more."""
     parent, by_links = link.problem.tree.parents[link.link], dict[frozenset[int], list[list[Label]]]()
-    for group in (group for group in _groups(link) if late.isdisjoint(group)):
+    for group in _groups(link):
         far = frozenset(i for part in parts if not part.is_without(group) for i in part.links)
         by_links.setdefault(far, []).append(group)
     here = links_of_labels(link.labels) | {parent} - {WORLD}
     coupled = {pair for links in (here, *(part.links for part in parts)) for pair in combinations(sorted(links), 2)}
     for far, groups in by_links.items():
-        early = _regular(link, groups) if far != {parent} else []  # at the parent they meet
+        if far == {parent}:  # there they meet
+            continue
+        ready = [group for group in groups if late.isdisjoint(group)]
+        early = _regular(link, ready) or _constant(link, groups)
         if early and block * len(set(combinations(sorted(here | far), 2)) - coupled) <= len(early):
             return set(early)
     return set()
+
+
+def _constant(link: LinkElimination, groups: Iterable[list[Label]]) -> list[Label]:
+    """Single rows whose ``L`` is regular and constant, as that of a rod on a ball is across the rod.
+
+    Constant pivots are never small at some states only: these rows need not wait for a joint more.
+    """
+    chosen: list[Label] = []
+    for label in (label for group in groups for label in group):
+        if link.ops.known(link.L([*chosen, label])) is not None and link.is_regular([*chosen, label]):
+            chosen.append(label)
+    return chosen
 
 
 def _groups(link: LinkElimination) -> list[list[Label]]:

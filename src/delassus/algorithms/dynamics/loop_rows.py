@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from itertools import combinations
 
+import numpy as np
+
 from delassus.algorithms.dynamics.link_elimination import (
     Label,
     LinkElimination,
@@ -23,6 +25,9 @@ from delassus.algorithms.dynamics.link_elimination import (
 )
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem
 from delassus.model.tree import WORLD
+
+LEAST_CONSTANT = 1e-3
+"""Least eigenvalue of a regular constant ``L``, by its largest entry: three digits at most are lost."""
 
 
 def waiting(motion: DynamicsProblem) -> list[tuple[Label, ...]]:
@@ -85,15 +90,17 @@ def _worth_it(link: LinkElimination, parts: list[Part], late: Set[Label], block:
 
 
 def _constant(link: LinkElimination, groups: Iterable[list[Label]]) -> list[Label]:
-    """Single rows whose ``L`` is regular and constant, as that of a rod on a ball is across the rod.
+    """Rows of a group whose ``L`` is constant and regular, all others being zero: of a rod on a ball those across it.
 
-    Constant pivots are never small at some states only: these rows need not wait for a joint more.
+    Constant pivots are not small at some states: these rows need not wait for a joint more.
     """
-    chosen: list[Label] = []
-    for label in (label for group in groups for label in group):
-        if link.ops.known(link.L([*chosen, label])) is not None and link.is_regular([*chosen, label]):
-            chosen.append(label)
-    return chosen
+    for group in groups:
+        L = link.ops.known(link.L(group))
+        at = [] if L is None else np.flatnonzero(np.diag(L)).tolist()
+        is_apart = L is not None and np.count_nonzero(L) == np.count_nonzero(L[np.ix_(at, at)])
+        if at and is_apart and np.linalg.eigvalsh(L[np.ix_(at, at)])[0] > LEAST_CONSTANT * np.abs(L).max():
+            return [group[k] for k in at]
+    return []
 
 
 def _groups(link: LinkElimination) -> list[list[Label]]:

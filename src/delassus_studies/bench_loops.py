@@ -49,6 +49,9 @@ TIMED = 60_000
 MOST_DENSE, MOST_CHECKED, MOST_WAITING = 60, 120, 8000
 """Degrees of freedom up to which `ltl` is counted, errors are measured; and times rows, up to which forces wait."""
 
+MOST_PEER = 320
+"""Links up to which `lcaba` is called: memory of its data grows faster than the square of their number, 2.3 GB here."""
+
 AT_ONCE = 0.0
 """A block may take the place of no force at all: every force is eliminated as soon as that is possible."""
 
@@ -101,7 +104,8 @@ def _measure_case(case: Case, rounds: int) -> Record:
             out["below bound"] = float(np.mean(estimate < ERROR_BOUND["float64"]))
             calls["pv-early"] = partial(call, out=(qdd, forces)), STATES
             errors["pv-early"] = _error(case, states, qdd)
-        if (peer := lcaba_call(case, states.first(PEER_STATES))) is not None:
+        few = case.tree.n_links <= MOST_PEER
+        if few and (peer := lcaba_call(case, states.first(PEER_STATES))) is not None:
             calls["lcaba"] = peer, PEER_STATES
             if case.tree.nv <= MOST_CHECKED:
                 errors["lcaba"] = _error(case, states, np.array(peer()))
@@ -121,7 +125,8 @@ def measure(quick: bool = False) -> Iterator[Record]:
 
 def tables(record: Record) -> Iterator[Table | str]:
     """Operations and times, one line a mechanism; then how operations grow with the number of loops."""
-    yield f"one core, float64, batches of {STATES}; lcaba: one iteration, μ = 1e-6; errors: median"
+    peer = f"lcaba: one iteration, μ = 1e-6, up to {MOST_PEER} links"
+    yield f"one core, float64, batches of {STATES}; {peer}; errors: median"
     rows, times, grown = [], [], dict[str, list[tuple[int, int]]]()
     for name, found in record["cases"].items():
         counts, microseconds, errors = found["operations"], found["microseconds"], found["errors"]

@@ -19,7 +19,7 @@ from delassus.constraints import Constraint, FrameConstraint
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.trace_ops import TraceOps
 
-FEW, MANY = 3.0, 6.0
+FEW, MANY = 2.0, 6.0
 """How many forces a 6 × 6 block takes the place of, in candidates."""
 
 MARGIN = 0.03

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from itertools import combinations
 
+import numpy as np
+
 from delassus.algorithms.dynamics.link_elimination import (
     Label,
     LinkElimination,
@@ -23,6 +25,9 @@ from delassus.algorithms.dynamics.link_elimination import (
 )
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem
 from delassus.model.tree import WORLD
+
+LEAST_CONSTANT = 1e-3
+"""Least eigenvalue of a regular constant ``L``, by its largest entry: three digits at most are lost."""
 
 
 def waiting(motion: DynamicsProblem) -> list[tuple[Label, ...]]:
@@ -69,16 +74,33 @@ def eliminate_after_joint(link: LinkElimination, parts: list[Part], late: Set[La
 def _worth_it(link: LinkElimination, parts: list[Part], late: Set[Label], block: float) -> set[Label]:
     """Forces with a regular ``L`` that act on the same links, if ``block`` for each new pair of links is no more."""
     parent, by_links = link.problem.tree.parents[link.link], dict[frozenset[int], list[list[Label]]]()
-    for group in (group for group in _groups(link) if late.isdisjoint(group)):
+    for group in _groups(link):
         far = frozenset(i for part in parts if not part.is_without(group) for i in part.links)
         by_links.setdefault(far, []).append(group)
     here = links_of_labels(link.labels) | {parent} - {WORLD}
     coupled = {pair for links in (here, *(part.links for part in parts)) for pair in combinations(sorted(links), 2)}
     for far, groups in by_links.items():
-        early = _regular(link, groups) if far != {parent} else []  # at the parent they meet
+        if far == {parent}:  # there they meet
+            continue
+        ready = [group for group in groups if late.isdisjoint(group)]
+        early = _regular(link, ready) or _constant(link, groups)
         if early and block * len(set(combinations(sorted(here | far), 2)) - coupled) <= len(early):
             return set(early)
     return set()
+
+
+def _constant(link: LinkElimination, groups: Iterable[list[Label]]) -> list[Label]:
+    """Rows of a group whose ``L`` is constant and regular, all others being zero: of a rod on a ball those across it.
+
+    Constant pivots are not small at some states: these rows need not wait for a joint more.
+    """
+    for group in groups:
+        L = link.ops.known(link.L(group))
+        at = [] if L is None else np.flatnonzero(np.diag(L)).tolist()
+        is_apart = L is not None and np.count_nonzero(L) == np.count_nonzero(L[np.ix_(at, at)])
+        if at and is_apart and np.linalg.eigvalsh(L[np.ix_(at, at)])[0] > LEAST_CONSTANT * np.abs(L).max():
+            return [group[k] for k in at]
+    return []
 
 
 def _groups(link: LinkElimination) -> list[list[Label]]:

@@ -549,10 +549,10 @@ def test_what_is_solved_at_open_loops_obeys_the_laws(n):
 
     Momentum, loops, and Coulomb's law at the velocities of the solution, from dense matrices.
     """
-    arm, rng, dt, counts = ds.mechanisms.chain(n), np.random.default_rng(3), 4e-3, np.zeros(2, int)
+    arm, dt, counts = ds.mechanisms.chain(n), 4e-3, np.zeros(2, int)
     scene = Scene({"a": arm, "b": arm}, loops=[ds.Weld(f"a/link{n}", f"b/link{n}")])
     dynamics, rest = ContactDynamics(scene), np.zeros(scene.tree.nv)
-    for _ in range(8):
+    for rng in [rng for rng in map(np.random.default_rng, (3, 4, 5)) for _ in range(8)]:
         q, v = scene.tree.random(rng), rng.normal(size=rest.size)
         for _ in range(50):  # Newton's method closes the loop
             snapshot = dynamics.at(q, rest, rest)
@@ -573,12 +573,14 @@ def test_what_is_solved_at_open_loops_obeys_the_laws(n):
                 continue
             p, after = solution.impulses, solution.velocity
             left = M @ after - snapshot.momentum(dt) - J[6:].T @ p.ravel()
-            left -= loops.T @ np.linalg.lstsq(loops.T, left, rcond=1e-13)[0]
-            lost = np.finfo(float).eps * np.linalg.cond(loops)  # of impulses of rows that are nearly dependent
-            assert np.abs(np.linalg.solve(M, left)).max() < 1e-8 + 30.0 * lost, formulation
+            forces = np.linalg.lstsq(loops.T, left, rcond=1e-13)[0]  # large where rows are nearly dependent
+            left -= loops.T @ forces
+            terms = np.abs(np.linalg.solve(M, loops.T)) @ np.abs(forces)  # which cancel up to their round-off
+            allowed = 1e-8 + 20.0 * np.finfo(float).eps * terms.max()
+            assert np.abs(np.linalg.solve(M, left)).max() < allowed, formulation
             assert np.abs(loops @ after).max() < 3e-8, formulation
             u, w = (J[6:] @ after).reshape(-1, 3), np.diag(W).reshape(-1, 3).mean(axis=1)
             for own, r, mu, omega in zip(u, p, contacts.friction, w, strict=True):
                 y = omega * r - own - [0, 0, mu * np.hypot(*own[:2])]
                 assert np.linalg.norm(omega * r - projected(*y, mu, 0.0)) < 3e-8, formulation
-    assert counts[1] <= (30 if n == 4 else 9)  # of 40; they are flagged
+    assert counts[1] <= (80 if n == 4 else 16)  # of 120; they are flagged

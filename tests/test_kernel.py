@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import inspect
 import multiprocessing
 import pickle
 import sys
 import threading
+import weakref
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -177,6 +180,39 @@ def test_the_direct_entry_makes_results_as_the_general_path_does(dtype) -> None:
     for _ in range(100):
         step._direct(q, v, v, 0.1), step._direct(q, v, v), step._direct(np.nan, v, v, 0.1)
     assert max(sys.getrefcount(x) - n for x, n in zip((q, step.dtype, step._declined), counted, strict=True)) < 50
+
+
+def test_a_call_goes_through_the_entry_or_past_it() -> None:
+    tree = ds.mechanisms.chain(7)
+    kernel = ds.compile(tree, [ds.Weld("link7")], "dynamics")
+    q, v = tree.random(0), np.linspace(-1, 1, 7)
+    plain, out = kernel(q, v, v), kernel.empty_results()
+    assert all(np.array_equal(x, y) for x, y in zip(plain, kernel(q, v, v, threads=1), strict=True))
+    assert kernel(q, v, v, out=out) is out and all(np.array_equal(x, y) for x, y in zip(plain, out, strict=True))
+    if fastcall.supported():
+        assert type(type(kernel).__dict__["__call__"]).__name__ == "member_descriptor"
+        watched = (q, v, out, *out, kernel._declined)
+        counted = [sys.getrefcount(x) for x in watched]
+        for _ in range(100):
+            kernel(q, v, v, out=out), kernel(q, v, v), kernel(list(q), v, v, out=out), kernel(q, v, tau=v)
+        assert [sys.getrefcount(x) for x in watched] == counted
+    assert list(inspect.signature(kernel).parameters)[:3] == ["arguments", "out", "threads"]
+    wrong = [((q, v), {}), ((q, v, v, v), {}), ((q, v, v, *out), {}), ((q, v, v), {"out": out[0]})]
+    for given, named in [
+        *wrong,
+        ((q, v, v), {"out": (*out, v)}),
+        ((q, v, v), {"out": list(out)}),
+        ((q, v), {"out": v}),
+    ]:
+        with pytest.raises(ds.DelassusError):
+            kernel(*given, **named)
+    call, alive = kernel.__call__, weakref.ref(kernel)
+    del kernel
+    gc.collect()
+    assert np.array_equal(call(q, v, v)[0], plain[0])
+    del call
+    gc.collect()
+    assert alive() is None
 
 
 def test_a_nan_spoils_its_own_state_only(small) -> None:  # type: ignore[no-untyped-def]

@@ -152,7 +152,7 @@ def test_joints_of_several_degrees_of_freedom(kind, armature):
 def test_random_mechanisms(method):
     """Every joint and constraint, armatures, sets that are redundant as a whole."""
     solved = []
-    for seed in range(8):
+    for seed in range(16):
         m = some_mechanism(seed, int(np.random.default_rng(seed).integers(4, 10)), ("fixed", "floating")[seed % 2])
         constraints = [c for c in some_constraints(m)[0] if c.rows is not None]
         if constraints:

@@ -322,7 +322,7 @@ def case_of(
 
 
 def solve_doubtful(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> NumpyCase:
-    """Case of states that a kernel has not solved; hard constraints by the dense saddle point."""
-    if asked.quantity.methods and not any(asked.options.soft) and asked.method not in ITERATIVE | UNCONSTRAINED:
+    """Case of states that a kernel has not solved, by the dense saddle point."""
+    if asked.quantity.methods and asked.method not in ITERATIVE | UNCONSTRAINED:
         asked = replace(asked, method="kkt")
     return NumpyCase(asked, {name: x.astype(float) for name, x in values.items()}, batch)

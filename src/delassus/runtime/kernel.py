@@ -159,9 +159,9 @@ class Kernel:
             Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. With
             ``return_status`` a tuple that ends with an array (...) of `DynamicsStatus`, with ``return_error`` one that
             ends with an array (...) of error estimates. States whose estimate is above the bound of `compile` are
-            solved again in float64, dynamics by ``"ltl"``, with soft constraints by ``"pv-early"``, and what that does
-            not solve by ``"proximal"``; what has to be compiled for it is announced. Those at which that is no better,
-            or rows are dependent, are solved on NumPy, as `delassus.forward_dynamics` does.
+            solved again in float64, dynamics by ``"ltl"``, those of ``"ltl-soft"`` and ``"pv-soft"`` by ``"pv-early"``
+            first; what has to be compiled for it is announced. Those at which that is no better, or rows are dependent,
+            are solved on NumPy, as `delassus.forward_dynamics` does.
             The first call that meets any of these warns, unless it returns statuses or errors.
 
         Raises
@@ -374,9 +374,7 @@ class Kernel:
     @cached_property
     def _fallback(self) -> Kernel | None:
         """The same in float64, by a method that eliminates no rows early and by many sweeps; None if this is it."""
-        method = "ltl" if self.method in EARLY | ITERATIVE else self.method
-        if any(self.request.options.soft):
-            method = "pv-early" if self.method in SOFT else "proximal"
+        method = "ltl" if self.method in EARLY | ITERATIVE else "pv-early" if self.method in SOFT else self.method
         options = self.request.options
         if self.iterates:
             options = replace(options, sweeps=max(options.sweeps, PATIENCE))

@@ -58,8 +58,8 @@ UNCONSTRAINED: frozenset[str] = frozenset({"aba"})
 SOFT: frozenset[str] = frozenset({"ltl-soft", "pv-soft"})
 """Methods that take soft constraints only."""
 
-HARD_AND_SOFT: frozenset[str] = frozenset({"pv-early", "proximal"})
-"""Methods that take soft constraints and hard ones; all others take hard ones only."""
+HARD_AND_SOFT: frozenset[str] = frozenset({"kkt", "ltl", "pv-early", "proximal"})
+"""Methods that take soft constraints and hard ones."""
 
 EARLY: frozenset[str] = frozenset({"pv", "pv-early"})
 """Methods that divide by blocks that can be singular where ``G`` is not; their pivots say at which states."""

@@ -27,10 +27,8 @@ class SaddlePoint:
         self.M, self.J = mass_matrix(motion.problem), jacobian(motion.problem)
         self.force, self.gamma = applied_forces(motion), wanted_accelerations(motion)
         self._factor = ops.factor(self.M) if nv else None
-        compliances = [motion.compliance(c) for c in range(len(motion.goals))]
-        self.G = ops.block_diagonal(compliances) if m else ops.zeros(0, 0)
-        if self._factor is not None and m:
-            self.G = ops.sym_add(self._factor.quadratic(self.J), self.G)
+        self.G = ops.zeros(m, m) if self._factor is None or not m else self._factor.quadratic(self.J)
+        self.G = motion.softened(self.G)
         ops.mark("Delassus matrix", [self.G])
 
     def respond(self, force: Matrix) -> Matrix:

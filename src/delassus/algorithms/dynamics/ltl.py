@@ -79,10 +79,10 @@ class JointSpace:
 
 
 def ltl(motion: DynamicsProblem) -> Solution:
-    """Accelerations and constraint forces."""
+    """Accelerations and constraint forces; ``G + R`` in the place of ``G`` where constraints are soft."""
     ops, space = motion.ops, JointSpace(motion)
-    f = space.gamma
+    f, G = space.gamma, motion.softened(space.G)
     if motion.problem.n_rows:
-        f = ops.factor(motion.problem.relaxed(space.G)).solve(space.missing)
+        f = ops.factor(motion.problem.relaxed(G)).solve(space.missing)
     ops.mark("constraint forces", [f])
-    return Solution(space.accelerations(f), f, space.G)
+    return Solution(space.accelerations(f), f, G)

@@ -245,6 +245,11 @@ class DynamicsProblem:
         ops, given, size = self.ops, self.goals[constraint].compliance, self.problem.constraints[constraint].size
         return ops.zeros(size, size) if given is None else diagonal(ops, column(ops, given))
 
+    def softened(self, G: Matrix) -> Matrix:
+        """``G + R`` (m × m)."""
+        R = [self.compliance(c) for c in range(len(self.goals))]
+        return self.ops.sym_add(G, self.ops.block_diagonal(R)) if any(self.softness) else G
+
     @property
     def softness(self) -> list[bool]:
         """Whether each constraint is soft."""

@@ -245,7 +245,7 @@ def forward_dynamics(
         Makes all constraints soft, or each: ``R`` by row, in (m/s²)/N or (rad/s²)/(N·m); its reciprocal is the weight
         of the penalty. The force is ``R⁻¹`` times the acceleration that the row falls short of what it asks for, as
         in MuJoCo (``efc_R``; its ``efc_aref`` is a target). None is hard. Methods ``"ltl-soft"`` and ``"pv-soft"``
-        take soft constraints, ``"pv-early"`` and ``"proximal"`` both, all others hard ones. Round-off of the first two
+        take soft constraints, ``"aba"`` none, ``"pv"`` hard ones, all others both. Round-off of the first two
         grows as ``1 / R``, and below about 1e-8 accelerations leave those of hard constraints again; those of the
         others do not, unless rows are redundant and ask for what cannot be.
     tolerance : float, optional

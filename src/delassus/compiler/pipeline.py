@@ -23,7 +23,7 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
     """Trace what is asked for and optimise its graph; with its reciprocal condition as the last result, or without."""
     tree, quantity = asked.tree, asked.quantity
     traced, before, graph = _cut(asked, with_rcond, calls=not asked.derivative)
-    if sum(len(stage.targets) for stage in before) > MOST_VALUES:
+    if len({target for stage in before for target in stage.targets}) > MOST_VALUES:
         traced, before, graph = _cut(asked, with_rcond, calls=False)
     name = re.sub(r"\W+", "_", "_".join((tree.name, quantity.name, *asked.derivative))).strip("_") or quantity.name
     made = Program(

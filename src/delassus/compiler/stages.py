@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from delassus.compiler.places import share_places
 from delassus.compiler.program import Stage
 from delassus.spatial.graph import LEAVES, Builder, Calls, Graph, Loop, Op, arity
 
@@ -21,7 +22,7 @@ def cut(
     """Stages that run before the last one, and that one; ``n_inputs`` are those of the program's arguments."""
     if not loops:
         return (), optimise(graph, False)
-    return _Cut(graph, loops, n_inputs, optimise).stages()
+    return share_places(*_Cut(graph, loops, n_inputs, optimise).stages(), n_inputs)
 
 
 class _Cut:

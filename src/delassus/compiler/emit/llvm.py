@@ -42,13 +42,13 @@ PART = 1_500
 LOOPED = 40
 """Results of at least so many squares of lanes are taken out in a loop."""
 
-AT_ONCE = 2
-"""Blocks that each part is run for before the next part: its code is fetched once for both. The workspaces of more
-would not fit the first-level cache."""
+AT_ONCE, ROOM = 2, 60_000
+"""Blocks that each part is run for before the next part: its code is fetched once for both, and the workspaces of more
+would not fit the first-level cache; and vectors that these have on the stack, 64 bytes each, else one block has it."""
 
 REACH, MOST_BASES = 256, 4
 """Vectors of the workspace that instructions reach from a pointer with a distance of one byte, and how many pointers
-there are at most; a workspace that needs more has but one, and one block at a time."""
+there are at most; a workspace that needs more has but one."""
 
 SPARE = 5
 """Registers left to LLVM for what lies between operations (constants, reductions of angles)."""
@@ -369,7 +369,7 @@ class _Block(_Code):
         n_bases = -(-self.size // REACH)
         is_short = n_bases <= MOST_BASES and all(section.rows is None for section in sections)
         self.bases = [REACH * b + REACH // 2 for b in range(n_bases)] if is_short else [0]
-        self.at_once = AT_ONCE if is_short else 1
+        self.at_once = AT_ONCE if AT_ONCE * self.size <= ROOM else 1
         self.workspace = ", ".join(f"ptr %w{b}" for b in range(len(self.bases)))
 
     def slot(self, text: LlvmText, k: int) -> str:

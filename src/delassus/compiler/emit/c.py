@@ -33,6 +33,18 @@ PART = 2000
 DEEPEST, LONGEST = 12, 100
 """Bounds on expressions, in operations within one another and in characters, for compilers and for people."""
 
+_SUM, _PRODUCT, _NEGATIVE, _ATOM = range(1, 5)
+_BINDS: dict[int, int] = {
+    Op.ADD: _SUM,
+    Op.SUBTRACT: _SUM,
+    Op.MULTIPLY: _PRODUCT,
+    Op.DIVIDE: _PRODUCT,
+    Op.NEGATE: _NEGATIVE,
+    Op.LESS: 0,
+    Op.SELECT: 0,
+}
+"""How tightly what an operation is written as holds together, where that is not a call; equals do from left to right."""
+
 _EXPRESSIONS: dict[int, str] = {
     Op.ADD: "{0} + {1}",
     Op.SUBTRACT: "{0} - {1}",
@@ -274,29 +286,36 @@ class _Section:
         """Operations where they stand, outputs as soon as known; what is used once is written where it is used."""
         suffix, steps = "f" if self.scalar == "float" else "", self.parts[part]
         uses = Counter(x for act, k, _ in steps if act == Act.COMPUTE for x in self._operands(k))
-        kept = self.goals.keys() | {k for act, k, _ in steps if act == Act.STORE}
-        inside: dict[int, tuple[str, int]] = {}  # expressions that have no name, and how deep they are
+        stored = {k: slot for act, k, slot in steps if act == Act.STORE}
+        anew = set(stored.values())
+        inside: dict[int, tuple[str, int, int]] = {}  # expressions without names, how deep they are, how they bind
         names: dict[int, str] = {}
         for act, k, slot in steps:
             if act == Act.STORE:
-                yield f"w[{slot}] = {names[k]};"
+                yield f"w[{slot}] = {inside.pop(k)[0] if k in inside else names[k]};"
                 continue
-            deep = 0
+            deep, binds, goals = 0, _ATOM, self.goals.get(k, [])
             if act == Act.LOAD:
                 text = self._place(k) if slot < 0 else f"w[{slot}]"
-                may_wait = slot < 0 and self.nodes[k][0] == Op.INPUT  # a slot may be written anew
+                stays = self.nodes[k][0] == Op.INPUT if slot < 0 else slot not in anew
+                may_wait = stays and uses[k] == 1
             else:
-                known = [inside.pop(x) if x in inside else (self._named(x, names), 0) for x in self._operands(k)]
-                shown = [f"({x})" if depth else x for x, depth in known]
-                text, may_wait = _EXPRESSIONS[self.nodes[k][0]].format(*shown, f=suffix), k not in kept
-                deep = 1 + max(depth for _, depth in known)
-            if may_wait and uses[k] == 1 and deep < DEEPEST and len(text) < LONGEST:
-                inside[k] = text, deep
+                op = self.nodes[k][0]
+                known = [inside.pop(x) if x in inside else (self._named(x, names), 0, _ATOM) for x in self._operands(k)]
+                binds = _BINDS.get(op, _ATOM)
+                text = _EXPRESSIONS[op].format(*_within(op, known), f=suffix)
+                if goals and not uses[k]:
+                    yield f"{' = '.join(goals)} = {text};"
+                    continue
+                may_wait = uses[k] == (k not in stored) and not goals
+                deep = 1 + max(depth for _, depth, _ in known)
+            if may_wait and deep < DEEPEST and len(text) < LONGEST:
+                inside[k] = text, deep, binds
                 continue
             names[k] = f"t{len(names)}"
             yield f"const {self.scalar} {names[k]} = {text};"
             if act == Act.COMPUTE:
-                yield from (f"{goal} = {names[k]};" for goal in self.goals.get(k, ()))
+                yield from (f"{goal} = {names[k]};" for goal in goals)
 
     def _operands(self, k: int) -> list[int]:
         op, *operands = self.nodes[k]
@@ -315,6 +334,14 @@ class _Section:
             return names[k]
         text = self._place(k)
         return f"({text})" if text.startswith("-") else text
+
+
+def _within(op: int, operands: Sequence[tuple[str, int, int]]) -> Iterator[str]:
+    """Operands as they stand in an operation, in parentheses where C would read something else."""
+    binds = _BINDS.get(op)
+    for k, (text, _, own) in enumerate(operands):
+        fits = binds is None or own > binds or (own == binds and k == 0 and binds in (_SUM, _PRODUCT))
+        yield text if fits else f"({text})"
 
 
 def _block(signature: str, statements: Iterable[str]) -> list[str]:

@@ -36,7 +36,7 @@ from delassus.compiler.program import Program, Stage
 from delassus.compiler.schedule import overlap
 from delassus.spatial.graph import Op
 
-PART = 1_500
+PART = 700
 """Longest part, in operations: compile time of a function grows faster than its length."""
 
 LOOPED = 40

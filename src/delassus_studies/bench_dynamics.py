@@ -5,7 +5,7 @@ With ``--phases``: operations of every method by phase, as `delassus.spatial.ops
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -29,7 +29,9 @@ from delassus_studies.timing import Calls, Record, environment, in_turn, interle
 
 BATCH, PEER_STATES, CHECKED = 4096, 128, 64
 ROUNDS, REPEATS = 15, 2
-DERIVATIVES, DAMPED, SOFT_EARLY = "derivatives", "damped solution", "pv-early, soft"
+DERIVATIVES = {"derivatives": BATCH, "derivatives, 64 states": 64, "derivatives, one state": 1}
+"""Rows of derivatives, and the states of a call."""
+DAMPED, SOFT_EARLY = "damped solution", "pv-early, soft"
 DAMPING = 1e-3
 """Of the Delassus matrix, in (m/s²)/N and (rad/s²)/(N·m)."""
 
@@ -41,7 +43,7 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
     "ltl-soft": _SOFT,
     "pv-soft": _SOFT,
     SOFT_EARLY: _SOFT,
-    DERIVATIVES: ("pin derivatives",),
+    **dict.fromkeys(DERIVATIVES, ("pin derivatives",)),
     DAMPED: ("pin Cholesky",),
 }
 """Methods that are timed, and the peers that do the same."""
@@ -85,6 +87,20 @@ def _damped(case: Case, states: States) -> tuple[Any, Record, dict[str, Any]]:
     return partial(kernel, states.q, x, d, out=f, threads=1), facts, peers
 
 
+def _in_calls(kernel: Kernel, states: States, out: Any, size: int) -> tuple[Callable[[], None], int]:
+    """The states, few where they are asked for one by one, in calls of ``size`` that all write to the same arrays."""
+    n = BATCH if size > 1 else PEER_STATES
+    parts = [k if size == 1 else slice(k, k + size) for k in range(0, n, size)]
+    arguments = [(states.q[part], states.v[part], states.tau[part]) for part in parts]
+    results = tuple(x[parts[0]] for x in out)
+
+    def call() -> None:
+        for given in arguments:
+            kernel(*given, out=results, threads=1)
+
+    return call, n
+
+
 def _measure_case(case: Case, rounds: int) -> Record:
     states = random_states(case, BATCH)
     calls: Calls = {}
@@ -93,12 +109,12 @@ def _measure_case(case: Case, rounds: int) -> Record:
         for method in AGAINST:
             if method == DAMPED:
                 continue
-            if method == DERIVATIVES:
+            if method in DERIVATIVES:
                 kernel = compile(case.tree, case.constraints, "dynamics_derivatives", passive="none")
             else:
                 kernel = dynamics_kernel(case, method)
             out = kernel(states.q, states.v, states.tau, threads=1)
-            calls[method] = partial(kernel, states.q, states.v, states.tau, out=out, threads=1), BATCH
+            calls[method] = _in_calls(kernel, states, out, DERIVATIVES.get(method, BATCH))
             qdd = dict(zip((r.name for r in kernel.results), out, strict=False))["qdd"]
             facts[method] = {"operations": kernel.operations.total, "error": _error(case, method, states, qdd)}
         few = states.first(PEER_STATES)

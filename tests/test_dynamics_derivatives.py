@@ -629,6 +629,12 @@ def test_kernels(kernel_cache, robot, lanes):
     for one, known in zip(kernel(q[2], v[2], tau[2]), expected, strict=True):
         assert error(one, known[2]) < DOUBLE
 
+    q, v, tau = state(tree, np.random.default_rng(8), (41,))
+    whole = kernel(q, v, tau, threads=1)
+    for n in range(8, 41):  # blocks one or two at once, the last two overlapping
+        for one, known in zip(kernel(q[:n], v[:n], tau[:n], threads=1), whole, strict=True):
+            assert np.array_equal(one, known[:n])
+
 
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_kernels_where_rows_are_dependent(kernel_cache, lanes):

@@ -10,12 +10,18 @@ import numpy as np
 import pytest
 
 from delassus.algorithms.inputs import Argument
+from delassus.compiler import stages
 from delassus.compiler.emit.c import write_c
 from delassus.compiler.emit.casadi import casadi_function
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.passes import optimise
+from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program, Result, interpret_program
 from delassus.compiler.stages import cut
+from delassus.constraints import Point, Weld
+from delassus.model.mechanisms import humanoid
+from delassus.quantities.dynamics import DYNAMICS_DERIVATIVES, STEP_DERIVATIVES
+from delassus.quantities.request import request
 from delassus.runtime.cpu_target import Code, host, object_code
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.trace_calls import CallingTraceOps
@@ -160,6 +166,23 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
         program.graph.count().total
     )
     assert first.graph.count().mul == 2
+
+
+@pytest.mark.parametrize("quantity", [DYNAMICS_DERIVATIVES, STEP_DERIVATIVES])
+def test_values_that_are_read_no_more_give_their_places_to_others(quantity, monkeypatch):
+    """What is computed is the same to the last bit, in half of the places."""
+    tree = humanoid()
+    asked = request(tree, [Weld("left_foot"), Point("right_foot")], quantity)
+    shared = make_program(asked)
+    monkeypatch.setattr(stages, "share_places", lambda before, last, n_inputs: (before, last))
+    apart = make_program(asked)
+    assert shared.n_values < 0.55 * apart.n_values
+    assert {x for stage in shared.before for x in stage.targets} == set(
+        range(shared.n_inputs, shared.n_inputs + shared.n_values)
+    )
+    x = np.random.default_rng(3).normal(size=(5, shared.n_inputs))
+    for this, that in zip(interpret_program(shared, x), interpret_program(apart, x), strict=True):
+        same(this, that)
 
 
 @pytest.mark.parametrize("scalar", ["double", "float"])

@@ -43,7 +43,7 @@ _BINDS: dict[int, int] = {
     Op.LESS: 0,
     Op.SELECT: 0,
 }
-"""How tightly what an operation is written as holds together, where that is not a call; equals do from left to right."""
+"""How tightly an operation holds its operands where it is not a call; equals do from left to right."""
 
 _EXPRESSIONS: dict[int, str] = {
     Op.ADD: "{0} + {1}",

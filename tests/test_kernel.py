@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.emit.python_entry import limit
+from delassus.compiler.emit.python_entry import MOST_ALONE, limit
 from delassus.runtime import fastcall
 from delassus.runtime.cpu_target import host
 
@@ -157,7 +157,7 @@ def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type:
     frozen = np.empty((64, 6, 6))
     frozen.setflags(write=False)
     assert kernel._direct(q, frozen) is kernel._declined
-    most = limit(kernel.program())
+    most = min(MOST_ALONE, limit(kernel.program()))
     more = np.resize(q, (most + 1, 4))  # than it takes
     assert kernel._direct(more) is kernel._declined is kernel._direct(more, np.empty((most + 1, 6, 6)))
     assert np.array_equal(kernel._direct(more[:most]), kernel(more, threads=1)[:most])

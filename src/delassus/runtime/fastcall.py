@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from delassus.compiler.emit import python_entry
+from delassus.runtime.threads import helper_address
 
 _FASTCALL, _KEYWORDS = 0x80, 0x02
 
@@ -81,18 +82,18 @@ def supported() -> bool:
 
 
 def direct_entry(
-    address: int, dtype: np.dtype[Any], least_pivot: float, keep: list[object]
+    address: int, dtype: np.dtype[Any], least_pivot: float, keep: list[object], is_helped: bool = False
 ) -> tuple[Callable[..., object], object]:
     """Built-in function around the code at ``address``, and what it returns where it leaves a call to the general path.
 
-    What it needs to stay alive is added to ``keep``.
+    With ``is_helped``, the process's helper takes part. What it needs to stay alive is added to ``keep``.
     """
     if not supported():
         return lambda *_: None, None
     numbers, bytewise = _numpy_functions(), np.dtype(np.uint8)
     made = [ctypes.cast(f, ctypes.c_void_p).value for f in (ctypes.pythonapi.PyTuple_New, ctypes.pythonapi.Py_DecRef)]
     objects = id(np.ndarray), id(dtype), least_pivot, id(float), id(bytewise)
-    table = struct.pack(f"PP{dtype.char}6P", *objects, numbers[NEW_ARRAY], numbers[SET_BASE], *made)
+    table = struct.pack(f"PP{dtype.char}7P", *objects, numbers[NEW_ARRAY], numbers[SET_BASE], *made, helper_address() * is_helped)
     keep += [dtype, bytewise]
     return _function(address, _FASTCALL, table, keep), table
 

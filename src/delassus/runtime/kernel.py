@@ -75,10 +75,11 @@ class Kernel:
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self.code = Code(objects)
         self._batch = self._function("batch", 1)
-        self._direct, self._declined = direct_entry(self.code.address("call"), self.dtype, self.least_rcond, self._keep)
+        entry = partial(direct_entry, self.code.address("call"), self.dtype, self.least_rcond, self._keep)
+        self._direct, self._declined = entry()
         if isinstance(self, _Entered):
             address, general = self.code.address("called"), partial(Kernel.__call__, self)
-            object.__setattr__(self, "__call__", called_entry(address, general, self._declined, self._keep))
+            object.__setattr__(self, "__call__", called_entry(address, general, entry(is_helped=True)[1], self._keep))
 
     def __new__(cls, *_: Any, **__: Any) -> Kernel:
         """One that Python calls without `__call__`, where it can be."""
@@ -389,8 +390,8 @@ class Kernel:
         """Run the machine code; returns the reciprocal conditions, if it makes any."""
         n = prod(batch)
         rcond = [np.empty(batch, dtype=self.dtype)] if self._is_judged else []
-        number = number_of(threads, n * self.operations.total)
-        over_states(self._batch, [*arrays, *results, *rcond], self._strides, n, number, self.lanes)
+        number, span = number_of(threads, n * self.operations.total, is_helped=True), self.code.address("span")
+        over_states(self._batch, [*arrays, *results, *rcond], self._strides, n, number, self.lanes, span)
         return rcond
 
     def roll(self, arrays: Arrays, batch: Batch, steps: int, threads: int | None) -> tuple[NDArray[np.bool_], Arrays]:

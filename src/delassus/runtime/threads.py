@@ -11,14 +11,19 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from delassus.compiler.emit.helper import HELPED, UNIT
 from delassus.compiler.emit.python_entry import OPERATIONS
 from delassus.model.check import check_whole
+from delassus.runtime import helper
 
 ENOUGH_FOR_THREADS = OPERATIONS
 """Operations of a whole call from which ``threads=None`` uses every core; to wake a thread takes 50 to 100 µs."""
 
 CHUNKS = 4
 """Chunks of a batch for each thread: a thread that starts late then leaves more to the others."""
+
+LEAST = 4096
+"""States of a chunk at least, of which the helper takes its part; Python sees interrupts between chunks."""
 
 
 @cache
@@ -27,16 +32,25 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def helper_address() -> int:
+    """Address of this process's helper; 0 where there is none, or one processor."""
+    return helper.ADDRESS if os.name == "posix" and _cores() > 1 else 0
+
+
 @cache
 def _pool(process: int) -> ThreadPoolExecutor:
     """Threads for all calls of a process, one a processor; a forked child must not use its parent's."""
     return ThreadPoolExecutor(_cores(), thread_name_prefix="delassus")
 
 
-def number_of(threads: int | None, operations: int) -> int:
-    """Threads for a call: those asked for, or by the operations of the whole call; at most one a processor."""
+def number_of(threads: int | None, operations: int, is_helped: bool = False) -> int:
+    """Threads for a call: those asked for, or by the operations of the whole call; at most one a processor.
+
+    ``is_helped``: two may be this one and the helper.
+    """
     if threads is None:
-        return _cores() if operations >= ENOUGH_FOR_THREADS else 1
+        few = 2 if is_helped and operations >= HELPED and helper_address() else 1
+        return _cores() if operations >= ENOUGH_FOR_THREADS else few
     return min(check_whole("threads", threads, "Or leave it out.", least=1), _cores())
 
 
@@ -47,8 +61,11 @@ def over_states(
     n: int,
     threads: int,
     lanes: int,
+    span: int | None = None,
 ) -> None:
     """Call ``function(states, *addresses)`` for all of n states; ``strides``: bytes from one state to the next.
+
+    Two threads are this one and the helper, if there is the address of ``span``; else they are a pool's.
 
     ``function`` keeps its machine code alive. The call may be interrupted at any time, by KeyboardInterrupt: no further
     chunks are begun then, and those that other threads are at are waited for. If that is interrupted as well, the
@@ -59,6 +76,12 @@ def over_states(
         return
     chunk = -(-n // (threads * CHUNKS))
     chunk += -chunk % lanes
+    if threads == 2 and span is not None and helper_address():
+        chunk = max(LEAST, chunk + -chunk % UNIT)
+        for first in range(0, n, chunk):
+            places = (start + first * size for start, size in zip(_addresses(arrays), strides, strict=True))
+            helper.share(span, list(places), min(chunk, n - first))
+        return
     chunks = range(0, n, chunk)
     pending = iter(chunks)  # shared: each thread takes the next one when it is ready
 

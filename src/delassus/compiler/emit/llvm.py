@@ -6,6 +6,7 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 ``one(a0, …, r0, …)``                  one state, scalars: least latency
 ``block(n, a0, …, r0, …)``             from one to two times as many states as there are lanes, all at once
 ``batch(n, a0, …, r0, …)``             n states; see `delassus.compiler.emit.llvm_loops`
+``span(arrays, first, n)``               n states from the first on, with pointers to the arrays in an array
 ``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see there
 ``call(self, args, nargs)``            one or a few states, straight from Python; see `delassus.runtime.fastcall`
 ``called(self, args, nargs, names)``   the same, as a kernel is called: with ``out=``
@@ -26,7 +27,7 @@ from typing import Any
 from delassus.compiler.allocate import Act, Step, allocate
 from delassus.compiler.emit.calls import Rows, llvm_table
 from delassus.compiler.emit.columns import WIDTH, Columns, side_by_side
-from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, signature, sizes
+from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, signature, sizes, span
 from delassus.compiler.emit.llvm_operations import Operations
 from delassus.compiler.emit.llvm_rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
@@ -69,6 +70,7 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
         functions.append(doubtful(scalar, ATTRIBUTES))
     functions += [
         batch(program, scalar, lanes, codes[-1].at_once, ATTRIBUTES),
+        span(program, scalar, ATTRIBUTES),
         python_entry(program, 8 if scalar == "double" else 4),
         called(program),
     ]

@@ -3,6 +3,8 @@
 ``batch(n, a0, …, r0, …)`` runs n states: whole blocks of as many as there are lanes, the last one overlapping the one
 before it; fewer than a block one by one.
 
+``span(arrays, first, n)`` runs n states from ``first`` on, with an array of pointers to the arrays.
+
 ``doubtful(n, least, rcond)`` says whether a state's reciprocal condition is below ``least``.
 
 ``roll(n, pitch, steps, moves, a0, …, r0, …)`` runs n of ``pitch`` states that lie side by side through a time step,
@@ -70,6 +72,20 @@ def batch(program: Program, scalar: str, lanes: int, at_once: int, attributes: s
     body += ["  %none = icmp sle i64 %n, 0", "  br i1 %none, label %end, label %singles"]
     body += _singles(call("one", "%i"), "singles")
     return "\n".join(body)
+
+
+def span(program: Program, scalar: str, attributes: str) -> str:
+    """Assembly of ``span``."""
+    lines = [f"define void @span(ptr %arrays, i64 %first, i64 %n) {attributes} {{"]
+    for k, (p, size) in enumerate(zip(pointers(program), sizes(program), strict=True)):
+        lines += [
+            f"  {p}.at = getelementptr ptr, ptr %arrays, i64 {k}",
+            f"  {p}.all = load ptr, ptr {p}.at",
+            f"  {p}.skip = mul i64 %first, {size}",
+            f"  {p} = getelementptr {scalar}, ptr {p}.all, i64 {p}.skip",
+        ]
+    call = f"  call void @batch(i64 %n, {', '.join(f'ptr {p}' for p in pointers(program))})"
+    return "\n".join([*lines, call, "  ret void", "}"])
 
 
 def doubtful(scalar: str, attributes: str) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from math import prod
 
+from delassus.compiler.emit.helper import HELPED
 from delassus.compiler.program import Program
 
 OBJECT_TYPE, DATA, DIMENSIONS_COUNT, DIMENSIONS, DESCRIPTOR, FLAGS = 8, 16, 24, 32, 56, 64
@@ -31,9 +32,10 @@ VALUE, LENGTH, ITEMS = 16, 16, 24
 
 TABLE = (
     *("array_type", "descriptor", "least", "float_type", "bytes_descriptor"),
-    *("new_array", "set_base", "new_tuple", "drop"),
+    *("new_array", "set_base", "new_tuple", "drop", "helper"),
 )
-"""Fields of the table, 8 bytes each: types, descriptors, the least pivot, and functions of NumPy and Python."""
+"""Fields of the table, 8 bytes each: types, descriptors, the least pivot, functions of NumPy and Python, and a helper
+(`delassus.compiler.emit.helper`), or NULL for one that stays on this thread."""
 
 CALLED = ("general", "table", "out", "tuple_type", "vectorcall")
 """Fields of what `called` reads: the general path, the entry's table, the name "out", a type, a function of Python."""
@@ -41,9 +43,12 @@ CALLED = ("general", "table", "out", "tuple_type", "vectorcall")
 READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 """C-contiguous and aligned; the same and writeable."""
 
-FEWEST, MOST, OPERATIONS = 64, 1024, 8_000_000
+FEWEST, MOST, OPERATIONS = 64, 4096, 8_000_000
 """States up to which a call comes here: `FEWEST`, and up to `MOST` if they need fewer operations. The general path,
-which releases the interpreter lock and may use threads, takes 20 µs more."""
+which releases the interpreter lock and may use more threads, takes 20 µs more."""
+
+MOST_ALONE = 1024
+"""States up to which a call without a helper comes here: other threads wait for the lock."""
 
 LINE = 64
 """Bytes of a cache line."""
@@ -83,6 +88,7 @@ def python_entry(program: Program, item_size: int) -> str:
     lines = _Lines(["define ptr @call(ptr %self, ptr %args, i64 %nargs) nounwind {", "entry:"])
     if is_judged:
         lines.append(f"  %pivots = alloca {number}, i64 {limit(program)}, align 64")
+    lines.append(f"  %arrays = alloca ptr, i64 {len(shapes) + 1}")
     lines += [f"  %made = alloca ptr, i64 {len(shown)}", f"  %shape = alloca i64, i64 {1 + max(map(len, shown))}"]
     scalars = [k for k in range(1, n_inputs) if not shapes[k]]
     lines += [f"  %repeated{k} = alloca {number}, i64 {limit(program)}, align 64" for k in scalars]
@@ -92,6 +98,8 @@ def python_entry(program: Program, item_size: int) -> str:
         f"  %given = icmp eq i64 %nargs, {len(shapes)}",
         f"  %wanted = icmp eq i64 %nargs, {n_inputs}",
         "  %complete = or i1 %given, %wanted",
+        "  %alone = icmp eq ptr %helper, null",
+        f"  %most = select i1 %alone, i64 {min(MOST_ALONE, limit(program))}, i64 {limit(program)}",
         "  br i1 %complete, label %check0, label %decline",
     ]
     for k, shape in enumerate(shapes):
@@ -129,7 +137,7 @@ def python_entry(program: Program, item_size: int) -> str:
         lines.append(f"  %result{k} = phi ptr [ %data{k}, %apart ], [ %start{k}, %made{len(shapes) - 1} ]")
     data = [f"ptr %data{k}" if k < n_inputs else f"ptr %result{k}" for k in range(len(shapes))]
     pointers = [*data, "ptr %pivots"] if is_judged else data
-    lines.append(f"  call void @batch(i64 %n, {', '.join(pointers)})")
+    _run(lines, pointers, limit(program), -(-HELPED // max(1, program.count().total)))
     if is_judged:
         lines += [
             f"  %doubtful = call i1 @doubtful(i64 %n, {number} %least, ptr %pivots)",
@@ -156,15 +164,39 @@ def python_entry(program: Program, item_size: int) -> str:
             f"  call void @drop_made(ptr %drop, ptr %made, i64 {len(shown)})",
             "  ret ptr null",
         ]
-    if is_judged:
-        lines += ["unwanted:", f"  call void @drop_made(ptr %drop, ptr %made, i64 {len(shown)})"]
-        lines.append("  br label %decline")
-    lines.append("decline:")
+    lines += ["unwanted:", f"  call void @drop_made(ptr %drop, ptr %made, i64 {len(shown)})"]
+    lines += ["  br label %decline", "decline:"]
     lines.hold("%table", "%self")
     lines += ["  ret ptr %self", "}", _DROP]
     if len(shown) > 1:
         lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     return "\n".join(lines)
+
+
+def _run(lines: _Lines, pointers: list[str], most: int, least: int) -> None:
+    """Run %n states, at most so many; with the helper from ``least`` on, if there is one, which is started elsewhere."""
+    lines += [
+        f"  %large = icmp sge i64 %n, {least}",
+        "  %shared = select i1 %alone, i1 false, i1 %large",
+        "  br i1 %shared, label %share, label %run",
+        "share:",
+        "  %share.it = load atomic ptr, ptr %helper seq_cst, align 8",
+        "  %no.share = icmp eq ptr %share.it, null",
+        "  br i1 %no.share, label %unready, label %ready",
+        "unready:",
+        "  br i1 %given, label %decline, label %unwanted",
+        "ready:",
+    ]
+    for k, pointer in enumerate(pointers):
+        lines += [f"  %operand{k} = getelementptr ptr, ptr %arrays, i64 {k}", f"  store {pointer}, ptr %operand{k}"]
+    lines += [
+        "  call void %share.it(ptr %helper, ptr @span, ptr %arrays, i64 %n)",
+        "  br label %ran",
+        "run:",
+        f"  call void @batch(i64 %n, {', '.join(pointers)})",
+        "  br label %ran",
+        "ran:",
+    ]
 
 
 def called(program: Program) -> str:
@@ -296,7 +328,7 @@ def _check(lines: _Lines, k: int, shape: tuple[int, ...], flags: int, most: int,
         f"  %n{k} = phi i64 [ 1, %batch{k} ], [ %length{k}, %rows{k} ]",
     ]
     if k == 0:
-        lines += ["  %n = add i64 %n0, 0", f"  %fits0 = icmp sle i64 %n, {most}"]
+        lines += ["  %n = add i64 %n0, 0", "  %fits0 = icmp sle i64 %n, %most"]
     else:
         lines.append(f"  %fits{k} = icmp eq i64 %n{k}, %n")
     lines.append(f"  br i1 %fits{k}, label %known{k}, label %decline")

@@ -425,8 +425,10 @@ class TraceOps(Ops):
     def mark(self, phase: str, values: Sequence[Any]) -> None:
         self.phases.append((phase, [x for a in values for x in a.nodes()]))
 
-    def pivot(self, x: Any, squared: bool = False, size: Any = None) -> None:
-        self.pivots.setdefault(self.number(x), (self.number(x if size is None else size), squared, self._system))
+    def pivot(self, x: Any, squared: bool = False, size: Any = None, apart: bool = False) -> None:
+        node = self.number(x)
+        judged_by = node if size is None else self.number(size)
+        self.pivots.setdefault(node, (judged_by, squared, -node if apart else self._system))
 
     def new_system(self) -> None:
         self._system += 1

@@ -215,6 +215,16 @@ class EarlyElimination(LinkElimination):
         others = [c for c in range(FIRST + len(self.labels)) if c != s]
         self.set_rows(at, self.ops.take(self.R, at, others), others)
 
+    def note_pivot(self, d: Scalar, b: Matrix, W: Matrix) -> None:
+        """Rows of further links may have made ``V`` large: what ``b W`` takes off it loses as many digits."""
+        super().note_pivot(d, b, W)
+        ops, tree = self.ops, self.problem.tree
+        taken = ops.take(W, None, AXES) @ ops.take(b, AXES, None)
+        is_held = any(self.link in tree.support(end.link) for end in self.problem.ends if end.link != WORLD)
+        if is_held and tree.joints[self.link].nv == 1 and ops.known(taken) is None:
+            ((t,),) = ops.entries(taken)
+            ops.pivot(t, size=1.0 / t, apart=True)
+
     def constrain_dof(self, s: int, armature: float, tau: Matrix, at: Sequence[int]) -> None:
         """A degree of freedom along the axis ``s`` that the rows ``at`` meet."""
         row, size = self.single_out(s, at)

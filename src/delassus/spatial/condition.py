@@ -1,14 +1,15 @@
 """Error estimates of traced programs, from the pivots that their eliminations divide by (`Ops.pivot`).
 
 A pivot is a difference of terms that do not shrink with it, so that its relative error is round-off over its size.
-Where pivots are as large as at most states, errors are as there: that is measured, with noise on every operation and
-constant (Monte Carlo arithmetic; Parker 1997). Where a pivot ``p`` is smaller than usual, ``p̄``, all that depends on
-it has errors that are ``p̄ / p`` as large, and so on along chains of pivots, to the root: of pivots that depend on one
-another, and of those whose quotients meet in products that further pivots are made of.
+Where a pivot ``p`` is smaller than usual, ``p̄``, all that depends on it has errors that are ``p̄ / p`` as large, and so
+on along chains of pivots, to the root: of pivots that depend on one another, and of those whose quotients meet in
+products that further pivots are made of.
 
-``rcond = min over chains Π min(1, p / p̄) / (3 g)``,   relative error ≈ ε / rcond,
+``rcond = min over chains Π min(1, p / p̄) / (5 g)``,   relative error ≈ ε / rcond,
 
-``g`` being the usual growth of errors. Three operations a pivot. How good the estimate is: ``delassus bench errors``.
+``g`` being by how much errors grow beside that: measured at usual states, with noise on every operation and constant
+(Monte Carlo arithmetic; Parker 1997), and multiplied with what the chains are there. Three operations a pivot. How good
+the estimate is: ``delassus bench errors``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ pivots come near zero at many states. Where constraints can be off, what is usua
 what is smaller at that part of states."""
 
 WORST = 0.9
-"""Part of the usual states at which errors are smaller than their reference."""
+"""Part of the usual states at which errors grow by less than ``g``."""
 
 FEW = 0.1
 """Part of the usual states that has to be regular; of constraints that can be off, some go together at few."""
@@ -96,23 +97,28 @@ def reciprocal_condition(
         return Expression(ops, 0)
     powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]
     inverses = [1.0 / _square(ops, graph, rows) for rows in scaled]
-    relative: list[Any] = []
+    before = _before(graph, pivots)
+    relative: list[Expression | None] = []
     for k, (_, node, squared, _) in enumerate(pivots):
         size = Expression(ops, node)
-        found = (size * size if squared else size) * (1.0 / usual[k])
+        own = (size * size if squared else size) * (1.0 / usual[k])
         for power, inverse in zip(powers, inverses, strict=True):
             for _ in range(power[k]):
-                found = found * inverse
-        relative.append(None if graph.op[node] == Op.CONSTANT else found)
-    before = _before(graph, pivots)
-    at_usual = [None if r is None else size[regular] / least for r, size, least in zip(relative, sizes, usual, strict=True)]
-    known = np.sort(error[regular] * _least_chain(at_usual, before, np.fmin, np.ones(np.count_nonzero(regular))))
-    growth = max(float(known[int(WORST * len(known))]) / NOISE, 1.0)
-    return _least_chain(relative, before, ops.minimum, Expression(ops, ops.number(1.0))) * (1.0 / (SAFETY * growth))
+                own = own * inverse
+        relative.append(None if graph.op[node] == Op.CONSTANT else own)
+
+    # at usual states errors are what they are there, beside what the chains say of them
+    there = [None if own is None else sizes[k][regular] / usual[k] for k, own in enumerate(relative)]
+    explained = error[regular] * _least_product(there, before, np.fmin, np.ones(np.count_nonzero(regular)))
+    growth = max(float(np.sort(explained)[int(WORST * len(explained))]) / NOISE, 1.0)
+    product: Expression = _least_product(relative, before, ops.minimum, Expression(ops, ops.number(1.0)))
+    return product * (1.0 / (SAFETY * growth))
 
 
-def _least_chain(relative, before, minimum, one):
-    """``min over chains Π min(1, p / p̄)``."""
+def _least_product(
+    relative: Sequence[Any], before: Sequence[Sequence[int]], minimum: Callable[[Any, Any], Any], one: Any
+) -> Any:
+    """``min over chains Π min(1, p / p̄)`` of pivots by their references; None is one that is constant."""
     chain: list[Any] = []
     last = set(range(len(relative)))
     for k, own in enumerate(relative):
@@ -126,10 +132,7 @@ def _least_chain(relative, before, minimum, one):
 
 
 def _measured(graph: Graph, x: Array) -> tuple[list[Any], Array, NDArray[np.bool_]]:
-    """Values of all nodes, the relative error of results by that of each operation, and the states that it is from.
-
-    Those are states at which something of the results is known; the error is None where there are few of them.
-    """
+    """Values of all nodes, the relative error of results at each state, and at which of them something is known."""
     n = len(x)
     random = np.random.default_rng(0)
     noise = itertools.cycle([np.append(np.ones(n), 1.0 + NOISE * random.uniform(-1.0, 1.0, n)) for _ in range(61)])

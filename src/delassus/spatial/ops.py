@@ -267,8 +267,8 @@ class Ops(ABC):
     ) -> None:
         """Say that an elimination divides by ``x``, or by its square; traces estimate errors by pivots.
 
-        ``size`` is what ``x`` is judged by, if not by itself. What it loses is not multiplied with what others lose if it
-        is ``apart``.
+        ``size`` is what ``x`` is judged by, if not by itself. What is lost where it is small is not multiplied with
+        what others lose if it is ``apart``.
         """
 
     def new_system(self) -> None:  # noqa: B027

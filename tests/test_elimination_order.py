@@ -155,7 +155,8 @@ def test_flagged_states_of_many_loops_are_solved_without_compilation(monkeypatch
     )
     single = [x.astype(np.float32) for x in (states.q, states.v, states.tau)]
     qdd, f, status = kernel(*single, return_status=True)
-    wanted = dense(case, replace(states, **dict(zip(("q", "v", "tau"), (x.astype(float) for x in single), strict=True))))
+    q, v, tau = (x.astype(float) for x in single)
+    wanted = dense(case, replace(states, q=q, v=v, tau=tau))
     assert kernel._fallback is None
     assert np.all(status == ds.DynamicsStatus.SOLVED)
     assert worst(qdd, wanted[0]) < 1e-6 and worst(f, wanted[1]) < 1e-6

@@ -373,17 +373,13 @@ class Kernel:
 
     @cached_property
     def _fallback(self) -> Kernel | None:
-        """The same in float64, by a method that eliminates no rows early and by many sweeps.
-
-        None if this is it, or if that takes longer to compile than NumPy to solve many states.
-        """
+        """The same in float64, no rows eliminated early, with many sweeps; None if this is it or that is too long."""
         method = ACCURATE if self.method in EARLY | ITERATIVE else "pv-early" if self.method in SOFT else self.method
         options = self.request.options
         if self.iterates:
             options = replace(options, sweeps=max(options.sweeps, PATIENCE))
-        if method == self.method and options.sweeps == self.request.options.sweeps and self.dtype == np.float64:
-            return None
-        if method == ACCURATE and self.request.has_status and is_long(self.request):
+        is_this = method == self.method and options.sweeps == self.request.options.sweeps and self.dtype == np.float64
+        if is_this or (method == ACCURATE and self.request.has_status and is_long(self.request)):
             return None
         how = f"{self.method!r} in {self.dtype}" if method != self.method else f"{self.dtype}"
         reason = f", for states that {f'{self.request.options.sweeps} sweeps' if self.iterates else how} do not solve"

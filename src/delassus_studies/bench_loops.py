@@ -125,7 +125,7 @@ def measure(quick: bool = False) -> Iterator[Record]:
 
 def tables(record: Record) -> Iterator[Table | str]:
     """Operations and times, one line a mechanism; then how operations grow with the number of loops."""
-    peer = f"lcaba: one iteration, μ = 1e-6, where its data fit in 3 GB"
+    peer = "lcaba: one iteration, μ = 1e-6, where its data fit in 3 GB"
     yield f"one core, float64, batches of {STATES}; {peer}; errors: median"
     rows, times, grown = [], [], dict[str, list[tuple[int, int]]]()
     for name, found in record["cases"].items():

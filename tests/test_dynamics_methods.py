@@ -164,6 +164,10 @@ def stretched(robot, bends):
     return q, v, tau
 
 
+STRICT = 1e-8
+"""A bound that a knee bent by 1e-4 does not meet, by estimate; it meets the usual one."""
+
+
 @pytest.mark.parametrize("active", [False, True])
 def test_stretched_knees_by_branches(active, monkeypatch, tmp_path):
     """The blocks of `pv` are singular where one leg is stretched: the others do not hide it, and it is solved."""
@@ -173,14 +177,14 @@ def test_stretched_knees_by_branches(active, monkeypatch, tmp_path):
     feet = [ds.Point(ds.Frame(f"{leg}_calf", (0, 0, -0.2))) for leg in LEGS]
     estimates = error_estimates(make_motion(robot, q, v, tau, feet)[0], "pv")
     assert np.all(np.diff(estimates[:4]) > 0)
-    assert (estimates <= 1e-6).tolist() == [True, True, False, False, False, False]
+    assert (estimates <= STRICT).tolist() == [True, True, False, False, False, False]
     expected = ds.forward_dynamics(robot, q, v, tau, feet, method="kkt")
     forces = np.concatenate(expected.forces, axis=-1)
-    direct = ds.forward_dynamics(robot, q, v, tau, feet, method="pv")
+    direct = ds.forward_dynamics(robot, q, v, tau, feet, method="pv", error_bound=STRICT)
     assert np.all(direct.status == ds.DynamicsStatus.SOLVED) and error(direct.qdd, expected.qdd) < SAME
     flags = (np.ones(4),) if active else ()
     for name in ("pv", "pv-early"):
-        kernel = ds.compile(robot, feet, "dynamics", method=name, active=active, lanes=1)
+        kernel = ds.compile(robot, feet, "dynamics", method=name, active=active, lanes=1, error_bound=STRICT)
         *found, status = kernel(q, v, tau, *flags, return_status=True)
         assert np.all(status == ds.DynamicsStatus.SOLVED)
         assert error(found[0], expected.qdd) < SAME and error(found[1], forces) < SAME
@@ -197,10 +201,10 @@ def test_stretched_knees():
     early, expected = both(motion, "pv-early")
     estimates = error_estimates(motion, "pv-early")
     assert np.all(np.diff(estimates[:4]) > 0)
-    assert (estimates <= 1e-6).tolist() == [True, True, False, False, False, False]
+    assert (estimates <= STRICT).tolist() == [True, True, False, False, False, False]
     for k in (0, 1):
         assert error(early.qdd[k], expected.qdd[k]) < SAME
-    solution = ds.forward_dynamics(robot, q, v, tau, feet, method="pv-early")
+    solution = ds.forward_dynamics(robot, q, v, tau, feet, method="pv-early", error_bound=STRICT)
     assert np.all(solution.status == ds.DynamicsStatus.SOLVED)
     for name in ("pv", "ltl", "kkt"):
         same = ds.forward_dynamics(robot, q, v, tau, feet, method=name)

@@ -14,6 +14,7 @@ from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.errors import ConfigurationError, ConstraintError
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.trace_ops import TraceOps
+from delassus_studies.bench_errors import usual_and_near_singular
 from random_trees import some_constraints, some_mechanism
 from tools import AGREEMENT, by_method, error, evaluated, make_motion, random_frame
 
@@ -393,6 +394,21 @@ def test_early_elimination_loses_no_digits(name, compliance, hard):
         qdd, f = saddle_point(*system(tree, state, constraints, {}), entries)
         assert error(found.qdd, qdd) < CONDITION and error(stacked(found), f) < CONDITION * max(1.0, 1e-9 / compliance)
         assert np.all((found.status == ds.DynamicsStatus.SOLVED) | (found.error_estimate > 1e-6))
+
+
+@pytest.mark.parametrize("compliance", [1e-3, 1.0])
+def test_soft_rows_that_depend_on_one_another_near_singular_states(compliance):
+    """Nine rows on a hand, six of which say all, where some joints are all but straight."""
+    tree, constraints = (
+        ds.mechanisms.humanoid(),
+        [ds.Weld("left_hand"), ds.Point(ds.Frame("left_hand", (0.1, 0.2, 0.3)))],
+    )
+    states = usual_and_near_singular(tree, np.random.default_rng(0), 100)
+    state = states[:, : tree.nq], states[:, tree.nq : -tree.nv], states[:, -tree.nv :]
+    motion, _ = make_motion(tree, *state, constraints, compliance=[compliance] * 2)
+    found = by_method(motion, "pv-early")
+    qdd, f = saddle_point(*system(tree, state, constraints, {}), np.full(9, compliance))
+    assert error(found.qdd[..., 0], qdd) < CONDITION and error(found.forces[..., 0], f) < CONDITION
 
 
 def test_soft_constraints_that_can_be_off():

@@ -11,6 +11,7 @@ import delassus as ds
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.state import NEVER, EliminationOrder
 from delassus.planner.elimination import FEW, MANY, least_degree, loops
+from delassus.quantities import evaluate
 from delassus.quantities.case import elimination_order, symbolic_case
 from delassus.quantities.dynamics import DYNAMICS
 from delassus.quantities.error_estimate import rcond_of
@@ -143,6 +144,37 @@ def test_least_degree_goes_up_both_rails_at_once():
     tree = ds.mechanisms.ladder(3)
     order = least_degree(tree, [(0, 3), (1, 4), (2, 5)])
     assert [sorted(order[k : k + 2]) for k in (0, 2, 4)] == [[2, 5], [1, 4], [0, 3]]
+
+
+def test_flagged_states_of_many_loops_are_solved_without_compilation(monkeypatch):
+    case = rungs(2)
+    states = random_states(case, 9)
+    monkeypatch.setattr(evaluate, "LONGEST", 0)
+    kernel = ds.compile(
+        case.tree, case.constraints, "dynamics", method="pv-early", passive="none", dtype="float32", error_bound=1e-6
+    )
+    single = [x.astype(np.float32) for x in (states.q, states.v, states.tau)]
+    qdd, f, status = kernel(*single, return_status=True)
+    q, v, tau = (x.astype(float) for x in single)
+    wanted = dense(case, replace(states, q=q, v=v, tau=tau))
+    assert kernel._fallback is None
+    assert np.all(status == ds.DynamicsStatus.SOLVED)
+    assert worst(qdd, wanted[0]) < 1e-6 and worst(f, wanted[1]) < 1e-6
+
+
+def test_many_loops_in_extended_precision():
+    """`ltl` is too long there: `pv-early` takes its place."""
+    case = welded_ladder(9)
+    states = random_states(case, 3)
+    asked = request(case.tree, case.constraints, DYNAMICS, method="pv-early", passive="none")
+    assert evaluate.is_long(asked)
+    assert not evaluate.is_long(replace(asked, constraints=asked.constraints[:2]))
+    doubtful = evaluate.solve_doubtful(asked, {"q": states.q, "v": states.v, "tau": states.tau}, (3,))
+    doubtful.error_bound = 1e-13
+    found = list(doubtful.run().values())
+    wanted = dense(case, states)
+    assert np.all(doubtful.status == ds.DynamicsStatus.SOLVED) and np.all(doubtful.resolved[0].error < 1e-13)
+    assert worst(found[0], wanted[0]) < CLOSE and worst(found[1], wanted[1]) < CLOSE
 
 
 def test_structure_is_found_in_long_mechanisms():

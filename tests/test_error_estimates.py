@@ -18,6 +18,7 @@ from delassus.quantities import find_quantity
 from delassus.quantities.error_estimate import ERROR_BOUND
 from delassus.quantities.request import request
 from delassus_studies.bench_errors import ABOVE, BELOW, EXACT, true_and_estimated, usual_and_near_singular
+from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET
 from random_trees import some_mechanism
 from tools import error
 
@@ -60,6 +61,40 @@ def test_estimates_on_random_mechanisms(what, methods, oracles, options, dtype):
             assert worst < BELOW, (seed, method, worst)
             ratios += list(true[known] / estimated[known])
     assert len(ratios) >= STATES and np.median(ratios) > 1.0 / ABOVE
+
+
+@pytest.mark.parametrize("compliance", [1e-8, 1e-6, 1e-3, None])
+def test_estimates_on_robots_that_stand(compliance):
+    """Welds and points on all limbs, in both types; states whose error is above the bound are above it by estimate."""
+    ratios = {dtype: [] for dtype in ERROR_BOUND}
+    for name, ends in (("talos_reduced", TALOS_FEET), ("go1", GO1_FEET), ("g1", G1_ENDS)):
+        tree, rng = robot(name), np.random.default_rng(1)
+        constraints = [ds.Point(end) if name == "go1" else ds.Weld(end) for end in ends]
+        what = request(tree, constraints, find_quantity("dynamics"), method="pv-early", compliance=compliance)
+        program, ltl = make_program(what), make_program(replace(what, method="ltl"))
+        usual = np.concatenate([tree.random(rng, batch=150), rng.normal(0.0, 5.0, (150, 2 * tree.nv))], axis=1)
+        states = np.concatenate([usual, usual_and_near_singular(tree, rng, 150)])
+        for dtype, bound in ERROR_BOUND.items():
+            true, estimated = true_and_estimated(program, [ltl, program], states, dtype)
+            known = estimated <= bound
+            assert np.all(true[known] <= bound)
+            ratios[dtype] += list(true[known] / estimated[known])
+    for found in ratios.values():
+        assert np.max(found) < BELOW and np.median(found) > 1.0 / ABOVE
+
+
+@pytest.mark.parametrize("dtype", EXACT)
+@pytest.mark.parametrize("compliance", [1e-3, 1.0])
+def test_estimates_of_soft_rows_that_depend_on_one_another(compliance, dtype):
+    for tree, link in ((ds.mechanisms.chain(10), "link10"), (ds.mechanisms.humanoid(), "left_hand")):
+        constraints = [ds.Weld(link), ds.Point(ds.Frame(link, (0.1, 0.2, 0.3)))]
+        what = request(tree, constraints, find_quantity("dynamics"), method="pv-early", compliance=compliance)
+        program = make_program(what)
+        exact = [make_program(replace(what, method="ltl")), program]
+        states = usual_and_near_singular(tree, np.random.default_rng(0), 200)
+        true, estimated = true_and_estimated(program, exact, states, dtype)
+        known = estimated <= ERROR_BOUND[dtype]
+        assert np.all(true[known] < np.minimum(BELOW * estimated[known], ERROR_BOUND[dtype]))
 
 
 # -- what follows from them ----------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """``delassus bench errors``: true errors of kernels beside their estimates, near and far from singular states.
 
-What is true comes from ``pv`` and ``ltl`` in extended precision (in double precision, of single precision). The nearer
-of them counts: what each makes of a robot's own numbers when it is traced is rounded to double precision.
+What is true comes from ``pv`` and ``ltl`` in extended precision (in double precision, of single precision), of soft
+constraints from ``ltl`` and from the method itself. The nearer of them counts: what each makes of a robot's own numbers
+when it is traced is rounded to double precision.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from delassus.model.rotations import Array
 from delassus.quantities import find_quantity
 from delassus.quantities.error_estimate import ERROR_BOUND
 from delassus.quantities.request import request
+from delassus_studies.cases import COMPLIANCE
 from delassus_studies.figures import scatter_figure
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment, in_turn
 
 METHODS, ORACLES = ("pv-early", "pv", "ltl"), ("pv", "ltl")
+SOFT, SOFT_ORACLES = "pv-early, soft", ("ltl", "pv-early")
+"""With `COMPLIANCE` on all constraints."""
 EXACT: Mapping[str, type] = {"float64": np.longdouble, "float32": np.float64}
 STATES, AT_ONCE = 600, 250
 DRAWN = 1000
@@ -48,16 +52,14 @@ def measure(quick: bool = False) -> Iterator[Record]:
     """
     yield environment()
     rng, states = np.random.default_rng(0), 50 if quick else STATES
-    found: dict[str, list[Array]] = {f"{m}, {t}": [] for m in ("aba", *METHODS) for t in EXACT}
+    found: dict[str, list[Array]] = {f"{m}, {t}": [] for m in ("aba", *METHODS, SOFT) for t in EXACT}
     counts: dict[str, list[int]] = {name: [0, 0] for name in found}
     above: list[list[str | float]] = []
     robots = list(_robots(quick))
     for tree in in_turn(robots):
         for constraints in _sets(tree, rng):
-            for method in METHODS if constraints else ("aba",):
-                asked = request(tree, constraints, find_quantity("dynamics"), method=method)
-                program = make_program(asked)
-                oracles = [make_program(replace(asked, method=oracle)) for oracle in ORACLES]
+            for method in (*METHODS, SOFT) if constraints else ("aba",):
+                program, oracles = _programs(tree, constraints, method)
                 x = usual_and_near_singular(tree, rng, states)
                 for dtype in EXACT:
                     error, estimate = true_and_estimated(program, oracles, x, dtype)
@@ -78,6 +80,15 @@ def measure(quick: bool = False) -> Iterator[Record]:
         "above": above,
         "drawn": {name: _drawn(pairs, rng).tolist() for name, pairs in series.items()},
     }
+
+
+def _programs(tree: ds.Tree, constraints: Sequence[ds.Constraint], method: str) -> tuple[Program, list[Program]]:
+    """What is judged, and what it is judged by."""
+    is_soft = method == SOFT
+    compliance, name = (COMPLIANCE, "pv-early") if is_soft else (None, method)
+    asked = request(tree, constraints, find_quantity("dynamics"), method=name, compliance=compliance)
+    oracles = SOFT_ORACLES if is_soft else ORACLES
+    return make_program(asked), [make_program(replace(asked, method=oracle)) for oracle in oracles]
 
 
 def _quantiles(estimate: Array, error: Array) -> list[float]:

@@ -49,6 +49,9 @@ EPSILON = float(np.finfo(float).eps)
 ACCURATE = "ltl"
 """Method of hard constraints that takes states at which others are not accurate."""
 
+LONGEST = 300_000
+"""Nodes of a trace of `ACCURATE` up to which it is made: it takes a second, compiling it some minutes."""
+
 AT_ONCE = 256
 """States that a program is interpreted at."""
 
@@ -158,7 +161,7 @@ class NumpyCase(Case):
         """Accelerations, forces and their relative errors at some states, in extended precision where there is one."""
         method = self.request.method
         if method not in UNCONSTRAINED and not all(motion.softness):
-            method = "kkt" if any(motion.softness) else ACCURATE
+            method = "kkt" if any(motion.softness) else "pv-early" if is_long(self.request) else ACCURATE
         program = solution_program(replace(self.request, method=method))
         qdd, forces, rcond = self._interpreted(self.request, program, _moving(motion), where, np.longdouble)
         with np.errstate(all="ignore"):
@@ -319,6 +322,13 @@ def case_of(
         compiled: Any = CompiledCase(asked, {**states, **values})
         return compiled  # type: ignore[no-any-return]
     return NumpyCase(asked, *checked_values(tree, asked.arguments, {**states, **values}))
+
+
+def is_long(asked: Request) -> bool:
+    """Whether a trace of `ACCURATE` has more than `LONGEST` nodes: ``n d² + m² d + m³``, as loops fill its matrices."""
+    tree, m = asked.tree, sum(c.size for c in asked.constraints)
+    d = max((sum(len(tree.joints[j].motion_axes) for j in tree.support(i)) for i in range(tree.n_links)), default=0)
+    return bool(tree.nv * d**2 + m**2 * d + m**3 > LONGEST)
 
 
 def solve_doubtful(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> NumpyCase:

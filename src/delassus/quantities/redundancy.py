@@ -162,7 +162,10 @@ def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated:
     if iterated is not None:
         unfit &= iterated.converged
     if unfit.any():
-        qdd[unfit], forces[unfit], error[unfit] = judge.accurate(motion, unfit)
+        a, f, found = judge.accurate(motion, unfit)
+        kept, better = found < error[unfit], np.zeros(batch, dtype=bool)
+        better[unfit] = kept
+        qdd[better], forces[better], error[better] = a[kept], f[kept], found[kept]
     status[~(error <= judge.error_bound)] = DynamicsStatus.INACCURATE
     if iterated is not None:
         status[~iterated.converged & regular] = DynamicsStatus.UNFINISHED

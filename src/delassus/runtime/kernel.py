@@ -20,7 +20,7 @@ from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
 from delassus.model.check import check_batch, check_flag, check_path, library_of
 from delassus.quantities.error_estimate import check_error_bound
-from delassus.quantities.evaluate import NumpyCase, solve_doubtful
+from delassus.quantities.evaluate import ACCURATE, NumpyCase, is_long, solve_doubtful
 from delassus.quantities.redundancy import DynamicsStatus, Resolved
 from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
@@ -161,8 +161,8 @@ class Kernel:
             ``return_status`` a tuple that ends with an array (...) of `DynamicsStatus`, with ``return_error`` one that
             ends with an array (...) of error estimates. States whose estimate is above the bound of `compile` are
             solved again in float64, dynamics by ``"ltl"``, those of ``"ltl-soft"`` and ``"pv-soft"`` by ``"pv-early"``
-            first; what has to be compiled for it is announced. Those at which that is no better, or rows are dependent,
-            are solved on NumPy, as `delassus.forward_dynamics` does.
+            first, unless that takes minutes to compile; what has to be compiled for it is announced. Those at which
+            that is no better, or rows are dependent, are solved on NumPy, as `delassus.forward_dynamics` does.
             The first call that meets any of these warns, unless it returns statuses or errors.
 
         Raises
@@ -374,12 +374,13 @@ class Kernel:
 
     @cached_property
     def _fallback(self) -> Kernel | None:
-        """The same in float64, by a method that eliminates no rows early and by many sweeps; None if this is it."""
-        method = "ltl" if self.method in EARLY | ITERATIVE else "pv-early" if self.method in SOFT else self.method
+        """The same in float64, no rows eliminated early, with many sweeps; None if this is it or that is too long."""
+        method = ACCURATE if self.method in EARLY | ITERATIVE else "pv-early" if self.method in SOFT else self.method
         options = self.request.options
         if self.iterates:
             options = replace(options, sweeps=max(options.sweeps, PATIENCE))
-        if method == self.method and options.sweeps == self.request.options.sweeps and self.dtype == np.float64:
+        is_this = method == self.method and options.sweeps == self.request.options.sweeps and self.dtype == np.float64
+        if is_this or (method == ACCURATE and self.request.has_status and is_long(self.request)):
             return None
         how = f"{self.method!r} in {self.dtype}" if method != self.method else f"{self.dtype}"
         reason = f", for states that {f'{self.request.options.sweeps} sweeps' if self.iterates else how} do not solve"
@@ -448,8 +449,9 @@ class Kernel:
             said += " and were solved again"
         if on_numpy:
             said += (
-                f"; {on_numpy} of them on NumPy, which is slow: rows are dependent there or nearly so, or numbers are "
-                "not finite. Drop redundant rows, or compile with method='proximal', which solves dependent ones"
+                f"; {on_numpy} of them on NumPy, which is slow: rows are dependent there or nearly so, numbers are not "
+                f"finite, or {ACCURATE!r} is too long to compile. Drop redundant rows, or compile with "
+                "method='proximal', which solves dependent ones"
             )
         if inaccurate:
             said += f"; {inaccurate} of them stay inaccurate"

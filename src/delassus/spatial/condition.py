@@ -1,14 +1,15 @@
 """Error estimates of traced programs, from the pivots that their eliminations divide by (`Ops.pivot`).
 
 A pivot is a difference of terms that do not shrink with it, so that its relative error is round-off over its size.
-Where pivots are as large as at most states, errors are as there: that is measured, with noise on every operation and
-constant (Monte Carlo arithmetic; Parker 1997). Where a pivot ``p`` is smaller than usual, ``p̄``, all that depends on
-it has errors that are ``p̄ / p`` as large, and so on along chains of pivots, to the root: of pivots that depend on one
-another, and of those whose quotients meet in products that further pivots are made of.
+Where a pivot ``p`` is smaller than usual, ``p̄``, all that depends on it has errors that are ``p̄ / p`` as large, and so
+on along chains of pivots, to the root: of pivots that depend on one another, and of those whose quotients meet in
+products that further pivots are made of.
 
-``rcond = min over chains Π min(1, p / p̄) / (3 g)``,   relative error ≈ ε / rcond,
+``rcond = min over chains Π min(1, p / p̄) / (5 g)``,   relative error ≈ ε / rcond,
 
-``g`` being the usual growth of errors. Three operations a pivot. How good the estimate is: ``delassus bench errors``.
+``g`` being by how much errors grow beside that: measured at usual states, with noise on every operation and constant
+(Monte Carlo arithmetic; Parker 1997), and multiplied with what the chains are there. Three operations a pivot. How good
+the estimate is: ``delassus bench errors``.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ pivots come near zero at many states. Where constraints can be off, what is usua
 what is smaller at that part of states."""
 
 WORST = 0.9
-"""Part of the usual states at which errors are smaller than their reference."""
+"""Part of the usual states at which errors grow by less than ``g``."""
 
 FEW = 0.1
 """Part of the usual states that has to be regular; of constraints that can be off, some go together at few."""
 
-SAFETY = 3.0
+SAFETY = 5.0
 """Factor by which estimates are larger than what is measured."""
 
 NOISE = 1e-12
@@ -82,46 +83,56 @@ def reciprocal_condition(
     count, as all rows of the system have to be independent; else those that the results need. ``is_switched``: whether
     constraints can be off.
     """
-    pivots = [(node, squared, system) for node, (squared, system) in sorted(ops.pivots.items())]
-    graph = ops.graph([*outputs, list(ops.pivots)])
+    pivots = [(node, *found) for node, found in sorted(ops.pivots.items())]
+    graph = ops.graph([*outputs, [*ops.pivots, *(size for _, size, *_ in pivots)]])
     if not is_solved:
         needed = graph.reachable(node for nodes in outputs for node in nodes)
         pivots = [pivot for pivot in pivots if needed[pivot[0]]]
     if not pivots:
         return None
-    values, growth, regular = _measured(graph, x)
-    sizes = [_size(values, node, squared) for node, squared, _ in pivots]
+    values, error, regular = _measured(graph, x)
+    sizes = [_size(values, size, squared) for _, size, squared, _ in pivots]
     usual = [_usual(size[regular], is_switched) for size in sizes]
-    if not all(usual) or growth is None:
+    if not all(usual) or np.count_nonzero(regular) <= FEW * len(x):
         return Expression(ops, 0)
     powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]
     inverses = [1.0 / _square(ops, graph, rows) for rows in scaled]
-
-    chain: list[Expression | None] = []
-    last = set(range(len(pivots)))
-    for k, before in enumerate(_before(graph, pivots)):
-        node, squared, _ = pivots[k]
-        last -= set(before)
-        above = [found for j in before if (found := chain[j]) is not None]
-        least = reduce(ops.minimum, above) if above else None
-        if graph.op[node] == Op.CONSTANT:
-            chain.append(least)
-            continue
+    before = _before(graph, pivots)
+    relative: list[Expression | None] = []
+    for k, (_, node, squared, _) in enumerate(pivots):
         size = Expression(ops, node)
-        relative = (size * size if squared else size) * (1.0 / usual[k])
+        own = (size * size if squared else size) * (1.0 / usual[k])
         for power, inverse in zip(powers, inverses, strict=True):
             for _ in range(power[k]):
-                relative = relative * inverse
-        chain.append(ops.minimum(1.0, relative) if least is None else ops.minimum(least, least * relative))
-    ends = [found for k in sorted(last) if (found := chain[k]) is not None]
-    return reduce(ops.minimum, ends, Expression(ops, ops.number(1.0))) * (1.0 / (SAFETY * growth))
+                own = own * inverse
+        relative.append(None if graph.op[node] == Op.CONSTANT else own)
+
+    # at usual states errors are what they are there, beside what the chains say of them
+    there = [None if own is None else sizes[k][regular] / usual[k] for k, own in enumerate(relative)]
+    explained = error[regular] * _least_product(there, before, np.fmin, np.ones(np.count_nonzero(regular)))
+    growth = max(float(np.sort(explained)[int(WORST * len(explained))]) / NOISE, 1.0)
+    product: Expression = _least_product(relative, before, ops.minimum, Expression(ops, ops.number(1.0)))
+    return product * (1.0 / (SAFETY * growth))
 
 
-def _measured(graph: Graph, x: Array) -> tuple[list[Any], float | None, NDArray[np.bool_]]:
-    """Values of all nodes, the relative error of results by that of each operation, and the states that it is from.
+def _least_product(
+    relative: Sequence[Any], before: Sequence[Sequence[int]], minimum: Callable[[Any, Any], Any], one: Any
+) -> Any:
+    """``min over chains Π min(1, p / p̄)`` of pivots by their references; None is one that is constant."""
+    chain: list[Any] = []
+    last = set(range(len(relative)))
+    for k, own in enumerate(relative):
+        last -= set(before[k])
+        above = [found for j in before[k] if (found := chain[j]) is not None]
+        least = reduce(minimum, above) if above else None
+        if own is not None:
+            least = minimum(one, own) if least is None else minimum(least, least * own)
+        chain.append(least)
+    return reduce(minimum, [found for k in sorted(last) if (found := chain[k]) is not None], one)
 
-    Those are states at which something of the results is known; the error is None where there are few of them.
-    """
+
+def _measured(graph: Graph, x: Array) -> tuple[list[Any], Array, NDArray[np.bool_]]:
+    """Values of all nodes, the relative error of results at each state, and at which of them something is known."""
     n = len(x)
     random = np.random.default_rng(0)
     noise = itertools.cycle([np.append(np.ones(n), 1.0 + NOISE * random.uniform(-1.0, 1.0, n)) for _ in range(61)])
@@ -147,10 +158,7 @@ def _measured(graph: Graph, x: Array) -> tuple[list[Any], float | None, NDArray[
                 whole = _sizes(graph, x) if whole is None else whole
                 own[size < NOTHING * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)] = 0.0
             error = np.maximum(error, own)
-    regular = error < 0.1
-    known = np.sort(error[regular])
-    growth = max(float(known[int(WORST * len(known))]) / NOISE, 1.0) if len(known) > FEW * n else None
-    return [None if v is None else v[:n] for v in both], growth, regular
+    return [None if v is None else v[:n] for v in both], error, error < 0.1
 
 
 def _values(graph: Graph, x: Array) -> list[Any]:
@@ -176,7 +184,7 @@ def _usual(size: Array, is_switched: bool) -> float:
     return OF_SWITCHED * usual if is_switched else max(usual, OF_MEDIAN * float(np.median(counted)))
 
 
-def _before(graph: Graph, pivots: Sequence[tuple[int, bool, int]]) -> list[list[int]]:
+def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]]) -> list[list[int]]:
     """For each pivot those of its system before it whose errors meet its own, without those that these meet.
 
     Errors meet where a pivot depends on another, and where what depends on one is multiplied by what depends on the
@@ -222,14 +230,14 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def _powers(
-    sizes: Sequence[Array], pivots: Sequence[tuple[int, bool, int]], graph: Graph, x: Array, rows: slice
+    sizes: Sequence[Array], pivots: Sequence[tuple[int, int, bool, int]], graph: Graph, x: Array, rows: slice
 ) -> list[int]:
     """The power of the square of the size of rows that each pivot grows with."""
     twice = x.copy()
     twice[:, rows] *= 2.0
     values = _values(graph, twice)
     out = []
-    for size, (node, squared, _) in zip(sizes, pivots, strict=True):
+    for size, (_, node, squared, _) in zip(sizes, pivots, strict=True):
         with np.errstate(all="ignore"):
             ratio = np.nanmedian(_size(values, node, squared) / size)
         out.append(max(0, round(math.log2(ratio) / 2.0)) if 0.0 < ratio < math.inf else 0)

@@ -262,8 +262,14 @@ class Ops(ABC):
     def mark(self, phase: str, values: Sequence[Matrix]) -> None:  # noqa: B027  (NumPy has nothing to note)
         """Say that ``values`` are what the phase of that name computes; traces count operations by phase."""
 
-    def pivot(self, x: Scalar, squared: bool = False) -> None:  # noqa: B027
-        """Say that an elimination divides by ``x``, or by its square; traces estimate errors by pivots."""
+    def pivot(  # noqa: B027
+        self, x: Scalar, squared: bool = False, size: Scalar | None = None, apart: bool = False
+    ) -> None:
+        """Say that an elimination divides by ``x``, or by its square; traces estimate errors by pivots.
+
+        ``size`` is what ``x`` is judged by, if not by itself. What is lost where it is small is not multiplied with
+        what others lose if it is ``apart``.
+        """
 
     def new_system(self) -> None:  # noqa: B027
         """Say that the pivots that follow belong to another system of equations."""

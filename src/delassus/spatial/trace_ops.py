@@ -73,8 +73,8 @@ class TraceOps(Ops):
         Value of each node at the generic state; of a constant, its number.
     answers : list of Answer
         What was asked about structure, in order, and what the answers were.
-    pivots : dict of int to (bool, int)
-        Nodes that eliminations divide by, whether by their squares, and the system that each belongs to.
+    pivots : dict of int to (int, bool, int)
+        Nodes that eliminations divide by: what each is judged by, whether by its square, and the system that it is of.
     loops : list of Loop or Calls
         What is repeated, in order.
 
@@ -87,7 +87,7 @@ class TraceOps(Ops):
         self.phases: list[tuple[str, list[int]]] = []
         self.at: list[float] = [0.0]
         self.answers: list[Answer] = []
-        self.pivots: dict[int, tuple[bool, int]] = {}
+        self.pivots: dict[int, tuple[int, bool, int]] = {}
         self.loops: list[Loop | Calls] = []
         self._system = 0
         self._erring: list[tuple[float, ...]] = []
@@ -425,8 +425,10 @@ class TraceOps(Ops):
     def mark(self, phase: str, values: Sequence[Any]) -> None:
         self.phases.append((phase, [x for a in values for x in a.nodes()]))
 
-    def pivot(self, x: Any, squared: bool = False) -> None:
-        self.pivots.setdefault(self.number(x), (squared, self._system))
+    def pivot(self, x: Any, squared: bool = False, size: Any = None, apart: bool = False) -> None:
+        node = self.number(x)
+        judged_by = node if size is None else self.number(size)
+        self.pivots.setdefault(node, (judged_by, squared, -node if apart else self._system))
 
     def new_system(self) -> None:
         self._system += 1

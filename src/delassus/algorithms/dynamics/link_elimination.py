@@ -172,8 +172,8 @@ class LinkElimination:
         ops = self.ops
         b, D = self.separate_dof(s, armature, tau)
         ((d,),) = ops.entries(D)
-        ops.pivot(d)
         W = ops.matrix([[1.0 / d]]) @ ops.transpose(b)
+        self.note_pivot(d, b, W)
         self.V = ops.sym_subtract(self.V, ops.sym_product(b, W))
         labels = self.labels
 
@@ -181,6 +181,10 @@ class LinkElimination:
             self.set_acceleration(state, s, W @ self.z(state, labels))
 
         self.steps.append(back)
+
+    def note_pivot(self, d: Scalar, b: Matrix, W: Matrix) -> None:
+        """Say what errors depend on where a degree of freedom is eliminated."""
+        self.ops.pivot(d)
 
     def eliminate_forces(self, labels: Sequence[Label]) -> None:
         """Forces whose ``L`` is regular: ``f = L⁻¹ (k − K a)``, ``H ← H + Kᵀ L⁻¹ K``, … (eqs. 46, 49; 62, 63)."""

@@ -97,11 +97,11 @@ class EarlyElimination(LinkElimination):
             s, armature, force = axes[k], float(joint.armature[k]), ops.take(tau, (k,), None)
             self.join_acceleration(s)
             at = np.flatnonzero(ops.nonzero(ops.take(self.R, None, (s,)))[:, 0]).tolist()
-            if at and ranks[k] > ranks[k + 1]:
-                self.constrain_dof(s, armature, force, at)
+            meeting = self.meeting(s, at, ranks[k] > ranks[k + 1]) if at else []
+            self.leave_out(s, [row for row in at if row not in meeting])
+            if meeting:
+                self.constrain_dof(s, armature, force, meeting)
             else:
-                others = [c for c in range(FIRST + len(self.labels)) if c != s]
-                self.set_rows(at, ops.take(self.R, at, others), others)
                 self.eliminate_dof(s, armature, force)
 
     def joints_say(self, axes: Sequence[int]) -> bool:
@@ -205,6 +205,25 @@ class EarlyElimination(LinkElimination):
         self.labels = (*self.labels, *labels)
         self.R = ops.hstack([self.R, ops.zeros(len(self.rows), m)])
         self.remove_rows(at)
+
+    def meeting(self, s: int, at: Sequence[int], is_met: bool) -> Sequence[int]:
+        """Those of the rows ``at`` that meet the axis ``s``: all, or none, their entries there being round-off."""
+        return at if is_met else []
+
+    def leave_out(self, s: int, at: Sequence[int]) -> None:
+        """Make entries of rows along the axis ``s`` zero."""
+        others = [c for c in range(FIRST + len(self.labels)) if c != s]
+        self.set_rows(at, self.ops.take(self.R, at, others), others)
+
+    def note_pivot(self, d: Scalar, b: Matrix, W: Matrix) -> None:
+        """Rows of further links may have made ``V`` large: what ``b W`` takes off it loses as many digits."""
+        super().note_pivot(d, b, W)
+        ops, tree = self.ops, self.problem.tree
+        taken = ops.take(W, None, AXES) @ ops.take(b, AXES, None)
+        is_held = any(self.link in tree.support(end.link) for end in self.problem.ends if end.link != WORLD)
+        if is_held and tree.joints[self.link].nv == 1 and ops.known(taken) is None:
+            ((t,),) = ops.entries(taken)
+            ops.pivot(t, size=1.0 / t, apart=True)
 
     def constrain_dof(self, s: int, armature: float, tau: Matrix, at: Sequence[int]) -> None:
         """A degree of freedom along the axis ``s`` that the rows ``at`` meet."""

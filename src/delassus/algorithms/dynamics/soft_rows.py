@@ -63,6 +63,14 @@ class SoftElimination(EarlyElimination):
         on_link = self.rows_on_link() if self.soft.issuperset(self.rows) else None
         return None if on_link is None else constant_rows.turned_on_parent(motion, self.link, on_link)
 
+    def meeting(self, s: int, at: Sequence[int], is_met: bool) -> Sequence[int]:
+        """All soft rows, for a small entry is as good as another; leaving it out would not be, beside round-off."""
+        ops, soft = self.ops, [k for k in at if self.rows[k] in self.soft]
+        hard = [k for k in at if k not in soft]
+        if not hard or not soft:
+            return soft or super().meeting(s, at, is_met)
+        return [*hard, *soft] if ops.rank(ops.take(self.R, hard, (s,))) else soft
+
     def single_out(self, s: int, at: Sequence[int]) -> tuple[int, Scalar]:
         """Make all rows but one zero along the axis ``s``, a hard one if there is any."""
         ops, columns = self.ops, [k for k in range(FIRST + len(self.labels)) if k != s]
@@ -103,7 +111,7 @@ class SoftElimination(EarlyElimination):
         self.remove_rows([row])
         N = size * size + self.rho * d
         others = sum((x * x for x in ops.entries(r)[0][:6]), self.rho * d)
-        ops.pivot(N * (1.0 / (N + others)))
+        ops.pivot(N, size=N * (1.0 / (N + others)))
         both = 1.0 / (d * N)
         over_D, over_N = N * both, d * both
         x, y, e = (ops.matrix([[factor * over_N]]) for factor in (size, d, self.rho))

@@ -319,13 +319,13 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
         assert one[0].any() == (k == 2) and forward(q[k], v[k], tau[k])[0].any() == (k == 2)
     step = ds.compile(tree, constraints, "step", method="fragile")
     still = np.zeros((3, 17, 6))
-    qs, vs, status = ds.rollout(step, q, np.zeros((17, 6)), still, 1e-3, return_status=True)
+    qs, vs, status = ds.rollout(step, q, np.zeros((17, 6)), still, 1e-2, return_status=True)
     assert np.all(status == ds.DynamicsStatus.SOLVED) and status.shape == (3, 17)
     assert [k for k in range(17) if vs[1, k].any()] == [2, 5, 16]
-    good = ds.rollout(ds.compile(tree, constraints, "step", method="kkt"), q, np.zeros((17, 6)), still, 1e-3)
+    good = ds.rollout(ds.compile(tree, constraints, "step", method="kkt"), q, np.zeros((17, 6)), still, 1e-2)
     assert error(qs[1, [2, 5, 16]], good[0][1, [2, 5, 16]]) < DOUBLE
     with pytest.warns(ds.DelassusWarning, match="3 of them on NumPy"):
-        assert np.array_equal(ds.rollout(step, q, np.zeros((17, 6)), still, 1e-3)[0], qs)
+        assert np.array_equal(ds.rollout(step, q, np.zeros((17, 6)), still, 1e-2)[0], qs)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

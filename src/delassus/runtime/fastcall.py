@@ -93,7 +93,8 @@ def direct_entry(
     numbers, bytewise = _numpy_functions(), np.dtype(np.uint8)
     made = [ctypes.cast(f, ctypes.c_void_p).value for f in (ctypes.pythonapi.PyTuple_New, ctypes.pythonapi.Py_DecRef)]
     objects = id(np.ndarray), id(dtype), least_pivot, id(float), id(bytewise)
-    table = struct.pack(f"PP{dtype.char}7P", *objects, numbers[NEW_ARRAY], numbers[SET_BASE], *made, helper_address() * is_helped)
+    functions, helper = (numbers[NEW_ARRAY], numbers[SET_BASE], *made), helper_address() if is_helped else 0
+    table = struct.pack(f"PP{dtype.char}7P", *objects, *functions, helper)
     keep += [dtype, bytewise]
     return _function(address, _FASTCALL, table, keep), table
 

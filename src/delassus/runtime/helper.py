@@ -14,7 +14,7 @@ from delassus.compiler.emit.helper import FIELDS, helper_module
 from delassus.runtime.cpu_target import Code, object_code
 
 _HELPER = (ctypes.c_int64 * len(FIELDS))()
-"""The helper of this process; what is 0 as ``share`` has not been started."""
+"""The helper of this process, whose first field is 0 until it is started."""
 
 ADDRESS = ctypes.addressof(_HELPER)
 
@@ -24,7 +24,8 @@ _starting = threading.Lock()
 @cache
 def _code() -> Code:
     code = Code(object_code(helper_module()))
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))  # for good: the thread may still run when Python ends
+    for kept in (code, _HELPER):  # for good: the thread may still run when Python ends
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     return code
 
 

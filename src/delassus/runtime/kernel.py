@@ -338,8 +338,7 @@ class Kernel:
     ) -> Run:
         """Run the machine code; solve the states that it has not solved by `_fallback`, and those left on NumPy."""
         rcond = self._run(arrays, results, batch, threads)
-        none = np.zeros(batch, dtype=bool)
-        error = np.zeros(batch)
+        none, error = np.zeros(batch, dtype=bool), np.zeros(batch)
         if with_error and rcond:
             with np.errstate(divide="ignore"):
                 error = np.finfo(self.dtype).eps / np.maximum(rcond[0].astype(float), 0.0)

@@ -137,7 +137,7 @@ def python_entry(program: Program, item_size: int) -> str:
         lines.append(f"  %result{k} = phi ptr [ %data{k}, %apart ], [ %start{k}, %made{len(shapes) - 1} ]")
     data = [f"ptr %data{k}" if k < n_inputs else f"ptr %result{k}" for k in range(len(shapes))]
     pointers = [*data, "ptr %pivots"] if is_judged else data
-    _run(lines, pointers, limit(program), -(-HELPED // max(1, program.count().total)))
+    _run(lines, pointers, -(-HELPED // max(1, program.count().total)))
     if is_judged:
         lines += [
             f"  %doubtful = call i1 @doubtful(i64 %n, {number} %least, ptr %pivots)",
@@ -173,8 +173,8 @@ def python_entry(program: Program, item_size: int) -> str:
     return "\n".join(lines)
 
 
-def _run(lines: _Lines, pointers: list[str], most: int, least: int) -> None:
-    """Run %n states, at most so many; with the helper from ``least`` on, if there is one, which is started elsewhere."""
+def _run(lines: _Lines, pointers: list[str], least: int) -> None:
+    """Run %n states; with the helper from ``least`` on, if there is one. The general path starts it."""
     lines += [
         f"  %large = icmp sge i64 %n, {least}",
         "  %shared = select i1 %alone, i1 false, i1 %large",

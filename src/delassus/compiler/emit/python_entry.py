@@ -104,7 +104,7 @@ def python_entry(program: Program, item_size: int) -> str:
     ]
     for k, shape in enumerate(shapes):
         flags = READABLE if k < n_inputs else WRITEABLE
-        _check(lines, k, shape, flags, limit(program), number if k in scalars else None)
+        _check(lines, k, shape, flags, number if k in scalars else None)
         if k == n_inputs - 1:
             lines += [f"  %size{j} = mul i64 %n, {prod(s) * item_size}" for j, s in enumerate(shapes)]
             lines.append(f"  br i1 %given, label %check{n_inputs}, label %make{n_inputs}")
@@ -271,8 +271,8 @@ def called(program: Program) -> str:
     return "\n".join([*lines, "  ret ptr %found", "}"])
 
 
-def _check(lines: _Lines, k: int, shape: tuple[int, ...], flags: int, most: int, number: str | None) -> None:
-    """Check array ``k`` of at most so many states, whose data are ``%data{k}`` then.
+def _check(lines: _Lines, k: int, shape: tuple[int, ...], flags: int, number: str | None) -> None:
+    """Check array ``k`` of at most ``%most`` states, whose data are ``%data{k}`` then.
 
     Of type ``number``, a float may stand in its place.
     """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import delassus as ds
 from delassus.compiler.allocate import Act, allocate
-from delassus.compiler.emit import llvm
+from delassus.compiler.emit import llvm_parts
 from delassus.compiler.schedule import overlap
 from delassus.spatial.graph import Graph, Op, arity
 from delassus.spatial.interpret import SEMANTICS, interpret
@@ -159,7 +159,7 @@ def test_cut_kernels_compute_the_same(monkeypatch):
     q = tree.random(3, batch=41)
     reference = ds.delassus(tree, feet, q, method="dense")
     for part in (50, 10**6):
-        monkeypatch.setattr(llvm, "PART", part)
+        monkeypatch.setattr(llvm_parts, "PART", part)
         kernel = ds.compile(tree, feet)
         assert np.max(np.abs(kernel(q) - reference)) < 1e-11 * np.max(np.abs(reference))
         for n in range(1, 41):  # blocks that overlap, one or two at once

@@ -95,10 +95,10 @@ def test_everything_that_can_be_compiled(what: str, expected) -> None:  # type: 
 
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_long_programs_are_cut(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from delassus.compiler.emit import llvm
+    from delassus.compiler.emit import llvm_parts
 
     monkeypatch.setenv("DELASSUS_CACHE", "off")
-    monkeypatch.setattr(llvm, "PART", 300)
+    monkeypatch.setattr(llvm_parts, "PART", 300)
     tree, constraints = ROBOTS["humanoid"][0](), [*ROBOTS["humanoid"][1](), ds.Rows("right_hand", 2)]
     q, K = tree.random(4, batch=19), np.random.default_rng(0).normal(size=(19, 2, 6))
     G = ds.compile(tree, constraints, method="pv-osim", lanes=lanes)(q, K)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.compiler.emit.python_entry import MOST
 from delassus.runtime import threads
 
 pytestmark = pytest.mark.usefixtures("kernel_cache")
@@ -159,14 +160,15 @@ def test_a_million_threads_are_as_many_as_processors(cores, kernel_and_states):
 
 def test_the_work_of_a_call_says_whether_threads_are_worth_it(cores, kernel_and_states, monkeypatch):
     kernel, q = kernel_and_states
+    q = np.resize(q, (MOST + 2, 4))
     asked, pool = [], threads._pool
     with monkeypatch.context() as patch:
-        patch.setattr(threads, "ENOUGH_FOR_THREADS", 1050 * kernel.operations.total)
+        patch.setattr(threads, "ENOUGH_FOR_THREADS", (MOST + 2) * kernel.operations.total)
         patch.setattr(threads, "_pool", lambda process: asked.append(process) or pool(process))
-        few = kernel(q[:1049])
+        few = kernel(q[:-1])
         assert not asked
         many = kernel(q)
-    assert asked and np.array_equal(many[:1049], few)
+    assert asked and np.array_equal(many[:-1], few)
 
 
 @pytest.mark.parametrize("number", [0, -1, -(10**400), 1.0, True, "2", float("nan"), [2], None.__class__])

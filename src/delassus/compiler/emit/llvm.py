@@ -6,14 +6,15 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 ``one(a0, …, r0, …)``                  one state, scalars: least latency
 ``block(n, a0, …, r0, …)``             from one to two times as many states as there are lanes, all at once
 ``batch(n, a0, …, r0, …)``             n states; see `delassus.compiler.emit.llvm_loops`
-``span(arrays, first, n)``               n states from the first on, with pointers to the arrays in an array
+``span(arrays, first, n)``             n states from the first on, with pointers to the arrays in an array
 ``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see there
 ``call(self, args, nargs)``            one or a few states, straight from Python; see `delassus.runtime.fastcall`
 ``called(self, args, nargs, names)``   the same, as a kernel is called: with ``out=``
 ``xla(frame)``                         a batch of JAX arrays; see `delassus.runtime.on_jax`
 =====================================  ==========================================================================
 
-The operations are in functions ``one_part0``, … and ``block_part0``, … that ``one`` and ``block`` call one by one.
+The operations are in functions ``one_part0``, … and ``block_part0``, … (`delassus.compiler.emit.llvm_parts`) that ``one``
+and ``block`` call one by one.
 Values that wait in memory (`delassus.compiler.allocate`) are in a workspace, with those that stages of the program set
 for others. That of a block also has the inputs and the outputs, all by lanes: ``block_in`` transposes rows to lanes,
 ``block_out`` lanes to rows.
@@ -24,21 +25,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from delassus.compiler.allocate import Act, Step, allocate
-from delassus.compiler.emit.calls import Rows, llvm_table
-from delassus.compiler.emit.columns import WIDTH, Columns, side_by_side
-from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, signature, sizes, span
+from delassus.compiler.emit.columns import WIDTH
+from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, sizes, span
 from delassus.compiler.emit.llvm_operations import Operations
+from delassus.compiler.emit.llvm_parts import ATTRIBUTES, Code, Section, define
 from delassus.compiler.emit.llvm_rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.emit.llvm_text import LlvmText
 from delassus.compiler.emit.python_entry import called, python_entry
+from delassus.compiler.emit.trig import sincos
 from delassus.compiler.emit.xla_entry import xla_entry
 from delassus.compiler.program import Program, Stage
-from delassus.compiler.schedule import overlap
 from delassus.spatial.graph import Op
-
-PART = 700
-"""Longest part, in operations: compile time of a function grows faster than its length."""
 
 LOOPED = 40
 """Results of at least so many squares of lanes are taken out in a loop."""
@@ -51,18 +48,13 @@ REACH, MOST_BASES = 256, 4
 """Vectors of the workspace that instructions reach from a pointer with a distance of one byte, and how many pointers
 there are at most; a workspace that needs more has but one."""
 
-SPARE = 5
-"""Registers left to LLVM for what lies between operations (constants, reductions of angles)."""
-
-ATTRIBUTES = '"prefer-vector-width"="512" nounwind'
-
 
 def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_fma: bool) -> str:
     """Assembly of all functions for one number type; ``lanes`` of 1 leaves out the lane code."""
-    sections = [_Section(f"stage{k}_", stage, registers) for k, stage in enumerate(program.before)]
-    sections.append(_Section("", Stage(program.graph, ()), registers))
+    sections = [Section(f"stage{k}_", stage, registers) for k, stage in enumerate(program.before)]
+    sections.append(Section("", Stage(program.graph, ()), registers))
     one = [section.side_by_side(registers) for section in sections]
-    codes: list[_Code] = [_One(program, one, scalar, 1, has_fma)]
+    codes: list[Code] = [_One(program, one, scalar, 1, has_fma)]
     if lanes > 1:
         codes.append(_Block(program, sections, scalar, lanes, has_fma))
     functions = [function for code in codes for function in code.functions()]
@@ -81,224 +73,32 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     return "\n\n".join([*sorted(declarations), *functions]) + "\n"
 
 
-def _define(name: str, signature: str, text: LlvmText, attributes: str = "") -> str:
-    body = "\n".join(f"  {line}" for line in text.lines)
-    return f"define void @{name}({signature}) {attributes}{ATTRIBUTES} {{\n{body}\n  ret void\n}}"
+class _One(Code):
+    """Sines and cosines of arguments, ``angles``, are computed first, `WIDTH` at once, and kept in the workspace.
 
-
-class _Section:
-    """A stage of a program, or the last part of it, laid out for so many registers.
-
-    ``targets`` are the numbers of the values that its outputs are, none of the last part, whose outputs are results.
-    Those of a loop are kept ``apart`` until the end of a pass, since the pass reads what they replace. ``rows`` say
-    where the operands and the results of calls are; ``inputs`` and ``goals`` are their columns of that table, and
-    whether an input is of all lanes or the same number in all. ``lanes`` are columns side by side in one-state code.
+    ``sines`` is where the sine of an argument is there; its cosine is `WIDTH` behind it.
     """
 
-    def __init__(self, name: str, stage: Stage, registers: int, columns: Columns | None = None) -> None:
-        graph = overlap(stage.graph if columns is None else columns.graph, registers - SPARE)
-        self.name, self.targets, self.times, self._stage = name, stage.targets, stage.times, stage
-        self.rows = Rows(stage) if stage.calls else None
-        self.lanes = 1 if columns is None else WIDTH
-        if columns is not None:
-            self.inputs, self.goals = columns.inputs, columns.outputs
-        elif self.rows is not None:
-            n = self.rows.n_given
-            self.inputs, self.goals = [(k, True) for k in range(n)], [n + k for k in range(len(graph.flat_outputs()))]
-        self.nodes, self.numbers, self.outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
-        self.allocation = allocate(graph, self.outputs, registers - SPARE, PART)
-        self.positions: dict[int, list[int]] = {}
-        for position, k in enumerate(self.outputs):
-            self.positions.setdefault(k, []).append(position)
-        self.apart = stage.is_loop
-
-    def side_by_side(self, registers: int) -> _Section:
-        """The same for columns side by side, if it is calls that allow for that."""
-        columns = side_by_side(self._stage, self.rows) if self.rows is not None else None
-        return self if columns is None else _Section(self.name, self._stage, registers, columns)
-
-
-class _Code:
-    """A function from rows to rows and the parts that it calls.
-
-    The workspace holds values that cross from stage to stage, those that a pass of a loop keeps apart, and slots. It
-    begins at ``start``; so many blocks go through the parts ``at_once``.
-    """
-
-    name: str
-    start = "%w"
-    at_once = 1
-
-    def __init__(
-        self, program: Program, sections: list[_Section], first: int, size: int, scalar: str, lanes: int, has_fma: bool
-    ) -> None:
-        """``first``: where in the workspace what crosses begins; ``size``: of what lies between that and the slots."""
-        self.program, self.sections, self.last = program, sections, sections[-1]
-        self.text = partial(LlvmText, lanes, scalar)
-        self.has_fma, self.first, self.bytes_each = has_fma, first, lanes * (8 if scalar == "double" else 4)
-        self.first_apart = first + program.n_values
-        self.first_output = self.first_apart + max(len(s.targets) if s.apart else 0 for s in sections)
-        self.first_slot = self.first_output + size
-        self.size = max(1, self.first_slot + max(s.allocation.n_slots * s.lanes for s in sections))
-        self.declarations: set[str] = set()
-        self._bases: dict[int, str] = {}
-        self.pointers = ", ".join(f"ptr {p}" for p in [*pointers(program), "%w"])
-        self.signature = signature(program)
-
-    def operations(self, text: LlvmText, section: _Section) -> Operations:
-        """Emits operations of a section."""
-        return Operations(text, section.nodes, section.numbers, self.has_fma)
-
-    def units(self, signature: str, operands: str) -> tuple[list[str], list[str]]:
-        """What is called one after the other, with such operands: names, and functions, those that these call too."""
-        names, functions = list[str](), list[str]()
-        for section in self.sections:
-            shown = signature if section.rows is None else f"{signature}, ptr noalias readonly %row"
-            parts = [f"{self.name}_{section.name}part{k}" for k in range(len(section.allocation.parts))]
-            for part, steps in zip(parts, section.allocation.parts, strict=True):
-                text, self._bases = self.text_of(section), {}
-                operations = self._emit(text, section, steps)
-                if part == parts[-1] and section is not self.last:
-                    self._emit_leaves(text, section, operations)
-                functions.append(_define(part, shown, text, "noinline "))
-                self.declarations |= text.declarations
-            if section.rows is not None:
-                places = section.rows.bases + self.first - self.program.n_inputs
-                functions.append(llvm_table(f"{self.name}_{section.name}rows", places * self.bytes_each))
-            if section.rows is not None or section.apart:
-                functions.append(self._repeated(section, parts, signature, operands))
-                parts = [f"{self.name}_{section.name}loop"]
-            names += parts
-        return names, functions
-
-    def _emit(self, text: LlvmText, section: _Section, steps: list[Step]) -> Operations:
-        operations = self.operations(text, section)
-        for act, k, where in steps:
-            if act == Act.COMPUTE:
-                value = operations.emit(k)
-                if k in section.positions:
-                    self.write(text, section, k, value)
-            elif act == Act.STORE:
-                text.store(operations.values[k], self.slot(text, self.first_slot + where * section.lanes))
-            elif where >= 0:
-                operations.values[k] = text.load(self.slot(text, self.first_slot + where * section.lanes))
-            else:
-                operations.values[k] = self._read(text, section, k)
-        return operations
-
-    def _read(self, text: LlvmText, section: _Section, k: int) -> str:
-        """An input, or an output that has been written."""
-        op, index, *_ = section.nodes[k]
-        of_all_lanes = op != Op.INPUT or section.rows is None or section.inputs[index][1]
-        return (text.load if of_all_lanes else text.splat)(self.home(text, section, k))
-
-    def _emit_leaves(self, text: LlvmText, section: _Section, operations: Operations) -> None:
-        """Outputs of a stage that are inputs or constants."""
-        for k in section.positions:
-            op = section.nodes[k][0]
-            if op < Op.ADD:
-                if op == Op.INPUT:
-                    operations.values[k] = self._read(text, section, k)
-                self.write(text, section, k, operations.operand(k))
-
-    def home(self, text: LlvmText, section: _Section, k: int) -> str:
-        """Address of an input, or of an output that has been written."""
-        op, index, *_ = section.nodes[k]
-        if op == Op.INPUT:
-            return (
-                self.value(text, index)
-                if section.rows is None
-                else self._of_row(text, section, section.inputs[index][0])
-            )
-        if section is self.last:
-            return self.result(text, k)
-        return self._target(text, section, section.positions[k][0])
-
-    def write(self, text: LlvmText, section: _Section, k: int, value: str) -> None:
-        """Write an output to where it belongs."""
-        if section is self.last:
-            self.write_result(text, k, value)
-            return
-        for position in section.positions[k]:
-            text.store(value, self._target(text, section, position))
-
-    def _target(self, text: LlvmText, section: _Section, position: int) -> str:
-        if section.apart:
-            return self.slot(text, self.first_apart + position)
-        if section.rows is not None:
-            return self._of_row(text, section, section.goals[position])
-        return self.value(text, section.targets[position])
-
-    def _of_row(self, text: LlvmText, section: _Section, column: int) -> str:
-        """Address of an operand or result of the row of calls that is at hand."""
-        assert section.rows is not None
-        base, distance = section.rows.places[column]
-        if base not in self._bases:
-            place = text.instruction(f"getelementptr i32, ptr %row, i64 {base}")
-            distance_in_bytes = text.instruction(f"zext i32 {text.instruction(f'load i32, ptr {place}')} to i64")
-            self._bases[base] = text.instruction(f"getelementptr i8, ptr {self.start}, i64 {distance_in_bytes}")
-        return self.at(text, self._bases[base], distance)
-
-    def value(self, text: LlvmText, number: int) -> str:
-        """Address of an input: of the program, or set by a stage."""
-        return self.slot(text, self.first + number - self.program.n_inputs)
-
-    def at(self, text: LlvmText, base: str, k: int) -> str:
-        """Address of the k-th value behind ``base``."""
-        return text.slot(base, k)
-
-    def slot(self, text: LlvmText, k: int) -> str:
-        """Address of the k-th value of the workspace."""
-        return self.at(text, "%w", k)
-
-    def text_of(self, section: _Section) -> LlvmText:
-        """For the code of a part."""
-        return self.text()
-
-    def result(self, text: LlvmText, k: int) -> str:
-        """Address of a result that has been written."""
-        raise NotImplementedError
-
-    def write_result(self, text: LlvmText, k: int, value: str) -> None:
-        """Write a result to where it belongs."""
-        raise NotImplementedError
-
-    def _repeated(self, section: _Section, parts: list[str], signature: str, operands: str) -> str:
-        """The parts of a section again and again: for each row of calls, or until the last pass or all have stopped."""
-        text, rows, name = self.text(), section.rows, f"{self.name}_{section.name}"
-        given = operands if rows is None else f"{operands}, ptr %again.row"
-        calls = [f"call void @{part}({given})" for part in parts]
-        text.lines.append("start:")
-        if rows is not None:
-            text.lines += rows.llvm_loop("again", f"{name}rows", calls, "start")
-            return _define(f"{name}loop", signature, text)
-        text.lines += ["br label %again", "again:", "%again.k = phi i64 [ 0, %start ], [ %again.next, %again ]", *calls]
-        for position, target in enumerate(section.targets):
-            made = text.load(self.slot(text, self.first_apart + position))
-            text.store(made, self.value(text, target))
-        stopped = text.compare("une", made, text.constant(0.0))
-        if text.lanes > 1:
-            bits = text.instruction(f"bitcast {text.mask} {stopped} to i{text.lanes}")
-            stopped = text.instruction(f"icmp eq i{text.lanes} {bits}, -1")
-        text.lines += [
-            "%again.next = add i64 %again.k, 1",
-            f"%again.last = icmp eq i64 %again.next, {section.times}",
-            f"%again.end = or i1 %again.last, {stopped}",
-            "br i1 %again.end, label %again.done, label %again",
-            "again.done:",
-        ]
-        return _define(f"{name}loop", signature, text)
-
-    def functions(self) -> list[str]:
-        """Assembly of all functions."""
-        raise NotImplementedError
-
-
-class _One(_Code):
     name = "one"
 
-    def __init__(self, program: Program, sections: list[_Section], *shared: Any) -> None:
-        super().__init__(program, sections, 0, 0, *shared)
+    def __init__(self, program: Program, sections: list[Section], *shared: Any) -> None:
+        angles = sorted(
+            {
+                k
+                for section in sections
+                for k in map(section.angle, range(len(section.nodes)))
+                if k is not None and k < program.n_inputs
+            }
+        )
+        self.angles = [angles[k : k + WIDTH] for k in range(0, len(angles), WIDTH)]
+        if len(angles) > WIDTH:
+            self.angles[-1] = angles[-WIDTH:]
+        super().__init__(program, sections, 0, 2 * WIDTH * len(self.angles), *shared)
+        self.sines = {
+            angle: self.first_output + 2 * WIDTH * k + lane
+            for k, some in enumerate(self.angles)
+            for lane, angle in enumerate(some)
+        }
         self.inputs = [(i, k) for i, a in enumerate(self.program.arguments) for k in range(a.size)]
         self.places: dict[int, list[tuple[int, int]]] = {}
         for r, result in enumerate(self.program.results):
@@ -316,9 +116,18 @@ class _One(_Code):
         """Address of the k-th value behind ``base``."""
         return text.row(base, k)
 
-    def text_of(self, section: _Section) -> LlvmText:
+    def text_of(self, section: Section) -> LlvmText:
         """For the code of a part."""
         return self.text() if section.lanes == 1 else LlvmText(section.lanes, self.text().scalar, is_aligned=False)
+
+    def compute(self, text: LlvmText, section: Section, operations: Operations, k: int) -> str:
+        """Operand for a node that is no leaf."""
+        angle = section.angle(k)
+        if angle not in self.sines:
+            return operations.emit(k)
+        is_cosine = section.nodes[k][0] == Op.COS
+        operations.values[k] = text.load(self.slot(text, self.sines[angle] + WIDTH * is_cosine))
+        return operations.values[k]
 
     def result(self, text: LlvmText, k: int) -> str:
         """Address of a result that has been written."""
@@ -335,9 +144,29 @@ class _One(_Code):
         text, rows = self.text(), f"{self.signature}, ptr noalias %w"
         names, functions = self.units(rows, self.pointers)
         text.lines.append(f"%w = alloca {text.scalar}, i64 {self.size}")
+        if self.angles:
+            functions.append(define("one_angles", rows, self._angles()))
+            names = ["one_angles", *names]
         text.lines += [f"call void @{name}({self.pointers})" for name in names]
         self._copy_leaves(text)
-        return [*functions, _define("one", self.signature, text)]
+        return [*functions, define("one", self.signature, text)]
+
+    def _angles(self) -> LlvmText:
+        """Sines and cosines of arguments."""
+        text = LlvmText(WIDTH, self.text().scalar, is_aligned=False)
+        for some in self.angles:
+            places = [self.value(text, angle) for angle in some]
+            if some[-1] - some[0] == WIDTH - 1 and self.inputs[some[0]][0] == self.inputs[some[-1]][0]:
+                x = text.load(places[0])
+            else:
+                x = "zeroinitializer"
+                for lane, place in enumerate(places):
+                    number = text.instruction(f"load {text.scalar}, ptr {place}")
+                    x = text.instruction(f"insertelement {text.vector} {x}, {text.scalar} {number}, i64 {lane}")
+            for k, made in enumerate(sincos(text, x, self.has_fma)):
+                text.store(made, self.slot(text, self.sines[some[0]] + k * WIDTH))
+        self.declarations |= text.declarations
+        return text
 
     def _copy_leaves(self, text: LlvmText) -> None:
         """Results that are constants, arguments or set by stages; of the last, neighbours that stay so at once."""
@@ -347,7 +176,7 @@ class _One(_Code):
             if op == Op.INPUT and index >= self.program.n_inputs:
                 kept += [(*place, index) for place in places]
             elif op < Op.ADD:
-                operations.values[k] = self._read(text, self.last, k) if op == Op.INPUT else operations.operand(k)
+                operations.values[k] = self.read(text, self.last, k) if op == Op.INPUT else operations.operand(k)
                 self.write_result(text, k, operations.values[k])
         kept.sort()
         while kept:
@@ -360,10 +189,10 @@ class _One(_Code):
             del kept[:n]
 
 
-class _Block(_Code):
+class _Block(Code):
     name, start = "block", "%w0"
 
-    def __init__(self, program: Program, sections: list[_Section], *shared: Any) -> None:
+    def __init__(self, program: Program, sections: list[Section], *shared: Any) -> None:
         last = sections[-1]
         computed = [k for k in dict.fromkeys(last.outputs) if last.nodes[k][0] != Op.INPUT]
         super().__init__(program, sections, program.n_inputs, len(computed), *shared)
@@ -394,10 +223,10 @@ class _Block(_Code):
         rows = f"{self.signature}, {shown}"
         rows_out, tables = self._rows_out()
         return [
-            _define("block_in", rows, self._rows_in(), "noinline "),
+            define("block_in", rows, self._rows_in(), "noinline "),
             *functions,
             *tables,
-            _define("block_out", rows, rows_out, "noinline "),
+            define("block_out", rows, rows_out, "noinline "),
             self._blocks(names),
         ]
 
@@ -447,7 +276,7 @@ class _Block(_Code):
                 f"{label}.done:",
             ]
             before = f"{label}.done"
-        return _define("block", f"i64 %n, {self.signature}", text)
+        return define("block", f"i64 %n, {self.signature}", text)
 
     def _rows_in(self) -> LlvmText:
         """Bring the rows of the arguments into the workspace."""

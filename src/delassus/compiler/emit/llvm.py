@@ -13,8 +13,8 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 ``xla(frame)``                         a batch of JAX arrays; see `delassus.runtime.on_jax`
 =====================================  ==========================================================================
 
-The operations are in functions ``one_part0``, … and ``block_part0``, … (`delassus.compiler.emit.llvm_parts`) that ``one``
-and ``block`` call one by one.
+The operations are in functions ``one_part0``, … and ``block_part0``, … that ``one`` and ``block`` call one by one; see
+`delassus.compiler.emit.llvm_parts`. Of one state, ``one_angles`` computes sines and cosines before them.
 Values that wait in memory (`delassus.compiler.allocate`) are in a workspace, with those that stages of the program set
 for others. That of a block also has the inputs and the outputs, all by lanes: ``block_in`` transposes rows to lanes,
 ``block_out`` lanes to rows.

@@ -163,7 +163,7 @@ def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated:
         unfit &= iterated.converged
     if unfit.any():
         a, f, found = judge.accurate(motion, unfit)
-        kept, better = found < error[unfit], np.zeros(batch, dtype=bool)
+        kept, better = ~(found >= error[unfit]), np.zeros(batch, dtype=bool)
         better[unfit] = kept
         qdd[better], forces[better], error[better] = a[kept], f[kept], found[kept]
     status[~(error <= judge.error_bound)] = DynamicsStatus.INACCURATE

@@ -12,23 +12,29 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import count
 from pathlib import Path
 
 from delassus.algorithms.inputs import Argument
 from delassus.compiler.allocate import Act, allocate
 from delassus.compiler.emit.c_casadi import ABOUT, DEFINITIONS, Interface, functions
 from delassus.compiler.emit.c_text import Scalar, comment, identifier, literal
-from delassus.compiler.emit.calls import Rows
+from delassus.compiler.emit.calls import Rows, c_table
 from delassus.compiler.program import Program, Result, Stage
 from delassus.errors import ConfigurationError
 from delassus.spatial.graph import Op, arity
+
+GATHERED = 40
+"""Values of a result that stages have set from which on they are copied in a loop."""
 
 UNCUT = 4000
 """Longest program, in operations, that stays one function."""
 
 PART = 2000
 """Operations of one function of a longer program."""
+
+NAME = 4
+"""Usual length of a name."""
 
 DEEPEST, LONGEST = 12, 100
 """Bounds on expressions, in operations within one another and in characters, for compilers and for people."""
@@ -126,9 +132,18 @@ class _Text:
         self.sections = []
         for k, stage in enumerate(program.before):
             self.sections.append(_Section(f"stage{k}_", stage, scalar, inputs))
-        flat = program.graph.flat_outputs()
-        entries = chain.from_iterable(result.entries for result in program.results)
-        ends = zip((flat[k] for k in entries), _elements(program.results, self.parameters[n:]), strict=True)
+        flat, nodes = program.graph.flat_outputs(), program.graph.nodes()
+        ends, self.gathered = list[tuple[int, str]](), dict[str, list[int]]()
+        for name, result in zip(self.parameters[n:], program.results, strict=True):
+            entries = [flat[k] for k in result.entries]
+            set_before = [nodes[k][0] == Op.INPUT and nodes[k][1] >= program.n_inputs for k in entries]
+            if sum(set_before) >= GATHERED:
+                self.gathered[name] = [
+                    nodes[k][1] - program.n_inputs if x else 0 for k, x in zip(entries, set_before, strict=True)
+                ]
+            else:
+                set_before = [False] * len(entries)
+            ends += [(k, f"{name}[{i}]") for i, k in enumerate(entries) if not set_before[i]]
         self.sections.append(_Section("", Stage(program.graph, ()), scalar, inputs, ends))
 
     def header(self, further: Sequence[str] = ()) -> str:
@@ -202,36 +217,48 @@ class _Text:
 
     def functions(self) -> list[str]:
         """Static functions, the last one for one state."""
-        lines, state = list[str](), f"{self.name}_state"
-        if len(self.sections) == 1 and len(self.sections[0].parts) == 1:
-            (section,) = self.sections
-            lines += self._function(_signature(f"static {state}", self.declared), self.parameters, section, 0)
-        else:
-            shared = {"s": self.program.n_values, "r": max(len(x.copies) for x in self.sections)}
-            shared = {name: size for name, size in shared.items() if size}
-            shared["w"] = max(1, *(x.n_slots for x in self.sections))
-            workspace = [*self.declared, *(f"{self.scalar} *{name}" for name in shared)]
-            names = [*self.parameters, *shared]
-            for section in self.sections:
-                rows = [] if section.rows is None else ["row"]
-                if section.rows is not None:
-                    table = section.rows.c_table(f"{self.name}_{section.name}rows", self.program.n_inputs)
-                    lines += ["", *table]
-                for k in range(len(section.parts)):
-                    kinds = [*workspace, *(f"const int *{name}" for name in rows)]
-                    signature = _signature(f"static {self.name}_{section.name}part{k}", kinds)
-                    lines += self._function(signature, names + rows, section, k)
-            body = [f"{self.scalar} {name}[{size}];" for name, size in shared.items()]
-            body += ["int k;"] if any(section.copies or section.rows for section in self.sections) else []
-            body += ["", *(line for section in self.sections for line in section.calls(self.name, ", ".join(names)))]
-            lines += _block(_signature(f"static {state}", self.declared), body)
-        return lines
+        lines, body, state = list[str](), list[str](), f"{self.name}_state"
+        shared = {"s": self.program.n_values, "r": max(len(x.copies) for x in self.sections)}
+        shared["w"] = max(x.n_slots for x in self.sections)
+        kinds = dict(zip(self.parameters, self.declared, strict=True))
+        kinds |= {name: f"{self.scalar} *{name}" for name in shared} | {"row": "const int *row"}
+        used = set[str]()
+        for section in self.sections:
+            if section.rows is not None:
+                table = section.rows.c_table(f"{self.name}_{section.name}rows", self.program.n_inputs)
+                lines += ["", *table]
+            if section is self.sections[-1]:
+                for result, places in self.gathered.items():
+                    lines += ["", *c_table(f"{self.name}_{result}_from", str(len(places)), places)]
+                    loop = f"for (k = 0; k < {len(places)}; ++k)"
+                    body.append(f"{loop} {result}[k] = s[{self.name}_{result}_from[k]];")
+                    used |= {result, "s"}
+            calls = list[str]()
+            for k in range(len(section.parts)):
+                statements, named = self._statements(section, k)
+                used |= named
+                if len(self.sections) == len(section.parts) == 1:
+                    body = statements
+                    break
+                function, operands = f"{self.name}_{section.name}part{k}", [name for name in kinds if name in named]
+                lines += _block(_signature(f"static {function}", [kinds[name] for name in operands]), statements)
+                calls.append(f"{function}({', '.join(operands)});")
+            body += section.passes(self.name, calls)
+        arrays = [f"{self.scalar} {name}[{size}];" for name, size in shared.items() if name in used and size]
+        if self.gathered or any(section.copies or section.rows for section in self.sections):
+            arrays.append("int k;")
+        unused = [f"(void){name};" for name in self.parameters if name not in used]  # else compilers warn
+        body = [*arrays, *([""] if arrays else []), *body, *unused]
+        return lines + _block(_signature(f"static {state}", self.declared), body)
 
-    def _function(self, signature: str, parameters: list[str], section: _Section, part: int) -> list[str]:
+    def _statements(self, section: _Section, part: int) -> tuple[list[str], set[str]]:
+        """Statements of a part, and the arrays that they name."""
         statements = [*(section.leaves() if not part else ()), *section.statements(part)]
         named = set(re.findall(r"[A-Za-z_]\w*(?=\[)", "\n".join(statements)))
-        unused = (f"(void){name};" for name in parameters if name not in named)  # else compilers warn
-        return _block(signature, [*statements, *unused])
+        if section.rows is None:
+            return statements, named
+        pointers = section.rows.c_pointers(self.scalar)
+        return [*(x for k, x in enumerate(pointers) if f"p{k}" in named), *statements], named | {"s", "row"}
 
 
 class _Section:
@@ -241,7 +268,7 @@ class _Section:
     """
 
     def __init__(
-        self, name: str, stage: Stage, scalar: Scalar, inputs: list[str], ends: Iterable[tuple[int, str]] = ()
+        self, name: str, stage: Stage, scalar: Scalar, inputs: list[str], ends: Iterable[tuple[int, str]] | None = None
     ) -> None:
         graph = stage.graph
         self.name, self.scalar, self.inputs, self.times = name, scalar, inputs, stage.times
@@ -254,17 +281,15 @@ class _Section:
         made = [f"r[{k}]" for k in range(len(goals))] if stage.is_loop else goals
         self.copies = list(zip(goals, made, strict=True)) if stage.is_loop else []
         self.goals: dict[int, list[str]] = {}  # where the value of a node is stored
-        for k, goal in ends or zip(outputs, made, strict=True):
+        for k, goal in zip(outputs, made, strict=True) if ends is None else ends:
             self.goals.setdefault(k, []).append(goal)
         length = len(graph) if graph.count().total <= UNCUT else PART
         # registers are the business of the compiler of C
         self.parts, self.n_slots = allocate(graph, self.goals, len(graph), max(1, length))
 
-    def calls(self, program: str, operands: str) -> Iterator[str]:
-        """Run the parts, those of a loop until its last pass or until its values have stopped."""
-        calls = [f"{program}_{self.name}part{k}({operands});" for k in range(len(self.parts))]
+    def passes(self, program: str, calls: Sequence[str]) -> Iterator[str]:
+        """Run the parts, by these calls: those of a loop until its last pass or until its values have stopped."""
         if self.rows is not None:
-            calls = [call.replace(");", ", row);") for call in calls]
             yield from self.rows.c_loop(f"{program}_{self.name}rows", calls)
             return
         if not self.copies:
@@ -290,6 +315,7 @@ class _Section:
         anew = set(stored.values())
         inside: dict[int, tuple[str, int, int]] = {}  # expressions without names, how deep they are, how they bind
         names: dict[int, str] = {}
+        number = count()
         for act, k, slot in steps:
             if act == Act.STORE:
                 yield f"w[{slot}] = {inside.pop(k)[0] if k in inside else names[k]};"
@@ -297,25 +323,35 @@ class _Section:
             deep, binds, goals = 0, _ATOM, self.goals.get(k, [])
             if act == Act.LOAD:
                 text = self._place(k) if slot < 0 else f"w[{slot}]"
-                stays = self.nodes[k][0] == Op.INPUT if slot < 0 else slot not in anew
-                may_wait = stays and uses[k] == 1
+                if (slot < 0 or slot not in anew) and self._is_shorter(text, uses[k] - 1):
+                    names[k] = text
+                    continue
             else:
                 op = self.nodes[k][0]
                 known = [inside.pop(x) if x in inside else (self._named(x, names), 0, _ATOM) for x in self._operands(k)]
                 binds = _BINDS.get(op, _ATOM)
                 text = _EXPRESSIONS[op].format(*_within(op, known), f=suffix)
-                if goals and not uses[k]:
+                if goals and self._is_shorter(goals[0], uses[k]):
                     yield f"{' = '.join(goals)} = {text};"
+                    names[k] = goals[0]
                     continue
-                may_wait = uses[k] == (k not in stored) and not goals
                 deep = 1 + max(depth for _, depth, _ in known)
-            if may_wait and deep < DEEPEST and len(text) < LONGEST:
-                inside[k] = text, deep, binds
-                continue
-            names[k] = f"t{len(names)}"
+                if uses[k] == (k not in stored) and not goals and deep < DEEPEST and len(text) < LONGEST:
+                    inside[k] = text, deep, binds
+                    continue
+            names[k] = f"t{next(number)}"
             yield f"const {self.scalar} {names[k]} = {text};"
             if act == Act.COMPUTE:
                 yield from (f"{goal} = {names[k]};" for goal in goals)
+
+    def _is_shorter(self, place: str, times: int) -> bool:
+        """Whether to write where a value is so many times more is shorter than to give it a name.
+
+        Of calls it counts as longer: compilers do not know that pointers lead to different places.
+        """
+        return not times or (
+            self.rows is None and times * (len(place) - NAME) < len(f"const {self.scalar} t = {place};")
+        )
 
     def _operands(self, k: int) -> list[int]:
         op, *operands = self.nodes[k]

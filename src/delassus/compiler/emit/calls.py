@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,25 +53,29 @@ class Rows:
         ]
 
     def c_place(self, column: int) -> str:
-        """Operand or result of the row that is at hand, in the array ``s`` of values that stages set."""
+        """Operand or result of the row that is at hand, behind a pointer; see `c_pointers`."""
         base, distance = self.places[column]
-        return f"s[row[{base}]{f' {distance:+d}'.replace('+', '+ ').replace('-', '- ') if distance else ''}]"
+        return f"p{base}[{distance}]"
+
+    def c_pointers(self, scalar: str) -> list[str]:
+        """Pointers to the bases in the array ``s`` of values that stages set."""
+        return [f"{scalar} *const p{base} = s + row[{base}];" for base in range(self.bases.shape[1])]
 
     def c_table(self, name: str, first: int) -> list[str]:
         """Table of the bases, where ``first`` is the number of the first value in ``s``."""
-        n, width = self.bases.shape
-        entries = ", ".join(str(number - first) for number in self.bases.ravel().tolist())
-        return [
-            f"static const int {name}[{n} * {width}] = {{",
-            *textwrap.wrap(entries, 116, initial_indent="    "),
-            "};",
-        ]
+        return c_table(name, " * ".join(map(str, self.bases.shape)), (self.bases.ravel() - first).tolist())
 
     def c_loop(self, name: str, calls: Sequence[str]) -> list[str]:
         """Loop over the rows."""
         n, width = self.bases.shape
         lines = [f"for (k = 0; k < {n}; ++k) {{", f"    const int *row = {name} + {width} * k;"]
         return [*lines, *(f"    {line}" for line in calls), "}"]
+
+
+def c_table(name: str, size: str, entries: Iterable[int]) -> list[str]:
+    """Static table of whole numbers."""
+    shown = ", ".join(map(str, entries))
+    return [f"static const int {name}[{size}] = {{", *textwrap.wrap(shown, 116, initial_indent="    "), "};"]
 
 
 def llvm_table(name: str, entries: NDArray[np.int64]) -> str:

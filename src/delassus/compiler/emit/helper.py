@@ -8,8 +8,8 @@ nobody waits for a thread that has not begun. Of several callers at once, one ha
 
 A helper that finds no job yields its processor and looks again, for `AWAKE` nanoseconds; then it waits for a lock of
 Python's, which the next caller releases. Where other threads want its processor, it is away for longer than `CROWDED`,
-and callers that wait for it lose more than they gain. They do without it for a while then, at each time twice as long,
-from `SHORTEST` to `LONGEST`; with each call that goes well that becomes shorter by a part in 256.
+and callers that wait for it lose more than they gain. They do without it then for `PAUSE` times as long, at most
+`LONGEST`, so that they lose a small part of their time.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ UNIT = 32
 HELPED = 2_500_000
 """Operations of a call from which it pays to share it, even with a helper that has to wake up."""
 
-AWAKE, CROWDED, SHORTEST, LONGEST = 200_000, 50_000, 1_000_000, 256_000_000
+AWAKE, CROWDED, LONGEST = 200_000, 50_000, 256_000_000
 """Nanoseconds; see above."""
+
+PAUSE = 16
+"""See above."""
 
 FIELDS = (
     *("share", "acquire", "release", "yield", "time", "clock", "lock"),
-    *("box", "busy", "taken", "awake", "rest", "pause"),
+    *("box", "busy", "taken", "awake", "rest"),
 )
 """Fields of a helper, 8 bytes each: functions of this module, of Python and of the system, number of a clock, lock,
-job that is offered, whether the helper is at one, whether a caller has it, whether it is awake, until when callers do
-without it, and for how long they did so last."""
+job that is offered, whether the helper is at one, whether a caller has it, whether it is awake, and until when callers
+do without it."""
 
 
 def helper_module() -> str:
@@ -100,16 +103,12 @@ PLACES
   ret i64 %now
 }}
 
-define internal void @withdraw(ptr %helper, i64 %now) nounwind {{
+define internal void @withdraw(ptr %helper, i64 %now, i64 %away) nounwind {{
 PLACES
-  %last = load atomic i64, ptr %pause seq_cst, align 8
-  %twice = shl i64 %last, 1
-  %short = icmp slt i64 %twice, {SHORTEST}
-  %some = select i1 %short, i64 {SHORTEST}, i64 %twice
-  %long = icmp sgt i64 %some, {LONGEST}
-  %next = select i1 %long, i64 {LONGEST}, i64 %some
-  store atomic i64 %next, ptr %pause seq_cst, align 8
-  %until = add i64 %now, %next
+  %many = mul i64 %away, {PAUSE}
+  %long = icmp sgt i64 %many, {LONGEST}
+  %pause = select i1 %long, i64 {LONGEST}, i64 %many
+  %until = add i64 %now, %pause
   store atomic i64 %until, ptr %rest seq_cst, align 8
   ret void
 }}
@@ -152,7 +151,7 @@ wait:
   %long = icmp sgt i64 %since, {AWAKE}
   br i1 %long, label %doze, label %look
 leave:
-  call void @withdraw(ptr %helper, i64 %now)
+  call void @withdraw(ptr %helper, i64 %now, i64 %gap)
   br label %doze
 doze:
   store atomic i64 0, ptr %awake seq_cst, align 8
@@ -214,15 +213,9 @@ together:
   %now = call i64 @now(ptr %helper)
   %waited = sub i64 %now, %ended
   %late = icmp sgt i64 %waited, {CROWDED}
-  br i1 %late, label %withdraw, label %well
+  br i1 %late, label %withdraw, label %free
 withdraw:
-  call void @withdraw(ptr %helper, i64 %now)
-  br label %free
-well:
-  %last = load atomic i64, ptr %pause seq_cst, align 8
-  %part = lshr i64 %last, 8
-  %less = sub i64 %last, %part
-  store atomic i64 %less, ptr %pause seq_cst, align 8
+  call void @withdraw(ptr %helper, i64 %now, i64 %waited)
   br label %free
 work:
   call void @take(ptr %job, i1 true)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -34,7 +35,7 @@ def _cores() -> int:
 
 def helper_address() -> int:
     """Address of this process's helper; 0 where there is none, or one processor."""
-    return helper.ADDRESS if os.name == "posix" and _cores() > 1 else 0
+    return helper.ADDRESS if os.name == "posix" and sys.maxsize > 2**32 and _cores() > 1 else 0
 
 
 @cache

@@ -102,7 +102,7 @@ def bench_loops(file: Json = None, csv: Csv = None, quick: Quick = False) -> Non
     """Count and time constrained dynamics of mechanisms with up to 100 loops, beside Pinocchio's lcaba."""
     from delassus_studies.bench_loops import measure, tables
 
-    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "half an hour")
+    publish(console, measure(quick), tables, file, csv=csv, takes=SHORT if quick else "some minutes")
 
 
 @bench_app.command("arrays")

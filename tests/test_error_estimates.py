@@ -160,6 +160,25 @@ def test_a_state_of_small_pivots_among_others():
     among = ds.forward_dynamics(tree, np.stack([x, tree.neutral(), tree.random(1)]), v, tau, point)
     oracle = ds.forward_dynamics(tree, x, v, tau, point, method="kkt")
     assert error(alone.qdd, among.qdd[0]) < 1e-12 and error(alone.qdd, oracle.qdd) < 1e-9
+    kernel = ds.compile(tree, point, "dynamics")
+    alone, among = kernel.solve(x, v, tau), kernel.solve(np.stack([x, tree.neutral(), tree.random(1)]), v, tau)
+    assert np.array_equal(alone.qdd, among.qdd[0]) and error(alone.qdd, oracle.qdd) < 1e-9
+    assert alone.error_estimate == among.error_estimate[0]
+
+
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ["delassus", "dynamics", "damped_solution", "step"])
+def test_one_state_is_solved_again_as_in_a_batch(name, dtype):
+    tree, rng = ds.mechanisms.star(3, 2), np.random.default_rng(0)
+    kernel = ds.compile(tree, ds.Point("branch1_2"), name, dtype=dtype, error_bound=1e-18)
+    values = {a.name: rng.normal(size=(3, *a.shape)).astype(dtype) for a in kernel.arguments}
+    values["q"] = tree.random(rng, 3).astype(dtype)
+    values |= {"d": np.abs(values["d"])} if "d" in values else {}  # damping is positive
+    among = kernel(**values, return_error=True)
+    alone = kernel(**{name: x[1] for name, x in values.items()}, return_error=True)
+    for one, several in zip(alone, among, strict=True):
+        assert one.shape == several.shape[1:] and error(one, several[1]) < 1e-12
 
 
 @pytest.mark.parametrize("compliance", [1e-4, 1e-2, 0.1])

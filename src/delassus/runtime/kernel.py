@@ -341,7 +341,7 @@ class Kernel:
         none, error = np.zeros(batch, dtype=bool), np.zeros(batch)
         if with_error and rcond:
             with np.errstate(divide="ignore"):
-                error = np.finfo(self.dtype).eps / np.maximum(rcond[0].astype(float), 0.0)
+                error = np.asarray(np.finfo(self.dtype).eps / np.maximum(rcond[0].astype(float), 0.0))
         if not rcond and not with_status:
             return Run(none, none, none, None, error)
         has_no_status = with_status and self.method in ITERATIVE  # a fixed number of iterations

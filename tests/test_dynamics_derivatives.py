@@ -458,6 +458,18 @@ def test_time_steps_of_random_mechanisms(seed, integrator):
     assert error(np.hstack([A, B]), expected) < DIFFERENCE
 
 
+def test_a_long_step_of_joints_that_turn():
+    """Every term of the rates along rotations: the step turns by half a radian."""
+    rng, dt = np.random.default_rng(0), 0.4
+    parts = [RawLink(name, 1.0 + k, rng.normal(size=3) * 0.2, np.diag([0.5, 0.7, 0.9])) for k, name in enumerate("ab")]
+    joints = [RawJoint("float", JointKind.FREE, "world", "a"), RawJoint("ball", JointKind.BALL, "a", "b")]
+    tree = build_tree("two", [RawLink("world"), *parts], joints)
+    q, v, tau = state(tree, rng)
+    *_, A, B = ds.step_derivatives(tree, q, v, tau, dt, (), integrator="rk4")
+    expected = step_differences(tree, q, v, tau, dt, (), {"integrator": "rk4"})
+    assert error(np.hstack([A, B]), expected) < 1e-9
+
+
 @pytest.mark.parametrize("kind", [JointKind.BALL, JointKind.FREE, JointKind.PLANAR])
 @pytest.mark.parametrize("angle", [0.0, 1e-18, 1e-9, 1e-4, 0.3, 3.0, 6.0])
 def test_changes_of_a_joint_that_moves(kind, angle):

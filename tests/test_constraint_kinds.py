@@ -143,6 +143,17 @@ def test_orientation_is_its_rows():
     assert error(ds.jacobian(tree, ds.Orientation(frame, axis=(1, 2, 3)), q), hinge[3:]) < AGREEMENT
 
 
+@pytest.mark.parametrize("tilt", [0.0, 1e-15, 1e-13, 1e-9, 3e-8, 1e-3])
+@pytest.mark.parametrize("largest", range(3))
+def test_axes_next_to_those_of_coordinates(largest, tilt):
+    """The rows of a hinge run across its axis, however near that is to an axis of coordinates."""
+    tree, axis = ds.mechanisms.free_body(1.0, np.eye(3)), np.roll([-2.0, 3.0 * tilt, tilt], largest)
+    q = tree.neutral()
+    for constraint in (ds.Hinge("body", axis=axis), ds.Orientation("body", axis=axis)):
+        rows = ds.jacobian(tree, constraint, q)[-2:, 3:]
+        assert np.abs(rows @ axis).max() < 1e-14 and error(rows @ rows.T, np.eye(2)) < 1e-14
+
+
 @pytest.mark.parametrize("what", ["delassus", "dynamics"])
 def test_kernels_and_exported_c(what, tmp_path):
     tree, made, (q, v, tau), _ = some_case("all", "floating")

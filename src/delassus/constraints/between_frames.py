@@ -21,7 +21,7 @@ from delassus.constraints.constraint import MOST_ROWS, Constraint
 from delassus.constraints.frame import Frame, as_frame
 from delassus.errors import ConstraintError, shown
 from delassus.model.check import check_choice, check_vector, finite_array, real_array
-from delassus.model.rotations import Array
+from delassus.model.rotations import ROUND_OFF, Array
 from delassus.model.tree import WORLD, Tree
 
 Axes = Literal["local", "world"]
@@ -364,7 +364,7 @@ def _unit(axis: ArrayLike, argument: str) -> Array:
 def _across(direction: Array) -> Array:
     """Two unit vectors across a unit vector: coordinate axes where the vector is one."""
     largest = int(np.argmax(np.abs(direction)))
-    if np.isclose(abs(direction[largest]), 1.0, rtol=0, atol=1e-15):
+    if np.max(np.abs(np.delete(direction, largest))) <= ROUND_OFF:
         return np.delete(np.eye(3), largest, axis=0)
     first = np.cross(direction, np.eye(3)[(largest + 1) % 3])
     first /= np.linalg.norm(first)

@@ -201,6 +201,22 @@ def test_machine_code(algorithm, lanes, scalar):
         np.testing.assert_allclose(found, wanted[:n], rtol=1e-12 if scalar == "double" else 2e-5)
 
 
+@pytest.mark.parametrize("sizes", [(4,), (3, 5), (1, 1, 1, 1, 1), (7, 2, 1)])
+def test_sines_of_one_state(sizes):
+    """They are computed four at once, wherever arguments end."""
+    ops, cpu = CallingTraceOps(), host()
+    outputs = [ops.number(y) for x in ops.vector(sum(sizes)) for y in (ops.sin(x), ops.cos(2.0 * x), ops.cos(x))]
+    arguments = tuple(Argument(f"x{k}", (n,)) for k, n in enumerate(sizes))
+    results = (Result("y", (len(outputs),), tuple(range(len(outputs)))),)
+    program = Program("sines", optimise(ops.graph([outputs])), arguments, results)
+    code = Code(object_code(llvm_module(program, "double", 8, cpu.vector_registers, cpu.has_fma)))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(sizes) + 1))(code.address("batch"))
+    values = [np.random.default_rng(k).uniform(-4, 4, n) for k, n in enumerate(sizes)]
+    x, found = np.concatenate(values), np.full(len(outputs), np.nan)
+    run(1, *(value.ctypes.data for value in values), found.ctypes.data)
+    assert np.abs(found.reshape(-1, 3) - np.stack([np.sin(x), np.cos(2 * x), np.cos(x)], axis=1)).max() < 1e-15
+
+
 @pytest.mark.parametrize("scalar", ["double", "float"])
 def test_c(tmp_path, scalar):
     dtype = np.float64 if scalar == "double" else np.float32

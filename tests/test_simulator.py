@@ -283,6 +283,21 @@ def test_what_is_recorded_adds_up() -> None:
     assert np.array_equal(recording.q[-1], sim.q)
 
 
+def test_energies_are_those_of_the_whole_tree() -> None:
+    """Of free bodies whose centres of mass are beside their origins, and of arms with springs, all turned."""
+    rng = np.random.default_rng(0)
+    names = ["a", "b", "upper", "lower"]
+    bodies = [RawLink(name, 1.0 + k, rng.normal(size=3), 9.0 * np.eye(3)) for k, name in enumerate(names)]
+    joints = [RawJoint(f"free_{x}", JointKind.FREE, "ground", x) for x in names[:2]]
+    for parent, child in (("ground", "upper"), ("upper", "lower")):
+        joints.append(RawJoint(child, JointKind.REVOLUTE, parent, child, rng.normal(size=3), stiffness=3.0))
+    tree = build_tree("two bodies and an arm", [RawLink("ground"), *bodies], joints)
+    q, v = tree.random(rng), rng.normal(size=tree.nv)
+    sim = ds.Simulator(ds.Scene(tree, [FLOOR]), q0=q, v0=v)
+    wanted = ds.kinetic_energy(tree, q, v), ds.potential_energy(tree, q)
+    assert sim.energy() == pytest.approx(wanted, rel=1e-12)
+
+
 @pytest.mark.parametrize(("solver", "other"), [("nsgs", "admm"), ("lemke", "nsgs"), ("admm", "nsgs")])
 def test_what_one_solver_cannot_solve_is_given_to_another(
     solver: str, other: str, monkeypatch: pytest.MonkeyPatch

@@ -753,6 +753,21 @@ def test_the_limit_of_what_mujoco_makes(tmp_path):
     assert ds.load(path, max_bytes=float("inf")).nv == ds.load(path).nv == 20
 
 
+@pytest.mark.parametrize("times", [1, 5_000])
+def test_a_model_that_is_attached_many_times(tmp_path, times):
+    """Neither the file nor the model is large, but so many copies of it are."""
+    write(
+        tmp_path / "part.xml", mjcf("<body name='b'><joint/><geom size='0.1'/>" + "<geom size='0.1'/>" * 20 + "</body>")
+    )
+    attach = REPLICATED.format(times, ATTACH.replace("'x'", "'y'"))
+    path = write(tmp_path / "a.xml", ATTACHING.format("", "part.xml", attach))
+    if times == 1:
+        assert ds.load(path).nv == 2
+    else:
+        with pytest.raises(ModelError, match="written out: expected at most"):
+            ds.load(path)
+
+
 def test_models_that_attach_each_other_twice_and_twice_again(tmp_path):
     """A billion bodies out of thirty files, and a chain of files that is too long for a recursion."""
     for k in range(30):

@@ -936,6 +936,15 @@ def test_loops_are_kept_as_kernels_are(loop, folder):
         assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, file)] == [0o700, 0o600]
 
 
+def test_loops_of_other_types_are_other_loops(folder):
+    from delassus.runtime import loops
+
+    for _ in range(2):  # made, then read
+        found = [loops.compiled(_halved)(x) for x in (3.0, 3, 5.0)]
+        assert found == [1.5, 1.5, 2.5]
+    assert len(list(folder.iterdir())) == 2
+
+
 def damages(content, planted):
     """Forty: flipped bits, cut off, something in the middle gone or added, other content, code that waits to run."""
     choose = random.Random(0)

@@ -493,6 +493,23 @@ def test_links_that_touch():
     assert p[2] > 0.5
 
 
+def test_balls_of_two_sizes_meet_on_their_surfaces():
+    """Friction turns each about its centre by its own radius, and what they have together stays."""
+    first, second = Sphere(0.1), Sphere(0.3)
+    bodies = [ds.mechanisms.free_body(mass, shape.inertia(mass)) for mass, shape in ((1.0, first), (5.0, second))]
+    two = ds.Scene({"a": bodies[0], "b": bodies[1]}, gravity=(0, 0, 0)).tree
+    kernel = step_of(two, [ds.Contact("a/body", first, ("b/body", second), friction=0.3)])
+    q = np.array([0, 0, 0, 0, 0, 0, 1, 0.4 + 1e-9, 0, 0, 0, 0, 0, 1.0])
+    before = np.array([1.0, 0.8, 0.3, 0, 0, 0, 0, 0.1, 0, 0, 0, 0])
+    after, v, p, _ = run(kernel, q, before, 1)
+    names, world = ["a/body", "b/body"], "local-world-aligned"
+    change = ds.frame_velocity(two, after, v, names, reference=world) - before.reshape(2, 6)
+    turns = [mass * 0.4 * ball.radius**2 * x[3:] for mass, ball, x in zip((1, 5), (first, second), change, strict=True)]
+    assert p[2] > 0.3 and np.linalg.norm(turns[0]) > 0.005
+    np.testing.assert_allclose(change[0, :3], -5.0 * change[1, :3], atol=1e-9)
+    np.testing.assert_allclose(3.0 * turns[0], turns[1], atol=1e-9)
+
+
 def test_contacts_are_constraints_of_their_own():
     tree = ball()
     contact = ds.Contact("body", Sphere(0.1), friction=0.3)

@@ -38,6 +38,16 @@ def test_surfaces_are_closed_and_normals_point_out(shape, volume):
     assert np.einsum("fi,fci->fc", outwards, normals[faces]).min() > 0
 
 
+def test_a_normal_does_not_depend_on_how_a_face_is_cut():
+    """A low pyramid, of which one side is two triangles: its tip looks straight up, in whatever order corners come."""
+    x = np.array([[0, 0, 0.2], [1, 1, 0], [-1, 1, 0], [-1, -1, 0], [1, -1, 0], [1, 0.3, 0]])
+    for turn in range(3):
+        faces = np.roll([[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 4, 5], [0, 5, 1]], turn, axis=1)
+        vertices, normals, _ = creased(x, faces)
+        (tip,) = np.flatnonzero(vertices[:, 2] > 0.1)
+        np.testing.assert_allclose(normals[tip], [0, 0, 1], atol=1e-12)
+
+
 def test_near_things_hide_far_ones_and_lamps_cast_shadows():
     """Two boxes behind one another, from either side; the floor beside them is lit, that in their shadow is not."""
     free = {name: ds.mechanisms.free_body(1.0, np.ones(3)) for name in "ab"}

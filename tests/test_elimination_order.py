@@ -36,7 +36,27 @@ def mixed() -> Case:
     return replace(case, name="mixed", constraints=(*case.constraints[1:], *more))
 
 
-CASES = [four_bars(2), stewart_platform(), cassie_legs(True), rungs(2, ring=True), welded_ladder(2), grid(3), mixed()]
+def held() -> Case:
+    """Two branches joined, one of them held in the world: rows of the world meet a loop on their way to the hub."""
+    tree = ds.mechanisms.star(2, 6)
+    constraints = (
+        ds.Point(ds.Frame("branch2_2", (0.4, 0.05, 0.0)), ds.Frame("branch1_5", (0.3, 0.2, -0.1))),
+        ds.Distance(ds.Frame("branch1_3", (0.1, 0.1, -0.3)), ds.Frame("hub", (0.4, -0.1, 0.0))),
+        ds.Point(ds.Frame("branch2_1", (-0.3, 0.4, 0.0))),
+    )
+    return replace(four_bars(1), name="held", tree=tree, constraints=constraints)
+
+
+CASES = [
+    four_bars(2),
+    stewart_platform(),
+    cassie_legs(True),
+    rungs(2, ring=True),
+    welded_ladder(2),
+    grid(3),
+    mixed(),
+    held(),
+]
 
 
 def solved(case, order, states, active=None, **options):

@@ -134,7 +134,10 @@ def test_random_mechanisms_as_urdf(tmp_path, seed):
     mechanism = some_mechanism(seed, 8, ["fixed", "floating"][seed % 2], IN_URDF)
     joints = [replace(j, armature=0.0, damping=0.1 * k, friction=0.2 * k) for k, j in enumerate(mechanism.joints)]
     joints = [replace(j, lower=-1.0, effort_limit=7.0) if j.kind in IN_URDF[:3] else j for j in joints]
-    names = np.random.default_rng(seed).permutation(20)  # out of their order
+    rng = np.random.default_rng(seed)
+    beside = {JointKind.PRISMATIC: lambda j: rng.normal(size=3), JointKind.REVOLUTE: lambda j: rng.normal() * j.axis}
+    joints = [replace(j, child_position=beside[j.kind](j)) if j.kind in beside else j for j in joints]
+    names = rng.permutation(20)  # out of their order
     joints = [replace(j, name=f"j{n}") for j, n in zip(joints, names[: len(joints)], strict=True)]
     light = [RawLink(x.name, x.mass or 1.0, x.com, x.inertia + 0.01 * np.eye(3)) for x in mechanism.links]
     tree = build_tree("a robot", light, joints, root=["fixed", "floating"][seed % 2])

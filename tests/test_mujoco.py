@@ -746,6 +746,24 @@ def test_files_of_which_mujoco_would_make_too_much(tmp_path, text):
         ds.load(write(tmp_path / "case.xml", text))
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("joint", "more"),
+    [
+        ("<freejoint/>", ""),
+        ("<joint type='free' stiffness='1'/>", ""),
+        ("<joint type='ball' stiffness='1'/>", ""),
+        ("<joint name='j'/>", "<actuator><motor joint='j' gear='1e200' armature='0.1'/></actuator>"),
+        ("<joint/>", "<asset><mesh builtin='supersphere' params='1e300 1 1'/></asset>"),
+    ],
+)
+def test_numbers_that_are_too_large(tmp_path, joint, more):
+    place = "0 0 0" if more else "0 -inf 0"
+    text = f"<mujoco>{more}<worldbody><body pos='{place}'>{joint}<geom size='0.1'/></body></worldbody></mujoco>"
+    with pytest.raises(ModelError, match=r"expected (finite numbers|at most 1e\+08 bytes).*, got .*inf"):
+        ds.load(write(tmp_path / "case.xml", text))
+
+
 def test_the_limit_of_what_mujoco_makes(tmp_path):
     path = write(tmp_path / "case.xml", mjcf(REPLICATED.format(20, "<body><joint/><geom size='0.1'/></body>")))
     with pytest.raises(ModelError, match="written out: expected at most 100000 bytes"):

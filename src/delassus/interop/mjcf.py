@@ -185,7 +185,8 @@ class _Unit:
             if (tag or element.tag) == element.tag and any(n in element.attrib or n in self.defaults for n in names):
                 total += piece * self._product(element, names)
         if element.tag == "mesh" and "params" in element.attrib:  # at most a grid of the largest number
-            total += 1000.0 * max(self._numbers(element, "params"), default=0.0) ** 2
+            largest = max(self._numbers(element, "params"), default=0.0)
+            total += 1000.0 * largest * largest
         for attribute, name in element.attrib.items():
             if attribute.startswith("file") and element.tag.lower() not in ("include", "model"):
                 for path in _files([name, name.replace("\\", "/").rpartition("/")[2]], self.asset_folders):

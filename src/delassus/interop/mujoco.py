@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ConfigurationError, ModelError
+from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.interop.mjcf import import_mujoco
 from delassus.interop.mujoco_actuators import actuators_of, element_names, is_disabled
 from delassus.interop.mujoco_equalities import constraints_of, rotation_of
@@ -120,6 +120,9 @@ def _configurations(mujoco: Any, model: Any, tree: Tree) -> dict[str, Array]:
     """``qpos0`` and the keyframes."""
     names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_KEY, model.nkey, "key")
     out = {"qpos0": model.qpos0, **dict(zip(names, model.key_qpos, strict=True))}
+    for name, qpos in out.items():
+        if not np.isfinite(qpos).all():
+            raise ModelError(f"configuration {name!r}", "finite numbers", shown(qpos), "Correct places of free bodies.")
     return {name: configuration_from_mujoco(tree, qpos) for name, qpos in out.items()}
 
 
@@ -129,7 +132,8 @@ def _armature(mujoco: Any, model: Any) -> Array:
     on_tendon = np.array(model.tendon_armature) if hasattr(model, "tendon_armature") else np.zeros(model.ntendon)
     on_joint = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
     for a in np.flatnonzero(getattr(model, "actuator_armature", ())):  # actuators have none before MuJoCo 4
-        reflected = model.actuator_armature[a] * model.actuator_gear[model.actuator_outadr[a], 0] ** 2
+        gear = float(model.actuator_gear[model.actuator_outadr[a], 0])
+        reflected = float(model.actuator_armature[a]) * gear * gear
         transmission, target = int(model.actuator_trntype[a]), model.actuator_trnid[a, 0]
         if transmission in on_joint:
             armature[model.dof_jntid == target] += reflected
@@ -178,9 +182,11 @@ def _joint(
         lower, upper = (float(x) for x in model.jnt_range[j])
     stiffness = 0.0 if is_disabled(mujoco, model, "SPRING") else float(model.jnt_stiffness[j])
     rest = np.array(model.qpos_spring[model.jnt_qposadr[j] :][: kind.nq])
-    if kind.has_quaternion:
+    if kind.has_quaternion and stiffness == 0:
+        rest = np.zeros(kind.nv)
+    elif kind.has_quaternion:
         quaternion = np.roll(rest[-4:], -1)
-        rest = np.concatenate([rest[:-4], quaternion_log(quaternion / np.linalg.norm(quaternion))]) * (stiffness != 0)
+        rest = np.concatenate([rest[:-4], quaternion_log(quaternion / np.linalg.norm(quaternion))])
     has_friction = not is_disabled(mujoco, model, "FRICTIONLOSS", "CONSTRAINT")
     effort = np.abs(model.jnt_actfrcrange[j]).min() if model.jnt_actfrclimited[j] else np.inf
     return RawJoint(

@@ -122,7 +122,7 @@ def _configurations(mujoco: Any, model: Any, tree: Tree) -> dict[str, Array]:
     out = {"qpos0": model.qpos0, **dict(zip(names, model.key_qpos, strict=True))}
     for name, qpos in out.items():
         if not np.isfinite(qpos).all():
-            raise ModelError(f"configuration {name!r}", "finite numbers", shown(qpos), "Correct places of free bodies.")
+            raise ModelError(f"configuration {name!r}", "finite numbers", shown(qpos), "Correct its numbers.")
     return {name: configuration_from_mujoco(tree, qpos) for name, qpos in out.items()}
 
 
@@ -182,11 +182,9 @@ def _joint(
         lower, upper = (float(x) for x in model.jnt_range[j])
     stiffness = 0.0 if is_disabled(mujoco, model, "SPRING") else float(model.jnt_stiffness[j])
     rest = np.array(model.qpos_spring[model.jnt_qposadr[j] :][: kind.nq])
-    if kind.has_quaternion and stiffness == 0:
-        rest = np.zeros(kind.nv)
-    elif kind.has_quaternion:
-        quaternion = np.roll(rest[-4:], -1)
-        rest = np.concatenate([rest[:-4], quaternion_log(quaternion / np.linalg.norm(quaternion))])
+    if kind.has_quaternion:
+        turn = quaternion_log(np.roll(rest[-4:], -1) / np.linalg.norm(rest[-4:]))
+        rest = np.concatenate([rest[:-4], turn]) if stiffness else np.zeros(kind.nv)
     has_friction = not is_disabled(mujoco, model, "FRICTIONLOSS", "CONSTRAINT")
     effort = np.abs(model.jnt_actfrcrange[j]).min() if model.jnt_actfrclimited[j] else np.inf
     return RawJoint(

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import delassus as ds
-from delassus.contact.geometry import load_colliders, load_ignored
+from delassus.contact import load_colliders, load_ignored
 
 SLOWEST = 60
 """Seconds that a file may take: far more than any does, on any machine."""

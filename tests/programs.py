@@ -9,12 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import delassus as ds
-from delassus.compiler.passes import optimise
-from delassus.compiler.program import Argument, Program, Result
-from delassus.compiler.trace import trace
-from delassus.quantities.osim import METHODS
-from delassus.spatial.graph import LEAVES, Graph, Op, arity
-from delassus.spatial.interpret import interpret
+from internals import LEAVES, OSIM_ALGORITHMS, Argument, Graph, Op, Program, Result, arity, interpret, optimise, trace
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.75, -3.5, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e-45, 1e308, -1e308, 1e-308)
 """Values that operations treat in their own way: zeros, infinities, NaN, denormals, values next to overflow."""
@@ -34,7 +29,7 @@ ROBOTS = {
 
 def kernel_graph(tree, constraints, method):
     """Graph of one triangle of the Delassus matrix, as traced."""
-    graph = trace(tree, constraints, METHODS[method]).graph()
+    graph = trace(tree, constraints, OSIM_ALGORITHMS[method]).graph()
     return replace(graph, outputs=graph.outputs[-1:])  # without the groups of the phases
 
 

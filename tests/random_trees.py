@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import delassus as ds
+from delassus import Tree
 from delassus.errors import ModelError
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.model.tree import Tree
+from internals import JointKind, RawJoint, RawLink, build_tree
 from tools import random_frame, random_rotation
 
 KINDS = (JointKind.REVOLUTE, JointKind.REVOLUTE, *JointKind, None)  # None: fixed

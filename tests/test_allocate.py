@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 
 import delassus as ds
 from delassus.compiler.allocate import Act, allocate
-from delassus.compiler.emit import llvm_parts
-from delassus.compiler.schedule import overlap
-from delassus.spatial.graph import Graph, Op, arity
-from delassus.spatial.interpret import SEMANTICS, interpret
+from internals import SEMANTICS, Graph, Op, arity, interpret, llvm_parts, overlap
 from programs import delassus_program, graphs, same, verify
 
 

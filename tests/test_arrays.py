@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact.shapes import Sphere
-from delassus.runtime.cpu_target import host
+from delassus.contact import Sphere
+from internals import host
 
 pytestmark = pytest.mark.usefixtures("kernel_cache")
 

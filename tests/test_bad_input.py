@@ -18,18 +18,18 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.errors import (
-    ConfigurationError,
-    ConstraintError,
-    MissingDependencyError,
-    ModelError,
-    UnknownNameError,
+from delassus.errors import ConfigurationError, ConstraintError, MissingDependencyError, ModelError, UnknownNameError
+from internals import (
+    JointKind,
+    RawJoint,
+    RawLink,
+    about_centre,
+    build_tree,
+    inertia_defects,
+    loader,
     missing_dependency,
+    nearest_inertia,
 )
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.inertia import about_centre, inertia_defects, nearest_inertia
-from delassus.model.joints import JointKind
 from tools import Hostile, escapes
 
 
@@ -255,19 +255,15 @@ def test_names_of_robots():
 
 
 def test_missing_packages_name_the_pip_command(monkeypatch):
-    from delassus.interop import load
-
     check_four_parts(missing_dependency("mujoco", "mjcf", "reading MJCF"))
-    monkeypatch.setattr(load, "example_robot_files", dict)
-    monkeypatch.setattr(load, "robot_description_names", list)
+    monkeypatch.setattr(loader, "example_robot_files", dict)
+    monkeypatch.setattr(loader, "robot_description_names", list)
     with refused("robot 'talos': .*pip install 'delassus\\[robots\\]'", MissingDependencyError):
         ds.load("talos")
 
 
 def test_a_robot_that_cannot_be_fetched(monkeypatch):
-    from delassus.interop import load
-
-    monkeypatch.setattr(load, "robot_description_names", lambda: ["no_such_robot_description"])
+    monkeypatch.setattr(loader, "robot_description_names", lambda: ["no_such_robot_description"])
     with refused("robot 'no_such_robot_description': expected files that robot_descriptions can fetch"):
         ds.load("no_such_robot")
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.runtime.cpu_target import host
 from delassus_studies import bench_dask, contact_step_problems
 from delassus_studies.bench_contact import PARTS, shares
 from delassus_studies.bench_contact_steps import WANTED, Roll, Starts, StepCase, cheapest
@@ -39,6 +38,7 @@ from delassus_studies.peers_pinocchio import delassus_call
 from delassus_studies.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
 from delassus_studies.solver_times import measure as measure_solvers
 from delassus_studies.timing import best, fitted_slope, interleaved, pinned, slope, uncached
+from internals import host
 
 PEERS = 1e-12
 """Difference of peers from our answer, relative to the largest entry of ``G``: a few hundred roundings."""

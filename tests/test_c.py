@@ -23,18 +23,26 @@ from hypothesis import strategies as st
 
 import delassus as ds
 from delassus.compiler.built_in import built_in
-from delassus.compiler.emit import c
-from delassus.compiler.emit.c import c_source, write_c
 from delassus.compiler.emit.c_text import comment, identifier, literal
-from delassus.compiler.emit.casadi import casadi_function
-from delassus.compiler.emit.llvm import llvm_module
-from delassus.compiler.pipeline import make_program
-from delassus.compiler.program import Argument, Program, Result
-from delassus.interop.load import example_robot_files
-from delassus.quantities import find_quantity
-from delassus.quantities.request import request
-from delassus.spatial import interpret as interpreter
-from delassus.spatial.graph import LEAVES, Builder, Graph, Op
+from internals import (
+    LEAVES,
+    Argument,
+    Builder,
+    Graph,
+    Op,
+    Program,
+    Result,
+    c,
+    c_source,
+    casadi_function,
+    example_robot_files,
+    find_quantity,
+    interpreter,
+    llvm_module,
+    make_program,
+    request,
+    write_c,
+)
 from programs import (
     ROBOTS,
     SPECIAL,

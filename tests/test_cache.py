@@ -25,6 +25,7 @@ import pytest
 
 from delassus.errors import DelassusWarning
 from delassus.runtime import cache
+from internals import runtime_loops
 
 KEY = cache.cache_key(robot="test")
 OTHER_KEY = cache.cache_key(robot="other")
@@ -910,15 +911,13 @@ class Planted:
 @pytest.fixture
 def loop(folder, monkeypatch):
     """Makes a function anew, as another process would, calls it, and returns how often it was in the cache."""
-    from delassus.runtime import loops
-
     made = []
-    optimised_code = loops.optimised_code
-    monkeypatch.setattr(loops, "optimised_code", lambda text: made.append(text) or optimised_code(text))
+    optimised_code = runtime_loops.optimised_code
+    monkeypatch.setattr(runtime_loops, "optimised_code", lambda text: made.append(text) or optimised_code(text))
 
     def call():
         made.clear()
-        assert loops.compiled(_halved)(3.0) == 1.5
+        assert runtime_loops.compiled(_halved)(3.0) == 1.5
         return 1 - len(made)
 
     return call
@@ -937,10 +936,8 @@ def test_loops_are_kept_as_kernels_are(loop, folder):
 
 
 def test_loops_of_other_types_are_other_loops(folder):
-    from delassus.runtime import loops
-
     for _ in range(2):  # made, then read
-        found = [loops.compiled(_halved)(x) for x in (3.0, 3, 5.0)]
+        found = [runtime_loops.compiled(_halved)(x) for x in (3.0, 3, 5.0)]
         assert found == [1.5, 1.5, 2.5]
     assert len(list(folder.iterdir())) == 2
 

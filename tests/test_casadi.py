@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.emit.casadi import casadi_function
+from internals import casadi_function
 from programs import ROBOTS, delassus_program, draw, plain_program, reference, table_of_operations
 from tools import AGREEMENT, ROUND_OFF, error
 

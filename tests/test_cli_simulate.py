@@ -12,26 +12,22 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from delassus.cli.app import app
 from delassus.errors import DelassusError
-from delassus.simulate.recording import Recording
-from delassus.simulate.scenes import pendulum
+from internals import Recording, cli, pendulum
 
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
-    monkeypatch.setattr("delassus.cli.app.console", Console(width=200, highlight=False, color_system=None, record=True))
+    monkeypatch.setattr(cli, "console", Console(width=200, highlight=False, color_system=None, record=True))
 
 
 def run(*arguments):
     """Output of the command in this process."""
-    from delassus.cli import app as module
-
-    outcome = CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+    outcome = CliRunner().invoke(cli.app, ["simulate", *map(str, arguments)])
     if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
         raise outcome.exception
     assert outcome.exit_code == 0, outcome.output
-    return module.console.export_text()
+    return cli.console.export_text()
 
 
 def test_a_pendulum_is_run_recorded_and_drawn(tmp_path):
@@ -121,7 +117,7 @@ def test_warmup(monkeypatch):
     for package in ("scipy", "coal", "clarabel", "trimesh"):
         monkeypatch.setitem(sys.modules, package, None)
     for _ in range(2):
-        outcome = CliRunner().invoke(app, ["warmup"])
+        outcome = CliRunner().invoke(cli.app, ["warmup"])
         assert outcome.exit_code == 0
         for part in ("collision", "steps of Simulator", "solver lemke", "solver pgs", "solver nsgs", "solver admm"):
             assert f"{part}: " in outcome.output

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import delassus as ds
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
+from internals import JointKind, RawJoint, RawLink, build_tree
 
 X, Y, Z = np.eye(3)
 SECONDS = 10.0

@@ -10,14 +10,21 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Capsule, Cylinder, HalfSpace, Mesh, Scene, Sphere
-from delassus.contact.collision import CollisionDetector
+from delassus.contact import (
+    Box,
+    Capsule,
+    CollisionDetector,
+    Cylinder,
+    HalfSpace,
+    Mesh,
+    Scene,
+    Sphere,
+    load_colliders,
+    load_ignored,
+)
 from delassus.contact.collision.colliders import collider_arrays
-from delassus.contact.geometry import load_colliders, load_ignored
 from delassus.errors import ModelError, UnknownNameError
-from delassus.interop.load import example_robot_files
-from delassus.interop.urdf import parse_xml, tree_from_urdf
-from delassus.model.kinematics import world_poses
+from internals import configuration_from_mujoco, example_robot_files, parse_xml, tree_from_urdf, world_poses
 
 pytest.importorskip("coal")
 
@@ -150,7 +157,6 @@ def suite(name):
 def test_mjcf_contacts_are_those_of_mujoco(name):
     """In random configurations the same pairs of geoms touch, equally deep where MuJoCo has one point for the pair."""
     mujoco = pytest.importorskip("mujoco")
-    from delassus.interop.mujoco import configuration_from_mujoco
 
     path = suite(name)
     tree, model = ds.load(path), mujoco.MjModel.from_xml_path(str(path))

@@ -8,8 +8,20 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Capsule, Collider, ContactSet, Cylinder, HalfSpace, Mesh, Scene, Sphere, frames_of
-from delassus.contact.collision import CollisionDetector
+from delassus.contact import (
+    Box,
+    Capsule,
+    Collider,
+    CollisionDetector,
+    ContactSet,
+    Cylinder,
+    HalfSpace,
+    Mesh,
+    Scene,
+    Sphere,
+    frames_of,
+)
+from internals import parse_xml, tree_from_urdf, world_poses
 from tools import random_rotation
 
 coal = pytest.importorskip("coal")
@@ -497,12 +509,6 @@ def test_near_pairs_follow_what_only_turns():
         assert len(detector.contacts(poses)) == contacts
 
 
-def world_poses(tree, q):
-    from delassus.model.kinematics import world_poses
-
-    return world_poses(tree, q)
-
-
 def test_contacts_do_not_depend_on_what_was_asked_before():
     detector = CollisionDetector(two_bodies(Box(1, 1, 1), Cylinder(0.3, 1)))
     local = np.random.default_rng(5)
@@ -574,8 +580,6 @@ def test_links_without_mass_are_parts_of_a_joint():
 
 
 def tree_of(text, root="floating"):
-    from delassus.interop.urdf import parse_xml, tree_from_urdf
-
     return tree_from_urdf(parse_xml(text.encode(), "text"), "text", root, "angle", "warn", "text")
 
 

@@ -13,19 +13,24 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus import quantities
-from delassus.algorithms import dynamics
-from delassus.algorithms.dynamics import SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics.solution import Solution
-from delassus.compiler.pipeline import make_program
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.quantities import case as case_module
-from delassus.quantities.dynamics import DYNAMICS, STEP
-from delassus.quantities.request import request
-from delassus.runtime import fastcall
-from delassus.runtime.code import key_of
+from internals import (
+    DYNAMICS,
+    SOFT,
+    STEP,
+    UNCONSTRAINED,
+    JointKind,
+    RawJoint,
+    RawLink,
+    build_tree,
+    dynamics,
+    fastcall,
+    key_of,
+    make_program,
+    quantities,
+    request,
+)
+from internals import case as case_module
 from random_trees import some_mechanism
 from test_c import Compiled
 from tools import AGREEMENT, error

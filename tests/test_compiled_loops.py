@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from delassus.runtime.loops import Bound, compiled, inlined, run_kernel
+from internals import Bound, compiled, inlined, run_kernel
 
 HALF, SIDES = 0.5, (2, 3.5, -1.25)
 

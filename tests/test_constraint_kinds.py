@@ -10,11 +10,8 @@ import pytest
 
 import delassus as ds
 from delassus import contact
-from delassus.compiler.pipeline import make_program
-from delassus.constraints import check_constraints
 from delassus.errors import ConstraintError, ModelError
-from delassus.quantities import find_quantity
-from delassus.quantities.request import request
+from internals import check_constraints, find_quantity, make_program, request
 from random_trees import some_mechanism
 from test_c import GCC, Compiled
 from test_dynamics_derivatives import check

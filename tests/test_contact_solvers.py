@@ -23,10 +23,10 @@ from delassus.contact import (
     solve_mixed,
 )
 from delassus.contact.solvers import pivoting
-from delassus.contact.solvers.coulomb import prepare, single
 from delassus.contact.solvers.mixed import eliminated
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus_studies.contact_problems import of_bodies, of_low_rank
+from internals import prepare, single
 
 TOLERANCE = 1e-8
 """What solvers are asked for."""

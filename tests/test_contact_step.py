@@ -10,12 +10,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact.problems import ConeProblem
-from delassus.contact.shapes import Box, Capsule, Collider, HalfSpace, Sphere
-from delassus.interop.mujoco import configuration_from_mujoco
-from delassus.quantities.contact import CONTACT_STEP
-from delassus.quantities.evaluate import NumpyCase
-from delassus.quantities.request import request
+from delassus.contact import Box, Capsule, Collider, ConeProblem, HalfSpace, Sphere
+from internals import CONTACT_STEP, NumpyCase, configuration_from_mujoco, request
 
 G, DT = 9.81, 1e-3
 TIGHT = {"tolerance": 1e-10, "sweeps": 2000}

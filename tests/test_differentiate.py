@@ -9,12 +9,8 @@ import pytest
 
 import delassus as ds
 from delassus.compiler.differentiate import cotangents, tangents
-from delassus.compiler.pipeline import make_program
-from delassus.compiler.program import interpret_program
-from delassus.quantities import find_quantity
-from delassus.quantities.request import request
 from delassus.spatial.nodes import Expression
-from delassus.spatial.trace_ops import TraceOps
+from internals import TraceOps, find_quantity, interpret_program, make_program, request
 from tools import error, evaluated
 
 pytestmark = pytest.mark.usefixtures("kernel_cache")

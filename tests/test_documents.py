@@ -22,8 +22,8 @@ import typer.main
 from typer.testing import CliRunner
 
 import delassus
-from delassus.cli.app import app
 from delassus_studies import bench_growth
+from internals import cli
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -120,7 +120,7 @@ def test_the_other_install_command_differs_in_extras_and_in_what_it_runs() -> No
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_readme_commands_parse_as_they_stand(line: str) -> None:
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(cli.app)
     name, words = "delassus", shlex.split(line)[1:]
     while hasattr(command, "resolve_command"):
         name, command, words = command.resolve_command(command.context_class(command), words)
@@ -151,7 +151,7 @@ def test_readme_commands_run_on_smaller_mechanisms(line: str, monkeypatch: pytes
     families = {"n": (bench_growth.chain_of, (5, 10), 1), "m": (bench_growth.stem_with, (1, 2), 6)}
     for name, value in {**SMALLER[line], "FAMILIES": families, "ROUNDS": 3, "MOST_STATES": 64}.items():
         monkeypatch.setattr(bench_growth, name, value)
-    done = CliRunner().invoke(app, shlex.split(line)[1:])
+    done = CliRunner().invoke(cli.app, shlex.split(line)[1:])
     assert done.exit_code == 0 and len(done.output.splitlines()) > 1, done.output
 
 

@@ -11,16 +11,25 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics import ITERATIVE, METHODS, SOFT, UNCONSTRAINED, energy, rnea
-from delassus.algorithms.dynamics.constraint_acceleration import RelativeMotion
-from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
-from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, UnknownNameError
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.model.rotations import matrix_to_quaternion
-from delassus.spatial.trace_ops import TraceOps
+from internals import (
+    DYNAMICS_ALGORITHMS,
+    ITERATIVE,
+    SOFT,
+    UNCONSTRAINED,
+    DynamicsProblem,
+    Goal,
+    JointKind,
+    Problem,
+    RawJoint,
+    RawLink,
+    RelativeMotion,
+    TraceOps,
+    build_tree,
+    energy,
+    matrix_to_quaternion,
+    rnea,
+)
 from random_trees import some_constraints, some_mechanism
 from tools import AGREEMENT, by_method, error, error_estimates, evaluated, make_motion, random_frame, random_rotation
 
@@ -708,7 +717,7 @@ def test_symbols(seed):
     alpha, beta = values["gains"][1], values["gains"][0]
     stable = ds.Baumgarte(np.sqrt(alpha), beta / (2 * np.sqrt(alpha)))
     split = np.split(values["target"], np.cumsum([c.size for c in constraints]))[:-1]
-    for name, method in METHODS.items():
+    for name, method in DYNAMICS_ALGORITHMS.items():
         used = [] if name in UNCONSTRAINED | SOFT else constraints
         more = {} if not used else {"targets": split, "baumgarte": stable}
         direct = ds.forward_dynamics(tree, q, v, tau, used, method=name, **given, **more)
@@ -726,7 +735,7 @@ def test_symbols(seed):
 
 
 def operations(motion, method="aba"):
-    qdd = METHODS[method](motion).qdd
+    qdd = DYNAMICS_ALGORITHMS[method](motion).qdd
     return motion.ops.count(qdd.nodes())
 
 

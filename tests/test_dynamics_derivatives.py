@@ -11,26 +11,31 @@ import pytest
 
 import delassus as ds
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
-from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
-from delassus.algorithms.problem import Problem
-from delassus.algorithms.sparse_factor import SparseFactor
-from delassus.compiler.pipeline import make_program
-from delassus.compiler.program import interpret_program
-from delassus.constraints import check_constraints
 from delassus.errors import ConfigurationError, UnknownNameError
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.model.rotations import matrix_to_quaternion
-from delassus.quantities.dynamics import DYNAMICS_DERIVATIVES
-from delassus.quantities.dynamics import STEP as STEP_QUANTITY
-from delassus.quantities.evaluate import case_of
-from delassus.quantities.request import request
 from delassus.spatial.manifold import integrate_changes
-from delassus.spatial.numpy_ops import NumpyOps, numbers
-from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import benchmark_cases
 from delassus_studies.peers_pinocchio import pinocchio_contacts, pinocchio_model
+from internals import (
+    DYNAMICS_DERIVATIVES,
+    DynamicsProblem,
+    Goal,
+    JointKind,
+    NumpyOps,
+    Problem,
+    RawJoint,
+    RawLink,
+    SparseFactor,
+    TraceOps,
+    build_tree,
+    case_of,
+    check_constraints,
+    interpret_program,
+    make_program,
+    matrix_to_quaternion,
+    numbers,
+    request,
+)
+from internals import STEP as STEP_QUANTITY
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import as_pose, everything, pairs, state, two_branches
 from tools import AGREEMENT, error, evaluated, random_frame, random_rotation

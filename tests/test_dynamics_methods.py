@@ -9,19 +9,23 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics import METHODS, constant_rows
-from delassus.algorithms.dynamics.activation import activated_pv_early
 from delassus.algorithms.dynamics.pv import pv
 from delassus.algorithms.dynamics.pv_early import EarlyElimination
-from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.problem import Problem
-from delassus.constraints import check_constraints
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.spatial.numpy_ops import NumpyOps
-from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import Case, benchmark_cases, general_rows, general_welds, welds
+from internals import (
+    DYNAMICS_ALGORITHMS,
+    DynamicsProblem,
+    JointKind,
+    NumpyOps,
+    Problem,
+    RawJoint,
+    RawLink,
+    TraceOps,
+    activated_pv_early,
+    build_tree,
+    check_constraints,
+    constant_rows,
+)
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import everything, independent, state
 from tools import by_method, error, error_estimates, evaluated, make_motion, random_frame, random_rotation
@@ -310,7 +314,7 @@ def traced(tree, constraints, name):
     ops = TraceOps()
     x = [ops.vector(size) for size in (tree.nq, tree.nv, tree.nv)]
     problem = Problem(ops, tree, check_constraints(tree, constraints), x[0])
-    found = METHODS[name](DynamicsProblem(problem, *x[1:], gravity=ops.constant([[0.0], [0.0], [-9.81]])))
+    found = DYNAMICS_ALGORITHMS[name](DynamicsProblem(problem, *x[1:], gravity=ops.constant([[0.0], [0.0], [-9.81]])))
     return lambda *state: [y[:, 0] for y in evaluated(ops, [found.qdd, found.forces], *state)]
 
 
@@ -361,7 +365,7 @@ def operations(case, name):
     q, v, tau = (ops.vector(size) for size in (tree.nq, tree.nv, tree.nv))
     constraints = () if name == "aba" else check_constraints(tree, case.constraints)
     motion = DynamicsProblem(Problem(ops, tree, constraints, q), v, tau, gravity=ops.constant([[0.0], [0.0], [-9.81]]))
-    solution = METHODS[name](motion)
+    solution = DYNAMICS_ALGORITHMS[name](motion)
     return ops.count([*solution.qdd.nodes(), *solution.forces.nodes()])
 
 
@@ -442,7 +446,7 @@ def test_every_method_is_here():
     """A hard method that is added is tested with the others."""
     others = {"aba", "kkt", "ltl-soft", "pv-soft", "proximal"}
     assert set(ds.DYNAMICS_METHODS) - others == set(HARD)
-    assert METHODS["pv"] is pv and METHODS["pv-early"] is activated_pv_early
+    assert DYNAMICS_ALGORITHMS["pv"] is pv and DYNAMICS_ALGORITHMS["pv-early"] is activated_pv_early
     robot = ds.mechanisms.humanoid()
     zero = np.zeros(robot.nv)
     assert ds.forward_dynamics(robot, robot.neutral(), zero, zero, ds.Point("left_foot")).method == "pv-early"

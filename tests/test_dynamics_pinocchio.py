@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics import SOFT, UNCONSTRAINED
+from internals import SOFT, UNCONSTRAINED
 from tools import error, random_rotation
 
 pin = pytest.importorskip("pinocchio")

@@ -6,15 +6,24 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics import HARD_AND_SOFT, METHODS, SOFT
-from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
-from delassus.algorithms.jacobian import jacobian_columns
-from delassus.algorithms.problem import Problem
-from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.errors import ConfigurationError, ConstraintError
-from delassus.spatial.numpy_ops import NumpyOps
-from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.bench_errors import usual_and_near_singular
+from internals import (
+    DYNAMICS_ALGORITHMS,
+    HARD_AND_SOFT,
+    SOFT,
+    DynamicsProblem,
+    Goal,
+    NumpyOps,
+    Problem,
+    SparseFactor,
+    TraceOps,
+    configuration_from_mujoco,
+    configuration_to_mujoco,
+    jacobian_columns,
+    tree_from_mujoco,
+    velocity_map_from_mujoco,
+)
 from random_trees import some_constraints, some_mechanism
 from tools import AGREEMENT, by_method, error, evaluated, make_motion, random_frame
 
@@ -203,7 +212,7 @@ def test_symbols(seed, method):
         problem, v, tau, gravity=ops.constant(more["gravity"][:, None]),
         damping=damping, goals=goals,
     )  # fmt: skip
-    solution = METHODS[method](motion)
+    solution = DYNAMICS_ALGORITHMS[method](motion)
     qdd, f = evaluated(ops, [solution.qdd, solution.forces], *values)
     assert error(qdd[:, 0], expected.qdd) < CONDITION
     assert error(f[:, 0], stacked(expected)) < 1e2 * CONDITION
@@ -232,12 +241,6 @@ CLOSED = f"""
 def test_mujoco(seed, tmp_path, monkeypatch):
     """``qacc`` for MuJoCo's own rows, ``efc_R`` and ``efc_aref``; it leaves out ``J̇ v``."""
     mujoco = pytest.importorskip("mujoco")
-    from delassus.interop.mujoco import (
-        configuration_from_mujoco,
-        configuration_to_mujoco,
-        tree_from_mujoco,
-        velocity_map_from_mujoco,
-    )
 
     monkeypatch.chdir(tmp_path)
     model = mujoco.MjModel.from_xml_string(CLOSED.replace('type="slide"', 'name="slider" type="slide"'))

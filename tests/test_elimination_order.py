@@ -8,18 +8,22 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics import METHODS
-from delassus.algorithms.dynamics.state import NEVER, EliminationOrder
 from delassus.planner.elimination import FEW, MANY, least_degree, loops
-from delassus.quantities import evaluate
-from delassus.quantities.case import elimination_order, symbolic_case
-from delassus.quantities.dynamics import DYNAMICS
-from delassus.quantities.error_estimate import rcond_of
-from delassus.quantities.request import request
-from delassus.spatial.interpret import interpret
-from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import Case, random_states
 from delassus_studies.loop_mechanisms import cassie_legs, four_bars, grid, rungs, stewart_platform, welded_ladder
+from internals import (
+    DYNAMICS,
+    DYNAMICS_ALGORITHMS,
+    NEVER,
+    EliminationOrder,
+    TraceOps,
+    elimination_order,
+    evaluate,
+    interpret,
+    rcond_of,
+    request,
+    symbolic_case,
+)
 
 CLOSE = 1e-9
 """Relative error at random states: ``G`` of these mechanisms has conditions up to 1e5."""
@@ -66,7 +70,7 @@ def solved(case, order, states, active=None, **options):
     asked, ops = request(case.tree, case.constraints, DYNAMICS, method=method, passive="none", **options), TraceOps()
     traced = symbolic_case(asked, ops)
     traced.order = order
-    found = METHODS[method](traced.motion())
+    found = DYNAMICS_ALGORITHMS[method](traced.motion())
     outputs = [ops.nodes(found.qdd), ops.nodes(found.forces)]
     outputs.append(ops.nodes(ops.matrix([[rcond_of(asked, ops, outputs)]])))
     given = [states.q, states.v, states.tau] + ([] if active is None else [active.astype(float)])
@@ -137,7 +141,7 @@ def operations(case, order, method="pv-early"):
     ops = TraceOps()
     traced = symbolic_case(request(case.tree, case.constraints, DYNAMICS, method=method, passive="none"), ops)
     traced.order = order
-    found = METHODS[method](traced.motion())
+    found = DYNAMICS_ALGORITHMS[method](traced.motion())
     return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
 
 
@@ -202,5 +206,5 @@ def test_structure_is_found_in_long_mechanisms():
     ops, case = TraceOps(), rungs(20)
     traced = symbolic_case(request(case.tree, case.constraints, DYNAMICS, method="pv-early", passive="none"), ops)
     traced.order = EliminationOrder(least_degree(case.tree, loops(case.tree, case.constraints)), MANY)
-    METHODS["pv-early"](traced.motion())
+    DYNAMICS_ALGORITHMS["pv-early"](traced.motion())
     assert max(shape[0] for question, shape, _ in ops.answers if question == "rank") <= 12

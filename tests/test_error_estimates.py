@@ -12,13 +12,9 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.pipeline import make_program
-from delassus.interop.load import example_robot_files
-from delassus.quantities import find_quantity
-from delassus.quantities.error_estimate import ERROR_BOUND
-from delassus.quantities.request import request
 from delassus_studies.bench_errors import ABOVE, BELOW, EXACT, true_and_estimated, usual_and_near_singular
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET
+from internals import ERROR_BOUND, example_robot_files, find_quantity, make_program, request
 from random_trees import some_mechanism
 from tools import error
 

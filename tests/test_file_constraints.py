@@ -11,10 +11,16 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus import jacobian
 from delassus.errors import ConstraintError, ModelError
-from delassus.quantities.contact import OPERATIONAL_SPACE_COMPLIANCE
-from delassus.quantities.evaluate import case_of
-from delassus.quantities.osim import jacobian
+from internals import (
+    OPERATIONAL_SPACE_COMPLIANCE,
+    case_of,
+    configuration_to_mujoco,
+    example_robot_files,
+    velocity_map_from_mujoco,
+    velocity_to_mujoco,
+)
 from tools import error
 
 ACCELERATION = 1e-7
@@ -105,7 +111,6 @@ class Equalities:
 
 def check_against_mujoco(model, tree, rng, near=None):
     """Rows, errors and accelerations at a closed configuration, which both sides hold."""
-    from delassus.interop.mujoco import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
 
     peer = Equalities(model)
     q = closed(tree, tree.random(rng) if near is None else near)
@@ -247,7 +252,6 @@ GRIPPERS = ("panda", "baxter", "pr2")
 @pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
 def test_mimic_joints_of_shipped_robots(name):
     """``Nᵀ M N ÿ = Nᵀ (τ − c)``, solved by hand; the tree holds them without being told."""
-    from delassus.interop.load import example_robot_files
 
     files = example_robot_files()
     if name not in files:

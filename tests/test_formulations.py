@@ -9,15 +9,21 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import ContactDynamics, ContactSet, Scene, SolverStatus, frames_of, results
-from delassus.contact.formulate import formulate
-from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.formulations.problem import collide
-from delassus.contact.scene import State
-from delassus.contact.solvers.coulomb import projected
-from delassus.contact.solvers.lemke import lemke
-from delassus.contact.solvers.mixed import solve_mixed
+from delassus.contact import (
+    ContactDynamics,
+    ContactSet,
+    Scene,
+    SolverStatus,
+    State,
+    collide,
+    formulate,
+    frames_of,
+    lemke,
+    solve_mixed,
+)
 from delassus.errors import ConfigurationError, ModelError, UnknownNameError
+from internals import FORMULATIONS, pendulum, projected
+from internals import SOLVED as SOLVED_STATUSES
 from random_trees import some_constraints, some_mechanism
 from tools import error, random_rotation
 
@@ -232,7 +238,6 @@ def test_claims_of_steps():
 
 def test_claims_of_simulations():
     """Both formulations go the same way over a strike on the floor, and the claim is judged by ratios."""
-    from delassus.simulate.scenes.pendulum import pendulum
     from delassus_studies import claims_contact_runs as claims
 
     ready = pendulum(3)
@@ -264,7 +269,6 @@ def test_planar_mechanisms_are_solved_by_all():
     By `nmc-os`, eliminating the hinges of a long chain leaves 1e-13 where nothing moves, which Lemke's method, scaled
     by diagonals, takes for real.
     """
-    from delassus.simulate.scenes.pendulum import pendulum
 
     rng = np.random.default_rng(8)
     scene = pendulum(15).scene
@@ -440,7 +444,7 @@ def test_impacts_never_gain_energy(solver):
         assert max(energies) <= energies[0] * (1 + 1e-12)
         assert outcome[-1].cone_violation() < 1e-11 and outcome[-1].penetration_velocity() < SOLVED
         reduced += outcome[-1].status is SolverStatus.RESTITUTION_REDUCED
-        assert all(phase.status in results.SOLVED for phase in outcome)
+        assert all(phase.status in SOLVED_STATUSES for phase in outcome)
     assert 1 <= reduced <= 5
 
 
@@ -567,7 +571,7 @@ def test_what_is_solved_at_open_loops_obeys_the_laws(n):
         for formulation in NAMES:
             problem = formulate(scene, State(q, v), formulation, dt=dt, contacts=contacts, dynamics=dynamics)
             solution = problem.solve("nsgs", tolerance=1e-8)
-            solved = solution.status in results.SOLVED
+            solved = solution.status in SOLVED_STATUSES
             counts += [solved, not solved]
             if not solved:
                 continue

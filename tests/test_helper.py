@@ -16,7 +16,8 @@ import pytest
 
 import delassus as ds
 from delassus.compiler.emit.helper import FIELDS, HELPED, LONGEST, UNIT
-from delassus.runtime import helper, threads
+from delassus.runtime import helper
+from internals import threads
 
 pytestmark = [
     pytest.mark.usefixtures("kernel_cache"),

@@ -10,18 +10,30 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import ContactDynamics, ContactSet, SolverStatus, frames_of
-from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.geometry import load_colliders
-from delassus.contact.shapes import Collider, HalfSpace, Sphere
-from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.contact import (
+    Collider,
+    ContactDynamics,
+    ContactSet,
+    HalfSpace,
+    SolverStatus,
+    Sphere,
+    frames_of,
+    load_colliders,
+)
 from delassus.errors import ConfigurationError
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
-from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.step import StepOptions, step
+from internals import (
+    FORMULATIONS,
+    ImpulseSolver,
+    JointKind,
+    RawJoint,
+    RawLink,
+    Recorder,
+    Recording,
+    build_tree,
+    load_checkpoint,
+    save_checkpoint,
+)
 from random_trees import some_constraints, some_mechanism
 
 SOLVERS = ("lemke", "pgs", "nsgs", "admm", "convex")

@@ -9,12 +9,8 @@ import pytest
 
 import delassus as ds
 from delassus import contact
-from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
-from delassus.compiler.pipeline import make_program
-from delassus.constraints import check_constraints
 from delassus.errors import ConstraintError, UnknownNameError
-from delassus.quantities import find_quantity
-from delassus.quantities.request import request
+from internals import check_constraints, find_quantity, make_program, request, wanted_accelerations
 from random_trees import some_constraints, some_joint_rows, some_mechanism
 from test_c import GCC, Compiled
 from test_dynamics_derivatives import check

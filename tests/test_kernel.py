@@ -17,9 +17,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.emit.python_entry import MOST_ALONE, limit
-from delassus.runtime import fastcall
-from delassus.runtime.cpu_target import host
+from internals import MOST_ALONE, code, fastcall, find_quantity, host, key_of, limit, llvm_parts, request
 
 DOUBLE = 1e-11
 """Relative to the largest entry: the same operations in another order, with fused multiply-adds."""
@@ -95,8 +93,6 @@ def test_everything_that_can_be_compiled(what: str, expected) -> None:  # type: 
 
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_long_programs_are_cut(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from delassus.compiler.emit import llvm_parts
-
     monkeypatch.setenv("DELASSUS_CACHE", "off")
     monkeypatch.setattr(llvm_parts, "PART", 300)
     tree, constraints = ROBOTS["humanoid"][0](), [*ROBOTS["humanoid"][1](), ds.Rows("right_hand", 2)]
@@ -281,11 +277,6 @@ def test_a_damaged_cache_file_is_compiled_again(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    from delassus.quantities import find_quantity
-    from delassus.quantities.request import request
-    from delassus.runtime import code
-    from delassus.runtime.code import key_of
-
     tree, other = ds.mechanisms.chain(3), ds.mechanisms.chain(4)
     weld, point = (ds.Weld("link3"),), (ds.Point("link3"),)
     moved = (ds.Point(ds.Frame("link3", (0, 0, 1e-9))),)

@@ -9,22 +9,28 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from delassus.algorithms.inputs import Argument
+from delassus import Point, Weld, mechanisms
 from delassus.compiler import stages
-from delassus.compiler.emit.c import write_c
-from delassus.compiler.emit.casadi import casadi_function
-from delassus.compiler.emit.llvm import llvm_module
-from delassus.compiler.passes import optimise
-from delassus.compiler.pipeline import make_program
-from delassus.compiler.program import Program, Result, interpret_program
 from delassus.compiler.stages import cut
-from delassus.constraints import Point, Weld
-from delassus.model.mechanisms import humanoid
-from delassus.quantities.dynamics import DYNAMICS_DERIVATIVES, STEP_DERIVATIVES
-from delassus.quantities.request import request
-from delassus.runtime.cpu_target import Code, host, object_code
-from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.trace_calls import CallingTraceOps
+from internals import (
+    DYNAMICS_DERIVATIVES,
+    STEP_DERIVATIVES,
+    Argument,
+    Code,
+    NumpyOps,
+    Program,
+    Result,
+    casadi_function,
+    host,
+    interpret_program,
+    llvm_module,
+    make_program,
+    object_code,
+    optimise,
+    request,
+    write_c,
+)
 from programs import same
 
 N = 4
@@ -171,7 +177,7 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
 @pytest.mark.parametrize("quantity", [DYNAMICS_DERIVATIVES, STEP_DERIVATIVES])
 def test_values_that_are_read_no_more_give_their_places_to_others(quantity, monkeypatch):
     """What is computed is the same to the last bit, in half of the places."""
-    tree = humanoid()
+    tree = mechanisms.humanoid()
     asked = request(tree, [Weld("left_foot"), Point("right_foot")], quantity)
     shared = make_program(asked)
     monkeypatch.setattr(stages, "share_places", lambda before, last, n_inputs: (before, last))

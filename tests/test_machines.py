@@ -10,26 +10,30 @@ import pytest
 
 import delassus as ds
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
-from delassus.algorithms.problem import Problem
-from delassus.compiler.emit.casadi import casadi_function
-from delassus.compiler.trace import count
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint
-from delassus.model.joints import Joint, JointKind, random
-from delassus.model.kinematics import joint_displacement
-from delassus.model.rotations import rotation_from_rpy
-from delassus.quantities.osim import METHODS
 from delassus.spatial.elementary_rotations import elementary_rotations
 from delassus.spatial.factor import CholeskyFactor, Factor
-from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.rigid import DenseRigidInertia, RigidInertia
-from delassus.spatial.trace_ops import TraceOps
 from delassus.spatial.transform import DenseTransform, StagedTransform, before_rotation, displacement
 from delassus_studies.count_ops import CountOps
+from internals import (
+    OSIM_ALGORITHMS,
+    Joint,
+    JointKind,
+    NumpyOps,
+    Problem,
+    RawJoint,
+    TraceOps,
+    build_tree,
+    casadi_function,
+    count,
+    jacobian,
+    joint_displacement,
+    mass_matrix,
+    random,
+    rotation_from_rpy,
+)
 from programs import plain_program, reference
 from random_trees import some_constraints, some_link, some_mechanism, some_rotation
 from tools import ROUND_OFF, UNPLANNED, error, evaluated, random_frame, random_rotation
@@ -135,7 +139,7 @@ def traced(tree, constraints, text, oracle=True):
 def test_traces_give_the_same_numbers(make, method):
     """CasADi sees two methods: what it makes of operations does not depend on what they are for."""
     tree, constraints, rows = make()
-    function = traced(tree, constraints, METHODS[method], oracle=method in ("ltl-osim", "pv-osimr"))
+    function = traced(tree, constraints, OSIM_ALGORITHMS[method], oracle=method in ("ltl-osim", "pv-osimr"))
     q = tree.random(1, batch=3)
     expected = ds.delassus(tree, constraints, q, method=method, rows=rows)
     for one, known in zip(function(q, *rows), expected, strict=True):
@@ -297,13 +301,13 @@ COUNTED_SMALL = dict.fromkeys(COUNTED, 0.20)
 
 def traced_count(tree, constraints, method):
     """Operations but for signs, which fold into the addition or multiplication that uses them."""
-    clean = count(tree, constraints, METHODS[method]).clean
+    clean = count(tree, constraints, OSIM_ALGORITHMS[method]).clean
     return clean.total - clean.neg
 
 
 def pattern_count(tree, constraints, method):
     ops = CountOps()
-    METHODS[method](Problem(ops, tree, constraints, ops.state(tree.nq)))
+    OSIM_ALGORITHMS[method](Problem(ops, tree, constraints, ops.state(tree.nq)))
     return ops.total
 
 

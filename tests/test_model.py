@@ -13,24 +13,30 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus import Tree, mechanisms
 from delassus.errors import ConfigurationError, UnknownNameError
-from delassus.model import kinematics, mechanisms
-from delassus.model.build import build_tree
-from delassus.model.description import DIRECTED, RawJoint, RawLink
-from delassus.model.inertia import move_inertia, spatial_inertia
-from delassus.model.joints import JointKind
-from delassus.model.kinematics import frame_pose
-from delassus.model.rotations import (
+from internals import (
+    DIRECTED,
+    WORLD,
+    JointKind,
+    RawJoint,
+    RawLink,
+    build_tree,
     displacement_exp,
     displacement_log,
     exact_quarter_turns,
+    example_robot_files,
+    frame_pose,
+    kinematics,
     matrix_to_quaternion,
+    move_inertia,
     quaternion_to_matrix,
     rotation_about,
     rotation_between,
     rotation_from_rpy,
+    spatial_inertia,
+    total_mass,
 )
-from delassus.model.tree import WORLD, Tree, total_mass
 from tools import ROUND_OFF, UNPLANNED, error, random_frame, random_rotation
 
 POSE = 1e-12
@@ -307,7 +313,6 @@ def test_loading_from_strings_and_paths(tmp_path, monkeypatch):
 
 def test_a_folder_does_not_hide_a_robot_of_its_name(tmp_path, monkeypatch):
     pytest.importorskip("robot_descriptions")
-    from delassus.interop.load import example_robot_files
 
     if "ur5" not in example_robot_files():
         pytest.skip("example-robot-data is not installed")

@@ -20,19 +20,22 @@ import pytest
 
 import delassus as ds
 from delassus.errors import ConfigurationError, MissingDependencyError, ModelError
-from delassus.interop.mujoco import (
+from delassus.interop.mujoco_actuators import element_names
+from internals import (
+    CONTROL_FORCES,
+    JointKind,
+    RawJoint,
+    RawLink,
+    build_tree,
+    case_of,
     configuration_from_mujoco,
     configuration_to_mujoco,
+    frame_pose,
     tree_from_mujoco,
     velocity_from_mujoco,
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
-from delassus.interop.mujoco_actuators import element_names
-from delassus.model.joints import JointKind
-from delassus.model.kinematics import frame_pose
-from delassus.quantities.dynamics import CONTROL_FORCES
-from delassus.quantities.evaluate import case_of
 from tools import UNPLANNED, error, leaf_frames, random_frame
 
 mujoco = pytest.importorskip("mujoco")
@@ -908,9 +911,6 @@ def test_quaternions_of_any_length():
 
 
 def test_joints_that_mujoco_does_not_know():
-    from delassus.model.build import build_tree
-    from delassus.model.description import RawJoint, RawLink
-
     for kind in (JointKind.COS_SIN, JointKind.PLANAR, JointKind.TRANSLATION):
         links = [RawLink("base"), RawLink("a", 1.0, np.ones(3), np.eye(3))]
         tree = build_tree("odd", links, [RawJoint("j", kind, "base", "a")])

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.model.tree import Tree
+from delassus import Tree
 from delassus.quantities.operator import Factorisation
 from delassus.quantities.redundancy import REGULAR_CONDITION
+from internals import JointKind, RawJoint, RawLink, build_tree
 from tools import AGREEMENT, error, random_frame
 
 SOLVE = 1e-6

@@ -10,13 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
-from delassus.algorithms.crba import mass_matrix
-from delassus.compiler import passes
-from delassus.compiler.passes import PASSES, optimise
-from delassus.compiler.schedule import reorder, schedule
-from delassus.compiler.trace import trace
-from delassus.spatial.graph import COMMUTATIVE, LEAVES, Builder, Graph, Op, arity
-from delassus.spatial.interpret import SEMANTICS, interpret
+from internals import (
+    COMMUTATIVE,
+    LEAVES,
+    PASSES,
+    SEMANTICS,
+    Builder,
+    Graph,
+    Op,
+    arity,
+    interpret,
+    mass_matrix,
+    optimise,
+    passes,
+    reorder,
+    schedule,
+    trace,
+)
 from programs import ALGEBRA, SPECIAL, graphs, kernel_graph, same, table_of_operations, verify
 from random_trees import some_constraints, some_mechanism
 from tools import error

@@ -9,8 +9,7 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
-from delassus.contact.results import SOLVED
-from delassus.model.rotations import quaternion_to_matrix
+from internals import SOLVED, quaternion_to_matrix
 
 pytest.importorskip("coal")
 

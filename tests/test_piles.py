@@ -10,10 +10,8 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
-from delassus.contact.results import SOLVED
-from delassus.contact.solvers.coulomb import projected
 from delassus.contact.sparse import blocks
-from delassus.model.rotations import quaternion_to_matrix
+from internals import SOLVED, projected, quaternion_to_matrix
 from test_joint_contacts import some_scene
 
 pytestmark = pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")

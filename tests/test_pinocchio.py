@@ -20,9 +20,7 @@ import pytest
 
 import delassus as ds
 from delassus.errors import MissingDependencyError, ModelError
-from delassus.interop.pinocchio import tree_from_pinocchio
-from delassus.model.joints import JointKind
-from delassus.model.kinematics import frame_pose
+from internals import JointKind, frame_pose, tree_from_pinocchio
 from tools import UNPLANNED, error, random_rotation
 
 pin = pytest.importorskip("pinocchio")

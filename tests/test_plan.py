@@ -14,18 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
+from delassus import mechanisms as robots
 from delassus.algorithms.osim.cut import cut_osim
-from delassus.algorithms.problem import Problem
-from delassus.compiler.trace import count
-from delassus.interop.load import example_robot_files
-from delassus.model.joints import JointKind
-from delassus.model.mechanisms import asimo, chain, humanoid, ladder, star, stem
 from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement
-from delassus.planner.plan import CUT, _plan, plan
-from delassus.quantities.evaluate import case_of
-from delassus.quantities.osim import DELASSUS, METHODS
-from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import (
     G1_ENDS,
     GO1_FEET,
@@ -35,6 +27,20 @@ from delassus_studies.cases import (
     quiet_load,
     sole_points,
     welds,
+)
+from internals import (
+    CUT,
+    DELASSUS,
+    OSIM_ALGORITHMS,
+    JointKind,
+    Problem,
+    TraceOps,
+    _plan,
+    case_of,
+    count,
+    example_robot_files,
+    frame_pose,
+    plan,
 )
 from random_trees import some_constraints, some_mechanism
 from tools import AGREEMENT, error
@@ -70,23 +76,23 @@ def rungs(n):
 
 
 CASES = {
-    "chain 3": lambda: (chain(3), welds("link3")),
-    "chain 20": lambda: (chain(20), welds("link20")),
-    "chain 20, two points": lambda: (chain(20), points("link10", "link20")),
-    "chain 12, floating": lambda: (chain(12, root="floating"), welds("link12")),
-    "chain 6, nine rows": lambda: (chain(6), general_rows(["link6"] * 3, 3)),
-    "star 4x3": lambda: (star(4, 3), points(*(f"branch{b + 1}_3" for b in range(4)))),
-    "humanoid, feet": lambda: (humanoid(), welds("left_foot", "right_foot")),
-    "humanoid, soles": lambda: (humanoid(), sole_points(["left_foot", "right_foot"])),
-    "humanoid, hands and feet": lambda: (humanoid(), welds(*hands_and_feet(humanoid()))),
-    "humanoid, rows": lambda: (humanoid(), general_rows(hands_and_feet(humanoid()), 4)),
-    "humanoid, world axes": lambda: (humanoid(), [ds.Weld("left_foot", axes="world"), ds.Point("right_hand")]),
-    "humanoid, hands joined": lambda: (humanoid(), [ds.Weld("left_hand", "right_hand"), *welds("left_foot")]),
-    "asimo, hands and feet": lambda: (asimo(), welds(*hands_and_feet(asimo()))),
-    "ladder 12, floating": lambda: (ladder(12, root="floating"), rungs(12)),
+    "chain 3": lambda: (robots.chain(3), welds("link3")),
+    "chain 20": lambda: (robots.chain(20), welds("link20")),
+    "chain 20, two points": lambda: (robots.chain(20), points("link10", "link20")),
+    "chain 12, floating": lambda: (robots.chain(12, root="floating"), welds("link12")),
+    "chain 6, nine rows": lambda: (robots.chain(6), general_rows(["link6"] * 3, 3)),
+    "star 4x3": lambda: (robots.star(4, 3), points(*(f"branch{b + 1}_3" for b in range(4)))),
+    "humanoid, feet": lambda: (robots.humanoid(), welds("left_foot", "right_foot")),
+    "humanoid, soles": lambda: (robots.humanoid(), sole_points(["left_foot", "right_foot"])),
+    "humanoid, hands and feet": lambda: (robots.humanoid(), welds(*hands_and_feet(robots.humanoid()))),
+    "humanoid, rows": lambda: (robots.humanoid(), general_rows(hands_and_feet(robots.humanoid()), 4)),
+    "humanoid, world axes": lambda: (robots.humanoid(), [ds.Weld("left_foot", axes="world"), ds.Point("right_hand")]),
+    "humanoid, hands joined": lambda: (robots.humanoid(), [ds.Weld("left_hand", "right_hand"), *welds("left_foot")]),
+    "asimo, hands and feet": lambda: (robots.asimo(), welds(*hands_and_feet(robots.asimo()))),
+    "ladder 12, floating": lambda: (robots.ladder(12, root="floating"), rungs(12)),
 } | {
     f"stem {n}, {b} branches of {length}": lambda n=n, b=b, length=length: (
-        stem(n, b, length), welds(*tips(b, length))
+        robots.stem(n, b, length), welds(*tips(b, length))
     )
     for n, b, length in [(10, 2, 7), (40, 2, 1), (10, 4, 3)]
 }  # fmt: skip
@@ -120,7 +126,7 @@ def traced_counts(name):
     tree, constraints = case(name)
     chosen = plan(tree, constraints)
     near = [m for m, n in chosen.named.items() if n < 1.1 * min(chosen.named.values())]
-    return {m: count(tree, constraints, METHODS[m]).clean.total for m in ("auto", *near)}
+    return {m: count(tree, constraints, OSIM_ALGORITHMS[m]).clean.total for m in ("auto", *near)}
 
 
 @pytest.mark.parametrize("name", [name for k, name in enumerate(CASES) if k % 2 or name in FEWER])
@@ -141,7 +147,7 @@ def test_auto(name):
 
 @pytest.mark.parametrize("n, branches, length", [(20, 2, 7), (20, 4, 7)])
 def test_long_stems_by_the_planners_count(n, branches, length):
-    tree, constraints = stem(n, branches, length), welds(*tips(branches, length))
+    tree, constraints = robots.stem(n, branches, length), welds(*tips(branches, length))
     chosen = plan(tree, constraints)
     assert chosen.operations < min(chosen.named.values())
     assert chosen.method == CUT and chosen.cut
@@ -160,7 +166,9 @@ def atlas():
 @pytest.mark.parametrize("ends", [("l_hand", "r_hand"), ("l_hand", "r_hand", "l_foot", "r_foot")], ids=len)
 def test_atlas(ends):
     tree, constraints = atlas(), welds(*ends)
-    counted = {m: count(tree, constraints, METHODS[m]).clean.total for m in ("auto", "pv-osim", "pv-osimr", "efpa")}
+    counted = {
+        m: count(tree, constraints, OSIM_ALGORITHMS[m]).clean.total for m in ("auto", "pv-osim", "pv-osimr", "efpa")
+    }
     assert counted.pop("auto") < min(counted.values())
     q = tree.random(0, 3)
     expected = ds.delassus(tree, constraints, q, method="dense")
@@ -229,15 +237,8 @@ def test_placed_frames_and_base_parameters_are_the_same_robot(mechanism):
             assert error(ds.mass_matrix(other, q), M) < SAME_ROBOT
     twist_frames = [name for name in tree.frames if name != "world"]
     for name in twist_frames[:3]:
-        for got, want in zip(placed_pose(placed, name, q), placed_pose(tree, name, q), strict=True):
+        for got, want in zip(frame_pose(placed, name, q), frame_pose(tree, name, q), strict=True):
             assert error(got, want) < SAME_ROBOT
-
-
-def placed_pose(tree, name, q):
-    """Pose of a frame in the world."""
-    from delassus.model.kinematics import frame_pose
-
-    return frame_pose(tree, name, q)
 
 
 # -- placing ---------------------------------------------------------------------------------------------------------
@@ -251,7 +252,7 @@ def test_placed_frames_need_fewer_operations(robot):
     steps = [tree, frame_placement(tree, names), frame_placement(tree, names, free_base=True)]
     steps.append(base_parameters(steps[-1]))
     for method in ("pv-osim", "pv-osimr"):
-        counted = [count(step, constraints, METHODS[method]).clean.total for step in steps]
+        counted = [count(step, constraints, OSIM_ALGORITHMS[method]).clean.total for step in steps]
         assert all(later < earlier for earlier, later in itertools.pairwise(counted)), counted
 
 
@@ -299,7 +300,7 @@ def test_a_plan_says_what_was_chosen_and_why():
 
 def test_a_search_ends_where_its_effort_is_spent(monkeypatch):
     """What it has by then is still no worse than any named method."""
-    tree, constraints = stem(4, 4, 1), tuple(welds(*tips(4, 1)))
+    tree, constraints = robots.stem(4, 4, 1), tuple(welds(*tips(4, 1)))
     whole = plan(tree, constraints)
     monkeypatch.setattr("delassus.planner.plan.EFFORT", 1)
     _plan.cache_clear()
@@ -309,7 +310,7 @@ def test_a_search_ends_where_its_effort_is_spent(monkeypatch):
 
 
 def test_the_base_stays_where_the_world_matters():
-    robot = humanoid()
+    robot = robots.humanoid()
     for c in (ds.Weld("left_foot", axes="world"), ds.Point("world", "left_foot"), ds.Weld("world", "left_foot")):
         chosen = plan(robot, [c])
         assert chosen.root == "pelvis" and chosen.coordinates is None
@@ -319,10 +320,12 @@ def test_the_base_pose_is_not_read_where_it_does_not_matter():
     tree, constraints = case("humanoid, hands and feet")
     ops = TraceOps()
     q = ops.vector(tree.nq)
-    first, second = (METHODS["auto"](Problem(ops, tree, constraints, [*ops.vector(7), *q[7:]])) for _ in range(2))
+    first, second = (
+        OSIM_ALGORITHMS["auto"](Problem(ops, tree, constraints, [*ops.vector(7), *q[7:]])) for _ in range(2)
+    )
     assert first.rows == second.rows
 
 
 def test_nothing_to_constrain():
-    assert ds.delassus(chain(3), [], np.zeros(3), method="auto").shape == (0, 0)
-    assert plan(chain(3), ()).operations == 0
+    assert ds.delassus(robots.chain(3), [], np.zeros(3), method="auto").shape == (0, 0)
+    assert plan(robots.chain(3), ()).operations == 0

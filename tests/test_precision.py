@@ -14,10 +14,9 @@ import pytest
 
 import delassus as ds
 from delassus.algorithms.osim import METHODS
-from delassus.algorithms.problem import Problem
-from delassus.spatial.numpy_ops import NumpyOps
 from delassus_studies.bench_speed import float32_error
 from delassus_studies.cases import benchmark_cases
+from internals import NumpyOps, Problem
 from random_trees import some_constraints, some_mechanism
 from tools import UNPLANNED, error, random_frame
 

@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.pipeline import make_program
-from delassus.quantities import QUANTITIES
-from delassus.quantities.evaluate import case_of
 from delassus.quantities.options import Keywords
-from delassus.quantities.request import request
+from internals import QUANTITIES, case_of, make_program, request
 from tools import AGREEMENT, error
 
 

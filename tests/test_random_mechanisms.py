@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 
 import delassus as ds
 from delassus.errors import ModelError
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.model.tree import WORLD
+from internals import WORLD, JointKind, RawJoint, RawLink, build_tree
 from random_trees import REVERSIBLE, Mechanism, some_constraints, some_mechanism
 from tools import AGREEMENT, NOTHING, ROUND_OFF, UNPLANNED, error, random_rotation
 

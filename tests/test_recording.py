@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact.scene import Scene
-from delassus.contact.shapes import Collider, HalfSpace, Sphere
+from delassus.contact import Collider, HalfSpace, Scene, Sphere
 from delassus.errors import ConfigurationError
 from delassus.simulate import storage
-from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
-from delassus.simulate.recording import ARRAYS, Recorder, Recording
-from delassus.simulate.scenes import boxes, pendulum
+from internals import ARRAYS, Recorder, Recording, boxes, load_checkpoint, pendulum, save_checkpoint
 
 SUFFIXES = (".npz", ".h5")
 

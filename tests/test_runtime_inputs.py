@@ -12,14 +12,9 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus import Tree
 from delassus.errors import ConfigurationError, ConstraintError, UnknownNameError
-from delassus.model.inertia import move_inertia
-from delassus.model.rotations import matrix_to_quaternion, quaternion_to_matrix
-from delassus.model.tree import WORLD, Tree
-from delassus.planner.plan import plan
-from delassus.quantities.osim import DELASSUS
-from delassus.quantities.request import request
-from delassus.runtime.code import key_of
+from internals import DELASSUS, WORLD, key_of, matrix_to_quaternion, move_inertia, plan, quaternion_to_matrix, request
 from random_trees import some_constraints, some_mechanism
 from test_c import Compiled
 from tools import AGREEMENT, error, random_rotation

@@ -9,12 +9,21 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact.results import SolverStatus
-from delassus.errors import missing_dependency
-from delassus.interop.load import example_robot_files
+from delassus.contact import SolverStatus
 from delassus.simulate.plots import FRAMES, centre_motion, centres, summary_figure, swing_figure
-from delassus.simulate.recording import Recorder, Recording
-from delassus.simulate.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, mppi, pendulum, quadruped
+from internals import (
+    Recorder,
+    Recording,
+    boxes,
+    dual_arm,
+    dual_arm_robot,
+    example_robot_files,
+    generic_quadruped,
+    missing_dependency,
+    mppi,
+    pendulum,
+    quadruped,
+)
 
 SOUND = {SolverStatus.CONVERGED.name, SolverStatus.ROUND_OFF.name}
 

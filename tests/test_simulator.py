@@ -21,6 +21,7 @@ from delassus.contact import (
     ContactSet,
     HalfSpace,
     Mesh,
+    SolverStatus,
     Sphere,
     State,
     admm,
@@ -32,13 +33,8 @@ from delassus.contact import (
     pgs,
     solve_mixed,
 )
-from delassus.contact.results import SolverStatus
-from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.errors import ConfigurationError, DelassusError, DelassusWarning, ModelError
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.simulate import Recorder
+from internals import ImpulseSolver, JointKind, RawJoint, RawLink, Recorder, build_tree
 from tools import escapes
 
 pytest.importorskip("coal")

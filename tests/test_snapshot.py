@@ -7,8 +7,7 @@ import pytest
 
 import delassus as ds
 from delassus.contact import ContactDynamics, ContactSet, Scene, frames_of
-from delassus.model.joints import JointKind
-from delassus.model.rotations import quaternion_to_matrix, skew
+from internals import JointKind, quaternion_to_matrix, skew
 from random_trees import some_mechanism
 
 ROUND_OFF = 1e-10

@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.interop.load import example_robot_files
-from delassus.quantities import QUANTITIES
-from delassus.quantities.case import symbolic_case
-from delassus.quantities.dynamics import DYNAMICS
-from delassus.quantities.evaluate import NumpyCase
-from delassus.quantities.osim import DELASSUS
-from delassus.quantities.request import request
-from delassus.spatial.numpy_ops import NumpyOps
-from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, quiet_load
+from internals import (
+    DELASSUS,
+    DYNAMICS,
+    QUANTITIES,
+    NumpyCase,
+    NumpyOps,
+    TraceOps,
+    example_robot_files,
+    request,
+    symbolic_case,
+)
 from random_trees import some_constraints, some_mechanism
 from tools import UNPLANNED
 

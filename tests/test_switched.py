@@ -8,21 +8,25 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics import METHODS
-from delassus.algorithms.dynamics.activation import Conditions
-from delassus.algorithms.problem import Problem
-from delassus.compiler.pipeline import make_program
-from delassus.constraints import check_constraints
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.quantities.case import symbolic_case
-from delassus.quantities.dynamics import DYNAMICS
-from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of
-from delassus.quantities.request import request
-from delassus.spatial.numpy_ops import NumpyOps
-from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import benchmark_cases
+from internals import (
+    DYNAMICS,
+    DYNAMICS_ALGORITHMS,
+    ERROR_BOUND,
+    Conditions,
+    JointKind,
+    NumpyOps,
+    Problem,
+    RawJoint,
+    RawLink,
+    TraceOps,
+    build_tree,
+    check_constraints,
+    make_program,
+    rcond_of,
+    request,
+    symbolic_case,
+)
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import state
 from test_dynamics_methods import SAME, WELL_CONDITIONED
@@ -63,7 +67,7 @@ class Switched:
             return False, independent
         assert all(flag or not f.any() for f, flag in zip(np.split(forces, splits), flags, strict=True))
         with np.errstate(all="ignore"):
-            expected = METHODS["kkt"](make_motion(self.tree, q, v, tau, on, passive="none")[0])
+            expected = DYNAMICS_ALGORITHMS["kkt"](make_motion(self.tree, q, v, tau, on, passive="none")[0])
         if not on or np.linalg.cond(expected.delassus) <= WELL_CONDITIONED:
             assert error(qdd, expected.qdd[:, 0]) < SAME + np.finfo(float).eps / rcond
             assert error(np.concatenate([np.zeros(0), *own]), expected.forces[:, 0]) < SAME

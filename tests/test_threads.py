@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.emit.python_entry import MOST
-from delassus.runtime import threads
+from internals import MOST, threads
 
 pytestmark = pytest.mark.usefixtures("kernel_cache")
 

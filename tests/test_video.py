@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact.geometry import load_colliders
-from delassus.contact.scene import Scene
-from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Sphere
-from delassus.simulate.recording import Recorder
+from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Scene, Sphere, load_colliders
 from delassus.simulate.rendering import Renderer
-from delassus.simulate.scenes import boxes
 from delassus.simulate.surfaces import COLOURS, creased, surfaces, thinned, triangles_of
 from delassus.simulate.video import write_video
+from internals import Recorder, boxes
 
 MARK = "<inertial><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/></inertial>"
 

@@ -17,12 +17,10 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact.scene import Scene
-from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
+from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Scene, Sphere
 from delassus.simulate import guard
-from delassus.simulate.recording import Recorder
-from delassus.simulate.scenes import boxes, pendulum
 from delassus.simulate.viewer import Live, Replay, player_of, view
+from internals import Recorder, boxes, pendulum
 
 pytest.importorskip("viser")
 

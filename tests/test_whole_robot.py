@@ -12,19 +12,20 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.pipeline import make_program
-from delassus.contact.snapshot import ContactDynamics
+from delassus.contact import ContactDynamics
 from delassus.errors import ModelError
-from delassus.interop.mujoco import (
+from internals import (
+    DYNAMICS,
+    PER_DOF,
+    JointKind,
     configuration_from_mujoco,
     configuration_to_mujoco,
+    make_program,
+    request,
+    tree_to_pinocchio,
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
-from delassus.interop.pinocchio import tree_to_pinocchio
-from delassus.model.joints import PER_DOF, JointKind
-from delassus.quantities.dynamics import DYNAMICS
-from delassus.quantities.request import request
 from tools import error
 
 ROOT = Path(__file__).parent.parent

@@ -10,14 +10,19 @@ import pytest
 
 import delassus as ds
 from delassus.errors import DelassusWarning, ModelError
-from delassus.interop.pinocchio import tree_to_pinocchio
 from delassus.model.actuators import Actuator
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import PER_DOF, JointKind
-from delassus.model.kinematics import frame_pose
-from delassus.model.rotations import rotation_from_rpy, rpy_from_rotation
 from delassus.model.write import tidy
+from internals import (
+    PER_DOF,
+    JointKind,
+    RawJoint,
+    RawLink,
+    build_tree,
+    frame_pose,
+    rotation_from_rpy,
+    rpy_from_rotation,
+    tree_to_pinocchio,
+)
 from pinocchio_models import FILES, SIMPLE, pin, random_model
 from random_trees import some_mechanism
 from tools import ROUND_OFF, error, random_rotation

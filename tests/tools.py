@@ -7,10 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 import delassus as ds
-from delassus.algorithms.dynamics import METHODS
-from delassus.quantities.dynamics import DYNAMICS
-from delassus.quantities.evaluate import NumpyCase, case_of, solution_program
-from delassus.spatial.interpret import interpret
+from internals import DYNAMICS, DYNAMICS_ALGORITHMS, NumpyCase, case_of, interpret, solution_program
 
 ROUND_OFF = 1e-13
 """One expression written in two ways: a few units in the last place of the largest entry."""
@@ -84,7 +81,7 @@ def by_method(motion, name):
     case = motion.case
     own = NumpyCase(replace(case.request, method=name), case.values, case.batch)
     with np.errstate(all="ignore"):
-        return METHODS[name](own.motion())
+        return DYNAMICS_ALGORITHMS[name](own.motion())
 
 
 def error_estimates(motion, name):

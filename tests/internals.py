@@ -1,0 +1,88 @@
+"""What several test files reach for behind the public names: moving a room of the library changes this file alone.
+
+Each internal module is imported by one test file at most (`test_architecture.py` counts): its own, or this one.
+"""
+
+from delassus import quantities
+from delassus.algorithms import dynamics
+from delassus.algorithms.crba import mass_matrix
+from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED, constant_rows, energy, rnea
+from delassus.algorithms.dynamics import METHODS as DYNAMICS_ALGORITHMS
+from delassus.algorithms.dynamics.activation import Conditions, activated_pv_early
+from delassus.algorithms.dynamics.constraint_acceleration import RelativeMotion, wanted_accelerations
+from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder, Goal
+from delassus.algorithms.jacobian import jacobian, jacobian_columns
+from delassus.algorithms.problem import Problem
+from delassus.algorithms.sparse_factor import SparseFactor
+from delassus.cli import app as cli
+from delassus.compiler import passes
+from delassus.compiler.emit import c, llvm_parts
+from delassus.compiler.emit.c import c_source, write_c
+from delassus.compiler.emit.casadi import casadi_function
+from delassus.compiler.emit.llvm import llvm_module
+from delassus.compiler.emit.python_entry import MOST, MOST_ALONE, limit
+from delassus.compiler.passes import PASSES, optimise
+from delassus.compiler.pipeline import make_program
+from delassus.compiler.program import Argument, Program, Result, interpret_program
+from delassus.compiler.schedule import overlap, reorder, schedule
+from delassus.compiler.trace import count, trace
+from delassus.constraints import check_constraints
+from delassus.contact.formulations import FORMULATIONS
+from delassus.contact.results import SOLVED
+from delassus.contact.solvers.coulomb import prepare, projected, single
+from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver
+from delassus.errors import missing_dependency
+from delassus.interop import load as loader
+from delassus.interop.load import example_robot_files
+from delassus.interop.mujoco import (
+    configuration_from_mujoco,
+    configuration_to_mujoco,
+    tree_from_mujoco,
+    velocity_from_mujoco,
+    velocity_map_from_mujoco,
+    velocity_to_mujoco,
+)
+from delassus.interop.pinocchio import tree_from_pinocchio, tree_to_pinocchio
+from delassus.interop.urdf import parse_xml, tree_from_urdf
+from delassus.model import kinematics
+from delassus.model.build import build_tree
+from delassus.model.description import DIRECTED, RawJoint, RawLink
+from delassus.model.inertia import about_centre, inertia_defects, move_inertia, nearest_inertia, spatial_inertia
+from delassus.model.joints import PER_DOF, Joint, JointKind, random
+from delassus.model.kinematics import frame_pose, joint_displacement, world_poses
+from delassus.model.rotations import (
+    displacement_exp,
+    displacement_log,
+    exact_quarter_turns,
+    matrix_to_quaternion,
+    quaternion_to_matrix,
+    rotation_about,
+    rotation_between,
+    rotation_from_rpy,
+    rpy_from_rotation,
+    skew,
+)
+from delassus.model.tree import WORLD, total_mass
+from delassus.planner.plan import CUT, _plan, plan
+from delassus.quantities import QUANTITIES, case, evaluate, find_quantity
+from delassus.quantities.case import elimination_order, symbolic_case
+from delassus.quantities.contact import CONTACT_STEP, OPERATIONAL_SPACE_COMPLIANCE
+from delassus.quantities.dynamics import CONTROL_FORCES, DYNAMICS, DYNAMICS_DERIVATIVES, STEP, STEP_DERIVATIVES
+from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of
+from delassus.quantities.evaluate import NumpyCase, case_of, solution_program
+from delassus.quantities.osim import DELASSUS
+from delassus.quantities.osim import METHODS as OSIM_ALGORITHMS
+from delassus.quantities.request import request
+from delassus.runtime import code, fastcall, threads
+from delassus.runtime import loops as runtime_loops
+from delassus.runtime.code import key_of
+from delassus.runtime.cpu_target import Code, host, object_code
+from delassus.runtime.loops import Bound, compiled, inlined, run_kernel
+from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
+from delassus.simulate.recording import ARRAYS, Recorder, Recording
+from delassus.simulate.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, mppi, pendulum, quadruped
+from delassus.spatial import interpret as interpreter
+from delassus.spatial.graph import COMMUTATIVE, LEAVES, Builder, Graph, Op, arity
+from delassus.spatial.interpret import SEMANTICS, interpret
+from delassus.spatial.numpy_ops import NumpyOps, numbers
+from delassus.spatial.trace_ops import TraceOps

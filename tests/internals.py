@@ -31,7 +31,6 @@ from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED
 from delassus.contact.solvers.coulomb import prepare, projected, single
 from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver
-from delassus.errors import missing_dependency
 from delassus.interop import load as loader
 from delassus.interop.load import example_robot_files
 from delassus.interop.mujoco import (

@@ -287,5 +287,76 @@ def test_help_and_dir_show_public_names_only(cls):
     assert all(field in text for field in fields if not field.startswith("_"))
 
 
+# -- what tests reach for ------------------------------------------------------------------------------------------
+
+PUBLIC = {"delassus", "delassus.contact", "delassus.gym", "delassus.mechanisms"}
+"""Modules with a page in the reference."""
+
+REACHES, NAMES = 140, 440
+"""Internal modules that test files name, and names that they take from `internals.py`, each once a file.
+
+Rooms can move as long as these are few: lower both where they have fallen, raise neither.
+"""
+
+TESTS = sorted(path for path in Path(__file__).parent.rglob("*.py") if path != Path(__file__))
+
+
+def internal_modules(path):
+    """Internal modules that a test file names: in imports, as attributes of the package, in texts that it runs."""
+    shown = {f"delassus.contact.{name}" for name in ds.contact.__all__}  # some are functions and modules too
+    named = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            named |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            named.add(re.sub(r"^ds\.", "delassus.", ast.unparse(node)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = re.sub(r"\bfrom (delassus[\w.]*) import (\w+)", r"\1.\2", node.value)
+            named |= set(re.findall(r"\bdelassus(?:\.\w+)+", text))
+    found = set()
+    for name in named - shown:
+        while name and name not in MODULES:
+            name = name.rpartition(".")[0]
+        found.add(name)
+    return {name for name in found if name.startswith("delassus.")} - PUBLIC - {"delassus.errors"}
+
+
+def test_tests_reach_for_public_names():
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("reference*.md"))
+    assert set(re.findall(r"(?:currentmodule|automodule):: (\S+)", pages)) == PUBLIC
+    reached = [(module, path.name) for path in TESTS for module in sorted(internal_modules(path))]
+    assert len(reached) <= REACHES
+    taken = [
+        f"{path.name}: {alias.name}"
+        for path in TESTS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "internals"
+        for alias in node.names
+    ]
+    assert len(set(taken)) <= NAMES
+
+
+def test_an_internal_module_is_imported_by_one_test_file():
+    """By its own, or by `internals.py` for all: who moves it changes one line."""
+    by_module = {}
+    for path in TESTS:
+        for module in {module for module, _ in imports(path)} & internal_modules(path):
+            by_module.setdefault(module, []).append(path.name)
+    assert {module: files for module, files in by_module.items() if len(files) > 1} == {}
+
+
+def test_the_test_of_reaches(tmp_path):
+    path = tmp_path / "test_some.py"
+    path.write_text(
+        "import delassus as ds\nfrom delassus.contact import formulate, results\nfrom delassus.errors import ModelError"
+        "\nfrom delassus.model import tree\nds.contact.lemke, ds.contact.scene, ds.mechanisms.chain, ds.load\n"
+        "text = 'from delassus.runtime import cache; import delassus'\nother = 'delassus.spatial.graph.Op'\n"
+    )
+    expected = {"contact.results", "model.tree", "contact.scene", "runtime.cache", "spatial.graph"}
+    assert internal_modules(path) == {f"delassus.{name}" for name in expected}
+
+
 def test_version():
     assert ds.__version__.count(".") == 2

@@ -18,7 +18,14 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.errors import ConfigurationError, ConstraintError, MissingDependencyError, ModelError, UnknownNameError
+from delassus.errors import (
+    ConfigurationError,
+    ConstraintError,
+    MissingDependencyError,
+    ModelError,
+    UnknownNameError,
+    missing_dependency,
+)
 from internals import (
     JointKind,
     RawJoint,
@@ -27,7 +34,6 @@ from internals import (
     build_tree,
     inertia_defects,
     loader,
-    missing_dependency,
     nearest_inertia,
 )
 from tools import Hostile, escapes

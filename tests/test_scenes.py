@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import re
+import sys
 
 import numpy as np
 import pytest
 
 import delassus as ds
 from delassus.contact import SolverStatus
+from delassus.errors import missing_dependency
 from delassus.simulate.plots import FRAMES, centre_motion, centres, summary_figure, swing_figure
 from internals import (
     Recorder,
@@ -19,7 +20,6 @@ from internals import (
     dual_arm_robot,
     example_robot_files,
     generic_quadruped,
-    missing_dependency,
     mppi,
     pendulum,
     quadruped,
@@ -239,7 +239,7 @@ def test_the_generic_quadruped_has_the_names_of_go1():
 
 
 def test_without_descriptions_the_quadruped_is_the_generic_one(monkeypatch):
-    module = importlib.import_module("delassus.simulate.scenes.quadruped")
+    module = sys.modules[quadruped.__module__]
 
     def absent(*_, **__):
         raise missing_dependency("example-robot-data", "robots", "go1")

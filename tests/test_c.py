@@ -36,11 +36,9 @@ from internals import (
     c_source,
     casadi_function,
     example_robot_files,
-    find_quantity,
     interpreter,
     llvm_module,
     make_program,
-    request,
     write_c,
 )
 from programs import (
@@ -55,7 +53,7 @@ from programs import (
     table_of_operations,
 )
 from random_trees import some_constraints, some_mechanism
-from tools import ROUND_OFF, error
+from tools import ROUND_OFF, error, requested
 
 GCC = shutil.which("gcc")
 needs_gcc = pytest.mark.skipif(GCC is None, reason="gcc is not installed")
@@ -427,7 +425,7 @@ def test_headers_say_all_that_is_built_in(tmp_path):
     """Offsets, axes, rows, gains, damping, gravity, joints in order, sizes."""
     tree = damped_chain()
     held = [ds.Point(ds.Frame("link3", (0.1, 0.0, 0.2)), axes="world"), ds.Hinge("link2", axis=(0, 1, 0))]
-    asked = request(tree, held, find_quantity("step"), baumgarte=(20.0, None), compliance=1e-6)
+    asked = requested(tree, held, "step", baumgarte=(20.0, None), compliance=1e-6)
     header = write_c(make_program(asked, with_rcond=False), tmp_path)[0].read_text()
     text = " ".join(header.replace(" * ", " ").split())
     for told in (
@@ -440,9 +438,9 @@ def test_headers_say_all_that_is_built_in(tmp_path):
         "#define CHAIN3_STEP_SIZE_q 3 #define CHAIN3_STEP_SIZE_v 3 #define CHAIN3_STEP_SIZE_tau 3",
     ):
         assert told in text, header
-    asked = request(tree, [ds.Contact("link3", ds.contact.Sphere(0.1), friction=0.7)], find_quantity("contact_step"))
+    asked = requested(tree, [ds.Contact("link3", ds.contact.Sphere(0.1), friction=0.7)], "contact_step")
     assert any("friction 0.7, restitution 0" in line for line in built_in(asked))
-    asked = request(tree, [ds.JointRows({"link1_joint": 1, "link2_joint": -2.5})], find_quantity("dynamics"))
+    asked = requested(tree, [ds.JointRows({"link1_joint": 1, "link2_joint": -2.5})], "dynamics")
     assert any("row 0: " in line and "1 link1_joint; -2.5 link2_joint, at rest 0" in line for line in built_in(asked))
 
 
@@ -529,7 +527,7 @@ def outline(text):
 def test_golden_kernels(name):
     """C and LLVM of whole robots as they were: operations and digests."""
     make, constraints, what = GOLDEN_KERNELS[name]
-    program = make_program(request(make(), constraints, find_quantity(what)))
+    program = make_program(requested(make(), constraints, what))
     llvm = llvm_module(program, "double", lanes=8, registers=32, has_fma=True)
     found = {
         "operations": program.graph.count().total,

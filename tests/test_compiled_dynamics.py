@@ -28,12 +28,11 @@ from internals import (
     key_of,
     make_program,
     quantities,
-    request,
 )
 from internals import case as case_module
 from random_trees import some_mechanism
 from test_c import Compiled
-from tools import AGREEMENT, error
+from tools import AGREEMENT, error, requested
 
 DOUBLE = 1e-9
 """One algorithm by two machines, through the condition of M and of G."""
@@ -214,7 +213,7 @@ def test_the_key_tells_options_apart():
         {"baumgarte": [None, 1.0], "poses": True}, {"compliance": 1e-3}, {"active": True},
         {"compliance": "input"}, {"integrator": "rk4"},
     ]  # fmt: skip
-    keys = [key_of(request(tree, constraints, STEP, **choice), "float64", 8) for choice in options]
+    keys = [key_of(requested(tree, constraints, "step", **choice), "float64", 8) for choice in options]
     assert len(set(keys)) == len(keys)
 
 
@@ -257,7 +256,7 @@ def test_a_constraint_that_is_off_leaves_no_trace(robot, method):
     flags, target = rng.integers(0, 2, (17, 2)).astype(float), rng.normal(size=(17, constraints[0].size))
     options = {"baumgarte": 3.0, "targets": [True, False]}
     switched = ds.compile(tree, constraints, "dynamics", method=method, active=True, **options)
-    plain = make_program(request(tree, constraints, DYNAMICS, method=method, **options)).graph.count()
+    plain = make_program(requested(tree, constraints, "dynamics", method=method, **options)).graph.count()
     qdd, forces = switched(q, v, tau, target, active=flags)
     assert switched.operations.total < 1.1 * plain.total
     splits = np.cumsum([0, *(c.size for c in constraints)])

@@ -11,7 +11,8 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, ConeProblem, HalfSpace, Sphere
-from internals import CONTACT_STEP, NumpyCase, configuration_from_mujoco, request
+from internals import NumpyCase, configuration_from_mujoco
+from tools import requested
 
 G, DT = 9.81, 1e-3
 TIGHT = {"tolerance": 1e-10, "sweeps": 2000}
@@ -200,7 +201,7 @@ def test_kernels_do_what_the_algorithm_does_at_once(biped, solver):
     names = [a.name for a in kernel.arguments]
     assert sorted(names) == sorted(values)
     found = kernel(*(values[name] for name in names))
-    wanted = NumpyCase(request(biped, contacts, CONTACT_STEP, **options), values, (n,)).run()
+    wanted = NumpyCase(requested(biped, contacts, "contact_step", **options), values, (n,)).run()
     for x, (name, y) in zip(found, wanted.items(), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-7, atol=1e-9, err_msg=name)
 

@@ -10,8 +10,8 @@ import pytest
 import delassus as ds
 from delassus.compiler.differentiate import cotangents, tangents
 from delassus.spatial.nodes import Expression
-from internals import TraceOps, find_quantity, interpret_program, make_program, request
-from tools import error, evaluated
+from internals import TraceOps, interpret_program, make_program
+from tools import error, evaluated, requested
 
 pytestmark = pytest.mark.usefixtures("kernel_cache")
 
@@ -115,7 +115,7 @@ HELD = ds.Point(ds.Frame("link4", (0.1, 0.2, 0.3)))
 )
 def test_formulas_of_jacobians_are_derivatives_of_the_program(what, options):
     """Columns that formulas do not have, soft constraints and iterations are differentiated."""
-    asked = request(ds.mechanisms.chain(4), options.pop("constraints", HELD), find_quantity(what), **options)
+    asked = requested(ds.mechanisms.chain(4), options.pop("constraints", HELD), what, **options)
     rng = np.random.default_rng(0)
     x = [np.ones((5, 1)) if a.name == "active" else rng.uniform(0.2, 1.0, (5, *a.shape)) for a in asked.arguments]
     dx = [rng.normal(size=a.shape) for a in x]
@@ -147,6 +147,6 @@ def test_derivatives_that_do_not_exist_are_refused():
         kernel.derivative("hessian")
     ball = ds.Contact("link2", ds.contact.Sphere(0.1))
     with pytest.raises(ds.DelassusError, match="iterate"):
-        request(ds.mechanisms.chain(2), ball, find_quantity("contact_step")).differentiated("jacobian")
+        requested(ds.mechanisms.chain(2), ball, "contact_step").differentiated("jacobian")
     twice = kernel.derivative("vjp", "jvp")
     assert twice is kernel.derivative("vjp", "jvp") and "tangents of cotangents of energies" in repr(twice)

@@ -15,8 +15,8 @@ from delassus.errors import ConfigurationError, UnknownNameError
 from delassus.spatial.manifold import integrate_changes
 from delassus_studies.cases import benchmark_cases
 from delassus_studies.peers_pinocchio import pinocchio_contacts, pinocchio_model
+from internals import STEP as STEP_QUANTITY
 from internals import (
-    DYNAMICS_DERIVATIVES,
     DynamicsProblem,
     Goal,
     JointKind,
@@ -33,12 +33,10 @@ from internals import (
     make_program,
     matrix_to_quaternion,
     numbers,
-    request,
 )
-from internals import STEP as STEP_QUANTITY
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import as_pose, everything, pairs, state, two_branches
-from tools import AGREEMENT, error, evaluated, random_frame, random_rotation
+from tools import AGREEMENT, error, evaluated, random_frame, random_rotation, requested
 
 STEP = 1e-4
 """Step of differences of fourth order, in rad or m: the fifth derivative times its fourth power, and 1e-16 over it."""
@@ -369,7 +367,7 @@ def contact_modes():
 def test_one_program_for_all_contact_modes():
     tree, constraints, modes, q, v = contact_modes()
     tau = 3.0 * v[::-1]
-    program = make_program(request(tree, constraints, DYNAMICS_DERIVATIVES, active=True, baumgarte=5.0))
+    program = make_program(requested(tree, constraints, "dynamics_derivatives", active=True, baumgarte=5.0))
     flat = np.concatenate(interpret_program(program, np.concatenate([q, v, tau, modes], axis=1)), axis=1)
     found = {r.name: flat[:, list(r.entries)].reshape(len(q), *r.shape) for r in program.results}
     compared = 0
@@ -730,7 +728,7 @@ def test_operation_counts():
     in full, they take 222,000."""
     robot = ds.mechanisms.humanoid()
     feet = tuple(ds.Weld(name) for name in ("left_foot", "right_foot"))
-    program = make_program(request(robot, feet, DYNAMICS_DERIVATIVES), with_rcond=False)
+    program = make_program(requested(robot, feet, "dynamics_derivatives"), with_rcond=False)
     entries = sum(np.prod(result.shape, dtype=int) for result in program.results)
     total = program.count().total
     print(total, entries)

@@ -13,7 +13,6 @@ from delassus_studies.bench_errors import BELOW
 from delassus_studies.cases import Case, random_states
 from delassus_studies.loop_mechanisms import cassie_legs, four_bars, grid, rungs, stewart_platform, welded_ladder
 from internals import (
-    DYNAMICS,
     DYNAMICS_ALGORITHMS,
     NEVER,
     EliminationOrder,
@@ -22,9 +21,9 @@ from internals import (
     evaluate,
     interpret,
     rcond_of,
-    request,
     symbolic_case,
 )
+from tools import requested
 
 CLOSE = 1e-9
 """Relative error at random states: ``G`` of these mechanisms has conditions up to 1e5."""
@@ -67,7 +66,8 @@ CASES = [
 def solved(case, order, states, active=None, method="pv-early", dtype=float, **options):
     """Accelerations, forces and reciprocal condition by a method in an order."""
     options["active"] = active is not None
-    asked, ops = request(case.tree, case.constraints, DYNAMICS, method=method, passive="none", **options), TraceOps()
+    asked = requested(case.tree, case.constraints, "dynamics", method=method, passive="none", **options)
+    ops = TraceOps()
     traced = symbolic_case(asked, ops)
     traced.order = order
     found = DYNAMICS_ALGORITHMS[method](traced.motion())
@@ -135,12 +135,12 @@ def test_loops_that_can_be_off():
 
 
 def planned(case):
-    return elimination_order(request(case.tree, case.constraints, DYNAMICS, method="pv-early", passive="none"))
+    return elimination_order(requested(case.tree, case.constraints, "dynamics", method="pv-early", passive="none"))
 
 
 def operations(case, order, method="pv-early"):
     ops = TraceOps()
-    traced = symbolic_case(request(case.tree, case.constraints, DYNAMICS, method=method, passive="none"), ops)
+    traced = symbolic_case(requested(case.tree, case.constraints, "dynamics", method=method, passive="none"), ops)
     traced.order = order
     found = DYNAMICS_ALGORITHMS[method](traced.motion())
     return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
@@ -191,7 +191,7 @@ def test_many_loops_in_extended_precision():
     """`ltl` is too long there: `pv-early` takes its place."""
     case = welded_ladder(9)
     states = random_states(case, 3)
-    asked = request(case.tree, case.constraints, DYNAMICS, method="pv-early", passive="none")
+    asked = requested(case.tree, case.constraints, "dynamics", method="pv-early", passive="none")
     assert evaluate.is_long(asked)
     assert not evaluate.is_long(replace(asked, constraints=asked.constraints[:2]))
     doubtful = evaluate.solve_doubtful(asked, {"q": states.q, "v": states.v, "tau": states.tau}, (3,))
@@ -205,7 +205,7 @@ def test_many_loops_in_extended_precision():
 def test_structure_is_found_in_long_mechanisms():
     """Bounds on errors that do not know of one another would call the rows of the last rungs dependent."""
     ops, case = TraceOps(), rungs(20)
-    traced = symbolic_case(request(case.tree, case.constraints, DYNAMICS, method="pv-early", passive="none"), ops)
+    traced = symbolic_case(requested(case.tree, case.constraints, "dynamics", method="pv-early", passive="none"), ops)
     traced.order = EliminationOrder(least_degree(case.tree, loops(case.tree, case.constraints)), MANY)
     DYNAMICS_ALGORITHMS["pv-early"](traced.motion())
     assert max(shape[0] for question, shape, _ in ops.answers if question == "rank") <= 12

@@ -14,9 +14,9 @@ import pytest
 import delassus as ds
 from delassus_studies.bench_errors import ABOVE, BELOW, EXACT, true_and_estimated, usual_and_near_singular
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET
-from internals import ERROR_BOUND, example_robot_files, find_quantity, make_program, request
+from internals import ERROR_BOUND, example_robot_files, make_program
 from random_trees import some_mechanism
-from tools import error
+from tools import error, requested
 
 STATES = 40
 SOFT = {"compliance": 1e-3}
@@ -48,7 +48,7 @@ def test_estimates_on_random_mechanisms(what, methods, oracles, options, dtype):
         rng = np.random.default_rng(seed)
         for method in methods[seed % 2 :: 2] or methods:
             constraints = [] if method == "aba" else some_rows(mechanism, rng)
-            asked = request(mechanism.tree, constraints, find_quantity(what), method=method, **options)
+            asked = requested(mechanism.tree, constraints, what, method=method, **options)
             states = usual_and_near_singular(mechanism.tree, rng, STATES, len(asked.quantity.inputs) > 1)
             exact = [make_program(replace(asked, method=name)) for name in oracles]
             true, estimated = true_and_estimated(make_program(asked), exact, states, dtype)
@@ -66,7 +66,7 @@ def test_estimates_on_robots_that_stand(compliance):
     for name, ends in (("talos_reduced", TALOS_FEET), ("go1", GO1_FEET), ("g1", G1_ENDS)):
         tree, rng = robot(name), np.random.default_rng(1)
         constraints = [ds.Point(end) if name == "go1" else ds.Weld(end) for end in ends]
-        what = request(tree, constraints, find_quantity("dynamics"), method="pv-early", compliance=compliance)
+        what = requested(tree, constraints, "dynamics", method="pv-early", compliance=compliance)
         program, ltl = make_program(what), make_program(replace(what, method="ltl"))
         usual = np.concatenate([tree.random(rng, batch=150), rng.normal(0.0, 5.0, (150, 2 * tree.nv))], axis=1)
         states = np.concatenate([usual, usual_and_near_singular(tree, rng, 150)])
@@ -84,7 +84,7 @@ def test_estimates_on_robots_that_stand(compliance):
 def test_estimates_of_soft_rows_that_depend_on_one_another(compliance, dtype):
     for tree, link in ((ds.mechanisms.chain(10), "link10"), (ds.mechanisms.humanoid(), "left_hand")):
         constraints = [ds.Weld(link), ds.Point(ds.Frame(link, (0.1, 0.2, 0.3)))]
-        what = request(tree, constraints, find_quantity("dynamics"), method="pv-early", compliance=compliance)
+        what = requested(tree, constraints, "dynamics", method="pv-early", compliance=compliance)
         program = make_program(what)
         exact = [make_program(replace(what, method="ltl")), program]
         states = usual_and_near_singular(tree, np.random.default_rng(0), 200)

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from internals import MOST_ALONE, code, fastcall, find_quantity, host, key_of, limit, llvm_parts, request
+from internals import MOST_ALONE, code, fastcall, host, key_of, limit, llvm_parts
+from tools import requested
 
 DOUBLE = 1e-11
 """Relative to the largest entry: the same operations in another order, with fused multiply-adds."""
@@ -291,7 +292,7 @@ def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     variants += [(*base[:3], "efpa", *base[4:]), (*base[:4], "float32", 8), (*base[:5], 4)]
 
     def key(tree: ds.Tree, c: object, what: str, method: str, dtype: str, lanes: int) -> str:
-        return key_of(request(tree, c, find_quantity(what), method=method), dtype, lanes)  # type: ignore[arg-type]
+        return key_of(requested(tree, c, what, method=method), dtype, lanes)  # type: ignore[arg-type]
 
     keys = [key(*v) for v in variants]
     this = code.host()

@@ -14,8 +14,6 @@ from delassus.compiler import stages
 from delassus.compiler.stages import cut
 from delassus.spatial.trace_calls import CallingTraceOps
 from internals import (
-    DYNAMICS_DERIVATIVES,
-    STEP_DERIVATIVES,
     Argument,
     Code,
     NumpyOps,
@@ -28,10 +26,10 @@ from internals import (
     make_program,
     object_code,
     optimise,
-    request,
     write_c,
 )
 from programs import same
+from tools import requested
 
 N = 4
 
@@ -174,11 +172,11 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
     assert first.graph.count().mul == 2
 
 
-@pytest.mark.parametrize("quantity", [DYNAMICS_DERIVATIVES, STEP_DERIVATIVES])
+@pytest.mark.parametrize("quantity", ["dynamics_derivatives", "step_derivatives"])
 def test_values_that_are_read_no_more_give_their_places_to_others(quantity, monkeypatch):
     """What is computed is the same to the last bit, in half of the places."""
     tree = mechanisms.humanoid()
-    asked = request(tree, [Weld("left_foot"), Point("right_foot")], quantity)
+    asked = requested(tree, [Weld("left_foot"), Point("right_foot")], quantity)
     shared = make_program(asked)
     monkeypatch.setattr(stages, "share_places", lambda before, last, n_inputs: (before, last))
     apart = make_program(asked)

@@ -10,8 +10,8 @@ import pytest
 
 import delassus as ds
 from delassus.quantities.options import Keywords
-from internals import QUANTITIES, case_of, make_program, request
-from tools import AGREEMENT, error
+from internals import QUANTITIES, case_of, make_program
+from tools import AGREEMENT, error, requested
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_only_the_outputs_that_are_asked_for(name):
 
 
 def operations(tree, constraints, name, outputs):
-    return make_program(request(tree, constraints, QUANTITIES[name], outputs=outputs)).count().total
+    return make_program(requested(tree, constraints, name, outputs=outputs)).count().total
 
 
 def test_derivatives_that_are_asked_for_are_judged():
@@ -113,16 +113,14 @@ def test_declarations_are_documented(name):
 
 def test_requests_are_resolved_once(robot):
     tree, constraints = robot
-    asked = request(
-        tree, constraints, QUANTITIES["dynamics"], compliance=[None, 1e-3, None], baumgarte=2.0, targets=True
-    )
+    asked = requested(tree, constraints, "dynamics", compliance=[None, 1e-3, None], baumgarte=2.0, targets=True)
     assert asked.method == asked.plan.method == "pv-early" and asked.options.soft == [False, True, False]
     names = [a.name for a in asked.arguments]
     assert names == ["q", "v", "tau", "K2", "target0", "target1", "target2"]
     again = pickle.loads(pickle.dumps(asked))
     assert again.describe() == asked.describe() and again.quantity == asked.quantity
     with pytest.raises(ds.DelassusError, match="Did you mean 'damping'"):
-        request(tree, constraints, QUANTITIES["dynamics"], dampin=None)
+        requested(tree, constraints, "dynamics", dampin=None)
 
 
 @pytest.mark.parametrize("what", ["delassus", "osim", "mass_matrix"])

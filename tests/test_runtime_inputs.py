@@ -14,10 +14,10 @@ import pytest
 import delassus as ds
 from delassus import Tree
 from delassus.errors import ConfigurationError, ConstraintError, UnknownNameError
-from internals import DELASSUS, WORLD, key_of, matrix_to_quaternion, move_inertia, plan, quaternion_to_matrix, request
+from internals import WORLD, key_of, matrix_to_quaternion, move_inertia, plan, quaternion_to_matrix
 from random_trees import some_constraints, some_mechanism
 from test_c import Compiled
-from tools import AGREEMENT, error, random_rotation
+from tools import AGREEMENT, error, random_rotation, requested
 
 SINGLE = 2e-4
 """float32, whose round-off is 6e-8, through some thousand operations on random placements."""
@@ -361,7 +361,7 @@ def test_the_key_tells_inputs_apart():
     tips = [ds.Frame("link3"), *(ds.Frame("link3", given=given) for given in ("position", "placement"))]
     loads = [(), ("link3",), ("link2",), ("link2", "link3"), ("link3", "link2")]
     variants = [((ds.Point(tip),), load) for tip in tips for load in loads]
-    keys = [key_of(request(tree, c, DELASSUS, payloads=load), "float64", 8) for c, load in variants]
+    keys = [key_of(requested(tree, c, "delassus", payloads=load), "float64", 8) for c, load in variants]
     assert len(set(keys)) == len(keys)
     plans = {plan(tree, c, load) for c, load in variants}
     assert len(plans) == len(variants)

@@ -8,18 +8,14 @@ import pytest
 import delassus as ds
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, quiet_load
 from internals import (
-    DELASSUS,
-    DYNAMICS,
-    QUANTITIES,
     NumpyCase,
     NumpyOps,
     TraceOps,
     example_robot_files,
-    request,
     symbolic_case,
 )
 from random_trees import some_constraints, some_mechanism
-from tools import UNPLANNED
+from tools import UNPLANNED, requested
 
 EPSILON = 2.0**-52
 STEPS = ("nonzero", "rank", "known", "factor", "put")
@@ -101,13 +97,13 @@ def test_numbers_and_traces_take_the_same_steps(make):
     tree, constraints = make()
     states = some_states(tree)
     for method in UNPLANNED:
-        traced, here, _ = steps(request(tree, constraints, DELASSUS, method=method), {"q": states["q"]})
+        traced, here, _ = steps(requested(tree, constraints, "delassus", method=method), {"q": states["q"]})
         assert traced == here and (traced or "ltl" in method), method
     for method in HARD:
-        traced, here, _ = steps(request(tree, constraints, DYNAMICS, method=method), states)
+        traced, here, _ = steps(requested(tree, constraints, "dynamics", method=method), states)
         assert traced == here and (traced or "ltl" in method), method
     for method in ("ltl-soft", "pv-soft", "pv-early"):
-        traced, here, _ = steps(request(tree, constraints, DYNAMICS, method=method, compliance=1e-3), states)
+        traced, here, _ = steps(requested(tree, constraints, "dynamics", method=method, compliance=1e-3), states)
         assert traced == here and (traced or "ltl" in method), method
 
 
@@ -158,7 +154,7 @@ def test_every_quantity_that_asks_about_structure_is_answered():
     """Steps of Runge and Kutta solve four times, and ask four times."""
     tree, welds = ds.mechanisms.star(2, 3), [ds.Weld("branch1_3"), ds.Weld("branch2_3")]
     values = {"q": tree.random(0), "v": np.ones(tree.nv), "tau": np.ones(tree.nv), "dt": np.array(1e-3)}
-    asked = request(tree, welds, QUANTITIES["step"], method="pv-early", integrator="rk4")
+    asked = requested(tree, welds, "step", method="pv-early", integrator="rk4")
     found = NumpyCase(asked, values, ()).run()
     kernel = ds.compile(tree, welds, "step", method="pv-early", integrator="rk4", lanes=1)
     for own, compiled in zip(found.values(), kernel(**values), strict=True):
@@ -169,7 +165,7 @@ def test_the_neutral_pose_beside_a_random_state():
     """Two points at stretched legs, where what is small by accident must not count as zero: the steps of the neutral
     pose are those of any pose and of the trace, and so are its numbers, alone and beside others."""
     tree, points = ds.mechanisms.humanoid(), [ds.Point(x) for x in FEET]
-    asked = request(tree, points, DYNAMICS, method="pv-early")
+    asked = requested(tree, points, "dynamics", method="pv-early")
     states = some_states(tree)
     alone = [steps(asked, {name: x[k] for name, x in states.items()}) for k in range(4)]
     traced, together, found = steps(asked, states)

@@ -24,13 +24,12 @@ from internals import (
     check_constraints,
     make_program,
     rcond_of,
-    request,
     symbolic_case,
 )
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import state
 from test_dynamics_methods import SAME, WELL_CONDITIONED
-from tools import error, evaluated, make_motion, random_frame
+from tools import error, evaluated, make_motion, random_frame, requested
 
 JUDGED = ("pv", "pv-early")
 
@@ -42,7 +41,7 @@ class Switched:
     """A method traced with flags, as a function of numbers."""
 
     def __init__(self, tree, constraints, method):
-        asked = request(tree, constraints, DYNAMICS, method=method, active=True, passive="none")
+        asked = requested(tree, constraints, "dynamics", method=method, active=True, passive="none")
         self.tree, self.constraints, self._ops = tree, asked.constraints, TraceOps()
         self._results = list(DYNAMICS.run(symbolic_case(asked, self._ops)))
         self._results.append(rcond_of(asked, self._ops, [x.nodes() for x in self._results]))
@@ -204,7 +203,9 @@ def test_kernels(dtype, monkeypatch, tmp_path):
 @pytest.mark.parametrize("method", ["pv", "pv-early"])
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_operations(case, method):
-    asked = (request(case.tree, case.constraints, DYNAMICS, method=method, active=active) for active in (False, True))
+    asked = (
+        requested(case.tree, case.constraints, "dynamics", method=method, active=active) for active in (False, True)
+    )
     plain, switched = (make_program(one, with_rcond=False).graph.count().total for one in asked)
     print(case.name, method, plain, switched)
     assert switched < (1.1 if method == "pv-early" else 1.02) * plain

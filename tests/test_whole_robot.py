@@ -15,18 +15,16 @@ import delassus as ds
 from delassus.contact import ContactDynamics
 from delassus.errors import ModelError
 from internals import (
-    DYNAMICS,
     PER_DOF,
     JointKind,
     configuration_from_mujoco,
     configuration_to_mujoco,
     make_program,
-    request,
     tree_to_pinocchio,
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
-from tools import error
+from tools import error, requested
 
 ROOT = Path(__file__).parent.parent
 
@@ -264,7 +262,7 @@ def test_what_a_robot_does_not_have_costs_nothing():
     dofs = tree.nv - 6
 
     def operations(robot, **options):
-        return make_program(request(robot, [ds.Point("link6")], DYNAMICS, **options)).graph.count().total
+        return make_program(requested(robot, [ds.Point("link6")], "dynamics", **options)).graph.count().total
 
     def having(**values):
         return replace(tree, joints=(tree.joints[0], *(replace(j, **values) for j in tree.joints[1:])))

@@ -7,7 +7,16 @@ from dataclasses import replace
 import numpy as np
 
 import delassus as ds
-from internals import DYNAMICS, DYNAMICS_ALGORITHMS, NumpyCase, case_of, interpret, solution_program
+from internals import (
+    DYNAMICS,
+    DYNAMICS_ALGORITHMS,
+    NumpyCase,
+    case_of,
+    find_quantity,
+    interpret,
+    request,
+    solution_program,
+)
 
 ROUND_OFF = 1e-13
 """One expression written in two ways: a few units in the last place of the largest entry."""
@@ -65,6 +74,11 @@ def leaf_frames(tree, limit=4):
     """One frame on each of the first leaf links: the last one that fixed joints put there (a foot, a tool flange)."""
     last = {placement.link: name for name, placement in tree.frames.items()}
     return [last[i] for i in range(tree.n_links) if not tree.children[i]][:limit]
+
+
+def requested(tree, constraints, what, **options):
+    """What `delassus.compile` is asked for in the same words, before it traces anything."""
+    return request(tree, constraints, find_quantity(what), **options)
 
 
 def make_motion(tree, q, v, tau, constraints=(), **given):

@@ -1,8 +1,14 @@
-"""One cache of kernels for all workers of a test run, and none from runs before it."""
+"""One cache of kernels for all workers of a test run, none from runs before it; a current directory of its own."""
 
 import os
 
 import pytest
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """MuJoCo writes its warnings to a file in the current directory."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

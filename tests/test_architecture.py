@@ -347,6 +347,18 @@ def test_an_internal_module_is_imported_by_one_test_file():
     assert {module: files for module, files in by_module.items() if len(files) > 1} == {}
 
 
+def test_no_helper_of_tests_stands_twice():
+    """What two test files need is in `tools.py`, or in another file that is none of tests."""
+    helpers = {}
+    for path in TESTS:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("test_"):
+                lines = node.body[1:] if ast.get_docstring(node) else node.body
+                text = "\n".join(ast.unparse(part) for part in (node.args, *lines))
+                helpers.setdefault(text, []).append(f"{path.name}: {node.name}")
+    assert [names for names in helpers.values() if len(names) > 1] == []
+
+
 def test_the_test_of_reaches(tmp_path):
     path = tmp_path / "test_some.py"
     path.write_text(

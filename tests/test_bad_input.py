@@ -36,7 +36,7 @@ from internals import (
     loader,
     nearest_inertia,
 )
-from tools import Hostile, escapes
+from tools import Hostile, escapes, urdf_joint
 
 
 def check_four_parts(error):
@@ -69,7 +69,7 @@ def link(name, inertial=INERTIAL):
 
 
 def joint(name, parent, child, kind="revolute", inside='<axis xyz="0 0 1"/>'):
-    return f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>{inside}</joint>'
+    return urdf_joint(name, parent, child, kind, inside)
 
 
 def robot(*parts, name="r"):

@@ -30,10 +30,7 @@ ROWS = 1e-9
 """Row spaces of two Jacobians; errors where the other side's vanish."""
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """MuJoCo writes its warnings to a file in the current directory."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def joint_errors(tree, q):

@@ -38,6 +38,7 @@ from internals import (
     total_mass,
 )
 from tools import ROUND_OFF, UNPLANNED, error, random_frame, random_rotation
+from tools import urdf_joint as joint
 
 POSE = 1e-12
 """Positions (m) and rotations after some ten products of rotations."""
@@ -60,10 +61,6 @@ def inertial(mass=2.0, principal=(0.02, 0.03, 0.04), origin=""):
 
 def link(name, inside=None):
     return f'<link name="{name}">{inertial() if inside is None else inside}</link>'
-
-
-def joint(name, parent, child, kind="revolute", inside=""):
-    return f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>{inside}</joint>'
 
 
 @pytest.fixture

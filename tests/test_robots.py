@@ -6,7 +6,6 @@ independent), and ``J M⁻¹ Jᵀ`` by a dense solve with its joint Jacobians an
 
 from __future__ import annotations
 
-import sysconfig
 import warnings
 import zlib
 from functools import cache
@@ -17,6 +16,8 @@ import pytest
 
 import delassus as ds
 from delassus.errors import ConstraintError, ModelError
+from pinocchio_models import FILES, pin
+from pinocchio_models import read as load_peer
 from tools import (
     AGREEMENT,
     PEER_DELASSUS,
@@ -28,10 +29,6 @@ from tools import (
     random_rotation,
 )
 
-pin = pytest.importorskip("pinocchio")
-
-FOLDER = Path(sysconfig.get_path("purelib")) / "cmeel.prefix" / "share" / "example-robot-data" / "robots"
-FILES = {str(path.relative_to(FOLDER)): path for path in sorted(FOLDER.rglob("*.urdf"))}
 if not FILES:
     pytest.skip("example-robot-data is not installed", allow_module_level=True)
 
@@ -58,11 +55,6 @@ def load_tree(name, root, continuous="cos-sin"):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ds.DelassusWarning)  # real files: unphysical inertias, mimic joints
         return ds.load(FILES[name], root=root, continuous=continuous)
-
-
-@cache
-def load_peer(name, root):
-    return pin.buildModelFromUrdf(str(FILES[name]), *([pin.JointModelFreeFlyer()] if root == "floating" else []))
 
 
 def generator(name, root, what):

@@ -36,10 +36,7 @@ IN_URDF = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKin
 IN_MJCF = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, None)
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """MuJoCo writes its warnings to a file in the current directory."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def read(tmp_path, text, **given):

@@ -58,6 +58,12 @@ def evaluated(ops, results, *values, batch=()):
     return [y.reshape(*batch, *table.shape) for y, table in zip(found, tables, strict=True)]
 
 
+def unit_diagonal(M):
+    """Mass matrix with a unit diagonal, so that light fingers count as much as heavy arms."""
+    d = np.sqrt(np.diagonal(M))
+    return M / np.outer(d, d)
+
+
 def random_rotation(rng):
     """Rotation matrix, uniform."""
     Q, R = np.linalg.qr(rng.normal(size=(3, 3)))
@@ -105,6 +111,11 @@ def error_estimates(motion, name):
     *_, rcond = interpret(solution_program(asked), np.concatenate([x.reshape(*batch, -1) for x in values], axis=-1))
     with np.errstate(divide="ignore"):
         return np.finfo(float).eps / np.maximum(rcond[..., 0], 0.0)
+
+
+def urdf_joint(name, parent, child, kind="revolute", inside=""):
+    """Joint of a URDF file; its axis is x where nothing inside says another."""
+    return f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>{inside}</joint>'
 
 
 # -- nonsense -------------------------------------------------------------------------------------------------------

@@ -1,8 +1,13 @@
 """One cache of kernels for all workers of a test run, none from runs before it; a current directory of its own."""
 
 import os
+import signal
 
 import pytest
+
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # a shell has its background jobs ignore it; children inherit it
 
 
 @pytest.fixture

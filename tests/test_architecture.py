@@ -6,9 +6,11 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import os
 import pkgutil
 import pydoc
 import re
+import signal
 import subprocess
 import sys
 import typing
@@ -193,7 +195,8 @@ def test_files_say_what_they_are_and_stay_short():
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the files")
 def test_no_large_file_is_kept():
-    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    names = listed.stdout.split()
     assert [name for name in names if (ROOT / name).exists() and (ROOT / name).stat().st_size > 300_000] == []
 
 
@@ -264,7 +267,7 @@ def test_public_classes_are_documented(package):
 def test_what_pre_commit_checks(command):
     """Types of `src`, strictly; lint and format of everything."""
     run = subprocess.run(
-        [sys.executable, "-m", *command.split()], cwd=ROOT, capture_output=True, text=True, timeout=600
+        [sys.executable, "-m", *command.split()], cwd=ROOT, capture_output=True, text=True, timeout=240
     )
     assert run.returncode == 0, run.stdout + run.stderr
 
@@ -285,6 +288,49 @@ def test_help_and_dir_show_public_names_only(cls):
     assert not [name for name in dir(cls) if name.startswith("_")]
     fields = {field.name for field in dataclasses.fields(cls)}
     assert all(field in text for field in fields if not field.startswith("_"))
+
+
+# -- how tests run -------------------------------------------------------------------------------------------------
+
+LONGEST = 240
+"""Seconds that a process of a test may take: it is ended before the test is."""
+
+
+def test_processes_that_tests_start_end():
+    calls = [
+        (path.name, node.lineno, {word.arg: word.value for word in node.keywords})
+        for path in TESTS
+        if path.name.startswith("test_")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and re.fullmatch(r"subprocess\.(run|call|check_\w+)", ast.unparse(node.func))
+    ]
+    limits = [(*place, words.get("timeout")) for *place, words in calls]
+    assert limits
+    assert [(*place, limit) for *place, limit in limits if limit is None] == []
+    assert max(limit.value for *_, limit in limits if isinstance(limit, ast.Constant)) <= LONGEST
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_no_test_hangs_and_none_ignores_interrupts(tmp_path, pytestconfig):
+    """Not in a shell's background job either, which ignores them."""
+    assert pytestconfig.getini("faulthandler_exit_on_timeout") and LONGEST < pytestconfig.getini("faulthandler_timeout")
+    (tmp_path / "test_some.py").write_text(
+        "import signal, subprocess, sys, threading\n"
+        "def test_own():\n    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+        "def test_child():\n"
+        "    raises = 'import signal; signal.raise_signal(signal.SIGINT)'\n"
+        "    assert subprocess.run([sys.executable, '-c', raises], timeout=60).returncode == -signal.SIGINT\n"
+        "def test_that_hangs():\n    threading.Event().wait()\n"
+    )
+    options = ["-vv", "-c", ROOT / "pyproject.toml", "-p", "conftest", "-o", "faulthandler_timeout=5"]
+    run = subprocess.run(
+        [sys.executable, "-u", "-m", "pytest", *options, "test_some.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )  # fmt: skip
+    assert "test_own PASSED" in run.stdout and "test_child PASSED" in run.stdout, run.stdout + run.stderr
+    assert run.returncode == 1 and "Timeout" in run.stderr and "in test_that_hangs" in run.stderr
 
 
 # -- what tests reach for ------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class Compiled:
         header, source = write_c(program, folder, "double" if dtype == "float64" else "float")
         library = Path(folder) / f"{source.stem}_{dtype}.so"
         command = [GCC, *STRICT, *flags, "-shared", "-fPIC", str(source), "-o", str(library), "-lm"]
-        outcome = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        outcome = subprocess.run(command, capture_output=True, text=True, timeout=240)
         assert outcome.returncode == 0 and not outcome.stderr, outcome.stderr
         loaded = ctypes.CDLL(str(library))
         self.one, self.batch = loaded[source.stem], loaded[f"{source.stem}_batch"]

@@ -98,7 +98,7 @@ KERNELS = {
 def library_of(source, *flags):
     library = source.with_suffix(".so")
     command = [GCC, "-O0", "-shared", "-fPIC", str(source), "-o", str(library), *flags, "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return str(library)
 

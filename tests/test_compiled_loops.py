@@ -341,5 +341,5 @@ def test_no_loop_leaves_its_arrays(tmp_path) -> None:  # type: ignore[no-untyped
     script = tmp_path / "checks.py"
     script.write_text(CHECKS)
     environment = {**os.environ, "DELASSUS_CHECK_LOOPS": "1"}
-    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=300)
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=240)
     assert run.returncode == 0 and "outside: outside of an array at line 24" in run.stdout, run.stdout + run.stderr

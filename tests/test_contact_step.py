@@ -220,7 +220,7 @@ def test_c_and_single_precision(tmp_path):
     _, source = kernel.export_c(tmp_path)
     library = tmp_path / "step.so"
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared", "-fPIC"]
-    subprocess.run(["gcc", *flags, str(source), "-lm", "-o", str(library)], check=True)
+    subprocess.run(["gcc", *flags, str(source), "-lm", "-o", str(library)], check=True, timeout=120)
     found = [np.full_like(x, np.nan) for x in wanted]
     run_c = getattr(ctypes.CDLL(str(library)), f"{source.stem}_batch")
     run_c(ctypes.c_size_t(n), *(ctypes.c_void_p(x.ctypes.data) for x in (*arrays, *found)))

@@ -229,7 +229,7 @@ def test_c(tmp_path, scalar):
     sources = [write_c(program, tmp_path, scalar)[1] for program in programs]
     library = tmp_path / "loops.so"
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared", "-fPIC"]
-    subprocess.run(["gcc", *flags, *map(str, sources), "-lm", "-o", str(library)], check=True)
+    subprocess.run(["gcc", *flags, *map(str, sources), "-lm", "-o", str(library)], check=True, timeout=120)
     loaded = ctypes.CDLL(str(library))
     for program in programs:
         (wanted,) = interpret_program(program, x)

@@ -26,7 +26,7 @@ def pip(*arguments: str) -> None:
     """Run pip; skips the test where it reaches no package registry."""
     command = [sys.executable, "-m", "pip", *arguments]
     environment = {**os.environ, "PIP_COMPILE": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
     if done.returncode and any(words in done.stderr for words in NO_REGISTRY):
         pytest.skip("no package registry here")
     assert done.returncode == 0, done.stderr
@@ -71,7 +71,7 @@ def test_the_demo_runs_on_the_core_alone(version: str, wheel: Path, tmp_path: Pa
     pip("--python", str(inside / "python"), "install", "-q", "-c", constraints, str(wheel))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [str(inside / "delassus"), "demo"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
+        [str(inside / "delassus"), "demo"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0 and "All methods agree." in done.stdout, done.stdout + done.stderr

@@ -23,7 +23,7 @@ PAGES = [path for path in sorted(DOCS.glob("*.md")) if "```python\n" in path.rea
 def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("furo")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-D", "run_pages=0", DOCS, tmp_path]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     shown = "".join(path.read_text("utf-8") for path in tmp_path.glob("reference*.html"))
     names = {f"delassus.{name}" for name in set(delassus.__all__) - {"contact", "mechanisms"}}
@@ -35,7 +35,7 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [p for p in PAGES if p.stem not in TESTED_ELSEWHERE], ids=lambda p: p.stem)
 def test_page_runs(page: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(DOCS / "executed.py"), str(page), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
 
 

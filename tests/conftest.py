@@ -22,3 +22,10 @@ def kernel_cache(tmp_path_factory, monkeypatch):
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
     folder.mkdir(mode=0o700, exist_ok=True)
     monkeypatch.setenv("DELASSUS_CACHE", str(folder))
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in ("slow", "peer")):
+            item.add_marker(pytest.mark.fast)

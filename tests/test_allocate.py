@@ -86,6 +86,7 @@ def of_humanoid():
     return tree, delassus_program("humanoid", tree, feet, "pv-osimr").graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("registers", [11, 27])
 @pytest.mark.parametrize("length", [200, 10**6])
 def test_a_kernel_fits_its_registers(registers, length):
@@ -137,6 +138,7 @@ def test_overlapping_operations_are_the_same(graph, registers, seed):
         same(new, old)
 
 
+@pytest.mark.slow
 def test_operations_wait_less():
     """On an imaginary processor, for a few more values in memory; products are still next to what they are added to."""
     _, graph = of_humanoid()
@@ -149,6 +151,7 @@ def test_operations_wait_less():
     assert sum(nodes[k - 1][0] == Op.MULTIPLY for k in behind) > 1000
 
 
+@pytest.mark.slow
 def test_cut_kernels_compute_the_same(monkeypatch):
     """One part or many, one state or many: the numbers are those of the interpreter's order of operations."""
     monkeypatch.setenv("DELASSUS_CACHE", "off")

@@ -261,6 +261,7 @@ def test_public_classes_are_documented(package):
                 assert inspect.getdoc(value), f"{name}.{attribute}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["mypy", "ruff check src tests benchmarks examples", "ruff format --check src tests benchmarks examples"]
 )
@@ -391,6 +392,53 @@ def test_an_internal_module_is_imported_by_one_test_file():
         for module in {module for module, _ in imports(path)} & internal_modules(path):
             by_module.setdefault(module, []).append(path.name)
     assert {module: files for module, files in by_module.items() if len(files) > 1} == {}
+
+
+PEERS = {"pinocchio", "pinocchio_models", "mujoco", "dm_control", "clarabel"}
+"""Libraries that tests hold this one to, and what of the tests imports them."""
+
+
+def marks(path):
+    """Top-level parts of a test file, and the markers on each; those of the file first, under the name of the file."""
+    body = ast.parse(path.read_text()).body
+    texts = {path.name: "".join(ast.unparse(n) for n in body if ast.unparse(n).startswith("pytestmark"))}
+    parts = {path.name: [n for n in body if not isinstance(n, ast.FunctionDef | ast.ClassDef)]}
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            parts[node.name] = [node]
+            texts[node.name] = " ".join([texts[path.name], *map(ast.unparse, node.decorator_list)])
+    return {name: (nodes, set(re.findall(r"mark\.(slow|peer)\b", texts[name]))) for name, nodes in parts.items()}
+
+
+def uses_peer(node):
+    """Whether a part of a test file imports another library to compare with."""
+    imported = [ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.Import | ast.ImportFrom | ast.Call)]
+    return any(re.match(rf"(import |from |pytest\.importorskip\(')({'|'.join(PEERS)})\b", x) for x in imported)
+
+
+def test_who_is_held_to_another_library_says_so():
+    found = [
+        f"{path.name}: {name}"
+        for path in TESTS
+        for name, (nodes, marked) in marks(path).items()
+        if name.startswith("test_") and "peer" not in marked and any(map(uses_peer, nodes))
+    ]
+    assert found == []
+
+
+def test_fast_tests_name_everything_public():
+    """Apart from those that are about refusals, and from this file."""
+    called = {
+        node.attr
+        for path in TESTS
+        if path.name != "test_bad_input.py"
+        for nodes, marked in marks(path).values()
+        if not marked
+        for part in nodes
+        for node in ast.walk(part)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ds"
+    }
+    assert set(ds.__all__) - called == set()
 
 
 def test_no_helper_of_tests_stands_twice():

@@ -27,6 +27,7 @@ def arm():
     return tree, tree.random(0, batch=1000), np.ones(7)
 
 
+@pytest.mark.slow
 def test_blocks_of_dask_arrays_are_computed_when_they_are_asked_for(arm):
     dask = pytest.importorskip("dask")
     tree, q, v = arm
@@ -57,6 +58,7 @@ def test_tasks_carry_a_description_of_the_kernel(arm, monkeypatch):
     assert len(cloudpickle.loads(graph)) > 20_000
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_no_result(arm):
     da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
     tree, q, _ = arm
@@ -82,6 +84,7 @@ def test_a_killed_worker_loses_no_result(arm):
 TIP = ds.Frame("link3", (0.1, 0.2, 0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [ds.Point(TIP), ds.Contact(TIP, Sphere(0.1)), ()], ids=("point", "contact", "none"))
 def test_trajectories_of_dask_arrays_are_those_of_numpy(what):
     da = pytest.importorskip("dask.array")

@@ -284,6 +284,7 @@ def test_suffix_and_content_may_disagree(load_text):
     assert load_text("\ufeff" + TWO_LINKS).nv == 1
 
 
+@pytest.mark.peer
 def test_mjcf_in_a_file_named_urdf(load_text):
     pytest.importorskip("mujoco")
     text = '<mujoco><worldbody><body name="b"><joint/><geom size="0.1"/></body></worldbody></mujoco>'
@@ -633,6 +634,7 @@ def test_options_of_load(load_text, options, match):
         load_text(TWO_LINKS, **options)
 
 
+@pytest.mark.slow
 def test_a_chain_of_five_thousand_links(load_text):
     n = 5000
     origin = '<origin xyz="0.1 0 0" rpy="1 0 0"/><axis xyz="0 0 1"/>'
@@ -650,6 +652,7 @@ def test_a_chain_of_five_thousand_links(load_text):
     assert pickle.loads(pickle.dumps(tree)).fingerprint == tree.fingerprint
 
 
+@pytest.mark.slow
 def test_chains_longer_than_the_recursion_limit():
     tree = ds.mechanisms.chain(sys.getrecursionlimit() + 200)
     tip, q = ds.Point(tree.link_names[-1]), tree.random(0)
@@ -657,6 +660,7 @@ def test_chains_longer_than_the_recursion_limit():
     assert np.allclose(ds.delassus_operator(tree, tip, q).dense(), G)
 
 
+@pytest.mark.slow
 def test_descriptions_garbled_at_random(tmp_path):
     """In a process of its own, which a crash or a hang would end; `fuzz_files.py` says how to run it for longer."""
     script = [sys.executable, str(Path(__file__).with_name("fuzz_files.py")), "--count", "500", "--folder", tmp_path]
@@ -1420,6 +1424,7 @@ def public_calls():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_whatever_is_handed_over(kernel_cache):
     assert escapes(public_calls()) == []

@@ -89,6 +89,7 @@ def test_the_fastest_of_several_calls_counts():
     assert seconds < 0.02 and result == "done"
 
 
+@pytest.mark.slow
 def test_stages_add_up(arm):
     """The stages, run one by one, take about as long as `compile`, which runs the same."""
     made = compile_cold(arm)
@@ -102,6 +103,7 @@ def test_stages_add_up(arm):
     assert tuple(compile_cold(arm, "pv-osim").stages) == STAGES[1:]
 
 
+@pytest.mark.slow
 def test_contact_steps_are_timed_on_what_kernels_compute():
     """Residuals of timed rollouts are those of calls, warm and cold; the cheapest of what suffices is reported."""
     tree = ds.mechanisms.star(3, 1)
@@ -229,6 +231,7 @@ def pointing() -> Case:
     return Case("chain of 7, tip held", tree, (ds.Point("link7"),))
 
 
+@pytest.mark.slow
 def test_solvers_are_timed_and_counted(pointing):
     found = measure_solvers(pointing, rounds=1)
     assert set(SOLVERS) <= set(found.times) and set(SOLVERS) == set(found.operations)
@@ -307,6 +310,7 @@ def test_phases_add_up(arm):
         assert found["velocities"].total and found[last].total
 
 
+@pytest.mark.slow
 def test_blocks_on_worker_processes_are_those_of_loops(monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr("dask.distributed.LocalCluster", partial(distributed.LocalCluster, processes=False))

@@ -132,6 +132,7 @@ def test_constants_are_exact(tmp_path, dtype):
     same(Compiled(program, tmp_path, dtype)(state)[0], reference(program, state)[0])
 
 
+@pytest.mark.slow
 @needs_gcc
 @settings(max_examples=25, deadline=None)
 @given(
@@ -165,6 +166,7 @@ def through_libm(monkeypatch):
 SMALL = [name for name in ROBOTS if name != "humanoid, feet"]
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize(
     ("robot", "method"),
@@ -184,6 +186,7 @@ def test_kernels_equal_the_interpreter(tmp_path, monkeypatch, robot, method):
     assert error(found, ds.delassus(tree, constraints, arguments[0], method=method, rows=arguments[1:])) < 1e-9
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_float_kernels(tmp_path, robot):
@@ -194,6 +197,7 @@ def test_float_kernels(tmp_path, robot):
     assert found.dtype == np.float32 and error(found, expected) < SINGLE
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("seed", range(6))
 def test_random_mechanisms(tmp_path, seed):
@@ -232,6 +236,7 @@ def test_nan_spoils_no_neighbour(tmp_path):
 # -- cutting -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("part", [1, 7, 100, 5000])
@@ -261,6 +266,7 @@ def test_workspace_slots_are_used_again(monkeypatch):
     assert "double w[1];" in source and source.count("_part9(") == 2 and "_part10(" not in source
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_long_programs_compile_in_reasonable_time(tmp_path):
     """Some 15 000 operations; whole, gcc -O2 takes three times as long as in parts."""
@@ -286,6 +292,7 @@ def scaled(name="scaled", x="x", y="y", comment=(), meaning=""):
     return Program(name, build.graph([nodes]), (Argument(x, (2,), meaning),), (Result(y, (2,), (0, 1)),), comment)
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize(
     "name, x, y",
@@ -365,6 +372,7 @@ def test_literals_are_exact(value):
         assert literal(value, "float") == ("INFINITY" if value > 0 else "-INFINITY")
 
 
+@pytest.mark.slow
 @needs_gcc
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.one_of(st.text(max_size=200), st.sampled_from(["*/", "/*/", "??/", "*\\", "\\", "//", "*" * 300]))))
@@ -449,6 +457,7 @@ def damped_chain():
     return replace(tree, joints=tuple(replace(joint, damping=np.array([0.25])) for joint in tree.joints))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(GCC is None or shutil.which("cmake") is None, reason="needs CMake and gcc")
 def test_the_example_project_is_built_and_steps_as_the_kernel_does(tmp_path):
     project = Path(__file__).parent.parent / "examples" / "c_project"
@@ -522,6 +531,7 @@ def outline(text):
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")  # one link of the file of go1
 @pytest.mark.parametrize("name", GOLDEN_KERNELS)
 def test_golden_kernels(name):

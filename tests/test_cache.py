@@ -787,6 +787,7 @@ def race(targets, rounds, limit=cache.LIMIT, warned=False):
     assert [worker.exitcode for worker in workers] == [0] * len(workers)
 
 
+@pytest.mark.slow
 def test_two_processes_race(folder):
     """Nothing is warned of, nothing is mixed, nothing is left over."""
     race([store_and_load, store_and_load], 200)
@@ -820,11 +821,13 @@ def test_who_dies_with_a_lock_blocks_nobody(folder):
     assert names(folder) == {f"{KEY}.kernel"}
 
 
+@pytest.mark.slow
 def test_processes_race_while_kernels_are_evicted(folder):
     race([store_and_load] * 3, 100, limit=200_000)
     assert not [name for name in names(folder) if name.endswith(".tmp")]
 
 
+@pytest.mark.slow
 @posix
 def test_processes_race_with_a_spoiler(folder):
     cache.store(KEY, payload_of(0))
@@ -1009,6 +1012,7 @@ def test_loops_without_a_cache(loop, folder, monkeypatch, trouble):
     assert len(caught) == (trouble != "off")
 
 
+@pytest.mark.slow
 def test_processes_that_want_the_same_loop_compile_it_once(loop, folder):
     script = (
         "import sys\n"

@@ -34,6 +34,7 @@ def test_casadi_operations():
         assert np.allclose(found[:, column], expected[:, column], rtol=1e-15, atol=0, equal_nan=True), kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["efpa", "pv-osimr"])
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_casadi_kernels(robot, method):
@@ -114,6 +115,7 @@ def answers(function, arguments):
     return [np.array(ca.DM(x)) for x in (found if isinstance(found, tuple) else (found,))]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(GCC is None, reason="gcc is not installed")
 @pytest.mark.parametrize("name", KERNELS)
 def test_jacobians_are_those_that_casadi_derives(name, tmp_path):

@@ -47,6 +47,7 @@ def arm(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_demo_agrees_and_says_what_to_try(tmp_path: Path) -> None:
     out = run("demo", "--csv", str(tmp_path / "demo.csv"))
     rows = [row for row in csv.reader((tmp_path / "demo.csv").read_text().splitlines()) if row]
@@ -107,6 +108,7 @@ def test_info(arm: Path) -> None:
     assert "j2" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", ["80", None])
 def test_info_cuts_no_name_and_is_written_to_files(columns: str | None, tmp_path: Path) -> None:
     """In a terminal of 80 columns, and piped."""
@@ -128,6 +130,7 @@ def test_info_cuts_no_name_and_is_written_to_files(columns: str | None, tmp_path
     assert [row[1] for row in rows] == ["joint", *tree.joint_names]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_or_read_is_refused_before_any_work(tmp_path: Path) -> None:
     for arguments, words in (
         (("bench", "osim", "--csv", str(tmp_path / "no" / "t.csv")), "a file that can be written"),
@@ -178,6 +181,7 @@ def test_export_writes_c(arm: Path, tmp_path: Path) -> None:
     assert sorted(p.suffix for p in (tmp_path / "c").iterdir()) == [".c", ".h"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -199,6 +203,7 @@ def test_export_of_dynamics(arm: Path, tmp_path: Path, arguments: tuple[str, ...
     assert "--output" not in arguments or "dqdd_dv" not in header.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -222,6 +227,7 @@ def test_bad_input_is_one_message_and_status_2(arm: Path, arguments: tuple[str, 
     assert message in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["simulate"], ["bench", "osim"], ["reproduce", "osim"]])
 def test_help_names_extras(command: list[str]) -> None:
     """The terminal's markup takes what is in square brackets for a style and shows nothing."""
@@ -286,6 +292,7 @@ def test_damaged_files_of_configurations(tmp_path):
             assert read_configuration(path).dtype == float
 
 
+@pytest.mark.slow
 def test_names_do_nothing_to_the_terminal(tmp_path: Path) -> None:
     """Neither markup, nor hyperlinks, nor characters that move the cursor or turn the reading direction."""
     names = ["[/]", "[link=http://evil]click[/link]", "[bold]b", ":smile:"]
@@ -306,12 +313,14 @@ def test_names_do_nothing_to_the_terminal(tmp_path: Path) -> None:
     assert "[/]c\\x9b31m\\u202e" in outputs[2] and "[/]\\x9b31m\\u202e.urdf" in outputs[3]
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_written(arm: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "error" in run("export", str(arm), "--weld", "l3", "--out", str(tmp_path / "file" / "folder"), status=2)
     assert "error" in run("compute", str(arm), "--weld", "l3", "--out", str(tmp_path / "no" / "G.npy"), status=2)
 
 
+@pytest.mark.slow
 def test_constraints_of_the_file(tmp_path: Path) -> None:
     """They are shown, and count where none are given."""
     inertial = '<inertial><mass value="1"/><inertia ixx="5" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'

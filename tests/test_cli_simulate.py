@@ -30,6 +30,7 @@ def run(*arguments):
     return cli.console.export_text()
 
 
+@pytest.mark.slow
 def test_a_pendulum_is_run_recorded_and_drawn(tmp_path):
     written = ("--record", tmp_path / "r.npz", "--plot", tmp_path / "f.png", "--video", tmp_path / "f.gif",
                "--json", tmp_path / "t.json", "--csv", tmp_path / "t.csv")  # fmt: skip
@@ -57,6 +58,7 @@ def test_a_run_in_two_parts_is_the_whole_run(tmp_path):
     assert b.origin.dt == 0.001 and b.origin.seed == 3
 
 
+@pytest.mark.slow
 def test_options_reach_the_simulator(tmp_path):
     out = run("boxes", "--links", 1, "--duration", 0.12, "--formulation", "mc", "--solver", "nsgs", "--dt", 0.002,
               "--record", tmp_path / "r.h5")  # fmt: skip
@@ -65,6 +67,7 @@ def test_options_reach_the_simulator(tmp_path):
     assert (origin.formulation, origin.solver, origin.dt) == ("mc", "nsgs", 0.002)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", ["dual-arm", "quadruped"])
 def test_the_other_scenes_run(scene):
     assert "contact problems: converged" in run(scene, "--duration", 0.01)
@@ -112,6 +115,7 @@ def test_folders_that_cannot_be_made_are_refused_before_any_work(option, tmp_pat
         run("mppi", option, tmp_path / "file" / {"--plot": "run.png", "--video": "run.gif"}.get(option, "run.npz"))
 
 
+@pytest.mark.slow
 def test_warmup(monkeypatch):
     """Every part is named with its time; afterwards nothing is left to compile for it. No extra is needed."""
     for package in ("scipy", "coal", "clarabel", "trimesh"):
@@ -124,6 +128,7 @@ def test_warmup(monkeypatch):
     assert "compiling" not in outcome.stderr
 
 
+@pytest.mark.slow
 def test_as_a_process():
     environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
     done = subprocess.run(

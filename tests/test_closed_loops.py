@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import delassus as ds
 from internals import JointKind, RawJoint, RawLink, build_tree
@@ -120,6 +121,7 @@ def stewart():
     return tree, loops, np.array([*start, *height, 0, 0, 0, 1])
 
 
+@pytest.mark.slow
 def test_a_stewart_platform_under_control():
     """Legs follow sines; the platform goes where they take it, and stays on them."""
     tree, loops, q = stewart()

@@ -69,6 +69,8 @@ WARNED = pytest.mark.filterwarnings("ignore::delassus.DelassusWarning", "ignore:
 """Mimic joints, and inertias that no body has: of no interest here."""
 
 
+@pytest.mark.peer
+@pytest.mark.slow
 @WARNED
 @pytest.mark.parametrize("name", ["go1", "panda", "ur5"])
 def test_urdf_geometry_is_where_pinocchio_has_it(name):
@@ -107,6 +109,7 @@ def test_urdf_geometry_is_where_pinocchio_has_it(name):
                 assert collider.shape.vertices.max(axis=0) == pytest.approx(corners.max(axis=0), abs=1e-6)
 
 
+@pytest.mark.peer
 @WARNED
 def test_go1_touches_what_pinocchio_says_it_touches():
     """With the SRDF file that comes with it: the same pairs of links overlap in random configurations."""
@@ -153,6 +156,8 @@ def suite(name):
     return folder / f"{name}.xml"
 
 
+@pytest.mark.peer
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["humanoid", "manipulator", "walker", "stacker"])
 def test_mjcf_contacts_are_those_of_mujoco(name):
     """In random configurations the same pairs of geoms touch, equally deep where MuJoCo has one point for the pair."""
@@ -217,6 +222,7 @@ def model_of(contact="", mesh="", text=MJCF):
     return mujoco.MjModel.from_xml_string(text.format(mesh, contact))
 
 
+@pytest.mark.peer
 def test_mjcf_geoms_become_colliders():
     model = model_of()
     tree = ds.load(model)
@@ -234,6 +240,7 @@ def test_mjcf_geoms_become_colliders():
     assert sorted(map(tuple, corners.round(6) + 0.0)) == [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]
 
 
+@pytest.mark.peer
 def test_masks_exclusions_and_pairs_of_mjcf():
     def kept(contact):
         model = model_of(contact)
@@ -252,6 +259,7 @@ def test_masks_exclusions_and_pairs_of_mjcf():
     assert paired - plain == {frozenset(("ball", "floor"))}
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("kind", ["ellipsoid", "hfield"])
 def test_geoms_without_a_shape_are_refused_by_name(kind):
     pytest.importorskip("mujoco")
@@ -263,6 +271,7 @@ def test_geoms_without_a_shape_are_refused_by_name(kind):
         load_colliders(model, ds.load(model))
 
 
+@pytest.mark.peer
 def test_mjcf_files_are_read_like_models(tmp_path):
     pytest.importorskip("mujoco")
     path = tmp_path / "r.xml"

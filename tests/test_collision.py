@@ -165,6 +165,7 @@ def check_surfaces(contacts, bodies, tolerance):
 PAIRS = list(combinations_with_replacement(sorted(SHAPES), 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_pairs_of_shapes(first, second):
     """Overlapping, all but touching and apart: no normal parts two shapes sooner than the contact's, or is wider.
@@ -394,6 +395,7 @@ def test_meshes_beside_their_frames(axis):
         assert len(on_top(a, b, np.eye(3), up)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["nsgs", "pgs"])
 def test_cubes_in_a_pile_stay_together(solver):
     """What a solver leaves of velocities, within its tolerance, parts bodies by less than a step looks ahead."""
@@ -428,6 +430,7 @@ def test_fast_bodies_do_not_pass(ground):
             assert simulator.q[2] > 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["newton", "nsgs"])
 def test_bodies_do_not_pass_what_others_drive_them_into(solver):
     """A ball at rest before a wall, that another one hits within the step."""
@@ -449,6 +452,7 @@ def test_bodies_do_not_pass_what_others_drive_them_into(solver):
 # -- the list of near pairs ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_near_pairs_miss_nothing(seed):
     """Along random motions of many bodies, small margins find what a list of all pairs finds, to the last bit."""

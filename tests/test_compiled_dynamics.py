@@ -87,6 +87,7 @@ TYPES = ((1, "float64"), (1, "float32"), (8, "float32"))
 EVERY_TYPE = [(what, "floating", *kind) for what in ("kinematics", "dynamics") for kind in TYPES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "robot", "lanes", "dtype"), EVERY_ROBOT + EVERY_TYPE)
 def test_tasks(robot, what, lanes, dtype):
     tree, _, *state = case(robot)
@@ -101,6 +102,7 @@ def test_tasks(robot, what, lanes, dtype):
             assert error(result, known[:size]) < (DOUBLE if dtype == "float64" else SINGLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", HARD)
 @pytest.mark.parametrize(("robot", "lanes"), [("arm", 8), ("floating", 1), ("loop", 8)])
 def test_constrained_dynamics(robot, method, lanes):
@@ -112,6 +114,7 @@ def test_constrained_dynamics(robot, method, lanes):
             assert error(result, known[:size]) < 1e3 * DOUBLE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [*sorted(SOFT), "proximal"])
 def test_soft_constraints(method):
     tree, constraints, q, v, tau = case("loop")
@@ -122,6 +125,7 @@ def test_soft_constraints(method):
         assert error(result, known) < 1e3 * DOUBLE
 
 
+@pytest.mark.slow
 def test_what_auto_takes():
     tree, constraints, *_ = case("arm")
     free, hard, soft = (
@@ -148,6 +152,7 @@ def test_frames():
     assert error(ds.compile(tree, [], "kinematics", frames=both)(q), ds.forward_kinematics(tree, q, both)) < AGREEMENT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_random_mechanisms(seed):
     """All kinds of joints."""
@@ -161,6 +166,7 @@ def test_random_mechanisms(seed):
 # -- options -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_input():
     """Gravity, damping, wrenches, targets, poses, payloads and rows that come with each call, with stabilisation."""
     tree = ds.mechanisms.star(2, 3)
@@ -249,6 +255,7 @@ def test_bad_requests(what, options, match):
 # -- constraints that are off ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("robot", "method"), [("floating", method) for method in HARD] + [("loop", "pv-early")])
 def test_a_constraint_that_is_off_leaves_no_trace(robot, method):
     tree, constraints, q, v, tau = case(robot)
@@ -275,6 +282,7 @@ def test_a_constraint_that_is_off_leaves_no_trace(robot, method):
                 assert not force.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in HARD if name != "proximal"])
 def test_a_redundant_set_with_regular_modes(method):
     """Two welds on one link: regular as long as one is off."""
@@ -292,6 +300,7 @@ def test_a_redundant_set_with_regular_modes(method):
     assert error(qdd, ds.forward_dynamics(tree, q, v, tau).qdd) < DOUBLE and not forces.any()
 
 
+@pytest.mark.slow
 def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
     """A method that is wrong but where it says so: the kernel solves these states again, within the call."""
 
@@ -332,6 +341,7 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
         assert np.array_equal(ds.rollout(step, q, np.zeros((17, 6)), still, 1e-2)[0], qs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("method", ["pv", "pv-early", "ltl", "kkt"])
 def test_the_direct_entry_judges(method, dtype):
@@ -363,6 +373,7 @@ def test_the_direct_entry_judges(method, dtype):
         assert np.array_equal(result, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "dtype"), [*((m, "float64") for m in HARD), ("pv-early", "float32")])
 def test_dependent_rows(method, dtype):
     """Where rows are redundant or contradict one another, a call gives the least-squares solution; `solve` says so."""
@@ -414,6 +425,7 @@ def turned_planar_chain(n=4):
     return build_tree("planar", links, joints), turns[n].T @ axis
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "dtype"), [*((m, "float64") for m in ("kkt", "ltl", "pv", "pv-early")), ("pv-early", "float32")]
 )
@@ -477,6 +489,7 @@ def test_solve_knows_the_stabilisation_of_rows():
         assert np.max(np.abs(solution.constraint_residual())) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["aba", *sorted(SOFT), "proximal", "pv-early"])
 def test_solve_where_numbers_overflow(method):
     tree = ds.mechanisms.chain(3)
@@ -551,6 +564,7 @@ def test_casadi():
         assert error(np.array(symbolic)[:, 0], known) < DOUBLE
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 @pytest.mark.parametrize("what", ["dynamics", "step", "kinematics"])
 def test_c(tmp_path, what):
@@ -571,6 +585,7 @@ def rolled(tree, q, v, tau, dt, steps, **options):
     return ds.rollout(step, q, v, np.broadcast_to(tau, (steps, *np.shape(tau))), dt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_semi_implicit_steps(seed, lanes):
@@ -601,6 +616,7 @@ def test_quaternions_stay_of_unit_length():
     assert np.abs(np.linalg.norm(qs[:, 3:].astype(float), axis=1) - 1.0).max() < 3 * np.finfo(np.float32).eps
 
 
+@pytest.mark.slow
 def test_status_of_a_single_rollout():
     tree, _, q, v, tau = case("arm")
     step = ds.compile(tree, [], "step")
@@ -625,6 +641,7 @@ def test_rollouts_broadcast():
         ds.rollout(step, q, v, tau[0], 0.1, gravity=np.zeros(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_rollouts_with_inputs_per_step(lanes):
     """Flags, targets and payloads that change from step to step, in one batch and broadcast to it."""
@@ -662,6 +679,7 @@ def test_rollouts_with_inputs_per_step(lanes):
             ds.rollout(step, q, v, tau, 1e-3, per_step=names, **others)
 
 
+@pytest.mark.slow
 def test_a_step_of_nothing_and_of_very_little():
     m = some_mechanism(5, 6, "floating")
     q, v = m.tree.random(m.rng, 9), m.rng.normal(size=(9, m.tree.nv))
@@ -672,6 +690,7 @@ def test_a_step_of_nothing_and_of_very_little():
             assert error(after_q, q) < allowed + 10 * dt and error(after_v, v) < allowed + 1e4 * dt
 
 
+@pytest.mark.slow
 def test_the_order_of_rk4():
     """Halving the step divides the error by sixteen, with every kind of joint."""
     m = some_mechanism(2, 5, "floating")
@@ -695,6 +714,7 @@ def test_energy_of_a_pendulum_drifts_with_the_fourth_power_of_the_step():
     assert np.all(slopes > 3.8) and drifts[-1] < 1e-7
 
 
+@pytest.mark.slow
 def test_free_flight_keeps_momentum():
     tree = ds.mechanisms.star(2, 2)
     rng = np.random.default_rng(0)
@@ -705,6 +725,7 @@ def test_free_flight_keeps_momentum():
     assert error(qs[-1], q) > 1e-2
 
 
+@pytest.mark.slow
 def test_stabilised_constraints_hold():
     """A point, and a loop that starts a little open, of a mechanism that moves for a second."""
     tree = ds.mechanisms.star(2, 5, root="fixed")
@@ -735,6 +756,7 @@ def two_points():
     return tree, [ds.Point("link7"), ds.Point(ds.Frame("link7", (0.1, 0, 0)))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["semi-implicit", "rk4"])
 def test_rollouts_where_rows_are_dependent(integrator):
     """From the first such step on, each is that of a call, which is that of the direct function."""
@@ -759,6 +781,7 @@ def test_rollouts_where_rows_are_dependent(integrator):
         ds.rollout(step, q, v, tau, dt, active=flags, per_step=["active"])
 
 
+@pytest.mark.slow
 def test_rollouts_whose_numbers_overflow():
     tree, points = two_points()
     step = ds.compile(tree, points[:1], "step")
@@ -768,6 +791,7 @@ def test_rollouts_whose_numbers_overflow():
     assert np.all(status[:, 1] == ds.DynamicsStatus.FAILED) and np.all(status[:, 0] == ds.DynamicsStatus.SOLVED)
 
 
+@pytest.mark.slow
 def test_statuses():
     tree, constraints, q, v, tau = case("arm")
     for what, given in (("dynamics", (q, v, tau)), ("dynamics_derivatives", (q, v, tau)), ("step", (q, v, tau, 0.1))):
@@ -780,6 +804,7 @@ def test_statuses():
         ds.compile(tree, [], "mass_matrix")(q, return_status=True)
 
 
+@pytest.mark.slow
 def test_compliance_that_comes_with_each_call():
     tree, constraints, q, v, tau = case("loop")
     R = np.random.default_rng(0).uniform(1e-4, 1e-2, (17, 3))

@@ -186,6 +186,7 @@ def _next(x, k):
     return y
 
 
+@pytest.mark.slow
 def test_memory_is_given_back() -> None:
     """What no variable holds after a round of a loop, and what a function does not return: else 0.8 to 3 GB."""
     import resource
@@ -336,6 +337,7 @@ except IndexError as error:
 """
 
 
+@pytest.mark.slow
 def test_no_loop_leaves_its_arrays(tmp_path) -> None:  # type: ignore[no-untyped-def]
     """Collisions of all shapes, impacts, contacts and solvers with every index compared to its axis."""
     script = tmp_path / "checks.py"

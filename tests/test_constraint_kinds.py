@@ -73,6 +73,7 @@ def test_rows_and_their_accelerations(name, robot):
     assert np.abs(found.constraint_residual()).max() < SOLUTION and np.abs(found.dynamics_residual()).max() < SOLUTION
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["distance", "all"])
 def test_every_dynamics_method(name):
     tree, made, (q, v, tau), _ = some_case(name, "floating")
@@ -151,6 +152,7 @@ def test_axes_next_to_those_of_coordinates(largest, tilt):
         assert np.abs(rows @ axis).max() < 1e-14 and error(rows @ rows.T, np.eye(2)) < 1e-14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["delassus", "dynamics"])
 def test_kernels_and_exported_c(what, tmp_path):
     tree, made, (q, v, tau), _ = some_case("all", "floating")
@@ -172,6 +174,7 @@ def test_kernels_and_exported_c(what, tmp_path):
             assert error(a[0], b) < 1e-7
 
 
+@pytest.mark.slow
 def test_flags_and_scenes():
     tree, made, (q, v, tau), rng = some_case("all", "floating")
     kernel = ds.compile(tree, made, "dynamics", active=True)

@@ -259,6 +259,7 @@ def test_a_ball(solver, b, mu, r):
     assert result.complementarity() < TOLERANCE and result.problem.dissipation(result.values).min() > -1e-12
 
 
+@pytest.mark.slow
 def test_one_contact_is_solved_exactly():
     """Every mode, any coupling of its components; what the local solver returns obeys Coulomb's law to round-off."""
     rng = np.random.default_rng(0)
@@ -309,6 +310,7 @@ def test_no_contacts_and_contacts_that_cannot_move():
     assert lemke(LCP(np.zeros((0, 0)), [])).status is SolverStatus.CONVERGED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [nsgs, admm])
 def test_random_contacts_end_solved_or_say_why_not(solver):
     rng = np.random.default_rng(1)
@@ -354,6 +356,7 @@ def test_limits_are_reported():
         assert result.residual() > TOLERANCE
 
 
+@pytest.mark.peer
 def test_solvers_against_pinocchio():
     pin = pytest.importorskip("pinocchio")
     if not hasattr(pin, "ADMMConstraintSolver"):
@@ -389,6 +392,7 @@ def pinocchio_admm(pin, problem):
     return np.array(result.retrieveConstraintImpulses())
 
 
+@pytest.mark.peer
 def test_solvers_against_clarabel():
     """With the shift of the exact solution fixed, the exact problem is the convex one."""
     pytest.importorskip("clarabel")
@@ -410,6 +414,7 @@ def test_solvers_against_clarabel():
     assert compared > 10
 
 
+@pytest.mark.peer
 def test_the_relaxation_without_friction_is_exact():
     pytest.importorskip("clarabel")
     problem = ConeProblem(of_low_rank(np.random.default_rng(1), 4).W, -np.ones(12), 0.0)
@@ -466,6 +471,7 @@ def test_without_clarabel_the_error_names_the_command(monkeypatch):
         convex(ConeProblem(np.eye(3), [1, 1, 1], 0.5))
 
 
+@pytest.mark.slow
 def test_compiled_code_works_without_a_cache():
     script = "from delassus.contact import LCP, lemke; print(lemke(LCP([[2]], [-1])).values[0])"
     setting = os.environ | {"DELASSUS_CACHE": "off"}

@@ -94,6 +94,7 @@ def test_a_ball_comes_to_roll():
     assert p[:2] == pytest.approx(0.0, abs=1e-8) and worst < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.3, 0.7])
 def test_a_box_on_a_slope(mu):
     """It sticks below the friction angle, and else slides at g (sin α − μ cos α)."""
@@ -108,6 +109,7 @@ def test_a_box_on_a_slope(mu):
     assert worst < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wide", "tips"), [(0.9, True), (1.1, False)])
 def test_a_box_tips_where_its_weight_leaves_its_base(wide, tips):
     angle, tall = 0.5, 0.4
@@ -150,6 +152,7 @@ def test_overlaps_are_taken_back_without_kinetic_energy():
     assert 0.1 - 1.1e-4 < q[2] < 0.1 and np.abs(v).max() < 1e-9
 
 
+@pytest.mark.slow
 def test_weight_and_momentum(biped):
     """Impulses of the ground are the change of momentum and the weight; those of joints and loops change none."""
     ends = [ds.Frame(foot, (0, 0, -0.25 + z)) for foot in FEET for z in (-0.1, 0.1)]
@@ -171,6 +174,7 @@ def test_weight_and_momentum(biped):
 # -- the same by other ways ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["nsgs", "pgs", "admm"])
 def test_kernels_do_what_the_algorithm_does_at_once(biped, solver):
     """Contacts of all kinds, limits, dry friction, a payload and a loop."""
@@ -230,6 +234,7 @@ def test_c_and_single_precision(tmp_path):
     assert np.count_nonzero(wanted[2]) > n // 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["nsgs", "admm"])
 def test_residuals_and_impulses_solve_the_cone_problem(biped, solver):
     """What the kernel calls solved has the residual that `ConeProblem` measures, computed from J and M."""
@@ -284,6 +289,7 @@ def test_a_ball_goes_as_in_the_simulator():
         agrees_with_simulator(ball(), [contact], [0, 0, height, 0, 0, 0, 1], [1, 0.3, 0, 2, 0.5, 0.2], np.zeros(6), 150)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [False, True])
 def test_a_robot_goes_as_in_the_simulator(biped, loop):
     """With dry friction and limits; and with a loop that gapes, which is pulled together."""
@@ -314,6 +320,7 @@ def test_loops_hold(biped):
     assert residuals.max() < 1e-10 and np.abs(J @ v).max() < 1e-2
 
 
+@pytest.mark.peer
 def test_rest_as_in_mujoco():
     """Height and weight of what has come to rest; MuJoCo's contacts are soft, so that bodies sink in a little."""
     mujoco = pytest.importorskip("mujoco")
@@ -366,6 +373,7 @@ def test_dry_friction_and_limits(tmp_path):
     assert q[0] > 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["nsgs", "pgs", "admm"])
 def test_rows_that_cannot_move(tmp_path, solver):
     """What slides along x in the plane: normals, or one tangent, have no mobility."""
@@ -430,6 +438,7 @@ def test_rollouts_are_steps():
         ds.rollout(kernel, q0, v0, policy, DT, friction=mu)
 
 
+@pytest.mark.slow
 def test_states_that_sweeps_do_not_solve_are_solved_again_or_flagged(biped):
     contacts = [ds.Contact(sole, Capsule(0.02, 0.2), friction=0.9) for sole in LYING]
     rng, n = np.random.default_rng(0), 40

@@ -62,6 +62,7 @@ QUANTITIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", QUANTITIES)
 def test_tangents_are_differences_and_cotangents_their_transpose(what):
     tree, h, rng = ds.mechanisms.chain(2, root="floating"), 1e-6, np.random.default_rng(0)
@@ -103,6 +104,7 @@ def moved(asked, x, dx):
 HELD = ds.Point(ds.Frame("link4", (0.1, 0.2, 0.3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "options"),
     [
@@ -124,6 +126,7 @@ def test_formulas_of_jacobians_are_derivatives_of_the_program(what, options):
         assert error(found, known) < 1e-8
 
 
+@pytest.mark.slow
 def test_derivatives_of_dynamics_are_those_of_their_formulas(capfd, monkeypatch):
     """What takes more than a second to compile is announced."""
     monkeypatch.setenv("DELASSUS_CACHE", "off")

@@ -31,6 +31,7 @@ METHODS_PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 COMMANDS_PAGE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_readme_python_blocks_run(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README + METHODS_PAGE, re.S)
     scopes: list[dict[str, object]] = [{} for _ in blocks]
@@ -46,6 +47,7 @@ def test_readme_python_blocks_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert found < 1e-12  # the kernel and NumPy, relative
 
 
+@pytest.mark.slow
 def test_snippets_on_contact_steps_run(capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of that page are one program."""
     scope: dict[str, Any] = {}
@@ -60,6 +62,7 @@ def test_snippets_on_contact_steps_run(capsys: pytest.CaptureFixture[str]) -> No
 PAGE_OF_ARRAYS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "arrays.md").read_text("utf-8"), re.S)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", PAGE_OF_ARRAYS, ids=("jax", "torch", "numpy"))
 def test_snippets_on_arrays_run(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     for package in ("jax", "torch"):
@@ -118,6 +121,7 @@ def test_the_other_install_command_differs_in_extras_and_in_what_it_runs() -> No
     assert beside and {extra for names in beside for extra in names.split(",")} <= set(declared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", COMMANDS)
 def test_readme_commands_parse_as_they_stand(line: str) -> None:
     command: Any = typer.main.get_command(cli.app)
@@ -144,6 +148,7 @@ SMALLER: dict[str, dict[str, object]] = {
 """Mechanisms of benchmarks that compile long programs."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", SMALLER)
 def test_readme_commands_run_on_smaller_mechanisms(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert line in COMMANDS
@@ -154,6 +159,7 @@ def test_readme_commands_run_on_smaller_mechanisms(line: str, monkeypatch: pytes
     assert done.exit_code == 0 and len(done.output.splitlines()) > 1, done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [line for line in COMMANDS if "--view" not in line and line not in SMALLER])
 def test_readme_commands_run(line: str, tmp_path: Path) -> None:
     options = next((shorter for name, shorter in SHORTER.items() if line.startswith(f"delassus {name}")), [])
@@ -167,6 +173,7 @@ def test_readme_commands_run(line: str, tmp_path: Path) -> None:
             assert made.is_file() or any(path.suffix == suffix for path in made.iterdir()), out
 
 
+@pytest.mark.slow
 def test_readme_command_that_shows_a_scene_serves_its_page(tmp_path: Path) -> None:
     (line,) = (line for line in COMMANDS if "--view" in line)
     with socket.socket() as free:
@@ -200,6 +207,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "packages", "extra"),
     [
@@ -226,6 +234,7 @@ def test_a_missing_extra_is_named_before_any_work(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["robot.xml"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.stem)
 def test_scripts_of_benchmarks_start(path: Path) -> None:
     command = [sys.executable, str(path), "--help"]
@@ -236,6 +245,7 @@ def test_scripts_of_benchmarks_start(path: Path) -> None:
 # -- examples ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
 def test_example_runs(path: Path) -> None:
     options = ["--minutes", "0.02"] if path.stem.startswith("train") else []
@@ -249,6 +259,7 @@ SOURCES = ROOT / "src"
 WITH_EXAMPLES = sorted(path for path in SOURCES.rglob("*.py") if ">>> " in path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda p: p.stem)
 def test_examples_in_docstrings_run(path: Path) -> None:
     name = ".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")

@@ -212,6 +212,7 @@ def test_free_flight():
     robot = ds.mechanisms.humanoid()
     q, v, _ = state(robot, np.random.default_rng(0))
     solution = ds.forward_dynamics(robot, q, v, np.zeros(robot.nv))
+    assert isinstance(solution, ds.ForwardDynamics)
     r = rate(lambda q, v: ds.momentum(robot, q, v), robot, q, v, solution.qdd)
     mass = sum(H[0, 0] for H in robot.inertias)
     assert r == pytest.approx([0, 0, -9.81 * mass, 0, 0, 0], abs=1e-4)
@@ -247,6 +248,7 @@ def independent(m, candidates, q):
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", CONSTRAINED)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_constrained(seed, method):
@@ -300,6 +302,7 @@ def two_branches(seed=0):
 CASES = range(len(pairs(None, ("a", "b"), np.random.default_rng(0))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", [5])
 def test_rows_keep_their_velocity(case, seed):
@@ -343,6 +346,7 @@ def as_pose(T):
     return np.concatenate([T[:3, 3], matrix_to_quaternion(T[:3, :3])])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_stabilisation(case):
     m, names = two_branches(1)
@@ -384,6 +388,7 @@ def test_stabilisation(case):
     assert change == pytest.approx(ds.jacobian(tree, c, q) @ v, abs=DIFFERENCE * 10)
 
 
+@pytest.mark.slow
 def test_stabilised_pendulum():
     """An arm whose tip is pulled to a place in the world goes there."""
     arm = ds.mechanisms.chain(6)
@@ -396,6 +401,7 @@ def test_stabilised_pendulum():
     assert ds.forward_kinematics(arm, q, "link6")[:3, 3] == pytest.approx(goal[:3, 3], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_what_comes_with_each_call():
     m, (first, second) = two_branches(1)
     tree, rng = m.tree, m.rng
@@ -433,6 +439,7 @@ def least_squares(tree, constraints, q, v, tau, asked):
 FOOT = [(x, y, 0.0) for x in (-0.1, 0.1) for y in (-0.05, 0.05)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", CONSTRAINED)
 def test_redundant_rows(method):
     robot = ds.mechanisms.humanoid()
@@ -471,6 +478,7 @@ EIGHT_ROWS = [ds.Rows("left_foot", np.random.default_rng(5).normal(size=(8, 6)))
 NAILED = [ds.Weld("world"), ds.Point("right_foot"), ds.Point("right_foot")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["pv-early", "ltl", "kkt", "proximal"])
 @pytest.mark.parametrize("constraints", [FOUR_POINTS, DOOR, EIGHT_ROWS, NAILED], ids=["foot", "door", "rows", "nailed"])
 def test_which_rows_are_redundant(constraints, method):
@@ -513,6 +521,7 @@ def test_report():
     assert np.array_equal(found.redundant_rows, solution.redundant_rows)
 
 
+@pytest.mark.slow
 def test_proximal_iterations_find_least_squares_where_rows_conflict():
     """What no force can give is taken off, and iterations start again."""
     tree, rng = ds.mechanisms.chain(7), np.random.default_rng(0)
@@ -527,6 +536,7 @@ def test_proximal_iterations_find_least_squares_where_rows_conflict():
         assert error(found.qdd, known.qdd) < 1e-10
 
 
+@pytest.mark.slow
 def test_a_fixed_number_of_proximal_iterations():
     """What is compiled: least squares too where rows are dependent and contradict, without forces that do nothing."""
     robot = ds.mechanisms.humanoid()
@@ -539,6 +549,7 @@ def test_a_fixed_number_of_proximal_iterations():
         assert error(found.qdd[:, 0], qdd) < AGREEMENT and error(found.forces[:, 0], f) < ELIMINATION
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("s", [1.0, 10.0, 100.0, 1e3, 1e4])
 def test_proximal_programs_take_rows_of_any_size(s):
     """Independent and redundant ones: accelerations are those of direct calls."""
@@ -599,6 +610,7 @@ def violation(tree, constraints, states, solution):
     return left / (size + 1e-4 * length * np.linalg.norm(moving, axis=-1)[..., None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("s", [1.0, 10.0, 100.0, 1e3, 1e4, 1e6])
 @pytest.mark.parametrize("method", CONSTRAINED)
 def test_redundant_rows_of_different_size(method, s):
@@ -615,6 +627,7 @@ def test_redundant_rows_of_different_size(method, s):
         assert np.abs(solution.dynamics_residual()).max() < ELIMINATION * s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["kkt", "proximal"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sizes_of_rows_decide_nothing(seed, method):
@@ -698,6 +711,7 @@ def on_symbols(m, constraints, values, compute):
     return evaluated(ops, result, *values.values())[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_symbols(seed):
     m = mechanism(seed, 6, 12)
@@ -825,6 +839,7 @@ def test_bad_input_elsewhere():
         solution.qdd[0] = 1
 
 
+@pytest.mark.slow
 def test_damping_of_the_model():
     """It acts by default, in direct calls and kernels; passive="none" is a robot without it."""
     arm = ds.mechanisms.chain(5)

@@ -125,6 +125,7 @@ def goals(m, constraints):
     return {"targets": targets, "baumgarte": stable, "poses": poses}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(14))
 def test_random_mechanisms(seed):
     """Every kind of joint and constraint, all inputs, velocities that violate the constraints."""
@@ -149,6 +150,7 @@ def test_random_mechanisms_have_constraints():
     assert kept >= 14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("root", ["fixed", "floating"])
 @pytest.mark.parametrize("kind", list(JointKind), ids=lambda kind: kind.value)
 def test_joint_kinds(kind, root):
@@ -189,6 +191,7 @@ def places(where):
     return tree, ((last, above) if where == "above one another" else (above, last)), m.rng
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "axes"),
     [
@@ -216,6 +219,7 @@ def test_every_constraint(where, axes):
     assert done >= 12
 
 
+@pytest.mark.slow
 def test_what_comes_with_each_call():
     """Placements of both frames and rows; each state of a batch alone; what is given for all states."""
     m, (first, second) = two_branches(1)
@@ -249,6 +253,7 @@ def test_nothing_moves():
 # -- identities ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_identities(seed):
     """Constraints hold whatever changes; joint forces respond symmetrically and do not act along the rows."""
@@ -283,6 +288,7 @@ def test_identities(seed):
     assert error((A @ tau[..., None])[..., 0], fallen.qdd) < 1e-8
 
 
+@pytest.mark.slow
 def test_unconstrained_dynamics():
     """``∂q̈/∂τ`` is the inverse mass matrix; moving all of a floating robot changes nothing."""
     robot = ds.mechanisms.humanoid()
@@ -342,6 +348,7 @@ def test_status_of_each_state():
 def test_results_are_read_only():
     arm, tip, q, v, tau = planar_arm()
     found = ds.dynamics_derivatives(arm, q, v, tau, tip)
+    assert isinstance(found, ds.DynamicsDerivatives)
     for field in fields(found):
         value = getattr(found, field.name)
         for array in value if isinstance(value, tuple) else (value,):
@@ -387,6 +394,7 @@ def test_one_program_for_all_contact_modes():
     assert compared >= 3
 
 
+@pytest.mark.slow
 def test_flags_in_direct_calls():
     """One call for all contact modes: each state as with the constraints that act alone."""
     tree, feet = ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Point("right_foot")]
@@ -497,6 +505,7 @@ def test_changes_of_a_joint_that_moves(kind, angle):
         assert error(x, known) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_rollout_by_its_derivatives(kernel_cache):
     """``A`` and ``B`` of each step, multiplied along a compiled trajectory, are the derivative of its end."""
     tree, dt, n = ds.mechanisms.chain(2), 1e-2, 20
@@ -549,6 +558,8 @@ def peer_model(pin, kind, rng):
     return random_model(rng, kinds, parents_of=[0, 1, 2, 3, 0, 5, 6, 7])
 
 
+@pytest.mark.peer
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["RX", "RUBY", "PZ", "RevoluteUnaligned", "FreeFlyer", "Spherical", "Planar", "Translation"]
 )
@@ -596,6 +607,7 @@ def check_contacts(pin, model, tree, constraints, contacts, given):
         assert error(getattr(found, name), expected) < PEER, (name, constraints)
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_pinocchio_on_robots(case):
     pin = pytest.importorskip("pinocchio")
@@ -629,6 +641,7 @@ def results(found, batch):
     return [found.qdd, forces, *(getattr(found, name) for name in DERIVATIVES)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("robot", "lanes"), [("arm", 1), *((robot, 8) for robot in ROBOTS)])
 def test_kernels(kernel_cache, robot, lanes):
     tree, constraints = ROBOTS[robot]()
@@ -667,6 +680,7 @@ def test_kernels_where_rows_are_dependent(kernel_cache, lanes):
             assert name in ("qdd", "forces") or np.all(np.isnan(one[[0, 2]]))
 
 
+@pytest.mark.slow
 def test_kernels_with_every_option(kernel_cache):
     tree = ds.mechanisms.star(2, 2)
     constraints = [
@@ -700,6 +714,7 @@ def test_kernels_with_every_option(kernel_cache):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_symbols(seed):
     """The traced program, straight-line, is the algorithm; every kind of joint."""
@@ -723,6 +738,7 @@ def test_symbols(seed):
         assert error(value, getattr(found, name)) < DOUBLE, name
 
 
+@pytest.mark.slow
 def test_operation_counts():
     """About forty operations an entry, all else included; a limb's rates reach the others by way of the trunk: solved
     in full, they take 222,000."""

@@ -66,6 +66,7 @@ def random_problem(seed, batch=(2,)):
     return m, kept, (q, v, tau), {**rest, "targets": targets}
 
 
+@pytest.mark.slow
 def test_random_mechanisms():
     """Fixed and floating bases, every joint and constraint, several on one link, loops, all inputs."""
     checked = solved = 0
@@ -80,6 +81,7 @@ def test_random_mechanisms():
     assert checked > 28 and solved > 0.9 * checked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [27, 125, 178])
 def test_structure_is_not_that_of_round_off(seed):
     """A welded link that also carries a point of a loop: what its rows leave for joints further in may be zero."""
@@ -116,6 +118,7 @@ def quadruped(turned=False):
 LEGS = ("fl", "fr", "rl", "rr")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", [False, True])
 def test_singular_branch_blocks(turned):
     """Points at the calf joints: two joints move each, so that every branch block is singular, but not G."""
@@ -133,6 +136,7 @@ def test_singular_branch_blocks(turned):
             assert assert_same(motion, "pv-early").all()
 
 
+@pytest.mark.slow
 def test_the_order_that_pv_takes():
     """Branch by branch where structure says that it can, else all at once."""
     robot = quadruped()
@@ -172,6 +176,7 @@ STRICT = 1e-8
 """A bound that a knee bent by 1e-4 does not meet, by estimate; it meets the usual one."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("active", [False, True])
 def test_stretched_knees_by_branches(active, monkeypatch, tmp_path):
     """The blocks of `pv` are singular where one leg is stretched: the others do not hide it, and it is solved."""
@@ -228,6 +233,7 @@ def test_reflections_need_no_first_entry():
     assert assert_same(motion, "pv-early").all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [JointKind.BALL, JointKind.TRANSLATION, JointKind.PLANAR, JointKind.FREE])
 @pytest.mark.parametrize("armature", [0.2])
 def test_joints_of_several_degrees_of_freedom(kind, armature):
@@ -254,6 +260,7 @@ def test_joints_of_several_degrees_of_freedom(kind, armature):
 KINDS = (JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.COS_SIN, JointKind.BALL, JointKind.PLANAR)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "turned"), [(kind, k % 2 == 0) for k, kind in enumerate(KINDS)])
 def test_rows_that_hold_a_link(kind, turned):
     """Written anew, six that are known, and five beyond the joint: near and far axes, before joints of any kind."""
@@ -318,6 +325,7 @@ def traced(tree, constraints, name):
     return lambda *state: [y[:, 0] for y in evaluated(ops, [found.qdd, found.forces], *state)]
 
 
+@pytest.mark.slow
 def test_loops():
     """Inside one another, across the base, through the world, beside rows that are eliminated on the way."""
     robot = ds.mechanisms.humanoid()
@@ -338,6 +346,7 @@ def test_loops():
             assert assert_same(motion, name).all(), (name, constraints)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HARD)
 def test_more_rows_than_motions(name):
     """Eight rows on a link, rows that are left at the world, a constraint that nothing moves: the status says so."""
@@ -369,6 +378,7 @@ def operations(case, name):
     return ops.count([*solution.qdd.nodes(), *solution.forces.nodes()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_operation_counts(case):
     count = {name: operations(case, name) for name in ("aba", "pv-early", "pv", "ltl", "kkt")}
@@ -390,6 +400,7 @@ GAINS = {
 """As it is; without constant rows; with the paper's update; with neither: the table of docs/pv_early.md."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_gains_of_pv_early(case, monkeypatch):
     def as_the_paper(link, s, armature, tau, at):
@@ -415,6 +426,7 @@ def test_gains_of_pv_early(case, monkeypatch):
         assert count == pytest.approx(GAINS[case.name], rel=0.01)
 
 
+@pytest.mark.slow
 def test_early_elimination_is_linear():
     """Each further joint of a chain that is welded at its end costs the same, and each constraint little."""
     chains = [Case("", tree, welds(f"link{tree.n_links}")) for tree in map(ds.mechanisms.chain, (20, 30, 40))]

@@ -21,6 +21,8 @@ pin = pytest.importorskip("pinocchio")
 
 from pinocchio_models import FILES, SIMPLE, anchor, random_model, read  # noqa: E402  (they need Pinocchio)
 
+pytestmark = pytest.mark.peer
+
 DYNAMICS = 1e-10
 """Inverse dynamics, energies, momentum: round-off over long chains. Robots of files: quarter turns to eleven digits."""
 

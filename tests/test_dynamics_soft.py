@@ -93,6 +93,7 @@ def stacked(solution):
     return np.concatenate(solution.forces, axis=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ANY)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_soft_constraints(seed, method):
@@ -110,6 +111,7 @@ def test_soft_constraints(seed, method):
     assert np.abs(solution.dynamics_residual()).max() < 1e2 * AGREEMENT * (scale + np.abs(stacked(solution)).max())
 
 
+@pytest.mark.slow
 def test_what_there_is_to_absorb():
     """Nothing, a constraint of the world alone, loops through the world, through one link, and inside one another."""
     fixed, floating = ds.mechanisms.ladder(3), ds.mechanisms.star(3, 3)
@@ -157,6 +159,7 @@ def test_where_the_factor_of_joint_space_fills_in():
         assert (filled == 0) == (constraints is world)
 
 
+@pytest.mark.slow
 def test_compliance_of_each_state():
     tree, state, constraints, _, more = some_problem(3, (4,))
     R = [10 ** np.random.default_rng(0).uniform(-3, 0, (4, c.size)) for c in constraints]
@@ -169,6 +172,7 @@ def test_compliance_of_each_state():
             assert error(together.qdd[k], alone.qdd) < AGREEMENT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(SOFT))
 def test_the_stiffer_the_closer_to_hard_constraints(method):
     robot = ds.mechanisms.humanoid()
@@ -186,6 +190,7 @@ def test_the_stiffer_the_closer_to_hard_constraints(method):
     assert distances[2] / distances[1] == pytest.approx(0.1, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ANY)
 @pytest.mark.parametrize("seed", (2, 5))
 def test_symbols(seed, method):
@@ -237,6 +242,8 @@ CLOSED = f"""
 </equality><actuator><motor joint="slider" gear="2"/></actuator></mujoco>"""
 
 
+@pytest.mark.peer
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_mujoco(seed, tmp_path, monkeypatch):
     """``qacc`` for MuJoCo's own rows, ``efc_R`` and ``efc_aref``; it leaves out ``J̇ v``."""
@@ -310,6 +317,7 @@ DEPENDENT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEPENDENT)
 @pytest.mark.parametrize("conflict", [False, True])
 def test_dependent_rows(name, conflict):
@@ -334,6 +342,7 @@ def test_dependent_rows(name, conflict):
     assert solution.iterations.shape == (3,) and 0 < solution.iterations.max() < 30
 
 
+@pytest.mark.slow
 def test_conflicting_welds():
     robot = ds.mechanisms.humanoid()
     rng = np.random.default_rng(0)
@@ -347,6 +356,7 @@ def test_conflicting_welds():
     assert error(solution.qdd, one.qdd) < LEAST_SQUARES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(HARD_AND_SOFT))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_soft_and_hard_together(seed, method):
@@ -379,6 +389,7 @@ SETS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hard", [(), (1,)], ids=["soft", "one is hard"])
 @pytest.mark.parametrize("compliance", [1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("name", SETS)
@@ -417,6 +428,7 @@ def test_soft_rows_that_depend_on_one_another_near_singular_states(compliance):
     assert error(found.qdd[..., 0], qdd) < CONDITION and error(found.forces[..., 0], f) < CONDITION
 
 
+@pytest.mark.slow
 def test_soft_constraints_that_can_be_off():
     robot = ds.mechanisms.humanoid()
     feet = [ds.Weld("left_foot"), ds.Point("right_foot"), ds.Hinge("left_hand", "right_hand")]
@@ -452,6 +464,7 @@ def test_soft_rows_may_be_redundant(compliance):
         assert error(qdd, expected.qdd) < digits and error(f, stacked(expected)) < digits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(HARD_AND_SOFT))
 def test_redundant_hard_rows_between_soft_ones(method):
     """Rank and status are those of the hard rows; soft ones that contradict one another share the force."""
@@ -469,6 +482,7 @@ def test_redundant_hard_rows_between_soft_ones(method):
     assert error(both.forces[1] + both.forces[2], one.forces[1]) < LEAST_SQUARES
 
 
+@pytest.mark.slow
 def test_iterations_that_end_early():
     robot = ds.mechanisms.humanoid()
     state = robot.random(0), np.ones(robot.nv), np.ones(robot.nv)
@@ -543,6 +557,7 @@ def test_defaults():
 # -- delassus reproduce dynamics -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_claims_of_accuracy():
     from delassus_studies.claims_dynamics import accuracy, judge_accuracy
 

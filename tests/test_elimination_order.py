@@ -99,6 +99,7 @@ def dense(case, states, method="kkt", **options):
     return found.qdd, np.concatenate(found.forces, axis=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_order_gives_the_dense_solution(case):
     states = random_states(case, 9)
@@ -111,6 +112,7 @@ def test_every_order_gives_the_dense_solution(case):
         assert np.all(error < BELOW * np.finfo(float).eps / rcond)  # worst of four processors: 0.7 estimates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [rungs(2, ring=True), mixed()], ids=lambda case: case.name)
 def test_soft_loops(case):
     states = random_states(case, 9)
@@ -120,6 +122,7 @@ def test_soft_loops(case):
         assert worst(qdd, wanted[0]) < CLOSE and worst(f, wanted[1]) < CLOSE
 
 
+@pytest.mark.slow
 def test_loops_that_can_be_off():
     case = rungs(3)
     states, rng = random_states(case, 3), np.random.default_rng(1)
@@ -146,12 +149,14 @@ def operations(case, order, method="pv-early"):
     return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
 
 
+@pytest.mark.slow
 def test_long_ladders_cost_in_proportion_to_their_length():
     counts = [operations(rungs(n), planned(rungs(n))) for n in (6, 10, 14)]
     assert counts[2] - counts[1] < 1.1 * (counts[1] - counts[0])
     assert planned(rungs(10)).block == FEW
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_no_choice_is_worse_than_waiting(case):
     waiting = EliminationOrder(tuple(case.tree.leaves_to_root()))
@@ -171,6 +176,7 @@ def test_least_degree_goes_up_both_rails_at_once():
     assert [sorted(order[k : k + 2]) for k in (0, 2, 4)] == [[2, 5], [1, 4], [0, 3]]
 
 
+@pytest.mark.slow
 def test_flagged_states_of_many_loops_are_solved_without_compilation(monkeypatch):
     case = rungs(2)
     states = random_states(case, 9)
@@ -187,6 +193,7 @@ def test_flagged_states_of_many_loops_are_solved_without_compilation(monkeypatch
     assert worst(qdd, wanted[0]) < 1e-6 and worst(f, wanted[1]) < 1e-6
 
 
+@pytest.mark.slow
 def test_many_loops_in_extended_precision():
     """`ltl` is too long there: `pv-early` takes its place."""
     case = welded_ladder(9)

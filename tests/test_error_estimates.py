@@ -30,6 +30,7 @@ def some_rows(mechanism, rng):
     return [ds.Point(frames[0]), ds.Rows(frames[1], rng.normal(size=(1, 6)))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", EXACT)
 @pytest.mark.parametrize(
     ("what", "methods", "oracles", "options"),

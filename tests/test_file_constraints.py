@@ -169,6 +169,7 @@ def loaded(text):
     return model, ds.load(model)
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("case", EQUALITIES)
 def test_equalities_of_bodies_that_are_turned(case):
     model, tree = loaded(ARMS.format(EQUALITIES[case]))
@@ -184,6 +185,7 @@ SHIPPED = (
 """Models that have equality constraints, of each kind that there is in the three packages."""
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("name", SHIPPED)
 @pytest.mark.filterwarnings("ignore:.*not represented:delassus.DelassusWarning")
 def test_equalities_of_shipped_models(name):
@@ -197,6 +199,7 @@ def test_equalities_of_shipped_models(name):
     check_against_mujoco(model, tree, np.random.default_rng(0), tree.reference_configurations["qpos0"])
 
 
+@pytest.mark.peer
 def test_equalities_that_do_not_act():
     """Those that are switched off, and those that no row holds, are listed by name."""
     body = '<connect name="x" body1="a" body2="b" anchor="0 0 0"/>'
@@ -279,6 +282,7 @@ FOUR_BAR = """<mujoco model="four-bar"><compiler angle="radian"/><worldbody>
 <equality><connect body1="coupler" body2="rocker" anchor=".5 0 0"/></equality></mujoco>"""
 
 
+@pytest.mark.peer
 def test_constraints_act_at_every_entry():
     """Direct functions, kernels, rollouts: the file's by default, none with ``()``, those of a list that is given."""
     _, tree = loaded(FOUR_BAR)
@@ -303,6 +307,7 @@ def test_constraints_act_at_every_entry():
     assert max(np.abs(joint_errors(tree, x)).max() for x in path[::100]) < 1e-3
 
 
+@pytest.mark.peer
 def test_simulators_hold_what_the_file_holds():
     _, tree = loaded(FOUR_BAR)
     q = closed(tree, tree.configuration({"crank": 0.3, "rocker": 0.25}))
@@ -315,6 +320,7 @@ def test_simulators_hold_what_the_file_holds():
     assert ds.Scene(tree, loops=()).loops == ()
 
 
+@pytest.mark.peer
 def test_constraints_of_trees_made_of_others():
     """Mounted, side by side, pickled, and with another root: the same rows under their new names."""
     _, tree = loaded(ARMS.format(EQUALITIES["weld to the world"] + EQUALITIES["joints"]))

@@ -151,6 +151,7 @@ def test_a_locked_joint_does_not_move():
         assert sim.q[0] == pytest.approx(0.2, abs=RESTS) and set(sim.statuses) == {SolverStatus.CONVERGED}
 
 
+@pytest.mark.peer
 @pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
 def test_a_humanoid_that_falls_stays_within_its_limits():
     path = Path(pytest.importorskip("dm_control").__file__).parent / "suite" / "humanoid.xml"
@@ -242,6 +243,7 @@ def test_joints_of_several_degrees_of_freedom_rub():
     assert np.abs(sim.v).max() <= 1e-12 and set(sim.statuses) == {SolverStatus.CONVERGED}
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("frictionloss", [0.0, 0.5, 8.0])
 def test_an_actuated_pendulum_ends_where_mujocos_does(frictionloss):
     """A position actuator, damping, friction and the gravity of the moon; MuJoCo's friction as hard as it gets."""
@@ -261,6 +263,7 @@ def test_an_actuated_pendulum_ends_where_mujocos_does(frictionloss):
     assert sim.q == pytest.approx(data.qpos, abs=1e-3) and sim.v == pytest.approx(data.qvel, abs=2e-2)
 
 
+@pytest.mark.peer
 def test_a_chain_rests_at_its_limits_where_mujocos_does():
     mujoco = pytest.importorskip("mujoco")
     joint = '<joint axis="0 1 0" range="-20 12" damping="1" solreflimit="0.004 1" limited="true"/>'

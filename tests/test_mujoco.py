@@ -41,6 +41,7 @@ from tools import UNPLANNED, error, leaf_frames, random_frame, unit_diagonal
 mujoco = pytest.importorskip("mujoco")
 
 pytestmark = [
+    pytest.mark.peer,
     pytest.mark.filterwarnings("ignore:.*not represented:delassus.DelassusWarning"),
     pytest.mark.usefixtures("elsewhere"),
 ]

@@ -37,6 +37,8 @@ from pinocchio_models import (  # noqa: E402  (they need Pinocchio)
     read,
 )
 
+pytestmark = pytest.mark.peer
+
 MASS_MATRIX = 1e-10
 """Mass matrix, each entry relative to the diagonal of its row and column: files write quarter turns to eleven digits;
 they are read as exact here and as written there."""

@@ -40,6 +40,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     tracked = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
     with zipfile.ZipFile(wheel) as file:
@@ -57,6 +58,7 @@ def interpreters(version: str) -> Iterator[str]:
     yield from map(str, sorted(root.glob(f"versions/{version}.*/bin/python{version}")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", PYTHONS)
 def test_the_demo_runs_on_the_core_alone(version: str, wheel: Path, tmp_path: Path) -> None:
     folder = tmp_path / "environment"

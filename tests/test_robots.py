@@ -29,6 +29,8 @@ from tools import (
     random_rotation,
 )
 
+pytestmark = pytest.mark.peer
+
 if not FILES:
     pytest.skip("example-robot-data is not installed", allow_module_level=True)
 

@@ -296,7 +296,9 @@ def test_a_payload_taken_away():
 
 def test_payloads_cost_nothing_where_they_are_not():
     tree, feet = ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Weld("right_foot")]
-    plain = ds.count_operations(tree, feet, method="pv-osimr").clean.total
+    report = ds.count_operations(tree, feet, method="pv-osimr")
+    assert isinstance(report, ds.OperationReport) and isinstance(report.clean, ds.OperationCount)
+    plain = report.clean.total
     on_the_hand = ds.count_operations(tree, feet, method="pv-osimr", payloads=["left_hand"]).clean.total
     fixed_to_the_world = ds.count_operations(ds.mechanisms.chain(3), ds.Weld("link3"), payloads=["world"]).clean.total
     assert plain < on_the_hand < 1.1 * plain
@@ -370,6 +372,7 @@ def test_the_key_tells_inputs_apart():
 # -- Pinocchio --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.peer
 def test_payloads_as_pinocchio_has_them():
     pin = pytest.importorskip("pinocchio")
     model = pin.buildSampleModelHumanoid()

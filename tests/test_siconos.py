@@ -7,7 +7,10 @@ from delassus.contact import LCP, SolverStatus, admm, lemke, nsgs, pgs
 from delassus_studies import peers_siconos
 from delassus_studies.contact_problems import of_bodies, of_low_rank
 
-pytestmark = pytest.mark.skipif(peers_siconos.python() is None, reason="no Python here can import siconos")
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(peers_siconos.python() is None, reason="no Python here can import siconos"),
+]
 
 SAME = 1e-9
 """Both solve to 1e-10 or better, on matrices whose condition is below 1e3 in the directions that matter."""

@@ -20,6 +20,7 @@ TESTED_ELSEWHERE = {"arrays", "contact_steps", "methods"}
 PAGES = [path for path in sorted(DOCS.glob("*.md")) if "```python\n" in path.read_text("utf-8")]
 
 
+@pytest.mark.slow
 def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("furo")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-D", "run_pages=0", DOCS, tmp_path]
@@ -32,6 +33,7 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert [name for name in sorted(names) if f'id="{name}"' not in shown] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if p.stem not in TESTED_ELSEWHERE], ids=lambda p: p.stem)
 def test_page_runs(page: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(DOCS / "executed.py"), str(page), str(tmp_path)]

@@ -66,6 +66,7 @@ def scenes():
 SCENES = scenes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(SCENES))
 def test_matrices_of_a_snapshot_equal_dense_ones(name):
     scene = SCENES[name]

@@ -92,6 +92,7 @@ def some_states(tree):
 HARD = [name for name in ds.DYNAMICS_METHODS if name not in ("aba", "ltl-soft", "pv-soft", "proximal")]
 
 
+@pytest.mark.slow
 @every_case
 def test_numbers_and_traces_take_the_same_steps(make):
     tree, constraints = make()
@@ -122,6 +123,7 @@ def apart(a, b):
     return np.max(np.abs(a - b), initial=0.0, where=np.isfinite(b)) / (size or 1.0)
 
 
+@pytest.mark.slow
 @every_case
 def test_a_state_does_not_heed_its_batch_mates(make):
     tree, constraints = make()
@@ -150,6 +152,7 @@ def test_a_state_does_not_heed_its_batch_mates(make):
                     assert apart(f[row], own) <= room[k], method
 
 
+@pytest.mark.slow
 def test_every_quantity_that_asks_about_structure_is_answered():
     """Steps of Runge and Kutta solve four times, and ask four times."""
     tree, welds = ds.mechanisms.star(2, 3), [ds.Weld("branch1_3"), ds.Weld("branch2_3")]

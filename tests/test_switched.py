@@ -89,6 +89,7 @@ def fit(tree, constraints, method, seed=0, most=32):
     return np.mean(good[independent])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("methods", [("kkt", "pv"), ("ltl", "pv-early")])
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_robots(case, methods):
@@ -110,6 +111,7 @@ MIXED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MIXED)
 def test_constraints_whose_rows_meet(name):
     """On a fixed chain of seven joints: sets that are redundant as a whole too, every subset but one whose estimate
@@ -117,6 +119,7 @@ def test_constraints_whose_rows_meet(name):
     assert fit(ds.mechanisms.chain(7), MIXED[name], "pv-early") >= (15 / 16 if name == "on one link" else 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", JUDGED)
 def test_constraints_that_meet_at_a_floating_base(method):
     """More rows than a branch has joints, on the base itself, loops within and across branches."""
@@ -132,6 +135,7 @@ def test_constraints_that_meet_at_a_floating_base(method):
         assert fit(star, constraints, method) == 1.0, constraints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [JointKind.BALL, JointKind.PLANAR, JointKind.FREE])
 @pytest.mark.parametrize("armature", [0.0, 0.2])
 def test_joints_of_several_degrees_of_freedom(kind, armature):
@@ -151,6 +155,7 @@ def test_joints_of_several_degrees_of_freedom(kind, armature):
         assert fit(tree, constraints, "pv-early") == 1.0, constraints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", JUDGED)
 def test_random_mechanisms(method):
     """Every joint and constraint, armatures, sets that are redundant as a whole."""
@@ -179,6 +184,7 @@ def test_a_stretched_leg_counts_only_if_its_foot_stands():
         assert good.all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_kernels(dtype, monkeypatch, tmp_path):
     """A redundant set with regular modes, compiled: each state has its own flags; no NaN anywhere."""
@@ -200,6 +206,7 @@ def test_kernels(dtype, monkeypatch, tmp_path):
         assert not forces[k, off].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["pv", "pv-early"])
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_operations(case, method):

@@ -129,6 +129,7 @@ print("alive")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="signals of POSIX")
 def test_ctrl_c_at_any_time():
     run = subprocess.run([sys.executable, "-c", INTERRUPTS], capture_output=True, text=True, timeout=240)
@@ -221,6 +222,7 @@ time.sleep(0.1)
 """
 
 
+@pytest.mark.slow
 def test_the_interpreter_ends_while_threads_run():
     run = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=120)
     assert (run.returncode, run.stdout) == (0, "late True\n"), run.stderr[-2000:]

@@ -158,6 +158,7 @@ def sweep():
     return chunks
 
 
+@pytest.mark.slow
 @wide
 def test_reference_of_sine_and_cosine(sweep):
     """A few thousand points of the sweep, and those of its quarter turns where sine or cosine is smallest."""
@@ -203,6 +204,7 @@ def report(what, errors):
     print(f"\n{what}: " + ", ".join(f"{e:.3f} ulp" for e in np.atleast_1d(errors)))
 
 
+@pytest.mark.slow
 @wide
 @needs_fma
 def test_sine_and_cosine_on_ten_million_arguments(sweep):
@@ -211,6 +213,7 @@ def test_sine_and_cosine_on_ten_million_arguments(sweep):
     assert np.all(errors <= PROMISE)
 
 
+@pytest.mark.slow
 @wide
 @pytest.mark.parametrize("oldest", MACHINES)
 def test_sine_and_cosine_without_fused_operations(sweep, oldest):
@@ -228,6 +231,7 @@ def float_arguments(rng, largest):
     return np.concatenate([turns, uniform, small])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("largest", [100.0, trig.LIMIT["float"]])
 @pytest.mark.parametrize(("oldest", "has_fma"), FLOAT_VARIANTS)
 def test_sine_and_cosine_of_float(largest, oldest, has_fma):
@@ -242,6 +246,7 @@ def test_sine_and_cosine_of_float(largest, oldest, has_fma):
     assert max(np.max(np.abs(sine - np.sin(exact))), np.max(np.abs(cosine - np.cos(exact)))) <= ABSOLUTE_FLOAT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passes", [False, True], ids=["as-emitted", "optimised"])
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize(("scalar", "oldest", "has_fma"), VARIANTS)

@@ -60,6 +60,7 @@ def test_near_things_hide_far_ones_and_lamps_cast_shadows():
     assert above[10:50, 10:70].min() < 0.75 * np.median(above[5])
 
 
+@pytest.mark.slow
 def test_a_film_shows_what_was_recorded(tmp_path):
     from PIL import Image, ImageSequence
 
@@ -91,6 +92,7 @@ def test_what_cannot_be_filmed_is_refused(tmp_path, name, options, message):
         write_video(recording, tmp_path / name, **options)
 
 
+@pytest.mark.slow
 def test_robots_look_as_their_files_show_them(tmp_path):
     """Shapes to be seen take the place of those that collide, and a file without them is said."""
     path = tmp_path / "r.urdf"
@@ -112,6 +114,7 @@ def test_robots_look_as_their_files_show_them(tmp_path):
         Scene({"a": tree}, descriptions={"b": path})
 
 
+@pytest.mark.peer
 def test_geoms_that_mujoco_shows(tmp_path):
     pytest.importorskip("mujoco")
     path = tmp_path / "r.xml"

@@ -124,6 +124,7 @@ def test_the_page_shows_the_robot_moving(tmp_path):
         viewer.stop()
 
 
+@pytest.mark.slow
 def test_every_shape_and_force_can_be_drawn():
     """All kinds of colliders, on links and on the world, and arrows that come and go."""
     corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]]) * 0.1

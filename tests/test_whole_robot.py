@@ -74,6 +74,7 @@ def test_urdf(tmp_path, kind):
     assert (joint.stiffness, joint.rest_position) == (0, 0)
 
 
+@pytest.mark.peer
 def test_mjcf_and_models():
     mujoco = pytest.importorskip("mujoco")
     text = """<mujoco><option gravity="0 1 -3"/><worldbody><body name="a"><joint name="j" axis="0 1 0" stiffness="2"
@@ -96,6 +97,7 @@ def test_mjcf_and_models():
         assert changed.any() and not found.pop(flag).any() and all(x.any() for x in found.values())
 
 
+@pytest.mark.peer
 def test_pinocchio_models():
     pin = pytest.importorskip("pinocchio")
     model = pin.buildSampleModelHumanoid()
@@ -163,6 +165,7 @@ def test_springs_that_are_refused():
 # -- what acts -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_physics_at_every_entry():
     """Springs, damping and gravity are in every function and every kernel; ``passive="none"`` in none."""
     rng = np.random.default_rng(1)
@@ -237,6 +240,7 @@ def test_energy_of_springs():
     assert np.isclose(ds.potential_energy(tree, q) - bare, 0.5 * k @ (q - r) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passive", ["model", "none"])
 def test_simulator_step_and_rollout_are_one(pendulum, passive):
     tree = replace(sprung(pendulum, np.random.default_rng(4)), joints=pendulum.joints)
@@ -301,6 +305,8 @@ def balls(rests=((1.0, 2, 3, 0.1, 0.2, 0.3, -1), (0.5, 0.5, 0.5, 0.5), (1, 0.2, 
     return mujoco, model, ds.load(model, unsupported="refuse")
 
 
+@pytest.mark.peer
+@pytest.mark.slow
 @pytest.mark.parametrize("turn", [0.0, 1e-9, 1e-3, 3.0, None])
 def test_springs_of_ball_and_free_joints_are_those_of_mujoco(turn):
     """At any state, and where turns from the rest position are nothing, small and nearly half a turn."""
@@ -323,6 +329,8 @@ def test_springs_of_ball_and_free_joints_are_those_of_mujoco(turn):
     assert error(ds.compile(tree, (), "dynamics_derivatives")(q, v, zero)[2], found) < 1e-9
 
 
+@pytest.mark.peer
+@pytest.mark.slow
 def test_energy_and_trees_of_such_springs():
     mujoco, _, tree = balls()
     rng = np.random.default_rng(41)
@@ -374,6 +382,7 @@ def floating_lifted():
     return replace(tree, gravity_compensation=given)
 
 
+@pytest.mark.peer
 def test_gravity_compensation_is_that_of_mujoco(lifted):
     mujoco, model, tree = lifted
     rng = np.random.default_rng(30)
@@ -406,6 +415,7 @@ def qacc(mujoco, model, tree, q, v):
     return qdd
 
 
+@pytest.mark.slow
 def test_gravity_compensation_at_every_entry():
     """All that acts on links, as a wrench along the world's axes; with ``passive="none"`` none."""
     tree, rng = floating_lifted(), np.random.default_rng(31)
@@ -445,6 +455,8 @@ def test_gravity_compensation_at_every_entry():
             write(unsupported="refuse")
 
 
+@pytest.mark.peer
+@pytest.mark.slow
 def test_derivatives_of_gravity_compensation(lifted):
     held = ds.Distance("c", ds.Frame("world", (3.0, 3.0, 3.0)))
     for tree, constraints in (
@@ -462,6 +474,8 @@ def test_derivatives_of_gravity_compensation(lifted):
         assert error(ds.compile(tree, constraints, "dynamics_derivatives")(q, v, tau)[2], found.dqdd_dq) < 1e-8
 
 
+@pytest.mark.peer
+@pytest.mark.slow
 def test_energy_of_gravity_compensation(lifted):
     tree, rng = lifted[2], np.random.default_rng(33)
     q, v, n = tree.random(rng), rng.normal(size=tree.nv), 200
@@ -473,6 +487,7 @@ def test_energy_of_gravity_compensation(lifted):
     assert np.ptp(bare) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passive", ["model", "none"])
 def test_gravity_compensation_in_contact(passive):
     """The formulations that see links as bodies and those that see joints agree, and with dynamics without contacts."""
@@ -516,6 +531,7 @@ def accelerations(mujoco, model, q, v, ctrl):
     return data.qacc
 
 
+@pytest.mark.peer
 def test_actuators_are_those_of_mujoco(actuated):
     """With gains, gears, tendons and all ranges: directly, compiled, in steps; then a second of motion."""
     mujoco, model, tree = actuated
@@ -561,6 +577,8 @@ def controlled(tree, control, rng, n):
     return tree, (q, v, tree.random(rng, batch=n)), {"kp": rng.uniform(1, 9, tree.nv), "kd": rng.uniform(0, 1, tree.nv)}
 
 
+@pytest.mark.peer
+@pytest.mark.slow
 @pytest.mark.parametrize("control", ["actuators", "pd"])
 def test_derivatives_with_controls(actuated, control):
     """A free base that is held; states at which something is cut off, and others."""
@@ -579,6 +597,8 @@ def test_derivatives_with_controls(actuated, control):
             assert error(getattr(found, f"{what}_{name}"), expected) < FINITE_DIFFERENCES
 
 
+@pytest.mark.peer
+@pytest.mark.slow
 @pytest.mark.parametrize("control, integrator", [("actuators", "rk4"), ("pd", "semi-implicit")])
 def test_kernels_and_steps_with_controls(actuated, control, integrator):
     """Compiled derivatives are those of direct calls; ``A`` and ``B`` those of the compiled step."""
@@ -603,6 +623,7 @@ def test_kernels_and_steps_with_controls(actuated, control, integrator):
     assert error(B, with_u) < FINITE_DIFFERENCES
 
 
+@pytest.mark.peer
 def test_simulators_take_controls(actuated):
     _, _, tree = actuated
     q, v, n, dt = np.array([0.3, 0.2, 0.1]), np.zeros(3), 50, 1e-3
@@ -647,6 +668,7 @@ def test_pd_control():
     assert error(kernel(q, v, target, kp, kd)[0], expected) < 1e-9
 
 
+@pytest.mark.peer
 def test_velocity_targets(actuated):
     """Joints are damped towards them: at once, compiled, over rollouts, in derivatives."""
     arm, (q, v, target), gains = controlled(actuated[2], "pd", np.random.default_rng(2), 5)
@@ -668,6 +690,7 @@ def test_velocity_targets(actuated):
         ds.forward_dynamics(arm, q, v, tau, v_target=v_target)
 
 
+@pytest.mark.peer
 def test_actuators_of_trees_made_of_others(actuated):
     _, _, tree = actuated
     both = ds.mechanisms.humanoid().attach("left_foot", tree, prefix="l_").attach("right_foot", tree, prefix="r_")
@@ -709,6 +732,7 @@ joint="a"/><motor name="cable" tendon="t"/><general name="slow" joint="a" dyntyp
 <keyframe><key name="fast" qvel="1 0 0 0"/></keyframe></mujoco>"""
 
 
+@pytest.mark.peer
 def test_what_a_tree_does_not_hold_is_listed(tmp_path):
     mujoco = pytest.importorskip("mujoco")
     path = tmp_path / "case.xml"
@@ -741,6 +765,7 @@ def test_what_a_tree_does_not_hold_is_listed(tmp_path):
     assert pickle.loads(pickle.dumps(hand)).report == hand.report
 
 
+@pytest.mark.peer
 def test_the_table_has_every_element_of_mjcf():
     """`docs/mjcf.md` says of each element of MuJoCo's schema whether it is in, listed or irrelevant."""
     mujoco = pytest.importorskip("mujoco")
@@ -767,6 +792,7 @@ SAMPLE = (
 )  # fmt: skip
 
 
+@pytest.mark.peer
 def test_the_page_of_public_models(tmp_path, monkeypatch):
     """`docs/models.md` says of a sample of files what `load` says."""
     pytest.importorskip("mujoco")

@@ -36,7 +36,7 @@ IN_URDF = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKin
 IN_MJCF = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, None)
 
 
-pytestmark = pytest.mark.usefixtures("elsewhere")
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("elsewhere")]
 
 
 def read(tmp_path, text, **given):

@@ -233,7 +233,7 @@ def test_states_of_file(name):
 
 NOT_FORCES = (
     "sensors", "skins", "mocap bodies", "limits of tendons", "equality constraints", "springs, dampers and friction",
-    "actuators", "fluid forces",
+    "actuators", "fluid forces", "flags of contacts",
 )  # fmt: skip
 """What `represented` takes out of a model, and what has no force while its constraints are disabled."""
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.interop.mjcf import import_mujoco
-from delassus.interop.mujoco_actuators import actuators_of, element_names, is_disabled
+from delassus.interop.mujoco_actuators import actuators_of, element_names, gravity_compensation_of, is_disabled
 from delassus.interop.mujoco_equalities import constraints_of, rotation_of
 from delassus.interop.mujoco_report import omitted
 from delassus.model.build import build_tree
@@ -105,13 +105,7 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = ""
         constraints=constraints,
         omitted=omitted(mujoco, model, other_actuators, other_equalities),
         gravity=np.array(model.opt.gravity) if has_gravity else np.zeros(3),
-        gravity_compensation={
-            name: np.array([factor * mass, *centre])
-            for name, factor, mass, centre in zip(
-                body_names, model.body_gravcomp, model.body_mass, model.body_ipos, strict=True
-            )
-            if factor * mass and model.ngravcomp  # without which MuJoCo looks at no factor
-        },
+        gravity_compensation={body_names[body]: x for body, x in gravity_compensation_of(mujoco, model)[0].items()},
         reference_configurations=_configurations(mujoco, model, tree),
     )
 
@@ -178,9 +172,10 @@ def _joint(
         position = position + rotation @ (anchor - reference * axis)
     else:
         position = position + rotation @ anchor
-    if model.jnt_limited[j] and kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+    has_limits = model.jnt_limited[j] and not is_disabled(mujoco, model, "LIMIT", "CONSTRAINT")
+    if has_limits and kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
         lower, upper = (float(x) for x in model.jnt_range[j])
-    stiffness = 0.0 if is_disabled(mujoco, model, "SPRING") else float(model.jnt_stiffness[j])
+    stiffness = 0.0 if is_disabled(mujoco, model, "SPRING", "PASSIVE") else float(model.jnt_stiffness[j])
     rest = np.array(model.qpos_spring[model.jnt_qposadr[j] :][: kind.nq])
     if kind.has_quaternion:
         turn = quaternion_log(np.roll(rest[-4:], -1) / np.linalg.norm(rest[-4:]))
@@ -189,7 +184,7 @@ def _joint(
     effort = np.abs(model.jnt_actfrcrange[j]).min() if model.jnt_actfrclimited[j] else np.inf
     return RawJoint(
         name, kind, parent, child, position, rotation, axis, armature=armature[dofs], lower=lower, upper=upper,
-        damping=np.array(model.dof_damping[dofs]) * (not is_disabled(mujoco, model, "DAMPER")),
+        damping=np.array(model.dof_damping[dofs]) * (not is_disabled(mujoco, model, "DAMPER", "PASSIVE")),
         friction=np.array(model.dof_frictionloss[dofs]) * has_friction,
         stiffness=stiffness, rest_position=rest, effort_limit=effort, child_position=-anchor,
     )  # fmt: skip

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delassus.model.actuators import Actuator, Affine
 from delassus.model.description import unique_name
 from delassus.model.rotations import Array
+
+LAST_GROUP = 30
+"""Actuators of groups up to this one can be switched off, a bit a group."""
 
 
 def element_names(mujoco: Any, model: Any, kind: Any, count: int, prefix: str) -> list[str]:
@@ -23,14 +27,53 @@ def is_disabled(mujoco: Any, model: Any, *what: str) -> bool:
     return any(model.opt.disableflags & int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}", 0)) for name in what)
 
 
+def active_actuators(mujoco: Any, model: Any) -> NDArray[np.bool_]:
+    """Which actuators are switched on: by the flag of all of them, and by their groups."""
+    groups = np.asarray(model.actuator_group)
+    chosen = (groups >= 0) & (groups <= LAST_GROUP)
+    off = chosen & ((model.opt.disableactuator >> np.where(chosen, groups, 0)) & 1 == 1)
+    return np.asarray(~off & (not is_disabled(mujoco, model, "ACTUATION")))
+
+
 def actuators_of(mujoco: Any, model: Any, joint_names: list[str]) -> tuple[tuple[Actuator, ...], list[str]]:
-    """Actuators that a tree can hold, and the names of the others."""
+    """Actuators that are switched on and that a tree can hold, and the names of others that are switched on."""
     names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_ACTUATOR, len(model.actuator_trntype), "actuator")
-    if is_disabled(mujoco, model, "ACTUATION"):
-        return (), []
-    found = [_actuator(mujoco, model, a, name, joint_names) for a, name in enumerate(names)]
-    held = tuple(actuator for actuator in found if actuator is not None)
-    return held, [name for name, actuator in zip(names, found, strict=True) if actuator is None]
+    active = np.flatnonzero(active_actuators(mujoco, model)).tolist()
+    found = {names[a]: _actuator(mujoco, model, a, names[a], joint_names) for a in active}
+    held = tuple(actuator for actuator in found.values() if actuator is not None)
+    return held, [name for name, actuator in found.items() if actuator is None]
+
+
+def gravity_compensation_of(mujoco: Any, model: Any) -> tuple[dict[int, Array], list[int]]:
+    """Mass (kg) whose weight is balanced and its centre (3,) (m) in the frame of the body, by body.
+
+    Also joints on which a part of these forces acts here that does not act in MuJoCo. There the forces are passive, or
+    of the actuators where a joint says so, whether or not one acts on it; where the model has no actuators, or all are
+    switched off by the flag, they are missing on such joints.
+    """
+    off = is_disabled(mujoco, model, "SPRING") and is_disabled(mujoco, model, "DAMPER")  # and so all passive forces
+    if not model.ngravcomp or off or is_disabled(mujoco, model, "PASSIVE"):
+        return {}, []
+    acts = len(model.actuator_trntype) and not is_disabled(mujoco, model, "ACTUATION")
+    missing = np.array(model.jnt_actgravcomp, dtype=bool) & (not acts)
+    held: dict[int, Array] = {}
+    others: set[int] = set()
+    for body in np.flatnonzero(model.body_gravcomp * model.body_mass).tolist():
+        on = _joints_below(model, body)
+        if not on or not missing[on].all():
+            mass = float(model.body_gravcomp[body] * model.body_mass[body])
+            held[body] = np.array([mass, *model.body_ipos[body]])
+            others.update(j for j in on if missing[j])
+    return held, sorted(others)
+
+
+def _joints_below(model: Any, body: int) -> list[int]:
+    """Joints between a body and the world."""
+    out: list[int] = []
+    while body:
+        out.extend(int(model.body_jntadr[body]) + k for k in range(model.body_jntnum[body]))
+        body = int(model.body_parentid[body])
+    return out
 
 
 def _actuator(mujoco: Any, model: Any, a: int, name: str, joint_names: list[str]) -> Actuator | None:

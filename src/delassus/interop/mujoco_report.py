@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.interop.mujoco_actuators import element_names, has_one_dof
+from delassus.interop.mujoco_actuators import (
+    active_actuators,
+    element_names,
+    gravity_compensation_of,
+    has_one_dof,
+    is_disabled,
+)
 from delassus.interop.mujoco_equalities import active_equalities
 
 TENDON_FORCES = ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "frictionloss", "springyield")
@@ -24,6 +30,7 @@ def omitted(mujoco: Any, model: Any, actuators: Iterable[str], equalities: Itera
     joints = named(kinds.mjOBJ_JOINT, model.njnt, "joint")
     bodies = named(kinds.mjOBJ_BODY, model.nbody, "body")
     tendons = named(kinds.mjOBJ_TENDON, model.ntendon, "tendon")
+    geoms = named(kinds.mjOBJ_GEOM, model.ngeom, "geom")
     several = np.array([not has_one_dof(mujoco, model, j) for j in range(model.njnt)], dtype=bool)
     free = np.array(model.jnt_type == int(mujoco.mjtJoint.mjJNT_FREE), dtype=bool)
     of_dofs = _any_of(model, "dof", ("dampingpoly",), model.nv)
@@ -36,11 +43,18 @@ def omitted(mujoco: Any, model: Any, actuators: Iterable[str], equalities: Itera
     option = model.opt
     fluid = [name for name in ("density", "viscosity") if getattr(option, name)]
     keys = named(kinds.mjOBJ_KEY, model.nkey, "key")
+    touching = bool(np.any(model.geom_contype) or np.any(model.geom_conaffinity) or model.npair)
+    flags = ["filterparent"] if is_disabled(mujoco, model, "FILTERPARENT") else []
+    if model.opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE):
+        flags.append("override")
     moving = _any_of(model, "key", ("qvel", "act", "ctrl"), model.nkey)
     out = {
         "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body": equalities,
         "equality constraints that are switched off": named(kinds.mjOBJ_EQUALITY, model.neq, "equality")[
             ~active_equalities(mujoco, model)
+        ],
+        "actuators that are switched off": named(kinds.mjOBJ_ACTUATOR, len(model.actuator_trntype), "actuator")[
+            ~active_actuators(mujoco, model)
         ],
         "actuators that have a state, are muscles, or act on other things than joints and fixed tendons": actuators,
         "springs and dampers that are not linear": joints[bent],
@@ -49,8 +63,13 @@ def omitted(mujoco: Any, model: Any, actuators: Iterable[str], equalities: Itera
         "springs, dampers and friction of tendons": tendons[pulling],
         "limits of tendons": tendons[_any_of(model, "tendon", ("limited",), model.ntendon)],
         "gravity compensation within the force ranges of joints": joints[lifting],
+        "gravity compensation by actuators on some joints alone, of which no actuator acts": joints[
+            gravity_compensation_of(mujoco, model)[1]
+        ],
         "mocap bodies, which stay where the model puts them": bodies[np.array(model.body_mocapid >= 0)],
         "fluid forces": fluid,
+        "flags of contacts": flags if touching else [],
+        "surfaces of geoms that move or adhere": geoms[_any_of(model, "geom", ("surfacevel", "adhesion"), model.ngeom)],
         "flexible bodies": named(kinds.mjOBJ_FLEX, model.nflex, "flex"),
         "skins": named(kinds.mjOBJ_SKIN, model.nskin, "skin"),
         "sensors": named(kinds.mjOBJ_SENSOR, model.nsensor, "sensor"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Shape, Sphere
 from delassus.errors import ModelError, missing_dependency, unknown_name
-from delassus.interop.mujoco_actuators import element_names
+from delassus.interop.mujoco_actuators import element_names, is_disabled
 from delassus.model.description import unique_name
 from delassus.model.rotations import quaternion_to_matrix
 from delassus.model.tree import Tree
@@ -24,7 +24,7 @@ def colliders_of_model(model: Any, tree: Tree, prefix: str, restitution: float, 
     mujoco.mj_kinematics(model, data)
     names, bodies = _names(mujoco, model)
     colliders = []
-    for g in np.flatnonzero(model.geom_group <= SEEN).tolist() if visual else _colliding(model):
+    for g in np.flatnonzero(model.geom_group <= SEEN).tolist() if visual else _colliding(mujoco, model):
         body = int(model.geom_bodyid[g])
         if model.body_weldid[body] == 0:  # it does not move: its place in the world is known
             link, position, rotation = "world", data.geom_xpos[g].copy(), data.geom_xmat[g].reshape(3, 3).copy()
@@ -50,7 +50,7 @@ def ignored_of_model(model: Any, prefix: str) -> tuple[tuple[str, str], ...]:
     names, _ = _names(mujoco, model)
     excluded = {(int(s) >> 16, int(s) & 0xFFFF) for s in model.exclude_signature}
     wanted = {frozenset((int(a), int(b))) for a, b in zip(model.pair_geom1, model.pair_geom2, strict=True)}
-    geoms = _colliding(model)
+    geoms = _colliding(mujoco, model)
     pairs = []
     for i, g in enumerate(geoms):
         for h in geoms[i + 1 :]:
@@ -65,8 +65,10 @@ def ignored_of_model(model: Any, prefix: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def _colliding(model: Any) -> list[int]:
-    """Geoms whose masks or an explicit pair let them touch something."""
+def _colliding(mujoco: Any, model: Any) -> list[int]:
+    """Geoms whose masks or an explicit pair let them touch something; none where contacts are switched off."""
+    if is_disabled(mujoco, model, "CONTACT", "CONSTRAINT"):
+        return []
     paired = {int(g) for g in (*model.pair_geom1, *model.pair_geom2)}
     return [g for g in range(model.ngeom) if model.geom_contype[g] or model.geom_conaffinity[g] or g in paired]
 

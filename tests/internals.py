@@ -25,7 +25,7 @@ from delassus.compiler.passes import PASSES, optimise
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Argument, Program, Result, interpret_program
 from delassus.compiler.schedule import overlap, reorder, schedule
-from delassus.compiler.trace import count, trace
+from delassus.compiler.trace import trace
 from delassus.constraints import check_constraints
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED
@@ -65,8 +65,8 @@ from delassus.model.tree import WORLD, total_mass
 from delassus.planner.plan import CUT, _plan, plan
 from delassus.quantities import QUANTITIES, case, evaluate, find_quantity
 from delassus.quantities.case import elimination_order, symbolic_case
-from delassus.quantities.contact import CONTACT_STEP, OPERATIONAL_SPACE_COMPLIANCE
-from delassus.quantities.dynamics import CONTROL_FORCES, DYNAMICS, DYNAMICS_DERIVATIVES, STEP, STEP_DERIVATIVES
+from delassus.quantities.contact import OPERATIONAL_SPACE_COMPLIANCE
+from delassus.quantities.dynamics import CONTROL_FORCES, DYNAMICS, STEP
 from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of
 from delassus.quantities.evaluate import NumpyCase, case_of, solution_program
 from delassus.quantities.osim import DELASSUS

@@ -60,6 +60,7 @@ def test_estimates_on_random_mechanisms(what, methods, oracles, options, dtype):
     assert len(ratios) >= STATES and np.median(ratios) > 1.0 / ABOVE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compliance", [1e-8, 1e-6, 1e-3, None])
 def test_estimates_on_robots_that_stand(compliance):
     """Welds and points on all limbs, in both types; states whose error is above the bound are above it by estimate."""
@@ -80,6 +81,7 @@ def test_estimates_on_robots_that_stand(compliance):
         assert np.max(found) < BELOW and np.median(found) > 1.0 / ABOVE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", EXACT)
 @pytest.mark.parametrize("compliance", [1e-3, 1.0])
 def test_estimates_of_soft_rows_that_depend_on_one_another(compliance, dtype):
@@ -120,6 +122,7 @@ def icub_rows():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", EXACT)
 def test_kernels_of_a_robot_of_bad_inertias(dtype):
     """What kernels return is as accurate as they say, and within the bound unless they say that it is not."""
@@ -135,6 +138,7 @@ def test_kernels_of_a_robot_of_bad_inertias(dtype):
     assert np.all((estimate <= ERROR_BOUND[dtype]) | flagged) and np.mean(flagged) < 0.2
 
 
+@pytest.mark.slow
 def test_a_mass_matrix_that_is_singular():
     tree = robot("icub")
     found = ds.forward_dynamics(tree, tree.neutral(), np.zeros(tree.nv), np.ones(tree.nv))
@@ -146,6 +150,7 @@ def test_a_mass_matrix_that_is_singular():
         ds.delassus(tree, ds.Weld("root_link"), np.stack([tree.neutral(), tree.random(0)]))
 
 
+@pytest.mark.slow
 def test_a_state_of_small_pivots_among_others():
     """A wrist that is almost straight, alone and in a batch."""
     tree = robot("kinova")
@@ -163,6 +168,7 @@ def test_a_state_of_small_pivots_among_others():
     assert alone.error_estimate == among.error_estimate[0]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ["delassus", "dynamics", "damped_solution", "step"])
@@ -178,6 +184,7 @@ def test_one_state_is_solved_again_as_in_a_batch(name, dtype):
         assert one.shape == several.shape[1:] and error(one, several[1]) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compliance", [1e-4, 1e-2, 0.1])
 def test_soft_constraints_in_single_precision(compliance):
     tree = robot("solo12")

@@ -169,6 +169,7 @@ def loaded(text):
     return model, ds.load(model)
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("case", EQUALITIES)
 def test_equalities_of_bodies_that_are_turned(case):
@@ -185,6 +186,7 @@ SHIPPED = (
 """Models that have equality constraints, of each kind that there is in the three packages."""
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("name", SHIPPED)
 @pytest.mark.filterwarnings("ignore:.*not represented:delassus.DelassusWarning")
@@ -248,6 +250,7 @@ def reduced(path, tree):
 GRIPPERS = ("panda", "baxter", "pr2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRIPPERS)
 @pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
 def test_mimic_joints_of_shipped_robots(name):

@@ -107,6 +107,7 @@ def solved(scene, dynamics, state, contacts, **options):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_all_give_the_same_velocities(name):
     """Polyhedral friction, 1 to 8 contacts: forces may differ where contacts are redundant, velocities may not."""
@@ -138,6 +139,7 @@ def check_physics(solution):
     assert solution.complementarity() < SOLVED * force
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pendulum", "several robots", "redundant loops"])
 def test_smooth_step_is_that_of_forward_dynamics(name):
     """Without contacts, `v + dt q̈` of the library's constrained dynamics up to the velocity products of loops."""
@@ -184,6 +186,7 @@ def sizes(scene, n_contacts, n_directions=4, dynamics=None):
     }
 
 
+@pytest.mark.slow
 def test_sizes_of_table_1():
     """By kind, of eight links of one degree of freedom each; the table's own robot is among the claims below."""
     found = sizes(Scene(ds.mechanisms.chain(8)), 4)
@@ -263,6 +266,7 @@ def test_claims_of_the_swing():
     assert claims.judge_agreement({1e-3: (pair[0], other)}).verdict == "in part"
 
 
+@pytest.mark.slow
 def test_planar_mechanisms_are_solved_by_all():
     """Friction across a planar chain meets no mobility at all: what round-off leaves of it must not take part.
 
@@ -326,6 +330,7 @@ def test_sparse_matrix_is_the_dense_one(name):
         assert error(problem.sparse.toarray(), problem.matrix) < 1e-14
 
 
+@pytest.mark.slow
 def test_sparse_matrix_grows_with_links():
     pytest.importorskip("scipy")
     entries = [sizes(Scene(ds.mechanisms.pendulum(n)), 0)["nmc"].sparse.nnz for n in (3, 6, 12)]
@@ -376,6 +381,7 @@ def test_velocities_asked_for_are_reached():
 # -- impacts -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pendulum", "humanoid", "several robots", "redundant loops", "random 1"])
 def test_impacts(name):
     """Same motion by all; compression takes energy, momentum is balanced, and contacts do not approach afterwards."""
@@ -421,6 +427,7 @@ def test_rebound(formulation):
         assert len(outcome) == (1 if e == 0.0 else 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["nsgs", "admm", "lemke"])
 def test_impacts_never_gain_energy(solver):
     """Random contacts of one body, whose restitution differs; friction is within its exact cones, also on pyramids."""
@@ -535,6 +542,7 @@ def test_wrong_uses_of_problems():
         problem.solve(tolerance=-1.0)
 
 
+@pytest.mark.slow
 def test_loops_that_contradict_one_another_are_reported():
     weld = ds.Weld("link5", ds.Frame("world", (0.5, 0, 0)))
     scene = Scene(ds.mechanisms.chain(5), loops=[weld, weld])
@@ -547,6 +555,7 @@ def test_loops_that_contradict_one_another_are_reported():
         assert problem.solve(tolerance=TIGHT).status is SolverStatus.CONFLICTING, formulation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [4, 5])
 def test_what_is_solved_at_open_loops_obeys_the_laws(n):
     """Two arms welded at their ends, closed to 1e-6 to 1e-3; the rows of those of four links are all but dependent.

@@ -58,6 +58,7 @@ def saddle_point(tree, q, v, tau, J, gamma, R=0.0):
     return x[: tree.nv], x[tree.nv :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_every_delassus_method_against_the_textbook(seed):
     """Joints of every kind, shared and across branches, beside welds, points, loops and rows."""
@@ -75,6 +76,7 @@ def test_every_delassus_method_against_the_textbook(seed):
         assert error(J @ inverse, np.eye(len(J))) < SOLUTION
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", (5, 9, 12, 17))
 def test_every_dynamics_method_against_the_textbook(seed):
     tree, made, given, (q, v, tau), J, gamma = some_case(seed, frames=seed % 3 > 0)
@@ -156,6 +158,7 @@ def walker():
     return robot, made, (robot.random(rng, 3), rng.normal(size=(3, robot.nv)), rng.normal(size=(3, robot.nv)))
 
 
+@pytest.mark.slow
 def test_redundant_rows_are_found():
     robot, made, (q, v, tau) = walker()
     again = ds.JointRows({"branch2_2_joint": -2.0, "branch2_3_joint": 4.0})
@@ -170,6 +173,7 @@ def test_redundant_rows_are_found():
     assert np.all(np.isnan(derivatives.dqdd_dq))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["pv", "pv-early"])
 def test_constraints_that_are_off_leave_no_trace(method):
     robot, made, (q, v, tau) = walker()
@@ -190,6 +194,7 @@ def test_constraints_that_are_off_leave_no_trace(method):
 WHAT = ("delassus", "jacobian", "dynamics", "step")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", WHAT)
 def test_kernels_and_exported_c(what, tmp_path):
     robot, made, (q, v, tau) = walker()
@@ -248,6 +253,7 @@ def operations(tree, constraints, what, method):
     return make_program(requested(tree, constraints, what, method=method)).graph.count().total
 
 
+@pytest.mark.slow
 def test_a_coupling_of_neighbours_is_cheap():
     """Couplings of the arms of a standing robot: as a joint of its own, not as a loop."""
     robot = ds.mechanisms.humanoid()

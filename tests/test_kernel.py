@@ -65,6 +65,7 @@ EVERY_METHOD += [("humanoid", method, 8, "float64") for method in ("pv-osim", "a
 EVERY_TYPE = [("loop", "auto", lanes, dtype) for lanes in (1, 4, 8, 16) for dtype in ("float64", "float32")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("robot", "method", "lanes", "dtype"), EVERY_METHOD + EVERY_TYPE)
 def test_batches_of_every_size(robot: str, method: str, lanes: int, dtype: str) -> None:
     tree, constraints = ROBOTS[robot][0](), ROBOTS[robot][1]()
@@ -78,6 +79,7 @@ def test_batches_of_every_size(robot: str, method: str, lanes: int, dtype: str) 
         assert np.array_equal(G, np.swapaxes(G, -1, -2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "expected"),
     [
@@ -92,6 +94,7 @@ def test_everything_that_can_be_compiled(what: str, expected) -> None:  # type: 
     assert error(ds.compile(tree, constraints, what)(q), expected(tree, constraints, q)) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_long_programs_are_cut(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELASSUS_CACHE", "off")
@@ -127,6 +130,7 @@ def small() -> tuple[ds.Tree, list[object], np.ndarray, np.ndarray]:
 def test_any_strides_and_read_only_inputs(small) -> None:  # type: ignore[no-untyped-def]
     tree, constraints, q, reference = small
     kernel = ds.compile(tree, constraints)
+    assert isinstance(kernel, ds.Kernel)
     fortran = np.asfortranarray(q)
     fortran.setflags(write=False)
     assert error(kernel(fortran), reference) < DOUBLE

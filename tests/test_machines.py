@@ -27,7 +27,6 @@ from internals import (
     TraceOps,
     build_tree,
     casadi_function,
-    count,
     jacobian,
     joint_displacement,
     mass_matrix,
@@ -134,6 +133,7 @@ def traced(tree, constraints, text, oracle=True):
     return run
 
 
+@pytest.mark.slow
 @every_case
 @every_method
 def test_traces_give_the_same_numbers(make, method):
@@ -146,6 +146,7 @@ def test_traces_give_the_same_numbers(make, method):
         assert error(one, known) < SAME_TEXT
 
 
+@pytest.mark.slow
 @every_case
 def test_traces_give_the_same_mass_matrix_and_jacobian(make):
     tree, constraints, rows = make()
@@ -155,6 +156,7 @@ def test_traces_give_the_same_mass_matrix_and_jacobian(make):
     assert error(J(q, *rows), ds.jacobian(tree, constraints, q, rows=rows)) < SAME_TEXT
 
 
+@pytest.mark.slow
 @every_case
 def test_traces_give_the_same_product(make):
     tree, constraints, rows = make()
@@ -200,6 +202,7 @@ def test_traces_give_the_same_solution(tree, links):
 # -- batches -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_case
 def test_batches_are_leading_axes(make):
     tree, constraints, rows = make()
@@ -230,6 +233,7 @@ def check_batch(tree, constraints, rows, batch):
         assert error(applied[at], whole["dense"][at] @ x) < SAME_TEXT
 
 
+@pytest.mark.slow
 @every_method
 def test_rows_broadcast_against_configurations(method):
     tree = ds.mechanisms.humanoid()
@@ -301,7 +305,7 @@ COUNTED_SMALL = dict.fromkeys(COUNTED, 0.20)
 
 def traced_count(tree, constraints, method):
     """Operations but for signs, which fold into the addition or multiplication that uses them."""
-    clean = count(tree, constraints, OSIM_ALGORITHMS[method]).clean
+    clean = ds.count_operations(tree, constraints, method=method).clean
     return clean.total - clean.neg
 
 
@@ -325,6 +329,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", COUNTED)
 @pytest.mark.parametrize("name", LARGE)
 def test_patterns_count_what_tracing_counts(name, method):

@@ -30,13 +30,12 @@ from internals import (
     case_of,
     configuration_from_mujoco,
     configuration_to_mujoco,
-    frame_pose,
     tree_from_mujoco,
     velocity_from_mujoco,
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
-from tools import UNPLANNED, error, leaf_frames, random_frame, unit_diagonal
+from tools import UNPLANNED, error, frame_pose, leaf_frames, random_frame, unit_diagonal
 
 mujoco = pytest.importorskip("mujoco")
 

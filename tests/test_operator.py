@@ -206,6 +206,7 @@ class TestRedundantRows:
 # -- damping -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @cases()
 @pytest.mark.parametrize("batch", [(), (4,)])
 def test_damped(case, batch):
@@ -226,6 +227,7 @@ def test_damped(case, batch):
         assert error(operator.solve(x), wanted) < bound
 
 
+@pytest.mark.slow
 def test_damped_kernels():
     tree, feet = HUMANOID, [ds.Weld("left_foot"), ds.Weld("right_foot")]
     q, x = tree.random(0, 20), np.random.default_rng(0).normal(size=(20, 12))

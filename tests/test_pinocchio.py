@@ -20,8 +20,8 @@ import pytest
 
 import delassus as ds
 from delassus.errors import MissingDependencyError, ModelError
-from internals import JointKind, frame_pose, tree_from_pinocchio
-from tools import UNPLANNED, error, random_rotation, unit_diagonal
+from internals import JointKind, tree_from_pinocchio
+from tools import UNPLANNED, error, frame_pose, random_rotation, unit_diagonal
 
 pin = pytest.importorskip("pinocchio")
 

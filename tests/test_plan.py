@@ -37,13 +37,11 @@ from internals import (
     TraceOps,
     _plan,
     case_of,
-    count,
     example_robot_files,
-    frame_pose,
     plan,
 )
 from random_trees import some_constraints, some_mechanism
-from tools import AGREEMENT, error
+from tools import AGREEMENT, error, frame_pose
 
 SAME_ROBOT = 1e-12
 """G of the same robot with its body frames or inertias elsewhere, relative to the largest entry, by the same method."""
@@ -126,7 +124,7 @@ def traced_counts(name):
     tree, constraints = case(name)
     chosen = plan(tree, constraints)
     near = [m for m, n in chosen.named.items() if n < 1.1 * min(chosen.named.values())]
-    return {m: count(tree, constraints, OSIM_ALGORITHMS[m]).clean.total for m in ("auto", *near)}
+    return {m: ds.count_operations(tree, constraints, method=m).clean.total for m in ("auto", *near)}
 
 
 @pytest.mark.parametrize("name", [name for k, name in enumerate(CASES) if k % 2 or name in FEWER])
@@ -167,7 +165,7 @@ def atlas():
 def test_atlas(ends):
     tree, constraints = atlas(), welds(*ends)
     counted = {
-        m: count(tree, constraints, OSIM_ALGORITHMS[m]).clean.total for m in ("auto", "pv-osim", "pv-osimr", "efpa")
+        m: ds.count_operations(tree, constraints, method=m).clean.total for m in ("auto", "pv-osim", "pv-osimr", "efpa")
     }
     assert counted.pop("auto") < min(counted.values())
     q = tree.random(0, 3)
@@ -252,7 +250,7 @@ def test_placed_frames_need_fewer_operations(robot):
     steps = [tree, frame_placement(tree, names), frame_placement(tree, names, free_base=True)]
     steps.append(base_parameters(steps[-1]))
     for method in ("pv-osim", "pv-osimr"):
-        counted = [count(step, constraints, OSIM_ALGORITHMS[method]).clean.total for step in steps]
+        counted = [ds.count_operations(step, constraints, method=method).clean.total for step in steps]
         assert all(later < earlier for earlier, later in itertools.pairwise(counted)), counted
 
 

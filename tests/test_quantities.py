@@ -20,6 +20,7 @@ def robot():
     return ds.mechanisms.star(3, 2), [ds.Point("branch1_2"), ds.Point("branch2_2", "branch3_1"), ds.Rows("hub", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUANTITIES)
 def test_numpy_and_kernels_give_what_is_declared(robot, name):
     tree, constraints = robot
@@ -42,6 +43,7 @@ def test_numpy_and_kernels_give_what_is_declared(robot, name):
 SEVERAL = [name for name, quantity in QUANTITIES.items() if len(quantity.outputs) > 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEVERAL)
 def test_only_the_outputs_that_are_asked_for(name):
     tree, tip = ds.mechanisms.chain(3), ds.Rows("link3", [[0, 1, 0, 0, 0, 1]])
@@ -65,6 +67,7 @@ def operations(tree, constraints, name, outputs):
     return make_program(requested(tree, constraints, name, outputs=outputs)).count().total
 
 
+@pytest.mark.slow
 def test_derivatives_that_are_asked_for_are_judged():
     """Dependent rows are found whatever is asked for, and what is left out costs nothing."""
     tree, weld = ds.mechanisms.chain(3), ds.Weld("link3")
@@ -81,6 +84,7 @@ def test_derivatives_that_are_asked_for_are_judged():
     assert operations(tree, tip, "operational_space_compliance", "poses") < 40 * tree.n_links
 
 
+@pytest.mark.slow
 def test_outputs_that_are_none(robot):
     tree, constraints = robot
     for wrong in ("qd", ["qdd", "dqdd"], [3]):
@@ -123,6 +127,7 @@ def test_requests_are_resolved_once(robot):
         requested(tree, constraints, "dynamics", dampin=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["delassus", "osim", "mass_matrix"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_packed(what, dtype):

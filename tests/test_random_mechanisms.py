@@ -164,6 +164,7 @@ def posed(mechanism):
 # -- tests ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @examples(80)
 @given(mechanisms)
 def test_every_method_against_the_textbook(mechanism):
@@ -182,6 +183,7 @@ def test_every_method_against_the_textbook(mechanism):
         assert eigenvalues[0] >= -SEMIDEFINITE * max(eigenvalues[-1], 1.0), method
 
 
+@pytest.mark.slow
 @examples(50)
 @given(st.one_of(mechanisms, reversible_mechanisms), st.integers(0, 24))
 def test_any_link_may_carry_the_free_joint(mechanism, index):
@@ -203,6 +205,7 @@ def test_any_link_may_carry_the_free_joint(mechanism, index):
         assert error(G, expected) < AGREEMENT, method
 
 
+@pytest.mark.slow
 @examples(60)
 @given(mechanisms, st.sampled_from(UNPLANNED))
 def test_rows_stack_and_combine(mechanism, method):
@@ -241,6 +244,7 @@ def test_rows_stack_and_combine(mechanism, method):
         assert error(G, mixing @ expected @ mixing.T) < AGREEMENT
 
 
+@pytest.mark.slow
 @examples(50)
 @given(mechanisms)
 def test_operator_and_inverses(mechanism):

@@ -308,6 +308,7 @@ def places_in(value):
             yield from places_in(value[key])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", range(4))
 def test_forged_descriptions_load_or_are_refused(saved, tmp_path, k):
     """The checksum is right, what it covers is not: any part missing, or replaced by something else."""

@@ -121,6 +121,7 @@ def some_case(seed):
 CASES = {seed: case for seed in range(14) if (case := some_case(seed)) is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", CASES)
 def test_every_method_on_random_mechanisms(seed):
     tree, constraints, q, rows, placements, payloads = CASES[seed]
@@ -224,6 +225,7 @@ LARGE = ("auto", "pv-osimr")
 """Methods of the kernels of larger robots, which take seconds to compile."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "robot, method", [(r, m) for r in ROBOTS for m in ds.OSIM_METHODS if r == "loops" or m in LARGE]
 )
@@ -242,6 +244,7 @@ def test_the_planner_moves_the_root_of_the_humanoid():
     assert plan(case.tree, case.constraints, case.payloads).root != case.tree.link_names[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.parametrize("what", ["mass_matrix", "jacobian"])
 def test_kernels_of_everything(robot, what):
@@ -285,6 +288,7 @@ def test_arguments_broadcast():
         ds.mass_matrix(tree, tree.random(rng, 4), payloads={"link4": loads[:, 0]})
 
 
+@pytest.mark.slow
 def test_a_payload_taken_away():
     """All parameters enter linearly: a difference goes back to the robot as it was."""
     tree, load = ds.mechanisms.humanoid(), some_payload(np.random.default_rng(0))
@@ -305,6 +309,7 @@ def test_payloads_cost_nothing_where_they_are_not():
     assert fixed_to_the_world == ds.count_operations(ds.mechanisms.chain(3), ds.Weld("link3")).clean.total
 
 
+@pytest.mark.slow
 def test_positions_cost_less_than_placements():
     tree = ds.mechanisms.humanoid()
     fixed, position, placement = (
@@ -338,6 +343,7 @@ def test_c_and_its_header(tmp_path, dtype, allowed):
         assert error(compiled(*one)[0], expected[k]) < allowed
 
 
+@pytest.mark.slow
 def test_casadi_functions():
     case = setting("star")
     kernel = case.compile(method="pv-osim")
@@ -372,6 +378,7 @@ def test_the_key_tells_inputs_apart():
 # -- Pinocchio --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_payloads_as_pinocchio_has_them():
     pin = pytest.importorskip("pinocchio")

@@ -124,6 +124,7 @@ def lifting():
     return dual_arm()
 
 
+@pytest.mark.slow
 def test_the_dual_arm_lifts_the_box_by_four_contacts(lifting):
     ready = lifting
     scene = ready.scene
@@ -144,6 +145,7 @@ def test_the_dual_arm_lifts_the_box_by_four_contacts(lifting):
     assert np.isclose(carried / ready.dt, 9.81, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_controllers_leave_the_box_and_the_trunk_alone(lifting):
     """No force acts on a joint that has no motor."""
     ready = lifting
@@ -157,6 +159,7 @@ def test_controllers_leave_the_box_and_the_trunk_alone(lifting):
 # -- quadruped -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generic", [True, False])
 def test_the_quadruped_trots_on_the_spot(generic):
     ready = quadruped(generic=generic)
@@ -188,6 +191,7 @@ def walk(seconds=0.5, seed=0):
     return sim, ready.controller
 
 
+@pytest.mark.slow
 def test_a_quadruped_walks_by_sampling():
     sim, controller = walk()
     replans = controller.replans
@@ -260,6 +264,7 @@ def test_centres_of_mass_are_those_of_the_description():
     assert np.allclose(mean, ds.centre_of_mass(arm, q), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_figures(tmp_path):
     pytest.importorskip("matplotlib")
     ready = pendulum(3)
@@ -278,6 +283,7 @@ def test_figures(tmp_path):
         summary_figure(recordings["os"], tmp_path / "x.nonsense")
 
 
+@pytest.mark.slow
 def test_figures_say_what_they_leave_out(tmp_path, monkeypatch):
     """Titles: how many of the curves are drawn, and how high the impacts are that are cut."""
     pytest.importorskip("matplotlib")

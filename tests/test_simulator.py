@@ -294,6 +294,7 @@ def test_energies_are_those_of_the_whole_tree() -> None:
     assert sim.energy() == pytest.approx(wanted, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("solver", "other"), [("nsgs", "admm"), ("lemke", "nsgs"), ("admm", "nsgs")])
 def test_what_one_solver_cannot_solve_is_given_to_another(
     solver: str, other: str, monkeypatch: pytest.MonkeyPatch
@@ -320,6 +321,7 @@ def test_what_one_solver_cannot_solve_is_given_to_another(
     assert sim.status is SolverStatus.ITERATION_LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_whatever_is_handed_over(scene: ds.Scene) -> None:
     eye, none, sphere = np.eye(3), np.zeros(3), Sphere(0.1)

@@ -99,6 +99,7 @@ def close(result, wanted):
     np.testing.assert_allclose(result, wanted, rtol=0, atol=ROUND_OFF * max(np.abs(wanted).max(initial=0.0), 1.0))
 
 
+@pytest.mark.slow
 def test_loop_errors_are_position_errors():
     tree = ds.mechanisms.star(2, 3)
     place = np.array([0.3, -0.2, 0.9])

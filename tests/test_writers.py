@@ -18,14 +18,13 @@ from internals import (
     RawJoint,
     RawLink,
     build_tree,
-    frame_pose,
     rotation_from_rpy,
     rpy_from_rotation,
     tree_to_pinocchio,
 )
 from pinocchio_models import FILES, SIMPLE, pin, random_model
 from random_trees import some_mechanism
-from tools import ROUND_OFF, error, random_rotation
+from tools import ROUND_OFF, error, frame_pose, random_rotation
 
 mujoco = pytest.importorskip("mujoco")
 

@@ -76,6 +76,12 @@ def random_frame(rng, link, reach=0.3):
     return ds.Frame(link, rng.uniform(-reach, reach, 3), random_rotation(rng))
 
 
+def frame_pose(tree, frame, q):
+    """Rotation and position of a frame in the world, in states of any batch."""
+    X = ds.forward_kinematics(tree, q, frame)
+    return X[..., :3, :3], X[..., :3, 3]
+
+
 def leaf_frames(tree, limit=4):
     """One frame on each of the first leaf links: the last one that fixed joints put there (a foot, a tool flange)."""
     last = {placement.link: name for name, placement in tree.frames.items()}

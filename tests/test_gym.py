@@ -159,6 +159,7 @@ def test_training_loops_of_others_find_what_they_need() -> None:
     assert envs.unwrapped.closed
 
 
+@pytest.mark.slow
 def test_the_example_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of `examples/train.py`: a hundred iterations make rewards better, and its score can be taken."""
     path = Path(__file__).parent.parent / "examples" / "train.py"

@@ -91,6 +91,7 @@ def several(results):
     return results if isinstance(results, tuple) else (results,)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")  # states that are solved again
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("what", ["delassus", "dynamics", "step"])
@@ -221,6 +222,7 @@ print("ended", any(t.name == "delassus helper" for t in threading.enumerate()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", ["busy", "none"])
 def test_the_interpreter_ends_while_the_helper_is_awake(others):
     for _ in range(5):

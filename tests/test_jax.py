@@ -33,6 +33,7 @@ def compiled(what="delassus", dtype="float64", tree=None, constraints=FEET, **op
     return tree, ds.compile(tree, constraints, what, dtype=dtype, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_batches_are_those_of_numpy(dtype):
     """Called, jitted, under one vmap and two, over any axis: the bits of the call with NumPy arrays."""
@@ -58,6 +59,7 @@ def test_arguments_broadcast_by_position_and_by_name():
     assert step(jnp.asarray(q), v, tau, 1)[0].dtype == np.float64  # whole numbers are converted
 
 
+@pytest.mark.slow
 def test_states_that_machine_code_does_not_solve_are_solved_as_on_numpy():
     """A stretched arm has dependent rows; XLA calls back for such states alone."""
     tree, kernel = compiled("dynamics", tree=ds.mechanisms.chain(7), constraints=[ds.Weld("link7")])
@@ -74,6 +76,7 @@ def test_states_that_machine_code_does_not_solve_are_solved_as_on_numpy():
         jax.block_until_ready(jax.jit(kernel)(q, v, v))
 
 
+@pytest.mark.slow
 def test_python_ends_while_states_are_left():
     """What nobody waits for neither hangs at the end nor crashes, though XLA would call back for it."""
     script = """
@@ -90,6 +93,7 @@ for _ in range(5):
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_wrong_arrays_are_refused_when_they_are_traced():
     tree, kernel = compiled(constraints=[ds.Point("left_foot")])
     q = jnp.asarray(tree.random(0, batch=3))
@@ -116,6 +120,7 @@ def test_other_versions_of_jax_are_refused(monkeypatch):
         kernel(jnp.asarray(tree.neutral()))
 
 
+@pytest.mark.slow
 def test_derivatives_of_all_orders_and_modes():
     """Against differences and one another, by JAX's own check; backwards, tangents are not compiled."""
     tree, kernel = compiled("dynamics", tree=ds.mechanisms.chain(4), constraints=[ds.Point("link4")])
@@ -154,6 +159,7 @@ def test_devices_donated_buffers_and_export():
     assert q.is_deleted() and all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
 
 
+@pytest.mark.slow
 def test_direct_functions_compile_their_kernel():
     arm, hand = ds.mechanisms.chain(7), ds.Point("link7")
     q, v = arm.random(0, batch=4), np.ones(7)
@@ -171,6 +177,7 @@ def test_direct_functions_compile_their_kernel():
         ds.forward_dynamics(arm, given, v, v, hand, error_bound=1e-3)
 
 
+@pytest.mark.slow
 def test_rollouts_are_those_of_numpy_and_have_derivatives():
     arm = ds.mechanisms.chain(3)
     step, q = ds.compile(arm, (), "step"), arm.random(0, batch=4)
@@ -190,6 +197,7 @@ def test_rollouts_are_those_of_numpy_and_have_derivatives():
         ds.rollout(step, jnp.asarray(q), v, controls, 1e-2, threads=1)
 
 
+@pytest.mark.slow
 def test_rollouts_with_policies_and_inputs_per_step():
     arm = ds.mechanisms.chain(3)
     point = ds.Point(ds.Frame("link3", (0.1, 0.2, 0.0)))

@@ -89,6 +89,7 @@ def gains(sim):
 # -- limits --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 def test_a_pendulum_comes_to_rest_at_its_limit(formulation, solver):

@@ -283,6 +283,7 @@ def test_a_coupling_on_a_held_limb():
 # -- contact -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_loops_of_scenes():
     """A scene's couplings hold after a step with contacts; all formulations give the same velocities."""
     tree, rows, _ = gripper()

@@ -429,6 +429,7 @@ def test_few_elementary_rotations_suffice():
         assert all(sines(ROTATIONS[f"{name}{k}"]) <= most for k in range(6)), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", JointKind, ids=lambda kind: kind.value)
 @pytest.mark.parametrize("axis", range(3))
 def test_staged_transforms_equal_composite_ones(kind, axis):
@@ -456,6 +457,7 @@ def test_staged_transforms_equal_composite_ones(kind, axis):
             assert error(np.broadcast_to(transform.rotate_to_parent(np.eye(3)), (4, 3, 3)), R @ turn) < ROUND_OFF
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", JointKind, ids=lambda kind: kind.value)
 def test_rigid_inertias_are_ten_numbers_of_the_matrix(kind):
     rng = np.random.default_rng(40)

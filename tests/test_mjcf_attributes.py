@@ -17,7 +17,10 @@ from test_mujoco import accelerations_of, controls_of
 
 mujoco = pytest.importorskip("mujoco")
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*not represented:delassus.DelassusWarning")
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.filterwarnings("ignore:.*not represented:delassus.DelassusWarning"),
+]
 
 ROUND_OFF = 1e-11
 """Accelerations, relative to the largest: links of like mass and size, condition of the mass matrix below 1e3."""

@@ -127,6 +127,7 @@ def traced_counts(name):
     return {m: ds.count_operations(tree, constraints, method=m).clean.total for m in ("auto", *near)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for k, name in enumerate(CASES) if k % 2 or name in FEWER])
 def test_auto(name):
     """It needs no more operations than any named method, as many as the plan says, and gives the same matrix."""
@@ -143,6 +144,7 @@ def test_auto(name):
     assert error(ds.delassus(tree, constraints, q, method="auto"), expected) < AGREEMENT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n, branches, length", [(20, 2, 7), (20, 4, 7)])
 def test_long_stems_by_the_planners_count(n, branches, length):
     tree, constraints = robots.stem(n, branches, length), welds(*tips(branches, length))
@@ -182,6 +184,7 @@ def test_targets_of_the_benchmark_robots():
 # -- any mechanism ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=18, deadline=None)
 @given(mechanisms)
 def test_auto_on_random_mechanisms(mechanism):
@@ -201,6 +204,7 @@ def _apart(tree, c):
     return c.first.on(tree).link != c.second.on(tree).link
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(mechanisms, st.integers(0, 2**32 - 1))
 def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
@@ -217,6 +221,7 @@ def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
         assert error(np.tril(G), np.tril(expected)) < AGREEMENT and batch == (2,)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(mechanisms)
 def test_placed_frames_and_base_parameters_are_the_same_robot(mechanism):
@@ -242,6 +247,7 @@ def test_placed_frames_and_base_parameters_are_the_same_robot(mechanism):
 # -- placing ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_placed_frames_need_fewer_operations(robot):
     tree = installed(robot)
@@ -296,6 +302,7 @@ def test_a_plan_says_what_was_chosen_and_why():
     assert all(link in tree.link_names for link in chosen.cut) and chosen.root in tree.link_names
 
 
+@pytest.mark.slow
 def test_a_search_ends_where_its_effort_is_spent(monkeypatch):
     """What it has by then is still no worse than any named method."""
     tree, constraints = robots.stem(4, 4, 1), tuple(welds(*tips(4, 1)))
@@ -314,6 +321,7 @@ def test_the_base_stays_where_the_world_matters():
         assert chosen.root == "pelvis" and chosen.coordinates is None
 
 
+@pytest.mark.slow
 def test_the_base_pose_is_not_read_where_it_does_not_matter():
     tree, constraints = case("humanoid, hands and feet")
     ops = TraceOps()

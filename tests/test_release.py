@@ -80,11 +80,33 @@ def test_the_demo_runs_on_the_core_alone(version: str, wheel: Path, tmp_path: Pa
 
 
 def test_one_version() -> None:
-    assert PROJECT["version"] == delassus.__version__
+    assert PROJECT["dynamic"] == ["version"]  # of the package
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"\nversion: {PROJECT['version']}\n" in citation and f"\nlicense: {PROJECT['license']}\n" in citation
+    assert f"\nversion: {delassus.__version__}\n" in citation and f"\nlicense: {PROJECT['license']}\n" in citation
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## \[(.+)\]", changes, re.MULTILINE)[0] in ("Unreleased", PROJECT["version"])
+    assert re.findall(r"^## \[(.+)\]", changes, re.MULTILINE)[0] in ("Unreleased", delassus.__version__)
+
+
+def test_a_source_tree_needs_no_installation(tmp_path: Path) -> None:
+    """Packages are copied without what installers write beside them."""
+    for name in ("delassus", "delassus_studies"):
+        (tmp_path / name).symlink_to(ROOT / "src" / name)
+    script = (
+        "import importlib.metadata as metadata, delassus as ds\n"
+        "found = metadata.distribution\n"
+        "def distribution(name):\n    if name == 'delassus':\n        raise metadata.PackageNotFoundError(name)\n"
+        "    return found(name)\n"
+        "metadata.distribution = distribution\n"
+        "print(ds.compile(ds.mechanisms.chain(2), ds.Point('link2')).operations.total > 0)\n"
+        "from delassus_studies.timing import environment\n"
+        "print(environment()['versions']['delassus'] == ds.__version__)\n"
+    )
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "DELASSUS_CACHE": str(cache)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert done.stdout == "True\nTrue\n", done.stderr
 
 
 def test_all_is_everything_but_torch() -> None:

@@ -142,6 +142,7 @@ from delassus.quantities.osim import (
 )
 from delassus.quantities.redundancy import DynamicsStatus
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics
+from delassus.version import __version__ as __version__
 
 if _typing.TYPE_CHECKING:
     from delassus import contact
@@ -153,7 +154,6 @@ if _typing.TYPE_CHECKING:
     from delassus.simulate.simulator import Simulator
     from delassus.spatial.graph import OperationCount
 
-__version__ = "0.1.0"
 
 __all__ = [
     "DYNAMICS_METHODS",

@@ -17,6 +17,7 @@ from delassus.errors import announce
 from delassus.model.rotations import Array
 from delassus.planner import plan
 from delassus.runtime.cpu_target import host
+from delassus.version import __version__
 
 T = TypeVar("T")
 Named = TypeVar("Named", bound=Any)
@@ -131,8 +132,8 @@ def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
 def environment() -> Record:
     """Processor and versions, for tables and records."""
     this = host()
-    versions = {}
-    for package in ("delassus", "numpy", "casadi", "llvmlite", "pin", "mujoco", "jax", "frax"):
+    versions = {"delassus": __version__}
+    for package in ("numpy", "casadi", "llvmlite", "pin", "mujoco", "jax", "frax"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

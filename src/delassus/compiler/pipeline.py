@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from importlib.metadata import version
 
 from delassus.compiler.built_in import built_in
 from delassus.compiler.passes import optimise
@@ -14,6 +13,7 @@ from delassus.compiler.trace import Trace, trace_request
 from delassus.errors import ConfigurationError, shown
 from delassus.quantities.request import Request
 from delassus.spatial.graph import Graph
+from delassus.version import __version__
 
 MOST_VALUES = 60_000
 """Values that stages set for others, at most: those of a block, 64 bytes each, lie on the stack, of 8 MiB as a rule."""
@@ -40,7 +40,7 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
         f"{f'Method: {asked.method}, {count}' if quantity.methods else count} operations.",
         f"Robot: {tree.name}, nq = {tree.nq}, nv = {tree.nv}, fingerprint {tree.fingerprint}.",
         *built_in(asked),
-        f"Made by delassus {version('delassus')}.",
+        f"Made by delassus {__version__}.",
     )
     return replace(made, comment=comment)
 

@@ -8,7 +8,6 @@ import time
 from dataclasses import astuple
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 
 from delassus.compiler.emit.llvm import llvm_module
@@ -18,6 +17,7 @@ from delassus.quantities.request import Request
 from delassus.runtime import cache as disk
 from delassus.runtime.cpu_target import host, object_code, versions
 from delassus.spatial.graph import OperationCount
+from delassus.version import __version__
 
 
 def machine_code(asked: Request, dtype: str, lanes: int, reason: str = "") -> tuple[bytes, OperationCount, bool]:
@@ -39,7 +39,7 @@ def key_of(asked: Request, dtype: str, lanes: int) -> str:
         dtype=dtype,
         lanes=lanes,
         processor=f"{this.triple} {this.cpu} {this.features}",
-        versions=f"delassus {version('delassus')} {sources()}, {versions()}",
+        versions=f"delassus {__version__} {sources()}, {versions()}",
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact.geometry import load_colliders
+from delassus.contact import load_colliders
 from test_mujoco import accelerations_of, controls_of
 
 mujoco = pytest.importorskip("mujoco")

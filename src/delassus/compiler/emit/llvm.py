@@ -30,7 +30,7 @@ from delassus.compiler.emit.llvm_loops import batch, doubtful, pointers, roll, s
 from delassus.compiler.emit.llvm_operations import Operations
 from delassus.compiler.emit.llvm_parts import ATTRIBUTES, Code, Section, define
 from delassus.compiler.emit.llvm_rows import load_rows, loop_over_tiles, store_rows
-from delassus.compiler.emit.llvm_text import LlvmText
+from delassus.compiler.emit.llvm_text import LlvmText, hexadecimal
 from delassus.compiler.emit.python_entry import called, python_entry
 from delassus.compiler.emit.trig import sincos
 from delassus.compiler.emit.xla_entry import xla_entry
@@ -43,6 +43,9 @@ LOOPED = 40
 AT_ONCE, ROOM = 2, 60_000
 """Blocks that each part is run for before the next part: its code is fetched once for both, and the workspaces of more
 would not fit the first-level cache; and vectors that these have on the stack, 64 bytes each, else one block has it."""
+
+MOST_LINES, LONG = 2_000, 4
+"""Lines of a function that writes results that are leaves, and vectors of neighbours that more than are a loop."""
 
 REACH, MOST_BASES = 256, 4
 """Vectors of the workspace that instructions reach from a pointer with a distance of one byte, and how many pointers
@@ -109,8 +112,7 @@ class _One(Code):
         """Address of an input: of the program, or set by a stage."""
         if number >= len(self.inputs):
             return super().value(text, number)
-        i, entry = self.inputs[number]
-        return text.row(f"%a{i}", entry)
+        return text.row(*self._given(number))
 
     def at(self, text: LlvmText, base: str, k: int) -> str:
         """Address of the k-th value behind ``base``."""
@@ -143,12 +145,14 @@ class _One(Code):
         """Assembly of all functions."""
         text, rows = self.text(), f"{self.signature}, ptr noalias %w"
         names, functions = self.units(rows, self.pointers)
-        text.lines.append(f"%w = alloca {text.scalar}, i64 {self.size}")
         if self.angles:
             functions.append(define("one_angles", rows, self._angles()))
             names = ["one_angles", *names]
+        for leaves in self._leaves():
+            names.append(f"one_leaves{len(names)}")
+            functions.append(define(names[-1], rows, leaves, "noinline "))
+        text.lines.append(f"%w = alloca {text.scalar}, i64 {self.size}")
         text.lines += [f"call void @{name}({self.pointers})" for name in names]
-        self._copy_leaves(text)
         return [*functions, define("one", self.signature, text)]
 
     def _angles(self) -> LlvmText:
@@ -168,25 +172,83 @@ class _One(Code):
         self.declarations |= text.declarations
         return text
 
-    def _copy_leaves(self, text: LlvmText) -> None:
-        """Results that are constants, arguments or set by stages; of the last, neighbours that stay so at once."""
-        operations, kept = self.operations(text, self.last), list[tuple[int, int, int]]()
+    def _leaves(self) -> list[LlvmText]:
+        """Results that are constants, arguments or set by stages, in functions of a bounded length.
+
+        Of large results most are structural zeros: neighbours of one number, or of neighbours, are written together.
+        """
+        found: list[tuple[int, int, str, int]] = []  # result, position, number or pointer, and distance behind that
         for k, places in self.places.items():
             op, index, *_ = self.last.nodes[k]
-            if op == Op.INPUT and index >= self.program.n_inputs:
-                kept += [(*place, index) for place in places]
-            elif op < Op.ADD:
-                operations.values[k] = self.read(text, self.last, k) if op == Op.INPUT else operations.operand(k)
-                self.write_result(text, k, operations.values[k])
-        kept.sort()
-        while kept:
-            (r, position, index), *_ = kept
-            run = [(r, position + k, index + k) for k in range(WIDTH)]
-            kind, n = (f"<{WIDTH} x {text.scalar}>", WIDTH) if kept[:WIDTH] == run else (text.scalar, 1)
-            align, source, target = f"align {text.bits // 8}", self.value(text, index), text.row(f"%r{r}", position)
-            made = text.instruction(f"load {kind}, ptr {source}, {align}")
-            text.lines.append(f"store {kind} {made}, ptr {target}, {align}")
-            del kept[:n]
+            if op < Op.ADD:
+                origin, distance = hexadecimal(self.last.numbers[k], self.text().scalar), 0
+                if op == Op.INPUT:
+                    inner = index >= self.program.n_inputs
+                    origin, distance = ("%w", self.first + index - self.program.n_inputs) if inner else self._given(index)
+                found += [(*place, origin, distance) for place in places]
+        texts: list[LlvmText] = []
+        for run in _runs(sorted(found)):
+            if not texts or len(texts[-1].lines) > MOST_LINES:
+                texts.append(self.text())
+            self._copy(texts[-1], run)
+        return texts
+
+    def _given(self, index: int) -> tuple[str, int]:
+        """Pointer to the argument that an input is of, and the distance behind it."""
+        i, entry = self.inputs[index]
+        return f"%a{i}", entry
+
+    def _copy(self, text: LlvmText, run: list[tuple[int, int, str, int]]) -> None:
+        """Write neighbours, `WIDTH` at once."""
+        (r, position, origin, distance), n = run[0], len(run)
+        align, of_width = f"align {text.bits // 8}", f"<{WIDTH} x {text.scalar}>"
+        target = text.row(f"%r{r}", position)
+        source = text.row(origin, distance) if origin[0] == "%" else ""
+
+        def copy(kind: str, k: int | str) -> None:
+            value = origin if kind == text.scalar else f"splat ({text.scalar} {origin})"
+            if source:
+                value = text.instruction(f"load {kind}, ptr {text.row(source, k)}, {align}")
+            text.lines.append(f"store {kind} {value}, ptr {text.row(target, k)}, {align}")
+
+        if n < WIDTH:
+            for k in range(n):
+                copy(text.scalar, k)
+            return
+        if n > LONG * WIDTH:
+            name = f"copy{len(text.lines)}"
+            text.lines += [
+                f"br label %{name}.start",
+                f"{name}.start:",
+                f"br label %{name}",
+                f"{name}:",
+                f"%{name}.k = phi i64 [ 0, %{name}.start ], [ %{name}.next, %{name} ]",
+            ]
+            copy(of_width, f"%{name}.k")
+            text.lines += [
+                f"%{name}.next = add i64 %{name}.k, {WIDTH}",
+                f"%{name}.last = icmp sgt i64 %{name}.next, {n - WIDTH}",
+                f"br i1 %{name}.last, label %{name}.done, label %{name}",
+                f"{name}.done:",
+            ]
+        else:
+            for k in range(0, n - WIDTH + 1, WIDTH):
+                copy(of_width, k)
+        if n % WIDTH:  # the last overlap those before them
+            copy(of_width, n - WIDTH)
+
+
+def _runs(leaves: list[tuple[int, int, str, int]]) -> list[list[tuple[int, int, str, int]]]:
+    """Parts of a list of leaves that are neighbours, and of one number or of neighbours."""
+    runs: list[list[tuple[int, int, str, int]]] = []
+    for leaf in leaves:
+        r, position, origin, distance = leaf
+        before = (r, position - 1, origin, distance - (origin[0] == "%"))
+        if runs and runs[-1][-1] == before:
+            runs[-1].append(leaf)
+        else:
+            runs.append([leaf])
+    return runs
 
 
 class _Block(Code):

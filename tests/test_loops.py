@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
+import delassus as ds
 from delassus import Point, Weld, mechanisms
 from delassus.compiler import stages
 from delassus.compiler.stages import cut
@@ -19,6 +20,7 @@ from internals import (
     NumpyOps,
     Program,
     Result,
+    TraceOps,
     casadi_function,
     host,
     interpret_program,
@@ -219,6 +221,49 @@ def test_sines_of_one_state(sizes):
     x, found = np.concatenate(values), np.full(len(outputs), np.nan)
     run(1, *(value.ctypes.data for value in values), found.ctypes.data)
     assert np.abs(found.reshape(-1, 3) - np.stack([np.sin(x), np.cos(2 * x), np.cos(x)], axis=1)).max() < 1e-15
+
+
+@pytest.mark.parametrize("scalar", ["double", "float"])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_results_that_are_leaves(lanes, scalar):
+    """Neighbours of one number, of one argument, alone, of two arguments; long and short; zeros keep their signs."""
+    ops, cpu = TraceOps(), host()
+    x, y = ops.vector(40), ops.vector(5)
+    zeros = [ops.number(0.0)] * 150
+    pattern = [*x, *zeros, *x[7:16], *y, ops.number(2.0), *y[1:], *x[:3], *zeros[:5], x[0] * y[0], *reversed(x), *y, *x]
+    made = list(map(ops.number, pattern))
+    results = (Result("y", (len(made),), tuple(range(len(made)))), Result("z", (33,), (44,) * 33))
+    program = Program("leaves", ops.graph([made]), (Argument("x", (40,)), Argument("y", (5,))), results)
+    dtype = np.float64 if scalar == "double" else np.float32
+    code = Code(object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma)))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 4)(code.address("batch"))
+    for n in (1, 9):
+        given = np.random.default_rng(n).normal(size=(n, 45)).astype(dtype)
+        given[:, ::4] = -0.0
+        x, y = np.ascontiguousarray(given[:, :40]), np.ascontiguousarray(given[:, 40:])
+        found = [np.full((n, *r.shape), np.nan, dtype) for r in results]
+        run(n, *(a.ctypes.data for a in (x, y, *found)))
+        (wanted,) = interpret_program(program, given)
+        for this, result in zip(found, results, strict=True):
+            same(this, wanted[:, list(result.entries)])
+
+
+def test_code_of_sparse_results_grows_with_their_rows():
+    """A mass matrix of free bodies is almost all zeros: written one by one, LLVM took minutes for them."""
+    rod, found = ds.mechanisms.free_body(0.3, [1e-4, 1e-3, 1e-3]), []
+    for n in (4, 8, 16):
+        rope = ds.Scene({f"rod{k}": rod for k in range(n)}, []).tree
+        joints = [
+            ds.Point(ds.Frame(f"rod{k}/body", (0.1, 0, 0)), ds.Frame(f"rod{k + 1}/body", (-0.1, 0, 0)))
+            for k in range(n - 1)
+        ]
+        program = make_program(requested(rope, joints, "joint_space_motion"))
+        code = llvm_module(program, "double", lanes=4, registers=16, has_fma=True)
+        lengths = [function.count("\n") for function in code.split("\ndefine ")]
+        found.append((max(lengths), sum(lengths)))
+    (_, few), (longest, some), (_, many) = found
+    assert many - some < 2.2 * (some - few), found  # twice the rows; of numbers there are four times as many
+    assert found[-1][0] < 2 * longest, found
 
 
 @pytest.mark.parametrize("scalar", ["double", "float"])

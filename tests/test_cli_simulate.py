@@ -118,6 +118,7 @@ def test_folders_that_cannot_be_made_are_refused_before_any_work(option, tmp_pat
 @pytest.mark.slow
 def test_warmup(monkeypatch):
     """Every part is named with its time; afterwards nothing is left to compile for it. No extra is needed."""
+    monkeypatch.setattr("delassus.errors.PATIENCE", 0.0)
     for package in ("scipy", "coal", "clarabel", "trimesh"):
         monkeypatch.setitem(sys.modules, package, None)
     for _ in range(2):

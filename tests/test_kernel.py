@@ -361,3 +361,17 @@ def test_other_targets_agree(small, tmp_path: Path) -> None:  # type: ignore[no-
     assert ds.compile(tree, constraints, method="efpa").plan is None
     assert kernel.operations.total > 0
     assert host().lanes("float32") >= host().lanes("float64")
+
+
+@pytest.mark.parametrize("patience", [0.0, threading.TIMEOUT_MAX])
+def test_compilation_that_takes_long_is_announced(patience, monkeypatch, capfd):
+    """Whatever reads stderr: here no terminal does."""
+    monkeypatch.setenv("DELASSUS_CACHE", "off")
+    monkeypatch.setattr("delassus.errors.PATIENCE", patience)
+    arm = ds.mechanisms.chain(2)
+    kernel = ds.compile(arm, (), "energies")
+    kernel(arm.random(0), np.ones(2))
+    kernel.derivative("jvp")(arm.random(0), np.ones(2), np.ones(2), np.ones(2))
+    said = [line for line in capfd.readouterr().err.splitlines() if "compiled in" not in line]
+    whole = ["compiling energies of chain2 …", "compiling tangents of energies of chain2, for derivatives …"]
+    assert said == ([] if patience else [f"delassus: {line}" for line in whole])

@@ -5,12 +5,18 @@ from __future__ import annotations
 import difflib
 import reprlib
 import sys
+import threading
+import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 
 LONGEST_PART = 300
 """Parts of messages longer than this lose their middle: they may hold names of any length."""
+
+PATIENCE = 1.0
+"""Seconds after which compilation says what it does."""
 
 
 class DelassusError(Exception):
@@ -71,8 +77,33 @@ def warn(message: str) -> None:
 
 
 def announce(message: str) -> None:
-    """Say on stderr what takes more than a second: compilation is never silent."""
-    print(f"delassus: {visible(message)}", file=sys.stderr, flush=True)
+    """Say on stderr what takes long, in a terminal, a notebook or a pipe."""
+    with suppress(OSError, ValueError):  # nobody reads it any more
+        print(f"delassus: {visible(message)}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def compiling(what: str) -> Iterator[None]:
+    """Say what is compiled once that has taken longer than `PATIENCE`, and at the end how long it took."""
+    start, unsaid = time.perf_counter(), threading.Lock()
+
+    def say() -> None:
+        if unsaid.acquire(blocking=False):
+            announce(f"compiling {what} …")
+
+    timer = threading.Timer(PATIENCE, say)
+    timer.daemon = True
+    with suppress(RuntimeError):  # there are no threads, or no more of them
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    seconds = time.perf_counter() - start
+    if seconds >= PATIENCE:
+        say()
+    if unsaid.locked():
+        announce(f"compiled in {seconds:.1f} s")
 
 
 def visible(text: str, longest: int = sys.maxsize) -> str:

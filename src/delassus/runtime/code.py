@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from dataclasses import astuple
 from functools import cache
 from hashlib import sha256
@@ -12,7 +10,7 @@ from pathlib import Path
 
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.pipeline import make_program
-from delassus.errors import announce
+from delassus.errors import compiling
 from delassus.quantities.request import Request
 from delassus.runtime import cache as disk
 from delassus.runtime.cpu_target import host, object_code, versions
@@ -21,7 +19,7 @@ from delassus.version import __version__
 
 
 def machine_code(asked: Request, dtype: str, lanes: int, reason: str = "") -> tuple[bytes, OperationCount, bool]:
-    """Object code of a request, from the cache, or made and stored there; with a ``reason``, never without a word.
+    """Object code of a request, from the cache, or made and stored there; ``reason`` is said where that takes long.
 
     Also the operations of one state's program, and whether it makes the smallest pivot of each state.
     """
@@ -44,19 +42,11 @@ def key_of(asked: Request, dtype: str, lanes: int) -> str:
 
 
 def _make(asked: Request, dtype: str, lanes: int, reason: str) -> bytes:
-    start = time.perf_counter()
-    program = make_program(asked)
-    count = program.count()
-    slow = count.total > 5_000 and (bool(reason) or sys.stderr.isatty())
-    if slow:
-        what = f"{asked.title} of {asked.tree.name}"
-        announce(f"compiling {what}, {count.total:,} operations{reason} …")
-    scalar = "double" if dtype == "float64" else "float"
-    cpu = host()
-    objects = object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
-    if slow:
-        announce(f"compiled in {time.perf_counter() - start:.1f} s")
-    facts = json.dumps([*astuple(count), any(r.hidden for r in program.results)])
+    scalar, cpu = "double" if dtype == "float64" else "float", host()
+    with compiling(f"{asked.title} of {asked.tree.name}{reason}"):
+        program = make_program(asked)
+        objects = object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
+    facts = json.dumps([*astuple(program.count()), any(r.hidden for r in program.results)])
     return facts.encode() + b"\n" + objects
 
 

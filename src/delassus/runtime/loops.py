@@ -6,8 +6,7 @@ functions of `math`, ``np.empty`` and its like. A function is made for the types
 with, and all that it calls with it. Integers have 64 bits; an index is not compared with the length of its axis, and
 must not be below zero. With ``DELASSUS_CHECK_LOOPS=1`` it is, and the line of an index outside is named.
 
-Machine code is kept in the library's cache (`delassus.runtime.cache`); what is not there is announced on stderr before
-it is compiled. Calls let other threads of Python run.
+Machine code is kept in the library's cache (`delassus.runtime.cache`). Calls let other threads of Python run.
 
 Of floating-point rules, sums may be reordered and multiply-adds fused; NaN and infinities stay what they are.
 """
@@ -39,7 +38,7 @@ from delassus.compiler.loops.types import (
     operands_of,
     type_of,
 )
-from delassus.errors import announce
+from delassus.errors import compiling
 from delassus.runtime import cache
 from delassus.runtime.code import sources
 from delassus.runtime.cpu_target import Code, host, optimised_code, versions
@@ -50,9 +49,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 CHECKED = os.environ.get("DELASSUS_CHECK_LOOPS", "0") == "1"
 """Whether indices are compared with lengths."""
-
-SECONDS_A_BYTE = 5e-5
-"""Estimate of how long compilation takes, for a byte of the bytecode of a function and of those that it calls."""
 
 _one_at_a_time = threading.RLock()
 _entry_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -135,13 +131,12 @@ class _Machine:
 
 def _make(loop: Compiled, types: tuple[Type, ...], name: str) -> bytes:
     """What the cache keeps: the type of the result, and machine code."""
-    functions = loop.with_called()
-    seconds = SECONDS_A_BYTE * sum(len(f.function.__code__.co_code) for f in functions)
-    n = len(functions) - 1
+    n = len(loop.with_called()) - 1
     calling = f" and {n} functions that it calls" if n else ""
-    announce(f"compiling {name.removeprefix('delassus.')}{calling}: about {max(seconds, 1.0):.0f} s, once")
-    assembly, result = Module(CHECKED).assembly(loop, list(types))
-    return json.dumps(_described(result)).encode() + b"\n" + optimised_code(assembly)
+    with compiling(f"{name.removeprefix('delassus.')}{calling}"):
+        assembly, result = Module(CHECKED).assembly(loop, list(types))
+        code = optimised_code(assembly)
+    return json.dumps(_described(result)).encode() + b"\n" + code
 
 
 class Bound:

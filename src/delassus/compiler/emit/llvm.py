@@ -183,8 +183,8 @@ class _One(Code):
             if op < Op.ADD:
                 origin, distance = hexadecimal(self.last.numbers[k], self.text().scalar), 0
                 if op == Op.INPUT:
-                    inner = index >= self.program.n_inputs
-                    origin, distance = ("%w", self.first + index - self.program.n_inputs) if inner else self._given(index)
+                    set_by_stage = index - self.program.n_inputs
+                    origin, distance = self._given(index) if set_by_stage < 0 else ("%w", self.first + set_by_stage)
                 found += [(*place, origin, distance) for place in places]
         texts: list[LlvmText] = []
         for run in _runs(sorted(found)):

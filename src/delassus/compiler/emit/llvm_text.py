@@ -89,7 +89,7 @@ class LlvmText:
         self.declarations.add(f"declare {self.vector} {function}({', '.join([self.vector] * len(operands))})")
         return self.instruction(f"call {self.vector} {function}({', '.join(f'{self.vector} {x}' for x in operands)})")
 
-    def row(self, base: str, k: int) -> str:
+    def row(self, base: str, k: int | str) -> str:
         """Address of the k-th number behind ``base``."""
         return self.instruction(f"getelementptr {self.scalar}, ptr {base}, i64 {k}")
 

@@ -17,8 +17,10 @@ from delassus.contact.problems import check_directions
 from delassus.contact.results import OUTCOMES, SOLVED, Impulses, SolverStatus
 from delassus.contact.solvers.admm import admm_contacts
 from delassus.contact.solvers.convex import convex_contacts
+from delassus.contact.solvers.coulomb import mobilities
+from delassus.contact.solvers.double_double import cone_residual
 from delassus.contact.solvers.lemke import lemke_contacts, lemke_kernel
-from delassus.contact.solvers.nsgs import nsgs_contacts
+from delassus.contact.solvers.nsgs import nsgs_contacts, quality
 from delassus.contact.solvers.pgs import pgs_contacts
 from delassus.contact.solvers.pyramids import regular_directions
 from delassus.errors import unknown_name
@@ -103,7 +105,7 @@ class ImpulseSolver:
 
         Friction may exceed ``μ`` times the normal impulse by ``more`` (n,), in N s. ``start`` (3 n,) are impulses of a
         step before. ``accept`` says of those on pyramids whether they solve the problem that ``W`` and ``b`` were
-        reduced from.
+        reduced from. Of two solvers that fail, the impulses with the smaller residual on exact cones are returned.
         """
         if not mu.size:
             return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
@@ -111,9 +113,9 @@ class ImpulseSolver:
         then = SOLVERS[self.name].then
         if found.status in SOLVED or not then:
             return found
-        other = self._solved(then, W, b, mu, more, np.zeros(b.size), None)
-        better = other.status is SolverStatus.CONVERGED or not np.isfinite(found.p).all()
-        return (other if better else found)._replace(iterations=found.iterations + other.iterations)
+        other, omega = self._solved(then, W, b, mu, more, np.zeros(b.size), None), mobilities(W)[0]
+        ways = [(way, cone_residual(W, b, mu, more, omega, way.p, way.remainder)[0]) for way in (found, other)]
+        return min(ways, key=quality)[0]._replace(iterations=found.iterations + other.iterations)
 
     def _solved(
         self,

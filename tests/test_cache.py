@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import re
+import signal
 import socket
 import stat
 import subprocess
@@ -819,6 +820,28 @@ def test_who_dies_with_a_lock_blocks_nobody(folder):
     assert names(folder) == {f"{KEY}.lock"}
     assert cache.fetch(KEY, lambda: PAYLOAD) == PAYLOAD
     assert names(folder) == {f"{KEY}.kernel"}
+
+
+@posix
+def test_who_is_stopped_with_a_lock_is_waited_for_so_long(folder, monkeypatch, capsys):
+    monkeypatch.setattr(cache, "LONGEST_WAIT", 0.1)
+    script = (
+        "import sys\n"
+        "from delassus.runtime import cache\n"
+        f"cache.fetch({KEY!r}, lambda: (print('making', flush=True), sys.stdin.read()) and {PAYLOAD!r})\n"
+    )
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", script], **pipes, text=True) as process:
+        assert process.stdout.readline() == "making\n"
+        process.send_signal(signal.SIGSTOP)
+        try:
+            assert cache.fetch(KEY, lambda: PAYLOAD) == PAYLOAD
+            assert "not waiting any longer" in capsys.readouterr().err
+            assert names(folder) == {f"{KEY}.kernel", f"{KEY}.lock"}
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.stdin.close()
+    assert process.returncode == 0 and names(folder) == {f"{KEY}.kernel"}
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import multiprocessing
+import os
 import pickle
 import sys
 import threading
@@ -311,6 +312,17 @@ def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
             keys.append(key(*base))
     assert len(set(keys)) == len(keys)
     assert key(*base) == keys[0]
+
+
+def test_an_edit_of_the_same_size_and_time_makes_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, found = tmp_path / "delassus", []
+    (package / "runtime").mkdir(parents=True)
+    monkeypatch.setattr(code, "__file__", str(package / "runtime" / "code.py"))
+    for text in ("x = 1", "x = 2", "x = 1"):
+        (package / "model.py").write_text(text)
+        os.utime(package / "model.py", (1, 1))
+        found.append(code.sources.__wrapped__())
+    assert found[0] == found[2] != found[1]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ What is read here is executed, so a file counts only if nobody else can have wri
 links, and the descriptor that is read must be a regular file of this user that no other user may write. The directory
 is held to the same. A SHA-256 sum guards against damage, not against people: who can write the file can write the sum.
 Two processes at once are safe because files appear whole, by renaming, and are never changed afterwards. Of those that
-want the same at once, one makes it and the others wait, where the system and its files have `flock`.
+want the same at once, one makes it and the others wait for `LONGEST_WAIT`, where the system and its files have `flock`.
 
 Trouble with the cache never stops a computation: a file that is unfit is named in a `DelassusWarning`, removed, and
 compiled again; a directory that is unfit is named once a process, and nothing is cached.
@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from delassus.errors import warn
+from delassus.errors import announce, warn
 
 if sys.platform != "win32":
     import fcntl
@@ -37,6 +37,9 @@ LIMIT = 512 * 2**20
 
 STALE = 3600.0
 """Seconds after which a temporary file or a lock was left by a process that died."""
+
+LONGEST_WAIT, PAUSE = 60.0, 0.02
+"""Seconds to wait for another process that makes the same, which may be stopped; and between two looks."""
 
 MAGIC = b"delassus kernel\n"
 VERSION = (1).to_bytes(4, "little")
@@ -142,7 +145,7 @@ def store(key: str, payload: bytes) -> None:
 def fetch(key: str, make: Callable[[], bytes]) -> bytes:
     """What is stored under a key; if there is nothing, what ``make`` returns, which is stored.
 
-    Processes and threads that come while it is being made wait for it.
+    Processes and threads that come while it is being made wait for it; after `LONGEST_WAIT` they make it themselves.
     """
     found = load(key)
     if found is None:
@@ -234,18 +237,34 @@ def _turn(key: str) -> Iterator[None]:
     if sys.platform == "win32" or folder is None:
         yield
         return
-    path, lock = folder / f"{key}.lock", None
+    path, lock, held = folder / f"{key}.lock", None, False
     with suppress(OSError):  # a directory that cannot be written, a file system without locks
         lock = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        held = _locked(lock)
+        if not held:
+            announce(f"not waiting any longer for another process that compiles the same ({path})")
     try:
         yield
     finally:
         if lock is not None:
             with suppress(OSError):
-                os.unlink(path)  # those that wait for it find what is stored
-                fcntl.flock(lock, fcntl.LOCK_UN)  # a forked process may have the descriptor, too
+                if held:
+                    os.unlink(path)  # those that wait for it find what is stored
+                    fcntl.flock(lock, fcntl.LOCK_UN)  # a forked process may have the descriptor, too
             os.close(lock)
+
+
+def _locked(lock: int) -> bool:
+    """Whether an open file could be locked in time."""
+    end = time.monotonic() + LONGEST_WAIT
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(PAUSE)
 
 
 def _refuse(path: Path, fault: str, *, remove: bool) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import astuple
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.pipeline import make_program
@@ -52,7 +52,11 @@ def _make(asked: Request, dtype: str, lanes: int, reason: str) -> bytes:
 
 @cache
 def sources() -> str:
-    """Sizes and times of this package's files, as a hash: code that was edited in place makes other programs."""
-    package = Path(__file__).parent.parent
-    state = sorted((str(p.relative_to(package)), p.stat().st_size, p.stat().st_mtime_ns) for p in package.rglob("*.py"))
-    return sha256(repr(state).encode()).hexdigest()[:16]
+    """Names and contents of this package's files, as a hash: code that was edited in place makes other programs."""
+    digest, package = sha256(), os.path.dirname(os.path.dirname(__file__))
+    for folder, _, names in sorted(os.walk(package)):  # in half of the time of Path.rglob
+        for path in (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")):
+            with open(path, "rb") as file:
+                text = file.read()
+            digest.update(f"{path[len(package) :]} {len(text)}\n".encode() + text)
+    return digest.hexdigest()[:16]

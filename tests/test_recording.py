@@ -7,6 +7,7 @@ import os
 import random
 import tracemalloc
 from dataclasses import fields
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from delassus.contact import Collider, HalfSpace, Scene, Sphere
 from delassus.errors import ConfigurationError
 from delassus.simulate import storage
 from internals import ARRAYS, Recorder, Recording, boxes, load_checkpoint, pendulum, save_checkpoint
+from tools import on_a_full_disk
 
 SUFFIXES = (".npz", ".h5")
 
@@ -545,6 +547,17 @@ def test_a_folder_that_cannot_be_written(run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ds.DelassusError, match="can be written"):
         run[1].save(tmp_path / "file" / "r.npz")
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".h5"])
+@pytest.mark.skipif(os.name == "nt", reason="limits of a process")
+def test_a_file_that_does_not_fit_leaves_nothing(run, tmp_path, suffix):
+    if suffix == ".h5":
+        pytest.importorskip("h5py")
+    path = tmp_path / f"r{suffix}"
+    path.write_bytes(b"of before")
+    assert f"r{suffix}': expected a file that can be written" in on_a_full_disk(partial(run[1].save, path))
+    assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"of before"
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "2"])

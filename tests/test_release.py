@@ -109,6 +109,13 @@ def test_a_source_tree_needs_no_installation(tmp_path: Path) -> None:
     assert done.stdout == "True\nTrue\n", done.stderr
 
 
+def test_what_builds_the_wheel_is_pinned() -> None:
+    """As `pip install -c constraints.txt` pins the rest: the file names it, too, for pip's own --build-constraint."""
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]
+    assert build["requires"] == [pin for pin in pins if pin.startswith("hatchling==")] != []
+
+
 def test_all_is_everything_but_torch() -> None:
     (everything,) = PROJECT["optional-dependencies"]["all"]
     names = set(re.findall(r"[\w-]+", everything.partition("[")[2]))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ import pytest
 import delassus as ds
 from delassus.contact import SolverStatus
 from delassus.errors import missing_dependency
-from delassus.simulate.plots import FRAMES, centre_motion, centres, summary_figure, swing_figure
+from delassus.simulate.plots import FRAMES, centre_motion, centres, summary_figure, swing_figure, walk_figure
 from internals import (
     Recorder,
     Recording,
@@ -24,6 +27,7 @@ from internals import (
     pendulum,
     quadruped,
 )
+from tools import on_a_full_disk
 
 SOUND = {SolverStatus.CONVERGED.name, SolverStatus.ROUND_OFF.name}
 
@@ -279,8 +283,28 @@ def test_figures(tmp_path):
     assert read.tau.shape == read.v.shape
     with pytest.raises(ds.DelassusError, match="knows its scene"):
         summary_figure(read, tmp_path / "x.png")
-    with pytest.raises(ds.DelassusError, match=r"such as out\.png"):
+    with pytest.raises(ds.DelassusError, match=r"a name that ends in .*\.png"):
         summary_figure(recordings["os"], tmp_path / "x.nonsense")
+
+
+def test_figures_of_a_forged_time(tmp_path):
+    """They take memory by the samples that there are, not by the time that the last one claims."""
+    pytest.importorskip("matplotlib")
+    recording = pendulum(3).simulator(dt=1e-3).run(0.2, record=Recorder(every=10))
+    time = recording.time.copy()
+    time[-1] = 1e15
+    forged = replace(recording, time=time)
+    for draw in (summary_figure, swing_figure, lambda *a: walk_figure(a[0], [], a[1])):
+        assert draw(forged, tmp_path / "f.png").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of a process")
+def test_a_figure_that_does_not_fit_leaves_nothing(tmp_path):
+    pytest.importorskip("matplotlib")
+    recording, path = pendulum(2).simulator(dt=1e-3).run(0.01, record=Recorder()), tmp_path / "f.png"
+    path.write_bytes(b"of before")
+    assert "f.png': expected a file that can be written" in on_a_full_disk(partial(summary_figure, recording, path))
+    assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"of before"
 
 
 @pytest.mark.slow

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from delassus.simulate.rendering import Renderer
 from delassus.simulate.surfaces import COLOURS, creased, surfaces, thinned, triangles_of
 from delassus.simulate.video import write_video
 from internals import Recorder, boxes
+from tools import on_a_full_disk
 
 MARK = "<inertial><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/></inertial>"
 
@@ -75,12 +79,50 @@ def test_a_film_shows_what_was_recorded(tmp_path):
     assert write_video(recording, tmp_path / "box.mp4", fps=10, size=(64, 48)).read_bytes()[4:8] == b"ftyp"
 
 
+@pytest.mark.parametrize(("suffix", "package"), [(".mp4", "imageio_ffmpeg"), (".webp", "PIL"), (".gif", "PIL")])
+@pytest.mark.skipif(os.name == "nt", reason="limits of a process")
+def test_a_film_that_does_not_fit_leaves_nothing(tmp_path, suffix, package):
+    pytest.importorskip(package)
+    recording = boxes(1).simulator().run(0.2, record=Recorder(every=5))
+    Renderer(recording.scene, recording.q[0], 64, 48).picture(recording.q[0], np.zeros(3), np.ones(3))  # compiled
+    path = tmp_path / f"film{suffix}"
+    path.write_bytes(b"of before")
+    said = on_a_full_disk(partial(write_video, recording, path, fps=10, size=(64, 48)))
+    assert f"film{suffix}': expected a file that can be written" in said
+    assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"of before"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names with colons")
+@pytest.mark.parametrize("name", ["12:30.mp4", "tcp:/127.0.0.1:9.mp4", "-y.mp4", "100%d.mp4"])
+def test_films_of_any_name(tmp_path, monkeypatch, name):
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.chdir(tmp_path)
+    recording = boxes(1).simulator().run(0.0, record=Recorder())
+    assert write_video(recording, name, size=(32, 32)).read_bytes()[4:8] == b"ftyp"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
+
+
+def test_films_of_forged_or_diverged_recordings(tmp_path):
+    recording = boxes(1).simulator().run(0.01, record=Recorder())
+    time = recording.time.copy()
+    time[-1] = 1e15
+    with pytest.raises(ds.DelassusError, match=r"at most 100,000 pictures, got 1, for 2.5e\+16 of 1e\+15 s"):
+        write_video(replace(recording, time=time), tmp_path / "f.gif")
+    for far in (np.nan, np.inf, 1e200):
+        q = recording.q.copy()
+        q[-1, 0] = far
+        with pytest.raises(ds.DelassusError, match="configurations within 1e"):
+            write_video(replace(recording, q=q), tmp_path / "f.gif", fps=100)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("f.avi", {}, "ends in .mp4 or .webp or .gif"),
         ("f.gif", {"size": (641, 360)}, "an even number"),
         ("f.gif", {"fps": 0}, "fps"),
+        ("f.gif", {"size": None}, "size: expected a width and a height"),
+        ("f.gif", {"size": (64,)}, "size: expected a width and a height"),
         ("f.gif", {"speed": 0.0}, "speed"),
         ("file/f.gif", {}, "can be written"),
     ],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -122,6 +125,27 @@ def error_estimates(motion, name):
 def urdf_joint(name, parent, child, kind="revolute", inside=""):
     """Joint of a URDF file; its axis is x where nothing inside says another."""
     return f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>{inside}</joint>'
+
+
+# -- full disks -----------------------------------------------------------------------------------------------------
+
+
+def on_a_full_disk(call):
+    """What a `ConfigurationError` says of a call in a process whose files hold at most 1 kB."""
+    script = (
+        "import pickle, resource, sys\n"
+        "from delassus.errors import ConfigurationError\n"
+        "call = pickle.load(sys.stdin.buffer)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try:\n"
+        "    call()\n"
+        "except ConfigurationError as error:\n"
+        "    print(error)\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, input=pickle.dumps(call), capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
 
 
 # -- nonsense -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Box, HalfSpace, Sphere
-from delassus.errors import ConfigurationError, missing_dependency
+from delassus.errors import ConfigurationError, missing_dependency, shown
 from delassus.model.check import check_path
 from delassus.model.joints import JointKind
 from delassus.model.kinematics import world_poses
@@ -23,6 +23,7 @@ from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, total_mass
 from delassus.simulate.recording import Recording
 from delassus.simulate.scenes.mppi import Replan
+from delassus.simulate.storage import written
 from delassus.simulate.surfaces import collider_pose
 
 FRAMES = 6
@@ -35,7 +36,7 @@ POINTS = 2000
 """Samples that a curve has at most, where nothing is lost by leaving the others out."""
 
 FORCE_TIME = 0.02
-"""Over which forces of feet are means (s)."""
+"""Over which forces of feet are means (s), or from sample to sample if that is longer."""
 
 COLOURS, STYLES = ("tab:red", "tab:blue", "tab:green", "tab:orange", "tab:purple"), ("-", "--", "-.", ":")
 """Of curves, in turn: twenty differ, and neighbours in both."""
@@ -169,13 +170,15 @@ def walk_figure(recording: Recording, replans: Sequence[Replan], path: str | Pat
     cost.semilogy(times, [r.best for r in replans], linewidth=0.9, label="best sample")
     _tidy(cost, "cost", "", legend=True)
     strength = np.linalg.norm(recording.contact_impulses, axis=1)
-    bins = np.arange(recording.time[0], recording.time[-1] + FORCE_TIME, FORCE_TIME)
+    start, end = recording.time[[0, -1]]
+    width = max(FORCE_TIME, (end - start) / len(recording))
+    bins = np.arange(start, end + width, width)
     for k, name in enumerate(recording.origin.colliders):
         mine = (recording.contact_colliders == k).any(axis=1)
         if scene.links[k] != WORLD and mine.any():
             each, _ = np.histogram(recording.contact_times[mine], bins, weights=strength[mine])
-            forces.plot(bins[1:], each / FORCE_TIME, linewidth=0.9, label=name)
-    _tidy(forces, f"contact forces, means of {FORCE_TIME * 1e3:g} ms", "N", legend=True)
+            forces.plot(bins[1:], each / width, linewidth=0.9, label=name)
+    _tidy(forces, f"contact forces, means of {width * 1e3:g} ms", "N", legend=True)
     residuals.semilogy(times, [r.residual for r in replans], linewidth=0.9, color="tab:red")
     _tidy(residuals, "residual of contact steps, worst of each replan", "m/s")
     return _save(figure, check_path("path", path))
@@ -298,11 +301,10 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _save(figure: Any, path: Path) -> Path:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=130)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"figure {str(path)!r}", "a file that can be written, such as out.png", str(error), "Check the path."
-        ) from error
+    formats = figure.canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in formats:
+        wanted = f"a name that ends in .{', .'.join(formats)}"
+        raise ConfigurationError(f"figure {str(path)!r}", wanted, shown(path.suffix), "Use .png.")
+    with written(path, "figure") as part:
+        figure.savefig(part, format=path.suffix[1:].lower(), dpi=130)
     return path

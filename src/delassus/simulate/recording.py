@@ -206,6 +206,7 @@ class Recording:
         spans = np.diff(ends, prepend=0, append=len(self.contact_times))
         found = (
             (not samples or not np.all(np.diff(self.time) > 0), "times that do not increase"),
+            (samples and not 0 <= self.time[0] <= self.time[-1] < np.inf, "times that are not those of steps"),
             (len(self.kinetic) not in (0, samples), f"energies of {len(self.kinetic)} of {samples} samples"),
             (len(ends) != samples + 1 or spans[0] or np.any(spans < 0), "contact_offsets that are none"),
             (np.any(self.contact_counts < 0), "negative contact_counts"),

@@ -190,7 +190,7 @@ def _lit(dark: Array, at: Array, position: Array, axes: Array, scale: float) -> 
     depth = axes[2, 0] * a + axes[2, 1] * b + axes[2, 2] * c
     u = scale * (axes[0, 0] * a + axes[0, 1] * b + axes[0, 2] * c) / depth + 0.5 * dark.shape[1]
     v = scale * (axes[1, 0] * a + axes[1, 1] * b + axes[1, 2] * c) / depth + 0.5 * dark.shape[0]
-    if u < 2.0 or v < 2.0 or u > dark.shape[1] - 3.0 or v > dark.shape[0] - 3.0:
+    if not (2.0 <= u <= dark.shape[1] - 3.0 and 2.0 <= v <= dark.shape[0] - 3.0):  # so that NaN is beyond it
         return 1.0
     x, y, seen = int(u), int(v), 0.0
     fx, fy, limit = u - x, v - y, 1.0 / depth + 4.0 / (scale * depth)

@@ -64,21 +64,34 @@ def write(path: str | Path, kind: str, arrays: Mapping[str, NDArray[Any]], descr
         HDF5 without the extra ``record``.
     """
     target = check_target(path, kind)
-    part = target.with_name(f".{uuid.uuid4().hex}.part")
+    with written(target, kind) as part, part.open("r+b") as file:
+        _write(file, _npz if target.suffix == ".npz" else _hdf5, kind, arrays, description)
+        os.fsync(file.fileno())
+    return target
+
+
+@contextmanager
+def written(target: Path, kind: str) -> Iterator[Path]:
+    """An empty file beside ``target`` to write to, which takes its place if that ends well and is removed if not.
+
+    Raises
+    ------
+    ConfigurationError
+        The file cannot be written; what is at ``target`` stays as it was.
+    """
+    part = target.absolute().with_name(f".{uuid.uuid4().hex}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        part.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with part.open("x+b") as file:
-                _write(file, _npz if target.suffix == ".npz" else _hdf5, kind, arrays, description)
-                os.fsync(file.fileno())
+            part.touch(exist_ok=False)
+            yield part
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ConfigurationError(
-            f"{kind} {str(target)!r}", "a file that can be written", str(error), "Check the folder."
+            f"{kind} {str(target)!r}", "a file that can be written", str(error), "Check the folder and its disk."
         ) from error
-    return target
 
 
 def read(
@@ -164,7 +177,7 @@ def _write(
             index[name] = plain.dtype.str[1:], plain.shape, put(name, plain)
         text = json.dumps({"kind": kind, **description, "arrays": index}).encode()
         if len(text) > MOST_TEXT:
-            raise ValueError(f"a description of {len(text)} bytes")
+            raise OSError(f"a description of {len(text)} bytes")
         place = put(DESCRIPTION, np.frombuffer(text, np.uint8))
     size = file.seek(0, os.SEEK_END)
     file.write(SEAL.pack(MAGIC, place, len(text), _digest(file, size, place, len(text))))

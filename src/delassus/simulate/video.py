@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.errors import ConfigurationError, require, shown
-from delassus.model.check import check_number, check_path, check_whole
+from delassus.model.check import check_list, check_number, check_path, check_whole
 from delassus.model.kinematics import world_poses
 from delassus.model.rotations import Array
 from delassus.simulate.recording import Recording
 from delassus.simulate.rendering import OPENING, Renderer, camera_at
+from delassus.simulate.storage import written
 
 SUFFIXES = (".mp4", ".webp", ".gif")
 
@@ -23,8 +28,13 @@ AWAY = (0.26, -0.92, 0.29)
 MARGIN = 1.15
 """How much larger the picture is than what is in it."""
 
-QUALITY = 55
-"""Of WebP files, up to 100."""
+QUALITY, CRF = 55, 20
+"""Of WebP files, up to 100; and of MP4 files, constant rate factor of H.264: less is better."""
+
+SIZES = "Such as (640, 360)."
+
+MOST_PICTURES, FARTHEST = 100_000, 1e9
+"""Of a film, an hour at 25 a second; and numbers of a configuration (m, rad)."""
 
 CALM = 0.5
 """Time (s) over which the way of the camera is a mean."""
@@ -85,25 +95,32 @@ def write_video(
     path = check_path("path", path)
     check_video(path)
     check_whole("fps", fps, "25 is usual.", least=1, most=100)
+    if len(check_list("size", size, "a width and a height", SIZES)) != 2:
+        raise ConfigurationError("size", "a width and a height", shown(size), SIZES)
     for name, n in zip(("width", "height"), size, strict=True):
-        if check_whole(name, n, "Such as 640 and 360.", least=16, most=4096) % 2:
-            raise ConfigurationError(name, "an even number", shown(n), "Such as 640 and 360.")
+        if check_whole(name, n, SIZES, least=16, most=4096) % 2:
+            raise ConfigurationError(name, "an even number", shown(n), SIZES)
     pictures = _pictures(recording, fps, size, check_number("speed", speed, "1 is as fast as it was."))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        (_write_mp4 if path.suffix.lower() == ".mp4" else _write_pictures)(pictures, path, fps, size)
-    except OSError as error:
-        raise ConfigurationError(
-            f"video {str(path)!r}", "a file that can be written", str(error), "Check the path."
-        ) from error
+    with written(path, "video") as part:
+        if path.suffix.lower() == ".mp4":
+            _write_mp4(pictures, part, fps)
+        else:
+            _write_pictures(pictures, part, fps, gif=path.suffix.lower() == ".gif")
     return path
 
 
 def _pictures(recording: Recording, fps: int, size: tuple[int, int], speed: float) -> Iterator[NDArray[np.uint8]]:
     scene, time = recording.require_scene(), recording.time
+    span = float(time[-1] - time[0])
+    count = span / speed * fps
+    if not count < MOST_PICTURES:
+        wanted, came = f"one for at most {MOST_PICTURES:,} pictures", f"{speed:g}, for {count:.3g} of {span:g} s"
+        raise ConfigurationError("speed", wanted, came, "Film faster, or a shorter recording.")
     at = np.arange(time[0], time[-1] + 1e-9, speed / fps)
     q = recording.q[np.minimum(np.searchsorted(time, at - 1e-9), len(recording) - 1)]
+    if not np.abs(q).max(initial=0.0) < FARTHEST:
+        wanted, came = f"configurations within {FARTHEST:g} m", "one that is NaN or farther away"
+        raise ConfigurationError("recording", wanted, came, "Film what was before it diverged.")
     renderer = Renderer(scene, q[0], *size)
     poses = world_poses(scene.tree, q)
     targets = np.asarray(np.mean([p for _, p in poses], axis=0))
@@ -118,8 +135,7 @@ def _pictures(recording: Recording, fps: int, size: tuple[int, int], speed: floa
         right, down, deep = np.moveaxis((corners @ R.swapaxes(-1, -2) + (p - targets)[:, None]) @ camera.axes.T, -1, 0)
         wide = np.maximum(np.abs(right) * size[1] / size[0], np.abs(down))
         distance = max(distance, float((MARGIN * wide / OPENING - deep).max()))
-    for each, target in zip(q, targets, strict=True):
-        yield renderer.picture(each, target, -distance * ahead)
+    return (renderer.picture(each, target, -distance * ahead) for each, target in zip(q, targets, strict=True))
 
 
 def _calm(way: Array, window: int) -> Array:
@@ -130,22 +146,35 @@ def _calm(way: Array, window: int) -> Array:
     return np.asarray((sums[n:] - sums[:-n]) / n)
 
 
-def _write_mp4(pictures: Iterator[NDArray[np.uint8]], path: Path, fps: int, size: tuple[int, int]) -> None:
+def _write_mp4(pictures: Iterator[NDArray[np.uint8]], path: Path, fps: int) -> None:
+    """Send pictures to ffmpeg, whose own words are the error if it fails."""
     import imageio_ffmpeg
 
-    film = imageio_ffmpeg.write_frames(str(path), size, fps=fps, codec="libx264", quality=6, macro_block_size=2)
-    film.send(None)
-    for picture in pictures:
-        film.send(np.ascontiguousarray(picture))
-    film.close()
+    first = next(pictures)
+    given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{first.shape[1]}x{first.shape[0]}", "-r", str(fps)]
+    made = ["-c:v", "libx264", "-crf", str(CRF), "-pix_fmt", "yuv420p", "-f", "mp4", f"file:{path}"]
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error", *given, "-i", "-", *made]
+    with TemporaryFile() as log, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as ffmpeg:
+        assert ffmpeg.stdin is not None
+        try:
+            with suppress(BrokenPipeError), ffmpeg.stdin as film:  # it says why it has ended
+                for picture in chain([first], pictures):
+                    film.write(np.ascontiguousarray(picture).data)
+        except BaseException:
+            ffmpeg.kill()
+            raise
+        if ffmpeg.wait():
+            log.seek(0)
+            said = log.read().decode(errors="replace").strip()
+            raise OSError(f"ffmpeg ended with {ffmpeg.returncode}: {said or 'no words'}")
 
 
-def _write_pictures(pictures: Iterator[NDArray[np.uint8]], path: Path, fps: int, size: tuple[int, int]) -> None:
+def _write_pictures(pictures: Iterator[NDArray[np.uint8]], path: Path, fps: int, gif: bool) -> None:
     from PIL import Image
 
     found, each = [Image.fromarray(picture) for picture in pictures], 1000 / fps
-    if path.suffix.lower() == ".gif":
+    if gif:
         colours = found[len(found) // 2].quantize(255)  # the same for all pictures, so that only what moves is stored
         found, each = [image.quantize(palette=colours, dither=Image.Dither.NONE) for image in found], round(each, -1)
     options = {"duration": round(each), "loop": 0, "quality": QUALITY}
-    found[0].save(path, save_all=True, append_images=found[1:], **options)
+    found[0].save(path, "GIF" if gif else "WEBP", save_all=True, append_images=found[1:], **options)

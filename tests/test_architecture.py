@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import typing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,20 @@ def layer_of(module):
 MODULES = {name_of(path) for path in FILES}
 
 
+@cache
+def parsed(path):
+    """Syntax tree of a file."""
+    return ast.parse(path.read_text())
+
+
+def dotted(node):
+    """Name of a name or of an attribute of one, such as ``ds.contact.Scene``; empty for anything else."""
+    if isinstance(node, ast.Attribute):
+        return f"{whole}.{node.attr}" if (whole := dotted(node.value)) else ""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+@cache
 def imports(path):
     """All imports of a file, wherever they stand: dotted module, and whether that is inside a function."""
     found = []
@@ -75,13 +90,13 @@ def imports(path):
             for alias in node.names:  # from delassus.model import tree is an import of delassus.model.tree
                 module = f"{node.module}.{alias.name}"
                 found.append((module if module in MODULES else node.module, inside))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and dotted(node.func).endswith("import_module"):
             found.extend((a.value, inside) for a in node.args if isinstance(a, ast.Constant))
         inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
             visit(child, inside)
 
-    visit(ast.parse(path.read_text()), False)
+    visit(parsed(path), False)
     return found
 
 
@@ -302,8 +317,8 @@ def test_processes_that_tests_start_end():
         (path.name, node.lineno, {word.arg: word.value for word in node.keywords})
         for path in TESTS
         if path.name.startswith("test_")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and re.fullmatch(r"subprocess\.(run|call|check_\w+)", ast.unparse(node.func))
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and re.fullmatch(r"subprocess\.(run|call|check_\w+)", dotted(node.func))
     ]
     limits = [(*place, words.get("timeout")) for *place, words in calls]
     assert limits
@@ -348,18 +363,19 @@ Rooms can move as long as these are few: lower both where they have fallen, rais
 TESTS = sorted(path for path in Path(__file__).parent.rglob("*.py") if path != Path(__file__))
 
 
+@cache
 def internal_modules(path):
     """Internal modules that a test file names: in imports, as attributes of the package, in texts that it runs."""
     shown = {f"delassus.contact.{name}" for name in ds.contact.__all__}  # some are functions and modules too
     named = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             named |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             named |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Attribute):
-            named.add(re.sub(r"^ds\.", "delassus.", ast.unparse(node)))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named.add(re.sub(r"^ds\.", "delassus.", dotted(node)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "delassus" in node.value:
             text = re.sub(r"\bfrom (delassus[\w.]*) import (\w+)", r"\1.\2", node.value)
             named |= set(re.findall(r"\bdelassus(?:\.\w+)+", text))
     found = set()
@@ -378,7 +394,7 @@ def test_tests_reach_for_public_names():
     taken = [
         f"{path.name}: {alias.name}"
         for path in TESTS
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ImportFrom) and node.module == "internals"
         for alias in node.names
     ]
@@ -400,8 +416,9 @@ PEERS = {"pinocchio", "pinocchio_models", "mujoco", "dm_control", "clarabel"}
 
 def marks(path):
     """Top-level parts of a test file, and the markers on each; those of the file first, under the name of the file."""
-    body = ast.parse(path.read_text()).body
-    texts = {path.name: "".join(ast.unparse(n) for n in body if ast.unparse(n).startswith("pytestmark"))}
+    body = parsed(path).body
+    own = [n for n in body if isinstance(n, ast.Assign) and dotted(n.targets[0]) == "pytestmark"]
+    texts = {path.name: " ".join(map(ast.unparse, own))}
     parts = {path.name: [n for n in body if not isinstance(n, ast.FunctionDef | ast.ClassDef)]}
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -412,8 +429,15 @@ def marks(path):
 
 def uses_peer(node):
     """Whether a part of a test file imports another library to compare with."""
-    imported = [ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.Import | ast.ImportFrom | ast.Call)]
-    return any(re.match(rf"(import |from |pytest\.importorskip\(')({'|'.join(PEERS)})\b", x) for x in imported)
+    names = set()
+    for n in ast.walk(node):
+        if isinstance(n, ast.Import):
+            names |= {alias.name for alias in n.names}
+        elif isinstance(n, ast.ImportFrom):
+            names.add(n.module)
+        elif isinstance(n, ast.Call) and dotted(n.func) == "pytest.importorskip":
+            names |= {x.value for x in n.args if isinstance(x, ast.Constant)}
+    return any(name.split(".")[0] in PEERS for name in names)
 
 
 def test_who_is_held_to_another_library_says_so():
@@ -436,7 +460,7 @@ def test_fast_tests_name_everything_public():
         if not marked
         for part in nodes
         for node in ast.walk(part)
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ds"
+        if isinstance(node, ast.Attribute) and dotted(node.value) == "ds"
     }
     assert set(ds.__all__) - called == set()
 
@@ -445,7 +469,7 @@ def test_no_helper_of_tests_stands_twice():
     """What two test files need is in `tools.py`, or in another file that is none of tests."""
     helpers = {}
     for path in TESTS:
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("test_"):
                 lines = node.body[1:] if ast.get_docstring(node) else node.body
                 text = "\n".join(ast.unparse(part) for part in (node.args, *lines))

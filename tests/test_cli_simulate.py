@@ -47,6 +47,7 @@ def test_a_pendulum_is_run_recorded_and_drawn(tmp_path):
     assert (tmp_path / "f.png").stat().st_size > 10_000 and (tmp_path / "f.gif").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_a_run_in_two_parts_is_the_whole_run(tmp_path):
     whole, first, second = (tmp_path / f"{name}.npz" for name in ("whole", "first", "second"))
     common = ("pendulum", "--links", 3)

@@ -210,6 +210,7 @@ def test_pairs_of_shapes(first, second):
     assert min(ends.values()) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SHAPES))
 def test_shapes_on_half_spaces(name):
     """The deepest point is the shape's furthest, all are on both surfaces, and the world is B in any order."""

@@ -849,6 +849,7 @@ def test_time_and_batch_are_not_confused():
         ds.rollout(step, q, v, tau[:5], 1e-3, time_axis=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_results_start_at_cache_lines(dtype):
     tree, constraints, *states = case("arm")

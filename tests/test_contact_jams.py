@@ -157,6 +157,7 @@ def test_the_linear_problem_is_that_of_the_paper(n_directions):
         np.testing.assert_array_equal(ConeProblem(W, b, mu, more).polyhedral(n_directions).M, M)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SOLVERS if name != "convex"])
 def test_solvers_by_name(name):
     """Every result is right or says why not, and a start that is a solution needs (nearly) no iteration."""

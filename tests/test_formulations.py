@@ -158,6 +158,7 @@ def test_smooth_step_is_that_of_forward_dynamics(name):
             assert error(solution.loops / dt, np.concatenate([*expected.forces, []])) < 1e-5, formulation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["humanoid", "several robots", "random 7"])
 def test_momentum_of_all_links_is_conserved(name):
     """Fully augmented coordinates and minimal ones see the same wrenches: `Jᵀ` of the one is the other."""
@@ -216,6 +217,7 @@ def test_sizes_with_loops_and_joints_of_several_degrees_of_freedom(n_directions)
     }
 
 
+@pytest.mark.slow
 def test_claims_of_sizes_and_growth():
     """What `delassus reproduce contact` says of table 1, on small mechanisms where it measures time."""
     from delassus_studies import claims_contact as claims
@@ -293,6 +295,7 @@ def test_planar_mechanisms_are_solved_by_all():
 # -- what can be taken away ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formulation", NAMES)
 def test_problems_can_be_taken_away(formulation):
     """The mixed problem, solved by others, has the solution of `solve`; rows vanish, blocks are where they are said."""
@@ -318,6 +321,7 @@ def test_problems_can_be_taken_away(formulation):
         assert lemke(problem.lcp()).status is SolverStatus.CONVERGED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["star", "random 2", "several robots"])
 def test_sparse_matrix_is_the_dense_one(name):
     pytest.importorskip("scipy")

@@ -24,6 +24,7 @@ MADE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_environments_are_as_gymnasium_wants_them(name: str) -> None:
     envs = MADE[name](6, episode=0.1)

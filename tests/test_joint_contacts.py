@@ -185,6 +185,7 @@ def test_a_bounce_drives_joints_against_their_limits():
 # -- friction ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 def test_a_mass_that_slides_under_a_force(formulation, solver):

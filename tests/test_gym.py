@@ -50,6 +50,7 @@ def test_environments_are_as_gymnasium_wants_them(name: str) -> None:
         MADE[name](0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_a_seed_is_a_run_and_worlds_do_not_know_of_one_another(name: str) -> None:
     rng, runs = np.random.default_rng(1), []

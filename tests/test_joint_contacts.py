@@ -104,6 +104,7 @@ def test_a_pendulum_comes_to_rest_at_its_limit(formulation, solver):
     assert set(sim.statuses) == {SolverStatus.CONVERGED}
 
 
+@pytest.mark.slow
 def test_no_limit_is_passed_by_what_others_do():
     """A chain that is thrown about: limits that only impulses drive joints to are held too."""
     tree = pendulum(6, lower=-0.4, upper=0.6)
@@ -143,6 +144,7 @@ def test_what_is_far_from_limits_costs_nothing():
     assert not sim.statuses
 
 
+@pytest.mark.slow
 def test_a_locked_joint_does_not_move():
     """Both limits at the same place."""
     for solver in SOLVERS:
@@ -316,6 +318,7 @@ def some_moment(scene, rng):
     return q, rng.normal(size=tree.nv), rng.normal(size=tree.nv), contacts
 
 
+@pytest.mark.slow
 def test_random_mechanisms_obey_the_laws_of_limits_friction_contacts_and_loops():
     """200 states: momentum, limits, friction by dense matrices of the robot, apart from the rows that solvers get."""
     dt, solved, counts = 1e-2, Counter(), np.zeros(3, int)

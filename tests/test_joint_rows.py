@@ -221,6 +221,7 @@ def test_kernels_and_exported_c(what, tmp_path):
             assert error(a, b) < SOLUTION
 
 
+@pytest.mark.slow
 def test_the_planner_keeps_the_root_where_rows_need_it():
     """Rows on joints of one degree of freedom leave the choice of the root link free; others do not."""
     robot, made, (q, *_) = walker()

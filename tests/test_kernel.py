@@ -257,6 +257,7 @@ def _in_another_process(kernel: ds.Kernel, q: np.ndarray) -> np.ndarray:
     return np.asarray(kernel(q, threads=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["spawn", "fork"])
 def test_kernels_pickle_and_run_in_other_processes(small, start: str) -> None:  # type: ignore[no-untyped-def]
     tree, constraints, q, reference = small

@@ -174,6 +174,7 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
     assert first.graph.count().mul == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantity", ["dynamics_derivatives", "step_derivatives"])
 def test_values_that_are_read_no_more_give_their_places_to_others(quantity, monkeypatch):
     """What is computed is the same to the last bit, in half of the places."""
@@ -191,6 +192,7 @@ def test_values_that_are_read_no_more_give_their_places_to_others(quantity, monk
         same(this, that)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scalar", ["double", "float"])
 @pytest.mark.parametrize("lanes", [1, 2, 8])
 @pytest.mark.parametrize("algorithm", CASES)
@@ -266,6 +268,7 @@ def test_code_of_sparse_results_grows_with_their_rows():
     assert found[-1][0] < 2 * longest, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scalar", ["double", "float"])
 def test_c(tmp_path, scalar):
     dtype = np.float64 if scalar == "double" else np.float32
@@ -284,6 +287,7 @@ def test_c(tmp_path, scalar):
         same(found, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", CASES[:-1])
 def test_casadi(algorithm):
     program, x = program_of(algorithm), states()

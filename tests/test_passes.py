@@ -230,6 +230,7 @@ def test_the_schedule_changes_nothing_but_order(graph, x, dtype):
         same(later, before)
 
 
+@pytest.mark.slow
 @some
 @given(graphs(kinds=(*ALGEBRA, Op.SQRT, Op.SIN, Op.MIN, Op.MAX, Op.LESS, Op.SELECT)), states)
 @pytest.mark.parametrize("name", ["sign folding", "sign absorption"])
@@ -258,6 +259,7 @@ def test_shared_reciprocals_keep_quotients(graph, seed):
     assert all(made.value[k] == 1.0 for k in divisors)
 
 
+@pytest.mark.slow
 @some
 @given(graphs())
 @pytest.mark.parametrize("name", ["shared reciprocals", "sign folding", "schedule"])
@@ -292,6 +294,7 @@ def test_passes_do_not_change_what_they_are_given(graph):
 # -- real kernels --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ds.OSIM_METHODS)
 @pytest.mark.parametrize("seed", range(4))
 def test_kernels_through_every_pass(method, seed):

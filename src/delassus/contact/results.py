@@ -50,6 +50,14 @@ class SolverStatus(Enum):
         "the mass matrix is singular, or all but: in this configuration nothing has inertia along a joint, and its "
         "motion is not to be trusted; give links mass, or joints armature"
     )
+    COARSE_STEP = (
+        "the motion between contacts is faster than the smallest sub-steps of the time step can follow; positions and "
+        "energy are not to be trusted; make the time step shorter, or give the lightest links of loops mass"
+    )
+    LOOPS_OPEN = (
+        "loops gape, and more so than at the start of the step: the motion is too fast for the time step; make it "
+        "shorter"
+    )
     CONFLICTING = "the equality rows contradict one another; drop rows, or ask for velocities that go together"
 
     @property

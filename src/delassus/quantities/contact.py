@@ -17,6 +17,7 @@ from delassus.algorithms.dynamics.operational_space_compliance import (
     link_wrenches,
     operational_space_compliance,
     straight_accelerations,
+    straight_drift,
 )
 from delassus.algorithms.jacobian import jacobian
 from delassus.constraints import Contact
@@ -73,6 +74,7 @@ def _joint_space_motion(case: Case) -> list[Matrix]:
         straight_accelerations(motion, [ops.take(qdd, range(at.start, at.stop), None) for at in motion.tree.v_slices]),
         jacobian(problem),
         position_errors(motion),
+        straight_drift(motion),
     ]
 
 
@@ -117,6 +119,7 @@ JOINT_SPACE_MOTION = Quantity(
         OPERATIONAL_SPACE_COMPLIANCE.outputs[4],
         Output("J", ("m", "nv"), "Jacobian of constraints"),
         OPERATIONAL_SPACE_COMPLIANCE.outputs[6],
+        Output("rates", ("m",), "rates of velocities along the rows of constraints at qdd = 0 in rad/s^2 and m/s^2"),
     ),
     _joint_space_motion,
     options=MOTION,

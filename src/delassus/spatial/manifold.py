@@ -160,9 +160,12 @@ def position_update(
         rotation = [0.0, 0.0, 0.0, *u[3:]]
         rotated, own = integrate(ops, joint, q, rotation), integrate(ops, joint, [0.0] * 6 + [1.0], rotation)
         moved = _rotated(quaternion_rows(q[3], q[4], q[5], q[6]), u[:3])
-        back = zip(*quaternion_rows(own[3], own[4], own[5], own[6]), strict=True)
+        back = _transposed(quaternion_rows(own[3], own[4], own[5], own[6]))
         place = [x + y for x, y in zip(q[:3], moved, strict=True)]
-        return place + rotated[3:], _rotated([list(column) for column in back], v[:3]) + list(v[3:])
+        return place + rotated[3:], _rotated(back, v[:3]) + _rotated(back, v[3:])
+    if joint.kind is JointKind.BALL:
+        own = integrate(ops, joint, [0.0] * 3 + [1.0], u)
+        return integrate(ops, joint, q, u), _rotated(_transposed(quaternion_rows(*own)), v)
     if joint.kind is JointKind.PLANAR:
         rotated = integrate(ops, joint, q, [0.0, 0.0, u[2]])
         c, s = q[2], q[3]
@@ -170,6 +173,10 @@ def position_update(
         c, s = ops.cos(u[2]), ops.sin(u[2])
         return place + rotated[2:], [c * v[0] + s * v[1], c * v[1] - s * v[0], v[2]]
     return integrate(ops, joint, q, u), list(v)
+
+
+def _transposed(R: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:
+    return [list(column) for column in zip(*R, strict=True)]
 
 
 def _rotated(R: Sequence[Sequence[Scalar]], x: Sequence[Scalar]) -> list[Scalar]:

@@ -87,10 +87,10 @@ def wanted_accelerations(motion: DynamicsProblem) -> Matrix:
     return motion.stacked(right_hand_sides(motion)) - row_accelerations(motion, accelerations(motion))
 
 
-def jacobian_drift(motion: DynamicsProblem) -> Matrix:
-    """``J̇ v`` (m × 1), where there is no gravity: rate at ``q̈ = 0`` of what the rows measure."""
+def jacobian_drift(motion: DynamicsProblem, qdd: list[Matrix] | None = None) -> Matrix:
+    """``J̇ v + J q̈`` (m × 1), where there is no gravity: rate of what the rows measure, by default at ``q̈ = 0``."""
     drifts = [row_motion(motion, index).rate() for index in range(len(motion.goals))]
-    return motion.stacked(drifts) + row_accelerations(motion, accelerations(motion))
+    return motion.stacked(drifts) + row_accelerations(motion, accelerations(motion, qdd), qdd)
 
 
 def position_errors(motion: DynamicsProblem) -> Matrix:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.aba import driving_forces, roll_out
-from delassus.algorithms.dynamics.constraint_acceleration import position_errors
+from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift, position_errors
 from delassus.algorithms.dynamics.kinematics import body_poses
 from delassus.algorithms.dynamics.rnea import accelerations
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -54,6 +54,11 @@ def operational_space_compliance(motion: DynamicsProblem) -> dict[str, Matrix]:
 def straight_accelerations(motion: DynamicsProblem, qdd: list[Matrix]) -> Matrix:
     """``q̈ + ω × v`` (nv × 1): accelerations of joints, of free and planar ones in axes that do not turn."""
     return motion.stacked([own + _turning(motion, i) for i, own in enumerate(qdd)])
+
+
+def straight_drift(motion: DynamicsProblem) -> Matrix:
+    """``J̇ v − J (ω × v)`` (m × 1): rate of ``J v`` where `straight_accelerations` are zero."""
+    return jacobian_drift(motion, [-_turning(motion, i) for i in motion.tree.root_to_leaves()])
 
 
 def link_wrenches(motion: DynamicsProblem) -> Matrix:

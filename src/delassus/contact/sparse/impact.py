@@ -22,9 +22,9 @@ GOAL = 0.01
 GAIN = 1e-12
 """Part of the kinetic energy that round-off may add."""
 
-DONE, UNSOLVED, REDUCED, SINGULAR = range(4)
+DONE, UNSOLVED, REDUCED, SINGULAR, COARSE, GAPING = range(6)
 """Solved, or nothing to solve; not to the tolerance; solved, with less restitution than asked for; a
-mass matrix is singular."""
+mass matrix is singular; the smooth motion is too fast for the step; loops gape."""
 
 
 @compiled

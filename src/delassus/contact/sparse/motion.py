@@ -13,19 +13,14 @@ import math
 
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, cholesky, forward
-from delassus.contact.sparse.records import Bodies, Free, State
-from delassus.contact.sparse.rows import UNMOVED
+from delassus.contact.sparse.flow import flow_loops
+from delassus.contact.sparse.loops import close_loops
+from delassus.contact.sparse.records import Bodies, Flow, Free, State
 from delassus.model.rotations import Array
 from delassus.runtime.loops import compiled, inlined, run_kernel
 
 ROTATIONS = 3
 """Iterations of the mean angular velocity."""
-
-YIELDING = 1e-8
-"""Compliance of loops over their mobility, in Newton's method alone."""
-
-REGULAR_CONDITION = 1e-10
-"""Squares of the lengths of rows below which one depends on others, as in `delassus.quantities.redundancy`."""
 
 DOUBTFUL = 1e-13
 """Reciprocal condition of the mass matrix below which accelerations are not trusted."""
@@ -33,14 +28,14 @@ DOUBTFUL = 1e-13
 
 @compiled
 def free_motion(
-    bodies: Bodies, free: Free, state: State, motions: Indices, loops: Indices, gravity: Array, dt: float,
-    work: Array,
-) -> bool:  # fmt: skip
-    """Poses, twists, masses and ``target`` of all blocks; False where a mass matrix is singular."""
+    bodies: Bodies, free: Free, state: State, motions: Indices, loops: Indices, flow: Flow, gravity: Array, dt: float,
+    correction: float, work: Array,
+) -> tuple[bool, bool]:  # fmt: skip
+    """Poses, twists, masses and ``target`` of all blocks; whether mass matrices are regular, and motions resolved."""
     first, q, v = bodies.first, state.q, state.v
     for k in range(motions.shape[0]):
         call = motions[k]
-        arrays = (call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11])
+        arrays = (call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11], call[12])
         run_kernel(call[0], call[1], arrays)
     n = free.mass.size
     for b in range(n):
@@ -67,112 +62,7 @@ def free_motion(
         regular = cholesky(bodies.L, at, m) and regular
     for k in range(loops.shape[0]):
         close_loops(bodies, state, loops[k], work)
-    return regular
-
-
-@compiled
-def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
-    """Orthonormal rows of a block's loops in place of their Jacobian, and ``target`` closed by them.
-
-    ``loop`` is the block, the number of rows, and where they begin in ``bodies.Q`` and ``errors``; ``x`` is memory.
-    With ``M = L Lᵀ``, rows ``q = L⁻¹ Jᵀ`` are made orthonormal, those first that differ most from the ones before, and
-    errors ``gaps`` with them. What depends on others (`REGULAR_CONDITION`) becomes zero. Newton's method sees loops as
-    springs that hardly yield: ``M ← L (1 + Qᵀ Q / YIELDING) Lᵀ``.
-    """
-    b, n, Q, gaps, first = loop[0], loop[1], bodies.Q, state.gaps, loop[3]
-    at, f = bodies.at[b], bodies.first[b]
-    m, most = bodies.first[b + 1] - f, 0.0
-    for k in range(n):
-        gaps[first + k] = state.errors[first + k]
-        forward(bodies.L, at, m, Q, loop[2] + k * m)
-        most = max(most, product(Q, loop[2] + k * m, Q, loop[2] + k * m, m))
-    for k in range(n):
-        row = loop[2] + k * m
-        size = product(Q, row, Q, row, m)
-        scale(Q, row, m, gaps, first + k, 1.0 / math.sqrt(size) if size > UNMOVED * most else 0.0)
-    for k in range(n):
-        row, best, largest = loop[2] + k * m, k, 0.0
-        for other in range(k, n):
-            size = product(Q, loop[2] + other * m, Q, loop[2] + other * m, m)
-            if size > largest:
-                best, largest = other, size
-        for c in range(m):
-            to = loop[2] + best * m + c
-            Q[row + c], Q[to] = Q[to], Q[row + c]
-        gaps[first + k], gaps[first + best] = gaps[first + best], gaps[first + k]
-        for other in range(k):  # once more, for round-off
-            subtract(Q, row, loop[2] + other * m, m, gaps, first + k, first + other)
-        scale(Q, row, m, gaps, first + k, 1.0 / math.sqrt(largest) if largest > REGULAR_CONDITION else 0.0)
-        size = product(Q, row, Q, row, m)
-        scale(Q, row, m, gaps, first + k, 1.0 / math.sqrt(size) if size > 0.0 else 0.0)
-        for other in range(k + 1, n):
-            subtract(Q, loop[2] + other * m, row, m, gaps, first + other, first + k)
-    for c in range(m):
-        x[c], x[m + c] = state.target[f + c] / bodies.L[at + c * m + c], 0.0
-        for r in range(c + 1, m):
-            x[c] += bodies.L[at + c * m + r] * state.target[f + r]  # Lᵀ v*
-    for k in range(n):
-        row = loop[2] + k * m
-        u = product(Q, row, x, 0, m)
-        for c in range(m):
-            x[m + c] += u * Q[row + c]
-        for r in range(m):  # L q
-            x[2 * m + r] = Q[row + r] / bodies.L[at + r * m + r]
-            for c in range(r):
-                x[2 * m + r] += bodies.L[at + c * m + r] * Q[row + c]
-        for c in range(m):
-            for r in range(m):
-                bodies.M[at + c * m + r] += x[2 * m + c] * x[2 * m + r] / YIELDING
-    backward(bodies.L, at, m, x, m)
-    for c in range(m):
-        state.target[f + c] -= x[m + c]
-
-
-@compiled
-def close_gaps(bodies: Bodies, state: State, loop: Indices, part: float, x: Array) -> float:
-    """Displacement of a block, added to ``shift``, that takes back a part of its loops' errors; the largest part.
-
-    It is that of least kinetic energy. ``x`` is memory.
-    """
-    b, n, first = loop[0], loop[1], loop[3]
-    f, most = bodies.first[b], 0.0
-    m = bodies.first[b + 1] - f
-    for c in range(m):
-        x[c] = 0.0
-    for k in range(n):
-        most = max(most, abs(part * state.errors[first + k]))
-        for c in range(m):
-            x[c] -= part * state.gaps[first + k] * bodies.Q[loop[2] + k * m + c]
-    backward(bodies.L, bodies.at[b], m, x, 0)
-    for c in range(m):
-        state.shift[f + c] += x[c]
-    return most
-
-
-@inlined
-def product(a: Array, i: int, b: Array, j: int, m: int) -> float:
-    """Of ``m`` entries from ``a[i]`` and ``b[j]`` on."""
-    total = 0.0
-    for c in range(m):
-        total += a[i + c] * b[j + c]
-    return total
-
-
-@inlined
-def scale(Q: Array, row: int, m: int, gaps: Array, k: int, factor: float) -> None:
-    """A row and its error by a factor."""
-    gaps[k] *= factor
-    for c in range(m):
-        Q[row + c] *= factor
-
-
-@inlined
-def subtract(Q: Array, row: int, other: int, m: int, gaps: Array, k: int, j: int) -> None:
-    """From a row and its error the part that is along another, of unit length."""
-    u = product(Q, row, Q, other, m)
-    gaps[k] -= u * gaps[j]
-    for c in range(m):
-        Q[row + c] -= u * Q[other + c]
+    return regular, flow_loops(bodies, state, flow, loops, dt, correction)
 
 
 @compiled

@@ -58,8 +58,10 @@ class Bodies(NamedTuple):
 class State(NamedTuple):
     """Of all blocks, in their order.
 
-    ``errors`` are those of loops, ``gaps`` the same along their orthonormal rows. ``target`` is the velocity at the end
-    of the step without contacts, ``after`` that with them, ``shift`` a displacement.
+    ``errors`` are those of loops, ``gaps`` the same along their orthonormal rows, and ``rates`` what velocities alone
+    make of the rate of the velocity along these. ``target`` is the velocity at the end of the step without contacts,
+    ``after`` that with them, ``shift`` a displacement; of blocks with loops, ``moved`` and ``reached`` are the
+    displacement and the velocity of the smooth motion, see `delassus.contact.sparse.flow`.
     """
 
     q: Array
@@ -70,12 +72,51 @@ class State(NamedTuple):
     qdd: Array
     errors: Array
     gaps: Array
+    rates: Array
     rcond: Array
     target: Array
     after: Array
     shift: Array
+    moved: Array
+    reached: Array
     q_next: Array
     v_next: Array
+
+
+class Flow(NamedTuple):
+    """Memory of `flow_block`, one block with loops at a time, and its calls of kernels; ``turns`` are its joints'.
+
+    Of each such block ``calls`` has the addresses of `position_update` and `joint_space_motion`, then of what they are
+    called with, ``closed`` whether its loops are. ``turns`` is the number of such a block, and the first of three
+    degrees of freedom that turn a body.
+    """
+
+    calls: Indices
+    turns: Indices
+    closed: Indices
+    q: Array
+    v: Array
+    w: Array
+    u: Array
+    back: Array
+    still: Array
+    L: Array
+    qdd: Array
+    Q: Array
+    errors: Array
+    rates: Array
+    rcond: Array
+    poses: Array
+    twists: Array
+    q_back: Array
+    turned: Array
+    u0: Array
+    w0: Array
+    u_rates: Array
+    w_rates: Array
+    wanted: Array
+    gaps: Array
+    x: Array
 
 
 class Rows(NamedTuple):
@@ -221,6 +262,7 @@ class Model(NamedTuple):
     motions: Indices
     updates: Indices
     loops: Indices
+    flow: Flow
     gravity: Array
     colliders: Colliders
     size: float

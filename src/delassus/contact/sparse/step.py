@@ -12,12 +12,15 @@ from delassus.contact.collision.narrow_phase import find_contacts
 from delassus.contact.joint_contacts import AHEAD, BEYOND
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH
-from delassus.contact.sparse.impact import DONE, SINGULAR, add_joint_impulses, has_impact, impact, solve_all
-from delassus.contact.sparse.motion import close_gaps, free_motion, move
+from delassus.contact.sparse.impact import COARSE, DONE, GAPING, SINGULAR, add_joint_impulses, has_impact, impact, solve_all
+from delassus.contact.sparse.flow import gape, is_pushed, settle
+from delassus.contact.sparse.loops import close_gaps
+from delassus.contact.sparse.motion import free_motion, move
 from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.records import (
     Bodies,
     Contacts,
+    Flow,
     Islands,
     Joints,
     Model,
@@ -115,7 +118,7 @@ def take_joints(
 @compiled
 def drift(
     bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, islands: Islands, loops: Indices,
-    work: Work, options: Options, n_contacts: int, n: int,
+    flow: Flow, work: Work, options: Options, n_contacts: int, n: int,
 ) -> None:  # fmt: skip
     """Displacement ``shift`` that takes back overlaps, loop errors and passed limits; see `delassus.simulate.step`.
 
@@ -125,7 +128,10 @@ def drift(
     for b in range(bodies.at.size):
         wanted[b] = 0.0  # of islands
     for k in range(loops.shape[0]):
-        most, b = close_gaps(bodies, state, loops[k], options.correction, work.K), loops[k, 0]
+        b = loops[k, 0]
+        if flow.closed[k] == 1 and not is_pushed(bodies, state, b):
+            continue  # the smooth motion has taken them back
+        most = close_gaps(bodies, state, loops[k], options.correction, work.K)
         if islands.root[b] >= 0:
             wanted[islands.island[b]] = max(wanted[islands.island[b]], most)
         else:
@@ -255,7 +261,7 @@ def contact_step(
             for c in range(state.v.size):
                 state.v[c] = work.start_v[c]
             return TOO_SMALL
-        free_motion(bodies, model.free, state, model.motions, model.loops, model.gravity, options.dt, work.K)
+        smooth_motion(model, bodies, state, scratch, options)
         hold_still(bodies, state, scratch.sleep)
         for e in range(n):
             contacts.sustained[e, 2] = 0.0
@@ -292,8 +298,10 @@ def contact_step(
     add_joint_impulses(rows, joints, m, total)
     for c in range(state.shift.size):
         state.shift[c] = 0.0
-    drift(bodies, state, rows, contacts, joints, islands, model.loops, work, options, m, total)
+    drift(bodies, state, rows, contacts, joints, islands, model.loops, model.flow, work, options, m, total)
+    settle(bodies, state, model.flow, model.loops, options.dt)
     move(bodies, model.free, state, model.updates, scratch.sleep.island, options.dt)
+    statuses[GAPING] = 1 if gape(state, model.flow, model.loops) else 0
     return DONE
 
 
@@ -362,15 +370,21 @@ def remember(contacts: Contacts, joints: Joints, n: int) -> None:
 
 
 @compiled
+def smooth_motion(model: Model, bodies: Bodies, state: State, scratch: Scratch, options: Options) -> None:
+    """Motion without contacts; the statuses `SINGULAR` and `COARSE` are those of the masses and of the time step."""
+    regular, resolved = free_motion(
+        bodies, model.free, state, model.motions, model.loops, model.flow, model.gravity, options.dt,
+        options.correction, scratch.work.K,
+    )  # fmt: skip
+    scratch.statuses[SINGULAR] = 0 if regular else 1
+    scratch.statuses[COARSE] = 0 if resolved else 1
+
+
+@compiled
 def evaluate(model: Model, bodies: Bodies, state: State, scratch: Scratch, options: Options) -> None:
     """Motion without contacts; in the order of the scene, poses of links and how far contacts are looked for.
-
-    The status `SINGULAR` is that of the masses.
     """
-    regular = free_motion(
-        bodies, model.free, state, model.motions, model.loops, model.gravity, options.dt, scratch.work.K
-    )
-    scratch.statuses[SINGULAR] = 0 if regular else 1
+    smooth_motion(model, bodies, state, scratch, options)
     hold_still(bodies, state, scratch.sleep)
     falls = options.dt * math.sqrt(model.gravity[0] ** 2 + model.gravity[1] ** 2 + model.gravity[2] ** 2)
     for link in range(scratch.reach.size):

@@ -17,6 +17,7 @@ from delassus.contact.sparse.blocks import Blocks
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.records import (
     Contacts,
+    Flow,
     Free,
     Islands,
     Model,
@@ -38,6 +39,8 @@ STATUSES = (
     SolverStatus.ITERATION_LIMIT,
     SolverStatus.RESTITUTION_REDUCED,
     SolverStatus.SINGULAR_MASS,
+    SolverStatus.COARSE_STEP,
+    SolverStatus.LOOPS_OPEN,
 )
 """By the numbers that compiled functions count."""
 
@@ -70,28 +73,29 @@ class BlockSteps:
         nv, n = tree.nv, len(blocks.bodies.at)
         loops = blocks.loops
         rows = int(loops[:, 1].sum())
-        moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, rows, rows, n - len(blocks.mass))
-        self.state = State(*_zeros(*moving, nv, nv, nv, tree.nq, nv))
+        moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, rows, rows, rows, n - len(blocks.mass))
+        self.state = State(*_zeros(*moving, *[nv] * 5, tree.nq, nv))
         self._dt = np.full(max(n, 1), options.dt)
-        motions, updates = self._calls(passive)
+        motions, updates, flow = self._calls(passive)
         self.model = Model(
             blocks.of_links, Free(blocks.mass, blocks.centre, blocks.inertia, blocks.inverse), motions, updates, loops,
-            np.array(scene.gravity), self.detector.arrays, self.detector.size, self.detector.margin,
+            flow, np.array(scene.gravity), self.detector.arrays, self.detector.size, self.detector.margin,
         )  # fmt: skip
         self._poses, self._reach = np.zeros((tree.n_links, 3, 4)), np.zeros(tree.n_links)
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         self._moves, self._attempt, self._driven = np.zeros((tree.n_links, 6)), *_indices(1, n)
-        self._statuses, self._totals, self.report = np.zeros(4, np.int64), np.zeros(4, np.int64), np.zeros(3)
+        self._statuses, self._totals, self.report = np.zeros(len(STATUSES), np.int64), np.zeros(len(STATUSES), np.int64), np.zeros(3)
         self._make_room(64, 64, 4096)
         self._contact_set: ContactSet | None = None
         self._impulses: tuple[Array, Array] | None = None
         self._passive = passive
         self.start_from(ContactSet.empty(), np.zeros((0, 3)), np.zeros((2, nv)))
 
-    def _calls(self, passive: Passive) -> tuple[Indices, Indices]:
+    def _calls(self, passive: Passive) -> tuple[Indices, Indices, Flow]:
         """What kernels are called with: address, number of blocks, and addresses of arrays."""
         state, bodies, blocks = self.state, self.blocks.bodies, self.blocks
         self._kernels = []
+        flow, flows, turns = _flow_memory(blocks), list[list[int]](), list[list[int]]()
         motions: list[list[int]] = []
         updates: list[list[int]] = []
         b = link = q = rows = J = 0
@@ -103,14 +107,24 @@ class BlockSteps:
                 arrays = [
                     state.q[q:], state.v[v:], state.tau[v:], state.poses[link:], state.twists[link:],
                     bodies.mass[int(bodies.at[b]) :], state.qdd[v:], bodies.Q[J:], state.errors[rows:],
-                    state.rcond[b - len(blocks.mass) :],
+                    state.rates[rows:], state.rcond[b - len(blocks.mass) :],
                 ]  # fmt: skip
                 motions.append([motion.address, k, *(x.ctypes.data for x in arrays)])
                 arrays = [state.q[q:], state.after[v:], self._dt, state.shift[v:], state.q_next[q:], state.v_next[v:]]
                 updates.append([update.address, k, *(x.ctypes.data for x in arrays)])
+                if kind.loops:
+                    arrays = [
+                        state.q[q:], flow.w, flow.still, flow.u, flow.q, flow.v, flow.q, flow.v, state.tau[v:],
+                        flow.poses, flow.twists, flow.L, flow.qdd, flow.Q, flow.errors, flow.rates, flow.rcond,
+                        flow.back, flow.q_back, flow.turned, state.q_next[q:], state.v_next[v:],
+                    ]  # fmt: skip
+                    turning = [s.stop - 3 for s, j in zip(tree.v_slices, tree.joints, strict=True) if j.kind.has_quaternion]
+                    turns += [[len(flows), at] for at in turning]
+                    flows.append([update.address, motion.address, *(x.ctypes.data for x in arrays)])
             m = sum(c.size for c in kind.loops)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
-        return np.array(motions, np.int64).reshape(-1, 12), np.array(updates, np.int64).reshape(-1, 8)
+        flow = flow._replace(calls=_table(flows, 24), turns=_table(turns, 2), closed=np.zeros(len(flows), np.int64))
+        return _table(motions, 13), _table(updates, 8), flow
 
     def _make_room(self, n: int, fill: int, entries: int) -> None:
         """Memory for so many contacts, and for a factor of that size."""
@@ -312,6 +326,22 @@ class BlockSteps:
                 both = kind.compile("energies", self._passive)(q[coordinates], v[dofs])
                 kinetic, potential = kinetic + float(both[0].sum()), potential + float(both[1].sum())
         return kinetic, potential
+
+
+def _flow_memory(blocks: Blocks) -> Flow:
+    """Memory for the smooth motion of any block with loops."""
+    trees = [(kind.tree, sum(c.size for c in kind.loops)) for kind in blocks.kinds if kind.loops]
+    nq, nv, n, rows = (
+        max(sizes, default=0)
+        for sizes in ([t.nq for t, _ in trees], [t.nv for t, _ in trees], [t.n_links for t, _ in trees], [r for _, r in trees])
+    )
+    of_calls = nq, nv, nv, nv, nv, 1, nv * nv, nv, rows * nv, rows, rows, 1, (n, 3, 4), (n, 6), nq, nv
+    none = _indices(0, 0, 0)
+    return Flow(*none, *_zeros(*of_calls, nv, nv, 4 * nv, 4 * nv, rows, rows, nv))
+
+
+def _table(rows: list[list[int]], width: int) -> Indices:
+    return np.array(rows, np.int64).reshape(-1, width)
 
 
 def _range(part: slice) -> range:

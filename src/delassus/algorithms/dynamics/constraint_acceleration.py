@@ -88,8 +88,9 @@ def wanted_accelerations(motion: DynamicsProblem) -> Matrix:
 
 
 def jacobian_drift(motion: DynamicsProblem, qdd: list[Matrix] | None = None) -> Matrix:
-    """``J̇ v + J q̈`` (m × 1), where there is no gravity: rate of what the rows measure, by default at ``q̈ = 0``."""
-    drifts = [row_motion(motion, index).rate() for index in range(len(motion.goals))]
+    """``J̇ v + J q̈`` (m × 1): rate of what the rows measure, by default at ``q̈ = 0``."""
+    rows = (row_motion(motion, index) for index in range(len(motion.goals)))
+    drifts = [relative.rate() + relative.gravity() for relative in rows]
     return motion.stacked(drifts) + row_accelerations(motion, accelerations(motion, qdd), qdd)
 
 

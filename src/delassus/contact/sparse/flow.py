@@ -41,8 +41,14 @@ CLOSED = 1e-2
 OPEN = 1e-4
 """Errors of loops (m, rad) above which a step that opens them further has a status."""
 
-MOST_STEPS = 2000
-"""Most sub-steps that are tried."""
+HELD = 1e-6
+"""Part of the kinetic energy that there would be without loops which counts as such: loops may hold all motion."""
+
+OPENING = 1e-8
+"""Part of the kinetic energy that is in velocities which open loops, up to which accelerations are those without."""
+
+SMALLEST = 1.0 / 512.0
+"""Length of the smallest sub-steps over that of the step."""
 
 SHORTER, LONGER, SAFETY = 0.2, 5.0, 0.9
 """Bounds of the length of a sub-step over that of the one before, and how much shorter it is than the estimate says."""
@@ -76,9 +82,11 @@ def flow_block(
         flow.wanted[r] = (1.0 - correction) * state.errors[first + r]
         most = max(most, abs(state.errors[first + r]))
     closed = most <= CLOSED
-    flow.closed[k] = 1 if closed else 0
+    flow.found[k, 0] = 1 if closed else 0
     upper(bodies.L, at, m, state.v, f, x)
+    given = product(x, 0, x, 0, m)
     within_loops(bodies.Q, loop[2], n, m, state.rates, first, 0.0, x)
+    kept = product(x, 0, x, 0, m)
     backward(bodies.L, at, m, x, 0)
     for c in range(m):
         flow.u0[c], flow.w0[c] = 0.0, x[c]
@@ -88,6 +96,8 @@ def flow_block(
     for c in range(m):
         flow.w_rates[c] = x[c]
     chart_rate(flow, k, m, flow.u0, flow.w0, 0)
+    if given - kept > OPENING * given:  # velocity products are those of another velocity
+        stage(flow, k, m, n, 0, 0.0, 0.0, 0.0)
     left, h, tried, resolved = dt, dt, 0, True
     while left > 0.0:
         tried += 1
@@ -96,8 +106,8 @@ def flow_block(
         stage(flow, k, m, n, 3, 2.0 / 9.0 * h, 3.0 / 9.0 * h, 4.0 / 9.0 * h)
         error = sub_step_error(flow, m, n, h, dt, closed)
         good = error <= 1.0
-        if not good and tried < MOST_STEPS:
-            h *= max(SHORTER, SAFETY / math.sqrt(error)) if error < math.inf else SHORTER
+        if not good and h > SMALLEST * dt:
+            h = max(h * max(SHORTER, SAFETY / math.sqrt(error)), SMALLEST * dt)
             continue
         resolved = resolved and good
         take_back(flow, k, m, n, closed)
@@ -112,17 +122,22 @@ def flow_block(
     backward(bodies.L, at, m, x, 0)
     for c in range(m):
         state.moved[f + c], state.reached[f + c], state.target[f + c] = flow.u0[c], flow.w0[c], x[c]
+    flow.found[k, 1] = tried
     return resolved
 
 
 @compiled
 def stage(flow: Flow, k: int, m: int, n: int, i: int, a: float, b: float, c: float) -> None:
     """State ``u``, ``w`` of stage ``i`` from the rates of those before, and its rates; rows of loops there."""
-    call, x = flow.calls[k], flow.x
+    call, x, ku, kw = flow.calls[k], flow.x, flow.u_rates, flow.w_rates
     for d in range(m):
-        ku, kw = flow.u_rates, flow.w_rates
-        flow.u[d] = flow.u0[d] + a * ku[d] + b * ku[m + d] + c * ku[2 * m + d]
-        flow.w[d] = flow.w0[d] + a * kw[d] + b * kw[m + d] + c * kw[2 * m + d]
+        flow.u[d], flow.w[d] = flow.u0[d], flow.w0[d]
+    for j in range(i):  # rates of later stages need not be finite
+        part = a if j == 0 else b if j == 1 else c
+        for d in range(m):
+            flow.u[d] += part * ku[j * m + d]
+            flow.w[d] += part * kw[j * m + d]
+    for d in range(m):
         flow.back[d] = -flow.u[d]
     run_kernel(call[0], 1, (call[2], call[3], call[4], call[5], call[6], call[7]))
     run_kernel(
@@ -135,6 +150,7 @@ def stage(flow: Flow, k: int, m: int, n: int, i: int, a: float, b: float, c: flo
         flow.L[0] = math.nan
     orthonormalise(flow.L, 0, m, flow.Q, 0, n, flow.gaps, flow.rates, 0)
     upper(flow.L, 0, m, flow.qdd, 0, x)
+    flow.free[0] = product(x, 0, x, 0, m)
     within_loops(flow.Q, 0, n, m, flow.rates, 0, 1.0, x)
     at_start(flow, k, m)
     for d in range(m):
@@ -186,7 +202,7 @@ def sub_step_error(flow: Flow, m: int, n: int, h: float, dt: float, closed: bool
         flow.turned[d] = h * (ku[m + d] / 12.0 + ku[2 * m + d] / 9.0 - 5.0 / 72.0 * ku[d] - ku[3 * m + d] / 8.0)
     of_w, of_u = length(flow, m, flow.qdd, 0), length(flow, m, flow.turned, 0)
     v, a = length(flow, m, flow.w, 0), length(flow, m, kw, 3 * m)
-    kinetic = 0.5 * (v * v + dt * dt * a * a)
+    kinetic = 0.5 * (v * v + dt * dt * (a * a + HELD * flow.free[0]))
     error = max(dt / h * (v * of_w + a * of_u) / (ENERGY * kinetic + 1e-300), gap / GAP)
     return error if error < math.inf else math.inf
 

@@ -87,13 +87,14 @@ class Flow(NamedTuple):
     """Memory of `flow_block`, one block with loops at a time, and its calls of kernels; ``turns`` are its joints'.
 
     Of each such block ``calls`` has the addresses of `position_update` and `joint_space_motion`, then of what they are
-    called with, ``closed`` whether its loops are. ``turns`` is the number of such a block, and the first of three
+    called with, ``found`` whether its loops are closed, and how many sub-steps were tried.
+    ``turns`` is the number of such a block, and the first of three
     degrees of freedom that turn a body.
     """
 
     calls: Indices
     turns: Indices
-    closed: Indices
+    found: Indices
     q: Array
     v: Array
     w: Array
@@ -116,6 +117,7 @@ class Flow(NamedTuple):
     w_rates: Array
     wanted: Array
     gaps: Array
+    free: Array
     x: Array
 
 

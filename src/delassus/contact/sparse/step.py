@@ -129,7 +129,7 @@ def drift(
         wanted[b] = 0.0  # of islands
     for k in range(loops.shape[0]):
         b = loops[k, 0]
-        if flow.closed[k] == 1 and not is_pushed(bodies, state, b):
+        if flow.found[k, 0] == 1 and not is_pushed(bodies, state, b):
             continue  # the smooth motion has taken them back
         most = close_gaps(bodies, state, loops[k], options.correction, work.K)
         if islands.root[b] >= 0:

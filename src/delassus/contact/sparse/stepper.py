@@ -123,7 +123,7 @@ class BlockSteps:
                     flows.append([update.address, motion.address, *(x.ctypes.data for x in arrays)])
             m = sum(c.size for c in kind.loops)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
-        flow = flow._replace(calls=_table(flows, 24), turns=_table(turns, 2), closed=np.zeros(len(flows), np.int64))
+        flow = flow._replace(calls=_table(flows, 24), turns=_table(turns, 2), found=np.zeros((len(flows), 2), np.int64))
         return _table(motions, 13), _table(updates, 8), flow
 
     def _make_room(self, n: int, fill: int, entries: int) -> None:
@@ -336,8 +336,8 @@ def _flow_memory(blocks: Blocks) -> Flow:
         for sizes in ([t.nq for t, _ in trees], [t.nv for t, _ in trees], [t.n_links for t, _ in trees], [r for _, r in trees])
     )
     of_calls = nq, nv, nv, nv, nv, 1, nv * nv, nv, rows * nv, rows, rows, 1, (n, 3, 4), (n, 6), nq, nv
-    none = _indices(0, 0, 0)
-    return Flow(*none, *_zeros(*of_calls, nv, nv, 4 * nv, 4 * nv, rows, rows, nv))
+    none = _indices((0, 24), (0, 2), (0, 2))
+    return Flow(*none, *_zeros(*of_calls, nv, nv, 4 * nv, 4 * nv, rows, rows, 1, nv))
 
 
 def _table(rows: list[list[int]], width: int) -> Indices:

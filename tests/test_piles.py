@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.contact.sparse import blocks
-from internals import SOLVED, projected, quaternion_to_matrix
+from internals import SOLVED, load_checkpoint, projected, quaternion_to_matrix, save_checkpoint
 from test_joint_contacts import some_scene
 
 pytestmark = pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
@@ -127,7 +128,37 @@ def test_islands_at_rest_sleep_until_something_touches_them() -> None:
     assert np.abs(sim.q[:3] - still[:3]).max() > 0.01
     sim.set_state(state)
     sim.step()
-    assert not sim.asleep.any()
+    assert sim.asleep.all()
+    sim.set_state({**state, "q": np.concatenate([state["q"][:28], [0.0, 5.0, 0.2, *UPRIGHT]])})
+    sim.step()
+    assert sim.asleep.tolist() == [True] * 4 + [False]
+
+
+def test_a_run_goes_on_from_a_state_with_bodies_that_sleep(tmp_path: Path) -> None:
+    """One box sleeps, one is about to, and a ball comes to wake the first: states and contacts stay the same bits."""
+    ball = Sphere(0.1)
+    bodies = {"a": cube(), "b": cube(), "ball": ds.mechanisms.free_body(1.0, ball.inertia(1.0))}
+    colliders = [Collider("a/body", CUBE), Collider("b/body", CUBE), Collider("ball/body", ball)]
+
+    def scene() -> ds.Scene:
+        return ds.Scene(bodies, [*colliders, Collider("world", HalfSpace())])
+
+    q0 = np.concatenate([[0, 0, 0.1, *UPRIGHT], [2, 0, 0.108, *UPRIGHT], [-1.5, 0, 0.1, *UPRIGHT]])
+    v0 = np.zeros(18)
+    v0[[12, 16]] = 5.0, 50.0  # it rolls
+    sims = [ds.Simulator(scene(), q0=q0, v0=v0, dt=1e-3, sleep=0.1) for _ in range(2)]
+    seen = set()
+    for k in range(12):
+        for sim in sims:
+            sim.run(0.03)
+        seen.add(tuple(sims[0].asleep.tolist()))
+        if k % 2:
+            sims[1] = load_checkpoint(scene(), save_checkpoint(sims[1], tmp_path / "half.npz"))
+        else:
+            sims[1].set_state(sims[1].get_state())
+        for a, b in zip(*(sim.get_state().values() for sim in sims), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert {(True, False, False), (True, True, False), (False, True, False)} <= seen
 
 
 # -- balances --------------------------------------------------------------------------------------------------------

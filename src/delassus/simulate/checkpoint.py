@@ -9,6 +9,7 @@ import numpy as np
 
 from delassus.contact.scene import Scene
 from delassus.contact.shapes import Mesh
+from delassus.contact.sparse.stepper import SLEEP
 from delassus.errors import ConfigurationError, UnknownNameError
 from delassus.simulate import storage
 from delassus.simulate.simulator import Simulator
@@ -28,6 +29,7 @@ LAYOUT = {
     "contacts_friction": "f8 contacts",
     "contacts_restitution": "f8 contacts",
     "contacts_colliders": "i8 contacts 2",
+    **SLEEP,
 }
 """Arrays of a checkpoint, as `storage.read` checks them."""
 
@@ -87,7 +89,7 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     ------
     ConfigurationError
         No such file, one that is no checkpoint or damaged, or one of a scene with other links, masses, colliders,
-        loops or gravity. Files of versions before checksums are refused.
+        loops or gravity. Files of earlier versions, which do not say who sleeps, are refused.
 
     Examples
     --------

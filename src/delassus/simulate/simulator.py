@@ -19,7 +19,7 @@ from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import TOLERANCE, ImpulseSolver
-from delassus.contact.sparse.stepper import BlockSteps
+from delassus.contact.sparse.stepper import SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.model.check import check_flag, check_number, check_whole, finite_array
 from delassus.model.rotations import Array
@@ -412,6 +412,7 @@ class Simulator:
             "impulses": self.impulses,
             "sustained": self._steps.sustained,
             "joint_impulses": self.joint_impulses,
+            **self._steps.sleep_state(),
             **contacts,
         }
 
@@ -441,6 +442,11 @@ class Simulator:
             if most >= count:
                 raise ConfigurationError(f"{name} of the state", f"{count} {name}", f"number {most}", pass_all)
         on_joints = finite_array(state["joint_impulses"], (2, tree.nv), "joint_impulses of the state", pass_all)
+        sizes = {"links": tree.n_links, "nq": tree.nq, "nv": tree.nv}
+        sleep = [finite_array(state[k], (sizes[x.split()[1]],), f"{k} of the state", pass_all) for k, x in SLEEP.items()]
+        if sleep[0].min(initial=0) < 0 or sleep[0].max(initial=0) > tree.n_links:
+            wanted = f"numbers from 0 to {tree.n_links}"
+            raise ConfigurationError("islands of the state", wanted, shown(sleep[0].tolist()), pass_all)
         steps = check_whole("steps of the state", state["steps"], pass_all, most=2**53)
         rng = type(self.rng.bit_generator)()
         try:
@@ -457,6 +463,7 @@ class Simulator:
         self.status, self._earlier = status, statuses
         self._earlier.subtract(self._steps.totals)
         self._steps.start_from(contacts, sustained, on_joints, impulses)
+        self._steps.sleep_from(*sleep)
 
 
 def _one_state(name: str, array: Array) -> Array:

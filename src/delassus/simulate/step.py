@@ -33,6 +33,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Snapshot
 from delassus.contact.solvers.mixed import eliminated
 from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.contact.sparse.stepper import SLEEP
 from delassus.model.rotations import Array
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
@@ -102,6 +103,15 @@ class FormulatedSteps:
         """Take contacts and impulses of a step before; solvers start from those that are ``sustained``."""
         self.contacts, self.sustained, self.joint_impulses = contacts, sustained, joint_impulses
         self.impulses = sustained if impulses is None else impulses
+
+    def sleep_state(self) -> dict[str, Array]:
+        """Nothing sleeps."""
+        tree = self._dynamics.scene.tree
+        sizes = {"links": tree.n_links, "nq": tree.nq, "nv": tree.nv}
+        return {name: np.zeros(sizes[axis], kind) for name, (kind, axis) in ((k, x.split()) for k, x in SLEEP.items())}
+
+    def sleep_from(self, *_: Array) -> None:
+        """Nothing sleeps."""
 
     def look(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
         """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""

@@ -45,6 +45,17 @@ STATUSES = (
 """By the numbers that compiled functions count."""
 
 
+SLEEP = {
+    "islands": "i8 links",
+    "rested": "f8 links",
+    "last_q": "f8 nq",
+    "last_v": "f8 nv",
+    "last_tau": "f8 nv",
+}
+"""Arrays that say which bodies sleep: the island of each link's body (0: it is awake), and how long it has been at
+rest (s); and the state and the joint forces that the last step left, for bodies wake where others are set."""
+
+
 class BlockSteps:
     """Time steps of a scene, its bodies as blocks that contacts couple sparsely.
 
@@ -175,6 +186,22 @@ class BlockSteps:
         c.frames[:n], c.before[:n] = contacts.frames, sustained
         self._joints.before[:] = self._joints.impulses[:] = joint_impulses[:, self.blocks.dofs]
         self._contact_set, self._impulses = contacts, (sustained if impulses is None else impulses, sustained)
+
+    def sleep_state(self) -> dict[str, Array]:
+        """What sleep depends on: see `SLEEP`."""
+        blocks, s, sleep, tree = self.blocks, self.state, self._sleep, self.blocks.scene.tree
+        last = {name: np.empty(n) for name, n in (("last_q", tree.nq), ("last_v", tree.nv), ("last_tau", tree.nv))}
+        last["last_q"][blocks.coordinates] = s.q
+        last["last_v"][blocks.dofs], last["last_tau"][blocks.dofs] = s.v, s.tau
+        of = blocks.of_links.block
+        return {"islands": sleep.island[of], "rested": sleep.time[of], **last}
+
+    def sleep_from(self, islands: Array, rested: Array, last_q: Array, last_v: Array, last_tau: Array) -> None:
+        """Let bodies sleep as `sleep_state` says."""
+        blocks, s, of = self.blocks, self.state, self.blocks.of_links.block
+        self._sleep.island[of], self._sleep.time[of] = islands, rested
+        self._sleep.island[len(blocks.mass) :] = 0  # free bodies alone sleep
+        s.q[:], s.v[:], s.tau[:] = last_q[blocks.coordinates], last_v[blocks.dofs], last_tau[blocks.dofs]
 
     def _set(self, q: Array, v: Array, tau: Array) -> None:
         b, s = self.blocks, self.state

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.contact import Box, Collider, HalfSpace
 from internals import JointKind, RawJoint, RawLink, build_tree
+from test_joint_contacts import some_scene
 
 X, Y, Z = np.eye(3)
 SECONDS = 10.0
@@ -139,3 +141,132 @@ def test_a_stewart_platform_under_control():
             moved = max(moved, np.abs(q[18:20]).max())
     assert worst < KEPT
     assert moved > 0.02
+
+
+def on_gimbals(light, root="fixed"):
+    """Crank, rod and rocker, the rod between two gimbals of three turning joints whose links weigh next to nothing.
+
+    The second gimbal is welded to the rocker: so exporters of CAD programs write rods on ball joints.
+    """
+    links = [RawLink("base", 3.0, np.zeros(3), 0.1 * np.eye(3)), rod("crank", 0.2), rod("rod", 0.5), rod("rocker", 0.3)]
+    links += [RawLink(f"{end}{k}", light, np.zeros(3), 1e-3 * light * np.eye(3)) for end in "ab" for k in range(2)]
+    links.append(RawLink("b2", light, np.zeros(3), 1e-3 * light * np.eye(3)))
+    turns, o = JointKind.REVOLUTE, (0, 0, 0)
+    joints = [
+        joint("crank", turns, "base", "crank", o, Y),
+        *(joint(f"a{k}", turns, p, c, at, axis) for k, (p, c, at, axis) in enumerate(
+            [("crank", "a0", (0.2, 0, 0), X), ("a0", "a1", o, Y), ("a1", "rod", o, Z)]
+        )),
+        *(joint(f"b{k}", turns, p, c, at, axis) for k, (p, c, at, axis) in enumerate(
+            [("rod", "b0", (0.5, 0, 0), Z), ("b0", "b1", o, Y), ("b1", "b2", o, X)]
+        )),
+        joint("rocker", turns, "base", "rocker", (0.5, 0.1, 0), np.array([0.0, np.cos(0.4), np.sin(0.4)])),
+    ]  # fmt: skip
+    tree = build_tree("gimbals", links, joints, root=root)
+    return tree, [ds.Weld("b2", ds.Frame("rocker", (0.3, 0, 0)))]
+
+
+def closed_weld(tree, loops, q):
+    """A configuration near ``q`` at which welds are closed, by Newton's method on their errors."""
+    kernel = ds.compile(tree, loops, "joint_space_motion")
+    for _ in range(100):
+        *_, J, errors, _ = kernel(q, np.zeros(tree.nv), np.zeros(tree.nv))
+        dq = -np.linalg.lstsq(J, errors, rcond=1e-9)[0]
+        q = tree.integrate(q, dq * min(1.0, 0.2 / np.abs(dq).max(initial=1e-300)))
+    assert np.abs(errors).max() < 1e-12
+    return q
+
+
+def largest_error(tree, loops, q):
+    """Of loops (m, rad), at any of the states."""
+    still = np.zeros((*q.shape[:-1], tree.nv))
+    return np.abs(ds.compile(tree, loops, "joint_space_motion")(q, still, still)[5]).max()
+
+
+@pytest.mark.parametrize(("light", "root"), [(1e-3, "fixed"), (1e-6, "fixed"), (1e-6, "floating")])
+def test_rods_on_gimbals_without_mass_keep_their_loops_and_their_energy(light, root):
+    """Thrown at 20 rad/s, under gravity alone."""
+    tree, loops = on_gimbals(light, root)
+    q = closed_weld(tree, loops, tree.random(3))
+    v = consistent(tree, loops, q, 20.0 * np.eye(tree.nv)[tree.v_slices[tree.link_names.index("crank")].start])
+    sim = ds.Simulator(ds.Scene(tree, loops=loops), q0=q, v0=v, dt=1e-3)
+    qs, vs = [sim.q], [sim.v]
+    for _ in range(1000):
+        sim.step()
+        qs.append(sim.q)
+        vs.append(sim.v)
+    qs, vs = np.array(qs), np.array(vs)
+    kinetic = ds.kinetic_energy(tree, qs, vs)
+    energy = kinetic + ds.potential_energy(tree, qs)
+    assert largest_error(tree, loops, qs) < 1e-4
+    assert np.ptp(energy) < 0.02 * kinetic.max()
+    assert not sim.statuses
+
+
+def test_steps_that_are_too_long_for_loops_have_a_status():
+    """A rod on gimbals thrown at 200 rad/s: steps that cannot follow say so before loops gape by a millimetre."""
+    tree, loops = on_gimbals(1e-6)
+    q = closed_weld(tree, loops, tree.random(3))
+    v = consistent(tree, loops, q, 200.0 * np.eye(tree.nv)[tree.v_slices[tree.link_names.index("crank")].start])
+    for formulation, dt in (("blocks", 0.1), ("os", 1e-3)):
+        sim = ds.Simulator(ds.Scene(tree, loops=loops), q0=q, v0=v, dt=dt, formulation=formulation)
+        flagged = False
+        for _ in range(10):
+            sim.step()
+            flagged |= sim.status in (ds.contact.SolverStatus.COARSE_STEP, ds.contact.SolverStatus.LOOPS_OPEN)
+            assert flagged or largest_error(tree, loops, sim.q) < 1e-3
+        assert flagged
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rates_of_rows_are_derivatives_of_their_velocities(seed):
+    """Along a motion whose velocities keep their axes in the world, under gravity, to the world and between links."""
+    tree = some_scene([0, 9, 15, 42][seed])[0].tree
+    rng = np.random.default_rng(seed)
+    names = [tree.link_names[0], tree.link_names[-1]]
+    loops = [ds.Weld(names[0]), ds.Point(names[1], axes="world"), ds.Hinge(names[0], axis=Y, axes="world")]
+    loops += [ds.Point(*names), ds.Weld(*names)] if len(set(names)) == 2 else []
+    kernel, update = ds.compile(tree, loops, "joint_space_motion"), ds.compile(tree, (), "position_update")
+    q, v, none, h = tree.random(rng), rng.normal(size=tree.nv), np.zeros(tree.nv), 1e-4
+
+    def velocities(time):
+        q_next, v_next = update(q, v, time, none)
+        return kernel(q_next, v_next, none)[4] @ v_next
+
+    eighth = (velocities(-2 * h) - 8 * velocities(-h) + 8 * velocities(h) - velocities(2 * h)) / (12 * h)
+    rates = kernel(q, v, none)[6]
+    # round-off of velocities over the step, and h⁴ of the motion
+    np.testing.assert_allclose(rates, eighth, atol=1e-8 * (1 + np.abs(rates).max()))
+
+
+@pytest.mark.parametrize("joint_kind", [JointKind.FREE, JointKind.BALL, JointKind.PLANAR])
+def test_displacements_leave_velocities_in_the_world_as_they_are(joint_kind):
+    """Linear and angular, of a joint that is displaced against its velocity."""
+    tree = build_tree(
+        "one", [RawLink("base", 1.0), rod("body", 0.3)], [joint("j", joint_kind, "base", "body", (0, 0, 0))]
+    )
+    rng = np.random.default_rng(1)
+    q, v, shift = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+    q_next, v_next = ds.compile(tree, (), "position_update")(q, v, 0.1, shift)
+    before, after = (
+        ds.frame_velocity(tree, x, y, "body", reference="local-world-aligned") for x, y in ((q, v), (q_next, v_next))
+    )
+    np.testing.assert_allclose(after, before, atol=1e-13)
+
+
+@pytest.mark.parametrize("formulation", ["blocks", "os"])
+def test_taking_an_overlap_back_leaves_the_angular_velocity_in_the_world_as_it_is(formulation):
+    """A long box overlaps the floor at one end by 5 cm and lifts off: it spins as one that meets no floor."""
+    shape, tilt = Box(0.6, 0.1, 0.1), 0.3
+    body = ds.mechanisms.free_body(1.0, shape.inertia(1.0))
+    lowest = 0.3 * np.sin(tilt) + 0.05 * np.cos(tilt)
+    q0 = np.array([0, 0, lowest - 0.05, 0.0, np.sin(tilt / 2), 0.0, np.cos(tilt / 2)])
+    sims = []
+    for z in (0.0, -10.0):
+        scene = ds.Scene(body, [Collider("body", shape), Collider("world", HalfSpace(), (0, 0, z))], gravity=(0, 0, 0))
+        v0 = [0.0, 0.0, 5.0, 2.0, 0.5, 3.0]
+        sims.append(ds.Simulator(scene, q0=q0, v0=v0, formulation=formulation, max_overlap=0.1))
+        sims[-1].step()
+    spins = [ds.frame_velocity(body, sim.q, sim.v, "body", reference="world")[3:] for sim in sims]
+    np.testing.assert_allclose(*spins, atol=1e-13)
+    assert np.abs(sims[0].q - sims[1].q)[3:].max() > 1e-3  # it is turned out of the floor

@@ -443,7 +443,8 @@ class Simulator:
                 raise ConfigurationError(f"{name} of the state", f"{count} {name}", f"number {most}", pass_all)
         on_joints = finite_array(state["joint_impulses"], (2, tree.nv), "joint_impulses of the state", pass_all)
         sizes = {"links": tree.n_links, "nq": tree.nq, "nv": tree.nv}
-        sleep = [finite_array(state[k], (sizes[x.split()[1]],), f"{k} of the state", pass_all) for k, x in SLEEP.items()]
+        axes = {name: (sizes[kind.split()[1]],) for name, kind in SLEEP.items()}
+        sleep = [finite_array(state[name], axis, f"{name} of the state", pass_all) for name, axis in axes.items()]
         if sleep[0].min(initial=0) < 0 or sleep[0].max(initial=0) > tree.n_links:
             wanted = f"numbers from 0 to {tree.n_links}"
             raise ConfigurationError("islands of the state", wanted, shown(sleep[0].tolist()), pass_all)

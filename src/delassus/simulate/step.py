@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Snapshot
 from delassus.contact.solvers.mixed import eliminated
 from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.contact.sparse.flow import OPEN
 from delassus.contact.sparse.stepper import SLEEP
 from delassus.model.rotations import Array
 from delassus.quantities.options import Passive
@@ -104,7 +105,7 @@ class FormulatedSteps:
         self.contacts, self.sustained, self.joint_impulses = contacts, sustained, joint_impulses
         self.impulses = sustained if impulses is None else impulses
 
-    def sleep_state(self) -> dict[str, Array]:
+    def sleep_state(self) -> dict[str, Any]:
         """Nothing sleeps."""
         tree = self._dynamics.scene.tree
         sizes = {"links": tree.n_links, "nq": tree.nq, "nv": tree.nv}
@@ -147,9 +148,18 @@ class FormulatedSteps:
         self._position_update(q, done.v, self._h, shift, out=following)
         self.contacts, self.impulses, self.sustained = contacts, done.impulses, done.sustained
         self.joint_impulses = done.on_joints
-        self.status = worst_of(done.statuses)
-        self.totals.update(done.statuses)
+        statuses = [*done.statuses, *self._gaping(snapshot, *following)]
+        self.status = worst_of(statuses)
+        self.totals.update(statuses)
         return following
+
+    def _gaping(self, before: Snapshot, q: Array, v: Array) -> list[SolverStatus]:
+        """A status where loops gape after a step, and more so than before it."""
+        if not self._dynamics.n_loops:
+            return []
+        after = self._dynamics.at(q, v, before.tau)
+        gaps = [float(np.abs(s.loop_errors).max()) for s in (before, after)]
+        return [] if gaps[1] <= max(gaps[0], OPEN) else [SolverStatus.LOOPS_OPEN]
 
     def energy(self, q: Array, v: Array) -> tuple[float, float]:
         """Kinetic and potential energy (J)."""

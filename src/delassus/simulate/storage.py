@@ -129,7 +129,8 @@ def read(
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, ConfigurationError):
             raise
-        advice = "Check the path." if isinstance(error, FileNotFoundError) else "The file is damaged, of another version, or another one."
+        damaged = "The file is damaged, of another version, or another one."
+        advice = "Check the path." if isinstance(error, FileNotFoundError) else damaged
         fault = str(error) or type(error).__name__
         raise ConfigurationError(what, f"a {kind} that can be read", fault, advice) from error
     return arrays, description

@@ -217,7 +217,7 @@ def length(flow: Flow, m: int, v: Array, at: int) -> float:
 @compiled
 def take_back(flow: Flow, k: int, m: int, n: int, closed: bool) -> None:
     """Gaps of loops after a sub-step, and velocities that open them."""
-    x, call = flow.x, flow.calls[k]
+    x, _call = flow.x, flow.calls[k]
     if closed:
         for d in range(m):
             x[d] = 0.0

@@ -17,7 +17,7 @@ from delassus.contact.sparse.flow import flow_loops
 from delassus.contact.sparse.loops import close_loops
 from delassus.contact.sparse.records import Bodies, Flow, Free, State
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled, inlined, run_kernel
+from delassus.runtime.loops import compiled, run_kernel
 
 ROTATIONS = 3
 """Iterations of the mean angular velocity."""
@@ -122,9 +122,12 @@ def move(bodies: Bodies, free: Free, state: State, updates: Indices, asleep: Ind
             own = turned(t0, t1, t2, L[0], L[1], L[2])
             end = times(free.inverse[b], own[0], own[1], own[2])
             t0, t1, t2 = 0.5 * dt * (w0 + end[0]), 0.5 * dt * (w1 + end[1]), 0.5 * dt * (w2 + end[2])
-        t0, t1, t2 = t0 + s0, t1 + s1, t2 + s2
         own = turned(t0, t1, t2, L[0], L[1], L[2])
         end = times(free.inverse[b], own[0], own[1], own[2])
+        if s0 != 0.0 or s1 != 0.0 or s2 != 0.0:  # the displacement leaves the velocity in the world as it is
+            end = turned(-t0, -t1, -t2, end[0], end[1], end[2])
+            t0, t1, t2 = t0 + s0, t1 + s1, t2 + s2
+            end = turned(t0, t1, t2, end[0], end[1], end[2])
         # centre: straight; origin: the centre less its arm after the rotation
         d0 = c[0] + dt * v0 + shift[f] + s1 * c[2] - s2 * c[1]
         d1 = c[1] + dt * v1 + shift[f + 1] + s2 * c[0] - s0 * c[2]

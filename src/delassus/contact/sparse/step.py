@@ -12,8 +12,17 @@ from delassus.contact.collision.narrow_phase import find_contacts
 from delassus.contact.joint_contacts import AHEAD, BEYOND
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH
-from delassus.contact.sparse.impact import COARSE, DONE, GAPING, SINGULAR, add_joint_impulses, has_impact, impact, solve_all
 from delassus.contact.sparse.flow import gape, is_pushed, settle
+from delassus.contact.sparse.impact import (
+    COARSE,
+    DONE,
+    GAPING,
+    SINGULAR,
+    add_joint_impulses,
+    has_impact,
+    impact,
+    solve_all,
+)
 from delassus.contact.sparse.loops import close_gaps
 from delassus.contact.sparse.motion import free_motion, move
 from delassus.contact.sparse.newton import TOO_SMALL
@@ -382,8 +391,7 @@ def smooth_motion(model: Model, bodies: Bodies, state: State, scratch: Scratch, 
 
 @compiled
 def evaluate(model: Model, bodies: Bodies, state: State, scratch: Scratch, options: Options) -> None:
-    """Motion without contacts; in the order of the scene, poses of links and how far contacts are looked for.
-    """
+    """Motion without contacts; in the order of the scene, poses of links and how far contacts are looked for."""
     smooth_motion(model, bodies, state, scratch, options)
     hold_still(bodies, state, scratch.sleep)
     falls = options.dt * math.sqrt(model.gravity[0] ** 2 + model.gravity[1] ** 2 + model.gravity[2] ** 2)

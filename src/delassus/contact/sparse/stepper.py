@@ -95,7 +95,11 @@ class BlockSteps:
         self._poses, self._reach = np.zeros((tree.n_links, 3, 4)), np.zeros(tree.n_links)
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         self._moves, self._attempt, self._driven = np.zeros((tree.n_links, 6)), *_indices(1, n)
-        self._statuses, self._totals, self.report = np.zeros(len(STATUSES), np.int64), np.zeros(len(STATUSES), np.int64), np.zeros(3)
+        self._statuses, self._totals, self.report = (
+            np.zeros(len(STATUSES), np.int64),
+            np.zeros(len(STATUSES), np.int64),
+            np.zeros(3),
+        )
         self._make_room(64, 64, 4096)
         self._contact_set: ContactSet | None = None
         self._impulses: tuple[Array, Array] | None = None
@@ -129,8 +133,9 @@ class BlockSteps:
                         flow.poses, flow.twists, flow.L, flow.qdd, flow.Q, flow.errors, flow.rates, flow.rcond,
                         flow.back, flow.q_back, flow.turned, state.q_next[q:], state.v_next[v:],
                     ]  # fmt: skip
-                    turning = [s.stop - 3 for s, j in zip(tree.v_slices, tree.joints, strict=True) if j.kind.has_quaternion]
-                    turns += [[len(flows), at] for at in turning]
+                    for at, joint in zip(tree.v_slices, tree.joints, strict=True):
+                        if joint.kind.has_quaternion:
+                            turns.append([len(flows), at.stop - 3])
                     flows.append([update.address, motion.address, *(x.ctypes.data for x in arrays)])
             m = sum(c.size for c in kind.loops)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
@@ -187,7 +192,7 @@ class BlockSteps:
         self._joints.before[:] = self._joints.impulses[:] = joint_impulses[:, self.blocks.dofs]
         self._contact_set, self._impulses = contacts, (sustained if impulses is None else impulses, sustained)
 
-    def sleep_state(self) -> dict[str, Array]:
+    def sleep_state(self) -> dict[str, Any]:
         """What sleep depends on: see `SLEEP`."""
         blocks, s, sleep, tree = self.blocks, self.state, self._sleep, self.blocks.scene.tree
         last = {name: np.empty(n) for name, n in (("last_q", tree.nq), ("last_v", tree.nv), ("last_tau", tree.nv))}
@@ -357,11 +362,11 @@ class BlockSteps:
 
 def _flow_memory(blocks: Blocks) -> Flow:
     """Memory for the smooth motion of any block with loops."""
-    trees = [(kind.tree, sum(c.size for c in kind.loops)) for kind in blocks.kinds if kind.loops]
-    nq, nv, n, rows = (
-        max(sizes, default=0)
-        for sizes in ([t.nq for t, _ in trees], [t.nv for t, _ in trees], [t.n_links for t, _ in trees], [r for _, r in trees])
-    )
+    nq, nv, n, rows = 0, 0, 0, 0
+    for kind in blocks.kinds:
+        if kind.loops:
+            tree, m = kind.tree, sum(c.size for c in kind.loops)
+            nq, nv, n, rows = max(nq, tree.nq), max(nv, tree.nv), max(n, tree.n_links), max(rows, m)
     of_calls = nq, nv, nv, nv, nv, 1, nv * nv, nv, rows * nv, rows, rows, 1, (n, 3, 4), (n, 6), nq, nv
     none = _indices((0, 24), (0, 2), (0, 2))
     return Flow(*none, *_zeros(*of_calls, nv, nv, 4 * nv, 4 * nv, rows, rows, 1, nv))

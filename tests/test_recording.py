@@ -377,6 +377,8 @@ def put(*keys):
         ("recording", put("arrays", "time", 0, "\u202e" * 10**5), "time of type"),
         ("recording", put("statuses", {"a": "b"}), "statuses.a': 'b'"),
         ("checkpoint", put("arrays", "q", None), "not all arrays of a checkpoint: 'q'"),
+        ("checkpoint", put("arrays", "islands", None), "'islands'.*of another version"),
+        ("checkpoint", put("arrays", "rested", 1, [99]), "rested of type"),
         ("checkpoint", put("arrays", "sustained", 1, [1, 3]), "contacts_links of type|sustained of type"),
         ("checkpoint", put("options", None), "'description': "),
         ("checkpoint", put("options", "solver", None), "options': "),

@@ -129,7 +129,7 @@ def read(
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, ConfigurationError):
             raise
-        damaged = "The file is damaged, of another version, or another one."
+        damaged = "The file is damaged, or another one, or of another version."
         advice = "Check the path." if isinstance(error, FileNotFoundError) else damaged
         fault = str(error) or type(error).__name__
         raise ConfigurationError(what, f"a {kind} that can be read", fault, advice) from error

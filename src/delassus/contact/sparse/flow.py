@@ -79,6 +79,7 @@ def flow_block(
     f, at = bodies.first[b], bodies.at[b]
     m = bodies.first[b + 1] - f
     for r in range(n):
+        flow.before[r] = state.errors[first + r]
         flow.wanted[r] = (1.0 - correction) * state.errors[first + r]
         most = max(most, abs(state.errors[first + r]))
     closed = most <= CLOSED
@@ -111,6 +112,8 @@ def flow_block(
             continue
         resolved = resolved and good
         take_back(flow, k, m, n, closed)
+        for r in range(n):
+            flow.before[r] = flow.wanted[r]
         for c in range(m):
             flow.u0[c], flow.w0[c] = flow.u[c], flow.w[c]
             flow.u_rates[c], flow.w_rates[c] = flow.u_rates[3 * m + c], flow.w_rates[3 * m + c]
@@ -196,7 +199,7 @@ def sub_step_error(flow: Flow, m: int, n: int, h: float, dt: float, closed: bool
     ku, kw, gap = flow.u_rates, flow.w_rates, 0.0
     if closed:
         for r in range(n):
-            gap = max(gap, abs(flow.errors[r] - flow.wanted[r]))
+            gap = max(gap, abs(flow.errors[r] - flow.before[r]))
     for d in range(m):
         flow.qdd[d] = h * (kw[m + d] / 12.0 + kw[2 * m + d] / 9.0 - 5.0 / 72.0 * kw[d] - kw[3 * m + d] / 8.0)
         flow.turned[d] = h * (ku[m + d] / 12.0 + ku[2 * m + d] / 9.0 - 5.0 / 72.0 * ku[d] - ku[3 * m + d] / 8.0)

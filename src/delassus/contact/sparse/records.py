@@ -115,6 +115,7 @@ class Flow(NamedTuple):
     w0: Array
     u_rates: Array
     w_rates: Array
+    before: Array
     wanted: Array
     gaps: Array
     free: Array

@@ -369,7 +369,7 @@ def _flow_memory(blocks: Blocks) -> Flow:
             nq, nv, n, rows = max(nq, tree.nq), max(nv, tree.nv), max(n, tree.n_links), max(rows, m)
     of_calls = nq, nv, nv, nv, nv, 1, nv * nv, nv, rows * nv, rows, rows, 1, (n, 3, 4), (n, 6), nq, nv
     none = _indices((0, 24), (0, 2), (0, 2))
-    return Flow(*none, *_zeros(*of_calls, nv, nv, 4 * nv, 4 * nv, rows, rows, 1, nv))
+    return Flow(*none, *_zeros(*of_calls, nv, nv, 4 * nv, 4 * nv, rows, rows, rows, 1, nv))
 
 
 def _table(rows: list[list[int]], width: int) -> Indices:

@@ -304,7 +304,7 @@ def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     this = code.host()
     for name, value in (
         *(("host", lambda part=part: replace(this, **{part: "other"})) for part in ("triple", "cpu", "features")),
-        ("version", lambda package: "other"),
+        ("__version__", "other"),
         ("versions", lambda: "other"),
         ("sources", lambda: "other"),
     ):

@@ -34,6 +34,7 @@ def block(shape: Box, mass: float = 2.0) -> ds.Tree:
     return ds.mechanisms.free_body(mass, shape.inertia(mass))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("restitution", "solver"), [*((e, "lemke") for e in (0.0, 0.3, 0.7, 1.0)), (0.7, "nsgs")])
 def test_a_ball_rebounds_to_restitution_squared_of_its_height(restitution: float, solver: str) -> None:
     """It starts just above the floor, with the velocity of a fall from ``h``."""
@@ -54,6 +55,7 @@ def test_a_ball_rebounds_to_restitution_squared_of_its_height(restitution: float
     assert set(sim.statuses) <= set(SOLVED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("speed", "friction"), [(1.0, 0.5), (2.0, 0.3), (0.7, 1.1)])
 def test_a_sliding_block_stops_where_friction_says(speed: float, friction: float, solver: str) -> None:
@@ -70,6 +72,7 @@ def test_a_sliding_block_stops_where_friction_says(speed: float, friction: float
     assert np.abs(sim.q[3:6]).max() < 1e-6  # upright, and not turned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("sticks", [True, False])
 def test_a_block_on_a_slope_sticks_below_the_angle_of_friction(sticks: bool, solver: str) -> None:
@@ -116,6 +119,7 @@ def test_a_spinning_ball_bounces_off_sideways(grip: bool) -> None:
     assert abs(angular[1]) == pytest.approx(abs(spin) - tangential * radius / (0.4 * mass * radius**2), rel=sunk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["newton", "nsgs"])
 @pytest.mark.parametrize("dt", [2e-4, 1e-2])
 def test_newtons_cradle_passes_the_blow_on(dt: float, solver: str) -> None:
@@ -165,6 +169,7 @@ def test_a_resting_box_does_not_move() -> None:
     assert sim.impulses[:, 2].sum() == pytest.approx(2.0 * G * 1e-3, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_energy_does_not_grow_and_momentum_balances(solver: str) -> None:
     shape, mass, dt = Box(0.3, 0.2, 0.1), 2.0, 5e-4
@@ -198,6 +203,7 @@ def test_energy_does_not_grow_and_momentum_balances(solver: str) -> None:
     assert set(sim.statuses) <= set(SOLVED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_painleve(solver: str) -> None:
     """A slender rod whose sliding tip friction presses into the ground: no force keeps it there while it slides.
@@ -250,6 +256,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert np.array_equal(first[1], second[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS[1:])
 def test_every_formulation_moves_a_scene_alike(solver: str) -> None:
     """A double pendulum that swings into a wall and a spinning ball that bounces, through impacts and sliding."""
@@ -288,6 +295,7 @@ def heap(shape: Box, masses: list[float]) -> tuple[ds.Scene, np.ndarray]:
     return scene, np.concatenate([[0, 0, (k + 0.5) * shape.z, *IDENTITY] for k in range(len(masses))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [*SOLVERS, "pgs", "admm"])
 @pytest.mark.parametrize("rolls", [True, False])
 def test_a_ball_rolls_or_slips_down_a_slope(solver: str, rolls: bool) -> None:
@@ -358,6 +366,7 @@ def test_dominoes_fall_one_after_the_other() -> None:
     assert np.abs(sim.q.reshape(n, 7)[:, 1]).max() < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("topples", [True, False])
 def test_a_box_topples_beyond_the_angle_of_its_diagonal(solver: str, topples: bool) -> None:
@@ -371,6 +380,7 @@ def test_a_box_topples_beyond_the_angle_of_its_diagonal(solver: str, topples: bo
     assert np.abs(sim.v).max() > 0.05 if topples else np.abs(sim.v).max() < 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_heap_of_boxes_rests_under_its_weight(solver: str) -> None:
     mass, n = 1.5, 5
@@ -384,6 +394,7 @@ def test_a_heap_of_boxes_rests_under_its_weight(solver: str) -> None:
     assert carried == pytest.approx(mass * G * np.arange(n, 0, -1), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [*SOLVERS, "admm"])
 @pytest.mark.parametrize("masses", [[1e4, 1.0], [1.0, 1e4]])
 def test_a_heavy_and_a_light_box_rest_on_one_another(solver: str, masses: list[float]) -> None:
@@ -429,6 +440,7 @@ def test_free_motion_is_that_of_a_rollout(damped: bool) -> None:
     np.testing.assert_allclose(sim.v, v[-1], atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_loops_hold_through_contacts(solver: str) -> None:
     """Three blocks, hinged and welded, two of these welds for the same thing, fall on the floor and come to rest."""

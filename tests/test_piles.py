@@ -164,6 +164,7 @@ def test_a_run_goes_on_from_a_state_with_bodies_that_sleep(tmp_path: Path) -> No
 # -- balances --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_impacts_take_energy_and_keep_momentum(seed: int) -> None:
     """A cloud of bodies without gravity that is thrown together, of any restitution and friction."""
@@ -280,6 +281,7 @@ def broken_laws(sim: ds.Simulator, q: np.ndarray, v: np.ndarray) -> float:
     return float(np.max(broken))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 3, 7, 9, 15, 16, 33, 42])
 def test_robots_obey_the_laws_of_contacts_joints_and_loops(seed: int) -> None:
     """Where blocks and the dense formulation differ, the problem has two solutions: both obey the laws.

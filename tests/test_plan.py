@@ -175,6 +175,7 @@ def test_atlas(ends):
     assert error(ds.delassus(tree, constraints, q, method="auto"), expected) < AGREEMENT
 
 
+@pytest.mark.slow
 def test_targets_of_the_benchmark_robots():
     """Operations that the kernels were planned with."""
     for robot, most in (("talos_reduced", 6000), ("go1", 3000), ("g1_29dof_rev_1_0", 13_300)):
@@ -293,6 +294,7 @@ def test_base_parameters_are_few():
 # -- plans -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_was_chosen_and_why():
     tree, constraints = case("humanoid, hands and feet")
     chosen = plan(tree, constraints)

@@ -551,6 +551,7 @@ def test_a_folder_that_cannot_be_written(run, tmp_path):
         run[1].save(tmp_path / "file" / "r.npz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".npz", ".h5"])
 @pytest.mark.skipif(os.name == "nt", reason="limits of a process")
 def test_a_file_that_does_not_fit_leaves_nothing(run, tmp_path, suffix):

@@ -239,6 +239,7 @@ def test_kernels_by_every_method(robot, method):
         assert error(single(*case.arguments(single)), expected) < SINGLE
 
 
+@pytest.mark.slow
 def test_the_planner_moves_the_root_of_the_humanoid():
     case = setting("humanoid")
     assert plan(case.tree, case.constraints, case.payloads).root != case.tree.link_names[0]

@@ -210,6 +210,7 @@ def test_a_quadruped_walks_by_sampling():
     assert np.abs(controller.paths[1:, :, 2]).max() < 0.2
 
 
+@pytest.mark.slow
 def test_walks_of_one_seed_are_the_same():
     first, second, other = (walk(seconds=0.1, seed=seed)[0].q for seed in (0, 0, 1))
     assert np.array_equal(first, second) and not np.array_equal(first, other)
@@ -287,6 +288,7 @@ def test_figures(tmp_path):
         summary_figure(recordings["os"], tmp_path / "x.nonsense")
 
 
+@pytest.mark.slow
 def test_figures_of_a_forged_time(tmp_path):
     """They take memory by the samples that there are, not by the time that the last one claims."""
     pytest.importorskip("matplotlib")
@@ -298,6 +300,7 @@ def test_figures_of_a_forged_time(tmp_path):
         assert draw(forged, tmp_path / "f.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="limits of a process")
 def test_a_figure_that_does_not_fit_leaves_nothing(tmp_path):
     pytest.importorskip("matplotlib")
@@ -327,6 +330,7 @@ def test_figures_say_what_they_leave_out(tmp_path, monkeypatch):
 # -- scenes of a robot by its name -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")  # one link of the file of go1
 def test_a_scene_of_go1_in_one_line():
     """Its SRDF file says what never collides and how it stands; set down, it touches the floor and nothing else."""

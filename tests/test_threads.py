@@ -77,13 +77,13 @@ def test_interrupted_twice_the_threads_hold_what_they_write_to(cores, monkeypatc
     held = weakref.ref(array), weakref.ref(chunks)
     with pytest.raises(KeyboardInterrupt):
         run(chunks, array)
-    before = {t for t in threading.enumerate() if t.name.startswith("delassus")}
+    pool = {thread for thread in threading.enumerate() if thread.name.startswith("delassus_")}  # helpers never end
     go = chunks.go
     del array, chunks
     gc.collect()
     assert all(reference() is not None for reference in held)
     threading.Event.set(go)
-    for thread in before:
+    for thread in pool:
         thread.join(30)  # its pool has gone
     gc.collect()
     assert [reference() for reference in held] == [None, None]

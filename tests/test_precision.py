@@ -79,6 +79,7 @@ def test_numbers_enter_exactly():
         assert abs(ops.cos(mpmath.mpf(1)) ** 2 + ops.sin(mpmath.mpf(1)) ** 2 - 1) < mpmath.mpf(10) ** (2 - DIGITS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", UNPLANNED)
 def test_a_chain_of_200_links(case, reference, method):
     tree, constraints, q = case
@@ -93,6 +94,7 @@ def test_the_operator_on_a_chain_of_200_links(case, reference):
     assert error(operator.apply(x), reference @ x) < PRECISION["pv-osim"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_all_methods_agree_to_40_digits(seed):
     """Constraints to the world: those of loops skip joints that move both ends, exact only for exact rotations.
@@ -112,6 +114,7 @@ def test_all_methods_agree_to_40_digits(seed):
             assert np.max(np.abs(value - G["dense"])) <= REFERENCE * largest, method
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", ROBOTS[:2])
 def test_float32_kernels_at_ten_thousand_states(robot):
     case = next((c for c in benchmark_cases() if c.name.startswith(robot)), None)

@@ -79,6 +79,7 @@ def test_a_film_shows_what_was_recorded(tmp_path):
     assert write_video(recording, tmp_path / "box.mp4", fps=10, size=(64, 48)).read_bytes()[4:8] == b"ftyp"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "package"), [(".mp4", "imageio_ffmpeg"), (".webp", "PIL"), (".gif", "PIL")])
 @pytest.mark.skipif(os.name == "nt", reason="limits of a process")
 def test_a_film_that_does_not_fit_leaves_nothing(tmp_path, suffix, package):

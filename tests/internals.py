@@ -44,6 +44,7 @@ from delassus.interop.mujoco import (
 from delassus.interop.pinocchio import tree_from_pinocchio, tree_to_pinocchio
 from delassus.interop.urdf import parse_xml, tree_from_urdf
 from delassus.model import kinematics
+from delassus.model.actuators import Actuator
 from delassus.model.build import build_tree
 from delassus.model.description import DIRECTED, RawJoint, RawLink
 from delassus.model.inertia import about_centre, inertia_defects, move_inertia, nearest_inertia, spatial_inertia

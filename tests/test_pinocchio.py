@@ -8,6 +8,7 @@ error; there the mass matrix comes from its inverse dynamics, which is right.
 
 from __future__ import annotations
 
+import pickle
 import sys
 import sysconfig
 import warnings
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.errors import MissingDependencyError, ModelError
+from delassus.errors import MissingDependencyError, ModelError, UnknownNameError
 from internals import JointKind, tree_from_pinocchio
 from tools import UNPLANNED, error, frame_pose, random_rotation, unit_diagonal
 
@@ -179,6 +180,59 @@ def some_constraints(tree, names, rng):
     return out
 
 
+def check_frames_of_joints(tree, model, rng):
+    """Pinocchio's frames of joints, fixed ones too: here the names of joints where no link has that name."""
+    q, data = tree.random(rng), model.createData()
+    pin.framesForwardKinematics(model, data, q)
+    links = {frame.name for frame in model.frames if frame.type == pin.FrameType.BODY}
+    for index, frame in enumerate(model.frames):
+        of_joint = frame.type in (pin.FrameType.JOINT, pin.FrameType.FIXED_JOINT)
+        if of_joint and frame.name not in {*links, "universe"}:
+            R, p = frame_pose(tree, frame.name, q)
+            assert np.max(np.abs(R - data.oMf[index].rotation)) < KINEMATICS
+            assert np.max(np.abs(p - data.oMf[index].translation)) < KINEMATICS * max(1.0, np.max(np.abs(q), initial=0))
+
+
+FRAMES = """<robot name="r"><link name="base"/>{}<joint name="a" type="continuous"><parent link="base"/>
+<child link="l1"/><origin xyz=".1 .2 .3" rpy=".1 .2 .3"/><axis xyz="1 2 3"/></joint><joint name="weld" type="fixed">
+<parent link="l1"/><child link="l2"/><origin xyz=".1 0 .3" rpy="1 .2 .3"/></joint><joint name="l1" type="prismatic">
+<parent link="l2"/><child link="l3"/><origin xyz=".3 0 .1" rpy="1 2 3"/><axis xyz="0 1 3"/><limit effort="1"
+velocity="1" upper="2"/></joint><joint name="ground" type="fixed"><parent link="base"/><child link="tool"/>
+<origin xyz="3 1 2"/></joint></robot>"""
+MASS = """<link name="{}"><inertial><mass value="1"/>
+<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>"""
+
+
+@pytest.mark.parametrize("root", ["fixed", "floating"])
+def test_frames_of_joints(tmp_path, root):
+    path, rng = tmp_path / "r.urdf", np.random.default_rng(0)
+    path.write_text(FRAMES.format("".join(map(MASS.format, ("l1", "l2", "l3", "tool")))))
+    tree = ds.load(path, root=root, continuous="cos-sin")
+    model = pin.buildModelFromUrdf(str(path), *([pin.JointModelFreeFlyer()] if root == "floating" else []))
+    check_frames_of_joints(tree, model, rng)
+    link = {"a": "l1", "weld": "l2", "ground": "tool", "l1": "l1"}  # a link of the name of a joint wins
+    q = tree.random(rng)
+    for joint, name in link.items():
+        assert np.array_equal(ds.forward_kinematics(tree, q, joint), ds.forward_kinematics(tree, q, name))
+    with pytest.raises(UnknownNameError, match="Did you mean 'weld'"):
+        tree.placement("wled")
+    assert np.array_equal(ds.delassus(tree, ds.Weld("weld"), q), ds.delassus(tree, ds.Weld("l2"), q))
+    # of trees made of it: frames of joints go with their links
+    held = ds.mechanisms.chain(2).attach("link2", ds.load(path), prefix="h_")
+    assert (
+        held.placement("h_weld") is held.placement("h_l2")
+        and pickle.loads(pickle.dumps(held)).placement("h_a").link == 2
+    )
+    if root == "floating":
+        other = tree.reroot("l3")
+        assert other.placement("weld") is other.placement("l2") and other.placement("a") is other.placement("l1")
+    else:
+        path.write_text(tree.to_urdf())
+        assert ds.load(path).joint_frames == tree.joint_frames
+    twice = ds.load(path).attach("tool", ds.load(path), prefix="b_")
+    assert twice.placement("b_weld").link != twice.placement("weld").link
+
+
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
@@ -196,6 +250,7 @@ def test_robot(name, root):
         own = ds.load(FILES[name], root=root, continuous="cos-sin")
     assert (own.link_names, own.joint_names, own.parents) == (tree.link_names, tree.joint_names, tree.parents)
     assert set(own.frames) <= set(tree.frames)
+    check_frames_of_joints(own, model, rng)
     if tree.nv:
         check_delassus(tree, model, some_constraints(tree, tree.link_names, rng), rng)
 

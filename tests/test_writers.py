@@ -10,10 +10,10 @@ import pytest
 
 import delassus as ds
 from delassus.errors import DelassusWarning, ModelError
-from delassus.model.actuators import Actuator
 from delassus.model.write import tidy
 from internals import (
     PER_DOF,
+    Actuator,
     JointKind,
     RawJoint,
     RawLink,

@@ -24,7 +24,8 @@ class Frame(Frozen):
     Parameters
     ----------
     link : str
-        Name of a link (or of any frame of the tree).
+        Name of a link, of any frame of the tree, or of a joint whose name no link has: the frame that it moves, as in
+        Pinocchio; that of a fixed joint too.
     position : (3,) array_like
         Origin in that link's frame, in m.
     rotation : (3, 3) array_like, optional

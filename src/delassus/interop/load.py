@@ -7,17 +7,20 @@ import re
 import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from delassus.errors import ModelError, missing_dependency, shown, unknown_name
 from delassus.interop.mjcf import read_mjcf
 from delassus.interop.mujoco import tree_from_mujoco
 from delassus.interop.pinocchio import tree_from_pinocchio
 from delassus.interop.urdf import MAX_BYTES, Continuous, read_xml, tree_from_urdf, with_group_states
-from delassus.model.check import check_path
+from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, check_unsupported, judge_omitted
+from delassus.model.gimbals import with_ball_joints
 from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
+
+Gimbals = Literal["hinges", "ball"]
 
 ALIASES = {
     "talos": "talos_reduced",
@@ -45,6 +48,7 @@ def load(
     root: Root = "fixed",
     continuous: Continuous = "angle",
     srdf: str | Path | None = None,
+    gimbals: Gimbals = "hinges",
     check_inertia: Check = "warn",
     unsupported: Unsupported = "warn",
     max_bytes: float = MAX_BYTES,
@@ -65,6 +69,11 @@ def load(
     srdf : path, optional
         For URDF files: an SRDF file, whose ``<group_state>`` become ``tree.reference_configurations``. Joints that it
         does not set are neutral; those that the tree does not have are left out, and listed.
+    gimbals : {"hinges", "ball"}
+        Whether three hinges or more whose axes meet in a point, one after the other on links without mass, become one
+        ball joint: three freedoms, no singular axis, another layout of ``q`` and ``v``. ``tree.aliases`` says of each
+        hinge which joint it is part of, ``tree.report`` also which hinges stay, and why: limits, damping, motors, and
+        what else a ball joint does not have. `delassus.model.gimbals` has the rules.
     check_inertia : {"warn", "refuse", "repair"}
         What to do about rotational inertias that no rigid body can have (negative principal moments, or one larger than
         the sum of the other two): use them and warn, raise an error, or take the nearest inertia that is possible.
@@ -102,6 +111,7 @@ def load(
     38
     """
     check_unsupported(unsupported)
+    check_choice("gimbals", gimbals, ("hinges", "ball"), ModelError)
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
         path = find_description(robot)
@@ -111,7 +121,7 @@ def load(
             if srdf is not None:
                 states = check_path("srdf", srdf)
                 tree = with_group_states(tree, read_xml(states, max_bytes), f"file {str(states)!r}")
-            return _judged(tree, unsupported)
+            return _judged(tree, gimbals, unsupported)
         if description.tag != "mujoco":
             raise ModelError(
                 f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
@@ -134,11 +144,12 @@ def load(
             "root", "a description with a free joint", f"{tree.name!r}, which has none",
             "MJCF files and models say themselves what carries the root: add a free joint there.",
         )  # fmt: skip
-    return _judged(tree, unsupported)
+    return _judged(tree, gimbals, unsupported)
 
 
-def _judged(tree: Tree, unsupported: Unsupported) -> Tree:
-    """The tree; warns or raises where it does not hold all of its description."""
+def _judged(tree: Tree, gimbals: Gimbals, unsupported: Unsupported) -> Tree:
+    """The tree, with ball joints if asked for; warns or raises where it does not hold all of its description."""
+    tree = with_ball_joints(tree) if gimbals == "ball" else tree
     judge_omitted(tree.name, "a tree", tree.omitted, unsupported, "`tree.report` lists all.")
     return tree
 

@@ -125,7 +125,11 @@ def build_tree(
     frames.setdefault("world", Placement(WORLD, np.eye(3), np.zeros(3)))
     joints_placed = _joints(moving, axes, _exact(rotations), _read_only(positions))
     link_names = tuple(raw.child for raw in moving)
-    tree = Tree(name, link_names, joints_placed, parents, inertias[:-1], frames, inertias[-1])
+    described = ordered if root == "floating" else [raw for raw in ordered if raw is not carrier]
+    joint_frames = {raw.name: raw.child for raw in described if raw.name not in frames and not raw.child_position.any()}
+    tree = Tree(
+        name, link_names, joints_placed, parents, inertias[:-1], frames, inertias[-1], joint_frames=joint_frames
+    )
     _refuse_massless(tree)
     return tree
 

@@ -44,13 +44,17 @@ def part_of(tree: T, links: Sequence[int], named: bool = True) -> T:
     loads = {name: x for name, x in tree.gravity_compensation.items() if name in frames}
     if not named:
         frames = {name: at for name, at in frames.items() if name in loads}
+    joint_frames = {joint: name for joint, name in tree.joint_frames.items() if named and name in frames}
+    carrying = {tree.joint_names[i] for i in links if named}
+    aliases = {old: new for old, new in tree.aliases.items() if new in carrying}
     return replace(
         tree, link_names=tuple(names), parents=tuple(number[tree.parents[i]] for i in links),
         joints=tuple(
             tree.joints[i] if named else replace(tree.joints[i], name=f"joint{k}") for k, i in enumerate(links)
         ),
         inertias=tree.inertias[list(links)], frames=frames, gravity_compensation=loads, world_inertia=np.zeros((6, 6)),
-        reference_configurations={}, actuators=(), constraints=(), omitted={},
+        reference_configurations={}, actuators=(), constraints=(), omitted={}, joint_frames=joint_frames,
+        aliases=aliases,
     )  # fmt: skip
 
 
@@ -105,6 +109,11 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
                     "Give a prefix.",
                 )  # fmt: skip
     constraints = tuple(c.prefixed(prefix) for prefix, tree, _ in parts for c in tree.constraints)
+    at_joints = [(prefix + joint, prefix + at) for prefix, tree, _ in parts for joint, at in tree.joint_frames.items()]
+    used = {frame.link for constraint in constraints for frame in constraint.frames} - frames.keys()
+    several = {joint for joint, count in Counter(joint for joint, _ in at_joints).items() if count > 1}
+    if used & several:
+        raise _twice("frame", min(used & several))
     compensated = {prefix + link: x for prefix, tree, _ in parts for link, x in tree.gravity_compensation.items()}
     omitted: dict[str, tuple[str, ...]] = {}
     for prefix, tree, _ in parts:
@@ -117,6 +126,8 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
         frames=frames, world_inertia=world_inertia, gravity_compensation=compensated,
         reference_configurations={c: _configuration(parts, c) for c in sorted(configurations)},
         actuators=actuators, constraints=constraints, omitted=omitted,
+        joint_frames={joint: at for joint, at in at_joints if joint not in frames and joint not in several},
+        aliases={prefix + old: prefix + new for prefix, tree, _ in parts for old, new in tree.aliases.items()},
     )  # fmt: skip
 
 

@@ -48,13 +48,14 @@ def describe(tree: Topology, offsets: bool) -> tuple[list[RawLink], list[RawJoin
         per_dof = {attribute: getattr(joint, attribute) for attribute in PER_DOF}
         axis = _axis(joint, at)
         joints.append(RawJoint(joint.name, joint.kind, carrier, name, *place, axis, child_position=child, **per_dof))
+    fixed_by = {name: joint for joint, name in tree.joint_frames.items() if joint not in used}
     for name, at in tree.frames.items():
         carrier, base = written[at.link]
         if name == carrier or (name == "world" and name in on_world):
             continue
         links.append(RawLink(name))
         R = base.rotation.T
-        fixed = unique_name(f"{name}:fixed", used)
+        fixed = unique_name(fixed_by.get(name, f"{name}:fixed"), used)
         joints.append(RawJoint(fixed, FIXED, carrier, name, R @ (at.position - base.position), R @ at.rotation))
     return links, joints, written
 

@@ -65,6 +65,8 @@ class Topology(Frozen):
     actuators: tuple[Actuator, ...] = ()
     constraints: tuple[Any, ...] = ()
     omitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    joint_frames: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     joint_names: tuple[str, ...] = field(init=False)
     n_links: int = field(init=False)
     nq: int = field(init=False)
@@ -93,6 +95,8 @@ class Topology(Frozen):
                 children[p].append(i)
         self._set_attributes(
             frames=MappingProxyType(dict(self.frames)),
+            joint_frames=MappingProxyType(dict(self.joint_frames)),
+            aliases=MappingProxyType(dict(self.aliases)),
             **{
                 attribute: MappingProxyType({name: read_only(x) for name, x in getattr(self, attribute).items()})
                 for attribute in ("gravity_compensation", "reference_configurations")
@@ -114,7 +118,14 @@ class Topology(Frozen):
         defining = (self.name, self.link_names, self.joints, self.parents, self.inertias, dict(self.frames))
         weight = (self.world_inertia, self.gravity, dict(self.gravity_compensation))
         acting = (dict(self.reference_configurations), self.actuators, self.constraints)
-        return type(self), (*defining, *weight, *acting, dict(self.omitted))
+        return type(self), (
+            *defining,
+            *weight,
+            *acting,
+            dict(self.omitted),
+            dict(self.joint_frames),
+            dict(self.aliases),
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, n_links={self.n_links}, nq={self.nq}, nv={self.nv})"
@@ -139,6 +150,7 @@ class Topology(Frozen):
             placement = self.frames[name]
             digest.update(repr((name, placement.link)).encode())
             digest.update(placement.rotation.tobytes() + placement.position.tobytes())
+        digest.update(repr(sorted(self.joint_frames.items())).encode())
         return digest.hexdigest()
 
     # -- coordinates -----------------------------------------------------------------------------------------------
@@ -165,6 +177,7 @@ class Topology(Frozen):
         return self.v_slices[self._joint_index(joint)]
 
     def _joint_index(self, joint: str) -> int:
+        joint = self.aliases.get(joint, joint) if isinstance(joint, str) else joint
         if not isinstance(joint, str) or joint not in self.joint_names:
             raise unknown_name("joint name", joint, self.joint_names)
         return self.joint_names.index(joint)
@@ -198,6 +211,7 @@ class Topology(Frozen):
         {}
         """
         kept = {
+            "hinges that are part of a ball joint now, of this name": [f"{a} → {b}" for a, b in self.aliases.items()],
             "limits of joints, which act in Simulator and contact steps": [
                 j.name for j in self.joints if np.isfinite([*j.lower, *j.upper]).any()
             ],
@@ -310,7 +324,8 @@ class Topology(Frozen):
         return tuple(out)
 
     def placement(self, frame: str) -> Placement:
-        """Placement of the frame of that name; raises `UnknownNameError` with the nearest match."""
-        if not isinstance(frame, str) or frame not in self.frames:
-            raise unknown_name("link or frame name", frame, self.frames)
-        return self.frames[frame]
+        """Placement of the frame of that name, else of the joint; raises `UnknownNameError` with the nearest match."""
+        name = self.joint_frames.get(frame, frame) if isinstance(frame, str) and frame not in self.frames else frame
+        if not isinstance(name, str) or name not in self.frames:
+            raise unknown_name("link or frame name", frame, [*self.frames, *self.joint_frames])
+        return self.frames[name]

@@ -68,10 +68,12 @@ class Tree(Topology):
         Those of the description, nu; ``control="actuators"`` lets them act.
     constraints : tuple of Constraint
         Those of the description: loops, welds, couplings, mimic joints. They hold wherever none are given.
-    omitted : mapping of str to tuple of str
-        What of the description the tree does not hold: names, by what they are names of.
-    report : dict
-        The same, and what is held but does not act everywhere.
+    omitted, report : mappings of str to tuple of str
+        What the tree does not hold: names, by what they are names of; with what is held but does not act everywhere.
+    joint_frames : mapping of str to str
+        Joints of the description, fixed ones too, whose names are frames: those of these links.
+    aliases : mapping of str to str
+        Names of hinges that are part of a ball joint, and its name (``load(…, gimbals="ball")``).
     joint_names : tuple of str
         Name of each joint.
     nq, nv, n_links : int
@@ -80,10 +82,8 @@ class Tree(Topology):
         Where a joint's numbers are in ``q`` and in ``v``, by its name.
     actuated : (k, nv) array
         Selection matrix of what motors drive.
-    lower, upper : (nv,) arrays
-        Limits of the coordinates of revolute and prismatic joints.
-    effort_limit, velocity_limit : (nv,) arrays
-        Largest forces of motors and speeds of joints.
+    lower, upper, effort_limit, velocity_limit : (nv,) arrays
+        Limits of the coordinates of revolute and prismatic joints; largest forces of motors and speeds of joints.
     per_dof : callable
         Damping, stiffness, friction … of all degrees of freedom (nv,), by the name of the attribute of `Joint`.
     """

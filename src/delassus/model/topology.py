@@ -150,7 +150,9 @@ class Topology(Frozen):
             placement = self.frames[name]
             digest.update(repr((name, placement.link)).encode())
             digest.update(placement.rotation.tobytes() + placement.position.tobytes())
-        digest.update(repr(sorted(self.joint_frames.items())).encode())
+        own = set(zip(self.joint_names, self.link_names, strict=True))
+        if others := sorted(set(self.joint_frames.items()) - own):
+            digest.update(repr(others).encode())
         return digest.hexdigest()
 
     # -- coordinates -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from delassus.algorithms.dynamics import BY_LINKS, METHODS
-from delassus.algorithms.dynamics.actuation import actuator_forces, pd_forces
+from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
 from delassus.algorithms.dynamics.actuation_rates import control_rates
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder, Goal
@@ -24,7 +24,7 @@ from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.trace_ops import TraceOps
 from delassus.spatial.transform import quaternion_rows
 
-_FORCES: Mapping[str, Callable[..., list[Scalar]]] = {"actuators": actuator_forces, "pd": pd_forces}
+_FORCES: Mapping[str, Callable[..., Forces]] = {"actuators": actuator_forces, "pd": pd_forces}
 
 GENERIC_PLACEMENT = (0.3, 0.5, 0.7, 0.46, 0.2, -0.58, math.sqrt(0.412))
 
@@ -74,7 +74,8 @@ class Case:
         if control == "tau":
             return self.values.get("tau")
         q, v, *controls = self._controlled(q, v)
-        return self.as_vector(_FORCES[control](self.ops, self.tree, q, v, *controls))
+        forces = _FORCES[control](self.ops, self.tree, q, v, *controls)
+        return self.as_vector([forces.get(dof, 0.0) for dof in range(self.tree.nv)])
 
     def with_controls(self, found: Mapping[str, Matrix], q: Any = None, v: Any = None) -> dict[str, Matrix]:
         """What `derivatives` gives, where controls make joint forces: changes with those are with the controls."""

@@ -6,7 +6,7 @@ Actuator ``f = clip(gain(l, l̇) clip(u) + bias(l, l̇))``, ``l = Σ ratio q``; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 
 from delassus.model.actuators import Affine
@@ -15,10 +15,13 @@ from delassus.spatial.ops import Ops, Scalar
 
 State = Sequence[Scalar]
 
+Forces = dict[int, Scalar]
+"""Joint forces by degree of freedom, without those that no control acts on."""
 
-def actuator_forces(ops: Ops, tree: Tree, q: State, v: State, controls: State) -> list[Scalar]:
-    """Joint forces (nv) of all actuators."""
-    tau: list[Scalar] = [0.0] * tree.nv
+
+def actuator_forces(ops: Ops, tree: Tree, q: State, v: State, controls: State) -> Forces:
+    """Joint forces of all actuators."""
+    tau: Forces = {}
     for actuator, control in zip(tree.actuators, controls, strict=True):
         at = {tree.v_index(joint).start: (tree.q_index(joint).start, c) for joint, c in actuator.transmission.items()}
 
@@ -35,15 +38,15 @@ def actuator_forces(ops: Ops, tree: Tree, q: State, v: State, controls: State) -
         force = affine(actuator.gain) * clipped(ops, control, *actuator.control_range)
         force = clipped(ops, force + affine(actuator.bias), *actuator.force_range)
         for dof, (_, ratio) in at.items():
-            tau[dof] = tau[dof] + ratio * force
+            tau[dof] = tau[dof] + ratio * force if dof in tau else ratio * force
     return _within_limits(ops, tree, tau)
 
 
 def pd_forces(
     ops: Ops, tree: Tree, q: State, v: State, target: State, kp: State, kd: State, v_target: State | None = None
-) -> list[Scalar]:
-    """Joint forces (nv) that pull towards a target configuration; none on joints of several degrees of freedom."""
-    tau: list[Scalar] = [0.0] * tree.nv
+) -> Forces:
+    """Joint forces that pull towards a target configuration; none on joints of several degrees of freedom."""
+    tau: Forces = {}
     for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
         if joint.nq == joint.nv == 1:
             i, k = sq.start, sv.start
@@ -52,11 +55,9 @@ def pd_forces(
     return _within_limits(ops, tree, tau)
 
 
-def _within_limits(ops: Ops, tree: Tree, tau: list[Scalar]) -> list[Scalar]:
-    return [
-        x if isinstance(x, float) else clipped(ops, x, -limit, limit)
-        for x, limit in zip(tau, tree.effort_limit.tolist(), strict=True)
-    ]
+def _within_limits(ops: Ops, tree: Tree, tau: Mapping[int, Scalar]) -> Forces:
+    limits = tree.effort_limit.tolist()
+    return {dof: clipped(ops, x, -limits[dof], limits[dof]) for dof, x in tau.items()}
 
 
 def clipped(ops: Ops, x: Scalar, least: float = -inf, most: float = inf) -> Scalar:

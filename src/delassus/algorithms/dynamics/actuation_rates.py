@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from delassus.algorithms.dynamics.actuation import State
+from delassus.algorithms.dynamics.actuation import Forces, State
 from delassus.model.tree import Tree
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
@@ -68,7 +68,7 @@ class VariedOps:
 
 
 def control_rates(
-    ops: Ops, tree: Tree, forces: Callable[..., list[Scalar]], q: State, v: State, controls: Sequence[State]
+    ops: Ops, tree: Tree, forces: Callable[..., Forces], q: State, v: State, controls: Sequence[State]
 ) -> tuple[Matrix, Matrix, Matrix]:
     """Changes of joint forces (nv) with positions, along the tangent, and velocities (nv × nv), and with controls.
 
@@ -76,8 +76,10 @@ def control_rates(
     """
     vary = (("q", q), ("v", v), ("u", controls[0]))
     varied = ([Varied(x, {(name, k): 1.0}) for k, x in enumerate(numbers)] for name, numbers in vary)
-    tau = forces(VariedOps(ops), tree, *varied, *([Varied(x) for x in numbers] for numbers in controls[1:]))
-    rates: list[Rates] = [x.rates if isinstance(x, Varied) else {} for x in tau]
+    tau: Mapping[int, Any] = forces(
+        VariedOps(ops), tree, *varied, *([Varied(x) for x in numbers] for numbers in controls[1:])
+    )
+    rates: list[Rates] = [tau[dof].rates if dof in tau else {} for dof in range(tree.nv)]
     coordinate = {sv.start: sq.start for sq, sv in zip(tree.q_slices, tree.v_slices, strict=True)}
     places = {
         "q": [coordinate.get(k, -1) for k in range(tree.nv)], "v": range(tree.nv), "u": range(len(controls[0])),

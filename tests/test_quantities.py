@@ -1,4 +1,7 @@
-"""Declarations of quantities: each evaluates on NumPy and compiled to what it declares; requests are resolved once."""
+"""Declarations of quantities: their outputs, alone and packed, and their documents; requests are resolved once.
+
+`test_one_state` evaluates each on NumPy and compiled.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +21,6 @@ from tools import AGREEMENT, error, requested
 def robot():
     """A floating robot with a constraint to the world, a loop, and rows that come with each call."""
     return ds.mechanisms.star(3, 2), [ds.Point("branch1_2"), ds.Point("branch2_2", "branch3_1"), ds.Rows("hub", 1)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", QUANTITIES)
-def test_numpy_and_kernels_give_what_is_declared(robot, name):
-    tree, constraints = robot
-    quantity, rng = QUANTITIES[name], np.random.default_rng(1)
-    kernel = ds.compile(tree, constraints, name, lanes=1)
-    values = {a.name: rng.normal(size=(3, *a.shape)) for a in kernel.arguments}
-    values["q"] = tree.random(rng, 3)
-    values |= {"d": np.abs(values["d"])} if "d" in values else {}  # damping is positive
-    states = {n: values[n] for n in quantity.inputs}
-    direct = case_of(tree, constraints, quantity, states, rows=[values["K2"]]).run()
-    compiled = kernel(**values)
-    compiled = compiled if isinstance(compiled, tuple) else (compiled,)
-    assert [o.name for o in quantity.outputs] == list(direct) == [r.name for r in kernel.results]
-    for output, result, found in zip(quantity.outputs, kernel.results, compiled, strict=True):
-        assert found.shape == direct[output.name].shape == (3, *result.shape)
-        assert error(found, direct[output.name]) < 1e3 * AGREEMENT, output.name
-        assert output.meaning and result.meaning == output.meaning
 
 
 SEVERAL = [name for name, quantity in QUANTITIES.items() if len(quantity.outputs) > 1]

@@ -176,7 +176,9 @@ class NumpyCase(Case):
         columns = []
         for a in asked.arguments:
             x = 0.0 if given.get(a.name) is None else np.asarray(given[a.name])
-            columns.append(np.broadcast_to(x, (*self.batch, *(a.shape or (1,))))[where].reshape(-1, a.size))
+            columns.append(
+                np.broadcast_to(x, (*self.batch, *(a.shape or (1,))))[where].reshape(np.count_nonzero(where), a.size)
+            )
         inputs = np.concatenate([np.zeros((np.count_nonzero(where), 0)), *columns], axis=1).astype(dtype)
         parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
         return [np.concatenate(part) for part in zip(*parts, strict=True)]

@@ -253,7 +253,7 @@ def _target(kernel: Any) -> str:
         number = ctypes.c_double if kernel.dtype == np.float64 else ctypes.c_float
         variable = kernel.code.address_of_data
         number.from_address(variable("xla_least")).value = kernel.least_rcond
-        ctypes.c_int64.from_address(variable("xla_many")).value = -(-ENOUGH // kernel.operations.total)
+        ctypes.c_int64.from_address(variable("xla_many")).value = -(-ENOUGH // max(kernel.operations.total, 1))
         ctypes.c_int64.from_address(variable("xla_threads")).value = number_of(None, ENOUGH_FOR_THREADS)
         if not _targets:
             atexit.register(_settle_no_more)

@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 
+import llvmlite.binding
 import numpy as np
 import pytest
 
@@ -201,6 +202,84 @@ def test_a_child_has_threads_of_its_own(cores, kernel_and_states):
     child.start()
     child.join(60)
     assert child.exitcode == 0
+
+
+def test_calls_take_no_lock_of_llvm(kernel_and_states):
+    """Which a child that is forked while another thread has it would wait for, for ever."""
+    kernel, q = kernel_and_states
+    G, found = kernel(q, threads=2), []
+    arm = ds.mechanisms.chain(3)
+    step = ds.compile(arm, (), "step")
+
+    def call():
+        found.extend(kernel(q, threads=n) for n in (None, 1, 2))
+        found.extend([kernel(q[0]), kernel(q.tolist()), kernel.address])
+        ds.rollout(step, arm.random(0), np.zeros(3), np.zeros((2, 3)), 1e-3)
+        found.append(step(arm.random(0), np.zeros(3), np.zeros(3), 1e-3, return_status=True))
+
+    thread = threading.Thread(target=call, daemon=True)
+    with llvmlite.binding.ffi.lib._lock:
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive() and len(found) == 7
+    assert all(np.array_equal(x, G) for x in found[:3])
+
+
+FORKS = """
+import os, signal, sys, threading, time
+import numpy as np
+import delassus as ds
+
+tree = ds.mechanisms.star(2, 3)
+kernel, q = ds.compile(tree, ds.Weld("branch1_3"), "dynamics"), tree.random(0, batch=2_000)
+still, stop = np.zeros((2_000, tree.nv)), threading.Event()
+expected, stretched = kernel(q, still, still), np.zeros((1, 7))
+arm = ds.mechanisms.chain(7)
+held = ds.compile(arm, ds.Weld("link7"), "dynamics")
+held(stretched, stretched, stretched, return_status=True)  # what has to be compiled for it
+
+def same(threads=None):
+    found = kernel(q, still, still, threads=threads)
+    return all(np.array_equal(x, y) for x, y in zip(found, expected))
+
+def calls(threads):
+    while not stop.is_set():
+        same(threads)
+
+def solves():
+    while not stop.is_set():
+        held(stretched, stretched, stretched, return_status=True)
+
+def compiles():
+    while not stop.is_set():
+        ds.compile(ds.mechanisms.chain(1), (), "mass_matrix")
+
+busy = [threading.Thread(target=f, args=a) for f, a in ((calls, (None,)), (calls, (2,)), (solves, ()), (compiles, ()))]
+for thread in busy:
+    thread.start()
+failed = 0
+for _ in range(8):
+    child = os.fork()
+    if not child:
+        signal.alarm(30)  # ends it if it hangs
+        kernel(q[:2], still[:2], still[:2])
+        held(stretched, stretched, stretched, return_status=True)
+        compiled = ds.compile(ds.mechanisms.chain(1), (), "jacobian")(np.zeros(1))
+        os._exit(0 if same() and same(2) and compiled.shape == (0, 1) else 1)
+    failed += os.waitpid(child, 0)[1] != 0
+    if failed:
+        break
+stop.set()
+for thread in busy:
+    thread.join()
+sys.exit(failed)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_children_that_are_forked_while_threads_call_and_compile(monkeypatch):
+    monkeypatch.setenv("DELASSUS_CACHE", "off")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS], check=True, timeout=240)
 
 
 AT_EXIT = """

@@ -1,11 +1,29 @@
-"""Base of the immutable public classes: read-only arrays, and public names only in `dir` and `help`."""
+"""Base of the immutable public classes: read-only arrays, public names only in `dir` and `help`, cached properties."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+T = TypeVar("T")
+
+
+class cached_property(functools.cached_property[T]):
+    """That of functools without the lock that it has in Python 3.11: a child that is forked may inherit it held."""
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> cached_property[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: Any = None) -> T: ...
+    def __get__(self, instance: object | None, owner: Any = None) -> Any:
+        """Compute it; attributes of the instance, as it is then, come before this is asked again."""
+        if instance is None:
+            return self
+        value = instance.__dict__[str(self.attrname)] = self.func(instance)
+        return value
 
 
 class _PublicNames(type):

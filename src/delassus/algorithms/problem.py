@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from delassus.algorithms.contact.candidates import Candidate, candidates
 from delassus.algorithms.inputs import ground_name, inputs_of, payload_name, placement_name, rows_name
 from delassus.constraints import CenterOfMass, Constraint, Contact, Distance, FrameConstraint, JointRows, row_slices
+from delassus.frozen import cached_property
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_matrix, diagonal, from_entries

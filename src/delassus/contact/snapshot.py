@@ -6,7 +6,6 @@ rows of loops and contacts there: ``J``, ``J M⁻¹ Jᵀ`` and ``M⁻¹ Jᵀ p``
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.joint_contacts import NO_JOINTS, JointContacts, JointLaws
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
+from delassus.frozen import cached_property
 from delassus.model.rotations import Array, skew
 from delassus.model.tree import WORLD
 from delassus.quantities.options import Passive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -35,6 +36,9 @@ def host() -> Host:
     """The processor of this process."""
     import llvmlite.binding as llvm
 
+    if hasattr(os, "register_at_fork"):  # a child must not find LLVM in the middle of what another thread compiles
+        lock = llvm.ffi.lib._lock
+        os.register_at_fork(before=lock.__enter__, after_in_parent=lock.__exit__, after_in_child=lock.__exit__)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     available = llvm.get_host_cpu_features()
@@ -91,10 +95,13 @@ class Code:
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(host()), use_lmm=True)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(payload))
         self._engine.finalize_object()
+        self._known: dict[str, int] = {}
 
     def address(self, function: str) -> int:
-        """Address of a function."""
-        return int(self._engine.get_function_address(function))
+        """Address of a function, for which llvmlite is asked, under its lock, once."""
+        if function not in self._known:
+            self._known[function] = int(self._engine.get_function_address(function))
+        return self._known[function]
 
     def address_of_data(self, name: str) -> int:
         """Address of a global variable."""

@@ -24,6 +24,8 @@ _starting = threading.Lock()
 @cache
 def _code() -> Code:
     code = Code(object_code(helper_module()))
+    for function in ("share", "help"):
+        code.address(function)
     for kept in (code, _HELPER):  # for good: the thread may still run when Python ends
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     return code

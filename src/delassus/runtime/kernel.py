@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from inspect import signature
 from math import prod
 from pathlib import Path
@@ -18,6 +18,7 @@ from delassus.compiler.emit.c_text import Scalar
 from delassus.compiler.pipeline import derivative_programs, make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
+from delassus.frozen import cached_property
 from delassus.model.check import check_batch, check_flag, check_path, library_of
 from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.evaluate import ACCURATE, NumpyCase, is_long, solve_doubtful
@@ -74,7 +75,8 @@ class Kernel:
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self._is_judged else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self.code = Code(objects)
-        self._batch = self._function("batch", 1)
+        self._span, self._batch = self.code.address("span"), self._function("batch", 1)
+        self._roll: Any = self._function("roll", 4) if request.states else None
         entry = partial(direct_entry, self.code.address("call"), self.dtype, self.least_rcond, self._keep)
         self._direct, self._declined = entry()
         if isinstance(self, _Entered):
@@ -390,7 +392,7 @@ class Kernel:
         """Run the machine code; returns the reciprocal conditions, if it makes any."""
         n = prod(batch)
         rcond = [np.empty(batch, dtype=self.dtype)] if self._is_judged else []
-        number, span = number_of(threads, n * self.operations.total, is_helped=True), self.code.address("span")
+        number, span = number_of(threads, n * self.operations.total, is_helped=True), self._span
         over_states(self._batch, [*arrays, *results, *rcond], self._strides, n, number, self.lanes, span)
         return rcond
 
@@ -414,11 +416,6 @@ class Kernel:
         several = number_of(threads, n * steps * self.operations.total)
         over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, several, self.lanes)
         return self._doubtful(rcond, (steps, *batch)), beside
-
-    @cached_property
-    def _roll(self) -> Any:
-        """Machine code of a rollout: number of states, states side by side, steps, what moves, pointers."""
-        return self._function("roll", 4)
 
     def _function(self, name: str, counts: int) -> Any:
         """Machine code that takes so many counts and a pointer for each array."""

@@ -51,6 +51,17 @@ CHECKED = os.environ.get("DELASSUS_CHECK_LOOPS", "0") == "1"
 """Whether indices are compared with lengths."""
 
 _one_at_a_time = threading.RLock()
+
+
+def _forget() -> None:
+    """In a forked child, which has no thread that would release the lock."""
+    global _one_at_a_time
+    _one_at_a_time = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
 _entry_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 

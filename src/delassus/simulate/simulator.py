@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.stepper import SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
+from delassus.frozen import cached_property
 from delassus.model.check import check_flag, check_number, check_whole, finite_array
 from delassus.model.rotations import Array
 from delassus.quantities.options import Control, Passive

@@ -7,14 +7,13 @@ Assumes independent rows; what to do about others is in `quantities.redundancy`.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.rnea import applied_forces
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
+from delassus.frozen import cached_property
 from delassus.spatial.ops import Matrix
 
 

@@ -23,12 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.constraint_acceleration import gravity_in
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Pose, compose
+from delassus.frozen import cached_property
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix
 from delassus.spatial.ops import Matrix, Ops

@@ -13,10 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from delassus.algorithms.problem import Pose, Problem
+from delassus.frozen import cached_property
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD
 from delassus.spatial.manifold import stretch, stretch_changes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from delassus.contact.collision.colliders import FIRST_VERTEX, LINK, MOST_POINTS, Colliders, Workspace
 from delassus.contact.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Solids, Sphere
 from delassus.errors import missing_dependency
+from delassus.frozen import cached_property
 from delassus.model.rotations import Array
 
 MOST_TRIANGLES = 1 << 14

@@ -9,12 +9,11 @@ Deviations: those of `bodies`; and rotors that are felt at joints (armature ``a`
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from delassus.contact.formulations.bodies import AugmentedFormulation
 from delassus.contact.snapshot import ConstraintRows, Indices, Snapshot
+from delassus.frozen import cached_property
 from delassus.model.rotations import Array
 
 
@@ -55,7 +54,7 @@ class NonMinimalCoordinates(AugmentedFormulation):
         )
 
     @cached_property
-    def A(self) -> Array:  # type: ignore[override]
+    def A(self) -> Array:
         """Dense, (6n + n_b, 6n + n_b)."""
         assert self.triplets is not None
         return _dense(self.triplets, (self.n_free, self.n_free))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from delassus.contact.solvers.double_double import de_saxce, natural_map
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.errors import ConfigurationError, missing_dependency
-from delassus.frozen import Frozen
+from delassus.frozen import Frozen, cached_property
 from delassus.model.rotations import Array
 
 

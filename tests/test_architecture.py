@@ -187,6 +187,20 @@ def test_algorithms_know_neither_machines_nor_joint_types():
         assert "JointKind" not in path.read_text(), path
 
 
+def test_algorithms_ask_for_no_type_of_a_number():
+    """A number of one state is a float, too; what is known before a state is, `Ops` say."""
+    numbers = {"float", "int", "complex", "bool", "np.ndarray", "np.generic", "np.floating", "np.float64", "Number"}
+    files = [path for room in ("algorithms", "constraints", "spatial") for path in (PACKAGE / room).rglob("*.py")]
+    asked = []
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                kinds = {ast.unparse(x) for x in ast.walk(node.args[1]) if isinstance(x, ast.Name | ast.Attribute)}
+                asked += [(path.stem, ast.unparse(node.args[0])) for _ in kinds & numbers]
+    assert set(asked) == {("between_frames", "rows"), ("between_frames", "K")}  # numbers of rows, which users give
+    assert len(files) > 50
+
+
 def test_no_module_is_unreachable():
     """Every file imports, on its own and in any order."""
     for name in sorted(MODULES):

@@ -1428,3 +1428,18 @@ def public_calls():
 @pytest.mark.filterwarnings("ignore")
 def test_whatever_is_handed_over(kernel_cache):
     assert escapes(public_calls()) == []
+
+
+def test_functions_without_constraints_refuse_them_by_name():
+    """And a method where there is none to choose; not by what Python says of a function inside."""
+    arm, q, v, a = ds.mechanisms.chain(3), np.zeros(3), np.ones(3), np.ones(3)
+    for what in (ds.Point("link3"), (), None):
+        with pytest.raises(ds.DelassusError, match=r"^constraints: expected none with 'inverse_dynamics'"):
+            ds.inverse_dynamics(arm, q, v, a, constraints=what)
+        with pytest.raises(ds.DelassusError, match=r"^constraints: expected none with 'bias_force'"):
+            ds.bias_force(arm, q, v, constraints=what)
+    for call in (ds.dynamics_derivatives, ds.inverse_dynamics):
+        with pytest.raises(ds.DelassusError, match=r"^method: expected none with"):
+            call(arm, q, v, a, method="aba")
+    with pytest.raises(ds.DelassusError, match=r"keyword: .* got 'states'"):
+        ds.inverse_dynamics(arm, q, v, a, states={})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import casadi as ca
@@ -48,6 +50,18 @@ def test_casadi_kernels(robot, method):
     ]
     arguments = draw(program, tree, np.random.default_rng(0), ())
     assert error(np.array(function(*arguments)), reference(program, *arguments)[0]) < ROUND_OFF
+
+
+@pytest.mark.parametrize("robot", ["müller_1", "my robot (v2)", "3R", "机器人", "", "_", "jac", "a__b_", "r" * 300])
+def test_names_of_robots_are_names_in_every_target(robot, tmp_path):
+    """One name for C and CasADi, which refuses two underscores in a row and what is not ASCII."""
+    arm = replace(ds.mechanisms.chain(2), name=robot)
+    kernel = ds.compile(arm, ds.Point("link2"), "jacobian")
+    name, q = kernel.program().name, arm.random(0)
+    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*", name)
+    assert kernel.casadi().name() == kernel.casadi(jacobian=True).name() == name
+    assert error(np.array(kernel.casadi()(q)), kernel(q)) < ROUND_OFF
+    assert [path.stem for path in kernel.export_c(tmp_path)] == [name] * 2
 
 
 def test_casadi_derivatives():

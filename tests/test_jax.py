@@ -110,6 +110,26 @@ def test_wrong_arrays_are_refused_when_they_are_traced():
         jax.jit(kernel)(np.asarray(q))
 
 
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_keys_of_random_numbers_are_no_arrays(shape):
+    arm, key = ds.mechanisms.chain(3), jax.random.split(jax.random.key(0), shape)
+    step, zeros = ds.compile(arm, (), "step"), jnp.zeros(3)
+    for call in (
+        lambda: step(key, zeros, zeros, 1e-3),
+        lambda: jax.jit(step)(zeros, zeros, key, 1e-3),
+        lambda: step(zeros, zeros, zeros, dt=key),
+        lambda: ds.forward_kinematics(arm, key),
+        lambda: ds.forward_dynamics(arm, zeros, key, zeros),
+        lambda: ds.rollout(step, key, zeros, jnp.zeros((4, 3)), 1e-3),
+        lambda: ds.rollout(step, zeros, zeros, jnp.zeros((4, 3)), key),
+        lambda: ds.rollout(step, zeros, zeros, lambda t, q, v: key, 1e-3, steps=2),
+    ):
+        with pytest.raises(ds.DelassusError, match=r"^(q|v|tau|dt): expected numbers, got dtype key<fry>"):
+            call()
+    with pytest.raises(ds.DelassusError, match="rng: expected a generator or a seed"):
+        arm.random(key)
+
+
 def test_other_versions_of_jax_are_refused(monkeypatch):
     from delassus.runtime import on_jax
 

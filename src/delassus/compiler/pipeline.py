@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from delassus.compiler.built_in import built_in
+from delassus.compiler.emit.c_text import identifier
 from delassus.compiler.passes import optimise
 from delassus.compiler.program import Program, Result, Stage
 from delassus.compiler.stages import cut
@@ -25,9 +25,8 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
     traced, before, graph = _cut(asked, with_rcond, calls=not asked.derivative)
     if len({target for stage in before for target in stage.targets}) > MOST_VALUES:
         traced, before, graph = _cut(asked, with_rcond, calls=False)
-    name = re.sub(r"\W+", "_", "_".join((tree.name, quantity.name, *asked.derivative))).strip("_") or quantity.name
     made = Program(
-        name=name if not name[0].isdigit() else f"robot_{name}",
+        name=identifier("_".join((tree.name, quantity.name, *asked.derivative))),
         graph=graph,
         arguments=asked.arguments,
         results=tuple(traced.results),

@@ -18,7 +18,7 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.constraints import check_constraints
-from delassus.errors import ConfigurationError, DelassusError, ModelError, warn
+from delassus.errors import ConfigurationError, DelassusError, ModelError, shown, warn
 from delassus.model.check import library_of
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
@@ -306,6 +306,7 @@ def case_of(
     quantity: Quantity,
     states: Mapping[str, Any],
     method: str | None = AUTO,
+    /,
     **given: Any,
 ) -> NumpyCase:
     """Case of a direct call: all of its input checked; ``given`` are its keywords.
@@ -314,6 +315,9 @@ def case_of(
     """
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
+    for name in ("constraints", "method"):
+        if name in given:
+            raise ConfigurationError(name, f"none with {quantity.name!r}", shown(given[name]), "Leave it out.")
     checked = check_constraints(tree, constraints)
     keywords, values = as_arguments(checked, given)
     asked = request(tree, checked, quantity, method=method, **keywords)

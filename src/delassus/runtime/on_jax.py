@@ -86,11 +86,19 @@ def rollout(
     arguments = [a for a in kernel.arguments if a.name in given]
     leading = [jnp.shape(given[a.name])[: jnp.ndim(given[a.name]) - len(a.shape)] for a in arguments]
     batch = common_batch([a.name for a in arguments], leading)
-    first = tuple(jnp.broadcast_to(jnp.asarray(x, kernel.dtype), (*batch, *by_name[k].shape)) for k, x in start.items())
+
+    def of_kernel(x: Any, name: str) -> Any:
+        x = jnp.asarray(x)
+        _check_numbers(x, name)
+        check_shape(x.shape, by_name[name].shape, name)
+        return x.astype(kernel.dtype)
+
+    first = tuple(jnp.broadcast_to(of_kernel(x, k), (*batch, *by_name[k].shape)) for k, x in start.items())
 
     def asked(t: Any, state: Any) -> dict[str, Any]:
         """Controls of a policy at a step."""
-        return {control: jnp.asarray(controls(t * jnp.max(jnp.asarray(fixed["dt"])), *state[:2]), kernel.dtype)}
+        dt = of_kernel(fixed["dt"], "dt")
+        return {control: of_kernel(controls(t * jnp.max(dt), *state[:2]), control)}
 
     def step(carried: Any, now: Any) -> Any:
         state, held = carried
@@ -117,10 +125,17 @@ def _of_one_batch(arrays: list[Any], kernel: Any) -> list[Any]:
     ]
 
 
+def _check_numbers(x: Any, name: str) -> None:
+    """Refuse what has a type of JAX's own, as keys of random numbers have."""
+    if not isinstance(x.dtype, np.dtype):
+        raise ConfigurationError(name, "numbers", f"dtype {x.dtype}", "Draw them: jax.random.normal(key, shape).")
+
+
 def _checked(x: Any, argument: Argument, dtype: np.dtype[Any]) -> Any:
     """Traced array (..., shape of one state) of the kernel's type; whole numbers and Python's own are converted."""
     import jax
 
+    _check_numbers(x, argument.name)
     if x.dtype != dtype and not (x.dtype.kind in "iu" or x.weak_type):
         advice = f"Convert it with astype({dtype.name!r}), or compile with dtype='float32' or 'float64'."
         if dtype == np.float64 and not jax.config.jax_enable_x64:

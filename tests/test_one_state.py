@@ -8,28 +8,25 @@ from __future__ import annotations
 import inspect
 from dataclasses import replace
 from functools import cache
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.contact.solvers import SOLVERS
-from delassus.algorithms.dynamics import HARD_AND_SOFT, SOFT, UNCONSTRAINED
-from delassus.algorithms.dynamics.integrate import INTEGRATE
-from delassus.algorithms.dynamics.kinematics import REFERENCES
-from delassus.contact import Sphere
-from delassus.model.actuators import Actuator
-from delassus.model.build import build_tree
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.joints import JointKind
-from delassus.quantities import QUANTITIES
-from delassus.quantities.arguments import checked_values
-from delassus.quantities.error_estimate import usual_states
-from delassus.quantities.evaluate import NumpyCase, case_of
-from delassus.quantities.options import Keywords
-from delassus.quantities.quantity import CONTROLS
-from tools import error
+from internals import (
+    QUANTITIES,
+    SOFT,
+    UNCONSTRAINED,
+    Actuator,
+    JointKind,
+    NumpyCase,
+    RawJoint,
+    RawLink,
+    build_tree,
+    usual_states,
+)
+from tools import error, requested
 
 pytestmark = [pytest.mark.usefixtures("kernel_cache"), pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")]
 
@@ -65,14 +62,19 @@ CONSTRAINTS = (
     [*ROBOTS[0].constraints, ds.Point(TIP)],
     [ds.Distance(TIP, ds.Frame("a", given="placement")), ds.Rows("b", 1, axes="world")],
 )
-CONTACTS = ([ds.Contact(TIP, Sphere(0.5), friction=0.6)], [ds.Contact("c", Sphere(0.5), "input", restitution=0.2)])
+CONTACTS = (
+    [ds.Contact(TIP, ds.contact.Sphere(0.5), friction=0.6)],
+    [ds.Contact("c", ds.contact.Sphere(0.5), "input", restitution=0.2)],
+)
 
+(KEYWORDS,) = get_type_hints(ds.compile)["options"].__args__
+CHOICES = {name: get_args(hint) for name, hint in get_type_hints(KEYWORDS).items()}
 LEFT_OUT = object()
 OPTIONS = {
     "gravity": (LEFT_OUT, "input", (1.0, -2.0, -9.0)),
     "passive": ("model", "none"),
     "damping": (LEFT_OUT, "input", lambda tree: np.full(tree.nv, 0.3)),
-    "control": tuple(CONTROLS),
+    "control": CHOICES["control"],
     "v_target": (True, False),
     "wrenches": ((), ("c", ds.Frame("b", (0.1, 0.2, 0.3)))),
     "targets": (False, True),
@@ -81,12 +83,12 @@ OPTIONS = {
     "compliance": (None, "input", 1e-2, [1e-3, None]),
     "active": (False, True),
     "frames": (LEFT_OUT, "c", ["b", TIP]),
-    "reference": tuple(REFERENCES),
-    "integrator": tuple(INTEGRATE),
+    "reference": CHOICES["reference"],
+    "integrator": CHOICES["integrator"],
     "friction": (None, "input", 0.7),
     "restitution": (None, "input", 0.3),
     "limits": (True, False),
-    "solver": tuple(SOLVERS),
+    "solver": CHOICES["solver"],
     "sweeps": (200, 30),
     "tolerance": (1e-4, 1e-6),
     # of `compile` itself
@@ -145,7 +147,7 @@ def options_of(quantity, k):
     if quantity.has_status and method in UNCONSTRAINED:
         constraints = []
     if "compliance" in chosen:
-        if not constraints or method not in {"auto"} | SOFT | HARD_AND_SOFT:
+        if not constraints or method == "pv":  # takes hard ones only
             chosen["compliance"] = None
         elif method in SOFT:
             chosen["compliance"] = "input"
@@ -189,8 +191,7 @@ def each(values, k):
 
 def on_numpy(kernel, values):
     """What the kernel's request gives on NumPy."""
-    asked, arguments = kernel.request, kernel.arguments
-    return NumpyCase(asked, *checked_values(asked.tree, arguments, values)).run()
+    return NumpyCase(kernel.request, values, values["q"].shape[:-1]).run()
 
 
 def compiled(kernel, values, cast=np.asarray, **asked):
@@ -225,6 +226,7 @@ def assert_same(found, expected):
 # -- quantities ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, k", list(cases()))
 def test_quantities(name, k):
     """At once and compiled: one state, a batch of one and the same state of a batch are the same bits."""
@@ -248,8 +250,9 @@ def test_limits_cut_controls_of_one_state():
     """What the cases above are to find: controls are beyond the limits of joints, of actuators and of controls."""
     for tree in ROBOTS:
         limit = tree.effort_limit
-        for control, names in list(CONTROLS.items())[1:]:
+        for control in CHOICES["control"][1:]:
             kernel = ds.compile(tree, (), "control_forces", control=control)
+            names = [a.name for a in kernel.arguments][2:]
             state = {"q": tree.neutral(), "v": np.zeros(tree.nv)}
             state |= {name: np.full(a.shape, 1e3) for name in names for a in kernel.arguments if a.name == name}
             (tau,) = compiled(kernel, state)
@@ -296,7 +299,7 @@ def direct(name, k, values):
 
     given = {
         **chosen, **values, "tree": asked.tree, "constraints": constraints,
-        "tau": values.get(CONTROLS[asked.options.control][0]), "rows": all_of("rows"),
+        "tau": values.get((*asked.inputs, "", "")[2]), "rows": all_of("rows"),
         "placements": all_of("placements"), "payloads": dict(zip(chosen["payloads"], all_of("payloads"), strict=True)),
         "wrenches": dict(zip(chosen.get("wrenches", ()), all_of("wrenches"), strict=True)),
         "targets": each_of("target"), "poses": each_of("pose"),
@@ -319,6 +322,7 @@ def results(name, found, k):
     return {o: forces if o == "forces" else getattr(found, o) for o in outputs}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name):
     """One state, numbers of Python too, as of a batch, bit for bit; as of the kernel, to round-off."""
@@ -342,6 +346,7 @@ def test_functions(name):
                 assert error(found, expected) < bound, result.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, k", list(cases()))
 def test_jax(every_type, name, k):
     """Of one state, the bits of the call with NumPy arrays; `test_jax` has batches."""
@@ -350,6 +355,7 @@ def test_jax(every_type, name, k):
     assert_same(compiled(kernel, state, every_type.numpy.asarray), compiled(kernel, state))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_on_jax(every_type, name):
     """Public functions, which compile their kernel then, against their own results on NumPy."""
@@ -381,6 +387,7 @@ def test_operators():
                     [batch[:1], batch[1], batch[1]])  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", JointKind)
 def test_trees(kind):
     """Methods of a robot, and what moves on the manifold of each kind of joint."""
@@ -393,20 +400,20 @@ def test_trees(kind):
         lambda q, q1, v: tree.check_configuration(q),
         lambda q, q1, v: tree.check_velocity(v),
     ]
-    for name in ("step", "position_update", "momentum_drift"):
-        quantity, given = QUANTITIES[name], {"tau": v, "dt": 0.01, "shift": v}
-        calls.append(
-            lambda q, q1, v, quantity=quantity, given=given: tuple(
-                case_of(tree, (), quantity, {n: {"q": q, "v": v, **given, "tau": v, "shift": v}[n]
-                                             for n in quantity.inputs}).run().values()
-            )
-        )  # fmt: skip
+    for asked in (requested(tree, (), name) for name in ("step", "position_update", "momentum_drift")):
+
+        def at_once(q, q1, v, asked=asked):
+            state = {"q": q, "v": v, "tau": v, "dt": np.full(q.shape[:-1], 0.01), "shift": v}
+            return tuple(NumpyCase(asked, {n: state[n] for n in asked.inputs}, q.shape[:-1]).run().values())
+
+        calls.append(at_once)
     for call in calls:
         batch = as_tuple(call(q, q1, v))
         assert_same(as_tuple(call(q[:1], q1[:1], v[:1])), [x[:1] for x in batch])
         assert_same(as_tuple(call(q[1], q1[1], v[1])), [x[1] for x in batch])
 
 
+@pytest.mark.slow
 def test_rollouts_and_solutions(every_type):
     kernel, values = made("step", 0)
     states = {"q0": values["q"], "v0": values["v"]}
@@ -427,7 +434,7 @@ def test_rollouts_and_solutions(every_type):
 
 
 def test_every_option_and_function_is_met():
-    assert set(Keywords.__annotations__) | set(COMPILED) == set(OPTIONS)
+    assert set(CHOICES) | set(COMPILED) == set(OPTIONS)
     met = {name: [] for name in (*OPTIONS, "method")}
     for of, k in cases():
         for name, x in options_of(QUANTITIES[of], k)[2].items():
@@ -438,7 +445,11 @@ def test_every_option_and_function_is_met():
     of_states = {name for name in ds.__all__ if inspect.isfunction(f := getattr(ds, name)) and "q" in taken_by(f)}
     assert of_states == {*FUNCTIONS, *OPERATORS}
     keywords = {keyword for name in of_states for keyword in taken_by(getattr(ds, name))}
-    arguments = {a.name for of, k in cases() for a in made(of, k)[0].arguments}
+    arguments = set()
+    for of, k in cases():
+        tree, constraints, chosen = options_of(QUANTITIES[of], k)
+        asked = {name: x for name, x in chosen.items() if name not in ("dtype", "lanes", "error_bound")}
+        arguments |= {a.name for a in requested(tree, constraints, of, **asked).arguments}
     assert {"pose1", "compliance0", "target0", "K1", "placement0_second", "wrench1", "payload0", "ground1"} <= arguments
     assert keywords - arguments - set(OPTIONS) == {
         "tree", "constraints", "method", "max_iterations", "tau", "rows", "placements"

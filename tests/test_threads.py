@@ -276,6 +276,7 @@ sys.exit(failed)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_children_that_are_forked_while_threads_call_and_compile(monkeypatch):
     monkeypatch.setenv("DELASSUS_CACHE", "off")

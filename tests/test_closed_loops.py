@@ -7,6 +7,7 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace
+from delassus.quantities.closed_loops import rank_when_closed
 from internals import JointKind, RawJoint, RawLink, build_tree
 from test_joint_contacts import some_scene
 
@@ -270,3 +271,69 @@ def test_taking_an_overlap_back_leaves_the_angular_velocity_in_the_world_as_it_i
     spins = [ds.frame_velocity(body, sim.q, sim.v, "body", reference="world")[3:] for sim in sims]
     np.testing.assert_allclose(*spins, atol=1e-13)
     assert np.abs(sims[0].q - sims[1].q)[3:].max() > 1e-3  # it is turned out of the floor
+
+
+def overconstrained():
+    """The planar four-bar whose coupler is on a ball joint and held to the rocker by a hinge.
+
+    Of its five rows four are independent once it is closed; in the open, with the coupler out of the plane, all are.
+    """
+    tree, (point,) = four_bar(lean=1e-300)
+    return tree, [ds.Hinge(point.first, point.second, axis=Z)]
+
+
+def closed_states(n):
+    """Closed configurations of the overconstrained four-bar, velocities that keep it closed, joint forces."""
+    planar, loop = four_bar()
+    (tree, hinge), rng = overconstrained(), np.random.default_rng(0)
+    angles = [closed(planar, loop, np.array([crank, 0.5, 1.5])) for crank in rng.uniform(0.2, 1.2, n)]
+    q = np.stack([tree.configuration({"crank": a[0], "rocker": a[2]}) for a in angles])
+    at = tree.q_index("coupler")
+    q[:, at] = np.stack([[0.0, 0.0, np.sin(a[1] / 2), np.cos(a[1] / 2)] for a in angles])
+    J = ds.jacobian(tree, hinge, q)
+    v, tau = rng.normal(size=(n, tree.nv)), rng.normal(size=(n, tree.nv))
+    return q, v - (np.linalg.pinv(J, rcond=1e-9) @ (J @ v[..., None]))[..., 0], tau
+
+
+def test_rank_of_rows_where_loops_are_closed():
+    tree, hinge = overconstrained()
+    assert np.linalg.matrix_rank(ds.jacobian(tree, hinge, tree.random(0))) == 5
+    assert rank_when_closed(tree, hinge) == (4, 5)
+    assert rank_when_closed(*four_bar()) == (2, 3)
+    assert rank_when_closed(*four_bar(lean=0.3)) == (3, 3)
+    assert rank_when_closed(tree, [ds.Weld("rocker")]) is None  # no loop
+    apart = ds.Point(ds.Frame("crank", (2.0, 0, 0)), ds.Frame("rocker", (0, 0, 5.0)))
+    assert rank_when_closed(tree, [apart]) is None  # no configuration closes it
+
+
+def right(tree, loop, states, qdd, forces):
+    """Whether they are the accelerations and the forces of least norm: iterations tell forces apart to ε / 1e-10."""
+    dense = ds.forward_dynamics(tree, *states, loop, method="kkt")
+    assert {s.name for s in dense.status} == {"REDUNDANT"}
+    known = dense.forces[0]
+    assert np.abs(qdd - dense.qdd).max() < 1e-11 * np.abs(dense.qdd).max()
+    assert np.abs(forces - known).max() < 4 * np.finfo(float).eps / 1e-10 * np.abs(known).max()
+
+
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
+def test_auto_solves_loops_that_are_dependent_once_closed():
+    """Kernels and direct calls take the same method, and say why."""
+    tree, hinge = overconstrained()
+    kernel, states = ds.compile(tree, hinge, "dynamics"), closed_states(6)
+    assert kernel.method == "proximal" and "of 5 rows of loops 4 are independent" in str(kernel.plan)
+    right(tree, hinge, states, *kernel(*states))
+    direct = ds.forward_dynamics(tree, *states, hinge)
+    assert direct.method == "proximal"
+    right(tree, hinge, states, direct.qdd, direct.forces[0])
+    tilted, point = four_bar(lean=0.3)
+    assert ds.compile(tilted, point, "dynamics").method == "pv-early"
+    assert ds.compile(tree, hinge, "dynamics", compliance=1e-4).method == "pv-early"
+    assert ds.compile(tree, hinge, "dynamics", method="ltl").plan is None
+
+
+def test_planar_loops_stay_in_compiled_code(recwarn):
+    tree, loop = four_bar()
+    q = np.stack([closed(tree, loop, np.array([crank, 0.5, 1.5])) for crank in np.linspace(0.2, 1.2, 6)])
+    v, tau = np.random.default_rng(0).normal(size=(2, 6, 3))
+    right(tree, loop, (q, v, tau), *ds.compile(tree, loop, "dynamics")(q, v, tau))
+    assert not recwarn.list, "states have left compiled code"

@@ -13,6 +13,7 @@ from delassus.errors import ConfigurationError, ConstraintError, ModelError, unk
 from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
+from delassus.quantities.closed_loops import rank_when_closed
 from delassus.quantities.options import Constraints, Options, check_options
 from delassus.quantities.quantity import CONTROLS, STATES, Output, Quantity
 
@@ -173,7 +174,7 @@ class Request:
             return None
         if self.method == AUTO:
             return plan(self.tree, self.constraints, self.payloads)
-        return choose(self.options.soft, self.options.active)
+        return choose(self.tree, self.constraints, self.options.soft, self.options.active)
 
     def describe(self) -> dict[str, str]:
         """Unambiguous text of all of it, for keys of caches."""
@@ -216,27 +217,34 @@ def request(
                 raise ConstraintError("constraints", f"constraints that always act, of {quantity.name!r}", repr(c),
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
     known = check_options(tree, checked, quantity.name, quantity.options, options)
-    taken = resolve_method(quantity, method, known.soft, known.active)
+    taken = _resolve_method(tree, checked, quantity, method, known)
     quantity = quantity if outputs is None else quantity.only(outputs)
     quantity = quantity.packed() if check_flag("packed", packed) else quantity
     return Request(tree, checked, quantity, taken, known, loads, method == AUTO)
 
 
-def resolve_method(quantity: Quantity, method: str | None, soft: Sequence[bool], active: bool = False) -> str:
-    """Name of the algorithm that runs; ``soft`` says which constraints are, ``active`` whether they can be off."""
+def _resolve_method(
+    tree: Tree, constraints: Sequence[Constraint], quantity: Quantity, method: str | None, options: Options
+) -> str:
+    """Name of the algorithm that runs."""
     if not isinstance(method, str) or method not in (AUTO, *quantity.methods):
         raise unknown_name("method", method, (*quantity.methods, AUTO))
     if not quantity.has_status or not quantity.methods:
         return method
-    return choose(soft, active).method if method == AUTO else _check_method(quantity, method, soft, active)
+    if method != AUTO:
+        return _check_method(quantity, method, options.soft, options.active)
+    return choose(tree, constraints, options.soft, options.active).method
 
 
-def choose(soft: Sequence[bool], active: bool = False) -> Choice:
+def choose(tree: Tree, constraints: Sequence[Constraint], soft: Sequence[bool], active: bool = False) -> Choice:
     """What "auto" takes for forward dynamics; ``soft`` says which constraints are, ``active`` if they can be off."""
     if not soft:
         return Choice("aba", "there are no constraints")
     if active and _are_mixed(soft):
         return Choice("proximal", "constraints that can be off are soft and hard")
+    closed = rank_when_closed(tree, [c for c, is_soft in zip(constraints, soft, strict=True) if not is_soft])
+    if closed is not None and closed[0] < closed[1]:
+        return Choice("proximal", "of {1} rows of loops {0} are independent where they are closed".format(*closed))
     return Choice(
         "pv-early", "constraints are " + " and ".join({True: "soft", False: "hard"}[x] for x in sorted(set(soft)))
     )

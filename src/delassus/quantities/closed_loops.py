@@ -1,0 +1,93 @@
+"""How many rows of loops are independent where the loops are closed, which configurations taken at random do not show.
+
+Closed configurations are found from random ones by Levenberg-Marquardt steps ``δ = −Jᵀ (J Jᵀ + d ‖e‖² 1)⁻¹ e``,
+``e`` being the position errors of the rows: they converge quadratically where rows are dependent, too.
+Source: Yamashita, Fukushima, "On the rate of convergence of the Levenberg-Marquardt method", 2001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from delassus.algorithms.dynamics.constraint_acceleration import position_errors
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.osim.dense import dense
+from delassus.algorithms.problem import Problem
+from delassus.constraints import Constraint, FrameConstraint
+from delassus.model.rotations import Array
+from delassus.model.tree import Tree
+from delassus.quantities.redundancy import independence
+from delassus.spatial.numpy_ops import NumpyOps, numbers
+
+STARTS, WANTED, STEPS = 4, 2, 40
+"""Random configurations to start from, closed ones that are enough, and steps from each at most."""
+
+DAMPING = 0.01
+"""Of a step, by the square of what it is to take off: without any, steps from afar are too long."""
+
+CLOSED = 1e-10
+"""A loop is closed where its errors are below this part of the largest one at the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loops:
+    """A robot and its loops, compared by what they are."""
+
+    key: tuple[str, ...]
+    tree: Tree = field(compare=False)
+    constraints: tuple[Constraint, ...] = field(compare=False)
+
+
+def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int] | None:
+    """Rank of the rows of loops where these are closed, and their number; None: no loops, or none could be closed.
+
+    Loops are constraints between two links whose frames and rows do not come with each call. Of several closed
+    configurations the largest rank counts.
+    """
+    loops = tuple(
+        c
+        for c in constraints
+        if isinstance(c, FrameConstraint)
+        and len(c.carriers(tree)) == 2
+        and c.rows is not None
+        and all(frame.given is None for frame in c.frames)
+    )
+    return _rank(_Loops((tree.fingerprint, *(c.fingerprint for c in loops)), tree, loops)) if loops else None
+
+
+@lru_cache(maxsize=256)
+def _rank(asked: _Loops) -> tuple[int, int] | None:
+    tree, loops = asked.tree, asked.constraints
+    with np.errstate(all="ignore"):
+        q = _closed(tree, loops)
+        if not len(q):
+            return None
+        problem = Problem(NumpyOps(), tree, loops, q)
+        rank, _ = independence(problem, dense(problem), (len(q),))
+    return int(np.max(rank)), problem.n_rows
+
+
+def _closed(tree: Tree, loops: tuple[Constraint, ...]) -> Array:
+    """Some configurations (k, nq) at which the loops are closed; k may be zero."""
+    q, ops = tree.random(0, batch=STARTS), NumpyOps()
+    enough = None
+    for _ in range(STEPS):
+        problem = Problem(ops, tree, loops, q)
+        motion = DynamicsProblem(problem, None, None, gravity=ops.zeros(3, 1))
+        e, J = numbers(position_errors(motion)), numbers(jacobian(problem))
+        size = np.linalg.norm(e[..., 0], axis=-1)
+        enough = CLOSED * np.max(size) if enough is None else enough
+        if np.count_nonzero(size <= enough) >= WANTED:
+            break
+        JJ = J @ np.swapaxes(J, -1, -2) + (DAMPING * size**2 + np.finfo(float).tiny)[:, None, None] * np.eye(
+            J.shape[-2]
+        )
+        step = -np.swapaxes(J, -1, -2) @ (np.linalg.pinv(JJ, hermitian=True) @ e)
+        step = np.where(np.isfinite(step) & (size > enough)[:, None, None], step, 0.0)
+        q = tree.integrate(q, step[..., 0])
+    return np.asarray(q[size <= enough])

@@ -201,6 +201,11 @@ def test_algorithms_ask_for_no_type_of_a_number():
     assert len(files) > 50
 
 
+def test_cached_properties_have_no_lock():
+    """Those of functools in Python 3.11 do, which a forked child may inherit held."""
+    assert not [path for path in FILES if re.search(r"from functools import .*\bcached_property", path.read_text())]
+
+
 def test_no_module_is_unreachable():
     """Every file imports, on its own and in any order."""
     for name in sorted(MODULES):

@@ -9,6 +9,7 @@ error; there the mass matrix comes from its inverse dynamics, which is right.
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 import sysconfig
 import warnings
@@ -231,6 +232,27 @@ def test_frames_of_joints(tmp_path, root):
         assert ds.load(path).joint_frames == tree.joint_frames
     twice = ds.load(path).attach("tool", ds.load(path), prefix="b_")
     assert twice.placement("b_weld").link != twice.placement("weld").link
+
+
+CORPORA = next((p for q in Path(__file__).resolve().parents if (p := q / "shared" / "corpora").is_dir()), None)
+"""Robots that others have made, of a folder beside the checkout."""
+
+
+@pytest.mark.skipif(CORPORA is None, reason="outside data")
+def test_closures_that_name_joints():
+    """All that close loops in the robots' files: names of links in four, of joints in two."""
+    folders = sorted(path.parent for path in CORPORA.glob("parallel_robots/*/robot.urdf"))
+    of_joints = 0
+    for folder in folders:
+        tree, model = ds.load(folder / "robot.urdf"), pin.buildModelFromUrdf(str(folder / "robot.urdf"))
+        check_frames_of_joints(tree, model, np.random.default_rng(0))
+        pairs = re.findall(r"\['(\w+)', '(\w+)'\]", (folder / "robot.yaml").read_text())
+        of_joints += pairs[0][0] in tree.joint_frames
+        q = tree.random(0)
+        for first, second in pairs:
+            peer = peer_delassus(model, q, [ds.Weld(first, second)])[0]
+            assert error(ds.jacobian(tree, ds.Weld(first, second), q), peer) < DELASSUS
+    assert (len(folders), of_joints) == (6, 2)
 
 
 # -- files ---------------------------------------------------------------------------------------------------------

@@ -184,6 +184,7 @@ def largest_error(tree, loops, q):
     return np.abs(ds.compile(tree, loops, "joint_space_motion")(q, still, still)[5]).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("light", "root"), [(1e-3, "fixed"), (1e-6, "fixed"), (1e-6, "floating")])
 def test_rods_on_gimbals_without_mass_keep_their_loops_and_their_energy(light, root):
     """Thrown at 20 rad/s, under gravity alone."""
@@ -204,6 +205,7 @@ def test_rods_on_gimbals_without_mass_keep_their_loops_and_their_energy(light, r
     assert not sim.statuses
 
 
+@pytest.mark.slow
 def test_steps_that_are_too_long_for_loops_have_a_status():
     """A rod on gimbals thrown at 200 rad/s: steps that cannot follow say so before loops gape by a millimetre."""
     tree, loops = on_gimbals(1e-6)
@@ -219,6 +221,7 @@ def test_steps_that_are_too_long_for_loops_have_a_status():
         assert flagged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_rates_of_rows_are_derivatives_of_their_velocities(seed):
     """Along a motion whose velocities keep their axes in the world, under gravity, to the world and between links."""

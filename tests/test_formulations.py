@@ -202,6 +202,7 @@ def test_sizes_of_pendulums(n):
     assert (found["os"], found["nmc-os"], found["nmc"]) == (24, 24 + 5 * n, 24 + 11 * n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_directions", [2, 4, 6, 8])
 def test_sizes_with_loops_and_joints_of_several_degrees_of_freedom(n_directions):
     scene, dynamics = made("humanoid")
@@ -361,6 +362,7 @@ def test_every_solver_takes_every_formulation(solver):
     assert max(error(v, velocities[0]) for v in velocities) < (1e-5 if solver == "convex" else 1e-6)
 
 
+@pytest.mark.slow
 def test_velocities_asked_for_are_reached():
     """Loops follow the velocities that they are given, contacts a moving surface."""
     scene, dynamics = made("humanoid")

@@ -5,6 +5,8 @@ Where rows are dependent, and bad input, see `test_dynamics`.
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -463,3 +465,20 @@ def test_every_method_is_here():
     robot = ds.mechanisms.humanoid()
     zero = np.zeros(robot.nv)
     assert ds.forward_dynamics(robot, robot.neutral(), zero, zero, ds.Point("left_foot")).method == "pv-early"
+
+
+@pytest.mark.parametrize("function", [ds.bias_force, ds.forward_dynamics])
+def test_direct_calls_are_linear_in_the_number_of_links(function):
+    """Calls of functions, of Python and of NumPy: as many for each link that a chain has more."""
+    counts = []
+    for n in (20, 40, 80):
+        arm, calls = ds.mechanisms.chain(n), []
+        q, zero = arm.random(0), np.zeros(n)
+        given = (q, zero) if function is ds.bias_force else (q, zero, zero)
+        function(ds.mechanisms.chain(2), *(x[:2] for x in given))  # what is imported and kept at a first call
+        sys.setprofile(lambda _, event, __, calls=calls: calls.append(event) if "call" in event else None)
+        function(arm, *given)
+        sys.setprofile(None)
+        counts.append(len(calls))
+    few, some, many = counts
+    assert many - some < 1.1 * 2 * (some - few), counts

@@ -44,7 +44,8 @@ class NumpyOps(Ops):
         return [[a[..., i, j] for j in range(a.shape[-1])] for i in range(a.shape[-2])]
 
     def matrix(self, rows: Sequence[Sequence[Any]]) -> Any:
-        batch = np.broadcast_shapes(*(np.shape(x) for row in rows for x in row))
+        batches = {np.shape(x) for row in rows for x in row} - {()}
+        batch = np.broadcast_shapes(*batches) if len(batches) > 1 else next(iter(batches), ())
         out = np.zeros((*batch, len(rows), len(rows[0])), dtype=self.dtype)
         for i, row in enumerate(rows):
             for j, x in enumerate(row):
@@ -53,8 +54,8 @@ class NumpyOps(Ops):
 
     def take(self, a: Any, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Any:
         if rows is not None:
-            a = np.take(a, np.asarray(rows, dtype=int), axis=-2)
-        return a if columns is None else np.take(a, np.asarray(columns, dtype=int), axis=-1)
+            a = a.take(np.asarray(rows, dtype=int), axis=-2)
+        return a if columns is None else a.take(np.asarray(columns, dtype=int), axis=-1)
 
     def put(self, a: Any, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Any:
         out = np.zeros((*a.shape[:-2], *shape), dtype=self.dtype)
@@ -88,8 +89,11 @@ class NumpyOps(Ops):
     def vstack(self, parts: Sequence[Any]) -> Any:
         if len(parts) == 1:
             return parts[0]
-        batch = np.broadcast_shapes(*(p.shape[:-2] for p in parts))
-        return np.concatenate([np.broadcast_to(p, (*batch, *p.shape[-2:])) for p in parts], axis=-2)
+        batches = {p.shape[:-2] for p in parts}
+        if len(batches) > 1:
+            batch = np.broadcast_shapes(*batches)
+            parts = [np.broadcast_to(p, (*batch, *p.shape[-2:])) for p in parts]
+        return np.concatenate(parts, axis=-2)
 
     def cos(self, x: Any) -> Any:
         return np.cos(x)

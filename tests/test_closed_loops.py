@@ -207,12 +207,12 @@ def test_rods_on_gimbals_without_mass_keep_their_loops_and_their_energy(light, r
 
 @pytest.mark.slow
 def test_steps_that_are_too_long_for_loops_have_a_status():
-    """A rod on gimbals thrown at 200 rad/s: steps that cannot follow say so before loops gape by a millimetre."""
+    """A rod on gimbals thrown at great speeds: steps that cannot follow say so before loops gape by a millimetre."""
     tree, loops = on_gimbals(1e-6)
     q = closed_weld(tree, loops, tree.random(3))
-    v = consistent(tree, loops, q, 200.0 * np.eye(tree.nv)[tree.v_slices[tree.link_names.index("crank")].start])
-    for formulation, dt in (("blocks", 0.1), ("os", 1e-3)):
-        sim = ds.Simulator(ds.Scene(tree, loops=loops), q0=q, v0=v, dt=dt, formulation=formulation)
+    v = consistent(tree, loops, q, np.eye(tree.nv)[tree.v_slices[tree.link_names.index("crank")].start])
+    for formulation, speed, dt in (("blocks", 500.0, 0.3), ("os", 200.0, 1e-3)):
+        sim = ds.Simulator(ds.Scene(tree, loops=loops), q0=q, v0=speed * v, dt=dt, formulation=formulation)
         flagged = False
         for _ in range(10):
             sim.step()

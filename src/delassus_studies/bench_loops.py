@@ -4,10 +4,14 @@ Operations as the planner orders links, where forces wait until both ends of the
 eliminated as early as they can be in the order of links that ``lcaba`` has, and of dense `ltl`;
 times of batches on one core, and the errors of both: largest difference of accelerations from those of `kkt`, relative
 to the largest of a state, median over states.
+
+Then parallel robots, where their files are, in `Simulator` from rest under gravity alone: gap, error of the energy over
+the largest kinetic energy, and statuses of 2 s in steps of 1 ms.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -17,6 +21,8 @@ from rich.table import Table
 
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.state import EliminationOrder
+from delassus.contact.scene import Scene
+from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 from delassus.planner.elimination import least_degree, loops
 from delassus.quantities.case import symbolic_case
@@ -24,9 +30,10 @@ from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
 from delassus.quantities.error_estimate import ERROR_BOUND
 from delassus.quantities.request import request
 from delassus.runtime.compile import compile
+from delassus.simulate.simulator import Simulator
 from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import Case, random_states
-from delassus_studies.loop_mechanisms import few_loops, four_bars, many_loops
+from delassus_studies.loop_mechanisms import closed_configuration, few_loops, four_bars, many_loops, parallel_robots
 from delassus_studies.peers_pinocchio import lcaba_call
 from delassus_studies.tables import table
 from delassus_studies.timing import (
@@ -56,6 +63,9 @@ AT_ONCE = 0.0
 """A block may take the place of no force at all: every force is eliminated as soon as that is possible."""
 
 COUNTED = ("pv-early", "waiting", "at once", "ltl")
+
+SECONDS = 2.0
+"""How long robots move."""
 
 ANY_ERROR = 1e300
 """No state is solved again by another method: that would be compiled and timed too."""
@@ -113,10 +123,43 @@ def _measure_case(case: Case, rounds: int) -> Record:
     return out
 
 
+def _measure_passive(case: Case, seconds: float) -> Record | None:
+    """Largest gap (m, rad), error of the energy, statuses, and median time of a step; None where loops do not close."""
+    if (q := closed_configuration(case)) is None:
+        return None
+    scene = Scene(case.tree, loops=case.constraints)
+    sim, states, times, flagged = Simulator(scene, q0=q, passive="none", limits=False), [], [], None
+    for _ in range(round(seconds / sim.dt)):
+        states.append((sim.q, sim.v))
+        start = time.perf_counter()
+        try:
+            sim.step()
+        except ConfigurationError:  # numbers have overflowed
+            flagged = sim.time if flagged is None else flagged
+            break
+        times.append(time.perf_counter() - start)
+        if flagged is None and sim.statuses:
+            flagged = sim.time
+    qs, vs = (np.array(x) for x in zip(*states, (sim.q, sim.v), strict=True))
+    kinetic, potential = compile(case.tree, (), "energies", passive="none")(qs, vs)
+    errors = compile(case.tree, case.constraints, "joint_space_motion")(qs, vs, np.zeros_like(vs))[5]
+    return {
+        "gap": float(np.abs(errors).max()),
+        "energy": float(np.abs(kinetic + potential - (kinetic + potential)[0]).max() / kinetic.max()),
+        "flagged": flagged,
+        "statuses": {status.name: n for status, n in sim.statuses.items()},
+        "microseconds": 1e6 * float(np.median(times)),
+    }
+
+
 def measure(quick: bool = False) -> Iterator[Record]:
     """All figures of every mechanism; the record after each."""
     record: Record = {**environment(), "cases": {}}
+    record["passive"] = {}
     yield record
+    for case in in_turn([] if quick else list(parallel_robots())):
+        record["passive"][case.name] = _measure_passive(case, SECONDS)
+        yield record
     cases = [four_bars(1)] if quick else [*few_loops(), *many_loops(SIZES, GRIDS)]
     for case in in_turn(cases):
         record["cases"][case.name] = _measure_case(case, 1 if quick else ROUNDS)
@@ -124,7 +167,15 @@ def measure(quick: bool = False) -> Iterator[Record]:
 
 
 def tables(record: Record) -> Iterator[Table | str]:
-    """Operations and times, one line a mechanism; then how operations grow with the number of loops."""
+    """Passive robots; operations and times, one line a mechanism; how operations grow with the number of loops."""
+    passive = [
+        (name, f"{x['gap']:.0e}", f"{x['energy']:.0e}", str(x["flagged"]), f"{x['microseconds']:.0f}")
+        for name, x in record["passive"].items()
+        if x is not None
+    ]
+    if passive:
+        of_passive = ("robot", "gap", "energy", "flagged, s", "µs a step")
+        yield table("from rest, 2 s in steps of 1 ms", of_passive, passive, grows=(20,))
     peer = "lcaba: one iteration, μ = 1e-6, where its data fit in 3 GB"
     yield f"one core, float64, batches of {STATES}; {peer}; errors: median"
     rows, times, grown = [], [], dict[str, list[tuple[int, int]]]()

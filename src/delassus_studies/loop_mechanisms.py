@@ -6,8 +6,10 @@ Trees and the constraints that close them. Configurations are random: rows are r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +19,9 @@ from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
 from delassus.model.mechanisms import humanoid, ladder
 from delassus.model.rotations import Array
-from delassus_studies.cases import Case, welds
+from delassus.quantities import kinematics
+from delassus.runtime.compile import compile
+from delassus_studies.cases import Case, quiet_load, welds
 
 TURNS, SLIDES, BALL, FREE = JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, JointKind.FREE
 
@@ -170,3 +174,35 @@ def many_loops(sizes: Sequence[int], grids: Sequence[int]) -> list[Case]:
     """Towers of four-bars, ladders and rings of these numbers of loops; nets of these sizes."""
     makers = four_bars, rungs, welded_ladder, partial(rungs, ring=True)
     return [*(make(n) for make in makers for n in sizes), *map(grid, grids)]
+
+
+def parallel_robots() -> Iterator[Case]:
+    """Robots of ``shared/corpora/parallel_robots``, if that folder is beside the checkout, loops as their files say.
+
+    Closures that are named after joints are at the joint's frame, which is the body frame of its child.
+    """
+    folders = (above / "shared" / "corpora" / "parallel_robots" for above in Path(__file__).resolve().parents)
+    folder = next((path for path in folders if path.is_dir()), None)
+    for path in sorted(folder.glob("*/robot.urdf")) if folder else ():
+        tree = quiet_load(path, "fixed")
+        links = dict(zip(tree.joint_names, tree.link_names, strict=True))
+        pairs = re.findall(r"\['([^']+)', '([^']+)'\]", path.with_suffix(".yaml").read_text().split("type:")[0])
+        loops = (Weld(*(Frame(links.get(name, name)) for name in pair)) for pair in pairs)
+        yield Case(path.parent.name, tree, tuple(loops))
+
+
+def closed_configuration(case: Case, tries: int = 100) -> Array | None:
+    """A configuration at which the loops of welds are closed to 1e-12, by Newton's method from random ones near 0."""
+    tree, still = case.tree, np.zeros(case.tree.nv)
+    kernel, rng = compile(tree, case.constraints, "joint_space_motion"), np.random.default_rng(0)
+    for k in range(tries):
+        q = tree.integrate(tree.neutral(), 0.1 * k * rng.normal(size=tree.nv))
+        for _ in range(60):
+            J, errors = kernel(q, still, still)[4:6]
+            dq = -np.linalg.lstsq(J, errors, rcond=1e-9)[0]
+            q = tree.integrate(q, dq * min(1.0, 0.3 / max(float(np.abs(dq).max()), 1e-300)))
+        ends = [f for c in case.constraints if isinstance(c, Weld) and c.second for f in (c.first, c.second)]
+        poses = kinematics.forward_kinematics(tree, q, ends)
+        if np.abs(poses[0::2] - poses[1::2]).max() < 1e-12:
+            return q
+    return None

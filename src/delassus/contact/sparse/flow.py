@@ -47,7 +47,7 @@ HELD = 1e-6
 OPENING = 1e-8
 """Part of the kinetic energy that is in velocities which open loops, up to which accelerations are those without."""
 
-SMALLEST = 1.0 / 512.0
+SMALLEST = 1.0 / 4096.0
 """Length of the smallest sub-steps over that of the step."""
 
 SHORTER, LONGER, SAFETY = 0.2, 5.0, 0.9

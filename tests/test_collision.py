@@ -626,7 +626,7 @@ def test_bad_input_is_refused():
         poses[1, 2, 3] = bad
         with pytest.raises(ds.DelassusError, match="pose of link 'b/body': expected finite"):
             detector.contacts(poses)
-    with pytest.raises(ds.DelassusError, match="reach: expected finite"):
+    with pytest.raises(ds.DelassusError, match="reach of link 'b/body': expected finite"):
         detector.contacts(good, [0.0, np.nan])
     assert len(detector.contacts(good)) == 0  # and goes on
     with pytest.raises(ds.DelassusError, match=r"poses: expected shape \(2, 3, 4\)"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import gymnasium
 import gymnasium.wrappers.vector
@@ -16,6 +18,7 @@ from gymnasium.vector import AutoresetMode
 import delassus.gym
 from delassus.errors import DelassusError
 from delassus.gym.go1 import HEIGHT, LOWEST, STEEPEST
+from tools import escapes
 
 MADE = {
     "Go1Velocity": lambda n, **options: delassus.gym.Go1Velocity(n, generic=True, **options),
@@ -48,6 +51,34 @@ def test_environments_are_as_gymnasium_wants_them(name: str) -> None:
         envs.step(np.full(envs.action_space.shape, np.nan, np.float32))
     with pytest.raises(DelassusError, match="num_envs"):
         MADE[name](0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_whatever_worlds_are_given() -> None:
+    """Options of all worlds, and of each environment its own: an error of ours, or episodes of finite numbers."""
+    arm, go1 = delassus.gym.ArmReach(2), MADE["Go1Velocity"](2)
+
+    def made(envs: delassus.gym.Worlds, **options: Any) -> Any:
+        delassus.gym.Worlds.__init__(envs, kernel=arm.kernel, observed=26, actions=3, **options)
+        return envs.reset(seed=0), envs.step(np.zeros((envs.num_envs, 3)))
+
+    times = {"control": 0.02, "dt": 0.01, "episode": 1.0}
+    calls = {
+        "Worlds": (
+            partial(made, arm),
+            {"num_envs": 2, **times, "friction": (0.5, 1.0), "payload": (0.0, 1.0), "threads": 1},
+        ),
+        "reset": (go1.reset, {"seed": 0, "options": {}}),
+        "told": (lambda told: go1.reset(options={"told": told}), {"told": np.zeros(3)}),
+        "step": (go1.step, {"actions": np.zeros((2, 12))}),
+    }
+    found = escapes(calls)
+    assert found == [], "\n".join(found)
+    for wrong in ({"generic": "x"}, {"dt": 1e-300}, {"control": 1e300}):
+        with pytest.raises(DelassusError, match="|".join(wrong) + "|control"):
+            delassus.gym.Go1Velocity(2, **{"generic": True, **wrong})
+    with pytest.raises(DelassusError, match="push"):
+        delassus.gym.HumanoidStand(2, push=np.nan)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ Source: [OS] section 2 for the polyhedral model; De Saxcé and Feng 1998 for the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -306,6 +306,9 @@ class PolyhedralLCP(LCP):
     (6, [[-0.5, 0.0, 1.0]])
     """
 
+    M: Array = field(init=False)  # what follows from the others is not for `dataclasses.replace`
+    q: Array = field(init=False)
+    blocks: tuple[NDArray[np.int64], ...] = field(init=False)
     cone: ConeProblem
     n_directions: int
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -77,9 +77,9 @@ class Scene(Frozen):
     """
 
     robots: Mapping[str, Tree]
-    tree: Tree
+    tree: Tree = field(init=False)  # what follows from the others is not for `dataclasses.replace`
     colliders: tuple[Collider, ...]
-    links: Array
+    links: Array = field(init=False)
     loops: tuple[Constraint, ...]
     gravity: Array
     ignore: frozenset[frozenset[str]]

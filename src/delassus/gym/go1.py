@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from delassus.constraints import Contact
 from delassus.contact.shapes import Sphere
-from delassus.gym.worlds import Array, Floats, Whole, Worlds, up_of
-from delassus.model.check import finite_array
+from delassus.errors import ConfigurationError, shown
+from delassus.gym.worlds import LARGEST, Array, Floats, Whole, Worlds, up_of
+from delassus.model.check import check_flag, finite_array, real_array
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.loops import compiled
 from delassus.simulate.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1
@@ -72,7 +74,7 @@ class Go1Velocity(Worlds):
         generic: bool = False,
         **options: Any,
     ) -> None:
-        tree = generic_quadruped() if generic else go1()
+        tree = generic_quadruped() if check_flag("generic", generic) else go1()
         feet = [Contact(f"{leg}_foot", Sphere(FOOT_RADIUS)) for leg in LEGS]
         kernel = compile_kernel(
             tree, feet, "contact_step", dtype="float32", control="pd", friction="input", payloads=["trunk"],
@@ -88,10 +90,14 @@ class Go1Velocity(Worlds):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
         """As in `Worlds`; ``options={"told": …}``, (3,) or (num_envs, 3), tells all episodes until the next reset."""
-        told = (options or {}).get("told")
+        told = options.get("told") if isinstance(options, Mapping) else None
         if told is not None:
-            shape = self.told.shape if np.ndim(told) == 2 else (3,)
+            given = real_array(told)
+            shape = self.told.shape if given is not None and given.ndim == 2 else (3,)
             told = np.broadcast_to(finite_array(told, shape, "told", "Ahead, sideways, turning."), self.told.shape)
+            if np.abs(told).max() > LARGEST:
+                wanted = f"numbers up to {LARGEST:.2g}"
+                raise ConfigurationError("told", wanted, shown(options), "Ahead, sideways, turning (m/s, rad/s).")
         self._told = told
         return super().reset(seed=seed, options=options)
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from delassus.constraints import Contact, Frame
 from delassus.contact.shapes import Sphere
-from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds, up_of
+from delassus.gym.worlds import LARGEST, Array, Floats, Range, Whole, Worlds, up_of
+from delassus.model.check import check_number
 from delassus.model.mechanisms import humanoid
 from delassus.model.tree import Tree
 from delassus.runtime.compile import compile as compile_kernel
@@ -72,7 +73,8 @@ class HumanoidStand(Worlds):
         payload: Range = (0.0, 5.0),
         **options: Any,
     ) -> None:
-        tree, self._push = _with_rotors(humanoid()), push
+        tree = _with_rotors(humanoid())
+        self._push = check_number("push", push, "In m/s.", above=False, most=LARGEST)
         (back, front), sides, below = SOLE
         corners = [(x, y, below + EDGE) for x in (back, front) for y in sides]
         soles = [Contact(Frame(f"{s}_foot", c), Sphere(EDGE)) for s in ("left", "right") for c in corners]

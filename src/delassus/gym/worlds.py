@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from delassus.errors import ConfigurationError
-from delassus.model.check import check_number, check_whole, finite_array
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import MOST_STATES, check_number, check_whole, finite_array
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.loops import compiled
 from delassus.runtime.rollout import rollout
@@ -20,6 +21,12 @@ from delassus.runtime.rollout import rollout
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int64]
 Array = NDArray[Any]
+MOST_STEPS = 10_000
+"""From one action to the next."""
+
+LARGEST = float(np.finfo(np.float32).max)
+"""Of numbers that worlds are given."""
+
 Range = tuple[float, float]
 """From and to; random numbers between are drawn at the start of each episode."""
 
@@ -87,15 +94,17 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         payload: Range = (0.0, 2.0),
         threads: int | None = None,
     ) -> None:
-        self.num_envs = n = check_whole("num_envs", num_envs, "How many robots there are.", least=1)
+        self.num_envs = n = check_whole("num_envs", num_envs, "How many robots there are.", least=1, most=MOST_STATES)
         self.control, self.dt = check_number("control", control, "Seconds."), check_number("dt", dt, "Seconds.")
-        self.decimation = round(self.control / self.dt)
-        if self.decimation < 1 or abs(self.decimation * self.dt - self.control) > 1e-9:
-            raise ConfigurationError(
-                "control", "a whole number of time steps", f"{control} s of {dt} s each", "Choose another dt."
-            )
+        steps = min(self.control / self.dt, MOST_STEPS + 1)
+        self.decimation = round(steps)
+        if not 1 <= self.decimation <= MOST_STEPS or abs(self.decimation * self.dt - self.control) > 1e-9:
+            wanted = f"a whole number of time steps, up to {MOST_STEPS:,}"
+            raise ConfigurationError("control", wanted, f"{control} s of {dt} s each", "Choose another dt.")
         self.kernel, self.tree, self._threads = kernel, kernel.request.tree, threads
-        self.longest = max(1, round(check_number("episode", episode, "Seconds.") / self.control))
+        if threads is not None:
+            check_whole("threads", threads, "Or leave it out.", least=1)
+        self.longest = max(1, round(min(check_number("episode", episode, "Seconds.") / self.control, 2.0**53)))
         self._ranges = {name: _range(name, x) for name, x in (("friction", friction), ("payload", payload))}
         self.single_observation_space = Box(-np.inf, np.inf, (observed,), np.float32)
         self.single_action_space = Box(-1.0, 1.0, (actions,), np.float32)
@@ -126,7 +135,17 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         """Write ``rewards``, and ``fallen`` where an episode has ended, of all worlds."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
-        """All worlds at the start; the same ``seed`` gives the same episodes."""
+        """All worlds at the start; the same ``seed`` gives the same episodes.
+
+        Raises
+        ------
+        ConfigurationError
+            A seed that is not a whole number ≥ 0, or options that are not a mapping.
+        """
+        if seed is not None:
+            check_whole("seed", seed, "The same one gives the same episodes.")
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigurationError("options", "a mapping, or None", shown(options), "Pass such as {}.")
         super().reset(seed=seed, options=options)
         self._begin(self._all)
         return self.observations.copy(), {}
@@ -185,6 +204,7 @@ def up_of(q: Array, i: int) -> tuple[float, float, float]:
 
 def _range(name: str, given: Range) -> Range:
     low, high = finite_array(given, (2,), name, "Pass the lowest and the highest.")
-    if not 0 <= low <= high:
-        raise ConfigurationError(name, "0 ≤ lowest ≤ highest", str(given), "Pass the lowest and the highest.")
+    if not 0 <= low <= high <= LARGEST:
+        wanted = f"0 ≤ lowest ≤ highest ≤ {LARGEST:.2g}"
+        raise ConfigurationError(name, wanted, shown(given), "Pass the lowest and the highest.")
     return float(low), float(high)

@@ -42,7 +42,7 @@ class Baumgarte(Frozen):
     Raises
     ------
     ConfigurationError
-        A number that is negative or not finite.
+        A number that is negative or not finite, or gains that are not.
 
     Examples
     --------
@@ -61,11 +61,13 @@ class Baumgarte(Frozen):
                     f"{name} of Baumgarte", "a number that is not negative", shown(getattr(self, name)), "Try 20 and 1."
                 )
             object.__setattr__(self, name, float(number))
+        if not max(self.gains) < np.inf:
+            raise ConfigurationError("Baumgarte", "finite gains 2 ζ ω and ω²", shown(self), "Try 20 and 1.")
 
     @property
     def gains(self) -> tuple[float, float]:
         """Gains of velocity errors, ``2 ζ ω`` (1/s), and of position errors, ``ω²`` (1/s²)."""
-        return 2.0 * self.damping * self.frequency, self.frequency**2
+        return 2.0 * self.damping * self.frequency, self.frequency * self.frequency
 
 
 SWEEPS, TOLERANCE = 30, 1e-4

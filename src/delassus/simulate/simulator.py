@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,11 +18,11 @@ from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
-from delassus.contact.solvers.registry import TOLERANCE, ImpulseSolver
+from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.stepper import SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import cached_property
-from delassus.model.check import check_flag, check_number, check_whole, finite_array
+from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array
 from delassus.model.rotations import Array
 from delassus.quantities.options import Control, Passive
 from delassus.runtime.compile import compile as compile_kernel
@@ -170,6 +171,10 @@ class Simulator:
         kp: ArrayLike | None = None,
         kd: ArrayLike | None = None,
     ) -> None:
+        if solver is not None and not isinstance(solver, str):
+            raise unknown_name("solver", solver, ("newton", *SOLVERS))
+        check_choice("passive", passive, get_args(Passive), ConfigurationError)
+        check_choice("control", control, get_args(Control), ConfigurationError)
         if formulation is None:
             formulation = "blocks" if solver in (None, "newton") else "os"
         if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
@@ -178,7 +183,9 @@ class Simulator:
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         limits = check_flag("limits", limits)
         self.scene, self.dt = scene, check_number("dt", dt, UNIT)
-        fall = 2.0 * float(np.linalg.norm(scene.gravity)) * self.dt
+        fall = 2.0 * math.hypot(*scene.gravity) * self.dt
+        if not fall < math.inf:
+            raise ConfigurationError("dt", "steps in which gravity brings finite velocities", shown(dt), UNIT)
         self._options = StepOptions(
             formulation,
             self.dt,

@@ -92,6 +92,8 @@ def write_video(
     >>> write_video(recording, "boxes.gif")  # doctest: +SKIP
     PosixPath('boxes.gif')
     """
+    if not isinstance(recording, Recording):
+        raise ConfigurationError("recording", "a Recording", shown(recording), "Record with Recorder().")
     path = check_path("path", path)
     check_video(path)
     check_whole("fps", fps, "25 is usual.", least=1, most=100)

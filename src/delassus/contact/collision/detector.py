@@ -116,7 +116,7 @@ class CollisionDetector:
             of_links = np.ascontiguousarray(np.broadcast_to(reach, of_links.shape), dtype=np.float64)
         count = self.find(at, of_links, gap)
         if count == WRONG:
-            self.refuse(at)
+            self.refuse(at, of_links)
         return ContactSet.trusted(*(array[:count].copy() for array in self.found)) if count else _NOTHING
 
     def find(self, poses: Array, reach: Array, gap: float) -> int:
@@ -132,16 +132,17 @@ class CollisionDetector:
             self.space, self.found = workspace(self.arrays, 2 * int(self.space.counts[0]))
         return int(count)
 
-    def refuse(self, poses: Array) -> None:
+    def refuse(self, poses: Array, reach: Array) -> None:
         """Raise `ConfigurationError`: of the first pose that is not finite, or of reach."""
-        bad = ~np.isfinite(poses).all(axis=(1, 2))
-        if not bad.any():
-            raise ConfigurationError("reach", "finite numbers", "others", "Lengths in metres.")
-        link = int(np.argmax(bad))
-        raise ConfigurationError(
-            f"pose of link {self.scene.tree.link_names[link]!r}", "finite numbers", shown(poses[link].tolist()),
-            "The state has left what can be computed: look at the steps before this one.",
-        )  # fmt: skip
+        state = "The state has left what can be computed: look at the steps before this one."
+        way = "In a step, it is how far the link may move: check velocities, forces and the time step."
+        for what, values, advice in (("pose", poses, state), ("reach", reach, way)):
+            bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+            if bad.any():
+                link = int(np.argmax(bad))
+                name, came = self.scene.tree.link_names[link], shown(values[link].tolist())
+                raise ConfigurationError(f"{what} of link {name!r}", "finite numbers", came, advice)
+        raise ConfigurationError("reach", "finite numbers", "others", "Lengths in metres.")
 
 
 _NOTHING = ContactSet.empty()

@@ -10,6 +10,7 @@ Source: Dekker 1971 for the product; Knuth for the sum of two numbers; Shewchuk 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -39,6 +40,14 @@ def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
 
 
+def _sum(terms: Iterable[float]) -> float:
+    """Sum that is rounded once; NaN of numbers whose sum is not finite."""
+    try:
+        return math.fsum(terms)
+    except (OverflowError, ValueError):  # beyond float64, or infinities of both signs
+        return math.nan
+
+
 def velocities(W: Array, r: Array, b: Array, low: Array | None = None) -> Array:
     """``W (r + low) + b``, with all digits of float64 correct where impulses are huge."""
     noise = ROUNDING * float((np.abs(W) @ np.abs(r) + np.abs(b)).max(initial=0.0))
@@ -46,7 +55,7 @@ def velocities(W: Array, r: Array, b: Array, low: Array | None = None) -> Array:
         return np.asarray(W @ r + b)
     product, left = two_product(W, np.broadcast_to(r, W.shape))
     rest = left if low is None else left + W * low
-    return np.array([math.fsum((b[i], *product[i], *rest[i])) for i in range(b.size)])
+    return np.array([_sum((b[i], *product[i], *rest[i])) for i in range(b.size)])
 
 
 def cone_distance(r: Array, mu: Array, low: Array | None = None) -> Array:
@@ -57,7 +66,7 @@ def cone_distance(r: Array, mu: Array, low: Array | None = None) -> Array:
     if low is not None:
         terms += [2.0 * r[:, 0] * low[:, 0], 2.0 * r[:, 1] * low[:, 1], -2.0 * p * mu * low[:, 2]]
     t = np.hypot(r[:, 0], r[:, 1])
-    above = np.array([math.fsum(row) for row in zip(*terms, strict=True)])
+    above = np.array([_sum(row) for row in zip(*terms, strict=True)])
     return np.where(p > 0.0, above / np.where(p > 0.0, t + p, 1.0), t - p)
 
 

@@ -276,7 +276,7 @@ class BlockSteps:
             else:  # contacts of meshes, or more near pairs than there is room for
                 given = self.detector.find(self._poses, self._reach, self.options.touching)
                 if given == WRONG:
-                    self.detector.refuse(self._poses)
+                    self.detector.refuse(self._poses, self._reach)
                 self._make_room(max(n, 2 * given), fill, entries)
 
     def _refuse(self) -> NoReturn:

@@ -34,7 +34,7 @@ if [ ! -d "$site" ]; then
 fi
 export PYTHONHOME=$root/usr PYTHONPATH=$PWD/src:$site PYTHONDONTWRITEBYTECODE=1 DELASSUS_CACHE=$folder/kernels
 mkdir -p -m 700 "$DELASSUS_CACHE"
-# unless said: kernels in both types, soft dynamics, threads, a scene; qemu is slow, and starts no children
+# unless said: kernels in both types, soft dynamics, derivatives, threads; qemu is slow, and starts no children
 [ $# -gt 0 ] || set -- tests/test_kernel.py tests/test_dynamics_soft.py tests/test_dynamics_derivatives.py tests/test_threads.py \
-  tests/test_simulator.py -k 'loop-auto-8 or soft_constraints or kernels_with_every_option or million_threads or same_bits or adds_up'
+  -k 'loop-auto-8 or soft_constraints or kernels_with_every_option or million_threads or same_bits or nothing_moves'
 exec "${loader[@]}" "$root/usr/bin/python$version" -m pytest -p no:cacheprovider -o faulthandler_timeout=3600 "$@"

@@ -176,6 +176,14 @@ class Ops(ABC):
     def known(self, a: Matrix) -> Any:
         """Entries (rows, columns) as numbers if all of them are known before the state is, else None."""
 
+    def opaque(self, a: Matrix) -> Matrix:
+        """The same numbers as they have been rounded: what is computed with them is simplified no further."""
+        return a
+
+    def masked(self, a: Matrix, like: Matrix) -> Matrix:
+        """``a``, with structural zeros where ``like`` has them; numbers have none."""
+        return a
+
     # -- scalars ---------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -334,6 +334,14 @@ class TraceOps(Ops):
     def rank(self, a: Any, least: float = 0.0) -> int:
         return int(self._answer("rank", a, rank_of(self._values(a), np.maximum(self._errors_of(a), least))))
 
+    def opaque(self, a: Any) -> Any:
+        rows = [[x if self._nodes[x][0] == CONSTANT else self.operation(MAX, x, x) for x in row] for row in a.rows]
+        return Table(self, rows, a.columns)
+
+    def masked(self, a: Any, like: Any) -> Any:
+        pairs = zip(a.rows, like.rows, strict=True)
+        return Table(self, [[x if y else 0 for x, y in zip(r, s, strict=True)] for r, s in pairs], a.columns)
+
     def known(self, a: Any) -> Any:
         all_known = all(self._nodes[x][0] == CONSTANT for x in a.nodes())
         return self._answer("known", a, self._values(a) if all_known else None)

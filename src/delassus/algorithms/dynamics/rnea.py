@@ -38,8 +38,14 @@ def link_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) ->
 
 def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
     """Forces (n_i × 1) that the joints must exert for these accelerations, damping and springs left out."""
+    tau = to_joints(motion, link_forces(motion, qdd), qdd)
+    motion.ops.mark("joint forces", tau)
+    return tau
+
+
+def to_joints(motion: DynamicsProblem, f: list[Matrix], qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
+    """Forces (n_i × 1) that the joints must exert for links to get the forces ``f`` (6 × 1), which are overwritten."""
     ops, tree, X = motion.ops, motion.tree, motion.problem.X
-    f = link_forces(motion, qdd)
     tau: dict[int, Matrix] = {}
 
     # leaves → root: τ_i = S_iᵀ f_i, f_p += X_iᵀ f_i
@@ -50,7 +56,6 @@ def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -
             tau[i] = tau[i] + scaled(ops, list(joint.armature), qdd[i])
         if p != WORLD:
             f[p] = f[p] + X[i].forces_to_parent(f[i])
-    ops.mark("joint forces", [*tau.values()])
     return [tau[i] for i in tree.root_to_leaves()]
 
 

@@ -1,0 +1,234 @@
+"""How wrong a solution of forward dynamics is: what it misses, and by how much that corrects it.
+
+``r = τ − (M q̈ + c − Jᵀ f)`` by one pass of inverse dynamics, ``s = γ − J q̈ − R f`` by the accelerations of the links.
+The correction ``δ`` solves the same system for ``r`` and ``s``: by the same method and so by the same factors, the
+robot being at rest. It is the error that the method has made, up to a small factor. Round-off of the coefficients
+themselves may cancel in ``r`` and ``s``: with ``t`` the sizes of the terms that these are sums of (running error
+analysis), the solution ``y`` for ``± t`` is how far relative changes of the terms move the solution (Skeel's
+condition). Cost O(n + m) beside two further right-hand sides.
+
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2002, sections 3.3, 7.2 and 12.1.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
+
+from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
+from delassus.algorithms.dynamics.rnea import accelerations, to_joints
+from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.problem import End
+from delassus.model.tree import WORLD
+from delassus.spatial.motion import ANGULAR, LINEAR, column, from_entries
+from delassus.spatial.ops import Matrix, Ops, Scalar
+
+CORRECTION, CONDITION = 2.0, 0.5
+"""Weights of ``δ`` and of ``y`` times round-off in the estimate. At 40,000 states of 30 robots true errors are at most
+2.8 times the one or 1.2 times the other (``delassus bench errors``)."""
+
+PARTS = (LINEAR, ANGULAR)
+
+Sizes = tuple[Scalar, Scalar]
+"""Of a linear and of an angular part."""
+
+SMALLEST = 1e-30
+"""What keeps a quotient from being 0 / 0 where nothing moves and nothing acts."""
+
+
+def relative_error(
+    motion: DynamicsProblem,
+    method: Callable[[DynamicsProblem], Solution],
+    solution: Solution,
+    round_off: float,
+    negligible: float,
+) -> Scalar:
+    """Estimate of the largest error of ``q̈`` and of ``f``, each by its largest entry.
+
+    ``round_off`` is the relative spacing of the numbers. Where all entries are below this part, ``negligible``, of what
+    their terms would make if they did not cancel one another, they count as zero, and errors are by that part.
+    """
+    ops = motion.ops
+    terms = Terms(motion, Solution(ops.opaque(solution.qdd), ops.opaque(solution.forces)))
+    delta, y = (method(terms.at_rest(*of)) for of in (terms.missed, terms.sizes))
+    found: Scalar = 0.0
+    parts = (
+        (solution.qdd, delta.qdd, y.qdd, terms.usual[0]),
+        (solution.forces, delta.forces, y.forces, terms.usual[1]),
+    )
+    for *columns, usual in parts:
+        if usual:
+            x, left, moved = (reduce(ops.maximum, _sizes(ops, a)) for a in columns)
+            parts_of = [y * (1.0 / (z + SMALLEST)) for y, z in zip(_sizes(ops, columns[0]), usual, strict=True)]
+            is_zero = ops.less(reduce(ops.maximum, parts_of), negligible)
+            size = ops.maximum(x, is_zero * (negligible * reduce(ops.maximum, usual))) + SMALLEST
+            found = ops.maximum(found, (CORRECTION * left + (CONDITION * round_off) * moved) * (1.0 / size))
+    return found
+
+
+class Terms:
+    """What a solution leaves of the equations of motion, and sizes of what that is the sum of.
+
+    Attributes
+    ----------
+    missed, sizes : pairs of matrices, (nv × 1) and (m × 1)
+        ``r`` and ``s``; ``t``, with signs at random, and zero where those are by structure.
+    usual : pair of lists of scalars
+        What what acts on the robot makes of each entry of ``q̈`` and of ``f`` if nothing cancels and nothing else moves.
+    """
+
+    def __init__(self, motion: DynamicsProblem, solution: Solution) -> None:
+        self._motion, ops, problem, tree = motion, motion.ops, motion.problem, motion.tree
+        self._qdd = [ops.take(solution.qdd, range(sv.start, sv.stop), None) for sv in tree.v_slices]
+        f = [ops.take(solution.forces, range(rows.start, rows.stop), None) for rows in problem.rows]
+        self._a, self._k = accelerations(motion, self._qdd), right_hand_sides(motion)
+        self._yielded = [motion.compliance(c) @ own for c, own in enumerate(f)]
+        self._on_links: list[list[Matrix]] = [[] for _ in tree.joints]
+        self._on_joints = [[tau] for tau in motion.tau]
+        for end in problem.ends:
+            self._on_links[end.link].append(-(ops.transpose(end.K) @ f[end.constraint]))
+        for at in problem.joint_ends:
+            self._on_joints[at.link].append(ops.transpose(at.C) @ f[at.constraint])
+        self._levers = [_total(ops, X.position()) for X in problem.X]
+
+        links = zip(problem.inertias, self._a, motion.p, self._on_links, strict=True)
+        needed = to_joints(motion, [reduce(add, given, H @ a + p) for H, a, p, given in links], self._qdd)
+        r = [reduce(add, parts) - force for parts, force in zip(self._on_joints, needed, strict=True)]
+        s = motion.stacked(self._k) - row_accelerations(motion, self._a, self._qdd) - motion.stacked(self._yielded)
+        self.missed = motion.stacked(r), s
+
+        a, forces = self._sums(self._qdd, self._on_links)
+        signs, sizes = random.Random(0), (self._at_joints(forces, self._qdd, self._on_joints), self._along_rows(a))
+        signed = [[x if signs.random() < 0.5 else -x for x in of] for of in sizes]
+        self.sizes = tuple(
+            ops.masked(from_entries(ops, of), like) if of else like
+            for of, like in zip(signed, self.missed, strict=True)
+        )
+        _, forces = self._sums()
+        self.usual = self._moving_alone(forces), self._balanced_by_rows(forces)
+
+    def at_rest(self, force: Matrix, rows: Matrix) -> DynamicsProblem:
+        """The robot at rest under joint forces (nv × 1), whose rows ask for accelerations (m × 1)."""
+        ops, motion = self._motion.ops, self._motion
+        goals = [
+            replace(goal, target=ops.take(rows, range(at.start, at.stop), None), velocity_gain=None, position_gain=None)
+            for goal, at in zip(motion.goals, motion.problem.rows, strict=True)
+        ]
+        return motion.at_rest(column(ops, force), goals)
+
+    def _sums(
+        self, qdd: Sequence[Matrix] | None = None, given: Sequence[Sequence[Matrix]] | None = None
+    ) -> tuple[list[Sizes], list[Sizes]]:
+        """Sums of the sizes of linear and angular accelerations of links, and of the forces that joints transmit."""
+        ops, motion = self._motion.ops, self._motion
+        tree, levers, a, f = motion.tree, self._levers, list[Sizes](), list[Sizes]()
+
+        # root → leaves: accelerations
+        for i, p in enumerate(tree.parents):
+            own = motion.c[i] if qdd is None else ops.hstack([motion.along_joint(i, qdd[i]), motion.c[i]])
+            linear, angular = (_total(ops, motion.gravity), 0.0) if p == WORLD else a[p]
+            x, y = _parts(ops, own)
+            a.append((linear + levers[i] * angular + x, angular + y))
+
+        # leaves → root: forces and moments
+        for i, H in enumerate(motion.problem.inertias):
+            x, y = _parts(ops, ops.hstack([motion.p[i], *(() if given is None else given[i])]))
+            (m, h), (_, moment) = (_parts(ops, ops.take(H, None, part)) for part in PARTS)
+            f.append((m * a[i][0] + h * a[i][1] + x, h * a[i][0] + moment * a[i][1] + y))
+        for i in tree.leaves_to_root():
+            if (p := tree.parents[i]) != WORLD:
+                f[p] = f[p][0] + f[i][0], f[p][1] + f[i][1] + levers[i] * f[i][0]
+        return a, f
+
+    def _at_joints(
+        self, f: Sequence[Sizes], qdd: Sequence[Matrix] | None, given: Sequence[Sequence[Matrix]]
+    ) -> list[Scalar]:
+        """Sums of the sizes of forces at each joint."""
+        ops, out = self._motion.ops, list[Scalar]()
+        for i, joint in enumerate(self._motion.tree.joints):
+            own = [f[i][axis // 3] for axis in joint.motion_axes]
+            parts = [_sizes(ops, x) for x in given[i]]
+            if qdd is not None:
+                parts.append([float(r) * x for r, x in zip(joint.armature, _sizes(ops, qdd[i]), strict=True)])
+            out += [sum(xs) for xs in zip(own, *parts, strict=True)]
+        return out
+
+    def _moving_alone(self, f: Sequence[Sizes]) -> list[Scalar]:
+        """Acceleration of each joint under these forces, if what it carries is rigid; at least that."""
+        ops, tree, levers = self._motion.ops, self._motion.tree, self._levers
+        moved = [
+            (_parts(ops, ops.take(H, None, LINEAR))[0], _parts(ops, ops.take(H, None, ANGULAR))[1])
+            for H in self._motion.problem.inertias
+        ]
+        for i in tree.leaves_to_root():  # mass, and moment of inertia about the joint
+            if (p := tree.parents[i]) != WORLD:
+                m, moment = moved[i]
+                moved[p] = moved[p][0] + m, moved[p][1] + moment + levers[i] * (levers[i] * m)
+        axes = [
+            (i, axis, float(r))
+            for i, j in enumerate(tree.joints)
+            for axis, r in zip(j.motion_axes, j.armature, strict=True)
+        ]
+        forces = self._at_joints(f, None, [[tau] for tau in self._motion.tau])
+        return [
+            force * (1.0 / (moved[i][axis // 3] + armature + SMALLEST))
+            for force, (i, axis, armature) in zip(forces, axes, strict=True)
+        ]
+
+    def _along_rows(self, a: Sequence[Sizes]) -> list[Scalar]:
+        """Sums of the sizes of accelerations along each row."""
+        ops, problem = self._motion.ops, self._motion.problem
+        rows = [[*map(add, _sizes(ops, k), _sizes(ops, y))] for k, y in zip(self._k, self._yielded, strict=True)]
+        for end in problem.ends:
+            linear, angular = a[end.link]
+            ends = [other for other in problem.ends if other.constraint == end.constraint]
+            if len(ends) > 1:  # where the ends of a loop are is a difference of positions along both branches
+                apart = {i for other in ends for i in problem.tree.support(other.link)}
+                apart -= set() if end.top == WORLD else set(problem.tree.support(end.top))
+                linear = linear + sum(self._levers[i] for i in sorted(apart)) * _parts(ops, self._a[end.link])[1]
+            for r, (x, y) in enumerate(self._sizes_of_rows(end)):
+                rows[end.constraint][r] = rows[end.constraint][r] + x * linear + y * angular
+        for at in problem.joint_ends:
+            for r in at.rows:
+                sizes = zip(_sizes(ops, ops.take(at.C, (r,), None)), _sizes(ops, self._qdd[at.link]), strict=True)
+                rows[at.constraint][r] = rows[at.constraint][r] + sum(x * y for x, y in sizes)
+        return [x for own in rows for x in own]
+
+    def _balanced_by_rows(self, f: Sequence[Sizes]) -> list[Scalar]:
+        """Force along each row that balances these forces, the larger one of its ends."""
+        ops, problem = self._motion.ops, self._motion.problem
+        rows: list[list[Scalar]] = [[0.0] * c.size for c in problem.constraints]
+        for end in problem.ends:
+            force, moment = f[end.link]
+            for r, (x, y) in enumerate(self._sizes_of_rows(end)):
+                own = force * moment * (1.0 / (x * moment + y * force + SMALLEST))
+                rows[end.constraint][r] = ops.maximum(rows[end.constraint][r], own)
+        for at in problem.joint_ends:
+            forces = [f[at.link][axis // 3] for axis in problem.tree.joints[at.link].motion_axes]
+            for r in at.rows:
+                own = sum(forces, 0.0) * (1.0 / (_total(ops, ops.take(at.C, (r,), None)) + SMALLEST))
+                rows[at.constraint][r] = ops.maximum(rows[at.constraint][r], own)
+        return [x for own in rows for x in own]
+
+    def _sizes_of_rows(self, end: End) -> list[Sizes]:
+        ops = self._motion.ops
+        return [_parts(ops, ops.transpose(ops.take(end.K, (r,), None))) for r in range(ops.shape(end.K)[0])]
+
+
+def _sizes(ops: Ops, a: Matrix) -> list[Scalar]:
+    """Sizes of all entries."""
+    return [ops.maximum(x, -x) for row in ops.entries(a) for x in row]
+
+
+def _total(ops: Ops, a: Matrix) -> Scalar:
+    """Sum of the sizes of all entries."""
+    return sum(_sizes(ops, a), 0.0)
+
+
+def _parts(ops: Ops, a: Matrix) -> Sizes:
+    """The same of the linear and of the angular part (6 × k)."""
+    return _total(ops, ops.take(a, LINEAR, None)), _total(ops, ops.take(a, ANGULAR, None))

@@ -122,7 +122,9 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False) 
             _jacobian(traced, before, after, _formulas(case) if k == 0 else None)
         else:
             _differentiate(traced, before, after)
-    rcond = rcond_of(asked, traced.ops, traced.computed, case.is_within is not None) if with_rcond else None
+    rcond = None
+    if with_rcond:
+        rcond = rcond_of(asked, traced.ops, traced.computed, case.is_within is not None, case.errors)
     if case.is_within is not None and with_rcond:
         rcond = traced.ops.select(case.is_within, 1.0 if rcond is None else rcond, -1.0)
     if rcond is not None:

@@ -7,9 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from delassus.algorithms.dynamics import BY_LINKS, METHODS
+import numpy as np
+
+from delassus.algorithms.dynamics import BY_LINKS, METHODS, Method
 from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
 from delassus.algorithms.dynamics.actuation_rates import control_rates
+from delassus.algorithms.dynamics.ltl import ltl
+from delassus.algorithms.dynamics.refinement import relative_error
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder, Goal
 from delassus.algorithms.inputs import inputs_of
@@ -17,6 +21,7 @@ from delassus.algorithms.problem import Problem
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD
 from delassus.planner.elimination import fewest_operations
+from delassus.quantities.error_estimate import ERROR_BOUND
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 from delassus.spatial.motion import from_entries
@@ -40,6 +45,7 @@ class Case:
         self.tree, self.constraints = request.tree, request.constraints
         self.order: EliminationOrder | None = None  # of links; None: that of fewest operations
         self.is_within: Scalar | None = None  # 1 where what iterates has come within its tolerance, else 0
+        self.errors: list[Scalar] = []  # estimates of the relative error of each solution of dynamics
 
     def problem(self, q: Any = None) -> Problem:
         """The problem at the configuration ``q`` (a state vector; the argument if None)."""
@@ -113,8 +119,16 @@ class Case:
         return self.judged(motion, METHODS[self.request.method](motion))
 
     def judged(self, motion: DynamicsProblem, solution: Solution) -> Solution:
-        """The solution; on NumPy resolved where rows are dependent."""
+        """The solution, judged; on NumPy resolved where rows are dependent."""
+        if self.request.judged_in:
+            self.errors.append(self.error_of(motion, solution))
         return solution
+
+    def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
+        """Estimate of the relative error of a solution by a method: the request's, or `ltl` of what has none."""
+        dtype, method = self.request.judged_in, method or METHODS.get(self.request.method, ltl)
+        negligible = ERROR_BOUND.get(dtype, ERROR_BOUND["float64"])
+        return relative_error(motion, method, solution, float(np.finfo(dtype).eps), negligible)
 
     def require_independent(self, problem: Problem, G: Matrix) -> None:
         """Refuse states at which ``G`` has no inverse, on backends that see them."""

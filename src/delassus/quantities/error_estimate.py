@@ -7,6 +7,7 @@ A relative error, largest difference over largest entry of each result, is estim
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -21,6 +22,9 @@ from delassus.spatial.trace_ops import TraceOps
 
 ERROR_BOUND = {"float64": 1e-6, "float32": 1e-2}
 """Relative error above which a state is flagged, unless given."""
+
+TINY = 1e-30
+"""What keeps a quotient from being infinite where nothing is wrong."""
 
 STATES = 64
 """Number of states at which errors are measured."""
@@ -37,11 +41,20 @@ ITERATED = "contact problem"
 """Phase of programs that iterate; how far iterations come they say themselves."""
 
 
-def rcond_of(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]], iterates: bool = False) -> Scalar | None:
+def rcond_of(
+    asked: Request,
+    ops: TraceOps,
+    outputs: Sequence[Sequence[int]],
+    iterates: bool = False,
+    errors: Sequence[Scalar] = (),
+) -> Scalar | None:
     """Reciprocal condition of a request that has been traced; None if it divides by nothing.
 
-    Of one that ``iterates``, that of what is iterated on.
+    Of one that ``iterates``, that of what is iterated on; by the largest of the ``errors`` of its solutions where they
+    have been judged.
     """
+    if errors:
+        return float(np.finfo(asked.judged_in).eps) / (reduce(ops.maximum, errors) + TINY)
     x, scaled, start = usual_states(asked), [], 0
     for argument in asked.arguments:
         if argument.keyword == "rows":

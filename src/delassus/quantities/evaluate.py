@@ -25,7 +25,7 @@ from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of
-from delassus.quantities.iterate import TOLERANCE, iterate
+from delassus.quantities.iterate import TOLERANCE, Iterated, iterate
 from delassus.quantities.options import Constraints
 from delassus.quantities.quantity import CONTROLS, Output, Quantity
 from delassus.quantities.redundancy import (
@@ -110,26 +110,13 @@ class NumpyCase(Case):
         """Forward dynamics by the request's method, iterated until each state has converged, resolved."""
         if self.request.method not in ITERATIVE:
             return self.judged(motion, METHODS[self.request.method](motion))
-        solution, iterated = iterate(motion, self.batch, self.tolerance, self.max_iterations)
-        return self._resolved(resolve(motion, solution, self, iterated), solution)
+        return self.judged(motion, *iterate(motion, self.batch, self.tolerance, self.max_iterations))
 
-    def judged(self, motion: DynamicsProblem, solution: Solution) -> Solution:
+    def judged(self, motion: DynamicsProblem, solution: Solution, iterated: Iterated | None = None) -> Solution:
         """The solution, resolved where rows are dependent and where it is not accurate."""
-        return self._resolved(resolve(motion, solution, self), solution)
-
-    def _resolved(self, resolved: Resolved, solution: Solution) -> Solution:
+        resolved = resolve(motion, solution, self, iterated)
         self.resolved.append(resolved)
         return replace(solution, qdd=numbers(resolved.qdd[..., None]), forces=numbers(resolved.forces[..., None]))
-
-    def error_estimate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> Array:
-        """Relative error (k,) of the results at some states, the mask (*batch) of which has k.
-
-        Of hard constraints, without what comes from their rows: that of free motion, which is known once for a robot.
-        """
-        given = _moving(motion)
-        if all(motion.softness) and self.request.method not in ITERATIVE:
-            return self._estimated(self.request, given, where)
-        return self._free_motion_error(given, where)
 
     def warn_of_errors(self) -> None:
         """Say how many states have a larger error estimate than the bound, if the robot or its rows let expect any."""
@@ -160,13 +147,11 @@ class NumpyCase(Case):
     def accurate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
         """Accelerations, forces and their relative errors at some states, in extended precision where there is one."""
         method = self.request.method
-        if method not in UNCONSTRAINED and not all(motion.softness):
+        if method not in UNCONSTRAINED:
             method = "kkt" if any(motion.softness) else "pv-early" if is_long(self.request) else ACCURATE
-        program = solution_program(replace(self.request, method=method))
-        qdd, forces, rcond = self._interpreted(self.request, program, _moving(motion), where, np.longdouble)
-        with np.errstate(all="ignore"):
-            error = np.finfo(np.longdouble).eps / np.maximum(rcond[:, 0], 0.0) + EPSILON
-        return qdd.astype(float), forces.astype(float), error.astype(float)
+        program = solution_program(replace(self.request, method=method, judged_in="longdouble"))
+        qdd, forces, error = self._interpreted(self.request, program, _moving(motion), where, np.longdouble)
+        return qdd.astype(float), forces.astype(float), error[:, 0].astype(float) + EPSILON
 
     def _interpreted(
         self, asked: Request, program: Graph, given: Mapping[str, Any], where: NDArray[np.bool_], dtype: Any
@@ -257,12 +242,13 @@ def rcond_program(asked: Request) -> Graph | None:
 
 @lru_cache(maxsize=64)
 def solution_program(asked: Request) -> Graph:
-    """Program of the accelerations, forces and reciprocal condition of forward dynamics by the request's method."""
+    """Program of the accelerations and forces of forward dynamics by the request's method, and of their error."""
     ops = TraceOps()
-    found = METHODS[asked.method](symbolic_case(asked, ops).motion())
-    outputs = [ops.nodes(found.qdd), ops.nodes(found.forces)]
-    rcond = rcond_of(asked, ops, outputs)
-    return ops.graph([*outputs, ops.nodes(ops.matrix([[1.0 if rcond is None else rcond]]))])
+    case = symbolic_case(asked, ops)
+    motion = case.motion()
+    found = METHODS[asked.method](motion)
+    error = ops.matrix([[case.error_of(motion, found)]])
+    return ops.graph([ops.nodes(a) for a in (found.qdd, found.forces, error)])
 
 
 KERNELS: list[Callable[[Request, str], Callable[..., Any]]] = []
@@ -321,11 +307,13 @@ def case_of(
     checked = check_constraints(tree, constraints)
     keywords, values = as_arguments(checked, given)
     asked = request(tree, checked, quantity, method=method, **keywords)
+    if quantity.has_status:
+        asked = replace(asked, judged_in="float64")
     control, *_ = CONTROLS[asked.options.control]
     states = {control if name == "tau" else name: x for name, x in states.items()}
     kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
     if any(map(library_of, kinds)):
-        compiled: Any = CompiledCase(asked, {**states, **values})
+        compiled: Any = CompiledCase(replace(asked, judged_in=""), {**states, **values})
         return compiled  # type: ignore[no-any-return]
     return NumpyCase(asked, *checked_values(tree, asked.arguments, {**states, **values}))
 
@@ -341,4 +329,5 @@ def solve_doubtful(asked: Request, values: Mapping[str, NDArray[Any]], batch: tu
     """Case of states that a kernel has not solved, by the dense saddle point."""
     if asked.quantity.methods and asked.method not in ITERATIVE | UNCONSTRAINED:
         asked = replace(asked, method="kkt")
+    asked = replace(asked, judged_in="float64")
     return NumpyCase(asked, {name: x.astype(float) for name, x in values.items()}, batch)

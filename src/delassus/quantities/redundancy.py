@@ -25,14 +25,15 @@ from numpy.typing import NDArray
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.dynamics.kkt import SaddlePoint
+from delassus.algorithms.dynamics import Method
+from delassus.algorithms.dynamics.kkt import SaddlePoint, kkt
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.model.rotations import Array
 from delassus.quantities.iterate import Iterated
 from delassus.spatial.numpy_ops import numbers
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
 
 REGULAR_CONDITION = 1e-10
 """Eigenvalues of ``G`` at unit diagonal below this part of the largest count as zero."""
@@ -114,8 +115,8 @@ class Judge(Protocol):
     batch: tuple[int, ...]
     error_bound: float
 
-    def error_estimate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> Array:
-        """Relative error (k,) at the k states (*batch) chosen, as far as it comes from the mass matrix."""
+    def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
+        """Relative error (...) of a solution."""
 
     def accurate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
         """Accelerations, forces, and their relative error, at the states chosen."""
@@ -129,35 +130,34 @@ def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated:
     problem, batch = motion.problem, judge.batch
     m, nv = problem.n_rows, motion.tree.nv
     qdd, forces = _vectors(solution.qdd, (*batch, nv)), _vectors(solution.forces, (*batch, m))
+    error = np.array(np.broadcast_to(numbers(judge.error_of(motion, solution)), batch))
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
-    rank, redundant = np.full(batch, m), np.zeros((*batch, m), dtype=bool)
-    error, growth, regular = np.zeros(batch), np.ones(batch), np.ones(batch, dtype=bool)
+    rank, redundant, regular = np.full(batch, m), np.zeros((*batch, m), dtype=bool), np.ones(batch, dtype=bool)
     if m and not all(motion.softness):
-        saddle = None if solution.delassus is not None else SaddlePoint(motion)
-        G = numbers(problem.relaxed(numbers(solution.delassus) if saddle is None else saddle.G))
+        saddle = SaddlePoint(motion)
+        G = numbers(problem.relaxed(saddle.G))
         rank, redundant = independence(problem, numbers(_among_hard_rows(motion, G)), batch)
-        regular, growth = rank == m, 1.0 / least_eigenvalue(np.broadcast_to(G, (*batch, m, m)))
-        if saddle is not None:  # rows were eliminated in another order: where that went wrong, it differs
+        regular = rank == m
+        wrong = regular & ~(error <= judge.error_bound)
+        if wrong.any():  # another order of elimination errs at other states
             other = saddle.solve()
-            a, f = _vectors(other.qdd, qdd.shape), _vectors(other.forces, forces.shape)
-            apart = np.maximum(_apart(qdd, a), _apart(forces, f))
-            wrong = regular & ~(apart <= judge.error_bound)
-            qdd[wrong], forces[wrong] = a[wrong], f[wrong]
+            found = np.broadcast_to(numbers(judge.error_of(motion, other, kkt)), batch)
+            wrong &= ~(found >= error)
+            qdd[wrong] = _vectors(other.qdd, qdd.shape)[wrong]
+            forces[wrong] = _vectors(other.forces, forces.shape)[wrong]
+            error[wrong] = found[wrong]
             if iterated is not None:
-                left = numbers(saddle.missing) - numbers(saddle.G) @ f[..., None]
+                left = numbers(saddle.missing) - numbers(saddle.G) @ forces[..., None]
                 iterated.residual[wrong] = np.linalg.norm(left[..., 0], axis=-1)[wrong]
-            error = np.where(wrong, 0.0, apart)
         if not regular.all():
             deficient = ~regular
-            f, a, held, left = _least_squares(motion, saddle or SaddlePoint(motion), G, batch)
+            f, a, held, left = _least_squares(motion, saddle, G, batch)
             qdd[deficient], forces[deficient] = a[deficient], f[deficient]
+            error[deficient] = (np.finfo(float).eps * mass_condition(problem, batch))[deficient]
             if iterated is not None:
                 iterated.residual[deficient] = left[deficient]
             status[deficient] = DynamicsStatus.CONFLICTING
             status[deficient & held] = DynamicsStatus.REDUNDANT
-    if not regular.all():
-        error = np.where(regular, error, np.finfo(float).eps * mass_condition(problem, batch))
-    error[regular] = np.maximum(error[regular], growth[regular] * judge.error_estimate(motion, regular))
     unfit = regular & ~(error <= judge.error_bound)
     if iterated is not None:
         unfit &= iterated.converged
@@ -166,6 +166,7 @@ def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated:
         kept, better = ~(found >= error[unfit]), np.zeros(batch, dtype=bool)
         better[unfit] = kept
         qdd[better], forces[better], error[better] = a[kept], f[kept], found[kept]
+    error = np.maximum(error, np.finfo(float).eps)
     status[~(error <= judge.error_bound)] = DynamicsStatus.INACCURATE
     if iterated is not None:
         status[~iterated.converged & regular] = DynamicsStatus.UNFINISHED
@@ -334,14 +335,6 @@ def _among_hard_rows(motion: DynamicsProblem, G: Array) -> Array:
     sizes = [c.size for c in motion.problem.constraints]
     soft = np.repeat(motion.softness, sizes)
     return np.where(soft[:, None] | soft, np.eye(len(soft)), G)
-
-
-def _apart(x: Array, y: Array) -> Array:
-    """Largest difference of vectors (..., n), relative to the largest entry; infinite where that is not known."""
-    if not x.shape[-1]:
-        return np.zeros(x.shape[:-1])
-    apart, size = np.max(np.abs(x - y), axis=-1), np.max(np.abs(y), axis=-1)
-    return np.where(np.isfinite(apart), apart / np.where(size > 0.0, size, 1.0), np.inf)
 
 
 def least_eigenvalue(G: Array) -> Array:

@@ -38,7 +38,8 @@ class Request:
     ``method`` is the algorithm that runs, "auto" the planner's, and ``is_chosen`` says that it was left to choose.
     ``payloads`` are the links whose inertia gets an addition with each call. ``derivative`` says what is taken of the
     quantity, one after the other: "jvp", tangents of the results, of those of the arguments; "vjp", cotangents of the
-    arguments, of those of the results; "jacobian", of each result with each argument.
+    arguments, of those of the results; "jacobian", of each result with each argument. ``judged_in`` is the type of the
+    numbers in which each solution of dynamics is judged by what it misses; without one, pivots judge.
     """
 
     tree: Tree
@@ -49,6 +50,7 @@ class Request:
     payloads: tuple[str, ...]
     is_chosen: bool
     derivative: tuple[str, ...] = ()
+    judged_in: str = ""
 
     def __hash__(self) -> int:
         return hash(tuple(self.describe().values()))
@@ -91,6 +93,11 @@ class Request:
     def has_status(self) -> bool:
         """Whether states have a status, and are solved on NumPy where machine code does not solve them."""
         return self.quantity.has_status and not self.derivative
+
+    @property
+    def solves(self) -> bool:
+        """Whether its results are solutions of dynamics, which can be judged by what they miss."""
+        return self.has_status and bool(self.quantity.methods)
 
     @property
     def states(self) -> int:
@@ -187,6 +194,7 @@ class Request:
             "method": self.method,
             "options": self.options.describe(),
             "derivative": repr(self.derivative),
+            "judged_in": self.judged_in,
         }
 
 

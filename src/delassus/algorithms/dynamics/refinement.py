@@ -24,7 +24,7 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import End
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR, LINEAR, column, from_entries
+from delassus.spatial.motion import ANGULAR, LINEAR, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 CORRECTION, CONDITION = 2.0, 0.5
@@ -118,7 +118,7 @@ class Terms:
             replace(goal, target=ops.take(rows, range(at.start, at.stop), None), velocity_gain=None, position_gain=None)
             for goal, at in zip(motion.goals, motion.problem.rows, strict=True)
         ]
-        return motion.at_rest(column(ops, force), goals)
+        return motion.at_rest([ops.take(force, range(sv.start, sv.stop), None) for sv in motion.tree.v_slices], goals)
 
     def _sums(
         self, qdd: Sequence[Matrix] | None = None, given: Sequence[Sequence[Matrix]] | None = None

@@ -98,10 +98,12 @@ class DynamicsProblem:
         other.goals = list(goals)
         return other
 
-    def at_rest(self, tau: Any, goals: Sequence[Goal]) -> DynamicsProblem:
-        """The same robot at rest, without gravity, wrenches and passive forces, under joint forces."""
+    def at_rest(self, tau: Sequence[Matrix], goals: Sequence[Goal]) -> DynamicsProblem:
+        """The same robot at rest, without gravity, wrenches and passive forces, under forces at joints (n_i × 1)."""
         weightless = self.ops.zeros(3, 1)
-        return DynamicsProblem(self.problem, None, tau, gravity=weightless, goals=goals, elimination=self.elimination)
+        rest = DynamicsProblem(self.problem, None, None, gravity=weightless, goals=goals, elimination=self.elimination)
+        rest.tau = list(tau)
+        return rest
 
     def per_joint(self, vector: Any) -> list[Matrix]:
         """Entries of a state vector, one column (n_i × 1) a joint; zeros for None."""

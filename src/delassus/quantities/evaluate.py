@@ -325,9 +325,13 @@ def is_long(asked: Request) -> bool:
     return bool(tree.nv * d**2 + m**2 * d + m**3 > LONGEST)
 
 
-def solve_doubtful(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> NumpyCase:
+def solve_doubtful(
+    asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...], error_bound: float
+) -> NumpyCase:
     """Case of states that a kernel has not solved, by the dense saddle point."""
     if asked.quantity.methods and asked.method not in ITERATIVE | UNCONSTRAINED:
         asked = replace(asked, method="kkt")
     asked = replace(asked, judged_in="float64")
-    return NumpyCase(asked, {name: x.astype(float) for name, x in values.items()}, batch)
+    case = NumpyCase(asked, {name: x.astype(float) for name, x in values.items()}, batch)
+    case.error_bound = error_bound
+    return case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from inspect import signature
 from math import prod
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.algorithms.dynamics import EARLY, ITERATIVE, SOFT
 from delassus.compiler.emit.c_text import Scalar
 from delassus.compiler.pipeline import derivative_programs, make_program
 from delassus.compiler.program import Program, Result
@@ -21,14 +20,15 @@ from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_batch, check_flag, check_path, library_of
 from delassus.quantities.error_estimate import check_error_bound
-from delassus.quantities.evaluate import ACCURATE, NumpyCase, is_long, solve_doubtful
-from delassus.quantities.redundancy import DynamicsStatus, Resolved
+from delassus.quantities.evaluate import ACCURATE, NumpyCase
+from delassus.quantities.redundancy import Resolved
 from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.code import key_of, machine_code
 from delassus.runtime.cpu_target import Code, host
+from delassus.runtime.fallback import next_request, run_kernel
 from delassus.runtime.fastcall import called_entry, direct_entry, supported
 from delassus.runtime.threads import number_of, over_states
 
@@ -62,17 +62,23 @@ class Kernel:
     """
 
     def __init__(
-        self, request: Request, dtype: str, lanes: int, reason: str = "", error_bound: float | None = None
+        self,
+        request: Request,
+        dtype: str,
+        lanes: int,
+        reason: str = "",
+        error_bound: float | None = None,
     ) -> None:
-        self._error_bound = error_bound
+        self.error_bound, self.tried = error_bound, tuple[str, ...]()
         self.least_rcond = float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype)
-        objects, self.operations, self._is_judged = machine_code(request, dtype, lanes, reason)
+        made = replace(request, judged_in=dtype) if error_bound is not None and request.solves else request
+        objects, self.operations, self.is_judged, self.judged_in = machine_code(made, dtype, lanes, reason)
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
         self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
         self._has_warned, self._keep = False, list[object]()
         self._derivatives: dict[tuple[str, ...], Kernel] = {(): self}
-        sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self._is_judged else [])]
+        sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.is_judged else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self.code = Code(objects)
         self._span, self._batch = self.code.address("span"), self._function("batch", 1)
@@ -95,7 +101,7 @@ class Kernel:
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side: once for all equal kernels."""
         lanes = self.lanes if self.lanes != host().lanes(self.dtype.name) else None
-        return restored, (self.request, self.dtype.name, lanes, "", self._error_bound)
+        return restored, (self.request, self.dtype.name, lanes, "", self.error_bound)
 
     @cached_property
     def identity(self) -> str:
@@ -178,7 +184,7 @@ class Kernel:
                 raise ConfigurationError("return_status", f"False of {self!r}", "True", "Dynamics have a status.")
             asked = True
         if return_error is not False and check_flag("return_error", return_error):
-            if not self._is_judged:
+            if not self.is_judged:
                 raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
             asked = True
         is_plain = not (asked or named) and len(arguments) == len(self.arguments) and type(arguments[0]) is np.ndarray
@@ -191,7 +197,7 @@ class Kernel:
             return libraries.call(self, others, arguments, named, out is None and threads is None and not asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
-        run = self.run(arrays, results, batch, threads, return_status, return_error)
+        run = run_kernel(self, arrays, results, batch, threads, return_status, return_error)
         if asked:
             return *results, *([run.status] if return_status else []), *([run.error] if return_error else [])
         if run.again.any():
@@ -221,12 +227,11 @@ class Kernel:
             raise ConfigurationError("kernel", wanted, repr(self), "Call it instead.")
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(None, self.results, batch, self.dtype)
-        run = self.run(arrays, results, batch, threads, True, True)
+        run = run_kernel(self, arrays, results, batch, threads, True, True)
         qdd, forces = (x.astype(float) for x in results)
         rank, redundant = np.full(batch, forces.shape[-1]), np.zeros(forces.shape, dtype=bool)
         if run.case is not None:
             (found,) = run.case.resolved
-            qdd[run.on_numpy], forces[run.on_numpy] = found.qdd, found.forces
             rank[run.on_numpy], redundant[run.on_numpy] = found.rank, found.redundant
         values = {a.name: x.astype(float) for a, x in zip(self.arguments, arrays, strict=True)}
         resolved = Resolved(qdd, forces, run.status, rank, redundant, run.error)
@@ -288,7 +293,7 @@ class Kernel:
         """
         if modes not in self._derivatives:
             asked = self.request.differentiated(*modes)
-            made = Kernel(asked, self.dtype.name, self.lanes, ", for derivatives", self._error_bound)
+            made = Kernel(asked, self.dtype.name, self.lanes, ", for derivatives", self.error_bound)
             self._derivatives[modes] = made
         return self._derivatives[modes]
 
@@ -296,7 +301,7 @@ class Kernel:
 
     def program(self, return_error: bool = True) -> Program:
         """The program before it is code (traced again), with its hidden result ``rcond`` or without."""
-        return make_program(self.request, with_rcond=return_error)
+        return make_program(replace(self.request, judged_in=self.judged_in), with_rcond=return_error)
 
     def export_c(self, folder: str | Path, *, return_error: bool = False, casadi: int = 0) -> tuple[Path, Path]:
         """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths.
@@ -329,69 +334,31 @@ class Kernel:
 
     # -- states ----------------------------------------------------------------------------------------------------
 
-    def run(
-        self,
-        arrays: Arrays,
-        results: Arrays,
-        batch: Batch,
-        threads: int | None,
-        with_status: bool = False,
-        with_error: bool = False,
-    ) -> Run:
-        """Run the machine code; solve the states that it has not solved by `_fallback`, and those left on NumPy."""
-        rcond = self._run(arrays, results, batch, threads)
-        none, error = np.zeros(batch, dtype=bool), np.zeros(batch)
-        if with_error and rcond:
-            with np.errstate(divide="ignore"):
-                error = np.asarray(np.finfo(self.dtype).eps / np.maximum(rcond[0].astype(float), 0.0))
-        if not rcond and not with_status:
-            return Run(none, none, none, None, error)
-        has_no_status = with_status and self.method in ITERATIVE  # a fixed number of iterations
-        chosen = self._doubtful(rcond, batch) | has_no_status
-        on_numpy, inaccurate, case = none.copy(), np.array(chosen), None
-        if not chosen.any():
-            return Run(chosen, on_numpy, inaccurate, None, error)
-        where = np.nonzero(chosen) if batch else chosen
-        some = [x[where] for x in arrays]
-        n = len(some[0])
-        if self._fallback is not None and not has_no_status:
-            some = [x.astype(self._fallback.dtype) for x in some]
-            found = [np.empty((n, *r.shape)) for r in self.results]
-            again = self._fallback.run(some, found, (n,), threads, with_status, with_error)
-            on_numpy[where], inaccurate[where], error[where] = again.on_numpy, again.inaccurate, again.error
-            case = again.case
-        elif self.request.has_status:
-            case = solve_doubtful(self.request, dict(zip((a.name for a in self.arguments), some, strict=True)), (n,))
-            case.error_bound = check_error_bound(self._error_bound)
-            found = list(case.run().values())
-            on_numpy[where], inaccurate[where] = True, case.status == DynamicsStatus.INACCURATE
-            error[where] = np.max([x.error for x in case.resolved], axis=0)
-        else:
-            found = [x[where] for x in results]
-        with np.errstate(over="ignore"):  # numbers beyond float32
-            for result, x in zip(results, found, strict=True):
-                result[where] = x
-        return Run(chosen, on_numpy, inaccurate, case, np.maximum(error, np.finfo(self.dtype).eps))
+    @cached_property
+    def fallback(self) -> Kernel | None:
+        """What solves the states that this does not; None if nothing compiled does. See `delassus.runtime.fallback`."""
+        return self._made(next_request(self))
 
     @cached_property
-    def _fallback(self) -> Kernel | None:
-        """The same in float64, no rows eliminated early, with many sweeps; None if this is it or that is too long."""
-        method = ACCURATE if self.method in EARLY | ITERATIVE else "pv-early" if self.method in SOFT else self.method
-        options = self.request.options
-        if self.iterates:
-            options = replace(options, sweeps=max(options.sweeps, PATIENCE))
-        is_this = method == self.method and options.sweeps == self.request.options.sweeps and self.dtype == np.float64
-        if is_this or (method == ACCURATE and self.request.has_status and is_long(self.request)):
-            return None
-        how = f"{self.method!r} in {self.dtype}" if method != self.method else f"{self.dtype}"
-        reason = f", for states that {f'{self.request.options.sweeps} sweeps' if self.iterates else how} do not solve"
-        other = replace(self.request, method=method, options=options)
-        return Kernel(other, "float64", host().lanes("float64"), reason, self._error_bound)
+    def judge(self) -> Kernel | None:
+        """The same, judging solutions by what they miss: what says how large errors are; None if pivots do."""
+        if not self.request.solves or self.judged_in:
+            return self
+        return self._made((replace(self.request, judged_in=self.dtype.name), self.dtype.name, ", to estimate errors"))
 
-    def _run(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
+    def _made(self, asked: tuple[Request, str, str] | None) -> Kernel | None:
+        if asked is None:
+            return None
+        request, dtype, reason = asked
+        lanes = self.lanes if dtype == self.dtype.name else host().lanes(dtype)
+        made = Kernel(request, dtype, lanes, reason, self.error_bound)
+        made.tried = (*self.tried, self.method) if self.judged_in and self.dtype == np.float64 else self.tried
+        return made
+
+    def compute(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
         """Run the machine code; returns the reciprocal conditions, if it makes any."""
         n = prod(batch)
-        rcond = [np.empty(batch, dtype=self.dtype)] if self._is_judged else []
+        rcond = [np.empty(batch, dtype=self.dtype)] if self.is_judged else []
         number, span = number_of(threads, n * self.operations.total, is_helped=True), self._span
         over_states(self._batch, [*arrays, *results, *rcond], self._strides, n, number, self.lanes, span)
         return rcond
@@ -406,7 +373,7 @@ class Kernel:
         n, states = prod(batch), self.request.states
         after = [trajectory[1:] for trajectory in arrays[:states]]
         beside = [np.empty((steps, *batch, *r.shape), self.dtype) for r in self.results[states:]]
-        rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self._is_judged else []
+        rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self.is_judged else []
         anew = [x.ndim > len(batch) + len(a.shape) for x, a in zip(arrays, self.arguments, strict=True)]
         moves = np.array([*anew, *(True for _ in (*after, *beside, *rcond))], dtype=np.int64)
 
@@ -415,7 +382,7 @@ class Kernel:
 
         several = number_of(threads, n * steps * self.operations.total)
         over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, several, self.lanes)
-        return self._doubtful(rcond, (steps, *batch)), beside
+        return self.doubtful(rcond, (steps, *batch)), beside
 
     def _function(self, name: str, counts: int) -> Any:
         """Machine code that takes so many counts and a pointer for each array."""
@@ -424,7 +391,7 @@ class Kernel:
         function.code = self.code  # which must stay while it runs, on whatever thread
         return function
 
-    def _doubtful(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
+    def doubtful(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
         """States whose reciprocal condition is too small; it is negative where results are not finite."""
         return ~(rcond[0] >= self.least_rcond) if rcond else np.zeros(batch, dtype=bool)
 
@@ -441,7 +408,7 @@ class Kernel:
             warn(f"{said} Compile with more sweeps, or a shorter time step.")
             return
         said = f"{self!r}: {again} of {total} state(s) have an estimated error above the bound"
-        if self._fallback is not None or self.request.has_status:
+        if self.fallback is not None or self.request.has_status:
             said += " and were solved again"
         if on_numpy:
             said += (
@@ -466,32 +433,3 @@ class _Entered(Kernel):
 def restored(request: Request, dtype: str, lanes: int | None, reason: str, error_bound: float | None) -> Kernel:
     """Kernel that has been pickled, the same one for equal requests; without ``lanes`` with those of this processor."""
     return Kernel(request, dtype, lanes or host().lanes(dtype), reason, error_bound)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Run:
-    """States (*batch) that the machine code has not solved, ``again``: which were solved on NumPy, by ``case``.
-
-    ``inaccurate`` are those that nothing has solved to the bound; ``error`` is the estimate of each state.
-    """
-
-    again: NDArray[np.bool_]
-    on_numpy: NDArray[np.bool_]
-    inaccurate: NDArray[np.bool_]
-    case: NumpyCase | None
-    error: NDArray[Any]
-
-    @property
-    def status(self) -> NDArray[np.object_]:
-        """How each state was solved."""
-        out = np.full(self.again.shape, DynamicsStatus.SOLVED, dtype=object)
-        out[self.inaccurate] = DynamicsStatus.UNFINISHED
-        if self.case is not None:
-            out[self.on_numpy] = self.case.status
-        return out
-
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """How many states were solved again, how many on NumPy, and how many stay inaccurate."""
-        again, on_numpy, inaccurate = (int(np.count_nonzero(x)) for x in (self.again, self.on_numpy, self.inaccurate))
-        return again, on_numpy, inaccurate

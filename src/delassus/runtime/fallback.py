@@ -1,0 +1,138 @@
+"""States that a kernel does not solve: solved again in float64, by other methods, and on NumPy in the end.
+
+A solution whose estimated error is above the bound is looked at first: the same method in float64, judged by what it
+misses (`delassus.algorithms.dynamics.refinement`), accepts most states that pivots flag. The others go to "ltl", which
+eliminates no rows early, and to "proximal", which solves dependent ones, each judged alike and compiled when first
+needed, and announced. What is left then is solved on NumPy, as `delassus.forward_dynamics` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
+from delassus.quantities.error_estimate import check_error_bound
+from delassus.quantities.evaluate import ACCURATE, NumpyCase, is_long, solve_doubtful
+from delassus.quantities.redundancy import DynamicsStatus
+from delassus.quantities.request import Request
+from delassus.runtime.arrays import Arrays, Batch, result_arrays
+
+if TYPE_CHECKING:
+    from delassus.runtime.kernel import Kernel
+
+PATIENCE = 1_000
+"""Sweeps of contact steps that few do not solve."""
+
+
+def next_request(kernel: Kernel) -> tuple[Request, str, str] | None:
+    """Request, type and reason of what solves states that a kernel does not; None where nothing compiled does."""
+    asked, is_wide = kernel.request, kernel.dtype == np.float64
+    if kernel.iterates or not asked.solves:
+        sweeps = max(asked.options.sweeps, PATIENCE) if kernel.iterates else asked.options.sweeps
+        if is_wide and sweeps == asked.options.sweeps:
+            return None
+        how = f"{asked.options.sweeps} sweeps" if kernel.iterates else f"{kernel.dtype}"
+        asked = replace(asked, options=replace(asked.options, sweeps=sweeps))
+        return asked, "float64", f", for states that {how} do not solve"
+    method = kernel.method
+    if is_wide and kernel.judged_in:
+        rest = ["pv-early"] if method in SOFT else []
+        rest += [] if is_long(asked) else [ACCURATE]
+        rest += [] if all(asked.options.soft) else [*ITERATIVE]
+        rest = [name for name in rest if name not in (*kernel.tried, method) and method not in UNCONSTRAINED]
+        if not rest:
+            return None
+        method = rest[0]
+    how = f", for states that {kernel.method!r} in {kernel.dtype} does not solve"
+    return replace(asked, method=method, judged_in="float64"), "float64", how
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """States (*batch) that the machine code has not solved, ``again``: which were solved on NumPy, by ``case``.
+
+    ``inaccurate`` are those that nothing has solved to the bound; ``error`` is the estimate of each state.
+    """
+
+    again: NDArray[np.bool_]
+    on_numpy: NDArray[np.bool_]
+    inaccurate: NDArray[np.bool_]
+    case: NumpyCase | None
+    error: NDArray[Any]
+
+    @property
+    def status(self) -> NDArray[np.object_]:
+        """How each state was solved."""
+        out = np.full(self.again.shape, DynamicsStatus.SOLVED, dtype=object)
+        if self.case is not None:
+            out[self.on_numpy] = self.case.status
+            doubted = self.on_numpy & ~self.inaccurate & (out == DynamicsStatus.INACCURATE)
+            out[doubted] = DynamicsStatus.SOLVED
+        out[self.inaccurate & ~self.on_numpy] = DynamicsStatus.UNFINISHED
+        return out
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many states were solved again, how many on NumPy, and how many stay inaccurate."""
+        again, on_numpy, inaccurate = (int(np.count_nonzero(x)) for x in (self.again, self.on_numpy, self.inaccurate))
+        return again, on_numpy, inaccurate
+
+
+def run_kernel(
+    kernel: Kernel,
+    arrays: Arrays,
+    results: Arrays,
+    batch: Batch,
+    threads: int | None,
+    with_status: bool = False,
+    with_error: bool = False,
+) -> Run:
+    """Run the machine code; solve the states that it has not solved by its `fallback`, and those left on NumPy."""
+    rcond = kernel.compute(arrays, results, batch, threads)
+    none, error = np.zeros(batch, dtype=bool), np.zeros(batch)
+    if with_error and rcond:
+        error = _error(kernel, rcond, arrays, batch, threads)
+    if not rcond and not with_status:
+        return Run(none, none, none, None, error)
+    doubtful = kernel.doubtful(rcond, batch)
+    chosen = doubtful | (with_status and kernel.method in ITERATIVE)  # iterations know no rank
+    on_numpy, inaccurate, case = none.copy(), np.array(doubtful), None
+    if not chosen.any():
+        return Run(chosen, on_numpy, inaccurate, None, error)
+    where = np.nonzero(chosen) if batch else chosen
+    some, left = [x[where] for x in arrays], np.atleast_1d(doubtful[where])
+    n = len(some[0])
+    if left.all() and (fallback := kernel.fallback) is not None:
+        some = [x.astype(fallback.dtype) for x in some]
+        found = [np.empty((n, *r.shape)) for r in kernel.results]
+        again = run_kernel(fallback, some, found, (n,), threads, with_status, with_error)
+        on_numpy[where], inaccurate[where], error[where] = again.on_numpy, again.inaccurate, again.error
+        case = again.case
+    elif kernel.request.has_status:
+        values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
+        case = solve_doubtful(kernel.request, values, (n,), check_error_bound(kernel.error_bound))
+        found = [
+            np.where(left.reshape(n, *(1,) * len(r.shape)), x, own[where])
+            for r, x, own in zip(kernel.results, case.run().values(), results, strict=True)
+        ]
+        on_numpy[where], inaccurate[where] = True, left & (case.status == DynamicsStatus.INACCURATE)
+        error[where] = np.where(left, np.max([x.error for x in case.resolved], axis=0), error[where])
+    else:
+        found = [x[where] for x in results]
+    with np.errstate(over="ignore"):  # numbers beyond float32
+        for result, x in zip(results, found, strict=True):
+            result[where] = x
+    return Run(chosen, on_numpy, inaccurate, case, np.maximum(error, np.finfo(kernel.dtype).eps))
+
+
+def _error(kernel: Kernel, rcond: Arrays, arrays: Arrays, batch: Batch, threads: int | None) -> NDArray[Any]:
+    """Estimates of relative errors, of solutions by what they miss."""
+    judge = kernel.judge
+    if judge is not None and judge is not kernel:
+        rcond = judge.compute(arrays, result_arrays(None, kernel.results, batch, kernel.dtype), batch, threads)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.finfo(kernel.dtype).eps / np.maximum(rcond[0].astype(float), 0.0))

@@ -118,10 +118,10 @@ class Case:
         self.ops.new_system()
         return self.judged(motion, METHODS[self.request.method](motion))
 
-    def judged(self, motion: DynamicsProblem, solution: Solution) -> Solution:
-        """The solution, judged; on NumPy resolved where rows are dependent."""
+    def judged(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
+        """The solution by a method, the request's if None, judged; on NumPy resolved where rows are dependent."""
         if self.request.judged_in:
-            self.errors.append(self.error_of(motion, solution))
+            self.errors.append(self.error_of(motion, solution, method))
         return solution
 
     def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:

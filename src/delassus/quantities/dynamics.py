@@ -124,6 +124,7 @@ DYNAMICS = Quantity(
     methods=tuple(METHODS),
     options=CONSTRAINED | CONTROLLED,
     has_status=True,
+    is_solution=True,
     report=solved,
     jacobian=_jacobian,
 )
@@ -163,6 +164,7 @@ STEP = Quantity(
     methods=tuple(METHODS),
     options=CONSTRAINED | CONTROLLED | {"integrator"},
     has_status=True,
+    is_solution=True,
     states=2,
     jacobian=_step_jacobian,
 )

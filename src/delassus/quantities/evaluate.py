@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import composite_inertias
-from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED
+from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED, Method
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -110,10 +110,13 @@ class NumpyCase(Case):
         """Forward dynamics by the request's method, iterated until each state has converged, resolved."""
         if self.request.method not in ITERATIVE:
             return self.judged(motion, METHODS[self.request.method](motion))
-        return self.judged(motion, *iterate(motion, self.batch, self.tolerance, self.max_iterations))
+        return self._resolved(motion, *iterate(motion, self.batch, self.tolerance, self.max_iterations))
 
-    def judged(self, motion: DynamicsProblem, solution: Solution, iterated: Iterated | None = None) -> Solution:
+    def judged(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
         """The solution, resolved where rows are dependent and where it is not accurate."""
+        return self._resolved(motion, solution) if self.request.quantity.has_status else solution
+
+    def _resolved(self, motion: DynamicsProblem, solution: Solution, iterated: Iterated | None = None) -> Solution:
         resolved = resolve(motion, solution, self, iterated)
         self.resolved.append(resolved)
         return replace(solution, qdd=numbers(resolved.qdd[..., None]), forces=numbers(resolved.forces[..., None]))

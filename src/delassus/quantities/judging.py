@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
-from delassus.algorithms.dynamics import METHODS
 from delassus.quantities.case import symbolic_case
 from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of, usual_states
 from delassus.quantities.request import Request
@@ -28,12 +28,11 @@ def judged(asked: Request, dtype: str) -> Request:
         return asked
     ops, by_misses, bound = TraceOps(), replace(asked, judged_in=dtype), ERROR_BOUND[dtype]
     case = symbolic_case(by_misses, ops)
-    motion = case.motion()
-    solution = METHODS[asked.method](motion)
-    rcond = rcond_of(asked, ops, [ops.nodes(solution.qdd), ops.nodes(solution.forces)])
+    outputs = [ops.nodes(a) for a in asked.quantity.run(case)]
+    rcond = rcond_of(asked, ops, outputs)
     if rcond is None:
         return asked
-    error = case.error_of(motion, solution)
+    error = reduce(ops.maximum, case.errors)
     graph = ops.graph([[ops.number(x)] for x in (rcond, error)])
     with np.errstate(all="ignore"):
         by_pivots, found = (np.asarray(x)[:, 0] for x in interpret(graph, usual_states(asked).astype(dtype)))

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.dynamics.damped import damped_solution
+from delassus.algorithms.dynamics.damped import damped_problem
+from delassus.algorithms.dynamics.soft_rows import soft_pv_early
 from delassus.algorithms.osim import METHODS as NAMED
 from delassus.algorithms.osim.product import delassus_product
 from delassus.model.rotations import Array
@@ -49,7 +50,8 @@ def _product(case: Case) -> list[Matrix]:
 
 def _damped_solution(case: Case) -> list[Matrix]:
     damping, x = (stacked(case, case.entries(name)) for name in ("d", "x"))
-    return [damped_solution(case.problem(), damping, x)]
+    motion = damped_problem(case.problem(), damping, x)
+    return [case.judged(motion, soft_pv_early(motion), soft_pv_early).forces]
 
 
 def _mass_matrix(case: Case) -> list[Matrix]:
@@ -89,6 +91,7 @@ DAMPED_SOLUTION = Quantity(
     ("q", "x", "d"),
     (Output("y", ("m",), "constraint forces (G + diag(d))^-1 x of the accelerations x along the rows"),),
     _damped_solution,
+    is_solution=True,
 )
 MASS_MATRIX = Quantity(
     "mass_matrix",

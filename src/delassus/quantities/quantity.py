@@ -79,6 +79,8 @@ class Quantity:
         Those of `delassus.quantities.options.Keywords` that it takes.
     has_status : bool
         Whether it solves for constraint forces, so that states follow `delassus.quantities.redundancy`.
+    is_solution : bool
+        Whether its results are solutions of equations of motion alone, which can be judged by what they miss.
     states : int
         Number of outputs, the first ones, that are the next values of its first inputs: what `delassus.rollout`
         repeats; 0 of what is no time step.
@@ -97,6 +99,7 @@ class Quantity:
     methods: tuple[str, ...] = ()
     options: frozenset[str] = field(default_factory=frozenset)
     has_status: bool = False
+    is_solution: bool = False
     states: int = 0
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None

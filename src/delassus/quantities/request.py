@@ -96,8 +96,8 @@ class Request:
 
     @property
     def solves(self) -> bool:
-        """Whether its results are solutions of dynamics, which can be judged by what they miss."""
-        return self.has_status and bool(self.quantity.methods)
+        """Whether its results can be judged by what they miss of the equations of motion."""
+        return self.quantity.is_solution and not self.derivative
 
     @property
     def states(self) -> int:

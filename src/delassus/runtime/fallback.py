@@ -43,7 +43,8 @@ def next_request(kernel: Kernel) -> tuple[Request, str, str] | None:
         rest = ["pv-early"] if method in SOFT else []
         rest += [] if is_long(asked) else [ACCURATE]
         rest += [] if all(asked.options.soft) else [*ITERATIVE]
-        rest = [name for name in rest if name not in (*kernel.tried, method) and method not in UNCONSTRAINED]
+        is_free = method in UNCONSTRAINED or not asked.quantity.methods
+        rest = [] if is_free else [name for name in rest if name not in (*kernel.tried, method)]
         if not rest:
             return None
         method = rest[0]

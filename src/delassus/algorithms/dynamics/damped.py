@@ -6,15 +6,14 @@ with the rows eliminated as in `soft_rows`, so that small ``D`` lose no digits.
 
 from __future__ import annotations
 
-from delassus.algorithms.dynamics.soft_rows import soft_pv_early
 from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
 from delassus.algorithms.problem import Problem
 from delassus.spatial.ops import Matrix
 
 
-def damped_solution(problem: Problem, damping: Matrix, x: Matrix) -> Matrix:
-    """``(G + D)⁻¹ x`` (m × 1) for the positive diagonal ``damping`` (m × 1)."""
+def damped_problem(problem: Problem, damping: Matrix, x: Matrix) -> DynamicsProblem:
+    """What has the forces ``(G + D)⁻¹ x`` (m × 1), ``damping`` (m × 1) being the positive diagonal of ``D``."""
     ops = problem.ops
     parts = [[ops.take(a, range(problem.n_rows)[rows], None) for a in (x, damping)] for rows in problem.rows]
     goals = [Goal(target=target, compliance=compliance) for target, compliance in parts]
-    return soft_pv_early(DynamicsProblem(problem, None, None, gravity=ops.zeros(3, 1), goals=goals)).forces
+    return DynamicsProblem(problem, None, None, gravity=ops.zeros(3, 1), goals=goals)

@@ -16,9 +16,9 @@ import delassus as ds
 from delassus.algorithms.osim import METHODS
 from delassus_studies.bench_speed import float32_error
 from delassus_studies.cases import benchmark_cases
-from internals import NumpyOps, Problem
+from internals import Problem
 from random_trees import some_constraints, some_mechanism
-from tools import UNPLANNED, error, random_frame
+from tools import LongOps, UNPLANNED, error, exactly, random_frame
 
 DIGITS = 50
 REFERENCE = 1e-40
@@ -32,23 +32,6 @@ FLOAT32 = 1e-4
 """float32 kernels relative to float64 ones, largest of 10⁴ random states; seen: 1e-5 or less."""
 
 ROBOTS = ("humanoid", "Go1", "G1")
-
-exactly = np.frompyfunc(mpmath.mpf, 1, 1)
-
-
-class LongOps(NumpyOps):
-    """`NumpyOps` on arrays of `mpmath.mpf`; floats enter exactly."""
-
-    cos = staticmethod(np.frompyfunc(mpmath.cos, 1, 1))
-    sin = staticmethod(np.frompyfunc(mpmath.sin, 1, 1))
-    sqrt = staticmethod(np.frompyfunc(mpmath.sqrt, 1, 1))
-
-    def __init__(self):
-        super().__init__(object)
-
-    def constant(self, value):
-        return exactly(np.asarray(value, dtype=float))
-
 
 @pytest.fixture(scope="module")
 def case():

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 
 import delassus as ds
 from internals import (
+    NumpyOps,
     DYNAMICS,
     DYNAMICS_ALGORITHMS,
     NumpyCase,
@@ -51,6 +53,23 @@ def error(actual, expected):
     difference = float(np.max(np.abs(actual - expected)))
     assert np.isfinite(difference)
     return difference / scale if scale > NOTHING else difference
+
+
+exactly = np.frompyfunc(mpmath.mpf, 1, 1)
+
+
+class LongOps(NumpyOps):
+    """`NumpyOps` on arrays of `mpmath.mpf`; floats enter exactly."""
+
+    cos = staticmethod(np.frompyfunc(mpmath.cos, 1, 1))
+    sin = staticmethod(np.frompyfunc(mpmath.sin, 1, 1))
+    sqrt = staticmethod(np.frompyfunc(mpmath.sqrt, 1, 1))
+
+    def __init__(self):
+        super().__init__(object)
+
+    def constant(self, value):
+        return exactly(np.asarray(value, dtype=float))
 
 
 def evaluated(ops, results, *values, batch=()):
@@ -117,9 +136,8 @@ def error_estimates(motion, name):
     """Estimated errors of a method, by state."""
     asked, batch = replace(motion.case.request, method=name), motion.case.batch
     values = [np.broadcast_to(motion.case.values[a.name], (*batch, *a.shape)) for a in asked.arguments]
-    *_, rcond = interpret(solution_program(asked), np.concatenate([x.reshape(*batch, -1) for x in values], axis=-1))
-    with np.errstate(divide="ignore"):
-        return np.finfo(float).eps / np.maximum(rcond[..., 0], 0.0)
+    *_, found = interpret(solution_program(asked), np.concatenate([x.reshape(*batch, -1) for x in values], axis=-1))
+    return found[..., 0]
 
 
 def urdf_joint(name, parent, child, kind="revolute", inside=""):

@@ -83,7 +83,7 @@ class Run:
         return again, on_numpy, inaccurate
 
 
-def run_kernel(
+def solve_states(
     kernel: Kernel,
     arrays: Arrays,
     results: Arrays,
@@ -110,7 +110,7 @@ def run_kernel(
     if left.all() and (fallback := kernel.fallback) is not None:
         some = [x.astype(fallback.dtype) for x in some]
         found = [np.empty((n, *r.shape)) for r in kernel.results]
-        again = run_kernel(fallback, some, found, (n,), threads, with_status, with_error)
+        again = solve_states(fallback, some, found, (n,), threads, with_status, with_error)
         on_numpy[where], inaccurate[where], error[where] = again.on_numpy, again.inaccurate, again.error
         case = again.case
     elif kernel.request.has_status:

@@ -28,7 +28,7 @@ from delassus.runtime import libraries
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.code import key_of, machine_code
 from delassus.runtime.cpu_target import Code, host
-from delassus.runtime.fallback import next_request, run_kernel
+from delassus.runtime.fallback import next_request, solve_states
 from delassus.runtime.fastcall import called_entry, direct_entry, supported
 from delassus.runtime.threads import number_of, over_states
 
@@ -197,7 +197,7 @@ class Kernel:
             return libraries.call(self, others, arguments, named, out is None and threads is None and not asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
-        run = run_kernel(self, arrays, results, batch, threads, return_status, return_error)
+        run = solve_states(self, arrays, results, batch, threads, return_status, return_error)
         if asked:
             return *results, *([run.status] if return_status else []), *([run.error] if return_error else [])
         if run.again.any():
@@ -227,7 +227,7 @@ class Kernel:
             raise ConfigurationError("kernel", wanted, repr(self), "Call it instead.")
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         results = result_arrays(None, self.results, batch, self.dtype)
-        run = run_kernel(self, arrays, results, batch, threads, True, True)
+        run = solve_states(self, arrays, results, batch, threads, True, True)
         qdd, forces = (x.astype(float) for x in results)
         rank, redundant = np.full(batch, forces.shape[-1]), np.zeros(forces.shape, dtype=bool)
         if run.case is not None:

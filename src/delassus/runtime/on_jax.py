@@ -22,7 +22,7 @@ from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.arrays import check_shape, common_batch, ordered, time_first
-from delassus.runtime.fallback import run_kernel
+from delassus.runtime.fallback import solve_states
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
 
 ENOUGH = 2_000_000
@@ -305,7 +305,7 @@ def _settled(kernel: Any, n: int, addresses: Any) -> int | None:
             buffer = (number * (n * a.size)).from_address(addresses[k] or 0)
             arrays.append(np.frombuffer(buffer, kernel.dtype).reshape((n, *a.shape)))
         n_arguments = len(kernel.arguments)
-        run = run_kernel(kernel, arrays[:n_arguments], arrays[n_arguments:], (n,), None)
+        run = solve_states(kernel, arrays[:n_arguments], arrays[n_arguments:], (n,), None)
         if run.again.any():
             kernel.warn_once(*run.counts, n)
     except BaseException as error:  # nothing may leave a function that C calls

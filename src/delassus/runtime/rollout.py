@@ -17,7 +17,7 @@ from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.redundancy import DynamicsStatus
 from delassus.runtime import on_dask, on_jax, on_torch
 from delassus.runtime.arrays import aligned_empty, checked, gathered
-from delassus.runtime.fallback import run_kernel
+from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
@@ -325,7 +325,7 @@ def _step_by_step(
             for a, x in zip(kernel.arguments, arrays, strict=True)
         ]
         results = kernel.empty_results(len(some[0]))
-        run = run_kernel(kernel, some, results, (len(some[0]),), 1, with_status)
+        run = solve_states(kernel, some, results, (len(some[0]),), 1, with_status)
         q[t + 1][now], v[t + 1][now] = results
         if with_status:
             status[t, now] = run.status

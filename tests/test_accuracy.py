@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.runtime.fallback import solve_states
 from internals import DYNAMICS_ALGORITHMS, case
 from tools import LongOps, exactly, requested, urdf_joint
 
@@ -82,19 +83,95 @@ def test_compliances_that_come_with_calls(dtype):
         assert np.all((error <= bound) | (status == ds.DynamicsStatus.INACCURATE)), (compliance, error)
 
 
-@pytest.mark.parametrize("method", ["ltl", "pv-early", "pv"])
-def test_a_row_that_hardly_meets_its_only_joint(method):
-    """A point 1e-8 m beside a hinge that carries links of 1e-6 to 1e3 kg."""
-    rng = np.random.default_rng(0)
-    links = [("base", 1e3), ("arm", 1e-6), ("hand", 1.0)]
+def load(tmp_path, links, joints, centre="0.1 0.02 0.03"):
+    """Robot of links (name, mass in kg, moment of inertia in kg m²) and of joints as URDF text."""
     text = "".join(
-        f'<link name="{name}"><inertial><origin xyz="0.1 0.02 0.3"/><mass value="{m}"/>'
-        f'<inertia ixx="{m}" iyy="{m}" izz="{m}" ixy="0" ixz="0" iyz="0"/></inertial></link>'
-        for name, m in links
+        f'<link name="{name}"><inertial><origin xyz="{centre}"/><mass value="{m}"/>'
+        f'<inertia ixx="{j}" iyy="{j}" izz="{j}" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+        for name, m, j in links
     )
-    joints = urdf_joint("a", "base", "arm", "revolute", '<axis xyz="0 0 1"/>')
-    joints += urdf_joint("b", "arm", "hand", "revolute", '<origin xyz="0.3 0.1 0"/><axis xyz="0 1 0"/>')
-    tree = ds.load(f'<robot name="r">{text}{joints}</robot>')
-    beside = ds.Rows(ds.Frame("arm", (1e-8, 0.0, 0.0)), np.array([[0.0, 1.0, 0.0, 0.0, 0.0, 0.0]]))
-    state = tree.random(rng, batch=4), rng.normal(size=(4, 2)), rng.normal(size=(4, 2))
-    check_solution(tree, [beside], state, method)
+    path = tmp_path / "robot.urdf"
+    path.write_text(f'<robot name="r"><link name="world"/>{text}{joints}</robot>')
+    return ds.load(path)
+
+
+def hinge(name, parent, child, xyz, axis):
+    return urdf_joint(name, parent, child, "continuous", f'<origin xyz="{xyz}"/><axis xyz="{axis}"/>')
+
+
+@pytest.mark.parametrize("method", ["ltl", "pv-early", "pv"])
+def test_a_row_that_hardly_meets_its_only_joint(method, tmp_path):
+    """A point 1e-8 m beside a hinge that carries links of 1e-6 to 1e3 kg."""
+    joints = hinge("a", "world", "base", "0 0 0", "0 0 1") + hinge("b", "base", "arm", "0.3 0.1 0", "0 0 1")
+    joints += hinge("c", "arm", "hand", "0.3 0.1 0", "0 1 0")
+    tree = load(tmp_path, [("base", 1e3, 1e3), ("arm", 1e-6, 1e-6), ("hand", 1.0, 1.0)], joints)
+    side = ds.Rows(ds.Frame("base", (0.0, 1e-8, 0.0)), np.array([[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]]))
+    check_solution(tree, [side], states(tree, 4), method)
+
+
+@pytest.fixture
+def rod_on_gimbals(tmp_path):
+    """Crank and rocker, a rod between them on gimbals of links without mass at either end: a loop of six rows.
+
+    With its closed configurations (8, nq), by Newton's method from random ones near the one that the file has.
+    """
+    light, rng = 1e-9, np.random.default_rng(0)
+    links = [("crank", 1.0, 1e-2), ("rod", 0.5, 1e-3), ("rocker", 1.0, 1e-2)]
+    links += [(name, light, light) for name in ("one", "two", "three", "four", "five")]
+    joints = hinge("motor", "world", "crank", "0 0 0", "0 1 0") + hinge("free", "world", "rocker", "0.5 0 0", "0 1 0.1")
+    joints += hinge("x", "crank", "one", "0 0 0.3", "1 0 0") + hinge("y", "one", "two", "0 0 0", "0 1 0")
+    joints += hinge("z", "two", "rod", "0 0 0", "0 0 1")
+    joints += hinge("u", "rocker", "three", "0 0 0.3", "1 0 0") + hinge("v", "three", "four", "0 0 0", "0 1 0")
+    joints += hinge("w", "four", "five", "0 0 0", "0 0 1")
+    tree, ends = load(tmp_path, links, joints), (ds.Frame("rod", (0.5, 0.0, 0.0)), ds.Frame("five"))
+    loop, q = [ds.Weld(*ends)], rng.normal(0.0, 0.3, (8, tree.nq))
+
+    def poses(q):
+        return np.moveaxis(ds.forward_kinematics(tree, q, ends), -3, 0)
+
+    for _ in range(30):
+        (p, A), (r, B) = ((pose[..., :3, 3], pose[..., :3, :3]) for pose in poses(q))
+        e = [np.einsum("kji,kj->ki", A, x) for x in (p - r, 0.5 * np.cross(B, A, axis=-2).sum(-1))]
+        e = np.concatenate(e, axis=-1)
+        q = q - np.einsum("kij,kj->ki", np.linalg.pinv(ds.jacobian(tree, loop, q)), e)
+    assert np.abs(e).max() < 1e-12
+    return tree, loop, q
+
+
+def test_loops_on_gimbals_stay_in_compiled_code(rod_on_gimbals):
+    """Pivots are tiny there and nothing is lost: no state is solved on NumPy, and none is called inaccurate."""
+    tree, loop, q = rod_on_gimbals
+    rng, n = np.random.default_rng(1), len(q)
+    v, tau = rng.normal(size=(n, tree.nv)), np.where(np.arange(tree.nv) == tree.v_index("motor"), 1.0, np.zeros((n, 1)))
+    kernel = ds.compile(tree, loop, "dynamics")
+    *found, status, estimate = kernel(q, v, tau, return_status=True, return_error=True)
+    assert solve_states(kernel, (q, v, tau), found, (n,), 1).on_numpy.sum() == 0
+    assert np.all(status == ds.DynamicsStatus.SOLVED)
+    error = true_error(found, exact(tree, loop, (q, v, tau)))
+    assert np.all(error < 1e-9) and np.all(error <= BELOW * estimate) and np.all(estimate < 1e-6)
+
+
+@pytest.mark.parametrize(
+    "scales", [{"mass": 1e6}, {"mass": 1e-6}, {"length": 1e6}, {"length": 1e-6}, {"row": 1e6}, {"row": 1e-6}]
+)
+def test_estimates_do_not_depend_on_units(scales, tmp_path):
+    """Masses, lengths and rows by 10^±6: errors are the same parts of the same motion."""
+    mass, length, row = (scales.get(name, 1.0) for name in ("mass", "length", "row"))
+    rng = np.random.default_rng(0)
+    K, q, v, qdd = (rng.normal(size=shape) for shape in ((2, 6), (20, 5), (20, 5), (20, 5)))
+    estimates = []
+    for m, s, r in ((1.0, 1.0, 1.0), (mass, length, row)):
+        joints = hinge("j1", "world", "link1", "0 0 0", "0 0 1")
+        for k in range(2, 6):
+            axis = f"{0.1 * k} {k % 2} {1 - k % 2}"
+            joints += hinge(f"j{k}", f"link{k - 1}", f"link{k}", f"{0.3 * s} {0.05 * s * k} 0", axis)
+        links = [(f"link{k}", m * k, 1e-2 * m * s * s) for k in range(1, 6)]
+        tree = load(tmp_path, links, joints, f"{0.1 * s} {0.02 * s} 0")
+        own = r * K * np.repeat([1.0, s], 3)
+        constraint, gravity = ds.Rows(ds.Frame("link5", (0.1 * s, 0.2 * s, -0.1 * s)), own), (0.0, 0.0, -9.81 * s)
+        tau = ds.inverse_dynamics(tree, q, v, qdd, gravity=gravity)
+        for method in ("ltl", "pv-early"):
+            found = ds.forward_dynamics(tree, q, v, tau, constraint, method=method, gravity=gravity)
+            estimates.append(found.error_estimate)
+    for one, other in zip(estimates[:2], estimates[2:], strict=True):
+        assert np.all(np.abs(np.log10(one / other)) < 1.0)

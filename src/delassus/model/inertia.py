@@ -39,7 +39,9 @@ def move_inertia(H: Array, rotation: Array, position: Array) -> Array:
     X = motion_transform(rotation, position)
     moved = np.swapaxes(X, -1, -2) @ H @ X
     moved = 0.5 * (moved + np.swapaxes(moved, -1, -2))
-    return np.where(np.abs(moved) < 1e-14 * np.max(np.abs(moved), axis=(-1, -2), keepdims=True), 0.0, moved)
+    size = np.sqrt(np.max(np.abs(np.diagonal(moved, axis1=-2, axis2=-1)).reshape(*moved.shape[:-2], 2, 3), axis=-1))
+    size = np.repeat(size, 3, axis=-1)  # mass and moments of inertia have their own units
+    return np.where(np.abs(moved) < 1e-14 * size[..., :, None] * size[..., None, :], 0.0, moved)
 
 
 def about_centre(H: Array) -> tuple[float, Array, Array]:

@@ -19,7 +19,7 @@ from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_batch, check_flag, check_path, library_of
-from delassus.quantities.error_estimate import check_error_bound
+from delassus.quantities.error_estimate import ERROR_BOUND, check_error_bound
 from delassus.quantities.evaluate import ACCURATE, NumpyCase
 from delassus.quantities.redundancy import Resolved
 from delassus.quantities.request import Request
@@ -71,7 +71,8 @@ class Kernel:
     ) -> None:
         self.error_bound, self.tried = error_bound, tuple[str, ...]()
         self.least_rcond = float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype)
-        made = replace(request, judged_in=dtype) if error_bound is not None and request.solves else request
+        is_strict = request.solves and check_error_bound(error_bound, dtype) < ERROR_BOUND[dtype]
+        made = replace(request, judged_in=dtype) if is_strict else request
         objects, self.operations, self.is_judged, self.judged_in = machine_code(made, dtype, lanes, reason)
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments

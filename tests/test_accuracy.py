@@ -22,7 +22,7 @@ ABOVE = 20.0
 
 
 def exact(tree, constraints, state, **options):
-    """Accelerations and forces (n, …) of a state (q, v, tau) of n states each, by the dense saddle point on 50 digits."""
+    """Accelerations and forces (n, …) of n states (q, v, tau), by the dense saddle point on 50 digits."""
     asked = requested(tree, constraints, "dynamics", method="kkt", **options)
     found = []
     with mpmath.workdps(50):

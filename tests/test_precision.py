@@ -18,7 +18,7 @@ from delassus_studies.bench_speed import float32_error
 from delassus_studies.cases import benchmark_cases
 from internals import Problem
 from random_trees import some_constraints, some_mechanism
-from tools import LongOps, UNPLANNED, error, exactly, random_frame
+from tools import UNPLANNED, LongOps, error, exactly, random_frame
 
 DIGITS = 50
 REFERENCE = 1e-40
@@ -32,6 +32,7 @@ FLOAT32 = 1e-4
 """float32 kernels relative to float64 ones, largest of 10⁴ random states; seen: 1e-5 or less."""
 
 ROBOTS = ("humanoid", "Go1", "G1")
+
 
 @pytest.fixture(scope="module")
 def case():

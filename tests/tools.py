@@ -12,10 +12,10 @@ import numpy as np
 
 import delassus as ds
 from internals import (
-    NumpyOps,
     DYNAMICS,
     DYNAMICS_ALGORITHMS,
     NumpyCase,
+    NumpyOps,
     case_of,
     find_quantity,
     interpret,

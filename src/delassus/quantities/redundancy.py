@@ -6,11 +6,9 @@ minimiser of ``‖J q̈ − γ‖``: the solution that the pseudo-inverse of ``G
 to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state was solved.
 
 - Direct functions do this at every state, whatever the method.
-- Kernels, and rollouts at each step, do it at states whose error estimates are above the bound
-  (`delassus.quantities.error_estimate`). Where a method eliminates rows early, or runs in float32, that may mean only
-  this: ``"ltl"`` in float64, compiled when first needed and announced, solves these states first. They warn once, or
-  return statuses if these are asked for.
-- A state that is regular and above the bound is solved in extended precision.
+- Kernels, and rollouts at each step, do it at states that no compiled method solves (`delassus.runtime.fallback`). They
+  warn once, or return statuses if these are asked for.
+- A state that is regular and above the bound is solved by the dense saddle point, then in extended precision.
 - Derivatives do not exist where rows are dependent: they are NaN.
 """
 

@@ -32,8 +32,8 @@ class ForwardDynamics(Frozen):
     status : (...) array of DynamicsStatus
         How each state was solved; the member's ``text`` is the advice.
     error_estimate : (...) array
-        Relative error of ``qdd`` and of ``forces``, largest difference over largest entry, that round-off may have
-        caused: seldom less than a tenth of the true one, mostly much more.
+        Relative error of ``qdd`` and of ``forces``, largest difference over largest entry, that round-off has caused,
+        by what the solution misses of the equations of motion: seldom less than the true one, mostly ten times that.
     rank : (...) array of int
         Number of independent constraint rows at each state.
     redundant_rows : (..., m) array of bool

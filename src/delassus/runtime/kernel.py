@@ -160,6 +160,7 @@ class Kernel:
             Whether to return how each state was solved, too: of dynamics, its derivatives and time steps.
         return_error : bool
             Whether to return an estimate of each state's relative error, too; see `ForwardDynamics.error_estimate`.
+            Of dynamics and time steps a second kernel makes them, compiled for the first such call.
         **named : array_like
             The last arguments, by their names.
 
@@ -169,9 +170,9 @@ class Kernel:
             Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. With
             ``return_status`` a tuple that ends with an array (...) of `DynamicsStatus`, with ``return_error`` one that
             ends with an array (...) of error estimates. States whose estimate is above the bound of `compile` are
-            solved again in float64, dynamics by ``"ltl"``, those of ``"ltl-soft"`` and ``"pv-soft"`` by ``"pv-early"``
-            first, unless that takes minutes to compile; what has to be compiled for it is announced. Those at which
-            that is no better, or rows are dependent, are solved on NumPy, as `delassus.forward_dynamics` does.
+            solved again in float64: dynamics by the same method, judged by what its solutions miss, then by ``"ltl"``
+            unless that takes minutes to compile, and by ``"proximal"``; what has to be compiled for it is announced.
+            Those at which none is better are solved on NumPy, as `delassus.forward_dynamics` does.
             The first call that meets any of these warns, unless it returns statuses or errors.
 
         Raises

@@ -354,7 +354,7 @@ def test_the_direct_entry_judges(method, dtype):
     out = np.empty((17, 6), dtype=dtype), np.empty((17, 3), dtype=dtype)
     bad = v.copy()
     bad[16, 2] = np.nan
-    doubtful = forward._doubtful(forward._run((q, bad, tau), out, (17,), 1), (17,))
+    doubtful = forward.doubtful(forward._run((q, bad, tau), out, (17,), 1), (17,))
     assert doubtful[16] and np.count_nonzero(doubtful) < 9
     for k in range(17):
         one = out[0][k], out[1][k]

@@ -188,7 +188,7 @@ def test_flagged_states_of_many_loops_are_solved_without_compilation(monkeypatch
     qdd, f, status = kernel(*single, return_status=True)
     q, v, tau = (x.astype(float) for x in single)
     wanted = dense(case, replace(states, q=q, v=v, tau=tau))
-    assert kernel._fallback is None
+    assert kernel.fallback is None
     assert np.all(status == ds.DynamicsStatus.SOLVED)
     assert worst(qdd, wanted[0]) < 1e-6 and worst(f, wanted[1]) < 1e-6
 

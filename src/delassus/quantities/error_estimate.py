@@ -17,6 +17,7 @@ from delassus.model.check import check_number
 from delassus.model.rotations import Array
 from delassus.quantities.request import Request
 from delassus.spatial.condition import reciprocal_condition
+from delassus.spatial.nodes import Expression
 from delassus.spatial.ops import Scalar
 from delassus.spatial.trace_ops import TraceOps
 
@@ -54,7 +55,10 @@ def rcond_of(
     have been judged.
     """
     if errors:
-        return float(np.finfo(asked.judged_in).eps) / (reduce(ops.maximum, errors) + TINY)
+        rcond = float(np.finfo(asked.judged_in).eps) / (reduce(ops.maximum, errors) + TINY)
+        for node in sorted(ops.exact):  # dependent rows, which the method leaves out, do not show in what it corrects
+            rcond = rcond * Expression(ops, node)
+        return rcond
     x, scaled, start = usual_states(asked), [], 0
     for argument in asked.arguments:
         if argument.keyword == "rows":

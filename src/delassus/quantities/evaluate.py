@@ -329,7 +329,10 @@ def is_long(asked: Request) -> bool:
 
 
 def solve_doubtful(
-    asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...], error_bound: float
+    asked: Request,
+    values: Mapping[str, NDArray[Any]],
+    batch: tuple[int, ...],
+    error_bound: float = ERROR_BOUND["float64"],
 ) -> NumpyCase:
     """Case of states that a kernel has not solved, by the dense saddle point."""
     if asked.quantity.methods and asked.method not in ITERATIVE | UNCONSTRAINED:

@@ -30,7 +30,7 @@ def judged(asked: Request, dtype: str) -> Request:
     case = symbolic_case(by_misses, ops)
     outputs = [ops.nodes(a) for a in asked.quantity.run(case)]
     rcond = rcond_of(asked, ops, outputs)
-    if rcond is None:
+    if rcond is None or 0 in ops.exact:
         return asked
     error = reduce(ops.maximum, case.errors)
     graph = ops.graph([[ops.number(x)] for x in (rcond, error)])

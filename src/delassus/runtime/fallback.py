@@ -9,7 +9,7 @@ needed, and announced. What is left then is solved on NumPy, as `delassus.forwar
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ from delassus.quantities.redundancy import DynamicsStatus
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
 
-if TYPE_CHECKING:
-    from delassus.runtime.kernel import Kernel
+Kernel = Any
+"""A `delassus.runtime.kernel.Kernel`, which is built on this."""
 
 PATIENCE = 1_000
 """Sweeps of contact steps that few do not solve."""

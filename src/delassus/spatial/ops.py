@@ -271,7 +271,12 @@ class Ops(ABC):
         """Say that ``values`` are what the phase of that name computes; traces count operations by phase."""
 
     def pivot(  # noqa: B027
-        self, x: Scalar, squared: bool = False, size: Scalar | None = None, apart: bool = False
+        self,
+        x: Scalar,
+        squared: bool = False,
+        size: Scalar | None = None,
+        apart: bool = False,
+        is_exact: bool = False,
     ) -> None:
         """Say that an elimination divides by ``x``, or by its square; traces estimate errors by pivots.
 

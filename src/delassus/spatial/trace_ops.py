@@ -75,6 +75,8 @@ class TraceOps(Ops):
         What was asked about structure, in order, and what the answers were.
     pivots : dict of int to (int, bool, int)
         Nodes that eliminations divide by: what each is judged by, whether by its square, and the system that it is of.
+    exact : set of int
+        Those that are zero where rows depend on one another, and else one; zero itself if they always do.
     loops : list of Loop or Calls
         What is repeated, in order.
 
@@ -88,6 +90,7 @@ class TraceOps(Ops):
         self.at: list[float] = [0.0]
         self.answers: list[Answer] = []
         self.pivots: dict[int, tuple[int, bool, int]] = {}
+        self.exact: set[int] = set()
         self.loops: list[Loop | Calls] = []
         self._system = 0
         self._erring: list[tuple[float, ...]] = []
@@ -433,8 +436,12 @@ class TraceOps(Ops):
     def mark(self, phase: str, values: Sequence[Any]) -> None:
         self.phases.append((phase, [x for a in values for x in a.nodes()]))
 
-    def pivot(self, x: Any, squared: bool = False, size: Any = None, apart: bool = False) -> None:
+    def pivot(
+        self, x: Any, squared: bool = False, size: Any = None, apart: bool = False, is_exact: bool = False
+    ) -> None:
         node = self.number(x)
+        if is_exact or not node:
+            self.exact.add(node)
         judged_by = node if size is None else self.number(size)
         self.pivots.setdefault(node, (judged_by, squared, -node if apart else self._system))
 

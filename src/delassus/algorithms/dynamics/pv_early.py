@@ -401,7 +401,7 @@ class EarlyElimination(LinkElimination):
         labels = tuple(self.rows)
         for label in labels:
             off = self.off(label)
-            self.ops.pivot(0.0 if off is None else off)
+            self.ops.pivot(0.0 if off is None else off, is_exact=True)
 
         def back(state: State) -> None:
             state.forces |= dict.fromkeys(labels, self.ops.zeros(1, 1))

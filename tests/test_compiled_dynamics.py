@@ -319,7 +319,7 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
     q[[2, 5, 16], 0] = 0.0
     forward = ds.compile(tree, constraints, "dynamics", method="fragile")
     assert [r.name for r in forward.results] == ["qdd", "forces"]
-    with pytest.warns(ds.DelassusWarning, match=r"3 of 17 state\(s\) .* solved again; 3 of them on NumPy"):
+    with pytest.warns(ds.DelassusWarning, match=r"3 of 17 state\(s\) .* solved again\. "):
         forward(q, v, tau)
     expected = stacked(ds.forward_dynamics(tree, q, v, tau, constraints))
     out = np.empty((17, 6)), np.empty((17, 3))
@@ -354,7 +354,7 @@ def test_the_direct_entry_judges(method, dtype):
     out = np.empty((17, 6), dtype=dtype), np.empty((17, 3), dtype=dtype)
     bad = v.copy()
     bad[16, 2] = np.nan
-    doubtful = forward.doubtful(forward._run((q, bad, tau), out, (17,), 1), (17,))
+    doubtful = forward.doubtful(forward.compute((q, bad, tau), out, (17,), 1), (17,))
     assert doubtful[16] and np.count_nonzero(doubtful) < 9
     for k in range(17):
         one = out[0][k], out[1][k]

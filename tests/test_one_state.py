@@ -204,7 +204,7 @@ def bound_of(kernel, values):
 
     A tenth of it at most was met.
     """
-    estimate = np.max(compiled(kernel, values, return_error=True)[-1]) if kernel._is_judged else 0.0
+    estimate = np.max(compiled(kernel, values, return_error=True)[-1]) if kernel.is_judged else 0.0
     last = kernel.request.options.tolerance if kernel.iterates else 0.0
     return estimate + np.finfo(kernel.dtype).eps * max(kernel.operations.total, 1) + last
 

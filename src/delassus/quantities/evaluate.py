@@ -87,6 +87,8 @@ class NumpyCase(Case):
     """A request and a batch of states on NumPy; ``resolved`` holds the solution of each system, dependent rows too."""
 
     def __init__(self, request: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> None:
+        if request.quantity.has_status:
+            request = replace(request, judged_in="float64")
         scalars = {a.name for a in request.arguments if not a.shape}
         values = {name: x[..., None] if name in scalars else x for name, x in values.items()}
         super().__init__(request, NumpyOps(structure=lambda: structure_of(request)), values)
@@ -310,13 +312,11 @@ def case_of(
     checked = check_constraints(tree, constraints)
     keywords, values = as_arguments(checked, given)
     asked = request(tree, checked, quantity, method=method, **keywords)
-    if quantity.has_status:
-        asked = replace(asked, judged_in="float64")
     control, *_ = CONTROLS[asked.options.control]
     states = {control if name == "tau" else name: x for name, x in states.items()}
     kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
     if any(map(library_of, kinds)):
-        compiled: Any = CompiledCase(replace(asked, judged_in=""), {**states, **values})
+        compiled: Any = CompiledCase(asked, {**states, **values})
         return compiled  # type: ignore[no-any-return]
     return NumpyCase(asked, *checked_values(tree, asked.arguments, {**states, **values}))
 
@@ -337,7 +337,6 @@ def solve_doubtful(
     """Case of states that a kernel has not solved, by the dense saddle point."""
     if asked.quantity.methods and asked.method not in ITERATIVE | UNCONSTRAINED:
         asked = replace(asked, method="kkt")
-    asked = replace(asked, judged_in="float64")
     case = NumpyCase(asked, {name: x.astype(float) for name, x in values.items()}, batch)
     case.error_bound = error_bound
     return case

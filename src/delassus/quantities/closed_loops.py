@@ -21,7 +21,7 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint, FrameConstraint
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
-from delassus.quantities.redundancy import independence
+from delassus.quantities.redundancy import REGULAR_CONDITION, independence
 from delassus.spatial.numpy_ops import NumpyOps, numbers
 
 STARTS, WANTED, STEPS = 4, 2, 40
@@ -49,6 +49,20 @@ def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int
     Loops are constraints between two links whose frames and rows do not come with each call. Of several closed
     configurations the largest rank counts.
     """
+    found = _found(tree, constraints)
+    return None if found is None else found[:2]
+
+
+def closed_states(tree: Tree, constraints: Sequence[Constraint]) -> tuple[Array, Array] | None:
+    """Some configurations (k, nq) at which loops are closed, and what takes velocities to such as keep them closed.
+
+    The latter are projections (k, nv, nv).
+    """
+    found = _found(tree, constraints)
+    return None if found is None else found[2:]
+
+
+def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Array, Array] | None:
     loops = tuple(
         c
         for c in constraints
@@ -61,7 +75,7 @@ def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int
 
 
 @lru_cache(maxsize=256)
-def _rank(asked: _Loops) -> tuple[int, int] | None:
+def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
     tree, loops = asked.tree, asked.constraints
     with np.errstate(all="ignore"):
         q = _closed(tree, loops)
@@ -69,7 +83,9 @@ def _rank(asked: _Loops) -> tuple[int, int] | None:
             return None
         problem = Problem(NumpyOps(), tree, loops, q)
         rank, _ = independence(problem, dense(problem), (len(q),))
-    return int(np.max(rank)), problem.n_rows
+        J = numbers(jacobian(problem))
+        free = np.eye(tree.nv) - np.linalg.pinv(J, rcond=REGULAR_CONDITION**0.5) @ J
+    return int(np.max(rank)), problem.n_rows, q, free
 
 
 def _closed(tree: Tree, loops: tuple[Constraint, ...]) -> Array:

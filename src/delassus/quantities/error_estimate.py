@@ -15,6 +15,7 @@ import numpy as np
 from delassus.algorithms.inputs import Argument
 from delassus.model.check import check_number
 from delassus.model.rotations import Array
+from delassus.quantities.closed_loops import closed_states
 from delassus.quantities.request import Request
 from delassus.spatial.condition import reciprocal_condition
 from delassus.spatial.nodes import Expression
@@ -70,9 +71,19 @@ def rcond_of(
 
 
 def usual_states(asked: Request) -> Array:
-    """Random values (STATES, numbers of all arguments): configurations, unit rows, what comes with calls."""
+    """Random values (STATES, numbers of all arguments): configurations, unit rows, what comes with calls.
+
+    At half of them loops are closed, and velocities keep them so, where that is known to be possible.
+    """
     random = np.random.default_rng(0)
     parts = [_usual(asked, argument, random) for argument in asked.arguments]
+    names = [argument.name for argument in asked.arguments]
+    if asked.quantity.has_status and (closed := closed_states(asked.tree, asked.constraints)) is not None:
+        q, free = closed
+        for k in range(STATES // 2):
+            parts[names.index("q")][k] = q[k % len(q)]
+            if "v" in names:
+                parts[names.index("v")][k] = free[k % len(q)] @ parts[names.index("v")][k]
     return np.concatenate([np.zeros((STATES, 0)), *(x.reshape(STATES, -1) for x in parts)], axis=1)
 
 

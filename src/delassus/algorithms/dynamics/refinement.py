@@ -57,7 +57,9 @@ def relative_error(
     delta, y = (method(terms.at_rest(*of)) for of in (terms.missed, terms.sizes))
     missed, sizes = ([x for a in of for x in _sizes(ops, a)] for of in (terms.missed, terms.sizes))
     missing = [x * (1.0 / (size + SMALLEST)) for x, size in zip(missed, sizes, strict=True)]
-    found: Scalar = reduce(ops.maximum, missing, 0.0)  # a method that cannot correct its solution does not judge it
+    found: Scalar = (
+        reduce(ops.maximum, missing) if missing else 0.0
+    )  # a method that cannot correct its solution does not judge it
     parts = (
         (solution.qdd, delta.qdd, y.qdd, terms.usual[0]),
         (solution.forces, delta.forces, y.forces, terms.usual[1]),

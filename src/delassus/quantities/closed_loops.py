@@ -24,8 +24,11 @@ from delassus.model.tree import Tree
 from delassus.quantities.redundancy import REGULAR_CONDITION, independence
 from delassus.spatial.numpy_ops import NumpyOps, numbers
 
-STARTS, WANTED, STEPS = 4, 2, 40
-"""Random configurations to start from, closed ones that are enough, and steps from each at most."""
+STARTS, WANTED, STEPS = 32, 12, 40
+"""Configurations to start from, closed ones that are enough, and steps from each at most."""
+
+NEAR = 0.3
+"""Half of the configurations to start from are so near to neutral (rad and m, standard deviation)."""
 
 DAMPING = 0.01
 """Of a step, by the square of what it is to take off: without any, steps from afar are too long."""
@@ -90,7 +93,9 @@ def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
 
 def _closed(tree: Tree, loops: tuple[Constraint, ...]) -> Array:
     """Some configurations (k, nq) at which the loops are closed; k may be zero."""
-    q, ops = tree.random(0, batch=STARTS), NumpyOps()
+    random, ops = np.random.default_rng(0), NumpyOps()
+    near = tree.integrate(tree.neutral(), random.normal(0.0, NEAR, (STARTS // 2, tree.nv)))
+    q = np.concatenate([near, tree.random(random, batch=STARTS - STARTS // 2)])
     enough = None
     for _ in range(STEPS):
         problem = Problem(ops, tree, loops, q)

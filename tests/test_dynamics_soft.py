@@ -408,7 +408,7 @@ def test_early_elimination_loses_no_digits(name, compliance, hard):
         M, force, J, gamma = system(tree, state, constraints, {})
         qdd, f = saddle_point(M, force, J, gamma, entries)
         condition = np.abs(J @ np.linalg.solve(M, J.mT)).max() / entries[entries > 0].min()
-        digits = np.finfo(float).eps * condition  # worst of four processors and seeds: a thousandth of it
+        digits = np.finfo(float).eps * condition  # worst of the kernels of two processors, four seeds: a thousandth
         assert error(found.qdd, qdd) < digits and error(stacked(found), f) < digits
         assert np.all((found.status == ds.DynamicsStatus.SOLVED) | (found.error_estimate > 1e-6))
 

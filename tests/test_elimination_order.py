@@ -109,7 +109,7 @@ def test_every_order_gives_the_dense_solution(case):
         qdd, f, rcond = solved(case, order, states)
         assert worst(qdd, wanted[0]) < CLOSE and worst(f, wanted[1]) < CLOSE
         error = np.abs(qdd - exact).max(axis=-1) / np.abs(exact).max(axis=-1)
-        assert np.all(error < BELOW * np.finfo(float).eps / rcond)  # worst of four processors: 0.7 estimates
+        assert np.all(error < BELOW * np.finfo(float).eps / rcond)  # worst seen: 0.7 estimates
 
 
 @pytest.mark.slow

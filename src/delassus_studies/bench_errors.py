@@ -1,5 +1,7 @@
 """``delassus bench errors``: true errors of kernels beside their estimates, near and far from singular states.
 
+Estimates are by what solutions miss, and of one method by pivots, too.
+
 What is true comes from ``pv`` and ``ltl`` in extended precision (in double precision, of single precision), of soft
 constraints from ``ltl`` and from the method itself. The nearer of them counts: what each makes of a robot's own numbers
 when it is traced is rounded to double precision.
@@ -23,14 +25,16 @@ from delassus.model.rotations import Array
 from delassus.quantities import find_quantity
 from delassus.quantities.error_estimate import ERROR_BOUND
 from delassus.quantities.request import request
-from delassus_studies.cases import COMPLIANCE
 from delassus_studies.figures import scatter_figure
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment, in_turn
 
 METHODS, ORACLES = ("pv-early", "pv", "ltl"), ("pv", "ltl")
 SOFT, SOFT_ORACLES = "pv-early, soft", ("ltl", "pv-early")
-"""With `COMPLIANCE` on all constraints."""
+"""With a compliance on all constraints, of `COMPLIANCES` at random (powers of ten)."""
+COMPLIANCES = -13.0, 1.0
+PIVOTS = "pv-early, by pivots"
+"""Estimates of kernels that have not been found to need better ones."""
 EXACT: Mapping[str, type] = {"float64": np.longdouble, "float32": np.float64}
 STATES, AT_ONCE = 600, 250
 DRAWN = 1000
@@ -52,16 +56,17 @@ def measure(quick: bool = False) -> Iterator[Record]:
     """
     yield environment()
     rng, states = np.random.default_rng(0), 50 if quick else STATES
-    found: dict[str, list[Array]] = {f"{m}, {t}": [] for m in ("aba", *METHODS, SOFT) for t in EXACT}
+    found: dict[str, list[Array]] = {f"{m}, {t}": [] for m in ("aba", *METHODS, SOFT, PIVOTS) for t in EXACT}
     counts: dict[str, list[int]] = {name: [0, 0] for name in found}
     above: list[list[str | float]] = []
     robots = list(_robots(quick))
     for tree in in_turn(robots):
         for constraints in _sets(tree, rng):
-            for method in (*METHODS, SOFT) if constraints else ("aba",):
-                program, oracles = _programs(tree, constraints, method)
+            for method in (*METHODS, SOFT, PIVOTS) if constraints else ("aba",):
                 x = usual_and_near_singular(tree, rng, states)
+                compliance = float(10.0 ** rng.uniform(*COMPLIANCES)) if method == SOFT else None
                 for dtype in EXACT:
+                    program, oracles = _programs(tree, constraints, method, compliance, dtype)
                     error, estimate = true_and_estimated(program, oracles, x, dtype)
                     within = estimate <= ERROR_BOUND[dtype]
                     pairs = np.stack([estimate[within], np.nan_to_num(error[within], nan=np.inf)])
@@ -82,13 +87,14 @@ def measure(quick: bool = False) -> Iterator[Record]:
     }
 
 
-def _programs(tree: ds.Tree, constraints: Sequence[ds.Constraint], method: str) -> tuple[Program, list[Program]]:
+def _programs(
+    tree: ds.Tree, constraints: Sequence[ds.Constraint], method: str, compliance: float | None, dtype: str
+) -> tuple[Program, list[Program]]:
     """What is judged, and what it is judged by."""
-    is_soft = method == SOFT
-    compliance, name = (COMPLIANCE, "pv-early") if is_soft else (None, method)
+    name = method.partition(",")[0]
     asked = request(tree, constraints, find_quantity("dynamics"), method=name, compliance=compliance)
-    oracles = SOFT_ORACLES if is_soft else ORACLES
-    return make_program(asked), [make_program(replace(asked, method=oracle)) for oracle in oracles]
+    oracles = [make_program(replace(asked, method=oracle)) for oracle in (SOFT_ORACLES if compliance else ORACLES)]
+    return make_program(asked if method == PIVOTS else replace(asked, judged_in=dtype)), oracles
 
 
 def _quantiles(estimate: Array, error: Array) -> list[float]:

@@ -69,7 +69,7 @@ from delassus.quantities.case import elimination_order, symbolic_case
 from delassus.quantities.contact import OPERATIONAL_SPACE_COMPLIANCE
 from delassus.quantities.dynamics import CONTROL_FORCES, DYNAMICS, STEP
 from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of, usual_states
-from delassus.quantities.evaluate import NumpyCase, case_of, solution_program
+from delassus.quantities.evaluate import NumpyCase, case_of, rcond_program
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.request import request

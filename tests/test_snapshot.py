@@ -163,7 +163,10 @@ def test_carrying_keeps_velocities_in_the_world(seed):
         if joint.kind is JointKind.FREE:
             before, after = (quaternion_to_matrix(x[sq][3:]) for x in (q, wanted_q))
             wanted_q[sq][:3] = q[sq][:3] + before @ step[sv][:3]
-            wanted_v[sv][:3] = after.T @ before @ v[sv][:3]
+            wanted_v[sv] = np.concatenate([after.T @ before @ x for x in (v[sv][:3], v[sv][3:])])
+        elif joint.kind is JointKind.BALL:
+            before, after = (quaternion_to_matrix(x[sq]) for x in (q, wanted_q))
+            wanted_v[sv] = after.T @ before @ v[sv]
         elif joint.kind is JointKind.PLANAR:
             before, after = (np.array([[x[sq][2], -x[sq][3]], [x[sq][3], x[sq][2]]]) for x in (q, wanted_q))
             wanted_q[sq][:2] = q[sq][:2] + before @ step[sv][:2]

@@ -19,8 +19,8 @@ from internals import (
     case_of,
     find_quantity,
     interpret,
+    rcond_program,
     request,
-    solution_program,
 )
 
 ROUND_OFF = 1e-13
@@ -133,11 +133,12 @@ def by_method(motion, name):
 
 
 def error_estimates(motion, name):
-    """Estimated errors of a method, by state."""
-    asked, batch = replace(motion.case.request, method=name), motion.case.batch
+    """Estimated errors of a method by its pivots, by state."""
+    asked, batch = replace(motion.case.request, method=name, judged_in=""), motion.case.batch
     values = [np.broadcast_to(motion.case.values[a.name], (*batch, *a.shape)) for a in asked.arguments]
-    *_, found = interpret(solution_program(asked), np.concatenate([x.reshape(*batch, -1) for x in values], axis=-1))
-    return found[..., 0]
+    (rcond,) = interpret(rcond_program(asked), np.concatenate([x.reshape(*batch, -1) for x in values], axis=-1))
+    with np.errstate(divide="ignore"):
+        return np.finfo(float).eps / np.maximum(rcond[..., 0], 0.0)
 
 
 def urdf_joint(name, parent, child, kind="revolute", inside=""):

@@ -55,11 +55,13 @@ def relative_error(
     ops = motion.ops
     terms = Terms(motion, Solution(ops.opaque(solution.qdd), ops.opaque(solution.forces)))
     delta, y = (method(terms.at_rest(*of)) for of in (terms.missed, terms.sizes))
-    missed, sizes = ([x for a in of for x in _sizes(ops, a)] for of in (terms.missed, terms.sizes))
-    missing = [x * (1.0 / (size + SMALLEST)) for x, size in zip(missed, sizes, strict=True)]
-    found: Scalar = (
-        reduce(ops.maximum, missing) if missing else 0.0
-    )  # a method that cannot correct its solution does not judge it
+    found: Scalar = 0.0
+    for of in zip(
+        terms.missed, terms.sizes, strict=True
+    ):  # a method that cannot correct its solution is no judge of it
+        if ops.shape(of[0])[0]:
+            missing, size = (reduce(ops.maximum, _sizes(ops, a)) for a in of)
+            found = ops.maximum(found, missing * (1.0 / (size + SMALLEST)))
     parts = (
         (solution.qdd, delta.qdd, y.qdd, terms.usual[0]),
         (solution.forces, delta.forces, y.forces, terms.usual[1]),

@@ -14,8 +14,7 @@ from delassus.spatial.interpret import interpret
 from delassus.spatial.trace_ops import TraceOps
 
 OFTEN = 0.1
-"""Part of the usual states: where more are flagged and judged again, all are better judged at once, at 1.65 times the
-cost. One state that is judged again takes ten times as long as one that is not, a batch of them three times."""
+"""Part of the usual states: where more are flagged and judged again, all are better judged at once."""
 
 
 def judged(asked: Request, dtype: str) -> Request:

@@ -325,6 +325,12 @@ def test_help_and_dir_show_public_names_only(cls):
     assert all(field in text for field in fields if not field.startswith("_"))
 
 
+@pytest.mark.parametrize("cls", DATACLASSES, ids=lambda cls: cls.__name__)
+def test_fields_are_what_makes_an_object(cls):
+    """As `dataclasses.replace` has it; what follows from others is marked."""
+    assert {field.name for field in dataclasses.fields(cls) if field.init} == set(inspect.signature(cls).parameters)
+
+
 # -- how tests run -------------------------------------------------------------------------------------------------
 
 LONGEST = 240

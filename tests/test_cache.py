@@ -31,6 +31,7 @@ from internals import runtime_loops
 KEY = cache.cache_key(robot="test")
 OTHER_KEY = cache.cache_key(robot="other")
 PAYLOAD = bytes(range(256)) * 17
+WHAT = "a kernel"
 HEADER = len(cache.MAGIC) + len(cache.VERSION) + 32 + 64
 
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners and modes here")
@@ -799,10 +800,12 @@ def test_two_processes_race(folder):
 @posix
 def test_one_makes_and_the_others_wait(folder):
     with pytest.raises(ZeroDivisionError):
-        cache.fetch(KEY, lambda: 1 // 0)
+        cache.fetch(KEY, lambda: 1 // 0, WHAT)
     made = []
     with ThreadPoolExecutor(8) as pool:
-        found = pool.map(lambda _: cache.fetch(KEY, lambda: (made.append(1), time.sleep(0.1)) and PAYLOAD), range(8))
+        found = pool.map(
+            lambda _: cache.fetch(KEY, lambda: (made.append(1), time.sleep(0.1)) and PAYLOAD, WHAT), range(8)
+        )
         assert set(found) == {PAYLOAD} and made == [1]
     assert names(folder) == {f"{KEY}.kernel"}
 
@@ -812,31 +815,36 @@ def test_who_dies_with_a_lock_blocks_nobody(folder):
     script = (
         "import time\n"
         "from delassus.runtime import cache\n"
-        f"cache.fetch({KEY!r}, lambda: (print('making', flush=True), time.sleep(600)))\n"
+        f"cache.fetch({KEY!r}, lambda: (print('making', flush=True), time.sleep(600)), {WHAT!r})\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "making\n"
         process.kill()
     assert names(folder) == {f"{KEY}.lock"}
-    assert cache.fetch(KEY, lambda: PAYLOAD) == PAYLOAD
+    assert cache.fetch(KEY, lambda: PAYLOAD, WHAT) == PAYLOAD
     assert names(folder) == {f"{KEY}.kernel"}
 
 
 @posix
-def test_who_is_stopped_with_a_lock_is_waited_for_so_long(folder, monkeypatch, capsys):
+@pytest.mark.parametrize("patience", [0.0, 60.0])
+def test_who_is_stopped_with_a_lock_is_waited_for_so_long(patience, folder, monkeypatch, capsys):
+    """Waiting is announced, as compilation is, where it takes longer than so many seconds."""
     monkeypatch.setattr(cache, "LONGEST_WAIT", 0.1)
+    monkeypatch.setattr("delassus.errors.PATIENCE", patience)
     script = (
         "import sys\n"
         "from delassus.runtime import cache\n"
-        f"cache.fetch({KEY!r}, lambda: (print('making', flush=True), sys.stdin.read()) and {PAYLOAD!r})\n"
+        f"cache.fetch({KEY!r}, lambda: (print('making', flush=True), sys.stdin.read()) and {PAYLOAD!r}, {WHAT!r})\n"
     )
     pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, "-c", script], **pipes, text=True) as process:
         assert process.stdout.readline() == "making\n"
         process.send_signal(signal.SIGSTOP)
         try:
-            assert cache.fetch(KEY, lambda: PAYLOAD) == PAYLOAD
-            assert "not waiting any longer" in capsys.readouterr().err
+            assert cache.fetch(KEY, lambda: PAYLOAD, WHAT) == PAYLOAD
+            said, other = capsys.readouterr().err, f"for another process or thread to compile {WHAT}"
+            assert f"not waiting any longer {other}" in said
+            assert [f"delassus: waiting {other} …" in said, "delassus: waited 0." in said] == [not patience] * 2
             assert names(folder) == {f"{KEY}.kernel", f"{KEY}.lock"}
         finally:
             process.send_signal(signal.SIGCONT)

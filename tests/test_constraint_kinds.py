@@ -191,6 +191,44 @@ def test_flags_and_scenes():
         check_physics(solution)
 
 
+def every_kind():
+    """One of each class that states a constraint, no parameter at its default, and something else for each of them."""
+    a, b = ds.Frame("a", (0.1, 0.2, 0.3)), ds.Frame("b", (0.0, 0.0, 0.5))
+    ends = {"first": "c", "second": ds.Frame("d", (1.0, 0.0, 0.0)), "axes": "local"}
+    plain, turned = (0.1, 0.7, -2.0), {"axis": (0.0, 0.0, 3.0)}
+    ball, rod, other = contact.Sphere(0.1), contact.Capsule(0.1, 0.4), {"friction": 0.2, "restitution": 0.1}
+    yield ds.Weld(a, b, axes="world"), ends
+    yield ds.Point(a, b, axes="world"), ends
+    yield ds.Hinge(a, b, plain, axes="world"), {**ends, **turned}
+    yield ds.Orientation(a, b, axis=plain, axes="world"), {**ends, **turned}
+    yield ds.Distance(a, b, length=0.4), {"first": "c", "second": "d", "length": 0.5}
+    yield ds.Rows(a, [[1, 2, 3, 4, 5, 6]], axes="world"), {"first": "c", "K": 3, "axes": "local"}
+    yield ds.Rows(a, 2, axes="world"), {"first": "c", "K": np.eye(6)}
+    yield ds.JointRows([{"a": 1.0, "b": -2.0}], rest=0.1), {"rows": {"b": 1.0}, "rest": 0.2}
+    yield ds.CenterOfMass(), {}
+    yield ds.Contact(a, ball, (b, rod), friction=0.7, restitution=0.4), {"frame": "c", "shape": rod, **other}
+    yield ds.Contact(a, ball, (b, rod)), {"ground": ("c", rod)}
+    yield ds.Contact(a, ball, ds.Frame("world", (0.0, 0.0, 1.0))), {"ground": "input"}
+    yield ds.Baumgarte(20.0, 0.7), {"frequency": 10.0, "damping": 1.0}
+    yield ds.Frame("a", (0.1, 0.2, 0.3)), {"link": "b", "position": (1, 2, 3), "rotation": np.diag([1, -1, -1])}
+
+
+@pytest.mark.parametrize(("made", "others"), [*every_kind()], ids=lambda x: type(x).__name__)
+def test_replacing_parts_of_a_constraint(made, others):
+    """Nothing, or one of them: the others stay as they are."""
+
+    def text(x):
+        return getattr(x, "fingerprint", repr(x))
+
+    assert text(replace(made)) == text(pickle.loads(pickle.dumps(made))) == text(made)
+    found = set()
+    for name, value in others.items():
+        changed = replace(made, **{name: value})
+        found.add(text(changed))
+        assert text(replace(changed, **{name: getattr(made, name)})) == text(made) != text(changed)
+    assert len(found) == len(others)
+
+
 def test_values_and_bad_input():
     tree = ds.mechanisms.star(2, 3)
     for c in (ds.CenterOfMass(), ds.Distance("hub", "branch1_3", length=2), ds.Orientation("hub", axis=(0, 0, 2))):

@@ -16,7 +16,7 @@ LONGEST_PART = 300
 """Parts of messages longer than this lose their middle: they may hold names of any length."""
 
 PATIENCE = 1.0
-"""Seconds after which compilation says what it does."""
+"""Seconds after which compilation, and waiting for it, say what they do."""
 
 
 class DelassusError(Exception):
@@ -83,13 +83,13 @@ def announce(message: str) -> None:
 
 
 @contextmanager
-def compiling(what: str) -> Iterator[None]:
-    """Say what is compiled once that has taken longer than `PATIENCE`, and at the end how long it took."""
+def announced(doing: str, done: str) -> Iterator[None]:
+    """Say what this does once that has taken longer than `PATIENCE`, and at the end how long it took."""
     start, unsaid = time.perf_counter(), threading.Lock()
 
     def say() -> None:
         if unsaid.acquire(blocking=False):
-            announce(f"compiling {what} …")
+            announce(f"{doing} …")
 
     timer = threading.Timer(PATIENCE, say)
     timer.daemon = True
@@ -103,7 +103,7 @@ def compiling(what: str) -> Iterator[None]:
     if seconds >= PATIENCE:
         say()
     if unsaid.locked():
-        announce(f"compiled in {seconds:.1f} s")
+        announce(f"{done} {seconds:.1f} s")
 
 
 def visible(text: str, longest: int = sys.maxsize) -> str:

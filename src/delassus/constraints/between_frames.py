@@ -11,7 +11,7 @@ A frame's placement on its link, and the rows of `Rows`, are fixed or come with 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from delassus.constraints.constraint import MOST_ROWS, Constraint
 from delassus.constraints.frame import Frame, as_frame
 from delassus.errors import ConstraintError, shown
+from delassus.frozen import read_only
 from delassus.model.check import check_choice, check_vector, finite_array, real_array
 from delassus.model.rotations import ROUND_OFF, Array
 from delassus.model.tree import WORLD, Tree
@@ -49,10 +50,10 @@ class FrameConstraint(Constraint):
 
     first: Frame
     second: Frame | None
-    rows: Array | None
+    rows: Array | None = field(init=False)
     axes: Axes
-    angular_axes: Axes
-    rigid: bool
+    angular_axes: Axes = field(init=False)
+    rigid: bool = field(init=False)
 
     def _set_rows(
         self,
@@ -181,6 +182,7 @@ class Point(FrameConstraint):
         self._set_rows(first, second, np.eye(6)[:3], axes, rigid=False)
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Hinge(FrameConstraint):
     """Five rows: the two frames only rotate relative to each other, about ``axis`` through the first origin.
 
@@ -208,7 +210,7 @@ class Hinge(FrameConstraint):
     5
     """
 
-    __slots__ = ()
+    axis: Array
 
     def __init__(
         self,
@@ -218,13 +220,14 @@ class Hinge(FrameConstraint):
         *,
         axes: Axes = "local",
     ) -> None:
-        direction = _unit(axis, "axis of a hinge")
         rows = np.zeros((5, 6))
         rows[:3, :3] = np.eye(3)
-        rows[3:, 3:] = _across(direction)
+        rows[3:, 3:] = _across(_unit(axis, "axis of a hinge"))
         self._set_rows(first, second, rows, axes, angular_axes="local")
+        self._set_attributes(axis=read_only(axis))
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Orientation(FrameConstraint):
     """Three rows: the two frames do not rotate relative to each other; or two: one axis keeps its direction.
 
@@ -255,7 +258,7 @@ class Orientation(FrameConstraint):
     (3, 2)
     """
 
-    __slots__ = ()
+    axis: Array | None
 
     def __init__(
         self,
@@ -268,6 +271,7 @@ class Orientation(FrameConstraint):
         rows = np.zeros((3, 6)) if axis is None else np.zeros((2, 6))
         rows[:, 3:] = np.eye(3) if axis is None else _across(_unit(axis, "axis of an orientation"))
         self._set_rows(first, second, rows, axes, angular_axes=None if axis is None else "local")
+        self._set_attributes(axis=None if axis is None else read_only(axis))
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -294,6 +298,7 @@ class Distance(FrameConstraint):
     1
     """
 
+    axes: Axes = field(init=False)
     length: float | None
 
     def __init__(self, first: str | Frame, second: str | Frame, *, length: float | None = None) -> None:
@@ -311,6 +316,7 @@ class Distance(FrameConstraint):
         return [*FrameConstraint._defining(self), self.length]
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Rows(FrameConstraint):
     """Any rows on the twist of one link.
 
@@ -335,13 +341,15 @@ class Rows(FrameConstraint):
     1
     """
 
-    __slots__ = ()
+    second: None = field(init=False)
+    K: Array | int
 
     def __init__(self, first: str | Frame, K: ArrayLike | int, *, axes: Axes = "local") -> None:
         if isinstance(K, int | np.integer) and not isinstance(K, bool):
             self._set_rows(first, None, int(K), axes)
         else:
             self._set_rows(first, None, finite_array(K, (-1, 6), "K of Rows", ROW_LAYOUT, ConstraintError), axes)
+        self._set_attributes(K=self.size if self.rows is None else self.rows)
         if not 1 <= self.size <= MOST_ROWS:
             wanted = "at least one row" if self.size < 1 else f"at most {MOST_ROWS:,} rows"
             raise ConstraintError("K of Rows", wanted, shown(K), "Pass a positive number, or rows.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from delassus.constraints.frame import Frame
@@ -26,7 +26,7 @@ class Constraint(Frozen):
         Number of rows m.
     """
 
-    size: int
+    size: int = field(init=False)  # what follows from others is not for `dataclasses.replace`
 
     @property
     def frames(self) -> tuple[Frame, ...]:

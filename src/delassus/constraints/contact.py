@@ -18,7 +18,7 @@ from delassus.model.rotations import Array
 from delassus.model.shapes import Box, Capsule, Sphere
 from delassus.model.tree import WORLD, Tree
 
-Ground = Literal["plane", "input"] | Frame
+Ground = Literal["plane", "input"] | Frame | tuple[str | Frame, Sphere | Capsule]
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -58,9 +58,7 @@ class Contact(Constraint):
 
     frame: Frame
     shape: Sphere | Capsule | Box
-    ground: Ground
-    second: Frame | None
-    second_shape: Sphere | Capsule | None
+    ground: Literal["plane", "input"] | Frame | tuple[Frame, Sphere | Capsule]
     friction: float
     restitution: float
 
@@ -68,7 +66,7 @@ class Contact(Constraint):
         self,
         frame: str | Frame,
         shape: Sphere | Capsule | Box,
-        ground: Ground | tuple[str | Frame, Sphere | Capsule] = "plane",
+        ground: Ground = "plane",
         *,
         friction: float = 0.5,
         restitution: float = 0.0,
@@ -77,37 +75,43 @@ class Contact(Constraint):
         what = f"contact on {first.link!r}"
         if not isinstance(shape, Sphere | Capsule | Box):
             raise ConstraintError(f"shape of a {what}", "a Sphere, Capsule or Box", shown(shape), "Approximate it.")
-        second, second_shape = None, None
         if isinstance(ground, tuple):
             if len(ground) != 2 or not isinstance(ground[1], Sphere | Capsule) or isinstance(shape, Box):
                 wanted = "spheres and capsules between two links, ground=(frame, shape)"
                 raise ConstraintError(f"shapes of a {what}", wanted, shown(ground), "Use capsules for boxes.")
-            second, second_shape = as_frame(ground[0], f"second frame of a {what}"), ground[1]
-            ground = "plane"
+            ground = as_frame(ground[0], f"second frame of a {what}"), ground[1]
         elif isinstance(ground, Frame):
             if ground.link != "world" or ground.given is not None:
                 raise ConstraintError(f"ground of a {what}", "a Frame on 'world'", shown(ground), "Or (frame, shape).")
         elif not isinstance(ground, str) or ground not in ("plane", "input"):
             wanted = "'plane', 'input', a Frame on 'world' or (frame, shape)"
             raise ConstraintError(f"ground of a {what}", wanted, shown(ground), "Choose one of these.")
-        for each in (first, second):
-            if each is not None and each.given is not None:
-                raise ConstraintError(f"frame of a {what}", "a fixed placement", shown(each.given), "Give it here.")
-        points = 1 if second is not None or isinstance(shape, Sphere) else 2 if isinstance(shape, Capsule) else 8
+        points = 1 if isinstance(ground, tuple) or isinstance(shape, Sphere) else 2 if isinstance(shape, Capsule) else 8
         self._set_attributes(
             size=3 * points,
             frame=first,
             shape=shape,
             ground=ground,
-            second=second,
-            second_shape=second_shape,
             friction=check_number(f"friction of a {what}", friction, "Coulomb's coefficient.", above=False),
             restitution=check_number(f"restitution of a {what}", restitution, "From 0 to 1.", above=False, most=1.0),
         )
+        for each in self.frames:
+            if each.given is not None:
+                raise ConstraintError(f"frame of a {what}", "a fixed placement", shown(each.given), "Give it here.")
 
     def __repr__(self) -> str:
         other = self.ground if self.second is None else f"{self.second_shape!r} on {self.second.text}"
         return f"Contact({self.frame.text}, {self.shape!r}, {other!s})"
+
+    @property
+    def second(self) -> Frame | None:
+        """Where the shape on another link is; None of a contact with the ground."""
+        return self.ground[0] if isinstance(self.ground, tuple) else None
+
+    @property
+    def second_shape(self) -> Sphere | Capsule | None:
+        """The shape on another link."""
+        return self.ground[1] if isinstance(self.ground, tuple) else None
 
     @property
     def n_points(self) -> int:
@@ -132,10 +136,11 @@ class Contact(Constraint):
     @property
     def fingerprint(self) -> str:
         """Unambiguous text of the constraint."""
-        ground = self.ground.fingerprint if isinstance(self.ground, Frame) else self.ground
-        other = None if self.second is None else (self.second.fingerprint, repr(self.second_shape))
-        return repr(("Contact", self.frame.fingerprint, repr(self.shape), ground, other, self.friction,
-                     self.restitution))  # fmt: skip
+        ground: object = self.ground.fingerprint if isinstance(self.ground, Frame) else self.ground
+        if self.second is not None:
+            ground = self.second.fingerprint, repr(self.second_shape)
+        of = self.frame.fingerprint, repr(self.shape), ground, self.friction, self.restitution
+        return repr(("Contact", *of))
 
     def prefixed(self, prefix: str) -> Contact:
         """The same contact of a robot whose names have a prefix."""

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from delassus.errors import announce, warn
+from delassus.errors import announce, announced, warn
 
 if sys.platform != "win32":
     import fcntl
@@ -142,17 +142,19 @@ def store(key: str, payload: bytes) -> None:
     _evict(folder, keep=path.name)
 
 
-def fetch(key: str, make: Callable[[], bytes]) -> bytes:
-    """What is stored under a key; if there is nothing, what ``make`` returns, which is stored.
+def fetch(key: str, make: Callable[[], bytes], what: str) -> bytes:
+    """What is stored under a key; if there is nothing, what ``make`` compiles, which is stored.
 
     Processes and threads that come while it is being made wait for it; after `LONGEST_WAIT` they make it themselves.
+    Both are announced where they take long: ``what`` is compiled.
     """
     found = load(key)
     if found is None:
-        with _turn(key):
+        with _turn(key, what):
             found = load(key)  # another one may have stored it
             if found is None:
-                found = make()
+                with announced(f"compiling {what}", "compiled in"):
+                    found = make()
                 store(key, found)
     return found
 
@@ -231,7 +233,7 @@ def _read(descriptor: int, key: str) -> bytes:
 
 
 @contextmanager
-def _turn(key: str) -> Iterator[None]:
+def _turn(key: str, what: str) -> Iterator[None]:
     """Hold the lock of a key, where there can be one; the system takes it from a process that dies."""
     folder = directory()
     if sys.platform == "win32" or folder is None:
@@ -242,7 +244,10 @@ def _turn(key: str) -> Iterator[None]:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
         held = _locked(lock)
         if not held:
-            announce(f"not waiting any longer for another process that compiles the same ({path})")
+            with announced(f"waiting for another process or thread to compile {what}", "waited"):
+                held = _locked(lock, LONGEST_WAIT)
+        if not held:
+            announce(f"not waiting any longer for another process or thread to compile {what} ({path})")
     try:
         yield
     finally:
@@ -254,15 +259,15 @@ def _turn(key: str) -> Iterator[None]:
             os.close(lock)
 
 
-def _locked(lock: int) -> bool:
-    """Whether an open file could be locked in time."""
-    end = time.monotonic() + LONGEST_WAIT
+def _locked(lock: int, patience: float = 0.0) -> bool:
+    """Whether an open file could be locked within so many seconds."""
+    end = time.monotonic() + patience
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            if time.monotonic() > end:
+            if time.monotonic() >= end:
                 return False
             time.sleep(PAUSE)
 

@@ -10,7 +10,6 @@ from hashlib import sha256
 
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.pipeline import make_program
-from delassus.errors import compiling
 from delassus.quantities.judging import judged
 from delassus.quantities.request import Request
 from delassus.runtime import cache as disk
@@ -25,7 +24,8 @@ def machine_code(asked: Request, dtype: str, lanes: int, reason: str = "") -> tu
     Also the operations of one state's program, whether it makes the reciprocal condition of each state, and in which
     type it judges solutions by what they miss, if it does.
     """
-    stored = disk.fetch(key_of(asked, dtype, lanes), lambda: _make(asked, dtype, lanes, reason))
+    what = f"{asked.title} of {asked.tree.name}{reason}"
+    stored = disk.fetch(key_of(asked, dtype, lanes), lambda: _make(asked, dtype, lanes), what)
     facts, _, objects = stored.partition(b"\n")
     *operations, is_judged, judged_in = json.loads(facts)
     return objects, OperationCount(*operations), is_judged, judged_in
@@ -43,12 +43,11 @@ def key_of(asked: Request, dtype: str, lanes: int) -> str:
     )
 
 
-def _make(asked: Request, dtype: str, lanes: int, reason: str) -> bytes:
+def _make(asked: Request, dtype: str, lanes: int) -> bytes:
     scalar, cpu = "double" if dtype == "float64" else "float", host()
-    with compiling(f"{asked.title} of {asked.tree.name}{reason}"):
-        asked = judged(asked, dtype)
-        program = make_program(asked)
-        objects = object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
+    asked = judged(asked, dtype)
+    program = make_program(asked)
+    objects = object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
     facts = json.dumps([*astuple(program.count()), any(r.hidden for r in program.results), asked.judged_in])
     return facts.encode() + b"\n" + objects
 

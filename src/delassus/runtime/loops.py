@@ -38,7 +38,6 @@ from delassus.compiler.loops.types import (
     operands_of,
     type_of,
 )
-from delassus.errors import compiling
 from delassus.runtime import cache
 from delassus.runtime.code import sources
 from delassus.runtime.cpu_target import Code, host, optimised_code, versions
@@ -130,7 +129,9 @@ class _Machine:
             function=name, text=_text_of(loop), types=repr(types), checked=CHECKED, versions=versions(),
             processor=f"{this.triple} {this.cpu} {this.features}",
         )  # fmt: skip
-        facts, _, payload = cache.fetch(key, lambda: _make(loop, types, name)).partition(b"\n")
+        n = len(loop.with_called()) - 1
+        what = name.removeprefix("delassus.") + (f" and {n} functions that it calls" if n else "")
+        facts, _, payload = cache.fetch(key, lambda: _make(loop, types), what).partition(b"\n")
         self.types, self.name, self.result = types, loop.function.__qualname__, _type_from(json.loads(facts))
         _announce_library()
         self._code = Code(payload)
@@ -140,13 +141,10 @@ class _Machine:
         self.n_results = len(operands_of(self.result))
 
 
-def _make(loop: Compiled, types: tuple[Type, ...], name: str) -> bytes:
+def _make(loop: Compiled, types: tuple[Type, ...]) -> bytes:
     """What the cache keeps: the type of the result, and machine code."""
-    n = len(loop.with_called()) - 1
-    calling = f" and {n} functions that it calls" if n else ""
-    with compiling(f"{name.removeprefix('delassus.')}{calling}"):
-        assembly, result = Module(CHECKED).assembly(loop, list(types))
-        code = optimised_code(assembly)
+    assembly, result = Module(CHECKED).assembly(loop, list(types))
+    code = optimised_code(assembly)
     return json.dumps(_described(result)).encode() + b"\n" + code
 
 

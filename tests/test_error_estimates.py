@@ -14,7 +14,7 @@ import pytest
 import delassus as ds
 from delassus_studies.bench_errors import ABOVE, BELOW, EXACT, true_and_estimated, usual_and_near_singular
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET
-from internals import ERROR_BOUND, example_robot_files, make_program
+from internals import ERROR_BOUND, example_robot_files, make_program, usual_states
 from random_trees import some_mechanism
 from tools import error, requested
 
@@ -225,3 +225,17 @@ def test_exports_carry_it_if_asked(tmp_path):
     assert error(np.array(kernel.casadi()(q)), np.array(G)) == 0.0
     _, estimate = kernel(q, return_error=True)
     assert np.finfo(float).eps / float(rcond) == pytest.approx(float(estimate))
+
+
+def test_errors_of_contact_steps_are_measured_at_what_their_arguments_mean():
+    """Friction that is not negative, restitution from 0 to 1, ground that has a unit normal which points upwards."""
+    feet = [ds.Contact("link1", ds.contact.Sphere(0.1), "input"), ds.Contact("link2", ds.contact.Box(1, 1, 1), "input")]
+    asked = requested(ds.mechanisms.chain(2), feet, "contact_step", friction="input", restitution="input")
+    parts = np.split(usual_states(asked), np.cumsum([a.size for a in asked.arguments])[:-1], axis=1)
+    values = {a.name: x for a, x in zip(asked.arguments, parts, strict=True)}
+    assert np.all(values["friction"] >= 0.0)
+    assert np.all(values["restitution"] >= 0.0) and np.all(values["restitution"] <= 1.0)
+    for ground in (values["ground0"], values["ground1"]):
+        normals = ground.reshape(len(ground), -1, 4)[..., 1:]
+        assert np.abs(np.linalg.norm(normals, axis=-1) - 1.0).max() < 4 * np.finfo(float).eps
+        assert np.all(normals[..., 2] > 0.0) and np.ptp(normals) > 0.1

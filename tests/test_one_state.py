@@ -165,7 +165,7 @@ def options_of(quantity, k):
 def made(name, k):
     """Kernel of a case, and values of its arguments (STATES, …), controls beyond what is given."""
     tree, constraints, options = options_of(QUANTITIES[name], k)
-    kernel, rng = ds.compile(tree, constraints, name, **options), np.random.default_rng(k)
+    kernel = ds.compile(tree, constraints, name, **options)
     at, values = 0, {}
     states = usual_states(kernel.request)[:STATES]
     for a in kernel.arguments:
@@ -173,10 +173,6 @@ def made(name, k):
         at += a.size
         if a.name in ("kp", "kd"):
             values[a.name] = 1e4 * values[a.name]
-        if a.name in ("friction", "restitution"):
-            values[a.name] = rng.uniform(0.0, 0.9, values[a.name].shape)
-        if a.name.startswith("ground"):  # height, normal
-            values[a.name] = np.array([0.1, 0.0, 0.6, 0.8]) + np.zeros_like(values[a.name])
     return kernel, values
 
 

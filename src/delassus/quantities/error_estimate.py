@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from delassus.algorithms.inputs import Argument
+from delassus.algorithms.inputs import Argument, ground_name
 from delassus.model.check import check_number
 from delassus.model.rotations import Array
 from delassus.quantities.closed_loops import closed_states
@@ -97,9 +97,14 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
         return np.asarray(random.uniform(1e-3, 1e-2, shape))
     if argument.keyword == "compliance" or name == "d":
         return np.asarray(10.0 ** random.uniform(-4.0 if name == "d" else -13.0, 1.0, shape))
+    if name in ("friction", "restitution"):
+        return np.asarray(random.uniform(0.0, 1.0, shape))
     if argument.keyword == "payloads":
         return _payloads(random)
     x = random.normal(size=shape)
+    if name.startswith(ground_name(0)[:-1]):  # heights, and normals of slopes
+        x = x * [0.2, 0.3, 0.3, 0.0] + [0.0, 0.0, 0.0, 1.0]
+        x[..., 1:] /= np.linalg.norm(x[..., 1:], axis=-1, keepdims=True)
     if argument.keyword == "rows":
         return np.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True))
     if argument.keyword in ("placements", "poses"):

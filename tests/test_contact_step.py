@@ -394,6 +394,27 @@ def test_rows_that_cannot_move(tmp_path, solver):
 # -- rollouts, flags, errors -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("solver", ["nsgs", "admm"])
+def test_rows_that_loops_hold_have_no_impulse(tmp_path, solver):
+    """At a tip that is held, and so are the joints, some beyond their limits: only round-off is left of mobilities."""
+    path = tmp_path / "leg.urdf"
+    joint = '<joint name="{0}" type="revolute"><parent link="{0}l"/><child link="{1}l"/><origin xyz="{2} 0 0.1"/>'
+    limits = '<axis xyz="{3}"/><limit lower="0.5" upper="1" effort="9" velocity="9"/></joint>'
+    mass = '<link name="{1}l"><inertial><mass value="1"/><origin xyz="0.1 0 0.05"/><inertia ixx="0.01" ixy="0" ixz="0"'
+    text = f'{mass} iyy="0.01" iyz="0" izz="0.01"/></inertial></link>{joint}{limits}'
+    links = (("0", "1", "0", "0 0 1"), ("1", "2", "0.3", "0 1 0"), ("2", "3", "0.3", "1 1 0"))
+    path.write_text(f'<robot name="leg"><link name="0l"/>{"".join(text.format(*link) for link in links)}</robot>')
+    tree, rng, tip = ds.load(path), np.random.default_rng(0), ds.Frame("3l", (0.2, 0.1, 0.3))
+    constraints = [ds.Point(tip), ds.Contact(tip, Sphere(2.0), friction=0.6)]
+    q, v, tau = tree.random(rng, batch=8), rng.normal(size=(8, 3)), rng.normal(size=(8, 3))
+    step = step_of(tree, constraints, dtype="float32", solver=solver)
+    state = q, v, np.full((8, *step.arguments[2].shape), 1e-3), tau, np.full(8, DT)
+    _, found, p, _, status = step(*(x.astype(np.float32) for x in state), return_status=True)
+    at_once = NumpyCase(step.request, dict(zip((a.name for a in step.arguments), state, strict=True)), (8,)).run()
+    assert {s.name for s in status} == {"SOLVED"} and not p.any() and not at_once["impulses_next"].any()
+    np.testing.assert_allclose(found, at_once["v_next"], atol=1e4 * np.finfo(np.float32).eps)  # velocities of 1
+
+
 def test_rollouts_start_from_no_impulses_in_any_precision():
     tree = ball()
     q0, v0 = np.array([0, 0, 0.1, 0, 0, 0, 1], np.float32), np.zeros(6, np.float32)

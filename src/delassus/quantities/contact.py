@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from delassus.algorithms.contact.laws import largest
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.contact.step import ContactStep, Materials
@@ -40,7 +42,8 @@ def _contact_step(case: Case) -> list[Any]:
     if options.restitution != "input":  # none costs nothing
         restitution = [e or None for e in restitution]
     materials = Materials(friction, restitution)
-    step = ContactStep(case.motion(), read("q"), read("v"), read("dt")[0], materials)
+    epsilon = float(np.finfo(case.request.judged_in or "float64").eps)
+    step = ContactStep(case.motion(), read("q"), read("v"), read("dt")[0], materials, epsilon)
     q, v, impulses, residuals = step.solve(
         read("impulses"), SOLVERS[options.solver], options.sweeps, options.tolerance, options.solver == "pgs"
     )

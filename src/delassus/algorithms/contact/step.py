@@ -6,7 +6,8 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
 - A gap that is open may close in the step: ``u_n + φ / h ≥ 0``. Nothing is switched; what stays open has no impulse.
 - Limits of joints are gaps of the same kind on either side.
 - What closes faster than gravity would close it in two steps bounces: ``u_n ≥ ε |u_n⁻|`` (Newton's restitution).
-- Bilateral constraints are eliminated: ``G`` and ``b`` of the others are those under closed loops.
+- Bilateral constraints are eliminated: ``G`` and ``b`` of the others are those under closed loops. Rows whose mobility
+  these leave to round-off, as at a point that is held, are held: they have no impulse.
 - Overlaps beyond `PENETRATION` and errors of loops are taken back by a displacement of its own, without friction and
   without any change of velocity, as `delassus.simulate.step` does.
 
@@ -19,7 +20,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from delassus.algorithms.contact.laws import TINY, JointLaw, PointLaw, Solver, StepProblem, largest, magnitude
+from delassus.algorithms.contact.laws import (
+    PROXIMAL,
+    TINY,
+    JointLaw,
+    PointLaw,
+    Solver,
+    StepProblem,
+    largest,
+    magnitude,
+)
 from delassus.algorithms.dynamics.constraint_acceleration import row_motion
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
@@ -41,6 +51,9 @@ FARTHEST, MOST_SHIFT = 10.0, 0.02
 TAKEN_BACK = 1e-6
 """Accuracy of that displacement, relative to the largest one wanted."""
 
+HELD = 16.0
+"""Mobility of a row under closed loops, over its round-off, up to which these hold it."""
+
 RECOVERY = 0.5
 """Largest velocity (rad/s, m/s) at which joints return that are beyond their limits."""
 
@@ -57,10 +70,16 @@ class Materials:
 
 
 class ContactStep:
-    """The step from a state ``q``, ``v`` over the time ``h``; ``gravity`` (3) is in the axes of the world."""
+    """The step from a state ``q``, ``v`` over the time ``h``, in numbers of the relative round-off ``epsilon``."""
 
     def __init__(
-        self, motion: DynamicsProblem, q: Sequence[Scalar], v: Sequence[Scalar], h: Scalar, materials: Materials
+        self,
+        motion: DynamicsProblem,
+        q: Sequence[Scalar],
+        v: Sequence[Scalar],
+        h: Scalar,
+        materials: Materials,
+        epsilon: float,
     ) -> None:
         self.motion, self.ops, self.tree, self.problem = motion, motion.ops, motion.tree, motion.problem
         self.q, self.v, self.h, self.over_h, self.materials = q, v, h, 1.0 / h, materials
@@ -69,7 +88,7 @@ class ContactStep:
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
             free = isinstance(c, Contact | BoundedJoint)
             (self.others if free else self.loops).extend(range(rows.start, rows.stop))
-        self.space = JointSpace(motion)
+        self.space, self.epsilon = JointSpace(motion), epsilon
 
     def solve(
         self, start: Sequence[Scalar], solver: Solver, times: int, tolerance: float, pyramid: bool
@@ -79,16 +98,18 @@ class ContactStep:
         y = ops.vstack(space.L.times([ops.matrix([[x]]) for x in self._free_velocity_start()]))
         y = y + ops.matrix([[self.h * x] for x in column(ops, space.z)])
         free = column(ops, space.along_rows(y))
+        open_loops = ops.entries(space.G) if self.others else []
+        self.size_of = [open_loops[k][k] for k in self.others]
         G, of_loops = self._without_loops(free)
         b = [free[k] - x for k, x in zip(self.others, self._by_loops(of_loops, 0), strict=True)]
         laws = self._laws()
         for row, x in laws.terms.items():
             b[row] = b[row] + x
-        open_loops = ops.entries(space.G) if self.others else []
-        self.size_of = [open_loops[k][k] for k in self.others]
-        problem = StepProblem(ops, G, b, self.size_of, laws.points, laws.joints, pyramid)
         ops.mark("contact problem", [ops.matrix([b]), ops.matrix(G)] if b else [])
+        moves = {} if of_loops is None else self._let_go(G, of_loops, laws.points)
+        problem = StepProblem(ops, G, b, self.size_of, laws.points, laws.joints, pyramid)
         p = solver(problem, start, times, tolerance) if problem.size else []
+        p = [moves.get(row, 1.0) * x for row, x in zip(problem.rows, p, strict=True)]
         impulses = problem.totals(p)
         whole = self._with_loops(impulses, of_loops, 0)
         v = column(ops, space.back(y, whole))
@@ -131,6 +152,26 @@ class ContactStep:
         mixed = ops.take(G, self.others, self.loops)
         own = ops.sym_subtract(own, ops.sym_product(mixed, ops.take(response, None, range(n))))
         return ops.entries(own), response
+
+    def _let_go(self, G: list[list[Scalar]], response: Matrix, points: Sequence[PointLaw]) -> dict[int, Scalar]:
+        """Part the rows of ``G`` that loops hold from the others; 1 for each row that is not held, else 0.
+
+        Round-off of ``G_oo − G_ol G_ll⁻¹ G_lo`` is that of its terms, ``G_oo`` and what that of ``G_ll`` makes. A point
+        is held that cannot move along its normal: nothing says what friction it would have.
+        """
+        ops, moves, open_loops = self.ops, dict[int, Scalar](), self.ops.entries(self.space.G)
+        mobilities = [open_loops[k][k] for k in self.loops]
+        for k, size in enumerate(self.size_of):
+            terms = [x * x * g for x, g in zip(column(ops, ops.take(response, None, (k,))), mobilities, strict=True)]
+            moves[k] = ops.less(HELD * self.epsilon * sum(terms, size), G[k][k])
+        for x in points:
+            for k in range(2):
+                moves[x.row + k] = moves[x.row + k] * moves[x.row + 2]
+        for k, size in enumerate(self.size_of):
+            G[k][k] = ops.select(moves[k], G[k][k], PROXIMAL * size)
+            for j in range(k):
+                G[k][j] = G[j][k] = moves[k] * moves[j] * G[k][j]
+        return moves
 
     def _by_loops(self, response: Matrix | None, which: int) -> list[Scalar]:
         """``G_ol G_ll⁻¹ u_l``, or ``e_l`` in place of ``u_l``: what loops make the other rows do."""

@@ -4,6 +4,7 @@ Each internal module is imported by one test file at most (`test_architecture.py
 """
 
 from delassus import quantities
+from delassus.accuracy.estimate import ERROR_BOUND, rcond_of, usual_states
 from delassus.algorithms import dynamics
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED, constant_rows, energy, rnea
@@ -68,7 +69,6 @@ from delassus.quantities import QUANTITIES, case, evaluate, find_quantity
 from delassus.quantities.case import elimination_order, symbolic_case
 from delassus.quantities.contact import OPERATIONAL_SPACE_COMPLIANCE
 from delassus.quantities.dynamics import CONTROL_FORCES, DYNAMICS, STEP
-from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of, usual_states
 from delassus.quantities.evaluate import NumpyCase, case_of, rcond_program
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.osim import METHODS as OSIM_ALGORITHMS

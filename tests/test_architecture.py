@@ -28,7 +28,8 @@ FILES = sorted([*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")])
 
 LAYERS = (
     "__main__", "cli", "delassus_studies", "gym", "delassus", "simulate", "contact", "runtime", "compiler",
-    "quantities", "planner", "algorithms", "interop", "constraints", "spatial", "model", "frozen", "errors", "version",
+    "quantities", "accuracy", "planner", "algorithms", "interop",
+    "constraints", "spatial", "model", "frozen", "errors", "version",
 )  # fmt: skip
 """Each imports from those after it and from itself; "delassus" is the package's own `__init__`.
 

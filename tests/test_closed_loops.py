@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.accuracy.closed_loops import rank_when_closed
 from delassus.contact import Box, Collider, HalfSpace
-from delassus.quantities.closed_loops import rank_when_closed
 from internals import JointKind, RawJoint, RawLink, build_tree
 from test_joint_contacts import some_scene
 

@@ -10,8 +10,8 @@ import pytest
 
 import delassus as ds
 from delassus import Tree
+from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.quantities.operator import Factorisation
-from delassus.quantities.redundancy import REGULAR_CONDITION
 from internals import JointKind, RawJoint, RawLink, build_tree
 from tools import AGREEMENT, error, random_frame
 

@@ -89,6 +89,7 @@ import importlib as _importlib
 import sys as _sys
 import typing as _typing
 
+from delassus.accuracy.status import DynamicsStatus
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
 from delassus.constraints import (
     CenterOfMass,
@@ -140,7 +141,6 @@ from delassus.quantities.osim import (
     mass_matrix,
     osim,
 )
-from delassus.quantities.redundancy import DynamicsStatus
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics
 from delassus.version import __version__ as __version__
 

@@ -18,12 +18,12 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.compiler.pipeline import make_program
 from delassus.compiler.program import Program, interpret_program
 from delassus.interop.load import example_robot_files
 from delassus.model.rotations import Array
 from delassus.quantities import find_quantity
-from delassus.quantities.error_estimate import ERROR_BOUND
 from delassus.quantities.request import request
 from delassus_studies.figures import scatter_figure
 from delassus_studies.tables import table

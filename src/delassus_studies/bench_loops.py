@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.state import EliminationOrder
 from delassus.contact.scene import Scene
@@ -27,7 +28,6 @@ from delassus.model.rotations import Array
 from delassus.planner.elimination import least_degree, loops
 from delassus.quantities.case import symbolic_case
 from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
-from delassus.quantities.error_estimate import ERROR_BOUND
 from delassus.quantities.request import request
 from delassus.runtime.compile import compile
 from delassus.simulate.simulator import Simulator

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Constraint, Contact, Frame, Point, bounded_joints
 from delassus.errors import DelassusWarning
 from delassus.model.build import build_tree
@@ -30,7 +31,6 @@ from delassus.model.tree import Tree
 from delassus.quantities.dynamics import forward_dynamics
 from delassus.quantities.kinematics import forward_kinematics, frame_jacobian
 from delassus.quantities.osim import jacobian, mass_matrix
-from delassus.quantities.redundancy import DynamicsStatus
 from delassus.runtime.compile import compile
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from delassus.accuracy.estimate import rcond_of
 from delassus.algorithms.dynamics import ITERATIVE
 from delassus.algorithms.problem import Problem
 from delassus.compiler.differentiate import cotangents, jacobian, tangents
@@ -18,7 +19,6 @@ from delassus.constraints import Constraint
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.case import Case, symbolic_case
-from delassus.quantities.error_estimate import rcond_of
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.quantity import Output
 from delassus.quantities.request import Request, request

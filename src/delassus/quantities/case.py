@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from delassus.accuracy.estimate import ERROR_BOUND
+from delassus.accuracy.refinement import relative_error
 from delassus.algorithms.dynamics import BY_LINKS, METHODS, Method
 from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
 from delassus.algorithms.dynamics.actuation_rates import control_rates
 from delassus.algorithms.dynamics.ltl import ltl
-from delassus.algorithms.dynamics.refinement import relative_error
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder, Goal
 from delassus.algorithms.inputs import inputs_of
@@ -21,7 +22,6 @@ from delassus.algorithms.problem import Problem
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD
 from delassus.planner.elimination import fewest_operations
-from delassus.quantities.error_estimate import ERROR_BOUND
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 from delassus.spatial.motion import from_entries

@@ -7,6 +7,7 @@ from typing import Literal, Unpack
 
 from numpy.typing import ArrayLike
 
+from delassus.accuracy.estimate import check_error_bound
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, rnea
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
@@ -16,7 +17,6 @@ from delassus.model.check import check_number, check_whole
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.case import Case, stacked
-from delassus.quantities.error_estimate import check_error_bound
 from delassus.quantities.evaluate import CompiledCase, case_of
 from delassus.quantities.options import (
     CONSTRAINED,

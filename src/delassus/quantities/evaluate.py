@@ -10,6 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.accuracy.estimate import ERROR_BOUND, rcond_of
+from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
+from delassus.accuracy.policy import ACCURATE, is_long
+from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue
+from delassus.accuracy.status import DynamicsStatus, Resolved, resolve, worst
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED, Method
@@ -24,19 +29,8 @@ from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.case import Case, symbolic_case
-from delassus.quantities.error_estimate import ERROR_BOUND, rcond_of
-from delassus.quantities.iterate import TOLERANCE, Iterated, iterate
 from delassus.quantities.options import Constraints
 from delassus.quantities.quantity import CONTROLS, Output, Quantity
-from delassus.quantities.redundancy import (
-    DynamicsStatus,
-    Resolved,
-    diagonal_of,
-    independence,
-    least_eigenvalue,
-    resolve,
-    worst,
-)
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.graph import Graph
 from delassus.spatial.interpret import interpret
@@ -45,12 +39,6 @@ from delassus.spatial.ops import Matrix
 from delassus.spatial.trace_ops import TraceOps
 
 EPSILON = float(np.finfo(float).eps)
-
-ACCURATE = "ltl"
-"""Method of hard constraints that takes states at which others are not accurate."""
-
-LONGEST = 300_000
-"""Nodes of a trace of `ACCURATE` up to which it is made: it takes a second, compiling it some minutes."""
 
 AT_ONCE = 256
 """States that a program is interpreted at."""
@@ -319,13 +307,6 @@ def case_of(
         compiled: Any = CompiledCase(asked, {**states, **values})
         return compiled  # type: ignore[no-any-return]
     return NumpyCase(asked, *checked_values(tree, asked.arguments, {**states, **values}))
-
-
-def is_long(asked: Request) -> bool:
-    """Whether a trace of `ACCURATE` has more than `LONGEST` nodes: ``n d² + m² d + m³``, as loops fill its matrices."""
-    tree, m = asked.tree, sum(c.size for c in asked.constraints)
-    d = max((sum(len(tree.joints[j].motion_axes) for j in tree.support(i)) for i in range(tree.n_links)), default=0)
-    return bool(tree.nv * d**2 + m**2 * d + m**3 > LONGEST)
 
 
 def solve_doubtful(

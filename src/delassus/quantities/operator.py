@@ -8,6 +8,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.accuracy.rank import UNMOVED, DependentRows, at_unit_diagonal, diagonal_of, mobility_bound
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv import merge, rows_of
@@ -16,7 +17,6 @@ from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import common_batch, real_array
 from delassus.model.rotations import Array
-from delassus.quantities.redundancy import UNMOVED, DependentRows, at_unit_diagonal, diagonal_of, mobility_bound
 from delassus.spatial.numpy_ops import numbers
 
 MISSED = 1e-9

@@ -78,7 +78,7 @@ class Quantity:
     options : frozenset of str
         Those of `delassus.quantities.options.Keywords` that it takes.
     has_status : bool
-        Whether it solves for constraint forces, so that states follow `delassus.quantities.redundancy`.
+        Whether it solves for constraint forces, so that states follow `delassus.accuracy.status`.
     is_solution : bool
         Whether its results are solutions of equations of motion alone, which can be judged by what they miss.
     states : int

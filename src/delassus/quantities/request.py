@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from delassus.accuracy.closed_loops import rank_when_closed
 from delassus.algorithms.dynamics import HARD_AND_SOFT, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import Argument, inputs_of
 from delassus.constraints import BoundedJoint, Constraint, Contact, bounded_joints, check_constraints
@@ -13,7 +14,6 @@ from delassus.errors import ConfigurationError, ConstraintError, ModelError, unk
 from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
-from delassus.quantities.closed_loops import rank_when_closed
 from delassus.quantities.options import Constraints, Options, check_options
 from delassus.quantities.quantity import CONTROLS, STATES, Output, Quantity
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.accuracy.status import DynamicsStatus, Resolved
 from delassus.algorithms.dynamics import rnea
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
 from delassus.algorithms.dynamics.derivatives import DERIVATIVES
@@ -15,7 +16,6 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.frozen import Frozen
 from delassus.model.rotations import Array
 from delassus.quantities.evaluate import NumpyCase
-from delassus.quantities.redundancy import DynamicsStatus, Resolved
 from delassus.spatial.numpy_ops import numbers
 
 

@@ -1,7 +1,7 @@
 """States that a kernel does not solve: solved again in float64, by other methods, and on NumPy in the end.
 
 A solution whose estimated error is above the bound is looked at first: the same method in float64, judged by what it
-misses (`delassus.algorithms.dynamics.refinement`), accepts most states that pivots flag. The others go to "ltl", which
+misses (`delassus.accuracy.refinement`), accepts most states that pivots flag. The others go to "ltl", which
 eliminates no rows early, and to "proximal", which solves dependent ones, each judged alike and compiled when first
 needed, and announced. What is left then is solved on NumPy, as `delassus.forward_dynamics` does.
 """
@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
-from delassus.quantities.error_estimate import check_error_bound
-from delassus.quantities.evaluate import ACCURATE, NumpyCase, is_long, solve_doubtful
-from delassus.quantities.redundancy import DynamicsStatus
+from delassus.accuracy.estimate import check_error_bound
+from delassus.accuracy.policy import next_method
+from delassus.accuracy.status import DynamicsStatus
+from delassus.algorithms.dynamics import ITERATIVE
+from delassus.quantities.evaluate import NumpyCase, solve_doubtful
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
 
@@ -40,14 +41,9 @@ def next_request(kernel: Kernel) -> tuple[Request, str, str] | None:
         return asked, "float64", f", for states that {how} do not solve"
     method = kernel.method
     if is_wide and kernel.judged_in:
-        rest = ["pv-early"] if method in SOFT else []
-        rest += [] if is_long(asked) else [ACCURATE]
-        rest += [] if all(asked.options.soft) else [*ITERATIVE]
-        is_free = method in UNCONSTRAINED or not asked.quantity.methods
-        rest = [] if is_free else [name for name in rest if name not in (*kernel.tried, method)]
-        if not rest:
+        method = next_method(asked, (*kernel.tried, method))
+        if method is None:
             return None
-        method = rest[0]
     how = f", for states that {kernel.method!r} in {kernel.dtype} does not solve"
     return replace(asked, method=method, judged_in="float64"), "float64", how
 

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.accuracy.estimate import ERROR_BOUND, check_error_bound
+from delassus.accuracy.policy import ACCURATE
+from delassus.accuracy.status import Resolved
 from delassus.compiler.emit.c_text import Scalar
 from delassus.compiler.pipeline import derivative_programs, make_program
 from delassus.compiler.program import Program, Result
 from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_batch, check_flag, check_path, library_of
-from delassus.quantities.error_estimate import ERROR_BOUND, check_error_bound
-from delassus.quantities.evaluate import ACCURATE, NumpyCase
-from delassus.quantities.redundancy import Resolved
+from delassus.quantities.evaluate import NumpyCase
 from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries

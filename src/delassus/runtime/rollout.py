@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.accuracy.status import DynamicsStatus
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
-from delassus.quantities.redundancy import DynamicsStatus
 from delassus.runtime import on_dask, on_jax, on_torch
 from delassus.runtime.arrays import aligned_empty, checked, gathered
 from delassus.runtime.fallback import solve_states

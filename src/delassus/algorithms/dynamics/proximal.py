@@ -98,7 +98,7 @@ class ProximalPoint:
 
 
 def proximal(motion: DynamicsProblem) -> Solution:
-    """Accelerations and forces after `ITERATIONS`; `delassus.quantities.iterate` has those that watch convergence."""
+    """Accelerations and forces after `ITERATIONS`; `delassus.accuracy.iterate` has those that watch convergence."""
     point = ProximalPoint(motion)
     if not motion.problem.n_rows:
         return soft_pv_early(motion)

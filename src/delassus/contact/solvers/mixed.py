@@ -2,7 +2,7 @@
 
 With ``M = [A, B; C, D]`` and ``q = (a, c)``, ``x = −A⁺ (B z + a)`` leaves ``M' = D − C A⁺ B``, ``q' = c − C A⁺ a``.
 ``A`` is factorised with partial pivoting. Where pivots show it to be singular (redundant loops), dependent rows are
-dealt with as everywhere (`delassus.quantities.redundancy`): the rank is that of the matrix with rows of like sizes,
+dealt with as everywhere (`delassus.accuracy.status`): the rank is that of the matrix with rows of like sizes,
 which is the unit diagonal of a Delassus matrix, ``x`` is the least-squares solution of least norm, and rows that
 contradict one another are reported, by the same thresholds.
 
@@ -15,12 +15,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from delassus.accuracy.rank import REGULAR_CONDITION
+from delassus.accuracy.status import CONFLICT
 from delassus.contact.problems import LCP, MLCP
 from delassus.contact.results import Solution, SolverStatus, check_request
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.linear import factor, substitute
 from delassus.model.rotations import Array
-from delassus.quantities.redundancy import CONFLICT, REGULAR_CONDITION
 from delassus.runtime.loops import compiled
 
 EMPTY = 1e-12

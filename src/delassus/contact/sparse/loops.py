@@ -19,7 +19,7 @@ YIELDING = 1e-8
 """Compliance of loops over their mobility, in Newton's method alone."""
 
 REGULAR_CONDITION = 1e-10
-"""Squares of the lengths of rows below which one depends on others, as in `delassus.quantities.redundancy`."""
+"""Squares of the lengths of rows below which one depends on others, as in `delassus.accuracy.status`."""
 
 
 @compiled

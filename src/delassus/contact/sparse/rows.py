@@ -13,7 +13,7 @@ from delassus.runtime.loops import compiled, inlined
 
 UNMOVED = 1e-20
 """Squares of the lengths of rows, over those of all, below which one moves nothing, as in
-`delassus.quantities.redundancy`."""
+`delassus.accuracy.status`."""
 
 
 @inlined

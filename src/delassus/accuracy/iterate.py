@@ -36,7 +36,7 @@ def iterate(
 ) -> tuple[Solution, Iterated | None]:
     """Solve a batch by as few iterations as converge, `ITERATIONS` at most.
 
-    Without constraints there is nothing to iterate on. Where rows are dependent, `delassus.quantities.redundancy` has
+    Without constraints there is nothing to iterate on. Where rows are dependent, `delassus.accuracy.status` has
     the solution.
     """
     m = motion.problem.n_rows

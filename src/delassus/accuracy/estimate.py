@@ -1,7 +1,7 @@
 """Error estimates of requests: the states at which they are measured, and the bound above which a state is flagged.
 
 A relative error, largest difference over largest entry of each result, is estimated as ``ε / rcond``; see
-`delassus.spatial.condition`. What is above the bound is solved by a better method, or has the status `INACCURATE`.
+`delassus.accuracy.pivots`. What is above the bound is solved by a better method, or has the status `INACCURATE`.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from math import prod
+from typing import Any
 
 import numpy as np
 
+from delassus.accuracy.closed_loops import closed_states
+from delassus.accuracy.pivots import reciprocal_condition
 from delassus.algorithms.inputs import Argument, ground_name
 from delassus.model.check import check_number
 from delassus.model.rotations import Array
-from delassus.quantities.closed_loops import closed_states
-from delassus.quantities.request import Request
-from delassus.spatial.condition import reciprocal_condition
 from delassus.spatial.nodes import Expression
 from delassus.spatial.ops import Scalar
 from delassus.spatial.trace_ops import TraceOps
+
+Request = Any
+"""A `delassus.quantities.request.Request`, which is built on this."""
 
 ERROR_BOUND = {"float64": 1e-6, "float32": 1e-2}
 """Relative error above which a state is flagged, unless given."""
@@ -90,7 +93,7 @@ def usual_states(asked: Request) -> Array:
 def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> Array:
     name, shape = argument.name, (STATES, *argument.shape)
     if name == "q":
-        return asked.tree.random(random, batch=STATES)
+        return np.asarray(asked.tree.random(random, batch=STATES))
     if name == "active":  # few and many at once
         return (random.random(shape) < random.uniform(0.0, 1.0, (STATES, 1))).astype(float)
     if name in ("dt", "damping", "kp", "kd", "impulses"):

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from delassus.accuracy.rank import REGULAR_CONDITION, independence
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
@@ -21,7 +22,6 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint, FrameConstraint
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
-from delassus.quantities.redundancy import REGULAR_CONDITION, independence
 from delassus.spatial.numpy_ops import NumpyOps, numbers
 
 STARTS, WANTED, STEPS = 32, 12, 40

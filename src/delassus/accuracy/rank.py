@@ -1,0 +1,143 @@
+"""How many rows are independent of one another at each state (batched NumPy, float64)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.crba import mass_matrix
+from delassus.algorithms.problem import Problem
+from delassus.model.rotations import Array
+from delassus.spatial.numpy_ops import numbers
+from delassus.spatial.ops import Matrix
+
+REGULAR_CONDITION = 1e-10
+"""Eigenvalues of ``G`` at unit diagonal below this part of the largest count as zero."""
+
+UNMOVED = 1e-20
+"""A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: the row's
+round-off (1e-16) enters squared."""
+
+NEGLIGIBLE = 1e-5
+"""A row does not take part in a dependency, the rows being of unit length, if its weight is below this: round-off
+(1e-16) over the smallest eigenvalue that counts (`REGULAR_CONDITION`), with room."""
+
+
+def mobility_bound(problem: Problem, body: Articulated) -> Array:
+    """Size (..., m) that the diagonal of ``G`` has where no row is badly placed.
+
+    The squared length of the row times the largest ``S D⁻¹ Sᵀ`` of the joints that support its link.
+    """
+    tree = problem.tree
+    own = [np.max(diagonal_of(numbers(body.joint_inverse_inertia(i))), axis=-1) for i in range(tree.n_links)]
+    bounds = [np.zeros(c.size) for c in problem.constraints]
+    for end in problem.ends:
+        offered = np.max(np.stack(np.broadcast_arrays(*(own[i] for i in tree.support(end.link)))), axis=0)
+        bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * np.sum(numbers(end.K) ** 2, axis=-1)
+    for on_joint in problem.joint_ends:
+        c, C = on_joint.constraint, numbers(on_joint.C)
+        bounds[c] = bounds[c] + own[on_joint.link][..., None] * np.sum(C**2, axis=-1)
+    batch = np.broadcast_shapes(*(bound.shape[:-1] for bound in bounds))
+    whole = [np.broadcast_to(bound, (*batch, bound.shape[-1])) for bound in bounds]
+    return np.concatenate(whole, axis=-1) if whole else np.zeros(0)
+
+
+def at_unit_diagonal(G: Array, least: Array) -> tuple[Array, NDArray[np.int_]]:
+    """``G`` (..., m, m) at unit diagonal, and its rank (...); rows whose diagonal is not above ``least`` are zero."""
+    diagonal = diagonal_of(G)
+    moved = diagonal > least
+    scale = np.where(moved, 1.0 / np.sqrt(np.where(moved, diagonal, 1.0)), 0.0)
+    scaled = scale[..., :, None] * G * scale[..., None, :]
+    scaled = np.where(np.isfinite(scaled), scaled, 0.0)  # overflow: `resolve` says so
+    values = np.linalg.eigvalsh(scaled)
+    return scaled, np.asarray(np.count_nonzero(values > REGULAR_CONDITION * values[..., -1:], axis=-1))
+
+
+def independence(problem: Problem, G: Matrix, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
+    """How many rows are independent at each state (*batch), and which depend on others (*batch, m)."""
+    m, least = problem.n_rows, UNMOVED * mobility_bound(problem, Articulated(problem))
+    scaled, rank = at_unit_diagonal(np.broadcast_to(numbers(G), (*batch, m, m)), least)
+    redundant, deficient = np.zeros((*batch, m), dtype=bool), rank < m
+    if deficient.any():
+        redundant[deficient] = _last_of_dependencies(scaled[deficient], rank[deficient])
+    return rank, redundant
+
+
+def _last_of_dependencies(G: Array, rank: NDArray[np.int_]) -> NDArray[np.bool_]:
+    """Rows (k, m) that depend on those before them; ``G`` (k, m, m) is at unit diagonal, or zero.
+
+    Such a row is the last one that has weight in some vector of the null space. From the last row to the first, vectors
+    in which a row has weight are projected away once the row is taken, so that as many rows are as the space has
+    dimensions.
+    """
+    m = G.shape[-1]
+    _, vectors = np.linalg.eigh(G)
+    null = np.where(np.arange(m) < m - rank[:, None, None], vectors, 0.0)
+    missing, out = m - rank, np.zeros(G.shape[:-1], dtype=bool)
+    for i in reversed(range(m)):
+        weights = null[:, i]
+        size = np.linalg.norm(weights, axis=-1)
+        taken = (missing > 0) & ((size > NEGLIGIBLE) | (missing > i))
+        along = weights / np.where(taken & (size > 0), size, 1.0)[:, None]
+        away = (null @ along[:, :, None]) @ along[:, None, :]
+        null = null - np.where(taken[:, None, None], away, 0.0)
+        out[:, i], missing = taken, missing - taken
+    return out
+
+
+class DependentRows:
+    """Solves ``G f = b`` where rows depend on one another, at unit diagonal: units and sizes of rows do not matter.
+
+    ``hard`` is ``G`` with an identity in place of soft rows: what depends on what is decided among the others.
+
+    Attributes
+    ----------
+    inverse : (..., m, m) array
+        ``S (S G S)⁺ S``, ``S`` what takes ``G`` to unit diagonal: ``f = inverse @ b`` has ``G f = b`` where any ``f``
+        has. Of ``(S G S)⁺``, ``S G S`` plus the projection on its null space is inverted.
+    null : (..., m, m) array
+        Orthonormal basis of the forces that move nothing, and zero columns. What no force can give lies along it.
+    scale : (..., m) array
+        ``S``; by ``typical``, the `mobility_bound`, of rows that nothing moves.
+    """
+
+    def __init__(self, G: Array, typical: Array, hard: Array | None = None) -> None:
+        least = UNMOVED * typical
+        hard_scaled, rank = at_unit_diagonal(G if hard is None else hard, least)
+        diagonal = diagonal_of(G)
+        moved = diagonal > least
+        self.scale = 1.0 / np.sqrt(np.where(moved, diagonal, np.where(typical > 0, typical, 1.0)))
+        kept = (np.arange(G.shape[-1]) >= G.shape[-1] - rank[..., None])[..., None, :]
+        null = np.where(kept, 0.0, np.linalg.eigh(hard_scaled)[1])
+        idle = null @ np.swapaxes(null, -1, -2)
+        regular = at_unit_diagonal(G, least)[0] + idle
+        self.inverse: Array = self.scale[..., :, None] * (np.linalg.inv(regular) - idle) * self.scale[..., None, :]
+        self.null: Array = np.where(kept, 0.0, np.linalg.qr(self.scale[..., None] * null)[0])
+
+    def without_null(self, x: Array) -> Array:
+        """Columns (..., m, k) less their part along `null`: forces of least norm, accelerations that forces give."""
+        return np.asarray(x - self.null @ (np.swapaxes(self.null, -1, -2) @ x))
+
+
+def least_eigenvalue(G: Array) -> Array:
+    """Least eigenvalue of ``G`` (..., m, m) at unit diagonal, relative to the largest one."""
+    values = np.linalg.eigvalsh(at_unit_diagonal(G, np.zeros(G.shape[:-1]))[0])
+    return np.asarray(np.maximum(values[..., 0], 1e-300) / np.maximum(values[..., -1], 1e-300))
+
+
+def mass_condition(problem: Problem, batch: tuple[int, ...]) -> Array:
+    """Condition (*batch) of ``M`` at unit diagonal, infinite where it is not positive definite."""
+    if not problem.tree.nv:
+        return np.ones(batch)
+    M = numbers(mass_matrix(problem))
+    with np.errstate(all="ignore"):
+        scale = 1.0 / np.sqrt(diagonal_of(M))
+        scaled = scale[..., :, None] * M * scale[..., None, :]
+        values = np.linalg.eigvalsh(np.where(np.isfinite(scaled), scaled, 0.0))
+        return np.broadcast_to(values[..., -1] / np.maximum(values[..., 0], 0.0), batch)
+
+
+def diagonal_of(G: Array) -> Array:
+    """Diagonal (..., m)."""
+    return np.asarray(np.diagonal(G, axis1=-2, axis2=-1))

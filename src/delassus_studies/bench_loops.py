@@ -5,7 +5,8 @@ eliminated as early as they can be in the order of links that ``lcaba`` has, and
 times of batches on one core, and the errors of both: largest difference of accelerations from those of `kkt`, relative
 to the largest of a state, median over states.
 
-Then parallel robots, where their files are, in `Simulator` from rest under gravity alone: gap, error of the energy over
+Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics``; in
+`Simulator` from rest under gravity alone: gap, error of the energy over
 the largest kinetic energy, and statuses of 2 s in steps of 1 ms.
 """
 
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 from rich.table import Table
@@ -30,11 +32,19 @@ from delassus.quantities.case import symbolic_case
 from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
 from delassus.quantities.request import request
 from delassus.runtime.compile import compile
+from delassus.runtime.fallback import solve_states
 from delassus.simulate.simulator import Simulator
 from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import Case, random_states
-from delassus_studies.loop_mechanisms import closed_configuration, few_loops, four_bars, many_loops, parallel_robots
-from delassus_studies.peers_pinocchio import lcaba_call
+from delassus_studies.loop_mechanisms import (
+    closed_configuration,
+    closed_states,
+    few_loops,
+    four_bars,
+    many_loops,
+    parallel_robots,
+)
+from delassus_studies.peers_pinocchio import dynamics_calls, lcaba_call
 from delassus_studies.tables import table
 from delassus_studies.timing import (
     Calls,
@@ -152,11 +162,39 @@ def _measure_passive(case: Case, seconds: float) -> Record | None:
     }
 
 
+def _measure_closed(case: Case, rounds: int) -> Record | None:
+    """Default dynamics at closed states beside ``constraintDynamics``: times, states solved again, error."""
+    if (states := closed_states(case, STATES)) is None:
+        return None
+    kernel = compile(case.tree, case.constraints, "dynamics", passive="none")
+    given = states.q, states.v, states.tau
+    with catch_warnings(action="ignore"), pinned():
+        qdd, forces = kernel(*given, threads=1)
+        calls: Calls = {"default": (partial(kernel, *given, out=(qdd, forces), threads=1), STATES)}
+        if peers := dynamics_calls(case, states.first(PEER_STATES)):
+            calls["pin"] = peers["pin constraintDynamics"], PEER_STATES
+        found = interleaved(calls, rounds, REPEATS)
+        run = solve_states(kernel, [np.array(x) for x in given], [qdd, forces], (STATES,), 1)
+    return {
+        "method": kernel.method,
+        "judged": bool(kernel.judged_in),
+        "operations": kernel.operations.total,
+        "again": int(np.count_nonzero(run.again)),
+        "on NumPy": int(np.count_nonzero(run.on_numpy)),
+        "inaccurate": int(np.count_nonzero(run.inaccurate)),
+        "error": _error(case, states, qdd),
+        "microseconds": found,
+    }
+
+
 def measure(quick: bool = False) -> Iterator[Record]:
     """All figures of every mechanism; the record after each."""
     record: Record = {**environment(), "cases": {}}
-    record["passive"] = {}
+    record["closed"], record["passive"] = {}, {}
     yield record
+    for case in in_turn([] if quick else list(parallel_robots())):
+        record["closed"][case.name] = _measure_closed(case, ROUNDS)
+        yield record
     for case in in_turn([] if quick else list(parallel_robots())):
         record["passive"][case.name] = _measure_passive(case, SECONDS)
         yield record
@@ -167,7 +205,23 @@ def measure(quick: bool = False) -> Iterator[Record]:
 
 
 def tables(record: Record) -> Iterator[Table | str]:
-    """Passive robots; operations and times, one line a mechanism; how operations grow with the number of loops."""
+    """Closed states, passive robots, operations and times, a line a mechanism; how operations grow with loops."""
+    closed = [
+        (
+            name,
+            x["method"] + (", judged" if x["judged"] else ""),
+            f"{x['operations']:,}",
+            *(f"{x[which]}" for which in ("again", "on NumPy", "inaccurate")),
+            f"{x['error']:.0e}",
+            *(f"{x['microseconds'][which]['lowest']:.2f}" for which in ("default", "pin")),
+            f"{x['microseconds']['pin']['lowest'] / x['microseconds']['default']['lowest']:.0f}",
+        )
+        for name, x in record["closed"].items()
+        if x is not None
+    ]
+    if closed:
+        of_closed = ("robot", "method", "operations", "again", "NumPy", "inaccurate", "error", "µs", "its µs", "ratio")
+        yield table(f"default dynamics of {STATES} closed states beside constraintDynamics", of_closed, closed)
     passive = [
         (name, f"{x['gap']:.0e}", f"{x['energy']:.0e}", str(x["flagged"]), f"{x['microseconds']:.0f}")
         for name, x in record["passive"].items()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from delassus.accuracy.closed_loops import closed_configurations, kept_closed
 from delassus.constraints import Constraint, Frame, Point, Weld
 from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink, Root
@@ -21,7 +22,7 @@ from delassus.model.mechanisms import humanoid, ladder
 from delassus.model.rotations import Array
 from delassus.quantities import kinematics
 from delassus.runtime.compile import compile
-from delassus_studies.cases import Case, quiet_load, welds
+from delassus_studies.cases import Case, States, quiet_load, welds
 
 TURNS, SLIDES, BALL, FREE = JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, JointKind.FREE
 
@@ -189,6 +190,16 @@ def parallel_robots() -> Iterator[Case]:
         pairs = re.findall(r"\['([^']+)', '([^']+)'\]", path.with_suffix(".yaml").read_text().split("type:")[0])
         loops = (Weld(*(Frame(links.get(name, name)) for name in pair)) for pair in pairs)
         yield Case(path.parent.name, tree, tuple(loops))
+
+
+def closed_states(case: Case, n: int, seed: int = 1) -> States | None:
+    """Random states at which loops are closed and stay so; None where fewer than ``n`` of twice as many close."""
+    q = closed_configurations(case.tree, case.constraints, 2 * n, n, seed)[:n]
+    if len(q) < n:
+        return None
+    random, size = np.random.default_rng(seed), (n, case.tree.nv)
+    v = kept_closed(case.tree, case.constraints, q) @ random.normal(size=size)[..., None]
+    return States(q, v[..., 0], 10 * random.normal(size=size))
 
 
 def closed_configuration(case: Case, tries: int = 100) -> Array | None:

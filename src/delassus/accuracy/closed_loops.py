@@ -81,21 +81,28 @@ def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Arr
 def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
     tree, loops = asked.tree, asked.constraints
     with np.errstate(all="ignore"):
-        q = _closed(tree, loops)
+        q = closed_configurations(tree, loops, STARTS, WANTED)
         if not len(q):
             return None
         problem = Problem(NumpyOps(), tree, loops, q)
         rank, _ = independence(problem, dense(problem), (len(q),))
-        J = numbers(jacobian(problem))
-        free = np.eye(tree.nv) - np.linalg.pinv(J, rcond=REGULAR_CONDITION**0.5) @ J
-    return int(np.max(rank)), problem.n_rows, q, free
+    return int(np.max(rank)), problem.n_rows, q, kept_closed(tree, loops, q)
 
 
-def _closed(tree: Tree, loops: tuple[Constraint, ...]) -> Array:
-    """Some configurations (k, nq) at which the loops are closed; k may be zero."""
-    random, ops = np.random.default_rng(0), NumpyOps()
-    near = tree.integrate(tree.neutral(), random.normal(0.0, NEAR, (STARTS // 2, tree.nv)))
-    q = np.concatenate([near, tree.random(random, batch=STARTS - STARTS // 2)])
+def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
+    """Projections (k, nv, nv) of velocities to those that keep loops closed, at configurations (k, nq)."""
+    J = numbers(jacobian(Problem(NumpyOps(), tree, loops, q)))
+    return np.asarray(np.eye(tree.nv) - np.linalg.pinv(J, rcond=REGULAR_CONDITION**0.5) @ J)
+
+
+def closed_configurations(tree: Tree, loops: Sequence[Constraint], starts: int, wanted: int, seed: int = 0) -> Array:
+    """Configurations (k, nq) at which the loops are closed, from ``starts`` random ones; k may be zero.
+
+    Steps end where ``wanted`` are closed.
+    """
+    random, ops = np.random.default_rng(seed), NumpyOps()
+    near = tree.integrate(tree.neutral(), random.normal(0.0, NEAR, (starts // 2, tree.nv)))
+    q = np.concatenate([near, tree.random(random, batch=starts - starts // 2)])
     enough = None
     for _ in range(STEPS):
         problem = Problem(ops, tree, loops, q)
@@ -103,7 +110,7 @@ def _closed(tree: Tree, loops: tuple[Constraint, ...]) -> Array:
         e, J = numbers(position_errors(motion)), numbers(jacobian(problem))
         size = np.linalg.norm(e[..., 0], axis=-1)
         enough = CLOSED * np.max(size) if enough is None else enough
-        if np.count_nonzero(size <= enough) >= WANTED:
+        if np.count_nonzero(size <= enough) >= wanted:
             break
         JJ = J @ np.swapaxes(J, -1, -2) + (DAMPING * size**2 + np.finfo(float).tiny)[:, None, None] * np.eye(
             J.shape[-2]

@@ -167,7 +167,7 @@ def made(name, k):
     tree, constraints, options = options_of(QUANTITIES[name], k)
     kernel = ds.compile(tree, constraints, name, **options)
     at, values = 0, {}
-    states = usual_states(kernel.request)[:STATES]
+    states = np.concatenate(usual_states(kernel.request))[:STATES]
     for a in kernel.arguments:
         values[a.name] = states[:, at : at + a.size].reshape(STATES, *a.shape)
         at += a.size

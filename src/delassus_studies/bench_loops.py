@@ -44,7 +44,7 @@ from delassus_studies.loop_mechanisms import (
     many_loops,
     parallel_robots,
 )
-from delassus_studies.peers_pinocchio import dynamics_calls, lcaba_call
+from delassus_studies.peers_pinocchio import exact_dynamics_call, lcaba_call
 from delassus_studies.tables import table
 from delassus_studies.timing import (
     Calls,
@@ -171,8 +171,8 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
     with catch_warnings(action="ignore"), pinned():
         qdd, forces = kernel(*given, threads=1)
         calls: Calls = {"default": (partial(kernel, *given, out=(qdd, forces), threads=1), STATES)}
-        if peers := dynamics_calls(case, states.first(PEER_STATES)):
-            calls["pin"] = peers["pin constraintDynamics"], PEER_STATES
+        if (peer := exact_dynamics_call(case, states.first(PEER_STATES))) is not None:
+            calls["pin"] = peer, PEER_STATES
         found = interleaved(calls, rounds, REPEATS)
         run = solve_states(kernel, [np.array(x) for x in given], [qdd, forces], (STATES,), 1)
     return {

@@ -134,16 +134,13 @@ def damped_calls(case: Case, q: Array, x: Array, damping: float) -> dict[str, Ca
 
 def dynamics_calls(case: Case, states: States) -> dict[str, Callable[[], list[Array]]]:
     """Calls that return the accelerations of every state: ``lcaba``, ``constraintDynamics``, with derivatives too."""
-    if (made := _model_of(case)) is None:
+    if (made := _model_of(case)) is None or (dynamics := exact_dynamics_call(case, states)) is None:
         return {}
     pin, model = made
     each = [tuple(np.array(x) for x in state) for state in zip(states.q, states.v, states.tau, strict=True)]
     contacts, contact_data = pinocchio_contacts(pin, model, case)
     pin.initConstraintDynamics(model, data := model.createData(), contacts, contact_data)
     exact = pin.ProximalSettings(1e-12, 0.0, 1)
-
-    def dynamics() -> list[Array]:
-        return [np.array(pin.constraintDynamics(model, data, *s, contacts, contact_data, exact)) for s in each]
 
     def derivatives() -> list[Array]:
         out = []
@@ -155,6 +152,18 @@ def dynamics_calls(case: Case, states: States) -> dict[str, Callable[[], list[Ar
     found: dict[str, Callable[[], list[Array]]] = {"pin constraintDynamics": dynamics, "pin derivatives": derivatives}
     lcaba = lcaba_call(case, states)  # with constraints of its own: it leaves its parameter in them
     return found if lcaba is None else {"pin lcaba": lcaba, **found}
+
+
+def exact_dynamics_call(case: Case, states: States) -> Callable[[], list[Array]] | None:
+    """Call that returns the accelerations of every state by ``constraintDynamics``, loops too."""
+    if (made := _model_of(case, with_loops=True)) is None:
+        return None
+    pin, model = made
+    each = [tuple(np.array(x) for x in state) for state in zip(states.q, states.v, states.tau, strict=True)]
+    contacts, contact_data = pinocchio_contacts(pin, model, case)
+    pin.initConstraintDynamics(model, data := model.createData(), contacts, contact_data)
+    exact = pin.ProximalSettings(1e-12, 0.0, 1)
+    return lambda: [np.array(pin.constraintDynamics(model, data, *s, contacts, contact_data, exact)) for s in each]
 
 
 def lcaba_call(case: Case, states: States) -> Callable[[], list[Array]] | None:

@@ -73,21 +73,23 @@ def rcond_of(
     return reciprocal_condition(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active)
 
 
-def usual_states(asked: Request) -> Array:
-    """Random values (STATES, numbers of all arguments): configurations, unit rows, what comes with calls.
+def usual_states(asked: Request) -> list[Array]:
+    """Random values (k, numbers of all arguments) by kind, `STATES` in all: any state, and such that close all loops.
 
-    At half of them loops are closed, and velocities keep them so, where that is known to be possible.
+    Configurations, unit rows, what comes with calls. Where loops can be closed, half of the states are of the second
+    kind, which comes first: velocities keep loops closed.
     """
     random = np.random.default_rng(0)
     parts = [_usual(asked, argument, random) for argument in asked.arguments]
-    names = [argument.name for argument in asked.arguments]
+    names, n_closed = [argument.name for argument in asked.arguments], 0
     if asked.quantity.has_status and (closed := closed_states(asked.tree, asked.constraints)) is not None:
-        q, free = closed
-        for k in range(STATES // 2):
+        (q, free), n_closed = closed, STATES // 2
+        for k in range(n_closed):
             parts[names.index("q")][k] = q[k % len(q)]
             if "v" in names:
                 parts[names.index("v")][k] = free[k % len(q)] @ parts[names.index("v")][k]
-    return np.concatenate([np.zeros((STATES, 0)), *(x.reshape(STATES, -1) for x in parts)], axis=1)
+    every = np.concatenate([np.zeros((STATES, 0)), *(x.reshape(STATES, -1) for x in parts)], axis=1)
+    return [x for x in (every[:n_closed], every[n_closed:]) if len(x)]
 
 
 def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> Array:

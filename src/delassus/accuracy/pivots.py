@@ -71,17 +71,17 @@ SIZES: dict[int, Callable[..., Any]] = {
 def reciprocal_condition(
     ops: TraceOps,
     outputs: Sequence[Sequence[int]],
-    x: Array,
+    states: Sequence[Array],
     scaled: Sequence[slice] = (),
     is_solved: bool = True,
     is_switched: bool = False,
 ) -> Expression | None:
     """``rcond`` of a program; None if it has no pivots, zero if nothing is known at any state.
 
-    ``outputs`` are the nodes of each result, ``x`` (n, inputs) usual states. Pivots are compared with what they are at
-    these; with rows of any size, the inputs ``scaled``, by the size that the rows have. Where ``is_solved``, all pivots
-    count, as all rows of the system have to be independent; else those that the results need. ``is_switched``: whether
-    constraints can be off.
+    ``outputs`` are the nodes of each result, ``states`` (n, inputs) usual ones by kind. Pivots are compared with what
+    they are at these, at the kind at which they are smallest; with rows of any size, the inputs ``scaled``, by the
+    size that the rows have. Where ``is_solved``, all pivots count, as all rows of the system have to be independent;
+    else those that the results need. ``is_switched``: whether constraints can be off.
     """
     pivots = [(node, *found) for node, found in sorted(ops.pivots.items())]
     graph = ops.graph([*outputs, [*ops.pivots, *(size for _, size, *_ in pivots)]])
@@ -90,9 +90,11 @@ def reciprocal_condition(
         pivots = [pivot for pivot in pivots if needed[pivot[0]]]
     if not pivots:
         return None
+    x, kind = np.concatenate(states), np.repeat(range(len(states)), [len(some) for some in states])
     values, error, regular = _measured(graph, x)
     sizes = [_size(values, size, squared) for _, size, squared, _ in pivots]
-    usual = [_usual(size[regular], is_switched) for size in sizes]
+    kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
+    usual = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
     if not all(usual) or np.count_nonzero(regular) <= FEW * len(x):
         return Expression(ops, 0)
     powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]

@@ -40,8 +40,9 @@ def judged(asked: Request, dtype: str, case_of: Callable[[Request, TraceOps], An
         return asked
     error = reduce(ops.maximum, case.errors)
     graph = ops.graph([[ops.number(x)] for x in (rcond, error)])
+    states = np.concatenate(usual_states(asked)).astype(dtype)
     with np.errstate(all="ignore"):
-        by_pivots, found = (np.asarray(x)[:, 0] for x in interpret(graph, usual_states(asked).astype(dtype)))
+        by_pivots, found = (np.asarray(x)[:, 0] for x in interpret(graph, states))
         flagged, wrong = ~(np.finfo(dtype).eps <= bound * by_pivots), ~(found <= bound)
     is_deaf, is_shy = np.any(wrong & ~flagged), np.mean(flagged & ~wrong) > OFTEN
     return by_misses if is_deaf or is_shy else asked

@@ -50,6 +50,9 @@ which releases the interpreter lock and may use more threads, takes 20 µs more.
 MOST_ALONE = 1024
 """States up to which a call without a helper comes here: other threads wait for the lock."""
 
+PART = 128
+"""States that are run before the entry looks whether some of them are doubtful."""
+
 LINE = 64
 """Bytes of a cache line."""
 
@@ -137,15 +140,8 @@ def python_entry(program: Program, item_size: int) -> str:
         lines.append(f"  %result{k} = phi ptr [ %data{k}, %apart ], [ %start{k}, %made{len(shapes) - 1} ]")
     data = [f"ptr %data{k}" if k < n_inputs else f"ptr %result{k}" for k in range(len(shapes))]
     pointers = [*data, "ptr %pivots"] if is_judged else data
-    _run(lines, pointers, -(-HELPED // max(1, program.count().total)))
-    if is_judged:
-        lines += [
-            f"  %doubtful = call i1 @doubtful(i64 %n, {number} %least, ptr %pivots)",
-            "  br i1 %doubtful, label %doubt, label %settled",
-            "doubt:",
-            "  br i1 %given, label %decline, label %unwanted",
-            "settled:",
-        ]
+    strides = [prod(shape) * item_size for shape in shapes]
+    _run(lines, pointers, strides, -(-HELPED // max(1, program.count().total)), number)
     lines += ["  br i1 %given, label %return.last, label %return.made", "return.last:"]
     lines.hold("%last", lines.field("%last", "%args", 8 * (len(shapes) - 1), "ptr"))
     lines += ["  ret ptr %last", "return.made:"]
@@ -173,8 +169,13 @@ def python_entry(program: Program, item_size: int) -> str:
     return "\n".join(lines)
 
 
-def _run(lines: _Lines, pointers: list[str], least: int) -> None:
-    """Run %n states; with the helper from ``least`` on, if there is one. The general path starts it."""
+def _run(lines: _Lines, pointers: list[str], strides: list[int], least: int, number: str) -> None:
+    """Run %n states, and look for doubtful ones if there is one more pointer than there are ``strides``.
+
+    With the helper from ``least`` states on, if there is one; the general path starts it. Without, by parts, so that
+    little is lost where the general path has to do all again.
+    """
+    is_judged = len(pointers) > len(strides)
     lines += [
         f"  %large = icmp sge i64 %n, {least}",
         "  %shared = select i1 %alone, i1 false, i1 %large",
@@ -191,10 +192,37 @@ def _run(lines: _Lines, pointers: list[str], least: int) -> None:
         lines += [f"  %operand{k} = getelementptr ptr, ptr %arrays, i64 {k}", f"  store {pointer}, ptr %operand{k}"]
     lines += [
         "  call void %share.it(ptr %helper, ptr @span, ptr %arrays, i64 %n)",
-        "  br label %ran",
+        f"  br label %{'look' if is_judged else 'ran'}",
         "run:",
-        f"  call void @batch(i64 %n, {', '.join(pointers)})",
-        "  br label %ran",
+    ]
+    if not is_judged:
+        lines += [f"  call void @batch(i64 %n, {', '.join(pointers)})", "  br label %ran", "ran:"]
+        return
+    lines += [
+        "  br label %part",
+        "part:",
+        "  %from = phi i64 [ 0, %run ], [ %until, %after ]",
+        "  %left = sub i64 %n, %from",
+        f"  %small = icmp slt i64 %left, {PART}",
+        f"  %size = select i1 %small, i64 %left, i64 {PART}",
+        "  %to = add i64 %from, %size",
+    ]
+    own = [*strides, 0]  # of the pivots, those of one part are kept
+    for k, (pointer, stride) in enumerate(zip(pointers, own, strict=True)):
+        lines += [f"  %past{k} = mul i64 %from, {stride}", f"  %part{k} = getelementptr i8, {pointer}, i64 %past{k}"]
+    lines += [
+        f"  call void @batch(i64 %size, {', '.join(f'ptr %part{k}' for k in range(len(pointers)))})",
+        "  br label %look",
+        "look:",
+        "  %seen = phi i64 [ %n, %ready ], [ %size, %part ]",
+        "  %until = phi i64 [ %n, %ready ], [ %to, %part ]",
+        f"  %doubtful = call i1 @doubtful(i64 %seen, {number} %least, {pointers[-1]})",
+        "  br i1 %doubtful, label %doubt, label %after",
+        "doubt:",
+        "  br i1 %given, label %decline, label %unwanted",
+        "after:",
+        "  %more.parts = icmp slt i64 %until, %n",
+        "  br i1 %more.parts, label %part, label %ran",
         "ran:",
     ]
 

@@ -4,7 +4,7 @@ Each internal module is imported by one test file at most (`test_architecture.py
 """
 
 from delassus import quantities
-from delassus.accuracy.estimate import ERROR_BOUND, rcond_of, usual_states
+from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots, usual_states
 from delassus.algorithms import dynamics
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED, constant_rows, energy, rnea

@@ -20,7 +20,7 @@ from internals import (
     elimination_order,
     evaluate,
     interpret,
-    rcond_of,
+    rcond_by_pivots,
     symbolic_case,
 )
 from tools import requested
@@ -72,7 +72,7 @@ def solved(case, order, states, active=None, method="pv-early", dtype=float, **o
     traced.order = order
     found = DYNAMICS_ALGORITHMS[method](traced.motion())
     outputs = [ops.nodes(found.qdd), ops.nodes(found.forces)]
-    outputs.append(ops.nodes(ops.matrix([[rcond_of(asked, ops, outputs)]])))
+    outputs.append(ops.nodes(ops.matrix([[rcond_by_pivots(asked, ops, outputs).rcond]])))
     given = [states.q, states.v, states.tau] + ([] if active is None else [active.astype(float)])
     qdd, f, rcond = interpret(ops.graph(outputs), np.concatenate(given, axis=1).astype(dtype))
     return qdd, f, rcond[:, 0]

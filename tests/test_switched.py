@@ -23,7 +23,7 @@ from internals import (
     build_tree,
     check_constraints,
     make_program,
-    rcond_of,
+    rcond_by_pivots,
     symbolic_case,
 )
 from random_trees import some_constraints, some_mechanism
@@ -44,7 +44,7 @@ class Switched:
         asked = requested(tree, constraints, "dynamics", method=method, active=True, passive="none")
         self.tree, self.constraints, self._ops = tree, asked.constraints, TraceOps()
         self._results = list(DYNAMICS.run(symbolic_case(asked, self._ops)))
-        self._results.append(rcond_of(asked, self._ops, [x.nodes() for x in self._results]))
+        self._results.append(rcond_by_pivots(asked, self._ops, [x.nodes() for x in self._results]).rcond)
 
     def __call__(self, q, v, tau, flags):
         """Accelerations, forces and reciprocal condition of each state of a batch."""

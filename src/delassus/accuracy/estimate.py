@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
-from delassus.accuracy.pivots import reciprocal_condition
+from delassus.accuracy.pivots import ByPivots, by_pivots
 from delassus.algorithms.inputs import Argument, ground_name
 from delassus.model.check import check_number
 from delassus.model.rotations import Array
@@ -46,23 +46,18 @@ ITERATED = "contact problem"
 """Phase of programs that iterate; how far iterations come they say themselves."""
 
 
-def rcond_of(
-    asked: Request,
-    ops: TraceOps,
-    outputs: Sequence[Sequence[int]],
-    iterates: bool = False,
-    errors: Sequence[Scalar] = (),
-) -> Scalar | None:
-    """Reciprocal condition of a request that has been traced; None if it divides by nothing.
+def rcond_by_errors(asked: Request, ops: TraceOps, errors: Sequence[Scalar]) -> Scalar:
+    """Reciprocal condition of a request that has been traced, by estimates of the errors of its solutions."""
+    rcond = float(np.finfo(asked.judged_in).eps) / (reduce(ops.maximum, errors) + TINY)
+    for node in sorted(ops.exact):  # dependent rows, which the method leaves out, do not show in what it corrects
+        rcond = rcond * Expression(ops, node)
+    return rcond
 
-    Of one that ``iterates``, that of what is iterated on; by the largest of the ``errors`` of its solutions where they
-    have been judged.
-    """
-    if errors:
-        rcond = float(np.finfo(asked.judged_in).eps) / (reduce(ops.maximum, errors) + TINY)
-        for node in sorted(ops.exact):  # dependent rows, which the method leaves out, do not show in what it corrects
-            rcond = rcond * Expression(ops, node)
-        return rcond
+
+def rcond_by_pivots(
+    asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]], iterates: bool = False
+) -> ByPivots | None:
+    """The same by its pivots; None if it divides by nothing. Of one that ``iterates``, of what is iterated on."""
     x, scaled, start = usual_states(asked), [], 0
     for argument in asked.arguments:
         if argument.keyword == "rows":
@@ -70,7 +65,7 @@ def rcond_of(
         start += argument.size
     if iterates:
         outputs = [nodes for phase, nodes in ops.phases if phase == ITERATED]
-    return reciprocal_condition(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active)
+    return by_pivots(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active)
 
 
 def usual_states(asked: Request) -> list[Array]:

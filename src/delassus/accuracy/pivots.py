@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -68,15 +69,32 @@ SIZES: dict[int, Callable[..., Any]] = {
 """What operations make of the sizes of their operands, if nothing cancels."""
 
 
-def reciprocal_condition(
+@dataclass(frozen=True, slots=True, eq=False)
+class ByPivots:
+    """What pivots say of a program.
+
+    Attributes
+    ----------
+    rcond : Expression
+        Reciprocal condition, of the program's inputs.
+    at_usual, noise : arrays (n)
+        The same at the usual states, and the relative errors that noise of relative size one would make there.
+    """
+
+    rcond: Expression
+    at_usual: Array
+    noise: Array
+
+
+def by_pivots(
     ops: TraceOps,
     outputs: Sequence[Sequence[int]],
     states: Sequence[Array],
     scaled: Sequence[slice] = (),
     is_solved: bool = True,
     is_switched: bool = False,
-) -> Expression | None:
-    """``rcond`` of a program; None if it has no pivots, zero if nothing is known at any state.
+) -> ByPivots | None:
+    """``rcond`` of a program, zero if nothing is known at any state; None if it has no pivots.
 
     ``outputs`` are the nodes of each result, ``states`` (n, inputs) usual ones by kind. Pivots are compared with what
     they are at these, at the kind at which they are smallest; with rows of any size, the inputs ``scaled``, by the
@@ -96,7 +114,7 @@ def reciprocal_condition(
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     usual = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
     if not all(usual) or np.count_nonzero(regular) <= FEW * len(x):
-        return Expression(ops, 0)
+        return ByPivots(Expression(ops, 0), np.zeros(len(x)), error / NOISE)
     powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]
     inverses = [1.0 / _square(ops, graph, rows) for rows in scaled]
     before = _before(graph, pivots)
@@ -110,11 +128,12 @@ def reciprocal_condition(
         relative.append(None if graph.op[node] == Op.CONSTANT else own)
 
     # at usual states errors are what they are there, beside what the chains say of them
-    there = [None if own is None else sizes[k][regular] / usual[k] for k, own in enumerate(relative)]
-    explained = error[regular] * _least_product(there, before, np.fmin, np.ones(np.count_nonzero(regular)))
+    there = [None if own is None else sizes[k] / usual[k] for k, own in enumerate(relative)]
+    chains = _least_product(there, before, np.fmin, np.ones(len(x)))
+    explained = (error * chains)[regular]
     growth = max(float(np.sort(explained)[int(WORST * len(explained))]) / NOISE, 1.0)
     product: Expression = _least_product(relative, before, ops.minimum, Expression(ops, ops.number(1.0)))
-    return product * (1.0 / (SAFETY * growth))
+    return ByPivots(product * (1.0 / (SAFETY * growth)), chains * (1.0 / (SAFETY * growth)), error / NOISE)
 
 
 def _least_product(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import reduce
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from delassus.accuracy.estimate import ERROR_BOUND, Request, rcond_of, usual_states
+from delassus.accuracy.estimate import ERROR_BOUND, Request
+from delassus.accuracy.pivots import ByPivots
 from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
-from delassus.spatial.interpret import interpret
 from delassus.spatial.trace_ops import TraceOps
 
 OFTEN = 0.1
@@ -24,28 +21,17 @@ LONGEST = 300_000
 """Nodes of a trace of `ACCURATE` up to which it is made: it takes a second, compiling it some minutes."""
 
 
-def judged(asked: Request, dtype: str, case_of: Callable[[Request, TraceOps], Any]) -> Request:
-    """The request, judged by what its solutions miss where pivots are no guide; ``case_of`` traces one.
+def are_no_guide(ops: TraceOps, found: ByPivots | None, dtype: str) -> bool:
+    """Whether solutions are better judged by what they miss than by pivots, which cost a hundredth of that.
 
-    Pivots cost a hundredth of that. They are no guide where at some usual state the error is above the bound and they
-    do not say so, or where they flag many states although the error is not.
+    Pivots are no guide where at some usual state the error is above the bound and they do not say so, or where they
+    flag many states, for these are judged again. Where some row always depends on others, that is all that they say.
     """
-    if not asked.solves or asked.judged_in:
-        return asked
-    ops, by_misses, bound = TraceOps(), replace(asked, judged_in=dtype), ERROR_BOUND[dtype]
-    case = case_of(by_misses, ops)
-    outputs = [ops.nodes(a) for a in asked.quantity.run(case)]
-    rcond = rcond_of(asked, ops, outputs)
-    if rcond is None or 0 in ops.exact:
-        return asked
-    error = reduce(ops.maximum, case.errors)
-    graph = ops.graph([[ops.number(x)] for x in (rcond, error)])
-    states = np.concatenate(usual_states(asked)).astype(dtype)
-    with np.errstate(all="ignore"):
-        by_pivots, found = (np.asarray(x)[:, 0] for x in interpret(graph, states))
-        flagged, wrong = ~(np.finfo(dtype).eps <= bound * by_pivots), ~(found <= bound)
-    is_deaf, is_shy = np.any(wrong & ~flagged), np.mean(flagged & ~wrong) > OFTEN
-    return by_misses if is_deaf or is_shy else asked
+    if found is None or 0 in ops.exact:
+        return False
+    epsilon, bound = float(np.finfo(dtype).eps), ERROR_BOUND[dtype]
+    flagged, wrong = ~(epsilon <= bound * found.at_usual), ~(epsilon * found.noise <= bound)
+    return bool(np.any(wrong & ~flagged) or np.mean(flagged) > OFTEN)
 
 
 def next_method(asked: Request, tried: Sequence[str]) -> str | None:

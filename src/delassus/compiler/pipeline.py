@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from delassus.accuracy.policy import are_no_guide
 from delassus.compiler.built_in import built_in
 from delassus.compiler.emit.c_text import identifier
 from delassus.compiler.passes import optimise
@@ -19,12 +20,19 @@ MOST_VALUES = 60_000
 """Values that stages set for others, at most: those of a block, 64 bytes each, lie on the stack, of 8 MiB as a rule."""
 
 
-def make_program(asked: Request, with_rcond: bool = True) -> Program:
-    """Trace what is asked for and optimise its graph; with its reciprocal condition as the last result, or without."""
+def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Program:
+    """Trace what is asked for and optimise its graph; with its reciprocal condition as the last result, or without.
+
+    For numbers of type ``dtype`` solutions are judged by what they miss where pivots are no guide.
+    """
     tree, quantity = asked.tree, asked.quantity
-    traced, before, graph = _cut(asked, with_rcond, calls=not asked.derivative)
+    traced = trace_request(asked, with_rcond, calls=not asked.derivative)
+    if dtype and asked.solves and not asked.judged_in and are_no_guide(traced.ops, traced.by_pivots, dtype):
+        return make_program(replace(asked, judged_in=dtype))
+    before, graph = _cut(asked, traced)
     if len({target for stage in before for target in stage.targets}) > MOST_VALUES:
-        traced, before, graph = _cut(asked, with_rcond, calls=False)
+        traced = trace_request(asked, with_rcond, calls=False)
+        before, graph = _cut(asked, traced)
     made = Program(
         name=identifier("_".join((tree.name, quantity.name, *asked.derivative))),
         graph=graph,
@@ -32,6 +40,7 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
         results=tuple(traced.results),
         is_step=asked.states > 0,
         before=before,
+        judged_in=asked.judged_in,
     )
     count = made.count().total
     comment = (
@@ -44,11 +53,10 @@ def make_program(asked: Request, with_rcond: bool = True) -> Program:
     return replace(made, comment=comment)
 
 
-def _cut(asked: Request, with_rcond: bool, calls: bool) -> tuple[Trace, tuple[Stage, ...], Graph]:
-    """Trace of a request, its stages and its last part."""
-    traced = trace_request(asked, with_rcond, calls)
+def _cut(asked: Request, traced: Trace) -> tuple[tuple[Stage, ...], Graph]:
+    """Stages of what has been traced, and its last part."""
     n_inputs = sum(a.size for a in asked.arguments)
-    return traced, *cut(traced.ops.graph(traced.computed), traced.ops.loops, n_inputs, optimise)
+    return cut(traced.ops.graph(traced.computed), traced.ops.loops, n_inputs, optimise)
 
 
 def derivative_programs(asked: Request, order: int) -> list[Program]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from delassus.accuracy.estimate import rcond_of
+from delassus.accuracy.estimate import rcond_by_errors, rcond_by_pivots
+from delassus.accuracy.pivots import ByPivots
 from delassus.algorithms.dynamics import ITERATIVE
 from delassus.algorithms.problem import Problem
 from delassus.compiler.differentiate import cotangents, jacobian, tangents
@@ -45,12 +46,15 @@ class Trace:
     results : list of Result
     computed : list of list of int
         Nodes that each result needs, row by row; of a symmetric one, those of a triangle.
+    by_pivots : ByPivots or None
+        What pivots say of its accuracy, if they have been asked.
     """
 
     def __init__(self, ops: TraceOps) -> None:
         self.ops = ops
         self.results: list[Result] = []
         self.computed: list[list[int]] = []
+        self.by_pivots: ByPivots | None = None
 
     def add(self, output: Output, shape: tuple[int, ...], matrix: Any, hidden: bool = False) -> None:
         """Add a result whose numbers are those of a matrix, row by row."""
@@ -123,8 +127,11 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False) 
         else:
             _differentiate(traced, before, after)
     rcond = None
-    if with_rcond:
-        rcond = rcond_of(asked, traced.ops, traced.computed, case.is_within is not None, case.errors)
+    if with_rcond and case.errors:
+        rcond = rcond_by_errors(asked, traced.ops, case.errors)
+    elif with_rcond:
+        traced.by_pivots = rcond_by_pivots(asked, traced.ops, traced.computed, case.is_within is not None)
+        rcond = None if traced.by_pivots is None else traced.by_pivots.rcond
     if case.is_within is not None and with_rcond:
         rcond = traced.ops.select(case.is_within, 1.0 if rcond is None else rcond, -1.0)
     if rcond is not None:

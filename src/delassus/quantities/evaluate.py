@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.estimate import ERROR_BOUND, rcond_of
+from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
 from delassus.accuracy.policy import ACCURATE, is_long
 from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue
@@ -229,8 +229,8 @@ def rcond_program(asked: Request) -> Graph | None:
     ops = TraceOps()
     case = symbolic_case(asked, ops)
     outputs = [ops.nodes(a) for a in asked.quantity.run(case)]
-    rcond = rcond_of(asked, ops, outputs, case.is_within is not None)
-    return None if rcond is None else ops.graph([ops.nodes(ops.matrix([[rcond]]))])
+    found = rcond_by_pivots(asked, ops, outputs, case.is_within is not None)
+    return None if found is None else ops.graph([ops.nodes(ops.matrix([[found.rcond]]))])
 
 
 @lru_cache(maxsize=64)

@@ -8,10 +8,8 @@ from dataclasses import astuple
 from functools import cache
 from hashlib import sha256
 
-from delassus.accuracy.policy import judged
 from delassus.compiler.emit.llvm import llvm_module
 from delassus.compiler.pipeline import make_program
-from delassus.quantities.case import symbolic_case
 from delassus.quantities.request import Request
 from delassus.runtime import cache as disk
 from delassus.runtime.cpu_target import host, object_code, versions
@@ -46,10 +44,9 @@ def key_of(asked: Request, dtype: str, lanes: int) -> str:
 
 def _make(asked: Request, dtype: str, lanes: int) -> bytes:
     scalar, cpu = "double" if dtype == "float64" else "float", host()
-    asked = judged(asked, dtype, symbolic_case)
-    program = make_program(asked)
+    program = make_program(asked, dtype=dtype)
     objects = object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
-    facts = json.dumps([*astuple(program.count()), any(r.hidden for r in program.results), asked.judged_in])
+    facts = json.dumps([*astuple(program.count()), any(r.hidden for r in program.results), program.judged_in])
     return facts.encode() + b"\n" + objects
 
 

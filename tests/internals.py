@@ -76,7 +76,7 @@ from delassus.quantities.request import request
 from delassus.runtime import code, fastcall, threads
 from delassus.runtime import loops as runtime_loops
 from delassus.runtime.code import key_of
-from delassus.runtime.cpu_target import Code, host, object_code
+from delassus.runtime.cpu_target import Code, Host, host, object_code
 from delassus.runtime.loops import Bound, compiled, inlined, run_kernel
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import builtins
+import ctypes
 import json
 import os
 import re
@@ -215,17 +216,40 @@ def can_imitate(level):
     return level != "avx512" or bool(llvm.get_host_cpu_features().get("avx512f"))
 
 
+def blas():
+    """Name of the kernels that NumPy's OpenBLAS takes; empty if NumPy has another BLAS."""
+    for path in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*"):
+        if (name := getattr(ctypes.CDLL(str(path)), "scipy_openblas_get_corename64_", None)) is not None:
+            name.restype = ctypes.c_char_p
+            return name().decode()
+    return ""
+
+
+def environment(processor):
+    """Variables of a process as on a processor."""
+    return {
+        **os.environ, "OPENBLAS_CORETYPE": processor,
+        "NPY_DISABLE_CPU_FEATURES": " ".join(lacking(PROCESSORS[processor])),
+        "PYTHONPATH": os.pathsep.join([str(FOLDER), *sys.path]),
+    }  # fmt: skip
+
+
+def kernels_of(processor):
+    """What `blas` says as on a processor; OpenBLAS may have none for it, and takes those of another."""
+    command = [sys.executable, "-c", "import processors; print(processors.blas())"]
+    return subprocess.run(
+        command, env=environment(processor), check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
 def run(processor, shift, arguments):
     """Exit status of pytest as on a processor, and the ratios of errors to bounds, by file and line."""
     level = PROCESSORS[processor]
     with tempfile.TemporaryDirectory() as folder:
-        environment = {
-            **os.environ, "OPENBLAS_CORETYPE": processor, "NPY_DISABLE_CPU_FEATURES": " ".join(lacking(level)),
-            "PYTHONPYCACHEPREFIX": str(Path(folder, "pyc")), "PYTHONPATH": os.pathsep.join([str(FOLDER), *sys.path]),
-        }  # fmt: skip
+        variables = {**environment(processor), "PYTHONPYCACHEPREFIX": str(Path(folder, "pyc"))}
         options = ["-p", "processors", "--vectors", level, "--seed-shift", str(shift), "--margins", folder]
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", *options, *arguments]
-        status = subprocess.run(command, cwd=FOLDER.parent, env=environment).returncode
+        status = subprocess.run(command, cwd=FOLDER.parent, env=variables).returncode
         ratios: dict[str, float] = {}
         for path in Path(folder).glob("*.json"):
             for place, ratio in json.loads(path.read_text()).items():
@@ -241,13 +265,18 @@ def main():
     if not any(argument.partition("::")[0].endswith(".py") for argument in arguments):
         arguments += [str(next(FOLDER.rglob(f"{name}.py"))) for name in FILES]
     worst: dict[str, list[float]] = {}
-    failed = []
+    failed, done = [], dict[tuple[str, str], str]()
     for name in given.only or PROCESSORS:
-        if not can_imitate(PROCESSORS[name]):
-            print(f"{name}: this processor has no {PROCESSORS[name]}", flush=True)
+        level = PROCESSORS[name]
+        if not can_imitate(level):
+            print(f"{name}: not run, this processor has no {level}", flush=True)
+            continue
+        kernels = kernels_of(name)
+        if (other := done.setdefault((kernels, level), name)) != name:
+            print(f"{name}: as {other}, for NumPy's BLAS has no kernels of its own for it", flush=True)
             continue
         for shift in range(given.seeds):
-            print(f"{name}, {PROCESSORS[name]}, seeds + {shift * STRIDE}", flush=True)
+            print(f"{name}: BLAS {kernels!r}, {level}, seeds + {shift * STRIDE}", flush=True)
             status, ratios = run(name, shift, arguments)
             failed += [f"{name}, seeds + {shift * STRIDE}"] if status else []
             for place, ratio in ratios.items():

@@ -9,6 +9,7 @@ import shutil
 import time
 from functools import partial
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -38,7 +39,7 @@ from delassus_studies.peers_pinocchio import delassus_call
 from delassus_studies.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
 from delassus_studies.solver_times import measure as measure_solvers
 from delassus_studies.timing import best, fitted_slope, interleaved, pinned, slope, uncached
-from internals import host
+from internals import Host, host
 
 PEERS = 1e-12
 """Difference of peers from our answer, relative to the largest entry of ``G``: a few hundred roundings."""
@@ -178,6 +179,29 @@ def test_the_census_counts_the_arithmetic(arm):
     assert made.lanes == host().lanes("float64")
     narrow = compile_cold(arm, target=with_avx2())
     assert narrow.lanes == 4 and narrow.code != made.code
+
+
+ELSEWHERE = {  # processor, machine in the header of ELF
+    "SSE2": (Host("x86_64-unknown-linux-gnu", "x86-64", "", 128, 16, False), 62),
+    "AVX2": (Host("x86_64-unknown-linux-gnu", "haswell", "", 256, 16, True), 62),
+    "AVX-512": (Host("x86_64-unknown-linux-gnu", "skylake-avx512", "", 512, 32, True), 62),
+    "arm64": (Host("aarch64-unknown-linux-gnu", "cortex-a72", "", 128, 32, True), 183),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_code_is_made_for_processors_that_are_not_here(dtype):
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    made = {name: compile_cold(chain_of(2), "pv-osim", dtype, cpu) for name, (cpu, _) in ELSEWHERE.items()}
+    bits = 64 if dtype == "float64" else 32
+    for name, (cpu, machine) in ELSEWHERE.items():
+        assert made[name].lanes == cpu.vector_bits // bits
+        assert int.from_bytes(made[name].code[18:20], "little") == machine
+    if available() and platform.machine() == "x86_64":
+        wide, narrow = (census(made[name].code, FUNCTIONS).kinds["arithmetic"] for name in ("AVX-512", "AVX2"))
+        assert wide <= narrow  # vectors of 512 bits take as many instructions, not twice as many
 
 
 @pytest.mark.skipif(not available() or platform.machine() != "x86_64", reason="objdump of x86 code")

@@ -14,11 +14,23 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 import delassus as ds
-from internals import MOST_ALONE, code, fastcall, host, key_of, limit, llvm_parts
+from internals import (
+    MOST_ALONE,
+    code,
+    fastcall,
+    host,
+    key_of,
+    limit,
+    llvm_module,
+    llvm_parts,
+    make_program,
+    object_code,
+)
 from tools import requested
 
 DOUBLE = 1e-11
@@ -106,6 +118,19 @@ def test_long_programs_are_cut(lanes: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert error(G, ds.delassus(tree, constraints, q, rows=[K])) < DOUBLE
     J = ds.compile(tree, constraints, "jacobian", lanes=lanes)(q, K)  # has outputs that are constants or inputs
     assert error(J, ds.jacobian(tree, constraints, q, rows=[K])) < DOUBLE
+
+
+def test_what_others_compile_is_ordered_by_llvm_as_ever() -> None:
+    """Its scheduler is off for our code alone, by an option of the whole process."""
+    cpu, program = host(), make_program(requested(ds.mechanisms.chain(3), [], "mass_matrix"))
+    text = llvm_module(program, "double", cpu.lanes("float64"), cpu.vector_registers, cpu.has_fma)
+    as_ours = {"cpu": cpu.cpu, "features": cpu.features, "opt": 1, "reloc": "pic", "codemodel": "small"}
+    target = llvm.Target.from_triple(cpu.triple).create_target_machine(**as_ours)
+    before = bytes(target.emit_object(llvm.parse_assembly(text)))
+    assert object_code(text) != before
+    with pytest.raises(RuntimeError):
+        object_code("no assembly")
+    assert bytes(target.emit_object(llvm.parse_assembly(text))) == before
 
 
 def test_rows_at_call_time_broadcast() -> None:

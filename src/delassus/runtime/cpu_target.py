@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 LEVEL = 1
 """Code generator's optimisation level. LLVM's own passes over the assembly are not run: the graph is clean already."""
+
+LAST_LLVM = 22
+"""Last version of LLVM that is known to have the option of `_in_this_order`: it ends processes that ask for another."""
 
 OPTIMISED = 1
 """Level of LLVM's passes and its code generator for loops: 2 and 3 take longer, and what they make is not faster."""
@@ -65,7 +70,28 @@ def object_code(assembly: str, cpu: Host | None = None) -> bytes:
     target = _target(cpu or host())
     module = llvm.parse_assembly(assembly)
     module.verify()
-    return bytes(target.emit_object(module))
+    with _in_this_order():
+        return bytes(target.emit_object(module))
+
+
+@contextmanager
+def _in_this_order() -> Iterator[None]:
+    """Without LLVM's scheduler of instructions, whose time grows with the square of the loads and stores of a part.
+
+    Assembly is in a good order already (`delassus.compiler.schedule.overlap`). The option is one of the whole process:
+    LLVM's lock is held, so that what others compile is as ever.
+    """
+    import llvmlite.binding as llvm
+
+    if llvm.llvm_version_info[0] > LAST_LLVM:
+        yield
+        return
+    with llvm.ffi.lib._lock:
+        try:
+            llvm.set_option("", "-enable-misched=false")
+            yield
+        finally:
+            llvm.set_option("", "-enable-misched=true")
 
 
 def optimised_code(assembly: str) -> bytes:

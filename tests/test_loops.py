@@ -11,7 +11,7 @@ import pytest
 
 import delassus as ds
 from delassus import Point, Weld, mechanisms
-from delassus.compiler import stages
+from delassus.compiler import places, stages
 from delassus.compiler.stages import cut
 from delassus.spatial.trace_calls import CallingTraceOps
 from internals import (
@@ -190,6 +190,15 @@ def test_values_that_are_read_no_more_give_their_places_to_others(quantity, monk
     x = np.random.default_rng(3).normal(size=(5, shared.n_inputs))
     for this, that in zip(interpret_program(shared, x), interpret_program(apart, x), strict=True):
         same(this, that)
+
+
+def test_runs_of_values_go_to_the_first_places_that_are_free():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        free_from, n, stage = rng.integers(0, 4, 20), int(rng.integers(1, 4)), int(rng.integers(1, 4))
+        free_from[-n:] = 0  # there is always room behind the last
+        first = next(k for k in range(20) if (free_from[k : k + n] <= stage).all())
+        assert places._fit(free_from, stage, n) == first
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delassus.compiler.program import Stage
 from delassus.spatial.graph import Graph, Op
@@ -37,12 +38,11 @@ def share_places(stages: Sequence[Stage], last: Graph, n_inputs: int) -> tuple[t
     runs = [list(run) for _, run in groupby(sorted(first_made), key=together)]
     starts = [min(first_made[value] for value in run) for run in runs]
     place = {k: k for k in range(n_inputs)}
-    free_from = list[int]()  # of each place the stage from which on it is free
+    free_from = np.zeros(len(first_made), dtype=np.int64)  # of each place the stage from which on it is free
     for k in sorted(range(len(runs)), key=lambda k: (starts[k], -len(runs[k]))):
         n = len(runs[k])
         at = _fit(free_from, starts[k], n)
-        free_from += [0] * (at + n - len(free_from))
-        free_from[at : at + n] = [1 + max(last_read[value] for value in runs[k])] * n
+        free_from[at : at + n] = 1 + max(last_read[value] for value in runs[k])
         place.update(zip(runs[k], range(n_inputs + at, n_inputs + at + n), strict=True))
     moved = [
         replace(
@@ -65,12 +65,9 @@ def _moved(graph: Graph, place: dict[int, int]) -> Graph:
     return replace(graph, a=np.array([place[a] if op == Op.INPUT else a for op, a, *_ in graph.nodes()]))
 
 
-def _fit(free_from: Sequence[int], stage: int, n: int) -> int:
-    """First of ``n`` places side by side that are free at a stage; those beyond the end all are."""
-    start = 0
-    for k, free in enumerate(free_from):
-        if k - start == n:
-            break
-        if free > stage:
-            start = k + 1
-    return start
+def _fit(free_from: NDArray[np.int64], stage: int, n: int) -> int:
+    """First of ``n`` places side by side that are free at a stage."""
+    taken = np.flatnonzero(free_from > stage)
+    starts = np.append(0, taken + 1)
+    room = np.append(taken, len(free_from)) - starts
+    return int(starts[np.argmax(room >= n)])

@@ -85,6 +85,7 @@ class Code:
         self.program, self.sections, self.last = program, sections, sections[-1]
         self.text = partial(LlvmText, lanes, scalar)
         self.has_fma, self.first, self.bytes_each = has_fma, first, lanes * (8 if scalar == "double" else 4)
+        self.n_inputs = program.n_inputs
         self.first_apart = first + program.n_values
         self.first_output = self.first_apart + max(len(s.targets) if s.apart else 0 for s in sections)
         self.first_slot = self.first_output + size
@@ -194,7 +195,7 @@ class Code:
 
     def value(self, text: LlvmText, number: int) -> str:
         """Address of an input: of the program, or set by a stage."""
-        return self.slot(text, self.first + number - self.program.n_inputs)
+        return self.slot(text, self.first + number - self.n_inputs)
 
     def at(self, text: LlvmText, base: str, k: int) -> str:
         """Address of the k-th value behind ``base``."""

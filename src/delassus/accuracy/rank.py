@@ -9,6 +9,7 @@ from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.problem import Problem
 from delassus.model.rotations import Array
+from delassus.model.tree import typical_length
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix
 
@@ -27,17 +28,20 @@ NEGLIGIBLE = 1e-5
 def mobility_bound(problem: Problem, body: Articulated) -> Array:
     """Size (..., m) that the diagonal of ``G`` has where no row is badly placed.
 
-    The squared length of the row times the largest ``S D⁻¹ Sᵀ`` of the joints that support its link.
+    The squared length of the row times the largest ``S D⁻¹ Sᵀ`` of the joints that support its link, lengths being
+    measured by `typical_length`.
     """
-    tree = problem.tree
-    own = [np.max(diagonal_of(numbers(body.joint_inverse_inertia(i))), axis=-1) for i in range(tree.n_links)]
+    tree, unit = problem.tree, np.repeat([typical_length(problem.tree), 1.0], 3)
+    own = [np.max(diagonal_of(numbers(body.joint_inverse_inertia(i))) / unit**2, axis=-1) for i in range(tree.n_links)]
     bounds = [np.zeros(c.size) for c in problem.constraints]
     for end in problem.ends:
         offered = np.max(np.stack(np.broadcast_arrays(*(own[i] for i in tree.support(end.link)))), axis=0)
-        bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * np.sum(numbers(end.K) ** 2, axis=-1)
+        square = np.sum((numbers(end.K) * unit) ** 2, axis=-1)
+        bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * square
     for on_joint in problem.joint_ends:
         c, C = on_joint.constraint, numbers(on_joint.C)
-        bounds[c] = bounds[c] + own[on_joint.link][..., None] * np.sum(C**2, axis=-1)
+        square = np.sum((C * unit[[*tree.joints[on_joint.link].motion_axes]]) ** 2, axis=-1)
+        bounds[c] = bounds[c] + own[on_joint.link][..., None] * square
     batch = np.broadcast_shapes(*(bound.shape[:-1] for bound in bounds))
     whole = [np.broadcast_to(bound, (*batch, bound.shape[-1])) for bound in bounds]
     return np.concatenate(whole, axis=-1) if whole else np.zeros(0)

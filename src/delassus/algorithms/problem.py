@@ -182,6 +182,18 @@ class Problem:
         rows = c.rows
         return self._inputs[rows_name(constraint)] if rows is None else self.ops.constant(rows)
 
+    def row_sizes(self, constraint: int, length: float) -> list[Scalar]:
+        """Square of the size of each row as it is given, ``|linear|² + |angular|² / length²``."""
+        c = self.constraints[constraint]
+        if isinstance(c, JointRows):
+            coefficients, axes = c.coefficients(self.tree), [joint.motion_axes for joint in self.tree.joints]
+            parts = [C**2 / [1.0 if k in LINEAR else length**2 for k in axes[i]] for i, C in coefficients.items()]
+            return np.concatenate(parts, axis=1).sum(axis=1).tolist()
+        if isinstance(c, CenterOfMass | Distance):
+            return [1.0] * c.size
+        rows, units = self.ops.entries(self.selection(constraint)), [1.0] * 3 + [length**-2] * 3
+        return [sum(x * x * unit for x, unit in zip(row, units, strict=True)) for row in rows]
+
     def frame_constraint(self, index: int) -> FrameConstraint:
         """A constraint that is one on frames."""
         c = self.constraints[index]

@@ -17,21 +17,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from delassus.algorithms.dynamics import loop_rows
 from delassus.algorithms.dynamics.soft_rows import soft_pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.model.tree import total_mass
-from delassus.spatial.motion import column, scaled
-from delassus.spatial.ops import Matrix
+from delassus.algorithms.problem import Problem
+from delassus.model.tree import total_mass, typical_length
+from delassus.spatial.motion import column, from_entries, scaled
+from delassus.spatial.ops import Matrix, Scalar
 
 WEIGHT = 1e-13
-"""``W`` of a hard row by the reciprocal of the robot's mass, which is below what ``G`` has on its diagonal: rows that
-joints eliminate are told apart down to the square of round-off."""
+"""``W`` of a hard row by its mobility if the robot were one body, which is below what ``G`` has on its diagonal: rows
+that joints eliminate are told apart down to the square of round-off."""
 
 LOOP_WEIGHT = 1e-10
 """The same of a row whose force waits, as loops do: those are told apart by ``G``, down to round-off (1e-16)."""
+
+SPREAD = 1e3
+"""Rows have one weight, so that forces are of least norm, but for those that move so many times as far as another."""
 
 LEAST = 1e3
 """What forces that wait have to move, by their weight, before they are eliminated: others' weights give way, too."""
@@ -51,14 +56,16 @@ class ProximalPoint:
 
     def __init__(self, motion: DynamicsProblem) -> None:
         self._motion, self._ops = motion, motion.ops
-        ops, mass = motion.ops, total_mass(motion.tree) or 1.0
+        ops, problem = motion.ops, motion.problem
         soft = motion.with_goals([replace(goal, compliance=ops.zeros(1, 1)) for goal in motion.goals])
         late = {c for labels in loop_rows.waiting(soft) for c, _ in labels}
-        self.weights, self._R, self._least = list[float](), list[Matrix](), LEAST * LOOP_WEIGHT / mass
-        for c, (constraint, goal) in enumerate(zip(motion.problem.constraints, motion.goals, strict=True)):
-            weight = (LOOP_WEIGHT if c in late else WEIGHT if goal.compliance is None else 0.0) / mass
-            W = ops.constant([[weight]] * constraint.size)
-            self.weights += [weight] * constraint.size
+        mobility = mobilities(problem)
+        self.weights, self._R, self._least = list[Scalar](), list[Matrix](), [LEAST * LOOP_WEIGHT * g for g in mobility]
+        for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
+            part = LOOP_WEIGHT if c in late else WEIGHT if goal.compliance is None else 0.0
+            weights = [part * g for g in mobility[rows]]
+            W = from_entries(ops, weights)
+            self.weights += weights
             self._R.append(W if goal.compliance is None else goal.compliance + W)
 
     def solve(self, added: Matrix) -> Solution:
@@ -95,6 +102,18 @@ class ProximalPoint:
     def _by_constraint(self, x: Matrix) -> list[Matrix]:
         ops, every = self._ops, range(self._motion.problem.n_rows)
         return [ops.take(x, every[rows], None) for rows in self._motion.problem.rows]
+
+
+def mobilities(problem: Problem) -> list[Scalar]:
+    """Mobility of each row, were the robot one body of its mass and of the size of its links.
+
+    That of the least mobile row, or a part of its own where that is far more.
+    """
+    ops, mass, length = problem.ops, total_mass(problem.tree) or 1.0, typical_length(problem.tree)
+    sizes = [x for c in range(len(problem.constraints)) for x in problem.row_sizes(c, length)]
+    sizes = [x + ops.less(x, SMALLEST) for x in sizes]  # rows of zeros
+    least = reduce(ops.minimum, sizes, sizes[0]) if sizes else 1.0
+    return [ops.maximum(least, x * (1.0 / SPREAD)) * (1.0 / mass) for x in sizes]
 
 
 def proximal(motion: DynamicsProblem) -> Solution:

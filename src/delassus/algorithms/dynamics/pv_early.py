@@ -53,8 +53,12 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.model.joints import Joint
-from delassus.model.tree import WORLD
+from delassus.model.tree import WORLD, typical_length
+from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Scalar
+
+SCALE = 1024.0
+"""Rows whose size is about a power of this are divided by it: exactly, as it is one of two."""
 
 
 class EarlyElimination(LinkElimination):
@@ -281,8 +285,8 @@ class EarlyElimination(LinkElimination):
         if len(at) == 1:
             self.set_rows(at, A, others)
             return x[0]
-        x, size = self.norm(at, x, off)
-        unit = [entry * (1.0 / size) for entry in x]
+        x, norm, size = self.norm(at, x, off)
+        unit = [entry * (1.0 / norm) for entry in x]
         beta = 1.0 / (1.0 + unit[0])
         w = [entry * beta for entry in unit[1:]]
         first = ops.matrix([unit]) @ A
@@ -302,12 +306,13 @@ class EarlyElimination(LinkElimination):
         self.steps.append(back)
         return size
 
-    def norm(self, at: Sequence[int], x: list[Scalar], off: Scalar) -> tuple[list[Scalar], Scalar]:
-        """Entries of rows along an axis, and their norm with the sign of the first one."""
+    def norm(self, at: Sequence[int], x: list[Scalar], off: Scalar) -> tuple[list[Scalar], Scalar, Scalar]:
+        """Entries of rows along an axis, their norm with the sign of the first one, and that of the row left."""
         ops, square = self.ops, sum(entry * entry for entry in x)
         square = square if ops.known(ops.matrix([[square]])) is not None else square + off
         ops.pivot(square)
-        return x, ops.copysign(ops.sqrt(square), x[0])
+        size = ops.copysign(ops.sqrt(square), x[0])
+        return x, size, size
 
     def set_rows(self, at: Sequence[int], A: Matrix, columns: Sequence[int]) -> None:
         """Replace rows of ``R`` by ``A``, with zeros in all but these columns."""
@@ -441,6 +446,7 @@ def add_rows(
         met = tuple(label for end in ends for label in accelerations_of(problem, end.link))
         C = [ops.take(end.C, (row,), None) for end in ends]
         R, n = ops.hstack([ops.zeros(1, 6), -ops.take(k[c], (row,), None), *C]), FIRST + len(met)
+        R = ops.matrix([[scales[c][row]]]) @ R if c in scales else R
         parts.append(Part(max(end.link for end in ends), ops.zeros(n, n), met, R, ((c, row),)))
 
 
@@ -449,10 +455,11 @@ def pv_early(
     new_link: NewLink = EarlyElimination,
     scales: Mapping[int, Sequence[Scalar]] = MappingProxyType({}),
 ) -> Solution:
-    """Accelerations and constraint forces, of rows as they are multiplied by ``scales``."""
+    """Accelerations and constraint forces; ``scales`` multiply soft rows while they are eliminated."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     parts, links = link_parts(motion), dict[int, LinkElimination]()
     waiting, order = loop_rows.waiting(motion), motion.elimination
+    scales = {**to_unit_size(motion, waiting), **scales}
     add_forces(motion, waiting, parts)
     add_rows(motion, waiting, parts, scales)
 
@@ -474,4 +481,25 @@ def pv_early(
     world.leave_rows()
     world.eliminate_forces(world.labels)
     ops.mark("link elimination", [link.V for link in links.values()])
-    return Solution(*back_substitution(motion, links))
+    qdd, forces = back_substitution(motion, links)
+    f = column(ops, forces)
+    for c, factors in scales.items():
+        f[problem.rows[c]] = [factor * x for factor, x in zip(factors, f[problem.rows[c]], strict=True)]
+    return Solution(qdd, from_entries(ops, f) if scales else forces)
+
+
+def to_unit_size(motion: DynamicsProblem, waiting: Iterable[Sequence[Label]]) -> dict[int, list[float]]:
+    """Factors for hard rows that do not wait: of small rows, reflections with large ones lose digits.
+
+    They are powers of `SCALE`: rows of about unit size stay as they are, as do those that come with each call.
+    """
+    ops, length, scales = motion.ops, typical_length(motion.tree), dict[int, list[float]]()
+    late = {c for labels in waiting for c, _ in labels}
+    for c, is_soft in enumerate(motion.softness):
+        hard = not is_soft and c not in late
+        sizes = ops.known(from_entries(ops, motion.problem.row_sizes(c, length))) if hard else None
+        if sizes is not None:
+            sizes = np.where(sizes > 0, sizes, 1.0)[:, 0].astype(float)
+            factors = SCALE ** -np.round(np.log(sizes) / (2.0 * np.log(SCALE)))
+            scales |= {c: factors.tolist()} if np.any(factors != 1.0) else {}
+    return scales

@@ -24,11 +24,11 @@ from delassus.algorithms.dynamics.pv_early import EarlyElimination, pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
-from delassus.spatial.motion import column, diagonal, from_entries
+from delassus.spatial.motion import column, diagonal
 from delassus.spatial.ops import Matrix, Scalar
 
-AT_REST = 1e-18
-"""Added to an entry of a row along an axis: far below round-off, and its square is no underflow."""
+AT_REST = 1e-36
+"""Rows do not meet an axis where the sum of the squares of their entries along it is below this: no underflow yet."""
 
 
 class SoftElimination(EarlyElimination):
@@ -42,15 +42,19 @@ class SoftElimination(EarlyElimination):
         rho: Scalar,
         soft: frozenset[Label],
         compliance: dict[Label, Scalar],
-        least: float,
+        least: Mapping[Label, Scalar],
     ) -> None:
         super().__init__(problem, link, parts)
         self.rho, self.soft, self.compliance, self.least = rho, soft, compliance, least
 
     def is_regular(self, labels: Sequence[Label]) -> bool:
         """Whether ``L`` without the compliance is: where it is not, forces would be differences over that."""
-        compliance = diagonal(self.ops, [self.compliance.get(label, 0.0) for label in labels])
-        return self.ops.rank(self.L(labels) - compliance, self.least) == len(labels)
+        ops, compliance = self.ops, diagonal(self.ops, [self.compliance.get(label, 0.0) for label in labels])
+        L = self.L(labels) - compliance
+        if not self.least:
+            return ops.rank(L) == len(labels)
+        scale = diagonal(ops, [1.0 / ops.sqrt(self.least[label]) for label in labels])
+        return ops.rank(ops.sym_product(scale @ L, scale), 1.0) == len(labels)
 
     def constant_on_link(self) -> Rewritten | None:
         """The same of hard rows; other soft ones would have another compliance."""
@@ -92,13 +96,14 @@ class SoftElimination(EarlyElimination):
         self.steps.append(back)
         return row, size
 
-    def norm(self, at: Sequence[int], x: list[Scalar], off: Scalar) -> tuple[list[Scalar], Scalar]:
-        """Entries of rows along an axis, and their norm; soft rows that do not meet it stay as they are."""
+    def norm(self, at: Sequence[int], x: list[Scalar], off: Scalar) -> tuple[list[Scalar], Scalar, Scalar]:
+        """The same; soft rows that do not meet the axis stay as they are."""
         if self.rows[at[0]] not in self.soft:
             return super().norm(at, x, off)
-        first = x[0] + self.ops.copysign(AT_REST, x[0])
-        entries = [first, *x[1:]]
-        return entries, self.ops.copysign(self.ops.sqrt(sum(entry * entry for entry in entries)), first)
+        square = sum(entry * entry for entry in x)
+        idle = self.ops.less(square, AT_REST)
+        norm = self.ops.copysign(self.ops.sqrt(square + idle), x[0] + idle)
+        return [x[0] + idle, *x[1:]], norm, norm - idle
 
     def eliminate_with_row(self, s: int, armature: float, tau: Matrix, row: int, size: Scalar, alone: bool) -> None:
         """A degree of freedom along the axis ``s`` and a row, hard or soft."""
@@ -152,26 +157,23 @@ class SoftElimination(EarlyElimination):
         super().leave_rows()
 
 
-def soft_pv_early(motion: DynamicsProblem, least: float = 0.0) -> Solution:
+def soft_pv_early(motion: DynamicsProblem, least: Sequence[Scalar] = ()) -> Solution:
     """`pv_early` with soft constraints, which may be off, and hard ones, which may not.
 
-    Forces that wait do so until they move something by more than ``least``, what compliances alone make them.
+    Forces that wait do so until they move something by more than ``least`` (m) if that is given, by row.
     """
-    ops, late = motion.ops, {c for labels in loop_rows.waiting(motion) for c, _ in labels}
+    late = {c for labels in loop_rows.waiting(motion) for c, _ in labels}
     R = {c: goal.compliance for c, goal in enumerate(motion.goals) if c not in late and goal.compliance is not None}
     rho, scales = _one_compliance(motion, R)
     soft = frozenset(label for c in R for label in labels_of(motion.problem, c))
     waiting = {(c, row): r for c in late for row, r in enumerate(_diagonal(motion, c))}
+    rows = [label for c in range(len(motion.goals)) for label in labels_of(motion.problem, c)]
+    enough = dict(zip(rows, least, strict=True)) if least else {}
 
     def new_link(problem: Problem, link: int, parts: Sequence[Part]) -> SoftElimination:
-        return SoftElimination(problem, link, parts, rho, soft, waiting, least)
+        return SoftElimination(problem, link, parts, rho, soft, waiting, enough)
 
-    solution = pv_early(motion, new_link, scales)
-    f = list(column(ops, solution.forces))
-    for c, factors in scales.items():
-        rows = motion.problem.rows[c]
-        f[rows] = [factor * x for factor, x in zip(factors, f[rows], strict=True)]
-    return Solution(solution.qdd, from_entries(ops, f) if f else solution.forces)
+    return pv_early(motion, new_link, scales)
 
 
 def _diagonal(motion: DynamicsProblem, constraint: int) -> list[Scalar]:

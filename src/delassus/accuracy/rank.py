@@ -9,7 +9,6 @@ from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.problem import Problem
 from delassus.model.rotations import Array
-from delassus.model.tree import typical_length
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix
 
@@ -29,9 +28,9 @@ def mobility_bound(problem: Problem, body: Articulated) -> Array:
     """Size (..., m) that the diagonal of ``G`` has where no row is badly placed.
 
     The squared length of the row times the largest ``S D⁻¹ Sᵀ`` of the joints that support its link, lengths being
-    measured by `typical_length`.
+    measured by `Problem.length`.
     """
-    tree, unit = problem.tree, np.repeat([typical_length(problem.tree), 1.0], 3)
+    tree, unit = problem.tree, np.repeat([problem.length, 1.0], 3)
     own = [np.max(diagonal_of(numbers(body.joint_inverse_inertia(i))) / unit**2, axis=-1) for i in range(tree.n_links)]
     bounds = [np.zeros(c.size) for c in problem.constraints]
     for end in problem.ends:

@@ -11,6 +11,7 @@ Rows on the velocity of a joint are ends too: they add ``C`` (m × n_i) to ``K S
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from delassus.algorithms.inputs import ground_name, inputs_of, payload_name, pla
 from delassus.constraints import CenterOfMass, Constraint, Contact, Distance, FrameConstraint, JointRows, row_slices
 from delassus.frozen import cached_property
 from delassus.model.inertia import motion_transform
-from delassus.model.tree import WORLD, Placement, Tree
+from delassus.model.tree import WORLD, Placement, Tree, total_mass
 from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_matrix, diagonal, from_entries
 from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
 from delassus.spatial.rigid import RigidInertia
@@ -182,13 +183,23 @@ class Problem:
         rows = c.rows
         return self._inputs[rows_name(constraint)] if rows is None else self.ops.constant(rows)
 
-    def row_sizes(self, constraint: int, length: float) -> list[Scalar]:
+    @cached_property
+    def length(self) -> float:
+        """Radius of gyration of links about their parents' origins, in m: what angles and lengths are compared by."""
+        tree, square = self.tree, 0.0
+        for p, joint, H in zip(tree.parents, tree.joints, tree.inertias, strict=True):
+            carried = 0.0 if p == WORLD else float(joint.position @ joint.position)
+            square += float(np.trace(H[3:, 3:])) / 2.0 + float(H[0, 0]) * carried
+        mass = total_mass(tree)
+        return math.sqrt(square / mass) if mass > 0.0 and square > 0.0 else 1.0
+
+    def row_sizes(self, constraint: int) -> list[Scalar]:
         """Square of the size of each row as it is given, ``|linear|² + |angular|² / length²``."""
-        c = self.constraints[constraint]
+        c, length = self.constraints[constraint], self.length
         if isinstance(c, JointRows):
             coefficients, axes = c.coefficients(self.tree), [joint.motion_axes for joint in self.tree.joints]
             parts = [C**2 / [1.0 if k in LINEAR else length**2 for k in axes[i]] for i, C in coefficients.items()]
-            return np.concatenate(parts, axis=1).sum(axis=1).tolist()
+            return [*map(float, np.concatenate(parts, axis=1).sum(axis=1))]
         if isinstance(c, CenterOfMass | Distance):
             return [1.0] * c.size
         rows, units = self.ops.entries(self.selection(constraint)), [1.0] * 3 + [length**-2] * 3

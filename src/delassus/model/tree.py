@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -30,7 +29,7 @@ from delassus.model.topology import WORLD, Placement, Topology
 from delassus.model.write_mjcf import write_mjcf
 from delassus.model.write_urdf import write_urdf
 
-__all__ = ["WORLD", "Placement", "Tree", "total_mass", "typical_length"]
+__all__ = ["WORLD", "Placement", "Tree", "total_mass"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -499,12 +498,3 @@ class Tree(Topology):
 def total_mass(tree: Tree) -> float:
     """Mass of all moving links, in kg."""
     return float(reduce(lambda total, H: total + H[0, 0], tree.inertias, 0.0))
-
-
-def typical_length(tree: Tree) -> float:
-    """Radius of gyration of links about their parents' origins, in m: what angles and lengths are compared by."""
-    mass, square = total_mass(tree), 0.0
-    for p, joint, H in zip(tree.parents, tree.joints, tree.inertias, strict=True):
-        carried = 0.0 if p == WORLD else float(joint.position @ joint.position)
-        square += float(np.trace(H[3:, 3:])) / 2.0 + float(H[0, 0]) * carried
-    return math.sqrt(square / mass) if mass > 0.0 and square > 0.0 else 1.0

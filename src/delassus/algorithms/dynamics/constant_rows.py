@@ -7,7 +7,7 @@ with constants ``N`` (5 × 6) that do not meet that axis. The forces along the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.inertia import motion_transform
 from delassus.model.rotations import Array, rotation_about
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR
+from delassus.spatial.motion import ANGULAR, from_entries
 from delassus.spatial.ops import Matrix, Ops
 
 REGULAR = 1e3
@@ -27,6 +27,10 @@ ROUND_OFF = 1e-15
 
 LENGTHS = 1e-12
 """Largest entry of ``T Tᵀ − 1`` of a matrix ``T`` that turns rows."""
+
+SCALE = 1024.0
+"""Rows whose size is about a power of this are divided by it: exactly, as it is one of two."""
+
 
 Rewritten = tuple[Matrix, Callable[[Matrix], Matrix]]
 """Rows ``[K −k]``, and the map from the forces along them to those along the rows as they were."""
@@ -65,6 +69,22 @@ def turned_on_parent(motion: DynamicsProblem, i: int, R: Matrix) -> Rewritten | 
     columns = [k for k in range(6) if k != s]
     N = numbers @ motion_transform(joint.rotation, joint.position)
     return _rewritten(motion.ops, R, columns, N, motion.problem.X[i], motion.c[i])
+
+
+def to_unit_size(motion: DynamicsProblem, late: Collection[int]) -> dict[int, list[float]]:
+    """Factors for rows of hard constraints that are not ``late``; reflections with large rows cost small ones digits.
+
+    They are powers of `SCALE`: rows of about unit size stay as they are, as do those that come with each call.
+    """
+    ops, scales = motion.ops, dict[int, list[float]]()
+    for c, is_soft in enumerate(motion.softness):
+        hard = not is_soft and c not in late
+        sizes = ops.known(from_entries(ops, motion.problem.row_sizes(c))) if hard else None
+        if sizes is not None:
+            sizes = np.where(sizes > 0, sizes, 1.0)[:, 0].astype(float)
+            factors = SCALE ** -np.round(np.log(sizes) / (2.0 * np.log(SCALE)))
+            scales |= {c: factors.tolist()} if np.any(factors != 1.0) else {}
+    return scales
 
 
 def annihilator(axis: Array, other: Sequence[int]) -> Array:

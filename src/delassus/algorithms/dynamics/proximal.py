@@ -24,7 +24,7 @@ from delassus.algorithms.dynamics.soft_rows import soft_pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
-from delassus.model.tree import total_mass, typical_length
+from delassus.model.tree import total_mass
 from delassus.spatial.motion import column, from_entries, scaled
 from delassus.spatial.ops import Matrix, Scalar
 
@@ -109,8 +109,8 @@ def mobilities(problem: Problem) -> list[Scalar]:
 
     That of the least mobile row, or a part of its own where that is far more.
     """
-    ops, mass, length = problem.ops, total_mass(problem.tree) or 1.0, typical_length(problem.tree)
-    sizes = [x for c in range(len(problem.constraints)) for x in problem.row_sizes(c, length)]
+    ops, mass = problem.ops, total_mass(problem.tree) or 1.0
+    sizes = [x for c in range(len(problem.constraints)) for x in problem.row_sizes(c)]
     sizes = [x + ops.less(x, SMALLEST) for x in sizes]  # rows of zeros
     least = reduce(ops.minimum, sizes, sizes[0]) if sizes else 1.0
     return [ops.maximum(least, x * (1.0 / SPREAD)) * (1.0 / mass) for x in sizes]

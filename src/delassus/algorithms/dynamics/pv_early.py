@@ -53,12 +53,9 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.model.joints import Joint
-from delassus.model.tree import WORLD, typical_length
+from delassus.model.tree import WORLD
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Scalar
-
-SCALE = 1024.0
-"""Rows whose size is about a power of this are divided by it: exactly, as it is one of two."""
 
 
 class EarlyElimination(LinkElimination):
@@ -459,7 +456,7 @@ def pv_early(
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     parts, links = link_parts(motion), dict[int, LinkElimination]()
     waiting, order = loop_rows.waiting(motion), motion.elimination
-    scales = {**to_unit_size(motion, waiting), **scales}
+    scales = {**constant_rows.to_unit_size(motion, {c for labels in waiting for c, _ in labels}), **scales}
     add_forces(motion, waiting, parts)
     add_rows(motion, waiting, parts, scales)
 
@@ -483,23 +480,7 @@ def pv_early(
     ops.mark("link elimination", [link.V for link in links.values()])
     qdd, forces = back_substitution(motion, links)
     f = column(ops, forces)
-    for c, factors in scales.items():
-        f[problem.rows[c]] = [factor * x for factor, x in zip(factors, f[problem.rows[c]], strict=True)]
+    for scaled, factors in scales.items():
+        rows = problem.rows[scaled]
+        f[rows] = [factor * x for factor, x in zip(factors, f[rows], strict=True)]
     return Solution(qdd, from_entries(ops, f) if scales else forces)
-
-
-def to_unit_size(motion: DynamicsProblem, waiting: Iterable[Sequence[Label]]) -> dict[int, list[float]]:
-    """Factors for hard rows that do not wait: of small rows, reflections with large ones lose digits.
-
-    They are powers of `SCALE`: rows of about unit size stay as they are, as do those that come with each call.
-    """
-    ops, length, scales = motion.ops, typical_length(motion.tree), dict[int, list[float]]()
-    late = {c for labels in waiting for c, _ in labels}
-    for c, is_soft in enumerate(motion.softness):
-        hard = not is_soft and c not in late
-        sizes = ops.known(from_entries(ops, motion.problem.row_sizes(c, length))) if hard else None
-        if sizes is not None:
-            sizes = np.where(sizes > 0, sizes, 1.0)[:, 0].astype(float)
-            factors = SCALE ** -np.round(np.log(sizes) / (2.0 * np.log(SCALE)))
-            scales |= {c: factors.tolist()} if np.any(factors != 1.0) else {}
-    return scales

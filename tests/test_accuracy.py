@@ -5,13 +5,15 @@ Small compliances, rows that hardly meet a joint, links of very different mass, 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import mpmath
 import numpy as np
 import pytest
 
 import delassus as ds
 from delassus.runtime.fallback import solve_states
-from internals import DYNAMICS_ALGORITHMS, case
+from internals import DYNAMICS_ALGORITHMS, case, interpret_program, make_program
 from tools import LongOps, by_method, exactly, make_motion, requested, urdf_joint
 
 BELOW = 10.0
@@ -33,10 +35,20 @@ def exact(tree, constraints, state, **options):
     return [np.stack(x) for x in zip(*found, strict=True)]
 
 
+def exact_outputs(tree, constraints, state, what):
+    """Outputs (n, …) of a quantity at n states, on 50 digits."""
+    asked, found = requested(tree, constraints, what), []
+    with mpmath.workdps(50):
+        for one in zip(*(np.asarray(x, dtype=float) for x in state), strict=True):
+            own = case.Case(asked, LongOps(), dict(zip(("q", "v", "tau"), map(exactly, one), strict=True)))
+            found.append([x.astype(float) for x in asked.quantity.run(own)])
+    return [np.stack(x) for x in zip(*found, strict=True)]
+
+
 def true_error(got, expected):
-    """Largest error of accelerations and of forces (n,), each by the largest entry."""
-    errors = [np.abs(x - y).max(axis=-1) / np.abs(y).max(axis=-1) for x, y in zip(got, expected, strict=True) if y.size]
-    return np.max(errors, axis=0)
+    """Largest error of each result (n,), by its largest entry."""
+    pairs = [[np.reshape(a, (len(a), -1)) for a in pair] for pair in zip(got, expected, strict=True)]
+    return np.max([np.abs(x - y).max(axis=-1) / np.abs(y).max(axis=-1) for x, y in pairs if y.size], axis=0)
 
 
 def states(tree, n, seed=0):
@@ -154,6 +166,24 @@ def test_loops_on_gimbals_stay_in_compiled_code(rod_on_gimbals):
     assert np.all(status == ds.DynamicsStatus.SOLVED)
     error = true_error(found, exact(tree, loop, (q, v, tau)))
     assert np.all(error < 1e-9) and np.all(error <= BELOW * estimate) and np.all(estimate < 1e-6)
+
+
+def test_derivatives_of_loops_on_gimbals(rod_on_gimbals):
+    """They are judged as solutions are: pivots say nothing of them, and estimates are those of the worst column."""
+    tree, loop, q = rod_on_gimbals
+    rng, n = np.random.default_rng(1), len(q)
+    v, tau = rng.normal(size=(n, tree.nv)), rng.normal(size=(n, tree.nv))
+    expected = exact_outputs(tree, loop, (q[:2], v[:2], tau[:2]), "dynamics_derivatives")
+    names = [f"d{x}_d{y}" for x in ("qdd", "f") for y in ("q", "v", "tau")]
+    found = ds.dynamics_derivatives(tree, q, v, tau, loop)
+    assert np.all(found.status == ds.DynamicsStatus.SOLVED)
+    error = true_error([getattr(found, name)[:2] for name in names], expected[2:])
+    assert np.all(error < 1e-7) and np.all(error <= BELOW * found.error_estimate[:2])
+    asked = requested(tree, loop, "dynamics_derivatives")
+    assert asked.solves, "kernels take this program where pivots are no guide"
+    program = make_program(replace(asked, judged_in="float64"))
+    outputs = np.concatenate(interpret_program(program, np.hstack([q, v, tau])), axis=1)
+    assert np.all(np.finfo(float).eps / outputs[:, list(program.results[-1].entries)] < 1e-6)
 
 
 SCALES = [{name: 10.0**k} for name in ("mass", "length", "row", "first row") for k in (6, -6)]

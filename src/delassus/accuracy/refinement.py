@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import add
 
@@ -54,7 +53,7 @@ def relative_error(
     """
     ops = motion.ops
     terms = Terms(motion, Solution(ops.opaque(solution.qdd), ops.opaque(solution.forces)))
-    delta, y = (method(terms.at_rest(*of)) for of in (terms.missed, terms.sizes))
+    delta, y = (method(motion.at_rest(*of)) for of in (terms.missed, terms.sizes))
     found: Scalar = 0.0
     for of in zip(
         terms.missed, terms.sizes, strict=True
@@ -116,15 +115,6 @@ class Terms:
         )
         _, forces = self._sums()
         self.usual = self._moving_alone(forces), self._balanced_by_rows(forces)
-
-    def at_rest(self, force: Matrix, rows: Matrix) -> DynamicsProblem:
-        """The robot at rest under joint forces (nv × 1), whose rows ask for accelerations (m × 1)."""
-        ops, motion = self._motion.ops, self._motion
-        goals = [
-            replace(goal, target=ops.take(rows, range(at.start, at.stop), None), velocity_gain=None, position_gain=None)
-            for goal, at in zip(motion.goals, motion.problem.rows, strict=True)
-        ]
-        return motion.at_rest([ops.take(force, range(sv.start, sv.stop), None) for sv in motion.tree.v_slices], goals)
 
     def _sums(
         self, qdd: Sequence[Matrix] | None = None, given: Sequence[Sequence[Matrix]] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from delassus.accuracy.refinement import relative_error
 from delassus.algorithms.dynamics import BY_LINKS, METHODS, Method
 from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
 from delassus.algorithms.dynamics.actuation_rates import control_rates
+from delassus.algorithms.dynamics.derivatives import Direction
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder, Goal
@@ -123,6 +124,11 @@ class Case:
         if self.request.judged_in:
             self.errors.append(self.error_of(motion, solution, method))
         return solution
+
+    def judge_derivatives(self, directions: Iterable[Direction]) -> None:
+        """Judge derivatives of the last solution by those along some directions, which are solutions, too."""
+        if self.request.judged_in:
+            self.errors += [self.error_of(motion, solution) for motion, solution in directions]
 
     def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
         """Estimate of the relative error of a solution by a method: the request's, or `ltl` of what has none."""

@@ -57,8 +57,9 @@ def _control_forces(case: Case) -> list[Matrix]:
 
 def _derivatives(case: Case) -> list[Matrix]:
     motion = case.motion()
-    solution, found = derivatives(motion)
+    solution, found, directions = derivatives(motion)
     solution, found = case.judged(motion, solution), case.with_controls(found)
+    case.judge_derivatives(directions)
     return [solution.qdd, solution.forces, *(found[name] for name in DERIVATIVES)]
 
 
@@ -80,8 +81,9 @@ def _step_derivatives(case: Case) -> list[Matrix]:
     def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[list[Scalar], Matrix, Matrix, Matrix]:
         case.ops.new_system()
         motion = case.motion(q, v)
-        solution, found = derivatives(motion)
+        solution, found, directions = derivatives(motion)
         qdd, found = column(case.ops, case.judged(motion, solution).qdd), case.with_controls(found, q, v)
+        case.judge_derivatives(directions)
         return qdd, found["dqdd_dq"], found["dqdd_dv"], found["dqdd_dtau"]
 
     read, integrator, (n,) = case.entries, case.request.options.integrator, case.request.shape_of(("controls",))

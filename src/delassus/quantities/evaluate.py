@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ from delassus.accuracy.status import DynamicsStatus, Resolved, resolve, worst
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED, Method
+from delassus.algorithms.dynamics.derivatives import Direction
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -105,6 +106,15 @@ class NumpyCase(Case):
     def judged(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
         """The solution, resolved where rows are dependent and where it is not accurate."""
         return self._resolved(motion, solution) if self.request.quantity.has_status else solution
+
+    def judge_derivatives(self, directions: Iterable[Direction]) -> None:
+        """The same; those that are not accurate have the status `INACCURATE`."""
+        last = self.resolved[-1]
+        unique = (last.status == DynamicsStatus.SOLVED) | (last.status == DynamicsStatus.INACCURATE)
+        errors = [np.broadcast_to(numbers(self.error_of(*direction)), self.batch) for direction in directions]
+        error = np.where(unique, np.max([last.error, *errors], axis=0), last.error)
+        status = np.where(unique & ~(error <= self.error_bound), DynamicsStatus.INACCURATE, last.status)
+        self.resolved[-1] = replace(last, error=error, status=status)
 
     def _resolved(self, motion: DynamicsProblem, solution: Solution, iterated: Iterated | None = None) -> Solution:
         resolved = resolve(motion, solution, self, iterated)

@@ -96,8 +96,14 @@ class Request:
 
     @property
     def solves(self) -> bool:
-        """Whether its results can be judged by what they miss of the equations of motion."""
-        return self.quantity.is_solution and not self.derivative
+        """Whether its results can be judged by what they miss of the equations of motion.
+
+        Derivatives are where loops are closed and have any; elsewhere pivots are a guide, and kernels long to compile.
+        """
+        if self.quantity.is_solution or self.derivative:
+            return not self.derivative
+        closed = rank_when_closed(self.tree, self.constraints) if self.quantity.has_status else None
+        return closed is not None and closed[0] == closed[1]
 
     @property
     def states(self) -> int:

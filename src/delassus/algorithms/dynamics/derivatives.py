@@ -22,7 +22,8 @@ Budhiraja et al., "Differential dynamic programming for multi-phase rigid contac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from delassus.algorithms.blocks import assembled
@@ -48,8 +49,12 @@ DERIVATIVES: Mapping[str, str] = MappingProxyType(
 """Names of the derivatives, and what they are."""
 
 
-def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix]]:
-    """Solution of a problem whose constraints are hard, and by name its `DERIVATIVES`."""
+Direction = tuple[DynamicsProblem, Solution]
+"""A robot at rest, and its solution by the derivatives along one direction; see `_directions`."""
+
+
+def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], list[Direction]]:
+    """Solution of a problem whose constraints are hard, by name its `DERIVATIVES`, and what these can be judged by."""
     ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
     system = JointSpace(motion)
     factor = ops.factor(problem.relaxed(system.G)) if problem.n_rows else None
@@ -126,6 +131,7 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix]]:
             led, y, beyond = solve(columns(r, which), columns(g, which))
             dqdd = dqdd + ops.put(ops.product(T, led) - beyond, (nv, 2 * nv), range(nv), which)
             df = df + ops.put(y, (problem.n_rows, 2 * nv), rows, which)
+    directions = _directions(motion, [(-r, -g, dqdd, df), (ops.eye(nv), ops.zeros(problem.n_rows, nv), A, df_dtau)])
     if rates.root != WORLD:
         drift = ops.hstack([rates.drift_q, rates.drift_v])
         dqdd = dqdd - ops.put(drift, (nv, 2 * nv), range(6), [*range(6), *range(nv, nv + 6)])
@@ -133,7 +139,22 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix]]:
     for name, part in (("dq", range(nv)), ("dv", range(nv, 2 * nv))):
         found |= {f"dqdd_{name}": columns(dqdd, part), f"df_{name}": columns(df, part)}
     ops.mark("derivatives", list(found.values()))
-    return Solution(qdd, forces, system.G), found
+    return Solution(qdd, forces, system.G), found, directions
+
+
+def _directions(motion: DynamicsProblem, systems: Iterable[tuple[Matrix, Matrix, Matrix, Matrix]]) -> list[Direction]:
+    """Directions in which positions, velocities and joint forces change, with signs at random.
+
+    ``M ∂q̈ − Jᵀ ∂f = b`` and ``J ∂q̈ = k``: the derivatives ``∂q̈`` and ``∂f`` along them are the accelerations and
+    forces of the robot at rest under ``b``, whose rows ask for ``k``. ``systems`` hold b, k, ``∂q̈``, ``∂f`` by column.
+    """
+    ops, nv, signs, out = motion.ops, motion.tree.nv, random.Random(0), list[Direction]()
+    for parts in systems:
+        for start in range(0, ops.shape(parts[0])[1], nv):
+            z = ops.constant([[signs.choice((-1.0, 1.0))] for _ in range(nv)])
+            b, k, dqdd, df = (ops.take(a, None, range(start, start + nv)) @ z for a in parts)
+            out.append((motion.at_rest(b, k), Solution(dqdd, df)))
+    return out
 
 
 def _division(motion: DynamicsProblem, system: JointSpace) -> tuple[list[int], list[int], list[int], list[int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delassus.algorithms.problem import Pose, Problem
@@ -98,11 +98,19 @@ class DynamicsProblem:
         other.goals = list(goals)
         return other
 
-    def at_rest(self, tau: Sequence[Matrix], goals: Sequence[Goal]) -> DynamicsProblem:
-        """The same robot at rest, without gravity, wrenches and passive forces, under forces at joints (n_i × 1)."""
-        weightless = self.ops.zeros(3, 1)
+    def at_rest(self, force: Matrix, rows: Matrix) -> DynamicsProblem:
+        """The same robot at rest, without gravity, wrenches and passive forces, under joint forces (nv × 1).
+
+        Its rows ask for accelerations (m × 1).
+        """
+        ops, steps = self.ops, zip(self.goals, self.problem.rows, strict=True)
+        goals = [
+            replace(goal, target=ops.take(rows, range(at.start, at.stop), None), velocity_gain=None, position_gain=None)
+            for goal, at in steps
+        ]
+        weightless = ops.zeros(3, 1)
         rest = DynamicsProblem(self.problem, None, None, gravity=weightless, goals=goals, elimination=self.elimination)
-        rest.tau = list(tau)
+        rest.tau = [ops.take(force, range(sv.start, sv.stop), None) for sv in self.tree.v_slices]
         return rest
 
     def per_joint(self, vector: Any) -> list[Matrix]:

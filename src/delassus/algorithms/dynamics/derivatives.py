@@ -150,7 +150,7 @@ def _directions(motion: DynamicsProblem, systems: Iterable[tuple[Matrix, Matrix,
     """
     ops, nv, signs, out = motion.ops, motion.tree.nv, random.Random(0), list[Direction]()
     for parts in systems:
-        for start in range(0, ops.shape(parts[0])[1], nv):
+        for start in range(0, ops.shape(parts[0])[1], nv or 1):
             z = ops.constant([[signs.choice((-1.0, 1.0))] for _ in range(nv)])
             b, k, dqdd, df = (ops.take(a, None, range(start, start + nv)) @ z for a in parts)
             out.append((motion.at_rest(b, k), Solution(dqdd, df)))

@@ -55,12 +55,10 @@ def relative_error(
     terms = Terms(motion, Solution(ops.opaque(solution.qdd), ops.opaque(solution.forces)))
     delta, y = (method(motion.at_rest(*of)) for of in (terms.missed, terms.sizes))
     found: Scalar = 0.0
-    for of in zip(
-        terms.missed, terms.sizes, strict=True
-    ):  # a method that cannot correct its solution is no judge of it
-        if ops.shape(of[0])[0]:
-            missing, size = (reduce(ops.maximum, _sizes(ops, a)) for a in of)
-            found = ops.maximum(found, missing * (1.0 / (size + SMALLEST)))
+    for missed, sizes, usual in zip(terms.missed, terms.sizes, (0.0, terms.usual_rows), strict=True):
+        if ops.shape(missed)[0]:  # a method that cannot correct its solution is no judge of it
+            missing, size = (reduce(ops.maximum, _sizes(ops, a)) for a in (missed, sizes))
+            found = ops.maximum(found, missing * (1.0 / (size + negligible * usual + SMALLEST)))
     parts = (
         (solution.qdd, delta.qdd, y.qdd, terms.usual[0]),
         (solution.forces, delta.forces, y.forces, terms.usual[1]),
@@ -84,6 +82,8 @@ class Terms:
         ``r`` and ``s``; ``t``, with signs at random, and zero where those are by structure.
     usual : pair of lists of scalars
         What what acts on the robot makes of each entry of ``q̈`` and of ``f`` if nothing cancels and nothing else moves.
+    usual_rows : scalar
+        The largest acceleration along a row that the ``usual`` ones of joints add up to.
     """
 
     def __init__(self, motion: DynamicsProblem, solution: Solution) -> None:
@@ -107,7 +107,8 @@ class Terms:
         self.missed = motion.stacked(r), s
 
         a, forces = self._sums(self._qdd, self._on_links)
-        signs, sizes = random.Random(0), (self._at_joints(forces, self._qdd, self._on_joints), self._along_rows(a))
+        sizes = self._at_joints(forces, self._qdd, self._on_joints), self._along_rows(a, self._qdd)
+        signs = random.Random(0)
         signed = [[x if signs.random() < 0.5 else -x for x in of] for of in sizes]
         self.sizes = tuple(
             ops.masked(from_entries(ops, of), like) if of else like
@@ -115,6 +116,8 @@ class Terms:
         )
         _, forces = self._sums()
         self.usual = self._moving_alone(forces), self._balanced_by_rows(forces)
+        alone = [from_entries(ops, self.usual[0][sv]) for sv in tree.v_slices]
+        self.usual_rows = reduce(ops.maximum, self._along_rows(self._sums(alone)[0], alone), 0.0)
 
     def _sums(
         self, qdd: Sequence[Matrix] | None = None, given: Sequence[Sequence[Matrix]] | None = None
@@ -175,7 +178,7 @@ class Terms:
             for force, (i, axis, armature) in zip(forces, axes, strict=True)
         ]
 
-    def _along_rows(self, a: Sequence[Sizes]) -> list[Scalar]:
+    def _along_rows(self, a: Sequence[Sizes], qdd: Sequence[Matrix]) -> list[Scalar]:
         """Sums of the sizes of accelerations along each row."""
         ops, problem = self._motion.ops, self._motion.problem
         rows = [[*map(add, _sizes(ops, k), _sizes(ops, y))] for k, y in zip(self._k, self._yielded, strict=True)]
@@ -190,7 +193,7 @@ class Terms:
                 rows[end.constraint][r] = rows[end.constraint][r] + x * linear + y * angular
         for at in problem.joint_ends:
             for r in at.rows:
-                sizes = zip(_sizes(ops, ops.take(at.C, (r,), None)), _sizes(ops, self._qdd[at.link]), strict=True)
+                sizes = zip(_sizes(ops, ops.take(at.C, (r,), None)), _sizes(ops, qdd[at.link]), strict=True)
                 rows[at.constraint][r] = rows[at.constraint][r] + sum(x * y for x, y in sizes)
         return [x for own in rows for x in own]
 

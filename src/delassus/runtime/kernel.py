@@ -161,7 +161,8 @@ class Kernel:
             Whether to return how each state was solved, too: of dynamics, its derivatives and time steps.
         return_error : bool
             Whether to return an estimate of each state's relative error, too; see `ForwardDynamics.error_estimate`.
-            Of dynamics and time steps a second kernel makes them, compiled for the first such call.
+            Of dynamics and time steps, and of their derivatives where loops are, a second kernel makes them, compiled
+            for the first such call.
         **named : array_like
             The last arguments, by their names.
 

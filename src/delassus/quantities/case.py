@@ -114,6 +114,11 @@ class Case:
         sizes = {a.name: a.size for a in self.request.arguments}
         return [self.ops.entry(self.values[name], k) for k in range(sizes[name])]
 
+    @property
+    def method(self) -> Method:
+        """Forward dynamics by the request's method, by `ltl` of what has none."""
+        return METHODS.get(self.request.method, ltl)
+
     def solve(self, motion: DynamicsProblem) -> Solution:
         """Forward dynamics by the request's method, judged."""
         self.ops.new_system()
@@ -131,8 +136,8 @@ class Case:
             self.errors += [self.error_of(motion, solution) for motion, solution in directions]
 
     def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
-        """Estimate of the relative error of a solution by a method: the request's, or `ltl` of what has none."""
-        dtype, method = self.request.judged_in, method or METHODS.get(self.request.method, ltl)
+        """Estimate of the relative error of a solution by a method, the request's if None."""
+        dtype, method = self.request.judged_in, method or self.method
         negligible = ERROR_BOUND.get(dtype, ERROR_BOUND["float64"])
         return relative_error(motion, method, solution, float(np.finfo(dtype).eps), negligible)
 

@@ -36,7 +36,7 @@ from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.graph import Graph
 from delassus.spatial.interpret import interpret
 from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.trace_ops import TraceOps
 
 EPSILON = float(np.finfo(float).eps)
@@ -76,11 +76,14 @@ class NumpyCase(Case):
     """A request and a batch of states on NumPy; ``resolved`` holds the solution of each system, dependent rows too."""
 
     def __init__(self, request: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> None:
+        self._numpy_ops = ops = NumpyOps(structure=lambda: structure_of(asked))
+        asked = request
         if request.quantity.has_status:
             request = replace(request, judged_in="float64")
         scalars = {a.name for a in request.arguments if not a.shape}
         values = {name: x[..., None] if name in scalars else x for name, x in values.items()}
-        super().__init__(request, NumpyOps(structure=lambda: structure_of(request)), values)
+        super().__init__(request, ops, values)
+        self._asked_before = 0
         self.batch = batch
         self.resolved: list[Resolved] = []
         self._growth: Array = np.ones(batch)
@@ -96,6 +99,24 @@ class NumpyCase(Case):
         if isinstance(values, np.ndarray):
             return values
         return np.stack(np.broadcast_arrays(*values), axis=-1) if len(values) else np.zeros(0)
+
+    def motion(self, q: Any = None, v: Any = None) -> DynamicsProblem:
+        """The problem in motion, as `Case.motion` gives it."""
+        self._asked_before = self._numpy_ops.asked
+        return super().motion(q, v)
+
+    def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
+        """The same; at rest, a system has the structure that it had in motion."""
+        by = method or self.method
+
+        def again(of: DynamicsProblem) -> Solution:
+            self._numpy_ops.asked = self._asked_before
+            return by(of)
+
+        asked = self._numpy_ops.asked
+        error = super().error_of(motion, solution, again)
+        self._numpy_ops.asked = asked
+        return error
 
     def solve(self, motion: DynamicsProblem) -> Solution:
         """Forward dynamics by the request's method, iterated until each state has converged, resolved."""

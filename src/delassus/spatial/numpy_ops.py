@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,18 @@ class NumpyOps(Ops):
     structure : callable, optional
         Gives the answers of a trace of the algorithm that is to run, in order. Numbers answer no question about
         structure, so that the same steps are taken at all states, in all batches and as in the trace.
+
+    Attributes
+    ----------
+    asked : int
+        How many questions have been answered. Set back, they are asked again: of the same system at rest, say.
     """
 
     def __init__(self, dtype: Any = float, structure: Callable[[], Sequence[Answer]] | None = None) -> None:
         self.dtype = np.dtype(dtype)
         self._structure = structure
-        self._answers: Iterator[Answer] | None = None
+        self._answers: Sequence[Answer] | None = None
+        self.asked = 0
 
     def constant(self, value: Any) -> Any:
         return np.asarray(value).astype(self.dtype)
@@ -77,9 +83,10 @@ class NumpyOps(Ops):
     def _answer(self, question: str, a: Any) -> Any:
         if self._answers is None:
             assert self._structure is not None, "structure is asked for where no trace can tell it"
-            self._answers = iter(self._structure())
-        asked, shape, answer = next(self._answers, ("nothing", (0, 0), None))
-        here = self.shape(a)
+            self._answers = self._structure()
+        more = self.asked < len(self._answers)
+        asked, shape, answer = self._answers[self.asked] if more else ("nothing", (0, 0), None)
+        here, self.asked = self.shape(a), self.asked + 1
         assert (asked, shape) == (question, here), f"{question} of {here} is asked, in the trace {asked} of {shape}"
         return answer
 

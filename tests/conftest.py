@@ -4,6 +4,11 @@ import os
 import signal
 
 import pytest
+import threadpoolctl
+
+# threads of BLAS wait for one another, busily, where workers have the cores; here and in processes that tests start
+threadpoolctl.threadpool_limits(1)
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 signal.signal(
     signal.SIGINT, signal.default_int_handler

@@ -221,6 +221,46 @@ def test_steps_that_are_too_long_for_loops_have_a_status():
         assert flagged
 
 
+@pytest.fixture(scope="module")
+def gimbals():
+    """Rod on gimbals without mass: robot, loops, step, closed configuration, velocity with the crank at 1 rad/s."""
+    tree, loops = on_gimbals(1e-6)
+    q = closed_weld(tree, loops, tree.random(3))
+    v = consistent(tree, loops, q, np.eye(tree.nv)[tree.v_slices[tree.link_names.index("crank")].start])
+    return tree, loops, ds.compile(tree, loops, "step", integrator="rk4"), q, v
+
+
+@pytest.mark.slow
+def test_rollouts_of_rods_on_gimbals_keep_their_loops_and_their_energy(gimbals):
+    """Thrown at speeds that steps of 1 ms follow, and that they do not follow; under a policy, too."""
+    tree, loops, step, q, v = gimbals
+    q, v, n = np.stack([q, q]), np.multiply.outer([20.0, 300.0], v), 60
+    qs, vs, status = ds.rollout(step, q, v, np.zeros((n, tree.nv)), 1e-3, return_status=True)
+    assert {s.name for s in status.ravel()} == {"SOLVED"}
+    assert largest_error(tree, loops, qs) < 1e-4
+    kinetic = ds.kinetic_energy(tree, qs, vs)
+    assert np.all(np.ptp(kinetic + ds.potential_energy(tree, qs), axis=0) < 0.02 * kinetic.max(axis=0))
+    found = ds.rollout(step, q, v, lambda t, q, v: np.zeros(tree.nv), 1e-3, steps=n, decimation=20)
+    for x, y in zip(found, (qs, vs), strict=True):
+        np.testing.assert_array_equal(x[:, 0], y[:, 0])
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3 * np.abs(y).max())  # other steps are made of sub-steps
+
+
+@pytest.mark.slow
+def test_rollouts_say_where_loops_open_before_they_gape(gimbals):
+    """At velocities that open them, and so at once beside one that keeps them; not where they are open at the start."""
+    tree, loops, step, q, v = gimbals
+    q, v = np.stack([q, q, tree.random(0)]), np.stack([v, np.ones(tree.nv), v])
+    how = {"controls": np.zeros((20, tree.nv)), "dt": 1e-3}
+    qs, _, status = ds.rollout(step, q, v, **how, return_status=True, time_axis=0)
+    opened = [largest_error(tree, loops, x[1]) > 1e-4 for x in qs[1:]]
+    assert largest_error(tree, loops, qs[-1, 1]) > 1e-3
+    np.testing.assert_array_equal(status[:, 1] == ds.DynamicsStatus.LOOPS_OPEN, opened)
+    assert {s.name for s in status[:, [0, 2]].ravel()} == {"SOLVED"}
+    with pytest.warns(ds.DelassusWarning, match=f"{sum(opened)} of 60 step.*loops gape"):
+        ds.rollout(step, q, v, **how, time_axis=0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_rates_of_rows_are_derivatives_of_their_velocities(seed):

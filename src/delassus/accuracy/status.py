@@ -66,6 +66,10 @@ class DynamicsStatus(Enum):
         "the relative error may be larger than the bound: the mass matrix or the rows are nearly singular here; "
         "check small inertias, give joints armature, or drop rows that hardly move anything"
     )
+    LOOPS_OPEN = (
+        "loops gape by more than 0.1 mm or 0.1 mrad after this step of a rollout: the motion is too fast for the time "
+        "step, or velocities at the start open them; make it shorter, or stabilise constraints (baumgarte)"
+    )
     FAILED = "numbers overflowed here: nothing is known; make positions, velocities and forces smaller"
 
     @property

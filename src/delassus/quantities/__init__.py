@@ -25,6 +25,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             osim.MASS_MATRIX,
             osim.JACOBIAN,
             kinematics.JACOBIAN_DRIFT,
+            kinematics.CONSTRAINT_ERRORS,
             kinematics.KINEMATICS,
             kinematics.FRAME_JACOBIAN,
             kinematics.FRAME_VELOCITY,

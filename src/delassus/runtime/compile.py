@@ -52,6 +52,7 @@ def compile(  # the public name; the built-in of that name is not used here
     ``delassus_product``              q, x             y (G x)
     ``damped_solution``               q, x, d          y ((G + D)⁻¹ x)
     ``jacobian_drift``                q, v             drift
+    ``constraint_errors``             q, v             errors, velocities
     ``kinematics``                    q                poses               frames
     ``frame_jacobian``                q                J                   frames, reference
     ``frame_velocity``                q, v             twists              frames, reference

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any, Literal
@@ -10,21 +11,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.accuracy.status import DynamicsStatus
+from delassus.accuracy.status import DynamicsStatus, worst
 from delassus.algorithms.inputs import Argument
-from delassus.errors import ConfigurationError, shown
+from delassus.errors import ConfigurationError, shown, warn
 from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
 from delassus.runtime import on_dask, on_jax, on_torch
 from delassus.runtime.arrays import aligned_empty, checked, gathered
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
+from delassus.runtime.sub_steps import STATE, Loops, loops_of
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
 """The kernel's arguments that have other names here."""
-
-STATE = 2
-"""Arrays of a state proper, configuration and velocity."""
 
 Policy = Callable[[float, NDArray[Any], NDArray[Any]], ArrayLike]
 """From time (s), configurations (..., nq) and velocities (..., nv) to controls."""
@@ -56,8 +55,12 @@ def rollout(
 
     The loop over time is machine code: one loop for each block of as many states as a vector register holds. From the
     first step on at which rows of a trajectory are dependent, it goes on step by step, each as a call of the kernel
-    takes it. Contact steps whose residual is above the kernel's tolerance are not solved again: a warning says how
-    many there are, and their status is UNFINISHED.
+    takes it. So it does where a step by "rk4" opens loops that were closed: that step is made of sub-steps, as many as
+    keep loops and kinetic energy, and what they open is taken back. Steps after which loops gape by more than 0.1 mm
+    (0.1 mrad), of trajectories that start with closed ones, have the status LOOPS_OPEN; without ``return_status`` a
+    warning counts them. Loops are hard constraints between two frames, of kernels without ``active``. Contact steps
+    whose residual is above the kernel's tolerance are not solved again: a warning says how many there are, and their
+    status is UNFINISHED.
 
     Parameters
     ----------
@@ -168,14 +171,28 @@ def rollout(
         how = {"time_axis": time_axis, "decimation": decimation, "per_step": names, "steps": steps}
         refused: dict[str, object] = {"threads": threads, "return_status": return_status or None}
         return _elsewhere(libraries, kernel, start, controls, how, refused, {**others, "dt": dt})
+    loops = (
+        None
+        if kernel.iterates or not loops_of(kernel.request)
+        else Loops(kernel.request, kernel.arguments, kernel.dtype)
+    )
+    run = _Run(kernel, decimation, threads, return_status, loops)
     if callable(controls):
         assert steps is not None  # as checked above
-        found = _by_policy(kernel, (q0, v0), controls, dt, steps, decimation, threads, return_status, others)
+        found = _by_policy(run, (q0, v0), controls, dt, steps, others)
     else:
-        found = _by_arrays(kernel, (q0, v0), controls, dt, decimation, names, time_axis, threads, return_status, others)
+        found = _by_arrays(run, (q0, v0), controls, dt, names, time_axis, others)
     trajectories, beside, status, met = found
+    total = (len(trajectories[0]) - 1) * prod(trajectories[0].shape[1:-1])
     if met[0] and not return_status:
-        kernel.warn_once(*met, (len(trajectories[0]) - 1) * prod(trajectories[0].shape[1:-1]))
+        kernel.warn_once(*met, total)
+    if loops is not None:
+        opened = loops.open(trajectories[0][1:])
+        if return_status:
+            status[opened & (status != DynamicsStatus.FAILED)] = DynamicsStatus.LOOPS_OPEN
+        elif opened.any():
+            n = np.count_nonzero(opened)
+            warn(f"{kernel!r}: {n} of {total} step(s) of a rollout: {DynamicsStatus.LOOPS_OPEN.text}")
     worst = [x.max(axis=0, initial=0.0) for x in beside]
     return (*trajectories, *worst, status) if return_status else (*trajectories, *worst)
 
@@ -213,18 +230,27 @@ Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], tuple
 """Trajectories, what steps give beside them, how each was solved, and counts of those that were not at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """How a rollout goes; ``loops`` are those that are looked at."""
+
+    kernel: Kernel
+    decimation: int
+    threads: int | None
+    with_status: bool
+    loops: Loops | None
+
+
 def _by_policy(
-    kernel: Kernel,
+    run: _Run,
     start: tuple[ArrayLike, ArrayLike],
     policy: Policy,
     dt: ArrayLike,
     steps: int,
-    decimation: int,
-    threads: int | None,
-    with_status: bool,
     others: dict[str, ArrayLike],
 ) -> Found:
     """Trajectories under what a policy says, every so many steps."""
+    kernel, decimation = run.kernel, run.decimation
     control, *_ = CONTROLS[kernel.request.options.control]
     (argument,) = (a for a in kernel.arguments if a.name == control)
     parts: list[Found] = []
@@ -235,7 +261,7 @@ def _by_policy(
         if len(state) > STATE:
             others = {**others, "impulses": state[STATE]}
         held = min(decimation, steps - first)
-        part = _by_arrays(kernel, (q, v), given[None], dt, held, (), 0, threads, with_status, others)
+        part = _by_arrays(replace(run, decimation=held), (q, v), given[None], dt, (), 0, others)
         state = tuple(x[-1] for x in part[0])
         parts.append(part)
     trajectories, beside, status, met = zip(*parts, strict=True)
@@ -248,18 +274,16 @@ def _by_policy(
 
 
 def _by_arrays(
-    kernel: Kernel,
+    run: _Run,
     start: tuple[ArrayLike, ArrayLike],
     controls: ArrayLike,
     dt: ArrayLike,
-    decimation: int,
     names: Sequence[str],
     time_axis: int | None,
-    threads: int | None,
-    with_status: bool,
     others: dict[str, ArrayLike],
 ) -> Found:
     """Trajectories under given controls."""
+    kernel, decimation, with_status = run.kernel, run.decimation, run.with_status
     by_name = {a.name: a for a in kernel.arguments}
     n_states = kernel.request.states
     states = [a.name for a in kernel.arguments[:n_states]]
@@ -288,9 +312,9 @@ def _by_arrays(
             missing = len(batch) + len(argument.shape) - (x.ndim - 1)
             x = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
             arrays[k] = np.ascontiguousarray(np.broadcast_to(x, (steps, *batch, *argument.shape)))
-    doubtful, beside = kernel.roll(arrays, batch, steps, threads)
+    doubtful, beside = kernel.roll(arrays, batch, steps, run.threads)
     if not kernel.iterates:
-        status, met = _step_by_step(kernel, arrays, doubtful, with_status)
+        status, met = _step_by_step(run, arrays, doubtful)
         return arrays[:n_states], [], status, met
     status = _all_solved(doubtful, with_status)
     if with_status:
@@ -306,17 +330,20 @@ def _all_solved(doubtful: NDArray[np.bool_], with_status: bool) -> NDArray[np.ob
 
 
 def _step_by_step(
-    kernel: Kernel, arrays: list[NDArray[Any]], doubtful: NDArray[np.bool_], with_status: bool
+    run: _Run, arrays: list[NDArray[Any]], doubtful: NDArray[np.bool_]
 ) -> tuple[NDArray[np.object_], tuple[int, int, int]]:
     """Take the steps of each trajectory again from its first doubtful one on; says how each step was solved."""
-    q, v = arrays[:STATE]
-    status = _all_solved(doubtful, with_status)
-    late, met = np.logical_or.accumulate(doubtful, axis=0), np.zeros(3, dtype=int)
+    kernel, (q, v), loops = run.kernel, arrays[:STATE], run.loops
+    (dt,) = (x for a, x in zip(kernel.arguments, arrays, strict=True) if a.name == "dt")
+    status, met = _all_solved(doubtful, run.with_status), np.zeros(3, dtype=int)
+    unsolved = np.logical_or.accumulate(doubtful, axis=0)
+    opened = np.zeros_like(doubtful) if loops is None else np.logical_or.accumulate(loops.opened(q, v, dt), axis=0)
+    late = unsolved | opened
     for t in np.flatnonzero(late.any(axis=tuple(range(1, late.ndim)))):
         now = late[t] & np.isfinite(q[t]).all(axis=-1) & np.isfinite(v[t]).all(axis=-1)
         lost = late[t] & ~now  # numbers have overflowed before
         q[t + 1][lost] = v[t + 1][lost] = np.nan
-        if with_status:
+        if run.with_status:
             status[t, lost] = DynamicsStatus.FAILED
         if not now.any():
             continue
@@ -324,12 +351,32 @@ def _step_by_step(
             np.ascontiguousarray((x[t] if x.ndim > now.ndim + len(a.shape) else x)[now])
             for a, x in zip(kernel.arguments, arrays, strict=True)
         ]
-        results = kernel.empty_results(len(some[0]))
-        run = solve_states(kernel, some, results, (len(some[0]),), 1, with_status)
-        q[t + 1][now], v[t + 1][now] = results
-        if with_status:
-            status[t, now] = run.status
-        met += run.counts
+        how = np.full(len(some[0]), DynamicsStatus.SOLVED)
+        rank_asked = run.with_status and bool((unsolved[t] & ~opened[t]).any())
+
+        def solve(
+            given: list[Any], numbers: NDArray[np.intp], how: NDArray[Any] = how, rank_asked: bool = rank_asked
+        ) -> list[Any]:
+            found = [np.full((len(numbers), *r.shape), np.nan) for r in kernel.results]
+            fine = np.isfinite(given[0]).all(axis=-1) & np.isfinite(given[1]).all(axis=-1)
+            if fine.any():
+                n = int(np.count_nonzero(fine))
+                results = kernel.empty_results(n)
+                part = [np.ascontiguousarray(x[fine], kernel.dtype) for x in given]
+                solved = solve_states(kernel, part, results, (n,), 1, rank_asked)
+                met[:] += solved.counts
+                if run.with_status:
+                    how[numbers[fine]] = worst([how[numbers[fine]], solved.status])
+                for x, new in zip(found, results, strict=True):
+                    x[fine] = new
+            return found
+
+        found = solve(some, np.arange(len(some[0])))
+        if loops is not None:
+            loops.resolve(some, found, loops.kept[now], solve)
+        q[t + 1][now], v[t + 1][now] = found
+        if run.with_status:
+            status[t, now] = how
     return status, (int(met[0]), int(met[1]), int(met[2]))
 
 

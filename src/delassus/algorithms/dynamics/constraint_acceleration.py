@@ -99,6 +99,11 @@ def position_errors(motion: DynamicsProblem) -> Matrix:
     return motion.stacked([row_motion(motion, k).position(goal.pose) for k, goal in enumerate(motion.goals)])
 
 
+def row_velocities(motion: DynamicsProblem) -> Matrix:
+    """Velocities (m × 1) along the rows of constraints."""
+    return motion.stacked([row_motion(motion, k).velocity() for k in range(len(motion.goals))])
+
+
 RowMotion = Union["JointMotion", "CentreMotion", "RelativeMotion"]
 
 

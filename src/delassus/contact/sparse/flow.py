@@ -28,6 +28,7 @@ from delassus.contact.sparse.loops import orthonormalise, product, upper, within
 from delassus.contact.sparse.records import Bodies, Flow, State
 from delassus.model.rotations import Array
 from delassus.runtime.loops import compiled, run_kernel
+from delassus.runtime.sub_steps import OPEN
 
 ENERGY = 1e-5
 """Error of the energy over a step that sub-steps may make, over the kinetic energy."""
@@ -37,9 +38,6 @@ GAP = 1e-5
 
 CLOSED = 1e-2
 """Errors of loops (m, rad) up to which these are closed: there, the rows of loops are the rates of their errors."""
-
-OPEN = 1e-4
-"""Errors of loops (m, rad) above which a step that opens them further has a status."""
 
 HELD = 1e-6
 """Part of the kinetic energy that there would be without loops which counts as such: loops may hold all motion."""

@@ -1,0 +1,164 @@
+"""Steps of rollouts that open loops, made again of sub-steps, and closed.
+
+Constraints of dynamics ask for accelerations: what integration makes of the positions and velocities of loops is left
+to its accuracy. Links of little mass in loops, such as gimbals at the ends of rods, turn much faster than what they
+hang on, and steps that cannot follow throw loops apart. Of trajectories that start with closed loops, steps by "rk4"
+that open them are made again of two of half of their time, and these of two more, as long as they open loops or end
+with another kinetic energy than the one step in their place. What is left is taken back along displacements of least
+kinetic energy, ``δ = M⁻¹ Jᵀ (J M⁻¹ Jᵀ)⁺ e``, and so is the velocity along the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.accuracy.rank import REGULAR_CONDITION
+from delassus.algorithms.inputs import Argument
+from delassus.constraints import FrameConstraint
+from delassus.frozen import cached_property
+from delassus.model.rotations import Array
+from delassus.quantities.request import Request
+from delassus.runtime.compile import compile
+from delassus.runtime.kernel import Kernel
+
+OPEN = 1e-4
+"""Errors of loops (m, rad) above which they are open."""
+
+CONSISTENT = 1e-6
+"""Errors (m, rad) that velocities of loops may make in a step at the start of a trajectory."""
+
+GROWTH, ROUND_OFF = 1e-8, 16.0
+"""What a step may add to errors of loops and to what their velocities make of these in a step (m, rad), and the least
+that counts as such, over the relative round-off."""
+
+CREEPING = 1e-5
+"""Errors of loops (m, rad) that are taken back however small the steps are that made them."""
+
+ENERGY = 1e-5
+"""Part of the kinetic energy by which two steps may differ from one in their place."""
+
+HALVINGS = 12
+"""Most times that a step is halved."""
+
+STATE = 2
+"""Arrays of a state proper, configuration and velocity."""
+
+Solve = Callable[[list[Any], NDArray[np.intp]], list[Any]]
+"""From arguments of a time step, of some states by their numbers, to the states after it."""
+
+
+class Loops:
+    """Loops of the robot of a time step, for the trajectories of one rollout."""
+
+    def __init__(self, request: Request, arguments: tuple[Argument, ...], dtype: np.dtype[Any]) -> None:
+        tree, self.constraints = request.tree, loops_of(request)
+        self._tree, self._dt = tree, [a.name for a in arguments].index("dt")
+        self._errors = compile(tree, self.constraints, "constraint_errors")
+        round_off = ROUND_OFF * float(np.finfo(dtype).eps)
+        self._growth, self._energy = max(GROWTH, round_off), max(ENERGY, round_off)
+        self._is_resolved = request.options.integrator == "rk4"
+        self._start: Array | None = None
+
+    @cached_property
+    def _mass_matrix(self) -> Kernel:
+        return compile(self._tree, (), "mass_matrix")
+
+    @cached_property
+    def _jacobian(self) -> Kernel:
+        return compile(self._tree, self.constraints, "jacobian")
+
+    def opened(self, q: Array, v: Array, dt: Array) -> NDArray[np.bool_]:
+        """Steps (T, ...) that open loops, of states (T + 1, ..., nq), (T + 1, ..., nv)."""
+        gaps, reach = self._measured((q, v), dt)
+        if self._start is None:
+            self._start = gaps[0]
+            self.closed = gaps[0] <= OPEN
+            self.kept = self.closed & (reach[0] - gaps[0] <= CONSISTENT) & self._is_resolved
+        found = ~(reach[1:] <= reach[:-1] + self._growth) | (gaps[1:] > self._start + CREEPING)
+        return np.asarray(self.kept & found)
+
+    def open(self, q: Array) -> NDArray[np.bool_]:
+        """States (T, ...) whose loops are open, of trajectories that started with closed ones."""
+        gaps, _ = self._measured((q, np.zeros((*q.shape[:-1], self._tree.nv))), np.zeros(()))
+        return np.asarray(self.closed & ~(gaps <= OPEN))
+
+    def resolve(self, given: list[Any], found: list[Any], kept: NDArray[np.bool_], solve: Solve) -> None:
+        """Make steps again that open loops: ``found`` is what the kernel made of ``given``, and becomes what is right.
+
+        ``kept`` says of which states (n,) loops are looked at.
+        """
+        at = np.flatnonzero(kept & self._opens(given, found, given[self._dt]))
+        if len(at):
+            some = [x[at] for x in given]
+            halved = self._halved(some, some[self._dt], [x[at] for x in found], at, solve, 1)
+            for x, new in zip(found, halved, strict=True):
+                x[at] = new
+        gaps, _ = self._measured(found, given[self._dt])
+        creeping = np.flatnonzero(kept & (gaps > CREEPING))
+        if len(creeping):
+            for x, new in zip(found, self._taken_back(*(x[creeping] for x in found)), strict=True):
+                x[creeping] = new
+
+    def _halved(
+        self, given: list[Any], dt: Array, whole: list[Any], numbers: NDArray[np.intp], solve: Solve, depth: int
+    ) -> list[Any]:
+        """States after steps in the place of ``whole`` ones, each of two of half of its time, or of more."""
+        half = list(given)
+        half[self._dt] = 0.5 * given[self._dt]
+        middle = solve(half, numbers)
+        end = solve([*middle, *half[STATE:]], numbers)
+        bad = self._opens(given, end, dt) | ~self._same_energy(given, whole, end)
+        gaps, _ = self._measured(given[:STATE], dt)
+        at = np.flatnonzero(bad & (gaps <= OPEN))
+        if len(at) and depth < HALVINGS:
+            some = [x[at] for x in half]
+            for first in (middle, None):
+                ends = [x[at] for x in first] if first is not None else solve(some, numbers[at])
+                some[:STATE] = self._halved(some, dt[at], ends, numbers[at], solve, depth + 1)
+            for x, new in zip(end, some, strict=False):
+                x[at] = new
+        return self._taken_back(*end)
+
+    def _measured(self, state: Sequence[Any], dt: Array) -> tuple[Array, Array]:
+        """Largest errors of loops at states (...), and these with what velocities make of them in a step."""
+        errors, velocities = self._errors(*(x.astype(float) for x in state))
+        gaps = np.abs(errors).max(axis=-1, initial=0.0)
+        return gaps, gaps + dt * np.abs(velocities).max(axis=-1, initial=0.0)
+
+    def _opens(self, given: list[Any], found: list[Any], dt: Array) -> NDArray[np.bool_]:
+        (_, before), (_, after) = (self._measured(state[:STATE], dt) for state in (given, found))
+        return np.asarray(~(after <= before + self._growth))
+
+    def _same_energy(self, given: list[Any], whole: list[Any], parts: list[Any]) -> NDArray[np.bool_]:
+        """Whether one step ends with the kinetic energy of several in its place."""
+        M = self._mass_matrix(parts[0].astype(float))
+        start, one, several = (0.5 * np.einsum("...i,...ij,...j", x[1], M, x[1]) for x in (given, whole, parts))
+        return np.asarray(np.abs(one - several) <= self._energy * (start + several))
+
+    def _taken_back(self, q: Array, v: Array) -> list[Any]:
+        """States (n, nq), (n, nv) displaced to closed loops, without velocities that open them; open ones stay so."""
+        q, v = q.astype(float), v.astype(float)
+        (errors, velocities), M, J = self._errors(q, v), self._mass_matrix(q), self._jacobian(q)
+        fine = np.isfinite(M).all(axis=(-2, -1)) & np.isfinite(velocities).all(axis=-1)
+        fine &= (np.abs(errors) <= OPEN).all(axis=-1)
+        moved = np.linalg.pinv(M[fine], hermitian=True) @ np.swapaxes(J[fine], -1, -2)
+        inverse = moved @ np.linalg.pinv(J[fine] @ moved, rcond=REGULAR_CONDITION, hermitian=True)
+        q[fine] = self._tree.integrate(q[fine], -np.einsum("nij,nj->ni", inverse, errors[fine]))
+        v[fine] -= np.einsum("nij,nj->ni", inverse, velocities[fine])
+        return [q, v]
+
+
+def loops_of(request: Request) -> tuple[FrameConstraint, ...]:
+    """Hard constraints between two frames that stay where they are on their links, and ask for no acceleration."""
+    options = request.options
+    return tuple(
+        c
+        for c, soft, target in zip(request.constraints, options.soft, options.targets, strict=True)
+        if isinstance(c, FrameConstraint)
+        and c.second is not None
+        and not (soft or target or options.active or any(frame.given for frame in c.frames))
+    )

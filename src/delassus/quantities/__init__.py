@@ -25,7 +25,6 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             osim.MASS_MATRIX,
             osim.JACOBIAN,
             kinematics.JACOBIAN_DRIFT,
-            kinematics.CONSTRAINT_ERRORS,
             kinematics.KINEMATICS,
             kinematics.FRAME_JACOBIAN,
             kinematics.FRAME_VELOCITY,
@@ -47,6 +46,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             kinematics.CENTRE_OF_MASS_DRIFT,
             contact.OPERATIONAL_SPACE_COMPLIANCE,
             contact.JOINT_SPACE_MOTION,
+            contact.CONSTRAINT_ERRORS,
             contact.LINK_WRENCHES,
             contact.POSITION_UPDATE,
         )

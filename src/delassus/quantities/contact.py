@@ -11,7 +11,7 @@ from delassus.algorithms.contact.laws import largest
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.contact.step import ContactStep, Materials
 from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.dynamics.constraint_acceleration import position_errors
+from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.kinematics import body_poses
 from delassus.algorithms.dynamics.ltl import JointSpace
@@ -21,6 +21,7 @@ from delassus.algorithms.dynamics.operational_space_compliance import (
     straight_accelerations,
     straight_drift,
 )
+from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.constraints import Contact
 from delassus.quantities.case import Case, stacked
@@ -81,6 +82,11 @@ def _joint_space_motion(case: Case) -> list[Matrix]:
     ]
 
 
+def _constraint_errors(case: Case) -> list[Matrix]:
+    motion = DynamicsProblem(case.problem(), case.values["v"], None, gravity=case.ops.zeros(3, 1))
+    return [position_errors(motion), row_velocities(motion)]
+
+
 CONTACT_STEP = Quantity(
     "contact_step",
     "Time step with contacts",
@@ -126,6 +132,16 @@ JOINT_SPACE_MOTION = Quantity(
     ),
     _joint_space_motion,
     options=MOTION,
+)
+CONSTRAINT_ERRORS = Quantity(
+    "constraint_errors",
+    "Errors of constraints",
+    ("q", "v"),
+    (
+        Output("errors", ("m",), "position errors along the rows in m and rad, zero of constraints without a goal"),
+        Output("velocities", ("m",), "velocities along the rows in m/s and rad/s"),
+    ),
+    _constraint_errors,
 )
 LINK_WRENCHES = Quantity(
     "link_wrenches",

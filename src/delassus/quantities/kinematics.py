@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics import energy, kinematics
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift as drift_of_rows
-from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.errors import ModelError
@@ -61,11 +60,6 @@ def _frame_acceleration(case: Case) -> list[Matrix]:
 
 def _jacobian_drift(case: Case) -> list[Matrix]:
     return [drift_of_rows(_unforced(case))]
-
-
-def _constraint_errors(case: Case) -> list[Matrix]:
-    motion = _unforced(case)
-    return [position_errors(motion), row_velocities(motion)]
 
 
 def _energies(case: Case) -> list[Matrix]:
@@ -137,16 +131,6 @@ JACOBIAN_DRIFT = Quantity(
     ("q", "v"),
     (Output("drift", ("m",), "accelerations along the rows that velocities alone cause, m/s^2 and rad/s^2"),),
     _jacobian_drift,
-)
-CONSTRAINT_ERRORS = Quantity(
-    "constraint_errors",
-    "Errors of constraints",
-    ("q", "v"),
-    (
-        Output("errors", ("m",), "position errors along the rows in m and rad, zero of constraints without a goal"),
-        Output("velocities", ("m",), "velocities along the rows in m/s and rad/s"),
-    ),
-    _constraint_errors,
 )
 ENERGIES = Quantity(
     "energies",

@@ -338,21 +338,23 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
     assert error(qs, good[0]) < DOUBLE and error(vs, good[1]) < DOUBLE
 
 
-def test_a_method_that_is_wrong_without_a_word(monkeypatch):
+def test_a_method_that_loses_digits_without_a_word(monkeypatch):
     """No pivot says so: what its solutions miss does, and the kernel judges by that at once."""
 
-    def wrong(motion):
-        good = dynamics.METHODS["kkt"](motion)
-        motion.ops.pivot(motion.ops.entry(motion.problem.q, 0), squared=True)
-        return Solution(good.qdd - good.qdd, good.forces)
+    def lossy(motion):
+        ops, good = motion.ops, dynamics.METHODS["kkt"](motion)
+        ops.pivot(ops.entry(motion.problem.q, 0), squared=True)
+        three, third = ops.constant([[3.0]]), ops.constant([[1.0 / 3.0]])
+        large = good.qdd @ ops.constant([[1e12]])
+        return Solution(((good.qdd + large) @ three - large @ three) @ third, good.forces)
 
-    methods = MappingProxyType({**dynamics.METHODS, "wrong": wrong})
+    methods = MappingProxyType({**dynamics.METHODS, "lossy": lossy})
     monkeypatch.setattr(case_module, "METHODS", methods)
     changed = {"dynamics": replace(DYNAMICS, methods=tuple(methods))}
     monkeypatch.setattr(quantities, "QUANTITIES", MappingProxyType({**quantities.QUANTITIES, **changed}))
     monkeypatch.setenv("DELASSUS_CACHE", "off")
     tree, constraints, q, v, tau = case("arm")
-    forward = ds.compile(tree, constraints, "dynamics", method="wrong")
+    forward = ds.compile(tree, constraints, "dynamics", method="lossy")
     assert forward.judged_in == "float64"
     with pytest.warns(ds.DelassusWarning, match=r"17 of 17 state\(s\) .* solved again\. "):
         qdd, forces = forward(q, v, tau)

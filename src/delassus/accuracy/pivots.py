@@ -129,7 +129,8 @@ def by_pivots(
 
     # at usual states errors are what they are there, beside what the chains say of them
     there = [None if own is None else sizes[k] / usual[k] for k, own in enumerate(relative)]
-    chains = _least_product(there, before, np.fmin, np.ones(len(x)))
+    with np.errstate(invalid="ignore"):  # pivots of constraints that are off
+        chains = _least_product(there, before, np.fmin, np.ones(len(x)))
     explained = (error * chains)[regular]
     growth = max(float(np.sort(explained)[int(WORST * len(explained))]) / NOISE, 1.0)
     product: Expression = _least_product(relative, before, ops.minimum, Expression(ops, ops.number(1.0)))

@@ -121,9 +121,9 @@ def test_long_programs_are_cut(lanes: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_others_compile_is_ordered_by_llvm_as_ever() -> None:
-    """Its scheduler is off for our code alone, by an option of the whole process."""
-    cpu, program = host(), make_program(requested(ds.mechanisms.chain(3), [], "mass_matrix"))
-    text = llvm_module(program, "double", cpu.lanes("float64"), cpu.vector_registers, cpu.has_fma)
+    """Its scheduler orders our code by parts, by an option of the whole process."""
+    cpu, program = host(), make_program(requested(ds.mechanisms.chain(6), [ds.Weld("link6")], "delassus"))
+    text = llvm_module(program, "double", 1, cpu.vector_registers, cpu.has_fma)
     as_ours = {"cpu": cpu.cpu, "features": cpu.features, "opt": 1, "reloc": "pic", "codemodel": "small"}
     target = llvm.Target.from_triple(cpu.triple).create_target_machine(**as_ours)
     before = bytes(target.emit_object(llvm.parse_assembly(text)))
@@ -188,6 +188,16 @@ def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type:
     more = np.resize(q, (most + 1, 4))  # than it takes
     assert kernel._direct(more) is kernel._declined is kernel._direct(more, np.empty((most + 1, 6, 6)))
     assert np.array_equal(kernel._direct(more[:most]), kernel(more, threads=1)[:most])
+
+
+def test_a_free_threaded_interpreter_has_no_direct_entry(small, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Its objects are laid out otherwise; calls go the general way."""
+    tree, constraints, q, reference = small
+    monkeypatch.setattr(fastcall.sysconfig, "get_config_var", lambda name: int(name == "Py_GIL_DISABLED"))
+    monkeypatch.setattr(fastcall, "supported", fastcall.supported.__wrapped__)  # what it has found is kept
+    kernel = ds.compile(tree, constraints)
+    assert kernel._direct(q) is kernel._declined is None
+    assert error(kernel(q), reference) < DOUBLE and error(kernel(q[0]), reference[0]) < DOUBLE
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

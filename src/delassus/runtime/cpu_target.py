@@ -14,7 +14,10 @@ LEVEL = 1
 """Code generator's optimisation level. LLVM's own passes over the assembly are not run: the graph is clean already."""
 
 LAST_LLVM = 22
-"""Last version of LLVM that is known to have the option of `_in_this_order`: it ends processes that ask for another."""
+"""Last version of LLVM that is known to have the option of `_by_parts`: it ends processes that ask for another."""
+
+PART, WHOLE = 100, 1000
+"""Loads and stores that LLVM's scheduler of instructions compares with one another: for our code, and by default."""
 
 OPTIMISED = 1
 """Level of LLVM's passes and its code generator for loops: 2 and 3 take longer, and what they make is not faster."""
@@ -70,13 +73,13 @@ def object_code(assembly: str, cpu: Host | None = None) -> bytes:
     target = _target(cpu or host())
     module = llvm.parse_assembly(assembly)
     module.verify()
-    with _in_this_order():
+    with _by_parts():
         return bytes(target.emit_object(module))
 
 
 @contextmanager
-def _in_this_order() -> Iterator[None]:
-    """Without LLVM's scheduler of instructions, whose time grows with the square of the loads and stores of a part.
+def _by_parts() -> Iterator[None]:
+    """With LLVM's scheduler of instructions looking at few of them together, for its time grows with their square.
 
     Assembly is in a good order already (`delassus.compiler.schedule.overlap`). The option is one of the whole process:
     LLVM's lock is held, so that what others compile is as ever.
@@ -88,10 +91,10 @@ def _in_this_order() -> Iterator[None]:
         return
     with llvm.ffi.lib._lock:
         try:
-            llvm.set_option("", "-enable-misched=false")
+            llvm.set_option("", f"-dag-maps-huge-region={PART}")
             yield
         finally:
-            llvm.set_option("", "-enable-misched=true")
+            llvm.set_option("", f"-dag-maps-huge-region={WHOLE}")
 
 
 def optimised_code(assembly: str) -> bytes:

@@ -51,8 +51,9 @@ class SolverStatus(Enum):
         "motion is not to be trusted; give links mass, or joints armature"
     )
     COARSE_STEP = (
-        "the motion between contacts is faster than the smallest sub-steps of the time step can follow; positions and "
-        "energy are not to be trusted; make the time step shorter, or give the lightest links of loops mass"
+        "the motion between contacts is faster than the smallest sub-steps of the time step can follow, or it gains "
+        "energy; positions and energy are not to be trusted; make the time step shorter, or give the lightest links of "
+        "loops mass"
     )
     LOOPS_OPEN = (
         "loops gape, and more so than at the start of the step: the motion is too fast for the time step; make it "

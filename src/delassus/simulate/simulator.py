@@ -123,7 +123,8 @@ class Simulator:
     that tumbles gains or loses energy in proportion to ``dt``; and loops gape by about ``(V dt)²`` over their size
     where they move at ``V``, before `correction` takes it back. Halve ``dt`` to see what of a result is discretisation.
     By "blocks", robots with loops move by sub-steps of order 3 between contacts, as an estimate of their error asks.
-    Steps that do not resolve that motion, and those that open loops, have the statuses COARSE_STEP and LOOPS_OPEN.
+    Steps that do not resolve that motion or gain energy, and those that open loops, have the statuses COARSE_STEP and
+    LOOPS_OPEN; of other formulations LOOPS_OPEN alone.
 
     A free body that nothing touches keeps its linear momentum to round-off, and by "blocks" its angular momentum, too;
     by other formulations that changes in proportion to ``dt``, as both momenta of floating robots do.

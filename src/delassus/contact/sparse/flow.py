@@ -42,6 +42,10 @@ CLOSED = 1e-2
 HELD = 1e-6
 """Part of the kinetic energy that there would be without loops which counts as such: loops may hold all motion."""
 
+GAIN, SHUT = 0.02, 1e-8
+"""Part of the kinetic energy that a step may gain beyond the work of joint forces, where errors of loops (m, rad) are
+no larger at its start: to take back larger ones takes work."""
+
 OPENING = 1e-8
 """Part of the kinetic energy that is in velocities which open loops, up to which accelerations are those without."""
 
@@ -244,7 +248,8 @@ def settle(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: float) 
     for k in range(loops.shape[0]):
         b = loops[k, 0]
         begin, end = bodies.first[b], bodies.first[b + 1]
-        if is_pushed(bodies, state, b):
+        flow.found[k, 2] = 1 if is_pushed(bodies, state, b) else 0
+        if flow.found[k, 2] == 1:
             for c in range(begin, end):
                 state.shift[c] += state.moved[c] - 0.5 * dt * (state.v[c] + state.reached[c])
                 state.shift[c] -= dt * (state.reached[c] - state.target[c])
@@ -270,6 +275,32 @@ def gape(state: State, flow: Flow, loops: Indices) -> bool:
             if not after < math.inf:
                 return True
         if after > max(before, OPEN):
+            return True
+    return False
+
+
+@compiled
+def gains(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: float) -> bool:
+    """Whether a block with loops on which no impulses act has gained energy in a step, beyond the work of ``tau``.
+
+    What it gains counts beside its kinetic energy, or what its accelerations make of that in a step.
+    """
+    for k in range(loops.shape[0]):
+        call, b, opened, x = flow.calls[k], loops[k, 0], 0.0, flow.x
+        f = bodies.first[b]
+        m = bodies.first[b + 1] - f
+        for r in range(loops[k, 1]):
+            opened = max(opened, abs(state.errors[loops[k, 3] + r]))
+        if opened > SHUT or flow.found[k, 2] == 1:
+            continue
+        run_kernel(call[24], 1, (call[2], call[25], call[26], call[27]))
+        kinetic, gained = flow.kinetic[0], -flow.kinetic[0] - flow.potential[0]
+        run_kernel(call[24], 1, (call[22], call[23], call[26], call[27]))
+        kinetic, gained = max(kinetic, flow.kinetic[0]), gained + flow.kinetic[0] + flow.potential[0]
+        for c in range(f, f + m):
+            gained -= state.tau[c] * state.moved[c]
+        upper(bodies.L, bodies.at[b], m, state.qdd, f, x)
+        if gained > GAIN * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)):
             return True
     return False
 

@@ -87,8 +87,8 @@ class Flow(NamedTuple):
     """Memory of `flow_block`, one block with loops at a time, and its calls of kernels; ``turns`` are its joints'.
 
     Of each such block ``calls`` has the addresses of `position_update` and `joint_space_motion`, then of what they are
-    called with, ``found`` whether its loops are closed, and how many sub-steps were tried.
-    ``turns`` is the number of such a block, and the first of three
+    called with, and that of `energies` and of what it is called with; ``found`` whether its loops are closed, how many
+    sub-steps were tried, and whether impulses acted. ``turns`` is the number of such a block, and the first of three
     degrees of freedom that turn a body.
     """
 
@@ -119,6 +119,8 @@ class Flow(NamedTuple):
     wanted: Array
     gaps: Array
     free: Array
+    kinetic: Array
+    potential: Array
     x: Array
 
 

@@ -12,7 +12,7 @@ from delassus.contact.collision.narrow_phase import find_contacts
 from delassus.contact.joint_contacts import AHEAD, BEYOND
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH
-from delassus.contact.sparse.flow import gape, is_pushed, settle
+from delassus.contact.sparse.flow import gains, gape, is_pushed, settle
 from delassus.contact.sparse.impact import (
     COARSE,
     DONE,
@@ -311,6 +311,8 @@ def contact_step(
     settle(bodies, state, model.flow, model.loops, options.dt)
     move(bodies, model.free, state, model.updates, scratch.sleep.island, options.dt)
     statuses[GAPING] = 1 if gape(state, model.flow, model.loops) else 0
+    if gains(bodies, state, model.flow, model.loops, options.dt):
+        statuses[COARSE] = 1
     return DONE
 
 

@@ -133,13 +133,19 @@ class BlockSteps:
                         flow.poses, flow.twists, flow.L, flow.qdd, flow.Q, flow.errors, flow.rates, flow.rcond,
                         flow.back, flow.q_back, flow.turned, state.q_next[q:], state.v_next[v:],
                     ]  # fmt: skip
+                    of_energies, energies = (
+                        [state.v[v:], flow.kinetic, flow.potential],
+                        kind.compile("energies", passive),
+                    )
+                    self._kernels.append(energies)
                     for at, joint in zip(tree.v_slices, tree.joints, strict=True):
                         if joint.kind.has_quaternion:
                             turns.append([len(flows), at.stop - 3])
-                    flows.append([update.address, motion.address, *(x.ctypes.data for x in arrays)])
+                    called = [x.ctypes.data for x in arrays], [x.ctypes.data for x in of_energies]
+                    flows.append([update.address, motion.address, *called[0], energies.address, *called[1]])
             m = sum(c.size for c in kind.loops)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
-        flow = flow._replace(calls=_table(flows, 24), turns=_table(turns, 2), found=np.zeros((len(flows), 2), np.int64))
+        flow = flow._replace(calls=_table(flows, 28), turns=_table(turns, 2), found=np.zeros((len(flows), 3), np.int64))
         return _table(motions, 13), _table(updates, 8), flow
 
     def _make_room(self, n: int, fill: int, entries: int) -> None:
@@ -368,8 +374,8 @@ def _flow_memory(blocks: Blocks) -> Flow:
             tree, m = kind.tree, sum(c.size for c in kind.loops)
             nq, nv, n, rows = max(nq, tree.nq), max(nv, tree.nv), max(n, tree.n_links), max(rows, m)
     of_calls = nq, nv, nv, nv, nv, 1, nv * nv, nv, rows * nv, rows, rows, 1, (n, 3, 4), (n, 6), nq, nv
-    none = _indices((0, 24), (0, 2), (0, 2))
-    return Flow(*none, *_zeros(*of_calls, nv, nv, 4 * nv, 4 * nv, rows, rows, rows, 1, nv))
+    none = _indices((0, 28), (0, 2), (0, 3))
+    return Flow(*none, *_zeros(*of_calls, nv, nv, 4 * nv, 4 * nv, rows, rows, rows, 1, 1, 1, nv))
 
 
 def _table(rows: list[list[int]], width: int) -> Indices:

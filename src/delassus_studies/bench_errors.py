@@ -5,6 +5,8 @@ Estimates are by what solutions miss, and of one method by pivots, too.
 What is true comes from ``pv`` and ``ltl`` in extended precision (in double precision, of single precision), of soft
 constraints from ``ltl`` and from the method itself. The nearer of them counts: what each makes of a robot's own numbers
 when it is traced is rounded to double precision.
+
+Of mechanisms with loops, and of parallel robots where their files are, loops are closed at half of the states.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from delassus.interop.load import example_robot_files
 from delassus.model.rotations import Array
 from delassus.quantities import find_quantity
 from delassus.quantities.request import request
+from delassus_studies.cases import Case
 from delassus_studies.figures import scatter_figure
+from delassus_studies.loop_mechanisms import closed_states, few_loops, parallel_robots
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment, in_turn
 
@@ -60,22 +64,22 @@ def measure(quick: bool = False) -> Iterator[Record]:
     counts: dict[str, list[int]] = {name: [0, 0] for name in found}
     above: list[list[str | float]] = []
     robots = list(_robots(quick))
-    for tree in in_turn(robots):
-        for constraints in _sets(tree, rng):
-            for method in (*METHODS, SOFT, PIVOTS) if constraints else ("aba",):
-                x = usual_and_near_singular(tree, rng, states)
-                compliance = float(10.0 ** rng.uniform(*COMPLIANCES)) if method == SOFT else None
-                for dtype in EXACT:
-                    program, oracles = _programs(tree, constraints, method, compliance, dtype)
-                    error, estimate = true_and_estimated(program, oracles, x, dtype)
-                    within = estimate <= ERROR_BOUND[dtype]
-                    pairs = np.stack([estimate[within], np.nan_to_num(error[within], nan=np.inf)])
-                    name = f"{method}, {dtype}"
-                    found[name].append(pairs)
-                    counts[name][0] += len(x)
-                    counts[name][1] += int(np.count_nonzero(~within))
-                    too_small = pairs[:, pairs[1] > BELOW * pairs[0]]
-                    above += [[tree.name, str(constraints), name, *pair] for pair in too_small.T.tolist()]
+    for tree, constraints, closed in _cases(robots, [] if quick else [*few_loops(), *parallel_robots()], rng):
+        for method in (*METHODS, SOFT, PIVOTS) if constraints else ("aba",):
+            x = usual_and_near_singular(tree, rng, states)
+            x[: len(closed)] = closed
+            compliance = float(10.0 ** rng.uniform(*COMPLIANCES)) if method == SOFT else None
+            for dtype in EXACT:
+                program, oracles = _programs(tree, constraints, method, compliance, dtype)
+                error, estimate = true_and_estimated(program, oracles, x, dtype)
+                within = estimate <= ERROR_BOUND[dtype]
+                pairs = np.stack([estimate[within], np.nan_to_num(error[within], nan=np.inf)])
+                name = f"{method}, {dtype}"
+                found[name].append(pairs)
+                counts[name][0] += len(x)
+                counts[name][1] += int(np.count_nonzero(~within))
+                too_small = pairs[:, pairs[1] > BELOW * pairs[0]]
+                above += [[tree.name, str(constraints), name, *pair] for pair in too_small.T.tolist()]
     series = {name: np.concatenate(pairs, axis=1) for name, pairs in found.items()}
     yield {
         **environment(),
@@ -119,6 +123,17 @@ def _robots(quick: bool) -> Iterator[ds.Tree]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # inertias that no body can have
                 yield ds.load(name, root="floating" if len(name) % 2 else "fixed")
+
+
+def _cases(
+    robots: Sequence[ds.Tree], loops: Sequence[Case], rng: np.random.Generator
+) -> Iterator[tuple[ds.Tree, Sequence[ds.Constraint], Array]]:
+    """Robots and constraints, with states at which their loops are closed, for half of all."""
+    for tree in in_turn(robots):
+        yield from ((tree, constraints, np.zeros((0, tree.nq + 2 * tree.nv))) for constraints in _sets(tree, rng))
+    for case in in_turn(loops):
+        if (states := closed_states(case, STATES // 2)) is not None:
+            yield case.tree, case.constraints, np.concatenate([states.q, states.v, states.tau], axis=1)
 
 
 def _sets(tree: ds.Tree, rng: np.random.Generator) -> Iterator[list[ds.Constraint]]:

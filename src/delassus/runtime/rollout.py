@@ -55,12 +55,12 @@ def rollout(
 
     The loop over time is machine code: one loop for each block of as many states as a vector register holds. From the
     first step on at which rows of a trajectory are dependent, it goes on step by step, each as a call of the kernel
-    takes it. So it does where a step by "rk4" opens loops that were closed: that step is made of sub-steps, as many as
-    keep loops and kinetic energy, and what they open is taken back. Steps after which loops gape by more than 0.1 mm
-    (0.1 mrad), of trajectories that start with closed ones, have the status LOOPS_OPEN; without ``return_status`` a
-    warning counts them. Loops are hard constraints between two frames, of kernels without ``active``. Contact steps
-    whose residual is above the kernel's tolerance are not solved again: a warning says how many there are, and their
-    status is UNFINISHED.
+    takes it. So it does where a step by "rk4" opens loops that were closed: steps are made of sub-steps from there on,
+    as many as keep loops and kinetic energy, and what they open is taken back. Steps after which loops gape by more
+    than 0.1 mm (0.1 mrad), of trajectories that start with closed ones, have the status LOOPS_OPEN; without
+    ``return_status`` a warning counts them. Loops are hard constraints between two frames, of kernels without
+    ``active``. Contact steps whose residual is above the kernel's tolerance are not solved again: a warning says how
+    many there are, and their status is UNFINISHED.
 
     Parameters
     ----------

@@ -2,10 +2,10 @@
 
 Constraints of dynamics ask for accelerations: what integration makes of the positions and velocities of loops is left
 to its accuracy. Links of little mass in loops, such as gimbals at the ends of rods, turn much faster than what they
-hang on, and steps that cannot follow throw loops apart. Of trajectories that start with closed loops, steps by "rk4"
-that open them are made again of two of half of their time, and these of two more, as long as they open loops or end
-with another kinetic energy than the one step in their place. What is left is taken back along displacements of least
-kinetic energy, ``δ = M⁻¹ Jᵀ (J M⁻¹ Jᵀ)⁺ e``, and so is the velocity along the rows.
+hang on, and steps that cannot follow throw loops apart. Of trajectories that start with closed loops, from the first
+step by "rk4" on that opens them, each step is made of two of half of its time, and these of two more, as long as they
+open loops or end with another kinetic energy than the one step in their place. What is left is taken back along
+displacements of least kinetic energy, ``δ = M⁻¹ Jᵀ (J M⁻¹ Jᵀ)⁺ e``, and so is the velocity along the rows.
 """
 
 from __future__ import annotations
@@ -87,21 +87,16 @@ class Loops:
         return np.asarray(self.closed & ~(gaps <= OPEN))
 
     def resolve(self, given: list[Any], found: list[Any], kept: NDArray[np.bool_], solve: Solve) -> None:
-        """Make steps again that open loops: ``found`` is what the kernel made of ``given``, and becomes what is right.
+        """Make steps again of sub-steps: ``found`` is what the kernel made of ``given``, and becomes what these make.
 
         ``kept`` says of which states (n,) loops are looked at.
         """
-        at = np.flatnonzero(kept & self._opens(given, found, given[self._dt]))
+        at = np.flatnonzero(kept)
         if len(at):
             some = [x[at] for x in given]
             halved = self._halved(some, some[self._dt], [x[at] for x in found], at, solve, 1)
             for x, new in zip(found, halved, strict=True):
                 x[at] = new
-        gaps, _ = self._measured(found, given[self._dt])
-        creeping = np.flatnonzero(kept & (gaps > CREEPING))
-        if len(creeping):
-            for x, new in zip(found, self._taken_back(*(x[creeping] for x in found)), strict=True):
-                x[creeping] = new
 
     def _halved(
         self, given: list[Any], dt: Array, whole: list[Any], numbers: NDArray[np.intp], solve: Solve, depth: int
@@ -121,7 +116,7 @@ class Loops:
                 some[:STATE] = self._halved(some, dt[at], ends, numbers[at], solve, depth + 1)
             for x, new in zip(end, some, strict=False):
                 x[at] = new
-        return self._taken_back(*end)
+        return self._taken_back(end, dt)
 
     def _measured(self, state: Sequence[Any], dt: Array) -> tuple[Array, Array]:
         """Largest errors of loops at states (...), and these with what velocities make of them in a step."""
@@ -139,16 +134,17 @@ class Loops:
         start, one, several = (0.5 * np.einsum("...i,...ij,...j", x[1], M, x[1]) for x in (given, whole, parts))
         return np.asarray(np.abs(one - several) <= self._energy * (start + several))
 
-    def _taken_back(self, q: Array, v: Array) -> list[Any]:
-        """States (n, nq), (n, nv) displaced to closed loops, without velocities that open them; open ones stay so."""
-        q, v = q.astype(float), v.astype(float)
-        (errors, velocities), M, J = self._errors(q, v), self._mass_matrix(q), self._jacobian(q)
-        fine = np.isfinite(M).all(axis=(-2, -1)) & np.isfinite(velocities).all(axis=-1)
-        fine &= (np.abs(errors) <= OPEN).all(axis=-1)
-        moved = np.linalg.pinv(M[fine], hermitian=True) @ np.swapaxes(J[fine], -1, -2)
-        inverse = moved @ np.linalg.pinv(J[fine] @ moved, rcond=REGULAR_CONDITION, hermitian=True)
-        q[fine] = self._tree.integrate(q[fine], -np.einsum("nij,nj->ni", inverse, errors[fine]))
-        v[fine] -= np.einsum("nij,nj->ni", inverse, velocities[fine])
+    def _taken_back(self, state: list[Any], dt: Array) -> list[Any]:
+        """States displaced to closed loops, without velocities that open them; those of open ones stay."""
+        q, v = (x.astype(float) for x in state)
+        gaps, reach = self._measured(state, dt)
+        at = np.flatnonzero((gaps <= OPEN) & (reach > self._growth) & (reach < np.inf))
+        if len(at):
+            (errors, velocities), M, J = self._errors(q[at], v[at]), self._mass_matrix(q[at]), self._jacobian(q[at])
+            moved = np.linalg.pinv(M, hermitian=True) @ np.swapaxes(J, -1, -2)
+            inverse = moved @ np.linalg.pinv(J @ moved, rcond=REGULAR_CONDITION, hermitian=True)
+            q[at] = self._tree.integrate(q[at], -np.einsum("nij,nj->ni", inverse, errors))
+            v[at] -= np.einsum("nij,nj->ni", inverse, velocities)
         return [q, v]
 
 

@@ -221,7 +221,7 @@ class Terms:
 
 def _sizes(ops: Ops, a: Matrix) -> list[Scalar]:
     """Sizes of all entries."""
-    return [ops.maximum(x, -x) for row in ops.entries(a) for x in row]
+    return [x for row in ops.entries(ops.absolute(a)) for x in row]
 
 
 def _total(ops: Ops, a: Matrix) -> Scalar:

@@ -12,9 +12,9 @@ Rows on the velocity of a joint are ends too: they add ``C`` (m × n_i) to ``K S
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_matrix, diago
 from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform, displacement, quaternion_rows
+
+T = TypeVar("T")
 
 Coordinate = tuple[int, float]
 """An entry of one tree's configuration by that of another: its index there and ±1; or −1 and a constant."""
@@ -95,6 +97,14 @@ class Problem:
         self._coordinates = coordinates
         self._active = active
         self._poses: dict[tuple[int, int], Pose] = {}
+        self._made: dict[Callable[[Problem], Any], Any] = {}
+
+    def once(self, make: Callable[[Problem], T]) -> T:
+        """What ``make`` makes of the problem, made once: factors that several systems need."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        found: T = self._made[make]
+        return found
 
     def on(self, tree: Tree, coordinates: Sequence[Coordinate] | None) -> Problem:
         """The same problem on another tree of the same robot, with the configuration of this one."""

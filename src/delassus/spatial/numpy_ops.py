@@ -120,6 +120,9 @@ class NumpyOps(Ops):
     def maximum(self, x: Any, y: Any) -> Any:
         return np.maximum(x, y)
 
+    def absolute(self, a: Any) -> Any:
+        return np.abs(a)
+
     def less(self, x: Any, y: Any) -> Any:
         return np.where(np.less(x, y), 1.0, 0.0)
 

@@ -210,6 +210,11 @@ class Ops(ABC):
     def maximum(self, x: Scalar, y: Scalar) -> Scalar:
         """The larger of the two; which, if one is NaN, is backend-defined."""
 
+    def absolute(self, a: Matrix) -> Matrix:
+        """Matrix of the sizes of all entries."""
+        rows = [[self.maximum(x, -x) for x in row] for row in self.entries(a)]
+        return self.matrix(rows) if rows else a
+
     @abstractmethod
     def less(self, x: Scalar, y: Scalar) -> Scalar:
         """1 where ``x < y``, else 0; 0 if one is NaN."""

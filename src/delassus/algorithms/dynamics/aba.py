@@ -57,6 +57,6 @@ def roll_out(motion: DynamicsProblem, body: Articulated, u: Mapping[int, Matrix]
 
 def aba(motion: DynamicsProblem) -> Solution:
     """Accelerations of the joints; for problems without constraints."""
-    body = Articulated(motion.problem)
+    body = motion.problem.once(Articulated)
     qdd, _ = roll_out(motion, body, driving_forces(motion, body))
     return Solution(motion.stacked(qdd), motion.ops.zeros(0, 1))

@@ -16,6 +16,7 @@ from delassus.algorithms.dynamics.rnea import applied_forces
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.osim.ltl import rows_over_factor, squared
+from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.frozen import cached_property
 from delassus.spatial.ops import Matrix
@@ -27,8 +28,8 @@ class JointSpace:
     def __init__(self, motion: DynamicsProblem) -> None:
         self._motion, self._ops = motion, motion.ops
         problem = motion.problem
-        self.L = SparseFactor(problem)
-        self.Y = rows_over_factor(problem, self.L)
+        self.L = problem.once(SparseFactor)
+        self.Y = problem.once(_rows)
         self.z = self.over_transpose(applied_forces(motion))
 
     @cached_property
@@ -39,7 +40,7 @@ class JointSpace:
     @cached_property
     def G(self) -> Matrix:
         """Delassus matrix (m × m)."""
-        return squared(self._motion.problem, self.Y)
+        return self._motion.problem.once(_delassus)
 
     @cached_property
     def missing(self) -> Matrix:
@@ -76,6 +77,14 @@ class JointSpace:
             for k, column in columns.items():
                 left[k] = left[k] + ops.transpose(column) @ own
         return ops.vstack(self.L.over(left)) if left else x
+
+
+def _rows(problem: Problem) -> list[dict[int, Matrix]]:
+    return rows_over_factor(problem, problem.once(SparseFactor))
+
+
+def _delassus(problem: Problem) -> Matrix:
+    return squared(problem, problem.once(_rows))
 
 
 def ltl(motion: DynamicsProblem) -> Solution:

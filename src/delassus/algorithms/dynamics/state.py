@@ -182,6 +182,9 @@ class DynamicsProblem:
         ops, tree = self.ops, self.tree
         V: list[Matrix] = []
         c: list[Matrix] = []
+        if self.velocity is None:
+            still = [ops.zeros(6, 1)] * tree.n_links
+            return still, still
 
         # root → leaves: V = X V_p + S v, c = V × S v
         for i in tree.root_to_leaves():
@@ -210,7 +213,7 @@ class DynamicsProblem:
     def p(self) -> list[Matrix]:
         """Bias force ``V_i ×* H_i V_i − f_i`` of each link, ``f_i`` its external wrench and what balances weight."""
         ops = self.ops
-        p = [self._bias_force(i, V) for i, V in enumerate(self.V)]
+        p = [*self.V] if self.velocity is None else [self._bias_force(i, V) for i, V in enumerate(self.V)]
         for i, wrench in self.wrenches.items():
             p[i] = p[i] - wrench
         for i, weight in self._compensated_weights().items():

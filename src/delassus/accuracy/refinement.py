@@ -3,9 +3,12 @@
 ``r = τ − (M q̈ + c − Jᵀ f)`` by one pass of inverse dynamics, ``s = γ − J q̈ − R f`` by the accelerations of the links.
 The correction ``δ`` solves the same system for ``r`` and ``s``: by the same method and so by the same factors, the
 robot being at rest. It is the error that the method has made, up to a small factor. Round-off of the coefficients
-themselves may cancel in ``r`` and ``s``: with ``t`` the sizes of the terms that these are sums of (running error
-analysis), the solution ``y`` for ``± t`` is how far relative changes of the terms move the solution (Skeel's
-condition). Cost O(n + m) beside two further right-hand sides.
+themselves (positions, inertias, rows) may cancel in ``r`` and ``s``. It changes the acceleration of each link, and the
+force that it takes, by parts of the terms that these are sums of, and what it hands on to its neighbours with them
+(running error analysis): with ``t`` what that makes of ``r`` and ``s``, signs being random, the solution ``y`` for
+``t`` is how far relative changes of coefficients move the solution (Skeel's condition). Changes at each joint on its
+own, as large as the forces that it transmits, would move long chains far more: no position has so many errors.
+Cost O(n + m) beside two further right-hand sides.
 
 Source: Higham, Accuracy and Stability of Numerical Algorithms, 2002, sections 3.3, 7.2 and 12.1.
 """
@@ -26,9 +29,9 @@ from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
-CORRECTION, CONDITION = 2.0, 0.2
-"""Weights of ``δ`` and of ``y`` times round-off in the estimate: errors are seldom more than the one, or half of the
-other (``delassus bench errors``)."""
+CORRECTION, CONDITION = 2.0, 0.5
+"""Weights of ``δ`` and of ``y`` times round-off in the estimate: errors are seldom more than half of the one, or than
+the other (``delassus bench errors``)."""
 
 PARTS = (LINEAR, ANGULAR)
 
@@ -101,24 +104,53 @@ class Terms:
         self._levers = [_total(ops, X.position()) for X in problem.X]
 
         links = zip(problem.inertias, self._a, motion.p, self._on_links, strict=True)
-        needed = to_joints(motion, [reduce(add, given, H @ a + p) for H, a, p, given in links], self._qdd)
+        self._f = [reduce(add, given, H @ a + p) for H, a, p, given in links]
+        needed = to_joints(motion, self._f, self._qdd)
         r = [reduce(add, parts) - force for parts, force in zip(self._on_joints, needed, strict=True)]
         s = motion.stacked(self._k) - row_accelerations(motion, self._a, self._qdd) - motion.stacked(self._yielded)
         self.missed = motion.stacked(r), s
 
-        a, forces = self._sums(self._qdd, self._on_links)
-        sizes = self._at_joints(forces, self._qdd, self._on_joints), self._along_rows(a, self._qdd)
-        signs = random.Random(0)
-        signed = [[x if signs.random() < 0.5 else -x for x in of] for of in sizes]
-        self.sizes = tuple(
-            ops.masked(from_entries(ops, of), like) if of else like
-            for of, like in zip(signed, self.missed, strict=True)
-        )
+        self.sizes = tuple(ops.masked(t, like) for t, like in zip(self._rounded(), self.missed, strict=True))
         _, forces = self._sums()
         self.usual = self._moving_alone(forces), self._balanced_by_rows(forces)
         alone = [from_entries(ops, self.usual[0][sv]) for sv in tree.v_slices]
         rows: list[Scalar] = [0.0, *self._along_rows(self._sums(alone)[0], alone)]
         self.usual_rows = reduce(ops.maximum, rows)
+
+    def _rounded(self) -> tuple[Matrix, Matrix]:
+        """``t``: what changes of all terms by their own size make of ``r`` and ``s``, with signs at random.
+
+        Links get other accelerations and forces than their neighbours hand on, and hand these on themselves.
+        """
+        ops, motion, signs = self._motion.ops, self._motion, random.Random(0)
+        problem, tree, levers, sizes = motion.problem, motion.tree, self._levers, list[Sizes]()
+        a, f = list[Matrix](), list[Matrix]()
+
+        def signed(x: Sequence[Scalar], like: Matrix) -> Matrix:
+            return ops.masked(from_entries(ops, [y if signs.random() < 0.5 else -y for y in x]), like) if x else like
+
+        # root → leaves: accelerations
+        for i, p in enumerate(tree.parents):
+            x, y = _parts(ops, ops.hstack([motion.along_joint(i, self._qdd[i]), motion.c[i]]))
+            linear, angular = (_total(ops, motion.gravity), 0.0) if p == WORLD else _parts(ops, self._a[p])
+            sizes.append((linear + levers[i] * angular + x, angular + y))
+            own = signed([sizes[i][k // 3] for k in range(6)], self._a[i])
+            a.append(own if p == WORLD else problem.X[i].motions_to_child(a[p]) + own)
+
+        # forces and moments of links, and what their children hand on
+        for i, H in enumerate(problem.inertias):
+            x, y = _parts(ops, ops.hstack([motion.p[i], *self._on_links[i]]))
+            (m, h), (_, moment) = (_parts(ops, ops.take(H, None, part)) for part in PARTS)
+            force, couple = m * sizes[i][0] + h * sizes[i][1] + x, h * sizes[i][0] + moment * sizes[i][1] + y
+            for child in tree.children[i]:
+                x, y = _parts(ops, self._f[child])
+                force, couple = force + x, couple + y + levers[child] * x
+            f.append(H @ a[i] + signed([(force, couple)[k // 3] for k in range(6)], self._f[i]))
+        on_joints = self._on_each_joint(self._qdd, self._on_joints)
+        of_joints = [[sum(x) for x in zip(*parts, strict=True)] for parts in on_joints]
+        t = [force + signed(x, force) for force, x in zip(to_joints(motion, f), of_joints, strict=True)]
+        rows = row_accelerations(motion, a)
+        return motion.stacked(t), rows + signed(self._along_rows(sizes, self._qdd), rows)
 
     def _sums(
         self, qdd: Sequence[Matrix] | None = None, given: Sequence[Sequence[Matrix]] | None = None
@@ -148,13 +180,19 @@ class Terms:
         self, f: Sequence[Sizes], qdd: Sequence[Matrix] | None, given: Sequence[Sequence[Matrix]]
     ) -> list[Scalar]:
         """Sums of the sizes of forces at each joint."""
-        ops, out = self._motion.ops, list[Scalar]()
+        joints = zip(self._motion.tree.joints, self._on_each_joint(qdd, given), strict=True)
+        own = [[[f[i][axis // 3] for axis in joint.motion_axes], *parts] for i, (joint, parts) in enumerate(joints)]
+        return [sum(x) for parts in own for x in zip(*parts, strict=True)]
+
+    def _on_each_joint(
+        self, qdd: Sequence[Matrix] | None, given: Sequence[Sequence[Matrix]]
+    ) -> list[list[list[Scalar]]]:
+        """Sizes of the forces that act on each joint itself, its armature's among them."""
+        ops, out = self._motion.ops, list[list[list[Scalar]]]()
         for i, joint in enumerate(self._motion.tree.joints):
-            own = [f[i][axis // 3] for axis in joint.motion_axes]
-            parts = [_sizes(ops, x) for x in given[i]]
+            out.append([_sizes(ops, x) for x in given[i]])
             if qdd is not None:
-                parts.append([float(r) * x for r, x in zip(joint.armature, _sizes(ops, qdd[i]), strict=True)])
-            out += [sum(xs) for xs in zip(own, *parts, strict=True)]
+                out[i].append([float(r) * x for r, x in zip(joint.armature, _sizes(ops, qdd[i]), strict=True)])
         return out
 
     def _moving_alone(self, f: Sequence[Sizes]) -> list[Scalar]:

@@ -385,6 +385,14 @@ def test_the_direct_entry_judges(method, dtype):
     assert forward._direct(q, bad, tau, *out) is forward._declined
     few = [x[~doubtful] for x in (q, bad, tau, *out)]
     assert forward._direct(*few) is few[-1]
+    many = [np.resize(x, (300, *x.shape[1:])) for x in few]  # more than are run before it looks
+    assert forward._direct(*many) is many[-1]
+    for x, expected in zip(many[3:], few[3:], strict=True):
+        assert np.array_equal(x, np.resize(expected, x.shape))
+    for k in (100, 128, 299):
+        at = many[1].copy()
+        at[k, 2] = np.nan
+        assert forward._direct(many[0], at, *many[2:]) is forward._declined
     twice = ds.compile(tree, [*constraints, *constraints], "dynamics", method=method, dtype=dtype)
     out = np.empty((17, 6), dtype=dtype), np.empty((17, 6), dtype=dtype)
     assert twice._direct(q, v, tau, *out) is twice._declined

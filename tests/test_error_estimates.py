@@ -231,7 +231,7 @@ def test_errors_of_contact_steps_are_measured_at_what_their_arguments_mean():
     """Friction that is not negative, restitution from 0 to 1, ground that has a unit normal which points upwards."""
     feet = [ds.Contact("link1", ds.contact.Sphere(0.1), "input"), ds.Contact("link2", ds.contact.Box(1, 1, 1), "input")]
     asked = requested(ds.mechanisms.chain(2), feet, "contact_step", friction="input", restitution="input")
-    parts = np.split(usual_states(asked), np.cumsum([a.size for a in asked.arguments])[:-1], axis=1)
+    parts = np.split(np.concatenate(usual_states(asked)), np.cumsum([a.size for a in asked.arguments])[:-1], axis=1)
     values = {a.name: x for a, x in zip(asked.arguments, parts, strict=True)}
     assert np.all(values["friction"] >= 0.0)
     assert np.all(values["restitution"] >= 0.0) and np.all(values["restitution"] <= 1.0)

@@ -29,9 +29,9 @@ from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
-CORRECTION, CONDITION = 2.0, 0.5
-"""Weights of ``δ`` and of ``y`` times round-off in the estimate: errors are seldom more than half of the one, or than
-the other (``delassus bench errors``)."""
+CORRECTION, CONDITION = 2.0, 0.2
+"""Weights of ``δ`` and of ``y`` times round-off in the estimate: errors are seldom more than the one, or than the
+other (``delassus bench errors``)."""
 
 PARTS = (LINEAR, ANGULAR)
 

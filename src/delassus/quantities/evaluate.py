@@ -132,7 +132,7 @@ class NumpyCase(Case):
         """The same; those that are not accurate have the status `INACCURATE`."""
         last = self.resolved[-1]
         unique = (last.status == DynamicsStatus.SOLVED) | (last.status == DynamicsStatus.INACCURATE)
-        errors = [np.broadcast_to(numbers(self.error_of(*direction)), self.batch) for direction in directions]
+        errors = [np.broadcast_to(numbers(error), self.batch) for error in self.errors_along(directions)]
         error = np.where(unique, np.max([last.error, *errors], axis=0), last.error)
         status = last.status.copy()
         status[unique & ~(error <= self.error_bound)] = DynamicsStatus.INACCURATE

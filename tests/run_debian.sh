@@ -29,7 +29,8 @@ if [ ! -d "$site" ]; then
   platforms=()
   for platform in manylinux_2_{34,28,27,24,17}_$machine manylinux2014_$machine; do platforms+=(--platform "$platform"); done
   python3 -m pip install -q --target "$site.new" "${platforms[@]}" --python-version "$version" --implementation cp \
-    --only-binary=:all: -c constraints.txt -r "$folder/core.txt" pytest pytest-xdist hypothesis mpmath scipy coal casadi
+    --only-binary=:all: -c constraints.txt -r "$folder/core.txt" pytest pytest-xdist hypothesis mpmath scipy \
+    threadpoolctl coal casadi
   mv "$site.new" "$site"
 fi
 printf '#!/bin/sh\nexec %s "$@"\n' "$loader '$root/usr/bin/python$version'" > "$python" # children are started by it, too

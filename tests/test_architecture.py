@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import delassus as ds
+import processors
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(ds.__file__).parent
@@ -489,6 +490,12 @@ def test_fast_tests_name_everything_public():
         if isinstance(node, ast.Attribute) and dotted(node.value) == "ds"
     }
     assert set(ds.__all__) - called == set()
+
+
+def test_what_runs_as_on_other_processors_exists():
+    """Files, and tests that are left out."""
+    defined = {name: set(marks(ROOT / "tests" / f"{name}.py")) for name in processors.FILES}
+    assert [name for name in processors.LEFT_OUT if not any(name in names for names in defined.values())] == []
 
 
 def test_no_helper_of_tests_stands_twice():

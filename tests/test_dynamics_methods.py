@@ -193,7 +193,8 @@ def test_stretched_knees_by_branches(active, monkeypatch, tmp_path):
     expected = ds.forward_dynamics(robot, q, v, tau, feet, method="kkt")
     forces = np.concatenate(expected.forces, axis=-1)
     direct = ds.forward_dynamics(robot, q, v, tau, feet, method="pv", error_bound=STRICT)
-    assert np.all(direct.status == ds.DynamicsStatus.SOLVED) and error(direct.qdd, expected.qdd) < SAME
+    assert np.all(direct.status == ds.DynamicsStatus.SOLVED)
+    assert error(direct.qdd, expected.qdd) < STRICT  # what was asked for, of near singular states
     flags = (np.ones(4),) if active else ()
     for name in ("pv", "pv-early"):
         kernel = ds.compile(robot, feet, "dynamics", method=name, active=active, lanes=1, error_bound=STRICT)

@@ -184,6 +184,7 @@ def test_the_stiffer_the_closer_to_hard_constraints(method):
     for compliance in (1e-4, 1e-5, 1e-6):
         soft = ds.forward_dynamics(robot, *state, feet, method=method, compliance=compliance)
         distances.append(error(soft.qdd, hard.qdd))
+        # what rows fall short of is R f, and f that of hard rows up to O(R): a tenth of it, not round-off
         assert np.abs(soft.constraint_residual()).max() < 1.1 * compliance * np.abs(stacked(hard)).max()
     assert distances[0] < 1e-2
     assert distances[1] / distances[0] == pytest.approx(0.1, rel=0.02)

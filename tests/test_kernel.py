@@ -210,6 +210,8 @@ def test_the_direct_entry_makes_results_as_the_general_path_does(dtype) -> None:
         q = tree.random(0, batch).astype(dtype)
         v, dt = np.ones_like(q), np.full(batch, 0.1, dtype)
         found, general = step._direct(q, v, v, 0.1), step(q, v, v, dt, threads=1)  # a float for all states
+        for x, y in zip(found, step._direct(q, v, v, np.float64(0.1)), strict=True):
+            assert np.array_equal(x, y)
         for x, expected in zip(found, general, strict=True):
             assert type(x) is np.ndarray and str(x.flags) == str(expected.flags) and x.strides == expected.strides
             assert x.ctypes.data % 64 == 0 and np.array_equal(x, expected)

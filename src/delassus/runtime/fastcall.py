@@ -73,7 +73,7 @@ def supported() -> bool:
         and read(probe, python_entry.DESCRIPTOR, pointer) == id(probe.dtype)
         and read(probe, python_entry.FLAGS, ctypes.c_int) & python_entry.WRITEABLE == python_entry.WRITEABLE
         and ctypes.string_at(id(content) + python_entry.CONTENTS, len(content)) == content
-        and read(number, python_entry.VALUE, ctypes.c_double) == number
+        and all(read(x, python_entry.VALUE, ctypes.c_double) == number for x in (number, np.float64(number)))
         and read(several, python_entry.LENGTH, ctypes.c_int64) == len(several)
         and read(several, python_entry.ITEMS, pointer) == id(probe)
         and read(several, python_entry.ITEMS + 8, pointer) == id(None)
@@ -94,7 +94,7 @@ def direct_entry(
     made = [ctypes.cast(f, ctypes.c_void_p).value for f in (ctypes.pythonapi.PyTuple_New, ctypes.pythonapi.Py_DecRef)]
     objects = id(np.ndarray), id(dtype), least_pivot, id(float), id(bytewise)
     functions, helper = (numbers[NEW_ARRAY], numbers[SET_BASE], *made), helper_address() if is_helped else 0
-    table = struct.pack(f"PP{dtype.char}7P", *objects, *functions, helper)
+    table = struct.pack(f"PP{dtype.char}8P", *objects, *functions, helper, id(np.float64))
     keep += [dtype, bytewise]
     return _function(address, _FASTCALL, table, keep), table
 

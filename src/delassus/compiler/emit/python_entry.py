@@ -3,7 +3,8 @@
 The function follows CPython's fast-call convention (``METH_FASTCALL``) and reads the fields of array objects at the
 offsets that NumPy's C interface fixes; `delassus.runtime.fastcall` checks these offsets before it uses the entry.
 Called with arrays for the results, it returns the last of them; without, it makes them by NumPy's C interface, at cache
-lines, and returns the one or a tuple. In place of an array of one number a state, a Python float stands for all states.
+lines, and returns the one or a tuple. In place of an array of one number a state, a float, of Python or NumPy, stands
+for all states.
 
 It returns its table for whatever is not a C-contiguous, aligned array of the right type and shape, for results that
 share memory with another array, and for batches above a limit; the caller then takes the general path. A program's
@@ -32,10 +33,10 @@ VALUE, LENGTH, ITEMS = 16, 16, 24
 
 TABLE = (
     *("array_type", "descriptor", "least", "float_type", "bytes_descriptor"),
-    *("new_array", "set_base", "new_tuple", "drop", "helper"),
+    *("new_array", "set_base", "new_tuple", "drop", "helper", "double_type"),
 )
 """Fields of the table, 8 bytes each: types, descriptors, the least pivot, functions of NumPy and Python, and a helper
-(`delassus.compiler.emit.helper`), or NULL for one that stays on this thread."""
+(`delassus.compiler.emit.helper`), or NULL for one that stays on this thread; NumPy's type of a float."""
 
 CALLED = ("general", "table", "out", "tuple_type", "vectorcall")
 """Fields of what `called` reads: the general path, the entry's table, the name "out", a type, a function of Python."""
@@ -363,7 +364,9 @@ def _check(lines: _Lines, k: int, shape: tuple[int, ...], flags: int, number: st
     if number is not None:
         lines += [
             f"other{k}:",
-            f"  %is.float{k} = icmp eq ptr %type{k}, %float_type",
+            f"  %is.own{k} = icmp eq ptr %type{k}, %float_type",
+            f"  %is.double{k} = icmp eq ptr %type{k}, %double_type",
+            f"  %is.float{k} = or i1 %is.own{k}, %is.double{k}",
             f"  br i1 %is.float{k}, label %float{k}, label %decline",
             f"float{k}:",
         ]

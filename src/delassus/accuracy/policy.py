@@ -25,13 +25,13 @@ def are_no_guide(ops: TraceOps, found: ByPivots | None, dtype: str) -> bool:
     """Whether solutions are better judged by what they miss than by pivots, which cost a hundredth of that.
 
     Pivots are no guide where at some usual state the error is above the bound and they do not say so, or where they
-    flag many states, for these are judged again. Where some row always depends on others, that is all that they say.
+    flag many states although it is not, for these are judged again.
     """
     if found is None or 0 in ops.exact:
         return False
     epsilon, bound = float(np.finfo(dtype).eps), ERROR_BOUND[dtype]
     flagged, wrong = ~(epsilon <= bound * found.at_usual), ~(epsilon * found.noise <= bound)
-    return bool(np.any(wrong & ~flagged) or np.mean(flagged) > OFTEN)
+    return bool(np.any(wrong & ~flagged) or np.mean(flagged & ~wrong) > OFTEN)
 
 
 def next_method(asked: Request, tried: Sequence[str]) -> str | None:

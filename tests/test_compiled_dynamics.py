@@ -339,7 +339,7 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
 
 
 def test_a_method_that_loses_digits_without_a_word(monkeypatch):
-    """No pivot says so: what its solutions miss does, and the kernel judges by that at once."""
+    """No pivot says so: noise does, and all states are solved again."""
 
     def lossy(motion):
         ops, good = motion.ops, dynamics.METHODS["kkt"](motion)
@@ -355,7 +355,6 @@ def test_a_method_that_loses_digits_without_a_word(monkeypatch):
     monkeypatch.setenv("DELASSUS_CACHE", "off")
     tree, constraints, q, v, tau = case("arm")
     forward = ds.compile(tree, constraints, "dynamics", method="lossy")
-    assert forward.judged_in == "float64"
     with pytest.warns(ds.DelassusWarning, match=r"17 of 17 state\(s\) .* solved again\. "):
         qdd, forces = forward(q, v, tau)
     expected = stacked(ds.forward_dynamics(tree, q, v, tau, constraints))

@@ -83,6 +83,7 @@ def test_compliances_of_any_size(method, compliance):
         check_solution(arm, constraints, states(arm, 2), method, compliance=compliance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_compliances_that_come_with_calls(dtype):
     """What machine code calls solved is within the bound, from compliances of hard rows to very soft ones."""

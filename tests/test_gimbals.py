@@ -243,6 +243,7 @@ def test_of_files(tmp_path):
     assert np.abs(a - b).max() < 1e3 * EPS * np.linalg.cond(ds.mass_matrix(own, q)) * np.abs(b).max()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CORPORA is None, reason="outside data")
 @pytest.mark.parametrize("root", ["fixed", "floating"])
 @pytest.mark.parametrize("name", ["digit_like", "disney_like", "talos_like", "5bar_linkage_iso6d"])

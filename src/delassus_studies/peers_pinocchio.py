@@ -134,13 +134,26 @@ def damped_calls(case: Case, q: Array, x: Array, damping: float) -> dict[str, Ca
 
 def dynamics_calls(case: Case, states: States) -> dict[str, Callable[[], list[Array]]]:
     """Calls that return the accelerations of every state: ``lcaba``, ``constraintDynamics``, with derivatives too."""
-    if (made := _model_of(case)) is None or (dynamics := exact_dynamics_call(case, states)) is None:
+    if not case.world_only:
         return {}
-    pin, model = made
-    each = [tuple(np.array(x) for x in state) for state in zip(states.q, states.v, states.tau, strict=True)]
-    contacts, contact_data = pinocchio_contacts(pin, model, case)
-    pin.initConstraintDynamics(model, data := model.createData(), contacts, contact_data)
+    calls = {
+        "pin lcaba": lcaba_call(case, states),
+        "pin constraintDynamics": exact_dynamics_call(case, states),
+        "pin derivatives": exact_dynamics_call(case, states, with_derivatives=True),
+    }
+    return {name: call for name, call in calls.items() if call is not None}
+
+
+def exact_dynamics_call(case: Case, states: States, with_derivatives: bool = False) -> Callable[[], list[Array]] | None:
+    """Call that returns the accelerations of every state by ``constraintDynamics``, loops too."""
+    if (made := _problem_of(case, states)) is None:
+        return None
+    pin, model, data, each, contacts, contact_data = made
+    pin.initConstraintDynamics(model, data, contacts, contact_data)
     exact = pin.ProximalSettings(1e-12, 0.0, 1)
+
+    def dynamics() -> list[Array]:
+        return [np.array(pin.constraintDynamics(model, data, *s, contacts, contact_data, exact)) for s in each]
 
     def derivatives() -> list[Array]:
         out = []
@@ -149,30 +162,23 @@ def dynamics_calls(case: Case, states: States) -> dict[str, Callable[[], list[Ar
             pin.computeConstraintDynamicsDerivatives(model, data, contacts, contact_data, exact)
         return out
 
-    found: dict[str, Callable[[], list[Array]]] = {"pin constraintDynamics": dynamics, "pin derivatives": derivatives}
-    lcaba = lcaba_call(case, states)  # with constraints of its own: it leaves its parameter in them
-    return found if lcaba is None else {"pin lcaba": lcaba, **found}
-
-
-def exact_dynamics_call(case: Case, states: States) -> Callable[[], list[Array]] | None:
-    """Call that returns the accelerations of every state by ``constraintDynamics``, loops too."""
-    if (made := _model_of(case, with_loops=True)) is None:
-        return None
-    pin, model = made
-    each = [tuple(np.array(x) for x in state) for state in zip(states.q, states.v, states.tau, strict=True)]
-    contacts, contact_data = pinocchio_contacts(pin, model, case)
-    pin.initConstraintDynamics(model, data := model.createData(), contacts, contact_data)
-    exact = pin.ProximalSettings(1e-12, 0.0, 1)
-    return lambda: [np.array(pin.constraintDynamics(model, data, *s, contacts, contact_data, exact)) for s in each]
+    return derivatives if with_derivatives else dynamics
 
 
 def lcaba_call(case: Case, states: States) -> Callable[[], list[Array]] | None:
     """Call that returns the accelerations of every state by one iteration of ``lcaba``, in its own order of links."""
+    if (made := _problem_of(case, states)) is None:
+        return None
+    pin, model, data, each, contacts, contact_data = made
+    pin.computeJointMinimalOrdering(model, data, contacts)
+    soft = pin.ProximalSettings(1e-12, MU, 1)
+    return lambda: [np.array(pin.lcaba(model, data, *s, contacts, contact_data, soft)) for s in each]
+
+
+def _problem_of(case: Case, states: States) -> tuple[Any, ...] | None:
+    """Module, model, data, states, constraints and their data; each call has its own, for ``lcaba`` changes them."""
     if (made := _model_of(case, with_loops=True)) is None:
         return None
     pin, model = made
     each = [tuple(np.array(x) for x in state) for state in zip(states.q, states.v, states.tau, strict=True)]
-    contacts, contact_data = pinocchio_contacts(pin, model, case)
-    pin.computeJointMinimalOrdering(model, data := model.createData(), contacts)
-    soft = pin.ProximalSettings(1e-12, MU, 1)
-    return lambda: [np.array(pin.lcaba(model, data, *s, contacts, contact_data, soft)) for s in each]
+    return pin, model, model.createData(), each, *pinocchio_contacts(pin, model, case)

@@ -28,7 +28,7 @@ from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 from delassus.planner.elimination import least_degree, loops
-from delassus.quantities.case import symbolic_case
+from delassus.quantities.case import elimination_order, symbolic_case
 from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
 from delassus.quantities.request import request
 from delassus.runtime.compile import compile
@@ -84,8 +84,9 @@ ANY_ERROR = 1e300
 def operations(case: Case, method: str, order: EliminationOrder | None = None) -> int:
     """Operations of forward dynamics by a method; ``order`` of links, None for that of fewest operations."""
     ops = TraceOps()
-    traced = symbolic_case(request(case.tree, case.constraints, DYNAMICS, method=method, passive="none"), ops)
-    traced.order = order
+    asked = request(case.tree, case.constraints, DYNAMICS, method=method, passive="none")
+    traced = symbolic_case(asked, ops)
+    traced.order = order or elimination_order(asked)
     found = METHODS[method](traced.motion())
     return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
 

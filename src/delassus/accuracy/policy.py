@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -45,6 +46,16 @@ def next_method(asked: Request, tried: Sequence[str]) -> str | None:
     left += [] if is_long(asked) else [ACCURATE]
     left += [] if all(asked.options.soft) else [*ITERATIVE]
     return next((name for name in left if name not in tried), None)
+
+
+def for_numpy(asked: Request) -> Request:
+    """The request as NumPy runs it: `ACCURATE` where the method was left to choose and rows are held.
+
+    It asks nothing about the structure of robot and rows, so that no first call traces them, and takes the fewest calls of NumPy.
+    """
+    if not asked.is_chosen or not asked.quantity.has_status or asked.method in UNCONSTRAINED or is_long(asked):
+        return asked
+    return replace(asked, method=ACCURATE)
 
 
 def is_long(asked: Request) -> bool:

@@ -19,7 +19,7 @@ from delassus.compiler.program import Result
 from delassus.constraints import Constraint
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
-from delassus.quantities.case import Case, symbolic_case
+from delassus.quantities.case import Case, elimination_order, symbolic_case
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.quantity import Output
 from delassus.quantities.request import Request, request
@@ -118,6 +118,7 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False) 
     """
     traced = Trace(CallingTraceOps() if calls else TraceOps())
     case = symbolic_case(asked, traced.ops)
+    case.order = elimination_order(replace(asked, judged_in="", derivative=()))
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
     for k in range(len(asked.derivative)):

@@ -48,7 +48,7 @@ class Case:
     def __init__(self, request: Request, ops: Ops, values: Mapping[str, Any]) -> None:
         self.request, self.ops, self.values = request, ops, values
         self.tree, self.constraints = request.tree, request.constraints
-        self.order: EliminationOrder | None = None  # of links; None: that of fewest operations
+        self.order: EliminationOrder | None = None  # of links; None: as they are numbered
         self.is_within: Scalar | None = None  # 1 where what iterates has come within its tolerance, else 0
         self.errors: list[Scalar] = []  # estimates of the relative error of each solution of dynamics
 
@@ -76,7 +76,7 @@ class Case:
             damping=None if damping is None else self.as_vector(damping),
             passive=options.passive,
             goals=[self._goal(index) for index in range(len(self.constraints))],
-            elimination=self.order or elimination_order(self.request),
+            elimination=self.order,
         )
 
     def control_forces(self, q: Any = None, v: Any = None) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
-from delassus.accuracy.policy import ACCURATE, is_long
+from delassus.accuracy.policy import ACCURATE, for_numpy, is_long
 from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue
 from delassus.accuracy.status import DynamicsStatus, Resolved, resolve, worst
 from delassus.algorithms.articulated import Articulated
@@ -338,7 +338,7 @@ def case_of(
     if any(map(library_of, kinds)):
         compiled: Any = CompiledCase(asked, {**states, **values})
         return compiled  # type: ignore[no-any-return]
-    return NumpyCase(asked, *checked_values(tree, asked.arguments, {**states, **values}))
+    return NumpyCase(for_numpy(asked), *checked_values(tree, asked.arguments, {**states, **values}))
 
 
 def solve_doubtful(

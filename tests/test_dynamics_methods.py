@@ -465,7 +465,9 @@ def test_every_method_is_here():
     assert DYNAMICS_ALGORITHMS["pv"] is pv and DYNAMICS_ALGORITHMS["pv-early"] is activated_pv_early
     robot = ds.mechanisms.humanoid()
     zero = np.zeros(robot.nv)
-    assert ds.forward_dynamics(robot, robot.neutral(), zero, zero, ds.Point("left_foot")).method == "pv-early"
+    assert ds.forward_dynamics(robot, robot.neutral(), zero, zero, ds.Point("left_foot")).method == "ltl"
+    long = ds.mechanisms.chain(80)
+    assert ds.forward_dynamics(long, long.neutral(), *np.zeros((2, 80)), ds.Point("link80")).method == "pv-early"
 
 
 @pytest.mark.parametrize("function", [ds.bias_force, ds.forward_dynamics])

@@ -550,8 +550,9 @@ def test_defaults():
     arm = ds.mechanisms.chain(6)
     state = arm.random(0), np.zeros(6), np.zeros(6)
     two = [ds.Point("link6"), ds.Point("link3")]
-    for compliance, method in ((1.0, "pv-early"), ([1.0, None], "pv-early"), (None, "pv-early")):
-        assert ds.forward_dynamics(arm, *state, two, compliance=compliance).method == method
+    for compliance in (1.0, [1.0, None], None):
+        assert ds.forward_dynamics(arm, *state, two, compliance=compliance).method == "ltl"
+        assert ds.compile(arm, two, "dynamics", compliance=compliance).method == "pv-early"
     assert ds.forward_dynamics(arm, *state, compliance=1.0).method == "aba"
 
 

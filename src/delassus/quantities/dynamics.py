@@ -226,9 +226,10 @@ def forward_dynamics(
     kp, kd, v_target : (..., nv) array_like
         Of ``"pd"``: gains (N·m/rad, N/m; N·m·s/rad, N·s/m), and velocities ``v*``, which are zero if not given.
     method : str, optional
-        One of ``DYNAMICS_METHODS``. By default, and as "auto" of kernels, ``"aba"`` without constraints, else
-        ``"pv-early"``; ``"proximal"`` where hard rows of loops are dependent at configurations that close these, and
-        where constraints that can be off are some soft, some hard.
+        One of ``DYNAMICS_METHODS``. By default ``"aba"`` without constraints, else ``"ltl"``, and ``"pv-early"`` where
+        its matrices would be long. "auto" of kernels counts operations instead of calls of NumPy: ``"pv-early"``, and
+        ``"proximal"`` where hard rows of loops are dependent at configurations that close these, or where constraints
+        that can be off are some soft, some hard.
     wrenches : mapping of str or Frame to (..., 6) array_like, optional
         External wrench ``[force; moment]`` (N, N·m) on a link, at the origin and in the axes of that frame.
     gravity : (..., 3) array_like, optional

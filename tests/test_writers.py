@@ -73,8 +73,9 @@ def assert_same(tree, back, but=()):
     assert sum(c.size for c in back.constraints) == sum(c.size for c in tree.constraints)
     passive = "none" if {"gravity", "stiffness", "armature"} & set(but) else "model"
     if tree.nv and "armature" not in but:
-        expected = ds.forward_dynamics(tree, q, v, tau, passive=passive).qdd
-        found = ds.forward_dynamics(back, *own, passive=passive).qdd
+        method = "pv-early" if tree.constraints else None  # which loses the fewest digits
+        expected = ds.forward_dynamics(tree, q, v, tau, passive=passive, method=method).qdd
+        found = ds.forward_dynamics(back, *own, passive=passive, method=method).qdd
         assert error(found, reordered(tree, back, expected, "v_index")) < SAME
 
 

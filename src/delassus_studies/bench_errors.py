@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from delassus.compiler.program import Program, interpret_program
 from delassus.interop.load import example_robot_files
 from delassus.model.rotations import Array
 from delassus.quantities import find_quantity
-from delassus.quantities.request import request
+from delassus.quantities.request import Request, request
 from delassus_studies.cases import Case
 from delassus_studies.figures import scatter_figure
 from delassus_studies.loop_mechanisms import closed_states, few_loops, parallel_robots
@@ -97,8 +98,14 @@ def _programs(
     """What is judged, and what it is judged by."""
     name = method.partition(",")[0]
     asked = request(tree, constraints, find_quantity("dynamics"), method=name, compliance=compliance)
-    oracles = [make_program(replace(asked, method=oracle)) for oracle in (SOFT_ORACLES if compliance else ORACLES)]
+    oracles = [_oracle(replace(asked, method=oracle)) for oracle in (SOFT_ORACLES if compliance else ORACLES)]
     return make_program(asked if method == PIVOTS else replace(asked, judged_in=dtype)), oracles
+
+
+@lru_cache(maxsize=8)
+def _oracle(asked: Request) -> Program:
+    """The same for all methods and both types."""
+    return make_program(asked)
 
 
 def _quantiles(estimate: Array, error: Array) -> list[float]:

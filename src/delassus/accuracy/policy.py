@@ -9,7 +9,7 @@ import numpy as np
 
 from delassus.accuracy.estimate import ERROR_BOUND, Request
 from delassus.accuracy.pivots import ByPivots
-from delassus.algorithms.dynamics import ITERATIVE, SOFT, UNCONSTRAINED
+from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
 from delassus.spatial.trace_ops import TraceOps
 
 OFTEN = 0.1
@@ -36,22 +36,23 @@ def are_no_guide(ops: TraceOps, found: ByPivots | None, dtype: str) -> bool:
 
 
 def next_method(asked: Request, tried: Sequence[str]) -> str | None:
-    """Method of forward dynamics that takes states that those ``tried`` fail at, compiled; None: nothing is left.
+    """Method of forward dynamics that takes states, judged, that those ``tried`` fail at; None: nothing is left.
 
     `ACCURATE` loses nothing where pivots are small; "proximal" takes rows that depend on one another.
     """
     if asked.method in UNCONSTRAINED or not asked.quantity.methods:
-        return None
-    left = ["pv-early"] if asked.method in SOFT else []
-    left += [] if is_long(asked) else [ACCURATE]
-    left += [] if all(asked.options.soft) else [*ITERATIVE]
+        left = [asked.method]
+    else:
+        left = ["pv-early" if is_long(asked) else ACCURATE]
+        left += [] if all(asked.options.soft) else [*ITERATIVE]
     return next((name for name in left if name not in tried), None)
 
 
 def for_numpy(asked: Request) -> Request:
     """The request as NumPy runs it: `ACCURATE` where the method was left to choose and rows are held.
 
-    It asks nothing about the structure of robot and rows, so that no first call traces them, and takes the fewest calls of NumPy.
+    It asks nothing about the structure of robot and rows, which first calls would have to trace, and takes the fewest
+    calls of NumPy.
     """
     if not asked.is_chosen or not asked.quantity.has_status or asked.method in UNCONSTRAINED or is_long(asked):
         return asked

@@ -1,9 +1,8 @@
 """States that a kernel does not solve: solved again in float64, by other methods, and on NumPy in the end.
 
-A solution whose estimated error is above the bound is looked at first: the same method in float64, judged by what it
-misses (`delassus.accuracy.refinement`), accepts most states that pivots flag. The others go to "ltl", which
-eliminates no rows early, and to "proximal", which solves dependent ones, each judged alike and compiled when first
-needed, and announced. What is left then is solved on NumPy, as `delassus.forward_dynamics` does.
+States whose estimated error is above the bound go to "ltl" in float64, which eliminates no rows early, and to
+"proximal", which solves dependent ones, both judged by what solutions miss (`delassus.accuracy.refinement`), compiled
+when first needed, and announced. What is left then is solved on NumPy, as `delassus.forward_dynamics` does.
 """
 
 from __future__ import annotations
@@ -39,11 +38,9 @@ def next_request(kernel: Kernel) -> tuple[Request, str, str] | None:
         how = f"{asked.options.sweeps} sweeps" if kernel.iterates else f"{kernel.dtype}"
         asked = replace(asked, options=replace(asked.options, sweeps=sweeps))
         return asked, "float64", f", for states that {how} do not solve"
-    method = kernel.method
-    if is_wide and kernel.judged_in:
-        method = next_method(asked, (*kernel.tried, method))
-        if method is None:
-            return None
+    method = next_method(asked, kernel.tried)
+    if method is None:
+        return None
     how = f", for states that {kernel.method!r} in {kernel.dtype} does not solve"
     return replace(asked, method=method, judged_in="float64"), "float64", how
 

@@ -69,12 +69,14 @@ class Kernel:
         lanes: int,
         reason: str = "",
         error_bound: float | None = None,
+        tried: tuple[str, ...] = (),
     ) -> None:
-        self.error_bound, self.tried = error_bound, tuple[str, ...]()
+        self.error_bound = error_bound
         self.least_rcond = float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype)
         is_strict = request.solves and check_error_bound(error_bound, dtype) < ERROR_BOUND[dtype]
         made = replace(request, judged_in=dtype) if is_strict else request
         objects, self.operations, self.is_judged, self.judged_in = machine_code(made, dtype, lanes, reason)
+        self.tried = (*tried, request.method) if self.judged_in == "float64" else tried
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
         self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
@@ -172,8 +174,8 @@ class Kernel:
             Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. With
             ``return_status`` a tuple that ends with an array (...) of `DynamicsStatus`, with ``return_error`` one that
             ends with an array (...) of error estimates. States whose estimate is above the bound of `compile` are
-            solved again in float64: dynamics by the same method, judged by what its solutions miss, then by ``"ltl"``
-            unless that takes minutes to compile, and by ``"proximal"``; what has to be compiled for it is announced.
+            solved again in float64, judged by what solutions miss: dynamics by ``"ltl"``, or ``"pv-early"`` where that
+            would take minutes to compile, and by ``"proximal"``; what has to be compiled for it is announced.
             Those at which none is better are solved on NumPy, as `delassus.forward_dynamics` does.
             The first call that meets any of these warns, unless it returns statuses or errors.
 
@@ -355,9 +357,7 @@ class Kernel:
             return None
         request, dtype, reason = asked
         lanes = self.lanes if dtype == self.dtype.name else host().lanes(dtype)
-        made = Kernel(request, dtype, lanes, reason, self.error_bound)
-        made.tried = (*self.tried, self.method) if self.judged_in and self.dtype == np.float64 else self.tried
-        return made
+        return Kernel(request, dtype, lanes, reason, self.error_bound, self.tried)
 
     def compute(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
         """Run the machine code; returns the reciprocal conditions, if it makes any."""

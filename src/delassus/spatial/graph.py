@@ -232,9 +232,7 @@ class Builder:
 
     def node(self, op: int, a: int = -1, b: int = -1, c: int = -1) -> int:
         """Input or operation of that kind and operands, made if there is none yet."""
-        if b < a and op in COMMUTATIVE:
-            a, b = b, a
-        node = (op, a, b, c)
+        node = (op, b, a, c) if b < a and op in COMMUTATIVE else (op, a, b, c)
         made = self._made.get(node)
         return self._append(node, node, 0.0) if made is None else made
 

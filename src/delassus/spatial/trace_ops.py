@@ -54,10 +54,12 @@ ROUND_OFF, SAMPLES = 100 * 2.0**-52, 3
 """Largest relative error of an operation, much more than it has, and how often operations err at random."""
 
 
-def _value(op: int, operands: Sequence[float]) -> float:
-    """What an operation gives, NaN if nothing."""
+def _value(op: int, at: Sequence[float], a: int, b: int, c: int) -> float:
+    """What an operation of nodes with the values ``at`` gives, NaN if nothing."""
     try:
-        return VALUES[op](*operands)
+        if b < 0:
+            return VALUES[op](at[a])
+        return VALUES[op](at[a], at[b]) if c < 0 else VALUES[op](at[a], at[b], at[c])
     except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
         return math.nan
 
@@ -93,10 +95,10 @@ class TraceOps(Ops):
         self.exact: set[int] = set()
         self.loops: list[Loop | Calls] = []
         self._system = 0
-        self._erring: list[tuple[float, ...]] = []
+        self._erring: list[list[float]] = [[] for _ in range(SAMPLES)]
         self._build = Builder()
         self._nodes = self._build.nodes
-        self._random, self._errors = random.Random(0), random.Random(1)
+        self._random, self._errors = random.Random(0), np.random.default_rng(1)
         self._n_inputs = 0
         self._build.constant(0.0)
         self._one = self.number(1.0)
@@ -163,15 +165,11 @@ class TraceOps(Ops):
     def operation(self, op: int, a: int, b: int = -1, c: int = -1) -> int:
         """Node of an operation, or the number that it gives on known numbers."""
         at, nodes = self.at, self._nodes
-        is_known = nodes[a][0] == CONSTANT and (b < 0 or nodes[b][0] == CONSTANT) and (c < 0 or nodes[c][0] == CONSTANT)
-        if not is_known:
-            node = self._build.node(op, a, b, c)
-            if node < len(at):
-                return node
-        value = _value(op, [at[x] for x in (a, b, c) if x >= 0])
-        if is_known:
-            return self.number(value)
-        at.append(value)
+        if nodes[a][0] == CONSTANT and (b < 0 or nodes[b][0] == CONSTANT) and (c < 0 or nodes[c][0] == CONSTANT):
+            return self.number(_value(op, at, a, b, c))
+        node = self._build.node(op, a, b, c)
+        if node == len(at):
+            at.append(_value(op, at, a, b, c))
         return node
 
     def add(self, a: int, b: int) -> int:
@@ -354,14 +352,13 @@ class TraceOps(Ops):
 
     def _errors_of(self, a: Table) -> Any:
         """Estimates of the round-off in the values of entries: how far they are when every operation errs at random."""
-        erring = self._erring
-        for k in range(len(erring), len(self.at)):
-            op, x, y, z = self._nodes[k]
-            operands = zip(*(erring[i] for i in (x, y, z) if i >= 0), strict=True) if op >= ADD else ()
-            values = [_value(op, given) for given in operands] or [self.at[k]] * SAMPLES
-            erring.append(tuple(value * (1.0 + ROUND_OFF * self._errors.uniform(-1.0, 1.0)) for value in values))
-        found = np.array([erring[x] for x in a.nodes()]).reshape(*a.shape, SAMPLES)
-        return np.linalg.norm(found - self._values(a)[..., None], axis=-1)
+        start = len(self._erring[0])
+        for at in self._erring:
+            factors = 1.0 + ROUND_OFF * self._errors.uniform(-1.0, 1.0, len(self.at) - start)
+            for (op, x, y, z), value, factor in zip(self._nodes[start:], self.at[start:], factors.tolist(), strict=True):
+                at.append((_value(op, at, x, y, z) if op >= ADD else value) * factor)
+        found = np.array([[at[x] for x in a.nodes()] for at in self._erring]).reshape(SAMPLES, *a.shape)
+        return np.linalg.norm(found - self._values(a), axis=0)
 
     def _answer(self, question: str, a: Table, answer: Any) -> Any:
         self.answers.append((question, a.shape, answer))

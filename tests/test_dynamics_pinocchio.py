@@ -33,7 +33,7 @@ ACCELERATION = 1e-9
 REGULAR = 1e-7
 """Constraint sets are compared where the smallest eigenvalue of G, scaled to unit diagonal, is above this."""
 
-ENDINGS = ("talos_reduced.urdf", "go1.urdf", "g1_29dof_rev_1_0.urdf", "anymal.urdf", "panda.urdf", "ur5_robot.urdf")
+ENDINGS = ("talos_reduced.urdf", "go1.urdf", "g1_29dof_rev_1_0.urdf", "panda.urdf", "ur5_robot.urdf")
 ROBOTS = [name for name in FILES if name.endswith(ENDINGS)]
 
 

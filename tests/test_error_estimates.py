@@ -61,7 +61,7 @@ def test_estimates_on_random_mechanisms(what, methods, oracles, options, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compliance", [1e-8, 1e-6, 1e-3, None])
+@pytest.mark.parametrize("compliance", [1e-6, None])
 def test_estimates_on_robots_that_stand(compliance):
     """Welds and points on all limbs, in both types; states whose error is above the bound are above it by estimate."""
     ratios = {dtype: [] for dtype in ERROR_BOUND}
@@ -170,8 +170,10 @@ def test_a_state_of_small_pivots_among_others():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", ["delassus", "dynamics", "damped_solution", "step"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("delassus", "float64"), ("dynamics", "float32"), ("damped_solution", "float32"), ("step", "float64")],
+)
 def test_one_state_is_solved_again_as_in_a_batch(name, dtype):
     tree, rng = ds.mechanisms.star(3, 2), np.random.default_rng(0)
     kernel = ds.compile(tree, ds.Point("branch1_2"), name, dtype=dtype, error_bound=1e-18)
@@ -185,7 +187,7 @@ def test_one_state_is_solved_again_as_in_a_batch(name, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compliance", [1e-4, 1e-2, 0.1])
+@pytest.mark.parametrize("compliance", [1e-4, 0.1])
 def test_soft_constraints_in_single_precision(compliance):
     tree = robot("solo12")
     feet = [ds.Point(f"{leg}_FOOT") for leg in ("FL", "FR", "HL", "HR")]

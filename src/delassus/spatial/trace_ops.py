@@ -355,7 +355,8 @@ class TraceOps(Ops):
         start = len(self._erring[0])
         for at in self._erring:
             factors = 1.0 + ROUND_OFF * self._errors.uniform(-1.0, 1.0, len(self.at) - start)
-            for (op, x, y, z), value, factor in zip(self._nodes[start:], self.at[start:], factors.tolist(), strict=True):
+            given = zip(self._nodes[start:], self.at[start:], factors.tolist(), strict=True)
+            for (op, x, y, z), value, factor in given:
                 at.append((_value(op, at, x, y, z) if op >= ADD else value) * factor)
         found = np.array([[at[x] for x in a.nodes()] for at in self._erring]).reshape(SAMPLES, *a.shape)
         return np.linalg.norm(found - self._values(a), axis=0)

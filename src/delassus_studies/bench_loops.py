@@ -21,6 +21,7 @@ from warnings import catch_warnings
 import numpy as np
 from rich.table import Table
 
+from delassus.accuracy.closed_loops import closed_configurations
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.state import EliminationOrder
@@ -37,7 +38,6 @@ from delassus.simulate.simulator import Simulator
 from delassus.spatial.trace_ops import TraceOps
 from delassus_studies.cases import Case, random_states
 from delassus_studies.loop_mechanisms import (
-    closed_configuration,
     closed_states,
     few_loops,
     four_bars,
@@ -58,6 +58,8 @@ from delassus_studies.timing import (
 )
 
 STATES, PEER_STATES, CHECKED = 1024, 64, 16
+STARTS = 32, 1
+"""Configurations from which closed ones are looked for, those near neutral first, and how many are wanted."""
 ROUNDS, REPEATS = 9, 2
 SIZES, GRIDS = (10, 20, 40, 100), (3, 4, 5, 6)
 TIMED = 60_000
@@ -136,9 +138,9 @@ def _measure_case(case: Case, rounds: int) -> Record:
 
 def _measure_passive(case: Case, seconds: float) -> Record | None:
     """Largest gap (m, rad), error of the energy, statuses, and median time of a step; None where loops do not close."""
-    if (q := closed_configuration(case)) is None:
+    if not len(closed := closed_configurations(case.tree, case.constraints, *STARTS)):
         return None
-    scene = Scene(case.tree, loops=case.constraints)
+    scene, q = Scene(case.tree, loops=case.constraints), closed[0]
     sim, states, times, flagged = Simulator(scene, q0=q, passive="none", limits=False), [], [], None
     for _ in range(round(seconds / sim.dt)):
         states.append((sim.q, sim.v))

@@ -20,8 +20,6 @@ from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.joints import JointKind
 from delassus.model.mechanisms import humanoid, ladder
 from delassus.model.rotations import Array
-from delassus.quantities import kinematics
-from delassus.runtime.compile import compile
 from delassus_studies.cases import Case, States, quiet_load, welds
 
 TURNS, SLIDES, BALL, FREE = JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, JointKind.FREE
@@ -200,20 +198,3 @@ def closed_states(case: Case, n: int, seed: int = 1) -> States | None:
     random, size = np.random.default_rng(seed), (n, case.tree.nv)
     v = kept_closed(case.tree, case.constraints, q) @ random.normal(size=size)[..., None]
     return States(q, v[..., 0], 10 * random.normal(size=size))
-
-
-def closed_configuration(case: Case, tries: int = 100) -> Array | None:
-    """A configuration at which the loops of welds are closed to 1e-12, by Newton's method from random ones near 0."""
-    tree, still = case.tree, np.zeros(case.tree.nv)
-    kernel, rng = compile(tree, case.constraints, "joint_space_motion"), np.random.default_rng(0)
-    for k in range(tries):
-        q = tree.integrate(tree.neutral(), 0.1 * k * rng.normal(size=tree.nv))
-        for _ in range(60):
-            J, errors = kernel(q, still, still)[4:6]
-            dq = -np.linalg.lstsq(J, errors, rcond=1e-9)[0]
-            q = tree.integrate(q, dq * min(1.0, 0.3 / max(float(np.abs(dq).max()), 1e-300)))
-        ends = [f for c in case.constraints if isinstance(c, Weld) and c.second for f in (c.first, c.second)]
-        poses = kinematics.forward_kinematics(tree, q, ends)
-        if np.abs(poses[0::2] - poses[1::2]).max() < 1e-12:
-            return q
-    return None

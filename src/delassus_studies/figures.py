@@ -111,9 +111,10 @@ def line_figure(
 
 def scatter_figure(path: Path, series: Series, x: str, y: str, factor: float) -> Path:
     """Points of each series on logarithmic axes, with the lines y = x and y = ``factor`` x."""
-    figure, (ax,) = _panels(1, 7.0)
-    for name, (xs, ys) in series.items():
-        ax.plot(xs, ys, ".", markersize=1.5, alpha=0.4, label=name, rasterized=True)
+    figure, (ax,) = _panels(1, 9.0)
+    colours = _pyplot().get_cmap("tab20")
+    for k, (name, (xs, ys)) in enumerate(series.items()):
+        ax.plot(xs, ys, ".", color=colours(k % 20), markersize=1.5, alpha=0.5, label=name, rasterized=True)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ends = ax.get_xlim()
@@ -122,5 +123,5 @@ def scatter_figure(path: Path, series: Series, x: str, y: str, factor: float) ->
     ax.set_xlabel(x)
     ax.set_ylabel(y)
     ax.grid(alpha=0.3)
-    ax.legend(fontsize=7, markerscale=6, loc="upper left")
+    ax.legend(fontsize=7, markerscale=6, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return _save(figure, path)

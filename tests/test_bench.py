@@ -12,9 +12,10 @@ from functools import partial
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from rich.console import Console
 
 import delassus as ds
-from delassus_studies import bench_dask, contact_step_problems
+from delassus_studies import bench_dask, bench_loops, contact_step_problems
 from delassus_studies.bench_contact import PARTS, shares
 from delassus_studies.bench_contact_steps import WANTED, Roll, Starts, StepCase, cheapest
 from delassus_studies.bench_dynamics import phases
@@ -38,6 +39,7 @@ from delassus_studies.peers_compiled import casadi_c, frax
 from delassus_studies.peers_pinocchio import delassus_call
 from delassus_studies.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
 from delassus_studies.solver_times import measure as measure_solvers
+from delassus_studies.tables import publish
 from delassus_studies.timing import best, fitted_slope, interleaved, pinned, slope, uncached
 from internals import Host, host
 
@@ -342,3 +344,21 @@ def test_blocks_on_worker_processes_are_those_of_loops(monkeypatch):
     *_, record = bench_dask.measure(quick=True)
     *_, medians = bench_dask.tables(record)
     assert record["states"] == 2000 and "tasks of Dask" in medians
+
+
+@pytest.mark.slow
+def test_tables_of_loops_are_all_shown(monkeypatch):
+    """Those of closed states and of passive robots too, which come before the one that grows."""
+    case = bench_loops.four_bars(1)
+    for name, value in {"STATES": 16, "PEER_STATES": 16, "ROUNDS": 1, "SECONDS": 0.005}.items():
+        monkeypatch.setattr(bench_loops, name, value)
+    monkeypatch.setattr(bench_loops, "parallel_robots", lambda: iter([case]))
+    monkeypatch.setattr(bench_loops, "few_loops", lambda: [case])
+    monkeypatch.setattr(bench_loops, "many_loops", lambda sizes, grids: [])
+    monkeypatch.setattr(bench_loops, "exact_dynamics_call", lambda case, states: None)
+    console = Console(record=True, width=200)
+    publish(console, bench_loops.measure(), bench_loops.tables)
+    shown = console.export_text()
+    for title in ("closed states", "from rest", "operations", "lcaba"):
+        assert title in shown
+    assert shown.count(case.name) >= 4

@@ -74,6 +74,7 @@ UNITS = ("ltl", "pv-early", "proximal")
 TWICE = [ds.Point("link7"), ds.Point("link7", axes="world")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compliance", [1e-13, 1e-12, 1e-9, 1e-6, 1e-3, 10.0])
 @pytest.mark.parametrize("method", ["ltl", "pv-early", "proximal", "pv-soft", "ltl-soft"])
 def test_compliances_of_any_size(method, compliance):
@@ -189,6 +190,7 @@ def test_derivatives_of_loops_on_gimbals(rod_on_gimbals):
 SCALES = [{name: 10.0**k} for name in ("mass", "length", "row", "first row") for k in (6, -6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scales", SCALES, ids=str)
 def test_estimates_do_not_depend_on_units(scales, tmp_path):
     """Masses, lengths, all rows and one of them by 10^±6: errors are the same parts of the same motion."""

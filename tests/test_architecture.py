@@ -353,6 +353,7 @@ def test_processes_that_tests_start_end():
     assert max(limit.value for *_, limit in limits if isinstance(limit, ast.Constant)) <= LONGEST
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_no_test_hangs_and_none_ignores_interrupts(tmp_path, pytestconfig):
     """Not in a shell's background job either, which ignores them."""

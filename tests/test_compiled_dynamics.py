@@ -338,6 +338,7 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
     assert error(qs, good[0]) < DOUBLE and error(vs, good[1]) < DOUBLE
 
 
+@pytest.mark.slow
 def test_a_method_that_loses_digits_without_a_word(monkeypatch):
     """No pivot says so: noise does, and all states are solved again."""
 
@@ -505,6 +506,7 @@ def test_solve():
         ds.compile(tree, [], "bias_force").solve(q, v)
 
 
+@pytest.mark.slow
 def test_solve_knows_the_stabilisation_of_rows():
     """These have no position errors, so that their gain of those says nothing about that of velocities."""
     tree, rng = ds.mechanisms.chain(4), np.random.default_rng(0)

@@ -202,6 +202,7 @@ def test_soft_constraints_in_single_precision(compliance):
         assert np.all(true < BELOW * estimate) and np.all(true < ERROR_BOUND["float32"])
 
 
+@pytest.mark.slow
 def test_bounds_are_arguments():
     tree, tip = ds.mechanisms.chain(7), ds.Point("link7")
     given = state(tree, np.random.default_rng(0), 30)

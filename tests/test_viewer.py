@@ -95,6 +95,7 @@ def changed(a, b):
     return float((np.abs(a - b).max(axis=-1) > 24).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_the_page_shows_the_robot_moving(tmp_path):
     viewer = view(pendulum(4), port=free_port(), block=False)

@@ -787,8 +787,8 @@ def test_stabilised_constraints_hold():
 
 def two_points():
     """An arm that stands on two points of one link, redundant at all states unless one of them is off."""
-    tree = ds.mechanisms.chain(4)
-    return tree, [ds.Point("link4"), ds.Point(ds.Frame("link4", (0.1, 0, 0)))]
+    tree = ds.mechanisms.chain(5)
+    return tree, [ds.Point("link5"), ds.Point(ds.Frame("link5", (0.1, 0, 0)))]
 
 
 @pytest.mark.slow
@@ -798,7 +798,7 @@ def test_rollouts_where_rows_are_dependent(integrator):
     tree, points = two_points()
     step = ds.compile(tree, points, "step", active=True, integrator=integrator)
     rng, dt = np.random.default_rng(0), 1e-3
-    q, v, tau = tree.random(rng, 5), rng.normal(size=(5, 4)), rng.normal(size=(6, 4))
+    q, v, tau = tree.random(rng, 5), rng.normal(size=(5, 5)), rng.normal(size=(6, 5))
     flags = np.ones((6, 5, 2))
     flags[:, 0, 1] = flags[:3, 1, 0] = 0.0  # never dependent, and from the fourth step on
     qs, vs, status = ds.rollout(step, q, v, tau, dt, active=flags, per_step=["active"], return_status=True)
@@ -820,8 +820,8 @@ def test_rollouts_where_rows_are_dependent(integrator):
 def test_rollouts_whose_numbers_overflow():
     tree, points = two_points()
     step = ds.compile(tree, points[:1], "step")
-    v = np.array([1.0, 1e200])[:, None] * np.ones(4)
-    qs, _, status = ds.rollout(step, tree.random(0), v, np.zeros((3, 4)), 1e-3, return_status=True)
+    v = np.array([1.0, 1e200])[:, None] * np.ones(5)
+    qs, _, status = ds.rollout(step, tree.random(0), v, np.zeros((3, 5)), 1e-3, return_status=True)
     assert np.isfinite(qs[:, 0]).all() and np.isnan(qs[1:, 1]).all()
     assert np.all(status[:, 1] == ds.DynamicsStatus.FAILED) and np.all(status[:, 0] == ds.DynamicsStatus.SOLVED)
 

@@ -18,7 +18,7 @@ import delassus
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PYTHONS = ("3.11", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13")
 NO_REGISTRY = ("No matching distribution found", "Connection", "Temporary failure", "timed out")
 
 

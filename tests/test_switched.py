@@ -188,8 +188,8 @@ def test_a_stretched_leg_counts_only_if_its_foot_stands():
 def test_kernels(monkeypatch, tmp_path):
     """A redundant set with regular modes, compiled: each state has its own flags; no NaN anywhere."""
     monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
-    tree, corners = ds.mechanisms.star(2, 3), MIXED["four corners"]
-    feet = [ds.Point(ds.Frame(f"branch{k}_3", c.first.position)) for k in (1, 2) for c in corners[:2]]
+    tree, corners = ds.mechanisms.star(2, 4), MIXED["four corners"]
+    feet = [ds.Point(ds.Frame(f"branch{k}_4", c.first.position)) for k in (1, 2) for c in corners[:2]]
     forward = ds.compile(tree, feet, "dynamics", active=True)
     assert forward.method == "pv-early"
     flags = np.array(subsets(4, None))

@@ -41,7 +41,7 @@ COMPLIANCES = -13.0, 1.0
 PIVOTS = "pv-early, by pivots"
 """Estimates of kernels that have not been found to need better ones."""
 EXACT: Mapping[str, type] = {"float64": np.longdouble, "float32": np.float64}
-STATES, AT_ONCE = 600, 250
+STATES, AT_ONCE = 200, 250
 DRAWN = 1000
 """Points of a method and a type in the figure: those above the line, and others at random."""
 ROBOTS = (

@@ -215,6 +215,8 @@ def _beside(microseconds: Record) -> tuple[str, str, str]:
 
 def tables(record: Record) -> Iterator[Table | str]:
     """Closed states, passive robots, operations and times, a line a mechanism; how operations grow with loops."""
+    if not record["cases"]:
+        return  # tables are shown when they are whole
     closed = [
         (
             name,
@@ -227,8 +229,6 @@ def tables(record: Record) -> Iterator[Table | str]:
         for name, x in record["closed"].items()
         if x is not None
     ]
-    if not record["passive"] and not record["cases"]:
-        return  # tables are shown when they are whole
     if closed:
         of_closed = ("robot", "method", "operations", "again", "NumPy", "inaccurate", "error", "µs", "its µs", "ratio")
         yield table(f"default dynamics of {STATES} closed states beside constraintDynamics", of_closed, closed)
@@ -237,8 +237,6 @@ def tables(record: Record) -> Iterator[Table | str]:
         for name, x in record["passive"].items()
         if x is not None
     ]
-    if not record["cases"]:
-        return
     if passive:
         of_passive = ("robot", "gap", "energy", "flagged, s", "µs a step")
         yield table("from rest, 2 s in steps of 1 ms", of_passive, passive)

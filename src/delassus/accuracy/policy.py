@@ -9,7 +9,7 @@ import numpy as np
 
 from delassus.accuracy.estimate import ERROR_BOUND, Request
 from delassus.accuracy.pivots import ByPivots
-from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
+from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED
 from delassus.spatial.trace_ops import TraceOps
 
 OFTEN = 0.1
@@ -44,19 +44,19 @@ def next_method(asked: Request, tried: Sequence[str]) -> str | None:
         left = [asked.method]
     else:
         left = ["pv-early" if is_long(asked) else ACCURATE]
-        left += [] if all(asked.options.soft) else [*ITERATIVE]
+        iterative = [] if all(asked.options.soft) else [*ITERATIVE]
+        left = [*iterative, *left] if asked.method in ITERATIVE else [*left, *iterative]  # rows that depend stay so
     return next((name for name in left if name not in tried), None)
 
 
 def for_numpy(asked: Request) -> Request:
-    """The request as NumPy runs it: `ACCURATE` where the method was left to choose and rows are held.
+    """The request as NumPy runs it: dynamics by `ACCURATE` where the method was left to choose and rows are held.
 
     It asks nothing about the structure of robot and rows, which first calls would have to trace, and takes the fewest
     calls of NumPy.
     """
-    if not asked.is_chosen or not asked.quantity.has_status or asked.method in UNCONSTRAINED or is_long(asked):
-        return asked
-    return replace(asked, method=ACCURATE)
+    holds = asked.method in METHODS and asked.method not in UNCONSTRAINED
+    return replace(asked, method=ACCURATE) if asked.is_chosen and holds and not is_long(asked) else asked
 
 
 def is_long(asked: Request) -> bool:

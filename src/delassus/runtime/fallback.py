@@ -1,8 +1,9 @@
 """States that a kernel does not solve: solved again in float64, by other methods, and on NumPy in the end.
 
 States whose estimated error is above the bound go to "ltl" in float64, which eliminates no rows early, and to
-"proximal", which solves dependent ones, both judged by what solutions miss (`delassus.accuracy.refinement`), compiled
-when first needed, and announced. What is left then is solved on NumPy, as `delassus.forward_dynamics` does.
+"proximal", which solves dependent ones (those of "proximal" the other way round), both judged by what solutions miss
+(`delassus.accuracy.refinement`), compiled when first needed, and announced. What is left then is solved on NumPy, as
+`delassus.forward_dynamics` does.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import inspect
 import multiprocessing
@@ -252,6 +253,21 @@ def test_a_call_goes_through_the_entry_or_past_it() -> None:
     del call
     gc.collect()
     assert alive() is None
+
+
+def test_functions_own_what_python_reads_when_it_frees_them(small) -> None:  # type: ignore[no-untyped-def]
+    """The garbage collector frees a kernel's parts in any order; a function then still reads its ``PyMethodDef``."""
+    tree, constraints, _, _ = small
+    kernel = ds.compile(tree, constraints)
+    if not fastcall.supported():
+        pytest.skip("no direct entry")
+    for function, record in (
+        (kernel._direct, kernel._direct.__self__),
+        (kernel.__call__, kernel.__call__.__self__[0]),
+    ):
+        method = ctypes.c_void_p.from_address(id(function) + 16).value
+        start = id(record) + bytes.__basicsize__ - 1
+        assert not gc.is_tracked(record) and start < method < start + len(record)
 
 
 def test_a_nan_spoils_its_own_state_only(small) -> None:  # type: ignore[no-untyped-def]

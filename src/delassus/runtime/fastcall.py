@@ -25,13 +25,8 @@ from delassus.runtime.threads import helper_address
 _FASTCALL, _KEYWORDS = 0x80, 0x02
 
 
-class _MethodDef(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
+_NAME, _METHOD = b"kernel", "PPiP"
+"""Name of the function that Python is told of, and a ``PyMethodDef``: its name, address, flags and docstring."""
 
 
 NEW_ARRAY, SET_BASE = 94, 282
@@ -82,41 +77,47 @@ def supported() -> bool:
 
 
 def direct_entry(
-    address: int, dtype: np.dtype[Any], least_pivot: float, keep: list[object], is_helped: bool = False
+    address: int, dtype: np.dtype[Any], least_pivot: float, is_helped: bool = False
 ) -> tuple[Callable[..., object], object]:
     """Built-in function around the code at ``address``, and what it returns where it leaves a call to the general path.
 
-    With ``is_helped``, the process's helper takes part. What it needs to stay alive is added to ``keep``.
+    With ``is_helped``, the process's helper takes part.
     """
     if not supported():
         return lambda *_: None, None
-    numbers, bytewise = _numpy_functions(), np.dtype(np.uint8)
+    numbers, bytewise = _numpy_functions(), np.dtype(np.uint8)  # like ``dtype`` there for good
     made = [ctypes.cast(f, ctypes.c_void_p).value for f in (ctypes.pythonapi.PyTuple_New, ctypes.pythonapi.Py_DecRef)]
     objects = id(np.ndarray), id(dtype), least_pivot, id(float), id(bytewise)
     functions, helper = (numbers[NEW_ARRAY], numbers[SET_BASE], *made), helper_address() if is_helped else 0
-    table = struct.pack(f"PP{dtype.char}8P", *objects, *functions, helper, id(np.float64))
-    keep += [dtype, bytewise]
-    return _function(address, _FASTCALL, table, keep), table
+    fields = struct.pack(f"PP{dtype.char}8P", *objects, *functions, helper, id(np.float64))
+    table = fields + _method(address, _FASTCALL)
+    return _function(table, table), table
 
 
-def called_entry(
-    address: int, general: Callable[..., object], table: object, keep: list[object]
-) -> Callable[..., object]:
+def called_entry(address: int, general: Callable[..., object], table: object) -> Callable[..., object]:
     """Built-in function around ``called`` at an address: what the entry with that table declines goes to ``general``.
 
-    It keeps ``general`` alive; what it needs besides is added to ``keep``.
+    It keeps ``general`` alive.
     """
     vectorcall = ctypes.cast(ctypes.pythonapi.PyObject_Vectorcall, ctypes.c_void_p).value
-    name = sys.intern("out")
-    record = struct.pack("5P", id(general), id(table), id(name), id(tuple), vectorcall)
-    return _function(address, _FASTCALL | _KEYWORDS, (record, general, table, name), keep)
+    out = sys.intern("out")
+    fields = struct.pack("5P", id(general), id(table), id(out), id(tuple), vectorcall)
+    record = fields + _method(address, _FASTCALL | _KEYWORDS)
+    return _function(record, (record, general, table, out))
 
 
-def _function(address: int, flags: int, owner: object, keep: list[object]) -> Callable[..., object]:
-    """Built-in function around machine code, whose first argument is ``owner``."""
-    method = _MethodDef(b"kernel", address, flags, None)
+def _method(address: int, flags: int) -> bytes:
+    return struct.pack(_METHOD, id(_NAME) + python_entry.CONTENTS, address, flags, 0)
+
+
+def _function(record: bytes, owner: object) -> Callable[..., object]:
+    """Built-in function of the method at the end of ``record``, with ``owner`` as first argument.
+
+    Python reads the method when it frees the function. ``owner`` is what keeps it until then, even where the garbage
+    collector takes cycles apart: it is the record or has it.
+    """
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes, make.restype = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p), ctypes.py_object
-    keep.append(method)
-    function: Callable[..., object] = make(ctypes.addressof(method), owner, None)
+    method = id(record) + python_entry.CONTENTS + len(record) - struct.calcsize(_METHOD)
+    function: Callable[..., object] = make(method, owner, None)
     return function

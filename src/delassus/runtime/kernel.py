@@ -80,18 +80,18 @@ class Kernel:
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
         self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
-        self._has_warned, self._keep = False, list[object]()
+        self._has_warned = False
         self._derivatives: dict[tuple[str, ...], Kernel] = {(): self}
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.is_judged else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self.code = Code(objects)
         self._span, self._batch = self.code.address("span"), self._function("batch", 1)
         self._roll: Any = self._function("roll", 4) if request.states else None
-        entry = partial(direct_entry, self.code.address("call"), self.dtype, self.least_rcond, self._keep)
+        entry = partial(direct_entry, self.code.address("call"), self.dtype, self.least_rcond)
         self._direct, self._declined = entry()
         if isinstance(self, _Entered):
             address, general = self.code.address("called"), partial(Kernel.__call__, self)
-            object.__setattr__(self, "__call__", called_entry(address, general, entry(is_helped=True)[1], self._keep))
+            object.__setattr__(self, "__call__", called_entry(address, general, entry(is_helped=True)[1]))
 
     def __new__(cls, *_: Any, **__: Any) -> Kernel:
         """One that Python calls without `__call__`, where it can be."""

@@ -15,30 +15,30 @@ import pytest
 from rich.console import Console
 
 import delassus as ds
-from delassus_studies import bench_dask, bench_loops, contact_step_problems
-from delassus_studies.bench_contact import PARTS, shares
-from delassus_studies.bench_contact_steps import WANTED, Roll, Starts, StepCase, cheapest
-from delassus_studies.bench_dynamics import phases
-from delassus_studies.bench_growth import stem_with
-from delassus_studies.bench_peak import FUNCTIONS, RATES
+from delassus_studies.bench import arrays, contact_problems, loops
+from delassus_studies.bench.contact import PARTS, shares
+from delassus_studies.bench.contact_steps import WANTED, Roll, Starts, StepCase, cheapest
+from delassus_studies.bench.dynamics import phases
+from delassus_studies.bench.peak import FUNCTIONS, RATES
+from delassus_studies.bench.scaling import stem_with
 from delassus_studies.cache_counts import count_with_callgrind, with_avx2
 from delassus_studies.cases import Case, chain_of, random_states
 from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED
-from delassus_studies.claims_dynamics_times import (
+from delassus_studies.claims.dynamics_times import (
+    CLAIMS,
     MOST,
-    TIME_CLAIMS,
     judge_early,
     judge_hard,
     judge_joint_space,
     judge_soft,
 )
+from delassus_studies.claims.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
+from delassus_studies.claims.solver_times import measure as measure_solvers
 from delassus_studies.compile_profile import STAGES, compile_cold
 from delassus_studies.machine_code import available, census
 from delassus_studies.peak_loops import CHAINS, UNROLLED, _loop, clock, instructions_per_second, object_code
-from delassus_studies.peers_compiled import casadi_c, frax
-from delassus_studies.peers_pinocchio import delassus_call
-from delassus_studies.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
-from delassus_studies.solver_times import measure as measure_solvers
+from delassus_studies.peers.compiled import casadi_c, frax
+from delassus_studies.peers.pinocchio import delassus_call
 from delassus_studies.tables import publish
 from delassus_studies.timing import best, fitted_slope, interleaved, pinned, slope, uncached
 from internals import Host, host
@@ -138,7 +138,7 @@ def test_contact_steps_are_timed_on_what_kernels_compute():
 
 
 def test_the_judge_of_contact_steps_sees_what_is_wrong():
-    judge, made = contact_step_problems.judge, contact_step_problems.problems(1, 30)
+    judge, made = contact_problems.judge, contact_problems.problems(1, 30)
     kernel = ds.compile(made.tree, made.constraints, "contact_step")
     given = {**made.values, "impulses": np.zeros(kernel.arguments[2].shape)}
     _, _, p, said = kernel(*(given[a.name] for a in kernel.arguments))
@@ -318,8 +318,8 @@ def test_slower_solvers_are_named():
 
 def test_absent_robots_are_named(monkeypatch):
     table.cache_clear()
-    monkeypatch.setattr("delassus_studies.solver_times.ROWS", [row for row in ROWS if row.robot == "iiwa"])
-    found = TIME_CLAIMS[0].check()
+    monkeypatch.setattr("delassus_studies.claims.solver_times.ROWS", [row for row in ROWS if row.robot == "iiwa"])
+    found = CLAIMS[0].check()
     assert found.verdict == NOT_MEASURED
     assert found.reason == "iiwa left out: give --robots FOLDER with iiwa.urdf"
     table.cache_clear()
@@ -340,24 +340,24 @@ def test_phases_add_up(arm):
 def test_blocks_on_worker_processes_are_those_of_loops(monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr("dask.distributed.LocalCluster", partial(distributed.LocalCluster, processes=False))
-    monkeypatch.setattr(bench_dask, "BLOCK", 500)
-    *_, record = bench_dask.measure(quick=True)
-    *_, medians = bench_dask.tables(record)
+    monkeypatch.setattr(arrays, "BLOCK", 500)
+    *_, record = arrays.measure(quick=True, dask=True)
+    *_, medians = arrays.tables(record)
     assert record["states"] == 2000 and "tasks of Dask" in medians
 
 
 @pytest.mark.slow
 def test_tables_of_loops_are_all_shown(monkeypatch):
     """Those of closed states and of passive robots too, which come before the one that grows."""
-    case = bench_loops.four_bars(1)
+    case = loops.four_bars(1)
     for name, value in {"STATES": 16, "PEER_STATES": 16, "ROUNDS": 1, "SECONDS": 0.005}.items():
-        monkeypatch.setattr(bench_loops, name, value)
-    monkeypatch.setattr(bench_loops, "parallel_robots", lambda: iter([case]))
-    monkeypatch.setattr(bench_loops, "few_loops", lambda: [case])
-    monkeypatch.setattr(bench_loops, "many_loops", lambda sizes, grids: [])
-    monkeypatch.setattr(bench_loops, "exact_dynamics_call", lambda case, states: None)
+        monkeypatch.setattr(loops, name, value)
+    monkeypatch.setattr(loops, "parallel_robots", lambda: iter([case]))
+    monkeypatch.setattr(loops, "few_loops", lambda: [case])
+    monkeypatch.setattr(loops, "many_loops", lambda sizes, grids: [])
+    monkeypatch.setattr(loops, "exact_dynamics_call", lambda case, states: None)
     console = Console(record=True, width=200)
-    publish(console, bench_loops.measure(), bench_loops.tables)
+    publish(console, loops.measure(), loops.tables)
     shown = console.export_text()
     for title in ("closed states", "from rest", "operations", "lcaba"):
         assert title in shown

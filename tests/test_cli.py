@@ -64,8 +64,7 @@ def test_demo_agrees_and_says_what_to_try(tmp_path: Path) -> None:
 
 def test_rows_are_printed_as_they_are_measured(tmp_path: Path) -> None:
     """A row that is measured stands there before the next one is; what follows the table comes at its end."""
-    from delassus_studies.tables import publish, table
-    from delassus_studies.terminal import Console
+    from delassus_studies.tables import Console, publish, table
 
     file = io.StringIO()
     record = {"processor": "p", "versions": {"here": "1", "gone": "not installed"}, "times": {}}
@@ -92,8 +91,7 @@ def test_rows_are_printed_as_they_are_measured(tmp_path: Path) -> None:
 
 
 def test_a_wide_table_is_printed_in_parts() -> None:
-    from delassus_studies.tables import show, table
-    from delassus_studies.terminal import Console
+    from delassus_studies.tables import Console, show, table
 
     names = ["a_name_of_many_letters", "another_name_of_many_letters", "a_third_name_of_many_letters"]
     shown = Console(record=True, width=60, file=io.StringIO())
@@ -143,7 +141,7 @@ def test_what_cannot_be_written_or_read_is_refused_before_any_work(tmp_path: Pat
 
 def test_claims_are_printed_and_written(tmp_path: Path) -> None:
     from delassus_studies.claims import HOLDS, Claim, Finding, Listing, reproduce
-    from delassus_studies.terminal import Console
+    from delassus_studies.tables import Console
 
     finding = Finding("1.0 here", HOLDS, "because", listings=(Listing("all", ("n",), (("1",),)),))
     shown = Console(record=True, width=60, file=io.StringIO())
@@ -250,16 +248,16 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
 
 def test_reproduce_measures_without_robot_files_and_says_what_is_missing() -> None:
     from delassus_studies.claims import NOT_MEASURED
-    from delassus_studies.claims_robots import ROBOT_CLAIMS
+    from delassus_studies.claims.robots import CLAIMS
 
-    atlas = next(claim for claim in ROBOT_CLAIMS if claim.source == "[r1] IV-E")
+    atlas = next(claim for claim in CLAIMS if claim.source == "[r1] IV-E")
     finding = atlas.check()
     assert finding.verdict == NOT_MEASURED
     assert "atlas_v4.urdf" in finding.reason
 
 
 def test_stem_claim_of_equal_counts_with_one_branch() -> None:
-    from delassus_studies.claims_families import stem_count
+    from delassus_studies.claims.families import stem_count
 
     assert stem_count(10, 1, 7, "pv-osimr") == stem_count(10, 1, 7, "pv-osim")
     assert stem_count(40, 4, 7, "pv-osimr") < stem_count(40, 4, 7, "pv-osim")

@@ -22,7 +22,8 @@ import typer.main
 from typer.testing import CliRunner
 
 import delassus
-from delassus_studies import bench_growth
+from delassus_studies.bench import compile as bench_compile
+from delassus_studies.bench import scaling
 from internals import cli
 
 ROOT = Path(__file__).parent.parent
@@ -141,9 +142,13 @@ def started(line: str, folder: Path, *options: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-SMALLER: dict[str, dict[str, object]] = {
-    "delassus bench scaling": {"STEM": (4, 3, 1)},
-    "delassus bench compile": {"COMPILED_LINKS": (5, 10)},
+FAMILIES = {"n": (scaling.chain_of, (5, 10), 1), "m": (scaling.stem_with, (1, 2), 6)}
+SMALLER: dict[str, tuple[Any, dict[str, object]]] = {
+    "delassus bench scaling": (
+        scaling,
+        {"STEM": (4, 3, 1), "FAMILIES": FAMILIES, "ROUNDS": 3, "MOST_STATES": 64},
+    ),
+    "delassus bench compile": (bench_compile, {"LINKS": (5, 10)}),
 }
 """Mechanisms of benchmarks that compile long programs."""
 
@@ -152,9 +157,9 @@ SMALLER: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("line", SMALLER)
 def test_readme_commands_run_on_smaller_mechanisms(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert line in COMMANDS
-    families = {"n": (bench_growth.chain_of, (5, 10), 1), "m": (bench_growth.stem_with, (1, 2), 6)}
-    for name, value in {**SMALLER[line], "FAMILIES": families, "ROUNDS": 3, "MOST_STATES": 64}.items():
-        monkeypatch.setattr(bench_growth, name, value)
+    module, smaller = SMALLER[line]
+    for name, value in smaller.items():
+        monkeypatch.setattr(module, name, value)
     done = CliRunner().invoke(cli.app, shlex.split(line)[1:])
     assert done.exit_code == 0 and len(done.output.splitlines()) > 1, done.output
 

@@ -14,7 +14,7 @@ from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
 from delassus.errors import ConfigurationError, UnknownNameError
 from delassus.spatial.manifold import integrate_changes
 from delassus_studies.cases import benchmark_cases
-from delassus_studies.peers_pinocchio import pinocchio_contacts, pinocchio_model
+from delassus_studies.peers.pinocchio import pinocchio_contacts, pinocchio_model
 from internals import STEP as STEP_QUANTITY
 from internals import (
     DynamicsProblem,

@@ -13,7 +13,7 @@ import pytest
 import delassus as ds
 from delassus.algorithms.dynamics.pv import pv
 from delassus.algorithms.dynamics.pv_early import EarlyElimination
-from delassus_studies.bench_errors import BELOW
+from delassus_studies.bench.errors import BELOW
 from delassus_studies.cases import Case, benchmark_cases, general_rows, general_welds, welds
 from internals import (
     DYNAMICS_ALGORITHMS,

@@ -7,7 +7,7 @@ import pytest
 
 import delassus as ds
 from delassus.errors import ConfigurationError, ConstraintError
-from delassus_studies.bench_errors import usual_and_near_singular
+from delassus_studies.bench.errors import usual_and_near_singular
 from internals import (
     DYNAMICS_ALGORITHMS,
     HARD_AND_SOFT,
@@ -561,7 +561,7 @@ def test_defaults():
 
 @pytest.mark.slow
 def test_claims_of_accuracy():
-    from delassus_studies.claims_dynamics import accuracy, judge_accuracy
+    from delassus_studies.claims.dynamics import accuracy, judge_accuracy
 
     weights = (1e2, 1e5, 1e8, 1e12)
     feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
@@ -576,7 +576,7 @@ def test_claims_of_accuracy():
 
 
 def test_claims_of_scaling():
-    from delassus_studies.claims_dynamics import operations, rungs_to_the_world
+    from delassus_studies.claims.dynamics import operations, rungs_to_the_world
 
     tree, constraints = rungs_to_the_world(2)
     assert tree.nv == 20 and len(constraints) == 2

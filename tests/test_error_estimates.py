@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus_studies.bench_errors import ABOVE, BELOW, EXACT, true_and_estimated, usual_and_near_singular
+from delassus_studies.bench.errors import ABOVE, BELOW, EXACT, true_and_estimated, usual_and_near_singular
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET
 from internals import ERROR_BOUND, example_robot_files, make_program, usual_states
 from random_trees import some_mechanism

@@ -14,7 +14,7 @@ import pytest
 
 import delassus as ds
 from delassus.algorithms.osim import METHODS
-from delassus_studies.bench_speed import float32_error
+from delassus_studies.bench.speed import float32_error
 from delassus_studies.cases import benchmark_cases
 from internals import Problem
 from random_trees import some_constraints, some_mechanism

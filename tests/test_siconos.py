@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from delassus.contact import LCP, SolverStatus, admm, lemke, nsgs, pgs
-from delassus_studies import peers_siconos
-from delassus_studies.contact_problems import of_bodies, of_low_rank
+from delassus_studies.peers import siconos
+from delassus_studies.random_contacts import of_bodies, of_low_rank
 
 pytestmark = [
     pytest.mark.peer,
-    pytest.mark.skipif(peers_siconos.python() is None, reason="no Python here can import siconos"),
+    pytest.mark.skipif(siconos.python() is None, reason="no Python here can import siconos"),
 ]
 
 SAME = 1e-9
@@ -23,7 +23,7 @@ def test_lemke_agrees_on_problems_with_one_solution():
     for n in range(3, 23):
         a, skew = rng.standard_normal((2, n, n))
         problems.append(LCP(a @ a.T / n + 0.1 * np.eye(n) + skew - skew.T, rng.standard_normal(n)))
-    theirs = peers_siconos.solved(problems)
+    theirs = siconos.solved(problems)
     for problem, by_lemke, by_pivot in zip(problems, theirs["LEMKE"].solutions, theirs["PIVOT"].solutions, strict=True):
         ours = lemke(problem).values
         np.testing.assert_allclose(ours, by_lemke, rtol=0, atol=SAME)
@@ -34,7 +34,7 @@ def test_linear_solvers_agree_on_contacts():
     """Impulses are compared where Siconos' answer is one: its residual, computed here, says so."""
     rng = np.random.default_rng(0)
     problems = [of_low_rank(rng, 4).polyhedral(4) for _ in range(20)]
-    theirs = peers_siconos.solved(problems)
+    theirs = siconos.solved(problems)
     compared = 0
     for name in ("LEMKE", "PIVOT"):
         for problem, z in zip(problems, theirs[name].solutions, strict=True):
@@ -51,7 +51,7 @@ def test_cone_solvers_agree():
     """Their NSGS passes our residual; where a problem has several solutions, not all need to find the same one."""
     rng = np.random.default_rng(1)
     problems = [of_low_rank(rng, 3 + k % 3) for k in range(12)] + [of_bodies(rng, most=5) for _ in range(12)]
-    theirs = peers_siconos.solved(cones=problems)["NSGS"].solutions
+    theirs = siconos.solved(cones=problems)["NSGS"].solutions
     for solver in (nsgs, admm):
         same = 0
         for problem, r in zip(problems, theirs, strict=True):

@@ -14,9 +14,8 @@ from delassus.compiler.trace import count_operations
 from delassus.quantities.osim import OSIM_METHODS, delassus, jacobian, mass_matrix
 from delassus.runtime.compile import compile as compile_kernel
 from delassus_studies.cases import Case, demo_case
-from delassus_studies.peers_pinocchio import pinocchio_delassus
-from delassus_studies.tables import publish, table
-from delassus_studies.terminal import Console
+from delassus_studies.peers.pinocchio import pinocchio_delassus
+from delassus_studies.tables import Console, publish, table
 from delassus_studies.timing import Calls, Record, best, environment, interleaved, relative_error
 
 STATES, ROUNDS = 256, 7

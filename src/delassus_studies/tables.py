@@ -1,26 +1,42 @@
-"""One table, and one way to print and keep what is measured, while it is measured."""
+"""What the command line prints: strings as they are, tables, and what is measured, while it is measured."""
 
 from __future__ import annotations
 
 import csv as csv_module
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich import box
 from rich.cells import cell_len
+from rich.console import Console as RichConsole
 from rich.table import Table
 from rich.text import Text
 
-from delassus.errors import ConfigurationError
-from delassus_studies.terminal import Console
+from delassus.errors import ConfigurationError, visible
 from delassus_studies.timing import Record
 
+PIPED = 1000
+"""Width of what no terminal shows and ``COLUMNS`` says nothing of: no line of a table is broken there."""
 WIDE, NARROW = 2, 1
 """Space between two columns, and where a table would not fit."""
 NUMBER = 6
 """Width that columns of numbers have at least where rows are not known yet."""
+
+
+class Console(RichConsole):
+    """Prints strings as they are, wherever they stand: no markup in them, and no character that moves the cursor."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if not (self.is_terminal or "COLUMNS" in os.environ or "width" in options):
+            self.width = PIPED
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text of a string."""
+        return super().render_str(visible(text), **{**options, "markup": False, "emoji": False})
 
 
 class Growing(Table):

@@ -112,6 +112,15 @@ def in_turn(cases: Sequence[Named]) -> Iterator[Named]:
     announce(f"measured in {time.perf_counter() - began:.0f} s")
 
 
+def each(record: Record, key: str, cases: Sequence[Named], measure: Callable[[Any], Any]) -> Iterator[Record]:
+    """Measure the cases in turn, by name into a part of the record; the record before the first and after each."""
+    found = record[key] = {}
+    yield record
+    for case in in_turn(cases):
+        found[case.name] = measure(case)
+        yield record
+
+
 def relative_error(found: Array, wanted: Array) -> Array:
     """Largest difference of each state's result (k, …) from what is wanted, over the largest entry of that: (k,)."""
     axes = tuple(range(1, wanted.ndim))

@@ -13,7 +13,7 @@ def main() -> None:
 
     from delassus.cli.app import app
     from delassus.errors import DelassusError
-    from delassus_studies.terminal import Console
+    from delassus_studies.tables import Console
 
     console = Console(stderr=True, highlight=False)
 

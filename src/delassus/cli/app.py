@@ -11,9 +11,8 @@ import numpy as np
 import typer
 
 from delassus import __version__
-from delassus_studies.commands import Csv, Json, bench_app, reproduce_app
-from delassus_studies.tables import check_target, show, table, write_csv
-from delassus_studies.terminal import Console
+from delassus_studies.registry import Csv, Json, bench_app, reproduce_app
+from delassus_studies.tables import Console, check_target, show, table, write_csv
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench_app, name="bench")

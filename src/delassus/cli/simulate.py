@@ -24,8 +24,7 @@ from delassus.simulate.scenes.mppi import MPPI
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
 from delassus.simulate.video import check_video, write_video
-from delassus_studies.tables import plain, show, table, write_csv
-from delassus_studies.terminal import Console
+from delassus_studies.tables import Console, plain, show, table, write_csv
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
     {"pendulum": pendulum, "dual-arm": dual_arm, "boxes": boxes, "quadruped": quadruped, "mppi": mppi}

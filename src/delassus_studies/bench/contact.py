@@ -1,0 +1,155 @@
+"""``delassus bench contact``: time per step of the pendulum of [OS] section 8, its shares, and MuJoCo beside it."""
+
+from __future__ import annotations
+
+import cProfile
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import CodeType
+
+import numpy as np
+from rich.table import Table
+
+import delassus
+from delassus.runtime.kernel import Kernel
+from delassus.simulate.scenes import pendulum
+from delassus.simulate.simulator import Simulator
+from delassus_studies.peers.mujoco import mujoco_pendulum
+from delassus_studies.tables import table
+from delassus_studies.timing import Record, best, environment, pinned
+
+LINKS = (3, 12, 30)
+SWING, QUICK_SWING = 12.0, 0.1
+"""Seconds that are run: the swing down, along the floor, to the wall, and back and forth on the floor."""
+PARTS = {
+    "kernels": ("runtime",),
+    "collision": ("contact/collision", "contact/geometry"),
+    "solver": ("contact/solvers",),
+    "assembly": ("contact",),
+    "simulator": ("",),
+}
+"""Parts of a step, and the first matching of the library's files that hold them."""
+
+
+def _started(n: int) -> Simulator:
+    """Pendulum of ``n`` links at its start, everything compiled."""
+    ready = pendulum(n)
+    sim = Simulator(ready.scene, dt=ready.dt, q0=ready.q0, v0=ready.v0)
+    before = sim.get_state()
+    sim.step()
+    sim.set_state(before)
+    return sim
+
+
+def _steps(sim: Simulator, n: int) -> tuple[list[float], list[int]]:
+    """Seconds and number of contacts of each of ``n`` steps."""
+    seconds, contacts = [], []
+    for _ in range(n):
+        start = time.perf_counter()
+        sim.step()
+        seconds.append(time.perf_counter() - start)
+        contacts.append(len(sim.contacts))
+    return seconds, contacts
+
+
+_KERNEL_CALL = "kernel_call"
+
+
+@contextmanager
+def _kernels_seen() -> Iterator[None]:
+    """Put a function of Python around kernels, whose calls cProfile would not see."""
+
+    def around(entry: Callable[..., object]) -> Callable[..., object]:
+        def kernel_call(*given: object, **named: object) -> object:
+            return entry(*given, **named)
+
+        return kernel_call
+
+    entries = [(x, x.__call__) for x in gc.get_objects() if isinstance(x, Kernel) and type(x) is not Kernel]
+    for kernel, entry in entries:
+        object.__setattr__(kernel, "__call__", around(entry))
+    try:
+        yield
+    finally:
+        for kernel, entry in entries:
+            object.__setattr__(kernel, "__call__", entry)
+
+
+def shares(call: Callable[[], object]) -> dict[str, float]:
+    """Share of each of `PARTS` in the time of a call, by cProfile; NumPy's and built-in functions count for callers."""
+    profile = cProfile.Profile()
+    with _kernels_seen():
+        profile.runcall(call)
+    home = Path(delassus.__file__).parent
+    spent = dict.fromkeys(PARTS, 0.0)
+
+    def part(code: object) -> str | None:
+        if getattr(code, "co_name", "") == _KERNEL_CALL:
+            return "kernels"
+        file = Path(code.co_filename) if isinstance(code, CodeType) else Path()
+        if not file.is_relative_to(home):
+            return None
+        inside = file.relative_to(home).as_posix()
+        return next(name for name, folders in PARTS.items() if inside.startswith(folders))
+
+    for entry in profile.getstats():
+        if (name := part(entry.code)) is not None:
+            outside = sum(called.totaltime for called in entry.calls or () if part(called.code) is None)
+            spent[name] += entry.inlinetime + outside
+    return {name: seconds / sum(spent.values()) for name, seconds in spent.items()}
+
+
+def _measure_pendulum(n: int, duration: float) -> Record:
+    steps = round(duration / pendulum(n).dt)
+    sim = _started(n)
+    before = sim.get_state()
+    sim.run(duration)  # warms up every branch
+    sim.set_state(before)
+    whole, _ = best(partial(sim.run, duration))
+    statuses = {status.name: count for status, count in sim.statuses.items()}
+    seconds, contacts = _steps(_started(n), steps)
+    times, counts = np.array(seconds) * 1e6, np.array(contacts)
+    groups = {"none": counts == 0, "1–4": (counts > 0) & (counts < 5), "5 and more": counts > 4}
+    return {
+        "run": whole / steps * 1e6,
+        "by contacts": {
+            name: {"steps": int(which.sum()), "median": float(np.median(times[which])) if which.any() else None}
+            for name, which in groups.items()
+        },
+        "shares": shares(partial(_started(n).run, duration)),
+        "statuses": statuses,
+        "mujoco": mujoco_pendulum(n, steps),
+    }
+
+
+def measure(quick: bool = False) -> Iterator[Record]:
+    """All figures of every pendulum; the record after each."""
+    duration = QUICK_SWING if quick else SWING
+    record: Record = {**environment(), "swing": duration, "links": {}}
+    yield record
+    with pinned():
+        for n in LINKS[:1] if quick else LINKS:
+            record["links"][n] = _measure_pendulum(n, duration)
+            yield record
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Time per step by number of contacts beside MuJoCo's, and shares of it."""
+
+    def micro(value: float | None) -> str:
+        return "–" if value is None else f"{value:.1f}"
+
+    rows = []
+    for n, figures in record["links"].items():
+        peer = figures["mujoco"] or {"free": None, "touching": None}
+        medians = (group["median"] for group in figures["by contacts"].values())
+        rows.append((str(n), *map(micro, (figures["run"], *medians, peer["free"], peer["touching"]))))
+    yield "one core; the default of Simulator"
+    columns = ("links", "run", "no contact", "1–4", "5 and more", "MuJoCo, no contact", "with contacts")
+    yield table("µs a step of 0.1 ms, collision included; medians by number of contacts", columns, rows, grows=(5,))
+    rows = [(str(n), *(f"{100 * f['shares'][name]:.0f} %" for name in PARTS)) for n, f in record["links"].items()]
+    yield table("shares of the time of a run under Python's profiler", ("links", *PARTS), rows)

@@ -1,0 +1,339 @@
+"""Compiled contact steps on random problems, each result judged anew from Jacobians and mass matrices in float64.
+
+Fixed and floating mechanisms with masses of 1 to 1000; spheres, capsules and boxes on planes, given ground and other
+links, some of them twice in the same place; restitution, limits, dry friction and loops; random states, time steps and
+impulses to start from. Of each state the judge takes the impulses only: it computes velocities, gaps and residuals by
+`delassus.frame_jacobian`, `jacobian`, `mass_matrix` and `forward_dynamics`. A state that the kernel calls solved is
+*wrong* if its true residual, or the difference of its velocities from those that its impulses make, is above the
+tolerance; beyond round-off, if by more than that of gaps, over ``dt``, and of velocities.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from delassus.accuracy.status import DynamicsStatus
+from delassus.constraints import Constraint, Contact, Frame, Point, bounded_joints
+from delassus.errors import DelassusWarning
+from delassus.model.build import build_tree
+from delassus.model.description import RawJoint, RawLink, Root
+from delassus.model.joints import JointKind
+from delassus.model.rotations import Array, quaternion_to_matrix
+from delassus.model.shapes import Box, Capsule, Sphere
+from delassus.model.tree import Tree
+from delassus.quantities.dynamics import forward_dynamics
+from delassus.quantities.kinematics import forward_kinematics, frame_jacobian
+from delassus.quantities.osim import jacobian, mass_matrix
+from delassus.runtime.compile import compile
+from delassus_studies.tables import table
+from delassus_studies.timing import Record, environment
+
+TOLERANCE = 1e-4
+KERNELS = (("nsgs", "float64"), ("pgs", "float64"), ("admm", "float64"), ("nsgs", "float32"))
+TINY = 1e-30
+"""Added to mobilities, which are zero where a mechanism cannot move."""
+EPS_GAP = 16.0
+"""Round-off of gaps (m) and of velocities (of their own size), in ε of the kernel's dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """A mechanism with contacts, and states of it: arguments of the kernel by name, but for impulses."""
+
+    tree: Tree
+    constraints: tuple[Constraint, ...]
+    values: dict[str, Array]
+    start: float
+
+    @property
+    def contacts(self) -> list[tuple[int, Contact]]:
+        """Contacts, by their numbers among the constraints."""
+        return [(i, c) for i, c in enumerate(self.constraints) if isinstance(c, Contact)]
+
+    @property
+    def loops(self) -> list[Constraint]:
+        """What always acts."""
+        return [c for c in self.constraints if not isinstance(c, Contact)]
+
+
+# -- problems --------------------------------------------------------------------------------------------------------
+
+
+def _rotation(rng: np.random.Generator) -> Array:
+    x = rng.normal(size=4)
+    return np.asarray(quaternion_to_matrix(x / np.linalg.norm(x)))
+
+
+def _mechanism(rng: np.random.Generator) -> Tree:
+    n = int(rng.integers(1, 6))
+    root: Root = "floating" if n == 1 or rng.random() < 0.6 else "fixed"
+    links = []
+    for k in range(n):
+        mass, R = 10 ** rng.uniform(-1.5, 1.5), _rotation(rng)
+        moments = np.diag(rng.uniform(0.03, 0.2, 3) ** 2)
+        links.append(RawLink(f"l{k}", mass, rng.uniform(-0.1, 0.1, 3), mass * R @ (np.trace(moments) * np.eye(3)
+                                                                                  - moments) @ R.T))  # fmt: skip
+    kinds = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL)
+    joints = []
+    for k in range(1, n):
+        one = kinds[rng.integers(len(kinds))]
+        wide = one.nv == 1 and rng.random() < 0.5
+        joints.append(
+            RawJoint(
+                f"j{k}",
+                one,
+                f"l{k - 1 if rng.random() < 0.6 else int(rng.integers(k))}",
+                f"l{k}",
+                rng.uniform(-0.4, 0.4, 3),
+                _rotation(rng),
+                rng.normal(size=3),
+                lower=-0.5 if wide else -np.inf,
+                upper=float(rng.uniform(0.1, 0.6)) if wide else np.inf,
+                friction=float(rng.uniform(0.01, 2.0)) if one.nv == 1 and rng.random() < 0.4 else 0.0,
+            )
+        )
+    return build_tree("random", links, joints, root=root)
+
+
+def _contact(rng: np.random.Generator, tree: Tree) -> Contact:
+    link = str(rng.choice(tree.link_names))
+    frame = Frame(link, rng.uniform(-0.2, 0.2, 3), _rotation(rng))
+    options = {"friction": float(rng.uniform(0, 1.2)) if rng.random() < 0.9 else 0.0}
+    if rng.random() < 0.2:
+        options["restitution"] = float(rng.uniform(0, 1))
+    others = [x for x in tree.link_names if x != link]
+    if others and rng.random() < 0.15:
+        other = Frame(str(rng.choice(others)), rng.uniform(-0.2, 0.2, 3))
+        return Contact(frame, Sphere(0.05), (other, Sphere(0.1)), **options)
+    tilted = Frame("world", (0, 0, 0.0), _rotation(rng))
+    ground: Any = tilted if rng.random() < 0.15 else "input" if rng.random() < 0.2 else "plane"
+    draw = rng.random()
+    shape = Box(0.2, 0.15, 0.1) if draw < 0.15 else Capsule(0.04, 0.2) if draw < 0.4 else Sphere(0.05)
+    return Contact(frame, shape, ground, **options)
+
+
+def problems(seed: int, n: int) -> Problems:
+    """A random mechanism, and ``n`` states in which it touches or will touch."""
+    rng = np.random.default_rng(seed)
+    tree = _mechanism(rng)
+    contacts = [_contact(rng, tree)]
+    while sum(c.n_points for c in contacts) < 3 or (rng.random() < 0.6 and sum(c.n_points for c in contacts) < 6):
+        contacts.append(contacts[-1] if rng.random() < 0.15 else _contact(rng, tree))
+    constraints: list[Constraint] = list(contacts)
+    if tree.n_links > 3 and tree.nv > 8 and rng.random() < 0.5:
+        a, b = rng.choice(tree.n_links, 2, replace=False)
+        names = tree.link_names
+        constraints.append(
+            Point(Frame(names[a], rng.uniform(-0.2, 0.2, 3)), Frame(names[b], rng.uniform(-0.2, 0.2, 3)))
+        )
+    q = tree.random(rng, batch=n)
+    speed = 10 ** rng.uniform(-2, 0.5, (n, 1))
+    values = {
+        "q": q,
+        "v": speed * rng.normal(size=(n, tree.nv)),
+        "tau": 10 ** rng.uniform(-1, 1, (n, 1)) * rng.normal(size=(n, tree.nv)),
+        "dt": 10 ** rng.uniform(-4, -2, n),
+    }
+    made = Problems(tree, tuple(constraints), values, float(rng.choice([0.0, 0.01])))
+    for i, c in made.contacts:
+        if c.ground == "input":
+            normals = rng.normal([0.0, 0.0, 4.0], 1.0, (n, c.n_points, 3))
+            normals /= np.linalg.norm(normals, axis=-1, keepdims=True)
+            values[f"ground{i}"] = np.concatenate([rng.uniform(-0.2, 0.2, (n, c.n_points, 1)), normals], axis=-1)
+    if tree.link_names and tree.joints[0].kind is JointKind.FREE:  # lowest point just above, or on, a plane
+        planes = [i for i, c in made.contacts if c.ground == "plane" and c.second is None]
+        if planes:
+            low = np.min([x.gap for x in geometry(made) if x.contact in planes], axis=0)
+            q[:, 2] += np.where(rng.random(n) < 0.5, -2e-5, 10 ** rng.uniform(-5, -2, n)) - low
+    return made
+
+
+# -- the judge -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Touching:
+    """A contact point at all states: gap (n,), rows (n, 3, nv) along two tangents and the normal."""
+
+    contact: int
+    law: Contact
+    gap: Array
+    rows: Array
+
+
+def _tangents(normal: Array) -> Array:
+    """Tangents and normal as columns (n, 3, 3), as kernels choose them: Duff et al. 2017."""
+    x, y, z = np.moveaxis(normal, -1, 0)
+    sign = np.copysign(1.0, z)
+    a = -1.0 / (sign + z)
+    first = np.stack([1.0 + sign * x * x * a, sign * x * y * a, -sign * x], axis=-1)
+    second = np.stack([x * y * a, sign + y * y * a, -y], axis=-1)
+    return np.stack([first, second, normal], axis=-1)
+
+
+def _point_rows(tree: Tree, q: Array, link: str, point: Array) -> Array:
+    """Velocity in the world (n, 3, nv) of the material point of a link that is at ``point`` (n, 3)."""
+    J = frame_jacobian(tree, q, link, reference="local-world-aligned")
+    arm = point - forward_kinematics(tree, q, [link])[:, 0, :3, 3]
+    return np.asarray(J[:, :3] + np.cross(J[:, 3:], arm[:, :, None], axisa=1, axisb=1, axisc=1))
+
+
+def geometry(made: Problems) -> list[Touching]:
+    """All contact points."""
+    tree, q = made.tree, made.values["q"]
+    n, out = len(q), []
+    for i, c in made.contacts:
+        pose = forward_kinematics(tree, q, [c.frame])[:, 0]
+        for k, (offset, radius) in enumerate(c.spheres):
+            centre = pose[:, :3, 3] + pose[:, :3, :3] @ offset
+            if c.second is not None and c.second_shape is not None:
+                apart = centre - forward_kinematics(tree, q, [c.second])[:, 0, :3, 3]
+                distance = np.linalg.norm(apart, axis=-1)
+                axes = _tangents(apart / distance[:, None])
+                gap = distance - radius - c.second_shape.radius
+            elif c.ground == "input":
+                height, normal = made.values[f"ground{i}"][:, k, 0], made.values[f"ground{i}"][:, k, 1:]
+                axes, gap = _tangents(normal), normal[:, 2] * (centre[:, 2] - height) - radius
+            else:
+                R, at = (c.ground.rotation, c.ground.position) if isinstance(c.ground, Frame) else (np.eye(3), 0.0)
+                axes, gap = np.broadcast_to(R, (n, 3, 3)), (centre - at) @ R[:, 2] - radius
+            point = centre - (0.5 * gap + radius)[:, None] * axes[:, :, 2]
+            rows = _point_rows(tree, q, c.frame.link, point)
+            if c.second is not None:
+                rows = rows - _point_rows(tree, q, c.second.link, point)
+            out.append(Touching(i, c, gap, np.swapaxes(axes, 1, 2) @ rows))
+    return out
+
+
+def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array, Array]:
+    """True residuals (n, 3), velocities after the step in the axes of its start (n, nv), and least gaps (n,)."""
+    tree, values = made.tree, made.values
+    q, v, dt = values["q"], values["v"], values["dt"][:, None]
+    n = len(q)
+    inverse = np.linalg.inv(mass_matrix(tree, q))
+    rate = forward_dynamics(tree, q, v, values["tau"], ()).qdd
+    if tree.joints[0].kind is JointKind.FREE:
+        rate = rate + np.pad(np.cross(v[:, 3:6], v[:, :3]), ((0, 0), (0, tree.nv - 3)))
+    free = v + dt * rate
+    if made.loops:
+        J = jacobian(tree, made.loops, q)
+        side = inverse @ np.swapaxes(J, 1, 2)
+        through = side @ np.linalg.pinv(J @ side, hermitian=True)
+        free = free - np.einsum("nij,njk,nk->ni", through, J, free)
+        inverse = inverse - through @ np.swapaxes(side, 1, 2)
+    points = geometry(made)
+    joints = bounded_joints(tree, True, True)
+    rows = [x.rows for x in points] + [np.broadcast_to(np.eye(tree.nv)[y.dof], (n, 1, tree.nv)) for y in joints]
+    J = np.concatenate(rows, axis=1)
+    p = np.zeros(J.shape[:2])
+    m = 3 * len(points)
+    p[:, :m] = impulses[:, :m]
+    limits = [(m + k, y) for k, y in enumerate(joints) if y.has_limits]
+    dry = [(m + k, y) for k, y in enumerate(joints) if y.friction]
+    for number, (row, _) in enumerate([*limits, *dry], start=m):
+        p[:, row] += impulses[:, number]
+    after = free + np.einsum("nij,nkj,nk->ni", inverse, J, p)
+    u, before = np.einsum("nij,nj->ni", J, after), np.einsum("nij,nj->ni", J, v)
+    G = J @ inverse @ np.swapaxes(J, 1, 2)
+    h, fall = dt[:, 0], 2.0 * dt[:, 0] * np.linalg.norm(tree.gravity)
+    apart, rubbing, into = [np.zeros(n)], [np.zeros(n)], [np.zeros(n)]
+    for k, x in enumerate(points):
+        a, c = slice(3 * k, 3 * k + 2), 3 * k + 2
+        closing = before[:, c]
+        bounces = (x.gap + h * closing < 0) & (closing < -fall) & (x.law.restitution > 0)
+        un = u[:, c] + np.where(bounces, x.law.restitution * closing, np.maximum(x.gap, 0.0) / h)
+        pn, pt, limit = p[:, c], p[:, a], x.law.friction * p[:, c]
+        apart.append(np.abs(np.minimum(un, pn * G[:, c, c])))
+        into.append(-un)
+        block = G[:, a, a]
+        largest = np.maximum(np.linalg.eigvalsh(block)[:, 1], TINY)
+        if pyramid:
+            diagonal = np.maximum(np.einsum("nii->ni", block), TINY)
+            moved = np.clip(pt - u[:, a] / diagonal, -limit[:, None], limit[:, None])
+        else:
+            moved = pt - u[:, a] / largest[:, None]
+            length = np.linalg.norm(moved, axis=-1)
+            moved *= np.minimum(1.0, np.maximum(limit, 0.0) / np.maximum(length, 1e-300))[:, None]
+        rubbing.append(np.linalg.norm(pt - moved, axis=-1) * largest)
+    for number, (row, y) in enumerate(limits, start=m):
+        position = q[:, tree.q_index(next(iter(y.joints)))][:, 0]
+        least, most = ((limit - position) / h for limit in (y.lower, y.upper))
+        own, g = impulses[:, number], np.maximum(G[:, row, row], TINY)
+        allowed = np.maximum(own - (u[:, row] - least) / g, 0.0) + np.minimum(own - (u[:, row] - most) / g, 0.0)
+        apart.append(np.abs(own - allowed) * g)
+    for number, (row, y) in enumerate(dry, start=m + len(limits)):
+        own, g, bound = impulses[:, number], np.maximum(G[:, row, row], TINY), y.friction * h
+        rubbing.append(np.abs(own - np.clip(own - u[:, row] / g, -bound, bound)) * g)
+    residuals = np.stack([np.max(x, axis=0) for x in (apart, rubbing, into)], axis=-1)
+    return residuals, after, np.min([x.gap for x in points], axis=0)
+
+
+# -- the run ---------------------------------------------------------------------------------------------------------
+
+
+def _measure_mechanism(seed: int, n: int, solver: Any, dtype: Any) -> Record:
+    made = problems(seed, n)
+    kernel = compile(made.tree, made.constraints, "contact_step", solver=solver, dtype=dtype, tolerance=TOLERANCE)
+    rounded = {name: x.astype(dtype).astype(float) for name, x in made.values.items()}
+    made = Problems(made.tree, made.constraints, rounded, made.start)
+    rng = np.random.default_rng(seed)
+    start = made.start * np.abs(rng.normal(size=(n, kernel.arguments[2].size)))
+    given = {**made.values, "impulses": start}
+    arrays = [given[a.name].astype(dtype) for a in kernel.arguments]
+    _, v, p, said, status = kernel(*arrays, return_status=True)
+    found, after, _ = judge(made, p.astype(float), solver == "pgs")
+    solved = status == DynamicsStatus.SOLVED
+    eps = float(np.finfo(dtype).eps)
+    scale = 1.0 + np.abs(made.values["v"]).max(axis=1) + np.abs(after).max(axis=1)
+    room = EPS_GAP * eps * (scale + 1.0 / made.values["dt"])
+    from_root = 3 if made.tree.joints[0].kind is JointKind.FREE else 0  # linear velocities turn with the root
+    lengths = (np.linalg.norm(x[:, :from_root], axis=1) for x in (v, after))
+    differs = np.maximum(np.abs(v[:, from_root:] - after[:, from_root:]).max(axis=1, initial=0.0),
+                         np.abs(np.subtract(*lengths)))  # fmt: skip
+    excess = np.where(solved, np.maximum(found.max(axis=1), differs) - TOLERANCE, -np.inf)
+    return {
+        "seed": seed,
+        "statuses": dict(Counter(x.name for x in status.ravel())),
+        "wrong": np.flatnonzero(excess > 0).tolist(),
+        "beyond round-off": np.flatnonzero(excess > room).tolist(),
+        "largest excess": float(excess.max()),
+        "largest difference of velocities": float(np.max(np.where(solved, differs, 0.0))),
+        "largest difference of residuals": float(np.max(np.where(solved, np.abs(found - said).max(axis=1), 0.0))),
+        "closed": int(np.count_nonzero((p[:, 2 : 3 * sum(c.n_points for _, c in made.contacts) : 3] > 0).any(axis=1))),
+    }
+
+
+def measure(mechanisms: int, states: int, quick: bool = False) -> Iterator[Record]:
+    """All problems by each kernel; the record after each."""
+    mechanisms, states = (1, 20) if quick else (mechanisms, states)
+    record: Record = {**environment(), "tolerance": TOLERANCE, "states": states, "kernels": {}}
+    yield record
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DelassusWarning)
+        for solver, dtype in KERNELS:
+            runs = [_measure_mechanism(seed, states, solver, dtype) for seed in range(mechanisms)]
+            record["kernels"][f"{solver}, {dtype}"] = runs
+            yield record
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Statuses, and what is wrong without a flag."""
+    rows = []
+    for name, runs in record["kernels"].items():
+        total: Counter[str] = sum((Counter(run["statuses"]) for run in runs), Counter())
+        n = sum(total.values())
+        flagged = n - total["SOLVED"]
+        wrong, beyond = (sum(len(run[key]) for run in runs) for key in ("wrong", "beyond round-off"))
+        closed = sum(run["closed"] for run in runs)
+        most = max(run["largest difference of residuals"] for run in runs)
+        rows.append([name, *(f"{x:,}" for x in (n, closed, flagged, wrong, beyond)), f"{most:.0e}"])
+    columns = ("kernel", "states", "in contact", "flagged", "wrong, no flag", "beyond round-off")
+    title = f"random problems, tolerance {record['tolerance']:g} m/s"
+    yield table(title, (*columns, "residuals differ, m/s"), rows, grows=(13,))

@@ -1,0 +1,148 @@
+"""Contact solvers on random problems, beside Siconos in the same run.
+
+What the columns say, all computed here, from what solvers return:
+
+- ``> 1e-8``: the residual is above that: ``max |min(z, M z + q)|`` of linear problems, `ConeProblem.residual` of cones,
+  or `law_residual`, which shares nothing with it, above four times that;
+- ``rounded``: the same, of impulses rounded to float64, without the remainder that our cone solvers return;
+- ``relative``: above 1e-8 relative to velocities without impulses, ``|r − P_K(r − u − s)| / |b|``;
+- ``unflagged``: a residual above 1e-8 of a problem that is called solved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from delassus.contact import LCP, ConeProblem, admm, lemke, nsgs, pgs
+from delassus.contact.solvers.double_double import de_saxce, natural_map
+from delassus.model.rotations import Array
+from delassus_studies.peers import siconos
+from delassus_studies.random_contacts import law_residual, of_bodies, of_low_rank
+from delassus_studies.tables import table
+from delassus_studies.timing import Record, best, environment, pinned
+
+TOLERANCE = 1e-8
+LAW = 4.0
+"""Most that `law_residual` may be of the tolerance of a residual that has De Saxcé's shift."""
+PROBLEMS, ROUNDS = 100, 5
+COUNTS = {"missed": "> 1e-8", "rounded": "rounded", "relative": "relative", "unflagged": "unflagged"}
+
+
+def _relative(problem: ConeProblem, r: Array, remainder: Array | None = None) -> float:
+    """Residual of a cone problem relative to the size of ``b``, free of round-off."""
+    u = problem.velocities(r, remainder)
+    shifted, ones = de_saxce(u, problem.mu), np.ones(problem.n_contacts)
+    step = natural_map(np.reshape(r, (-1, 3)), shifted, problem.mu, problem.more, ones, remainder)
+    return float(np.linalg.norm(step) / np.linalg.norm(problem.b))
+
+
+def _above(error: float) -> bool:
+    return not error <= TOLERANCE * (1 + 1e-6)
+
+
+def _figures(seconds: Sequence[float] | Array, counts: Counter[str], statuses: dict[str, int]) -> Record:
+    times = 1e6 * np.asarray(seconds)
+    spread = {"median": float(np.median(times)), "mean": float(times.mean()), "p99": float(np.percentile(times, 99))}
+    return {**spread, **{name: int(counts[name]) for name in COUNTS}, "statuses": statuses, "problems": len(times)}
+
+
+def _ours(solve: Callable[[Any], Any], problems: Sequence[LCP | ConeProblem], rounds: int) -> Record:
+    """Best time of each problem after a first call, and what became of the problems."""
+    times, counts, statuses = [], Counter[str](), Counter[str]()
+    for problem in problems:
+        solve(problem)
+        seconds, result = best(partial(solve, problem), rounds)
+        times.append(seconds)
+        statuses[result.status.name] += 1
+        missed = rounded = _above(result.residual())
+        if isinstance(problem, ConeProblem):
+            missed |= law_residual(problem, result.values, result.remainder) > LAW * TOLERANCE
+            rounded = _above(problem.residual(result.values))
+            counts["relative"] += _above(_relative(problem, result.values, result.remainder))
+        counts["missed"] += missed
+        counts["rounded"] += rounded
+        counts["unflagged"] += rounded and result.status.name == "CONVERGED"
+        counts["unflagged"] += missed and not rounded and result.status.name in ("CONVERGED", "ROUND_OFF")
+    return _figures(times, counts, dict(statuses))
+
+
+def _theirs(linear: Sequence[LCP], cones: Sequence[ConeProblem]) -> dict[str, Record]:
+    """Figures of Siconos in the same form."""
+    answers = siconos.solved(linear, cones, TOLERANCE, 10_000, ROUNDS)
+    found = {}
+    for name, solver in (("Lemke", "LEMKE"), ("NSGS", "NSGS")):
+        counts, answer = Counter[str](), answers[solver]
+        for x, lcp, cone in zip(answer.solutions, linear, cones, strict=True):
+            if solver == "LEMKE":
+                missed = _above(float(np.abs(np.minimum(x, lcp.M @ x + lcp.q)).max()))
+            else:
+                missed = _above(cone.residual(x))
+                counts["relative"] += _above(_relative(cone, x))
+            counts["missed"] += missed
+            counts["rounded"] += missed
+        found[f"Siconos {name}"] = _figures(answer.seconds, counts, {"FAILED_BY_ITS_OWN_ACCOUNT": answer.failed})
+    return found
+
+
+def measure(random: int, quick: bool = False) -> Iterator[Record]:
+    """Problems of low rank beside Siconos, others that no constant was chosen on, and ``random`` ones of bodies.
+
+    The record before and after.
+    """
+    record: Record = {**environment(), "low_rank": {}, "fresh": {}, "bodies": {}}
+    yield record
+    number, random = (2, 10) if quick else (PROBLEMS, random)
+    rng = np.random.default_rng(0)
+    problems = {contacts: [of_low_rank(rng, contacts) for _ in range(number)] for contacts in (4, 16)}
+    with pinned():
+        for contacts, cones in problems.items():
+            linear = [cone.polyhedral(4) for cone in cones]
+            found = {"lemke": _ours(lemke, linear, ROUNDS)}
+            found |= {solve.__name__: _ours(solve, cones, ROUNDS) for solve in (nsgs, admm)}
+            if siconos.python() is not None:
+                found |= _theirs(linear, cones)
+            record["low_rank"] |= {f"{name}, {contacts}": figures for name, figures in found.items()}
+        rng = np.random.default_rng(2)
+        fresh = [of_low_rank(rng, 16) for _ in range(5 * number)]
+        record["fresh"] = {f"{solve.__name__}, 16": _ours(solve, fresh, 1) for solve in (nsgs, admm)}
+        rng = np.random.default_rng(1)
+        bodies = [of_bodies(rng, tips=bool(i % 2)) for i in range(random)]
+        record["bodies"] = {solve.__name__: _ours(solve, bodies, 1) for solve in (nsgs, admm)}
+        linear = [cone.polyhedral(4) for cone in bodies]
+        record["bodies"]["lemke"] = _ours(lemke, linear, 1)
+        record["bodies"]["pgs"] = _ours(partial(pgs, max_iterations=1000), linear, 1)
+    yield record
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """One table for each set of problems, and ratios to Siconos."""
+    if not record["bodies"]:
+        return
+    low_rank, fresh, bodies = (record[part][name]["problems"] for part, name in
+                               (("low_rank", "nsgs, 4"), ("fresh", "nsgs, 16"), ("bodies", "nsgs")))  # fmt: skip
+    titles = {
+        "low_rank": f"{low_rank} random problems of 4 and of 16 contacts, W of rank 18",
+        "fresh": f"{fresh} more of those of 16 contacts, which no constant was chosen on",
+        "bodies": f"{bodies:,} random problems of 1–12 contacts of several bodies",
+    }
+    columns = ("solver", "median µs", "mean µs", "99 % µs", *COUNTS.values(), "statuses")
+    yield f"one core; best of {ROUNDS} of each problem"
+    for part, title in titles.items():
+        rows = []
+        for name, figures in record[part].items():
+            times = (f"{figures[key]:,.1f}" for key in ("median", "mean", "p99"))
+            statuses = ", ".join(f"{n} {s.lower().replace('_', ' ')}" for s, n in figures["statuses"].items())
+            rows.append((name, *times, *(str(figures[key]) for key in COUNTS), statuses))
+        yield table(title, columns, rows, text=("statuses",))
+    found = record["low_rank"]
+    if siconos.python() is None:
+        yield "Siconos was not run: no Python here can import it (SICONOS_PYTHON names one)"
+        return
+    for name, peer in (("lemke, 4", "Siconos Lemke, 4"), ("nsgs, 16", "Siconos NSGS, 16")):
+        yield f"{name}: {found[name]['median'] / found[peer]['median']:.3f} of Siconos' time"

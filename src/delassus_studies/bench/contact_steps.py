@@ -1,0 +1,374 @@
+"""``delassus bench contact-steps``: residual of compiled contact steps against their cost, MuJoCo beside them.
+
+Each case is a robot under PD control on a plane, from many starts at once. *Warm* steps start from the impulses of the
+step before, as `delassus.rollout` takes them, *cold* ones from zero, at states that the warm ones have visited. Times
+are processor times of the machine code on one core; nothing is solved again. A residual is the largest of a step's
+three. Of ``mj_step``, each step counts by the fastest of the rounds, without what other work on the machine adds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from rich.table import Table
+
+from delassus.algorithms.contact.solvers import SOLVERS
+from delassus.constraints import Contact, Frame
+from delassus.errors import missing_dependency
+from delassus.model.rotations import Array
+from delassus.model.shapes import Sphere
+from delassus.model.tree import Tree
+from delassus.quantities.kinematics import forward_kinematics
+from delassus.quantities.osim import mass_matrix
+from delassus.runtime.compile import compile
+from delassus.runtime.kernel import Kernel
+from delassus.runtime.rollout import rollout
+from delassus_studies.cases import GO1_FEET, TALOS_FEET, NotHere, installed
+from delassus_studies.figures import line_figure
+from delassus_studies.peers.mujoco import mujoco_steps
+from delassus_studies.tables import table
+from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, uncached
+
+DT = 1e-3
+SWEEPS = (5, 10, 20, 30, 40, 60)
+DTYPES = ("float32", "float64")
+WANTED = 1e-4
+"""Residual (m/s) that 99 % of the steps are to stay below."""
+
+STATES, STEPS, SETTLED = 256, 100, 400
+"""States side by side, steps that are timed, and steps from rest before those of a gait."""
+EVERY = 10
+"""Steps between two that are taken cold."""
+LEAST = 1e-12
+"""Residual (m/s) that smaller ones are drawn at."""
+
+ROUNDS = 9
+
+AIMS = {
+    ("Go1", "float32"): 2.5e6,
+    ("Go1", "float64"): 1.2e6,
+    ("Go1, limits and joint friction", "float32"): 1.2e6,
+    ("Talos", "float32"): 3e5,
+}
+"""Steps a second on one core, with residuals below `WANTED` in 99 % of them."""
+MUJOCO_AIM = 50.0
+"""Times as fast as ``mj_step``, of Go1 in float32."""
+
+Motion = Literal["gait", "falls"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepCase:
+    """A robot on a plane: contacts, a stance, PD gains (nv) and options of its kernel.
+
+    ``gait`` makes targets (T, n, nq) of T steps from phases (n,); without it the stance is held.
+    """
+
+    name: str
+    tree: Tree
+    contacts: tuple[Contact, ...]
+    stance: Array
+    gains: tuple[Array, Array]
+    options: dict[str, Any]
+    gait: Callable[[Tree, Array, Array, int], Array] | None = None
+
+    def kernel(self, **options: Any) -> Kernel:
+        """The compiled step."""
+        return compile(self.tree, self.contacts, "contact_step", control="pd", tolerance=WANTED,
+                       **{**self.options, **options})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Where rollouts start, and PD targets (T, n, nq) of their steps."""
+
+    q: Array
+    v: Array
+    impulses: Array
+    targets: Array
+
+
+# -- cases -----------------------------------------------------------------------------------------------------------
+
+
+def _on_the_ground(tree: Tree, q: Array, contacts: Sequence[Contact], height: float | Array) -> Array:
+    """``q`` (..., nq) with its lowest contact point at a height (...)."""
+    low = np.full(q.shape[:-1], np.inf)
+    poses = forward_kinematics(tree, q, [c.frame for c in contacts])
+    for k, c in enumerate(contacts):
+        ((_, radius),) = c.spheres
+        low = np.minimum(low, poses[..., k, 2, 3] - radius)
+    moved = q.copy()
+    moved[..., 2] += height - low
+    return moved
+
+
+def _gains(tree: Tree, q: Array, stiffness: float, damping: float) -> tuple[Array, Array]:
+    """Gains of all joints but the root, smaller where a light link would make them unstable with explicit steps."""
+    own = 1.0 / np.diag(np.linalg.inv(mass_matrix(tree, q)))
+    kp, kd = np.minimum(stiffness, 0.05 * own / DT**2), np.minimum(damping, 0.3 * own / DT)
+    kp[:6] = kd[:6] = 0.0
+    return kp, kd
+
+
+def _trot(tree: Tree, stance: Array, phases: Array, steps: int) -> Array:
+    """Diagonal pairs of legs swing in turns, twice a second."""
+    out = np.tile(stance, (steps, len(phases), 1))
+    time_of = 2 * np.pi * 2.0 * DT * np.arange(steps)[:, None] + phases
+    for leg, shift in (("FL", 0.0), ("RR", 0.0), ("FR", np.pi), ("RL", np.pi)):
+        angle = (time_of + shift)[..., None]
+        out[..., tree.q_index(f"{leg}_thigh_joint")] += 0.15 * np.cos(angle)
+        out[..., tree.q_index(f"{leg}_calf_joint")] -= 0.4 * np.maximum(np.sin(angle), 0.0)
+    return out
+
+
+def _go1(joints: bool) -> StepCase:
+    tree = installed("go1")
+    contacts = tuple(Contact(foot, Sphere(0.02), friction=0.7) for foot in GO1_FEET)
+    stance = tree.neutral()
+    for leg in ("FL", "FR", "RL", "RR"):
+        stance[tree.q_index(f"{leg}_thigh_joint")], stance[tree.q_index(f"{leg}_calf_joint")] = 0.8, -1.5
+    name = "Go1, limits and joint friction" if joints else "Go1"
+    options = {"limits": joints, "passive": "model" if joints else "none"}
+    stance = _on_the_ground(tree, stance, contacts, 0.0)
+    return StepCase(name, tree, contacts, stance, _gains(tree, stance, 60.0, 2.0), options, _trot)
+
+
+def _talos() -> StepCase:
+    """On four small spheres at the corners of each sole, half-sitting."""
+    tree = installed("talos_reduced")
+    corners = [(x, y, -0.107) for x in (0.1, -0.1) for y in (0.06, -0.06)]
+    contacts = tuple(Contact(Frame(foot, at), Sphere(1e-3), friction=0.7) for foot in TALOS_FEET for at in corners)
+    stance = tree.neutral()
+    for side in ("left", "right"):
+        for number, angle in ((3, -0.4), (4, 0.8), (5, -0.4)):
+            stance[tree.q_index(f"leg_{side}_{number}_joint")] = angle
+    stance = _on_the_ground(tree, stance, contacts, 0.0)
+    options = {"limits": False, "passive": "none"}
+    return StepCase("Talos", tree, contacts, stance, _gains(tree, stance, 1500.0, 50.0), options)
+
+
+def step_cases(quick: bool = False) -> list[StepCase]:
+    """Go1, the same with limits and joint friction, and Talos, as far as they are installed."""
+    made = []
+    for make in (partial(_go1, False), *(() if quick else (partial(_go1, True), _talos))):
+        try:
+            made.append(make())
+        except NotHere:
+            continue
+    if not made:
+        raise missing_dependency("example-robot-data", "robots", "Go1 and Talos")
+    return made
+
+
+# -- starts ----------------------------------------------------------------------------------------------------------
+
+
+def starts(case: StepCase, motion: Motion, n: int, steps: int) -> Starts:
+    """Starts of ``n`` rollouts: on the feet, in the middle of a gait, each at another phase; or falling, at random."""
+    rng, tree = np.random.default_rng(0), case.tree
+    q = np.tile(case.stance, (n, 1))
+    kernel = case.kernel(sweeps=SWEEPS[-1])
+    size = kernel.arguments[2].size
+    if motion == "falls":
+        q[:, 7:] += 0.1 * rng.normal(size=(n, tree.nq - 7))
+        q[:, 3:6] += 0.05 * rng.normal(size=(n, 3))
+        q[:, 3:7] /= np.linalg.norm(q[:, 3:7], axis=1, keepdims=True)
+        q = _on_the_ground(tree, q, case.contacts, rng.uniform(0.0, 0.02, n))
+        v = 0.5 * rng.normal(size=(n, tree.nv))
+        v[:, 2] -= 0.5
+        return Starts(q, v, np.zeros((n, size)), np.tile(case.stance, (steps, n, 1)))
+    q[:, 7:] += 0.01 * rng.normal(size=(n, tree.nq - 7))
+    q = _on_the_ground(tree, q, case.contacts, -1e-5)
+    phases = rng.uniform(0, 2 * np.pi, n)
+    targets = np.tile(q, (SETTLED + steps, 1, 1))
+    if case.gait is not None:
+        targets = case.gait(tree, case.stance, phases, SETTLED + steps)
+    q, v, p, *_ = rollout(kernel, q, np.zeros((n, tree.nv)), targets[:SETTLED], DT, time_axis=0,
+                          return_status=True, kp=case.gains[0], kd=case.gains[1])  # fmt: skip
+    return Starts(q[-1], v[-1], p[-1], targets[SETTLED:])
+
+
+# -- measurements ----------------------------------------------------------------------------------------------------
+
+
+class Roll:
+    """Rollouts of a kernel whose arrays are ready: machine code alone, on this thread."""
+
+    def __init__(self, kernel: Kernel, case: StepCase, start: Starts) -> None:
+        self.kernel = kernel
+        self.steps, self.n = start.targets.shape[:2]
+        values = {"q": start.q, "v": start.v, "q_target": start.targets, "kp": case.gains[0], "kd": case.gains[1]}
+        values |= {"dt": np.full(self.n, DT), "impulses": start.impulses}
+        self.arrays = []
+        for k, argument in enumerate(kernel.arguments):
+            if k < kernel.request.quantity.states:
+                array = np.zeros((self.steps + 1, self.n, *argument.shape), kernel.dtype)
+                array[0] = values[argument.name]
+            elif argument.name == "dt":
+                array = values["dt"].astype(kernel.dtype)
+            else:
+                wide = np.broadcast_to(values[argument.name], (self.steps, self.n, *argument.shape))
+                array = np.ascontiguousarray(wide, dtype=kernel.dtype)
+            self.arrays.append(array)
+        self.residuals: Array = np.zeros(0)
+
+    def __call__(self) -> None:
+        """Run all steps."""
+        _, (residuals,) = self.kernel.roll(self.arrays, (self.n,), self.steps, 1)
+        self.residuals = residuals
+
+    def cold(self, case: StepCase) -> Roll:
+        """Single steps without impulses from states that this has visited."""
+        q, v = (x[:-1][::EVERY].reshape(-1, x.shape[-1]).astype(float) for x in self.arrays[:2])
+        (k,) = (k for k, a in enumerate(self.kernel.arguments) if a.name == "q_target")
+        targets = self.arrays[k][::EVERY].reshape(1, len(q), -1).astype(float)
+        size = self.kernel.arguments[2].size
+        return Roll(self.kernel, case, Starts(q, v, np.zeros((len(q), size)), targets))
+
+    def statistics(self) -> Record:
+        """Of the largest residual of each step."""
+        worst = self.residuals.max(axis=-1).ravel()
+        worst = np.where(np.isfinite(worst), worst, np.inf)
+        median, high = (float(x) for x in np.quantile(worst, (0.5, 0.99)))
+        return {"median": median, "p99": high, "largest": float(worst.max()), "share": float(np.mean(worst <= WANTED))}
+
+
+def _measure_kernel(case: StepCase, made: dict[Motion, Starts], rounds: int, **options: Any) -> Record:
+    """Times and residuals of one kernel, warm and cold, of both motions."""
+    kernel = case.kernel(**options)
+    rolls = {f"{motion}, warm": Roll(kernel, case, start) for motion, start in made.items()}
+    for motion in list(rolls):
+        rolls[motion]()
+        rolls[motion.replace("warm", "cold")] = rolls[motion].cold(case)
+    calls: Calls = {name: (roll, roll.n * roll.steps) for name, roll in rolls.items()}
+    times = interleaved(calls, rounds, clock=time.thread_time)
+    figures = {name: {"time": times[name], "residual": roll.statistics()} for name, roll in rolls.items()}
+    return {**options, "operations": kernel.operations.total, "figures": figures}
+
+
+def _compile_times(case: StepCase, solvers: Sequence[str]) -> Record:
+    """Seconds of a cold compilation of float32 with 30 sweeps: on the clock, and of the processor."""
+    out = {}
+    for solver in solvers:
+        with uncached():
+            clock, processor = time.perf_counter(), time.process_time()
+            case.kernel(solver=solver, dtype="float32", sweeps=30)
+            out[solver] = {
+                "seconds": time.perf_counter() - clock,
+                "processor seconds": time.process_time() - processor,
+            }
+    return out
+
+
+def _measure_case(case: StepCase, quick: bool) -> Record:
+    n, steps, rounds = (16, 10, 1) if quick else (STATES, STEPS, ROUNDS)
+    motions: tuple[Motion, ...] = ("gait", "falls")
+    made = {motion: starts(case, motion, n, steps) for motion in motions}
+    solvers = list(SOLVERS)[: 1 if quick else None]
+    names = {motion: ("trot" if case.gait else "stand") if motion == "gait" else motion for motion in motions}
+    curves = [
+        _measure_kernel(case, made, rounds, dtype=dtype, solver=solver, sweeps=sweeps)
+        for dtype in (DTYPES[1:] if quick else DTYPES)
+        for solver in solvers
+        for sweeps in (SWEEPS[-1:] if quick else SWEEPS)
+    ]
+    peers = {}
+    for motion, start in made.items():
+        few = Starts(start.q[:20], start.v[:20], start.impulses[:20], start.targets[:, :20])
+        peers[motion] = mujoco_steps(case.tree, case.contacts, few.q, few.v, few.targets, case.gains, DT,
+                                     case.options["limits"], rounds)  # fmt: skip
+    return {
+        "motions": names,
+        "curves": curves,
+        "mujoco": peers,
+        "compile": _compile_times(case, solvers),
+    }
+
+
+def measure(quick: bool = False) -> Iterator[Record]:
+    """All figures of every case; the record after each."""
+    record = {**environment(), "dt": DT, "wanted": WANTED}
+    cases = step_cases(quick)  # which says what is not installed, before anything is printed
+    with pinned():
+        yield from each(record, "cases", cases, lambda case: _measure_case(case, quick))
+
+
+# -- tables and figure -----------------------------------------------------------------------------------------------
+
+
+def cheapest(case: Record, dtype: str) -> Record | None:
+    """Of the kernels whose warm steps of both motions stay below `WANTED` in 99 % of them, that of the fastest gait."""
+
+    def enough(curve: Record) -> bool:
+        return all(curve["figures"][f"{motion}, warm"]["residual"]["share"] >= 0.99 for motion in case["motions"])
+
+    fit = [curve for curve in case["curves"] if curve["dtype"] == dtype and enough(curve)]
+    return min(fit, key=lambda curve: float(curve["figures"]["gait, warm"]["time"]["lowest"]), default=None)
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """A curve for each case and solver; what is reached beside what is aimed at; compile times."""
+    yield "one core, processor time of the machine code alone, lowest of the rounds; residual in m/s, warm and cold"
+    for name, case in record["cases"].items():
+        for motion, shown in case["motions"].items():
+            rows = []
+            for curve in case["curves"]:
+                row = [f"{curve['solver']} {curve['sweeps']}, {curve['dtype']}"]
+                for start in ("warm", "cold"):
+                    figures = curve["figures"][f"{motion}, {start}"]
+                    found = figures["residual"]
+                    row += [f"{figures['time']['lowest']:.3f}", f"{found['median']:.0e}", f"{found['p99']:.0e}"]
+                    row.append(f"{100 * found['share']:.1f}")
+                rows.append(row)
+            columns = ("solver, sweeps", *("µs", "median", "99 %", "share") * 2)
+            yield table(f"{name}, {shown}: µs a step, residual, % of steps ≤ 1e-4; warm, then cold", columns, rows)
+        yield table(f"{name}: reached with residuals ≤ 1e-4 m/s in 99 % of the warm steps of both motions",
+                    ("motion", "kernel", "sweeps", "µs", "steps/s", "aim", "mj_step µs", "ratio"),
+                    _reached(name, case), text=("kernel",))  # fmt: skip
+        for solver, found in case["compile"].items():
+            yield (f"cold compilation of {solver}, float32, 30 sweeps: {found['seconds']:.1f} s, "
+                   f"{found['processor seconds']:.1f} s of one core")  # fmt: skip
+
+
+def _reached(name: str, case: Record) -> Iterator[list[str]]:
+    for dtype in dict.fromkeys(curve["dtype"] for curve in case["curves"]):
+        best = cheapest(case, dtype)
+        aim = AIMS.get((name, dtype))
+        for motion, shown in case["motions"].items():
+            row = [shown]
+            if best is None:
+                row += [dtype, "none", "–", "–"]
+            else:
+                lowest = best["figures"][f"{motion}, warm"]["time"]["lowest"]
+                row += [f"{dtype} {best['solver']}", str(best["sweeps"]), f"{lowest:.3f}", f"{1e6 / lowest:,.0f}"]
+            row.append(f"{aim:,.0f}" if aim else "–")
+            peer = case["mujoco"][motion]
+            if peer is None:
+                row += ["–", "–"]
+            else:
+                row += [f"{peer['lowest']:.1f}", "–" if best is None else f"{peer['lowest'] / lowest:.1f}"]
+            yield row
+
+
+def draw(record: Record, folder: Path) -> Path:
+    """Curves of the 99 % quantile against µs a step, warm, in float32; one panel for each case and motion."""
+    panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
+    for name, case in record["cases"].items():
+        for motion, shown in case["motions"].items():
+            lines = panels.setdefault(f"{name.replace(' and joint friction', ', friction')}: {shown}", {})
+            for curve in case["curves"]:
+                if curve["dtype"] != case["curves"][0]["dtype"]:
+                    continue
+                found = curve["figures"][f"{motion}, warm"]
+                xs, ys = lines.setdefault(curve["solver"], ([], []))
+                xs.append(found["time"]["lowest"])
+                ys.append(max(found["residual"]["p99"], LEAST))
+    label = f"residual, m/s: 99 % are below; at least {LEAST:g}"
+    return line_figure(folder / "contact_steps.png", panels, "µs a step", label, log=True, level=record["wanted"])

@@ -1,0 +1,197 @@
+"""``delassus bench dynamics``: compiled constrained dynamics beside Pinocchio and MuJoCo, in one run, on one core.
+
+With ``--phases``: operations of every method by phase, as `delassus.spatial.ops.Ops.mark` names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
+from delassus.compiler.trace import Trace, report_of, trace_request
+from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
+from delassus.quantities.osim import delassus
+from delassus.quantities.request import request
+from delassus.runtime.compile import compile
+from delassus.runtime.kernel import Kernel
+from delassus.spatial.graph import OperationCount
+from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
+from delassus_studies.peers.mujoco import mujoco_calls
+from delassus_studies.peers.pinocchio import damped_calls, dynamics_calls
+from delassus_studies.tables import spread, table
+from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, relative_error
+
+BATCH, PEER_STATES, CHECKED = 4096, 128, 64
+ROUNDS, REPEATS = 15, 2
+DERIVATIVES = {"derivatives": BATCH, "derivatives, 64 states": 64, "derivatives, one state": 1}
+"""Rows of derivatives, and the states of a call."""
+DAMPED, SOFT_EARLY = "damped solution", "pv-early, soft"
+DAMPING = 1e-3
+"""Of the Delassus matrix, in (m/s²)/N and (rad/s²)/(N·m)."""
+
+_HARD, _SOFT = ("pin lcaba", "pin constraintDynamics"), ("mj_forward, PGS", "mj_forward, Newton")
+AGAINST: Mapping[str, tuple[str, ...]] = {
+    "ltl": _HARD,
+    "pv": _HARD,
+    "pv-early": _HARD,
+    "ltl-soft": _SOFT,
+    "pv-soft": _SOFT,
+    SOFT_EARLY: _SOFT,
+    **dict.fromkeys(DERIVATIVES, ("pin derivatives",)),
+    DAMPED: ("pin Cholesky",),
+}
+"""Methods that are timed, and the peers that do the same."""
+
+
+def dynamics_kernel(case: Case, method: str, lanes: int | None = None) -> Kernel:
+    """Forward dynamics by a method; soft ones with `COMPLIANCE` on all constraints."""
+    soft = COMPLIANCE if _is_soft(method) and case.constraints else None
+    method = "pv-early" if method == SOFT_EARLY else method
+    return compile(case.tree, case.constraints, "dynamics", method=method, lanes=lanes, compliance=soft, passive="none")
+
+
+def _is_soft(method: str) -> bool:
+    return method in SOFT or method == SOFT_EARLY
+
+
+def _error(case: Case, method: str, states: States, qdd: Any) -> float:
+    """Largest difference of accelerations from the dense solution, relative to the largest of a state."""
+    few = states.first(CHECKED)
+    dense, soft = ("proximal", COMPLIANCE) if _is_soft(method) else ("kkt", None)
+    wanted = forward_dynamics(
+        case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=soft, passive="none"
+    ).qdd
+    return float(relative_error(qdd[:CHECKED], wanted).max())
+
+
+def _damped(case: Case, states: States) -> tuple[Any, Record, dict[str, Any]]:
+    """Call that solves with the damped Delassus matrix of every state, its facts, and what peers do the same."""
+    kernel = compile(case.tree, case.constraints, "damped_solution")
+    m = sum(c.size for c in case.constraints)
+    x, d = np.random.default_rng(0).normal(size=(BATCH, m)), np.full((BATCH, m), DAMPING)
+    f = kernel(states.q, x, d, threads=1)
+    G = delassus(case.tree, case.constraints, states.q[:CHECKED]) + DAMPING * np.eye(m)
+    wanted: Any = np.linalg.solve(G, x[:CHECKED, :, None])[..., 0]
+    error = relative_error(f[:CHECKED], wanted)
+    facts: Record = {"operations": kernel.operations.total, "error": float(error.max())}
+    peers: dict[str, Any] = damped_calls(case, states.q[:PEER_STATES], x[:PEER_STATES], DAMPING)
+    for name, call in peers.items():
+        if not np.allclose(call(), f[:PEER_STATES], rtol=1e-6, atol=1e-6 * np.abs(f).max()):
+            raise AssertionError(f"{case.name}: {name} does not solve the same system")
+    return partial(kernel, states.q, x, d, out=f, threads=1), facts, peers
+
+
+def _in_calls(kernel: Kernel, states: States, out: Any, size: int) -> tuple[Callable[[], None], int]:
+    """The states, few where they are asked for one by one, in calls of ``size`` that all write to the same arrays."""
+    n = BATCH if size > 1 else PEER_STATES
+    parts = [k if size == 1 else slice(k, k + size) for k in range(0, n, size)]
+    arguments = [(states.q[part], states.v[part], states.tau[part]) for part in parts]
+    results = tuple(x[parts[0]] for x in out)
+
+    def call() -> None:
+        for given in arguments:
+            kernel(*given, out=results, threads=1)
+
+    return call, n
+
+
+def _measure_case(case: Case, rounds: int) -> Record:
+    states = random_states(case, BATCH)
+    calls: Calls = {}
+    facts: Record = {}
+    with pinned():
+        for method in AGAINST:
+            if method == DAMPED:
+                continue
+            if method in DERIVATIVES:
+                kernel = compile(case.tree, case.constraints, "dynamics_derivatives", passive="none")
+            else:
+                kernel = dynamics_kernel(case, method)
+            out = kernel(states.q, states.v, states.tau, threads=1)
+            calls[method] = _in_calls(kernel, states, out, DERIVATIVES.get(method, BATCH))
+            qdd = dict(zip((r.name for r in kernel.results), out, strict=False))["qdd"]
+            facts[method] = {"operations": kernel.operations.total, "error": _error(case, method, states, qdd)}
+        few = states.first(PEER_STATES)
+        peers = dynamics_calls(case, few) | mujoco_calls(case, few)
+        solution, facts[DAMPED], damped_peers = _damped(case, states)
+        calls[DAMPED] = solution, BATCH
+        peers |= damped_peers
+        calls |= {name: (call, PEER_STATES) for name, call in peers.items()}
+        return {"methods": facts, "microseconds": interleaved(calls, rounds, REPEATS)}
+
+
+def measure(quick: bool = False, phases: bool = False) -> Iterator[Record]:
+    """All figures of every case, or its operations by phase; the record after each."""
+    if phases:
+        return each(environment(), "phases", benchmark_cases(quick), _all_phases)
+    rounds = 1 if quick else ROUNDS
+    return each(environment(), "cases", benchmark_cases(quick), lambda case: _measure_case(case, rounds))
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Of each case the time per state of each method and of the peers that do the same; or operations by phase."""
+    if "phases" in record:
+        yield from _phase_tables(record)
+        return
+    yield f"one core, float64, batches of {BATCH}; µs a state: median ± half the quartiles' distance"
+    for case, figures in record["cases"].items():
+        times, rows = figures["microseconds"], []
+        for method, facts in figures["methods"].items():
+            row = method, f"{facts['operations']:,}", spread(times[method]), f"{facts['error']:.0e}"
+            peers = [peer for peer in AGAINST[method] if peer in times]
+            for peer in peers:
+                theirs, ratio = times[peer]["median"], times[peer]["median"] / times[method]["median"]
+                rows.append((*row, peer.removeprefix("pin "), f"{theirs:.1f}", f"{ratio:.1f}"))
+                row = "", "", "", ""
+            if not peers:
+                rows.append((*row, "–", "", ""))
+        columns = ("method", "operations", "µs a state", "error", "peer", "its µs", "ratio")
+        yield table(case, columns, rows, text=("peer",))
+
+
+# -- operations by phase -------------------------------------------------------------------------------------------
+
+
+def dynamics_trace(case: Case, method: str) -> Trace:
+    """Forward dynamics of a case by a method, with its phases."""
+    compliance = COMPLIANCE if method in SOFT and case.constraints else None
+    return trace_request(
+        request(case.tree, case.constraints, DYNAMICS, method=method, compliance=compliance, passive="none")
+    )
+
+
+def phases(case: Case, method: str) -> dict[str, OperationCount]:
+    """Operations that each phase adds to those before it, of what the results need; the last is the rest."""
+    out: dict[str, OperationCount] = {}
+    for name, count in report_of(dynamics_trace(case, method)).phases:
+        if count.total:  # a method may run through phases again
+            before = asdict(out.get(name, OperationCount()))
+            out[name] = OperationCount(**{kind: n + before[kind] for kind, n in asdict(count).items()})
+    return out
+
+
+def _all_phases(case: Case) -> Record:
+    """Operations of every method that takes constraints by phase."""
+    return {
+        method: {name: {**asdict(count), "total": count.total} for name, count in phases(case, method).items()}
+        for method in METHODS
+        if method not in UNCONSTRAINED
+    }
+
+
+def _phase_tables(record: Record) -> Iterator[Table]:
+    """One line a phase, one column a method; then the same by kind of operation."""
+    for case, found in record["phases"].items():
+        rows = [
+            (name, *(f"{own[name]['total']:,}" if name in own else "" for own in found.values()))
+            for name in dict.fromkeys(name for own in found.values() for name in own)
+        ]
+        for kind in ("mul", "add", "neg", "div", "sqrt", "trig", "other", "total"):
+            rows.append((kind, *(f"{sum(c[kind] for c in own.values()):,}" for own in found.values())))
+        yield table(f"{case}: operations by phase", ("phase", *found), rows, last_bold=True)

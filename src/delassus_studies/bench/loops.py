@@ -1,0 +1,255 @@
+"""``delassus bench loops``: `pv-early` on mechanisms with loops, beside Pinocchio's ``lcaba``.
+
+Operations as the planner orders links, where forces wait until both ends of their loop have met, where they are
+eliminated as early as they can be in the order of links that ``lcaba`` has, and of dense `ltl`;
+times of batches on one core, and the errors of both: largest difference of accelerations from those of `kkt`, relative
+to the largest of a state, median over states.
+
+Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics``; in
+`Simulator` from rest under gravity alone: gap, error of the energy over
+the largest kinetic energy, and statuses of 2 s in steps of 1 ms.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+from warnings import catch_warnings
+
+import numpy as np
+from rich.table import Table
+
+from delassus.accuracy.closed_loops import closed_configurations
+from delassus.accuracy.estimate import ERROR_BOUND
+from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.state import EliminationOrder
+from delassus.contact.scene import Scene
+from delassus.errors import ConfigurationError
+from delassus.model.rotations import Array
+from delassus.planner.elimination import least_degree, loops
+from delassus.quantities.case import elimination_order, symbolic_case
+from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
+from delassus.quantities.request import request
+from delassus.runtime.compile import compile
+from delassus.runtime.fallback import solve_states
+from delassus.simulate.simulator import Simulator
+from delassus.spatial.trace_ops import TraceOps
+from delassus_studies.cases import Case, random_states
+from delassus_studies.loop_mechanisms import (
+    closed_states,
+    few_loops,
+    four_bars,
+    many_loops,
+    parallel_robots,
+)
+from delassus_studies.peers.pinocchio import exact_dynamics_call, lcaba_call
+from delassus_studies.tables import table
+from delassus_studies.timing import (
+    Calls,
+    Record,
+    each,
+    environment,
+    fitted_slope,
+    interleaved,
+    pinned,
+    relative_error,
+)
+
+STATES, PEER_STATES, CHECKED = 1024, 64, 16
+STARTS = 32, 1
+"""Configurations from which closed ones are looked for, those near neutral first, and how many are wanted."""
+ROUNDS, REPEATS = 9, 2
+SIZES, GRIDS = (10, 20, 40, 100), (3, 4, 5, 6)
+TIMED = 60_000
+"""Kernels of more operations are not compiled."""
+
+MOST_DENSE, MOST_CHECKED, MOST_WAITING = 60, 120, 8000
+"""Degrees of freedom up to which `ltl` is counted, errors are measured; and times rows, up to which forces wait."""
+
+MOST_PEER = 4e7
+"""Links times squared degrees of freedom up to which `lcaba` is called: memory of its data grows as these, to 3 GB."""
+
+AT_ONCE = 0.0
+"""A block may take the place of no force at all: every force is eliminated as soon as that is possible."""
+
+COUNTED = ("pv-early", "waiting", "at once", "ltl")
+
+SECONDS = 2.0
+"""How long robots move."""
+
+ANY_ERROR = 1e300
+"""No state is solved again by another method: that would be compiled and timed too."""
+
+
+def operations(case: Case, method: str, order: EliminationOrder | None = None) -> int:
+    """Operations of forward dynamics by a method; ``order`` of links, None for that of fewest operations."""
+    ops = TraceOps()
+    asked = request(case.tree, case.constraints, DYNAMICS, method=method, passive="none")
+    traced = symbolic_case(asked, ops)
+    traced.order = order or elimination_order(asked)
+    found = METHODS[method](traced.motion())
+    return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
+
+
+def _counts(case: Case) -> Record:
+    """Operations, by name; those that would take minutes are left out."""
+    tree, rows = case.tree, sum(c.size for c in case.constraints)
+    numbered, least = tuple(tree.leaves_to_root()), least_degree(tree, loops(tree, case.constraints))
+    out = {"pv-early": operations(case, "pv-early")}
+    if rows * tree.nv <= MOST_WAITING:
+        out["waiting"] = operations(case, "pv-early", EliminationOrder(numbered))
+    out["at once"] = operations(case, "pv-early", EliminationOrder(least, AT_ONCE))
+    if tree.nv <= MOST_DENSE:
+        out["ltl"] = operations(case, "ltl")
+    return out
+
+
+def _error(case: Case, states: Any, qdd: Array) -> float:
+    few = states.first(CHECKED)
+    wanted = forward_dynamics(case.tree, few.q, few.v, few.tau, case.constraints, method="kkt", passive="none").qdd
+    return float(np.median(relative_error(qdd[:CHECKED], wanted)))
+
+
+def _measure_case(case: Case, rounds: int) -> Record:
+    out: Record = {"nv": case.tree.nv, "rows": sum(c.size for c in case.constraints), "operations": _counts(case)}
+    calls: Calls = {}
+    out["errors"] = errors = {}
+    states = random_states(case, STATES)
+    with pinned():
+        if out["operations"]["pv-early"] <= TIMED:
+            kernel = compile(
+                case.tree, case.constraints, "dynamics", method="pv-early", passive="none", error_bound=ANY_ERROR
+            )
+            call = partial(kernel, states.q, states.v, states.tau, threads=1)
+            qdd, forces, estimate = call(return_error=True)
+            out["below bound"] = float(np.mean(estimate < ERROR_BOUND["float64"]))
+            calls["pv-early"] = partial(call, out=(qdd, forces)), STATES
+            errors["pv-early"] = _error(case, states, qdd)
+        few = case.tree.n_links * case.tree.nv**2 <= MOST_PEER
+        if few and (peer := lcaba_call(case, states.first(PEER_STATES))) is not None:
+            calls["lcaba"] = peer, PEER_STATES
+            if case.tree.nv <= MOST_CHECKED:
+                errors["lcaba"] = _error(case, states, np.array(peer()))
+        out["microseconds"] = interleaved(calls, rounds, REPEATS)
+    return out
+
+
+def _measure_passive(case: Case, seconds: float) -> Record | None:
+    """Largest gap (m, rad), error of the energy, statuses, and median time of a step; None where loops do not close."""
+    if not len(closed := closed_configurations(case.tree, case.constraints, *STARTS)):
+        return None
+    scene, q = Scene(case.tree, loops=case.constraints), closed[0]
+    sim, states, times, flagged = Simulator(scene, q0=q, passive="none", limits=False), [], [], None
+    for _ in range(round(seconds / sim.dt)):
+        states.append((sim.q, sim.v))
+        start = time.perf_counter()
+        try:
+            sim.step()
+        except ConfigurationError:  # numbers have overflowed
+            flagged = sim.time if flagged is None else flagged
+            break
+        times.append(time.perf_counter() - start)
+        if flagged is None and sim.statuses:
+            flagged = sim.time
+    qs, vs = (np.array(x) for x in zip(*states, (sim.q, sim.v), strict=True))
+    kinetic, potential = compile(case.tree, (), "energies", passive="none")(qs, vs)
+    errors = compile(case.tree, case.constraints, "joint_space_motion")(qs, vs, np.zeros_like(vs))[5]
+    return {
+        "gap": float(np.abs(errors).max()),
+        "energy": float(np.abs(kinetic + potential - (kinetic + potential)[0]).max() / kinetic.max()),
+        "flagged": flagged,
+        "statuses": {status.name: n for status, n in sim.statuses.items()},
+        "microseconds": 1e6 * float(np.median(times)),
+    }
+
+
+def _measure_closed(case: Case, rounds: int) -> Record | None:
+    """Default dynamics at closed states beside ``constraintDynamics``: times, states solved again, error."""
+    if (states := closed_states(case, STATES)) is None:
+        return None
+    kernel = compile(case.tree, case.constraints, "dynamics", passive="none")
+    given = states.q, states.v, states.tau
+    with catch_warnings(action="ignore"), pinned():
+        qdd, forces = kernel(*given, threads=1)
+        calls: Calls = {"default": (partial(kernel, *given, out=(qdd, forces), threads=1), STATES)}
+        if (peer := exact_dynamics_call(case, states.first(PEER_STATES))) is not None:
+            calls["pin"] = peer, PEER_STATES
+        found = interleaved(calls, rounds, REPEATS)
+        run = solve_states(kernel, [np.array(x) for x in given], [qdd, forces], (STATES,), 1)
+    return {
+        "method": kernel.method,
+        "judged": bool(kernel.judged_in),
+        "operations": kernel.operations.total,
+        "again": int(np.count_nonzero(run.again)),
+        "on NumPy": int(np.count_nonzero(run.on_numpy)),
+        "inaccurate": int(np.count_nonzero(run.inaccurate)),
+        "error": _error(case, states, qdd),
+        "microseconds": found,
+    }
+
+
+def measure(quick: bool = False) -> Iterator[Record]:
+    """All figures of every mechanism; the record after each."""
+    record, robots = environment(), [] if quick else list(parallel_robots())
+    cases = [four_bars(1)] if quick else [*few_loops(), *many_loops(SIZES, GRIDS)]
+    yield from each(record, "closed", robots, lambda case: _measure_closed(case, ROUNDS))
+    yield from each(record, "passive", robots, lambda case: _measure_passive(case, SECONDS))
+    yield from each(record, "cases", cases, lambda case: _measure_case(case, 1 if quick else ROUNDS))
+
+
+def _beside(microseconds: Record) -> tuple[str, str, str]:
+    """Time of the default dynamics, of Pinocchio if it is there, and their ratio."""
+    own, peer = (microseconds[which]["lowest"] if which in microseconds else None for which in ("default", "pin"))
+    return f"{own:.2f}", f"{peer:.2f}" if peer else "–", f"{peer / own:.0f}" if peer else "–"
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Closed states, passive robots, operations and times, a line a mechanism; how operations grow with loops."""
+    if not record.get("cases"):
+        return  # tables are shown when they are whole
+    closed = [
+        (
+            name,
+            x["method"] + (", judged" if x["judged"] else ""),
+            f"{x['operations']:,}",
+            *(f"{x[which]}" for which in ("again", "on NumPy", "inaccurate")),
+            f"{x['error']:.0e}",
+            *_beside(x["microseconds"]),
+        )
+        for name, x in record["closed"].items()
+        if x is not None
+    ]
+    if closed:
+        of_closed = ("robot", "method", "operations", "again", "NumPy", "inaccurate", "error", "µs", "its µs", "ratio")
+        yield table(f"default dynamics of {STATES} closed states beside constraintDynamics", of_closed, closed)
+    passive = [
+        (name, f"{x['gap']:.0e}", f"{x['energy']:.0e}", str(x["flagged"]), f"{x['microseconds']:.0f}")
+        for name, x in record["passive"].items()
+        if x is not None
+    ]
+    if passive:
+        of_passive = ("robot", "gap", "energy", "flagged, s", "µs a step")
+        yield table("from rest, 2 s in steps of 1 ms", of_passive, passive)
+    peer = "lcaba: one iteration, μ = 1e-6, where its data fit in 3 GB"
+    yield f"one core, float64, batches of {STATES}; {peer}; errors: median"
+    rows, times, grown = [], [], dict[str, list[tuple[int, int]]]()
+    for name, found in record["cases"].items():
+        counts, microseconds, errors = found["operations"], found["microseconds"], found["errors"]
+        shown = (f"{counts[which]:,}" if which in counts else "–" for which in COUNTED)
+        rows.append((name, f"{found['nv']}", f"{found['rows']}", *shown))
+        both = [microseconds[which]["lowest"] if which in microseconds else None for which in ("pv-early", "lcaba")]
+        ratio = f"{both[1] / both[0]:.1f}" if both[0] and both[1] else "–"
+        wrong = (f"{errors[which]:.0e}" if which in errors else "–" for which in ("pv-early", "lcaba"))
+        below = f"{found['below bound']:.1%}" if "below bound" in found else "–"
+        times.append((name, *("–" if x is None else f"{x:.2f}" for x in both), ratio, *wrong, below))
+        if any(digit.isdigit() for digit in name):
+            size = int(next(word for word in name.replace(",", "").split() if word.isdigit()))
+            grown.setdefault(name.replace(str(size), "n"), []).append((size, counts["pv-early"]))
+    yield table("operations", ("mechanism", "nv", "rows", *COUNTED), rows, grows=(23, 3, 4, 10, 10, 10))
+    columns = ("mechanism", "µs a state", "its µs", "ratio", "error", "its error", "below bound")
+    yield table("pv-early beside Pinocchio's lcaba", columns, times, grows=(23,))
+    for name, points in grown.items():
+        if len(points) > 1:
+            yield f"{name}: operations grow with the power {fitted_slope(*zip(*points, strict=True)):.2f} of n"

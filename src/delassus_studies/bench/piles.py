@@ -1,0 +1,217 @@
+"""``delassus bench piles``: scenes of many bodies by `Simulator`, beside MuJoCo's ``mj_step`` on the same scenes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from rich.table import Table
+
+from delassus.contact.results import SOLVED
+from delassus.contact.scene import Scene
+from delassus.contact.shapes import Box, Collider, HalfSpace
+from delassus.errors import DelassusWarning
+from delassus.model.mechanisms import free_body
+from delassus.model.rotations import Array
+from delassus.simulate.scenes import quadruped
+from delassus.simulate.simulator import Simulator
+from delassus_studies.peers.mujoco import MujocoScene, mujoco_scene
+from delassus_studies.tables import table
+from delassus_studies.timing import Record, environment, pinned
+
+DT, FALL, REST, PARTS = 1e-3, 3.0, 1.0, 20
+"""Time step (s), seconds until all is at rest, seconds of rest, and in how many parts these are looked at."""
+
+EDGE, MASS, FRICTION, APART, JITTER = 0.2, 1.0, 0.6, 0.4, 0.02
+"""Of boxes: edges (m), mass (kg), friction, distances in the grid they fall from and deviations from it (m)."""
+
+STIFFNESS, DAMPING = 200.0, 5.0
+"""Springs and dampers that hold the legs of the standing quadruped (N m/rad, N m s/rad)."""
+
+
+class PileCase(NamedTuple):
+    """A scene and where it starts."""
+
+    scene: Scene
+    q0: Array
+
+
+def heap(n: int, layers: int = 2, seed: int = 0) -> PileCase:
+    """Boxes of random attitudes that fall from a grid of so many layers onto a floor."""
+    rng = np.random.default_rng(seed)
+    side, k = int(np.ceil(np.sqrt(n / layers))), np.arange(n)
+    grid = np.stack([k % side - (side - 1) / 2, k // side % side - (side - 1) / 2, k // side**2], axis=1)
+    places = APART * grid + [0.0, 0.0, 0.25] + rng.uniform(-JITTER, JITTER, (n, 3))
+    turns = rng.normal(size=(n, 4))
+    turns /= np.linalg.norm(turns, axis=1, keepdims=True)
+    return PileCase(_boxes(n), np.concatenate([places, turns], axis=1).ravel())
+
+
+def stack(n: int) -> PileCase:
+    """Boxes on one another, just touching."""
+    q0 = np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (n, 1))
+    q0[:, 2] = EDGE * (np.arange(n) + 0.5)
+    return PileCase(_boxes(n), q0.ravel())
+
+
+def _boxes(n: int) -> Scene:
+    shape = Box(EDGE, EDGE, EDGE)
+    body = free_body(MASS, shape.inertia(MASS))
+    colliders = [Collider(f"box{k}/body", shape, friction=FRICTION) for k in range(n)]
+    floor = Collider("world", HalfSpace(), friction=FRICTION)
+    return Scene({f"box{k}": body for k in range(n)}, [*colliders, floor])
+
+
+def standing() -> PileCase:
+    """Go1, or the generic quadruped where that is not installed, on four feet, its legs held by springs."""
+    ready = quadruped()
+    tree = ready.scene.tree
+    legs = [
+        replace(joint, stiffness=np.full(1, STIFFNESS), rest_position=np.array([q]), damping=np.full(1, DAMPING))
+        for joint, q in zip(tree.joints[1:], ready.q0[7:], strict=True)
+    ]
+    held = Scene(replace(tree, joints=(tree.joints[0], *legs)), ready.scene.colliders)
+    return PileCase(held, ready.q0)
+
+
+CASES: dict[str, Callable[[], PileCase]] = {
+    "standing quadruped": standing,
+    **{f"stack of {n}": partial(stack, n) for n in (5, 10, 20)},
+    **{f"loose heap of {n}": partial(heap, n) for n in (10, 30, 100, 300)},
+    **{f"pile of {n}, {layers} layers": partial(heap, n, layers) for n, layers in ((30, 4), (100, 5), (300, 7))},
+}
+QUICK = ("loose heap of 10",)
+
+
+class Ours:
+    """A scene by `Simulator`."""
+
+    def __init__(self, case: PileCase) -> None:
+        self.sim = Simulator(case.scene, q0=case.q0, dt=DT)
+
+    def run(self, duration: float) -> None:
+        """So many seconds, in one call."""
+        self.sim.run(duration)
+
+    @property
+    def places(self) -> Array:
+        """Positions of bodies and angles of joints: the configuration without quaternions."""
+        tree = self.sim.scene.tree
+        parts = [self.sim.q[at][: 3 if joint.kind.has_quaternion else None]
+                 for joint, at in zip(tree.joints, tree.q_slices, strict=True)]  # fmt: skip
+        return np.concatenate(parts)
+
+    @property
+    def depth(self) -> float:
+        """Largest overlap (m)."""
+        return float(self.sim.contacts.depths.max(initial=0.0))
+
+    @property
+    def contacts(self) -> int:
+        """How many."""
+        return int((self.sim.contacts.depths > -self.sim.dt * 1e-3).sum())
+
+
+def _timed(case: Ours | MujocoScene, fall: float, rest: float) -> Record:
+    """Processor time a step until all is at rest and then, and what is left of motion and overlap."""
+    start = time.thread_time()
+    case.run(fall)
+    middle = time.thread_time()
+    places, depth, drift = case.places, 0.0, 0.0
+    spent = 0.0
+    for _ in range(PARTS):
+        begin = time.thread_time()
+        case.run(rest / PARTS)
+        spent += time.thread_time() - begin
+        depth = max(depth, case.depth)
+        drift = max(drift, float(np.abs(case.places - places).max()))
+    return {
+        "step": 1e6 * (middle - start) / round(fall / DT),
+        "step at rest": 1e6 * spent / round(rest / DT),
+        "contacts": case.contacts,
+        "depth": depth,
+        "drift": drift,
+    }
+
+
+def _measure_case(case: PileCase, fall: float, rest: float) -> Record:
+    begin = time.perf_counter()
+    ours = Ours(case)
+    ours.run(DT)
+    first = time.perf_counter() - begin
+    ours.sim = Simulator(case.scene, q0=case.q0, dt=DT)
+    figures = _timed(ours, fall, rest)
+    failed = sum(k for status, k in ours.sim.statuses.items() if status not in SOLVED)
+    peer = mujoco_scene(case.scene, case.q0, DT)
+    return {
+        **figures,
+        "first step": first,
+        "not solved": failed / ours.sim.steps,
+        "mujoco": None if peer is None else _timed(peer, fall, rest),
+    }
+
+
+FIRST = (
+    "import time; from delassus_studies.bench.piles import heap, Ours; case = heap(100); start = time.perf_counter(); "
+    "Ours(case).run(1e-3); print(time.perf_counter() - start)"
+)
+
+
+def first_steps() -> Record:
+    """Seconds from nothing to the first step of 100 boxes in new processes: nothing compiled before, and all of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = {**os.environ, "DELASSUS_CACHE": folder}
+        command = [sys.executable, "-c", FIRST]
+        out = [subprocess.run(command, env=given, check=True, capture_output=True, text=True) for _ in range(2)]
+    cold, warm = (float(x.stdout) for x in out)
+    return {"cold": cold, "warm": warm}
+
+
+def measure(quick: bool = False) -> Iterator[Record]:
+    """Every scene, ours and MuJoCo's in turns, on one core; the record after each."""
+    fall, rest = (0.06, 0.04) if quick else (FALL, REST)
+    record: Record = {**environment(), "dt": DT, "fall": fall, "rest": rest, "scenes": {}}
+    record["first step of 100 boxes"] = None
+    yield record
+    with pinned(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DelassusWarning)
+        for name in QUICK if quick else CASES:
+            record["scenes"][name] = _measure_case(CASES[name](), fall, rest)
+            yield record
+        if not quick:
+            record["first step of 100 boxes"] = first_steps()
+            yield record
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Times a step, and what is left of motion and overlap at rest, beside MuJoCo's."""
+    scenes = record["scenes"]
+    rows, left = [], []
+    for name, x in scenes.items():
+        peer = x["mujoco"]
+        ratio, theirs = ("–", ["–"] * 2) if peer is None else (
+            f"{x['step'] / peer['step']:.2f}", [f"{peer[k]:,.0f}" for k in ("step", "step at rest")])  # fmt: skip
+        ours = [f"{x[k]:,.0f}" for k in ("step", "step at rest")]
+        rows.append([name, ours[0], theirs[0], ratio, ours[1], theirs[1], f"{x['first step']:.3f}"])
+        both = [x] if peer is None else [x, peer]
+        fill = ["–"] * (2 - len(both))
+        left.append([name, *(f"{y['contacts']:,}" for y in both), *fill,
+                     *(f"{1e3 * y['depth']:.3f}" for y in both), *fill,
+                     *(f"{1e3 * y['drift']:.1e}" for y in both), *fill, f"{100 * x['not solved']:.2f} %"])  # fmt: skip
+    yield f"one core, processor time; default tolerance; mj_step with its defaults; steps of {DT * 1e3:g} ms"
+    columns = ("scene", "ours", "MuJoCo", "ratio", "rest, ours", "MuJoCo", "first step")
+    title = f"µs a step: of {record['fall']:g} s, and of {record['rest']:g} s of rest; first step: s"
+    yield table(title, columns, rows, grows=(max(map(len, CASES)),))
+    columns_left = ("scene", "contacts", "MuJoCo", "overlap", "MuJoCo", "drift", "MuJoCo", "unsolved")
+    yield table(f"in the last {record['rest']:g} s: contacts, overlap and drift (mm)", columns_left, left)
+    if first := record["first step of 100 boxes"]:
+        yield f"first step of 100 boxes in a new process: {first['cold']:.1f} s, in the next {first['warm']:.2f} s"

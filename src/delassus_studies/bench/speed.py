@@ -1,0 +1,129 @@
+"""``delassus bench speed``: compiled kernels beside their peers, in the same run, at the same states, on one core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from rich.table import Table
+
+from delassus.model.rotations import Array
+from delassus.runtime.compile import compile
+from delassus.runtime.kernel import Kernel
+from delassus_studies.cases import Case, benchmark_cases
+from delassus_studies.peers.compiled import Peer, casadi_c, frax
+from delassus_studies.peers.pinocchio import delassus_call
+from delassus_studies.tables import spread, table
+from delassus_studies.timing import (
+    Calls,
+    Record,
+    best,
+    cores,
+    each,
+    environment,
+    interleaved,
+    pinned,
+    relative_error,
+    uncached,
+)  # fmt: skip
+
+BATCH = 4096
+PEER_STATES = {"pinocchio": 256, "casadi": 1024, "frax": 1024}
+"""The first so many of the same states; enough for the figures per state to settle."""
+SINGLE_CALLS = 2000
+ROUNDS, REPEATS = 15, 4
+DTYPES: tuple[Literal["float64", "float32"], ...] = ("float64", "float32")
+ACCURACY_STATES = 10_000
+
+
+def float32_error(case: Case, states: int = ACCURACY_STATES) -> dict[str, float]:
+    """Error of the float32 kernel's ``G`` relative to its largest entry, at random states that float32 can hold."""
+    q = case.tree.random(1, states).astype(np.float32)
+    wanted = compile(case.tree, case.constraints)(q.astype(np.float64), threads=1)
+    relative = relative_error(compile(case.tree, case.constraints, dtype="float32")(q, threads=1), wanted)
+    return {"largest": float(relative.max()), "percentile_99_9": float(np.percentile(relative, 99.9))}
+
+
+def _peers(case: Case, q: Array, kernel: Kernel) -> list[tuple[Peer, int]]:
+    few = {name: q[:states] for name, states in PEER_STATES.items()}
+    peers = []
+    for name, lists in (("pinocchio", False), ("pinocchio, lists", True)):
+        call = delassus_call(case, few["pinocchio"], lists)
+        peers.append(Peer(name, call, call, reason="pinocchio is not installed (pip install pin)"))
+    peers.append(casadi_c(kernel, few["casadi"]))
+    peers += [frax(case, few["frax"], dtype) for dtype in ("float64", "float32")]
+    return [(peer, PEER_STATES[peer.name.split()[0].lower().strip(",")]) for peer in peers]
+
+
+def _disagreement(peer: Peer, ours: Array) -> float:
+    """Largest difference from our ``G``, relative to its largest entry."""
+    assert peer.answer is not None
+    theirs = np.asarray(peer.answer(), dtype=np.float64)
+    return float(relative_error(theirs, ours[: len(theirs)]).max())
+
+
+def _measure_case(case: Case, rounds: int) -> Record:
+    q = case.tree.random(0, BATCH)
+    kernels = {dtype: compile(case.tree, case.constraints, dtype=dtype) for dtype in DTYPES}
+    kernel = kernels["float64"]
+    G = kernel(q, threads=1)
+    threads: dict[str, Any] = {}
+    if cores() > 1:  # both free to be where the system puts them
+        calls: Calls = {f"{n} thread(s)": (partial(kernel, q, out=G.copy(), threads=n), BATCH) for n in (1, 2)}
+        threads = interleaved(calls, rounds, REPEATS)
+    one, result = q[0].copy(), G[0].copy()
+
+    def single() -> None:
+        for _ in range(SINGLE_CALLS):
+            kernel(one, out=result)
+
+    with pinned():
+        calls = {"one state": (single, SINGLE_CALLS)}
+        for dtype, this in kernels.items():
+            states = q.astype(dtype)
+            calls[f"batch {dtype}"] = partial(this, states, out=this(states, threads=1), threads=1), BATCH
+        peers = _peers(case, q, kernel)
+        calls |= {peer.name: (peer.call, states) for peer, states in peers if peer.call}
+        times = interleaved(calls, rounds, REPEATS)
+        with uncached():
+            compiled = {d: best(partial(compile, case.tree, case.constraints, dtype=d))[0] for d in DTYPES}
+    return {
+        "operations": kernel.operations.total,
+        "plan": str(kernel.plan),
+        "compile_seconds": compiled,
+        "float32_error": float32_error(case),
+        "disagreement": {peer.name: _disagreement(peer, G) for peer, _ in peers if peer.call},
+        "absent": {peer.name: peer.reason for peer, _ in peers if not peer.call},
+        "microseconds": times | threads,
+    }
+
+
+def measure(quick: bool = False) -> Iterator[Record]:
+    """All figures of every case; the record after each."""
+    rounds = 1 if quick else ROUNDS
+    return each(environment(), "cases", benchmark_cases(quick), lambda case: _measure_case(case, rounds))
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Of each case our kernels, then its peers."""
+    yield "one core; µs a state: median ± half the quartiles' distance; × of Pinocchio: times as fast as that"
+    for name, figures in record["cases"].items():
+        times, error = figures["microseconds"], figures["float32_error"]
+        pinocchio = times.get("pinocchio")
+        rows = []
+        for call in ("batch float64", "batch float32", "one state", *figures["disagreement"]):
+            faster = f"{pinocchio['median'] / times[call]['median']:.1f}" if pinocchio else "–"
+            ours = times["batch float32" if "float32" in call else "batch float64"]["median"]
+            peer = call in figures["disagreement"]
+            differs = f"{figures['disagreement'][call]:.0e}" if peer else ""
+            rows.append((call, spread(times[call]), faster, f"{times[call]['median'] / ours:.1f}", differs))
+        yield table(name, ("", "µs a state", "× of Pinocchio", "time by our batch's", "differs"), rows)
+        threads = [times[f"{n} thread(s)"]["median"] for n in (1, 2) if f"{n} thread(s)" in times]
+        yield (
+            f"{figures['operations']:,} operations, compiled in {figures['compile_seconds']['float64']:.2f} s; two "
+            f"threads {f'{threads[0] / threads[1]:.2f} ×' if threads else 'not measured: one core'}; "
+            f"error of float32 {error['largest']:.0e}, of 99.9 % of states {error['percentile_99_9']:.0e}"
+        )
+        yield from (f"no {peer}: {reason}" for peer, reason in figures["absent"].items())

@@ -1,0 +1,129 @@
+"""Claims of the papers: what is said, what is measured here, whether it holds; and the table that says so."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.padding import Padding
+from rich.text import Text
+
+from delassus.errors import MissingDependencyError
+from delassus_studies.cases import NotHere
+from delassus_studies.figures import Series, line_figure
+from delassus_studies.tables import Console, show, table, write_csv
+from delassus_studies.timing import environment
+
+HOLDS, IN_PART, NO, NOT_MEASURED = "holds", "in part", "no", "not measured"
+WIDTH = 100
+"""Columns that text is wrapped at, at most."""
+
+_STYLE = {HOLDS: "green", IN_PART: "yellow", NO: "red", NOT_MEASURED: "dim"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A table of what was measured, printed below the claims."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a measurement says of a claim: the numbers, the verdict, and why it does not hold."""
+
+    measured: str
+    verdict: str
+    reason: str = ""
+    panels: Mapping[str, Series] = field(default_factory=dict)  # what to draw
+    listings: tuple[Listing, ...] = ()  # what to print in full
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim of a paper, and how to measure it from the folder of robot files (or None).
+
+    ``measure`` raises `NotHere` where something is missing; ``quick``: it takes seconds, not minutes.
+    """
+
+    source: str
+    text: str
+    measure: Callable[[Path | None], Finding]
+    figure: str = ""  # file name; none if empty
+    log: bool = False
+    x: str = ""
+    y: str = "operations"
+    level: float | None = None  # of a line across the figure
+    draw: Callable[[Path], Path] | None = None  # draws a further figure into a folder
+    quick: bool = False
+
+    def check(self, robots: Path | None = None) -> Finding:
+        """Measure the claim, or say what is missing."""
+        try:
+            return self.measure(robots)
+        except (NotHere, MissingDependencyError) as missing:
+            return Finding("", NOT_MEASURED, str(missing))
+
+
+def verdict(parts: Sequence[bool]) -> str:
+    """`HOLDS` if all parts hold, `IN_PART` if some do, else `NO`."""
+    return HOLDS if all(parts) else IN_PART if any(parts) else NO
+
+
+def reproduce(
+    console: Console,
+    claims: Sequence[Claim],
+    robots: Path | None = None,
+    plot: Path | None = None,
+    file: Path | None = None,
+    quick: bool = False,
+    csv: Path | None = None,
+) -> list[Finding]:
+    """Measure all claims or the quick ones, and print each as soon as it is measured.
+
+    Draws their figures into ``plot``, writes findings to a JSON file, and to a CSV file with the tables.
+    """
+    claims = [claim for claim in claims if claim.quick or not quick]
+    long = sum(not claim.quick for claim in claims)
+    takes = f"{long} of them take up to five minutes each, the others seconds" if long else "seconds each"
+    console.print(f"Claims: {len(claims)}; {takes}.")
+    findings, narrow = [], min(console.width, WIDTH)
+    for claim in claims:
+        start = time.perf_counter()
+        finding = claim.check(robots)
+        findings.append(finding)
+        console.print()
+        said = Text(f"{claim.source}  ").append(finding.verdict, _STYLE[finding.verdict])
+        console.print(said.append(f"  ({time.perf_counter() - start:.1f} s)", "dim"))
+        for line in (Text(claim.text), Text(finding.measured, "bold"), Text(finding.reason, "italic")):
+            if line:
+                console.print(Padding(line, (0, 0, 0, 2), expand=False), width=narrow)
+        if plot is None or finding.verdict == NOT_MEASURED:
+            continue
+        if finding.panels:
+            line_figure(plot / f"{claim.figure}.png", finding.panels, claim.x, claim.y, claim.log, claim.level)
+        if claim.draw is not None:
+            claim.draw(plot)
+    verdicts = Counter(finding.verdict for finding in findings)
+    console.print()
+    console.print(f"{', '.join(f'{verdict}: {number}' for verdict, number in verdicts.items())}")
+    listings = [table(x.title, x.columns, x.rows) for finding in findings for x in finding.listings]
+    for listing in listings:
+        show(console, listing)
+    if plot is not None:
+        console.print(f"figures: {plot}")
+    if file is not None:
+        found = [{"claim": claim.text, **asdict(f)} for claim, f in zip(claims, findings, strict=True)]
+        file.write_text(json.dumps({**environment(), "findings": found}, indent=1))
+        console.print(f"raw figures: {file}")
+    if csv is not None:
+        rows = [(c.source, c.text, f.measured, f.verdict, f.reason) for c, f in zip(claims, findings, strict=True)]
+        write_csv(csv, [table("", ("source", "claim", "measured", "verdict", "reason"), rows), *listings])
+        console.print(f"tables: {csv}")
+    return findings

@@ -1,0 +1,168 @@
+"""The registry of ``delassus bench`` and ``delassus reproduce``: a row a command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from delassus.errors import ModelError
+from delassus_studies.claims import reproduce
+from delassus_studies.figures import check_folder
+from delassus_studies.tables import Console, check_target, publish
+
+bench_app = typer.Typer(help="Benchmarks: operations and times, measured here.", no_args_is_help=True)
+reproduce_app = typer.Typer(help="Claims of the papers, measured here and judged one by one.", no_args_is_help=True)
+console = Console()
+
+ROBOT_FILES = ("atlas_v4.urdf", "iiwa.urdf", "shadow_hand.xml")
+"""Files of robots that some claims are about."""
+
+
+def _robots(folder: Path | None) -> Path | None:
+    """Refuse a folder that holds none of the files."""
+    if folder is not None and not any((folder / name).is_file() for name in ROBOT_FILES):
+        came = "a folder without any of them" if folder.is_dir() else "no folder"
+        raise ModelError(f"--robots {str(folder)!r}", f"a folder with {', '.join(ROBOT_FILES)}", came,
+                         "Leave it out: what needs them is not measured then.")  # fmt: skip
+    return folder
+
+
+# -- options -------------------------------------------------------------------------------------------------------
+
+Json = Annotated[
+    Path | None, typer.Option("--json", callback=check_target, help="Write the figures to this JSON file.")
+]
+Csv = Annotated[Path | None, typer.Option("--csv", callback=check_target, help="Write the tables to this CSV file.")]
+
+
+def _option(name: str, kind: Any, default: Any, *flags: str, **details: Any) -> Parameter:
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, typer.Option(*flags, **details)]
+    )
+
+
+def _flag(name: str, text: str) -> Parameter:
+    return _option(name, bool, False, f"--{name}", help=text)
+
+
+PLOT = _option("plot", Path | None, None, "--plot", callback=lambda folder: folder and check_folder(folder),
+               help="Draw figures (PNG) into this folder; needs the extra plot.")  # fmt: skip
+FILES = (
+    Parameter("file", Parameter.KEYWORD_ONLY, default=None, annotation=Json),
+    Parameter("csv", Parameter.KEYWORD_ONLY, default=None, annotation=Csv),
+)
+QUICK = _flag("quick", "A small case only, timed once: to see what comes out.")
+QUICK_CLAIMS = _flag("quick", "Only claims that take seconds, not minutes.")
+ROBOTS = _option(
+    "robots", Path | None, None, callback=_robots,
+    help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml; claims whose file is not there are not measured. "
+    "This package has none of them: such models are atlas_v4_description of robot_descriptions, kuka_iiwa/model.urdf "
+    "of pybullet_data, and the hand of adroit_hand in gymnasium_robotics.",
+)  # fmt: skip
+
+
+def _largest(least: int, text: str) -> Parameter:
+    return _option("largest", int | None, None, min=least, help=text)
+
+
+# -- commands ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A benchmark: a module of that name in `bench`, with `measure`, `tables`, and `draw` where it has figures.
+
+    Its options are those of `measure`. ``takes``: how long that is.
+    """
+
+    name: str
+    takes: str
+    help: str
+    options: tuple[Parameter, ...] = (QUICK,)
+
+    def __call__(self, file: Path | None, csv: Path | None, plot: Path | None = None, **options: Any) -> None:
+        """Measure, and print, write and draw what is found."""
+        module = import_module(f"delassus_studies.bench.{self.name.replace('-', '_')}")
+        takes = "less than a minute" if options.get("quick") else self.takes
+        draw = getattr(module, "draw", None)
+        publish(console, module.measure(**options), module.tables, file, plot, draw, csv, takes)
+
+
+BENCHES = (
+    Bench("osim", "half a minute", "Count operations and time NumPy, per state, of every method on the benchmark "
+          "robots, beside Pinocchio.", (PLOT, QUICK, _option("states", int, 512, help="States in a batch."))),
+    Bench("speed", "about two minutes", "Time compiled kernels on the benchmark robots, beside Pinocchio, CasADi's C "
+          "code and frax in the same run."),
+    Bench("dynamics", "some minutes", "Time compiled constrained dynamics and its derivatives, beside Pinocchio and "
+          "MuJoCo in the same run.", (_flag("phases", "Count operations by phase instead."), QUICK)),
+    Bench("loops", "some minutes", "Count and time constrained dynamics of mechanisms with up to 100 loops, beside "
+          "Pinocchio's lcaba."),
+    Bench("arrays", "half a minute, with --dask a minute", "Time calls with arrays of JAX and PyTorch, and their "
+          "gradients, beside pure_callback and frax.",
+          (_flag("dask", "Blocks on one worker process and on two instead."), QUICK)),
+    Bench("scaling", "some minutes", "Count and time compiled kernels against the number of links and of rows, with "
+          "fitted slopes.", (PLOT, _largest(20, "No more links, and no more rows, than this."))),
+    Bench("compile", "some minutes", "Time cold compilations against the length of the program, stage by stage.",
+          (PLOT, _largest(50, "No longer chains than this."))),
+    Bench("peak", "about two minutes", "Measure the fraction of this core's peak that kernels reach, and what bounds "
+          "the rest."),
+    Bench("errors", "some minutes", "Compare the true errors of dynamics kernels with their estimates, near and far "
+          "from singular states.", (PLOT, QUICK)),
+    Bench("contact", "about a minute", "Time a step of a pendulum that touches floor and wall, and its parts, beside "
+          "MuJoCo."),
+    Bench("contact-steps", "some minutes", "Residual of compiled contact steps against their cost, on Go1 and Talos, "
+          "beside MuJoCo in the same run.", (PLOT, QUICK)),
+    Bench("contact-solvers", "some minutes", "Time contact solvers on random problems, and count what they miss, "
+          "beside Siconos in the same run.",
+          (_option("random", int, 10_000, help="Random problems of bodies."), QUICK)),
+    Bench("contact-problems", "a quarter of an hour", "Judge compiled contact steps of random mechanisms anew in "
+          "float64.",
+          (_option("mechanisms", int, 25, help="Random mechanisms."),
+           _option("states", int, 400, help="States of each."), QUICK)),
+    Bench("piles", "five to ten minutes", "Time steps of heaps, piles, stacks and a standing quadruped, beside "
+          "MuJoCo."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """Claims of the papers: the ``CLAIMS`` of modules in `claims`."""
+
+    name: str
+    help: str
+    modules: tuple[str, ...]
+    options: tuple[Parameter, ...] = (ROBOTS, PLOT, QUICK_CLAIMS)
+
+    def __call__(self, **options: Any) -> None:
+        """Measure, judge and print all."""
+        modules = (import_module(f"delassus_studies.claims.{name}") for name in self.modules)
+        reproduce(console, [claim for module in modules for claim in module.CLAIMS], **options)
+
+
+REPRODUCTIONS = (
+    Reproduction("osim", "Measure each claim that the papers make of the Delassus algorithms.", ("families", "robots")),
+    Reproduction("dynamics", "Measure each claim that [LQR] makes of constrained forward dynamics.",
+                 ("dynamics_times", "dynamics")),
+    Reproduction("contact", "Measure each claim that [OS] makes of contact dynamics.",
+                 ("contact_sizes", "contact_runs", "contact_times", "contact_swing"), (PLOT, QUICK_CLAIMS)),
+)  # fmt: skip
+
+
+def _register(app: typer.Typer, row: Bench | Reproduction) -> None:
+    def run(**given: Any) -> None:
+        row(**given)
+
+    command: Any = run
+    command.__signature__ = Signature([*row.options[:-1], *FILES, row.options[-1]])
+    app.command(row.name, help=row.help)(command)
+
+
+for _bench in BENCHES:
+    _register(bench_app, _bench)
+for _reproduction in REPRODUCTIONS:
+    _register(reproduce_app, _reproduction)

@@ -2,9 +2,9 @@
 
 import sys
 
+from delassus.pictures.viewer import view
+from delassus.scenes import dual_arm
 from delassus.simulate.recording import Recorder
-from delassus.simulate.scenes import dual_arm
-from delassus.simulate.viewer import view
 
 ready = dual_arm()
 print(ready.description)

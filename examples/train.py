@@ -16,10 +16,10 @@ import numpy as np
 import delassus as ds
 import delassus.gym
 from delassus.gym.go1 import DAMPING, HEIGHT, STANCE, STIFFNESS
+from delassus.pictures.video import write_video
+from delassus.pictures.viewer import view
+from delassus.scenes.quadruped import on_floor
 from delassus.simulate.recording import Recorder, Recording
-from delassus.simulate.scenes.quadruped import on_floor
-from delassus.simulate.video import write_video
-from delassus.simulate.viewer import view
 
 WORLDS = {"Go1Velocity": 2048, "HumanoidStand": 512, "ArmReach": 1024}
 """Environments, and how many robots learn at a time."""

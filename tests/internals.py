@@ -5,36 +5,43 @@ Each internal module is imported by one test file at most (`test_architecture.py
 
 from delassus import quantities
 from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots, usual_states
-from delassus.algorithms import dynamics
+from delassus.algorithms import dynamics, energy, rnea
 from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED, constant_rows, energy, rnea
+from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics import METHODS as DYNAMICS_ALGORITHMS
-from delassus.algorithms.dynamics.activation import Conditions, activated_pv_early
 from delassus.algorithms.dynamics.constraint_acceleration import RelativeMotion, wanted_accelerations
+from delassus.algorithms.dynamics.popov_vereshchagin import constant_rows
+from delassus.algorithms.dynamics.popov_vereshchagin.activation import Conditions, activated_pv_early
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder, Goal
 from delassus.algorithms.jacobian import jacobian, jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.cli import app as cli
-from delassus.compiler import passes
-from delassus.compiler.emit import c, llvm_parts
-from delassus.compiler.emit.c import c_source, write_c
-from delassus.compiler.emit.casadi import casadi_function
-from delassus.compiler.emit.llvm import llvm_module
-from delassus.compiler.emit.python_entry import MOST, MOST_ALONE, limit
-from delassus.compiler.passes import PASSES, optimise
-from delassus.compiler.pipeline import make_program
-from delassus.compiler.program import Argument, Program, Result, interpret_program
-from delassus.compiler.schedule import overlap, reorder, schedule
-from delassus.compiler.trace import trace
+from delassus.compiler.jit import compile as runtime_loops
+from delassus.compiler.jit.compile import Bound, compiled, inlined, run_kernel
+from delassus.compiler.machine import code
+from delassus.compiler.machine.code import key_of
+from delassus.compiler.machine.cpu import Code, Host, host, object_code
+from delassus.compiler.passes.schedule import overlap, reorder, schedule
+from delassus.compiler.passes.simplify import PASSES, optimise
+from delassus.compiler.passes import simplify as passes
+from delassus.compiler.program.pipeline import make_program
+from delassus.compiler.program.program import Argument, Program, Result, interpret_program
+from delassus.compiler.program.trace import trace
+from delassus.compiler.targets.c import module as c
+from delassus.compiler.targets.c.module import c_source, write_c
+from delassus.compiler.targets.casadi import casadi_function
+from delassus.compiler.targets.llvm import parts as llvm_parts
+from delassus.compiler.targets.llvm.module import llvm_module
+from delassus.compiler.targets.llvm.python_entry import MOST, MOST_ALONE, limit
 from delassus.constraints import check_constraints
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED
 from delassus.contact.solvers.coulomb import prepare, projected, single
 from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver
-from delassus.interop import load as loader
-from delassus.interop.load import example_robot_files
-from delassus.interop.mujoco import (
+from delassus.formats import load as loader
+from delassus.formats.load import example_robot_files
+from delassus.formats.mujoco.model import (
     configuration_from_mujoco,
     configuration_to_mujoco,
     tree_from_mujoco,
@@ -42,12 +49,12 @@ from delassus.interop.mujoco import (
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
-from delassus.interop.pinocchio import tree_from_pinocchio, tree_to_pinocchio
-from delassus.interop.urdf import parse_xml, tree_from_urdf
+from delassus.formats.pinocchio import tree_from_pinocchio, tree_to_pinocchio
+from delassus.formats.urdf.read import parse_xml, tree_from_urdf
 from delassus.model import kinematics
 from delassus.model.actuators import Actuator
-from delassus.model.build import build_tree
 from delassus.model.description import DIRECTED, RawJoint, RawLink
+from delassus.model.edit.build import build_tree
 from delassus.model.inertia import about_centre, inertia_defects, move_inertia, nearest_inertia, spatial_inertia
 from delassus.model.joints import PER_DOF, Joint, JointKind, random
 from delassus.model.kinematics import frame_pose, joint_displacement, world_poses
@@ -73,16 +80,12 @@ from delassus.quantities.evaluate import NumpyCase, case_of, rcond_program
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.request import request
-from delassus.runtime import code, fastcall, threads
-from delassus.runtime import loops as runtime_loops
-from delassus.runtime.code import key_of
-from delassus.runtime.cpu_target import Code, Host, host, object_code
-from delassus.runtime.loops import Bound, compiled, inlined, run_kernel
+from delassus.runtime import fastcall, threads
+from delassus.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, mppi, pendulum, quadruped
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording
-from delassus.simulate.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, mppi, pendulum, quadruped
-from delassus.spatial import interpret as interpreter
-from delassus.spatial.graph import COMMUTATIVE, LEAVES, Builder, Graph, Op, arity
-from delassus.spatial.interpret import SEMANTICS, interpret
 from delassus.spatial.numpy_ops import NumpyOps, numbers
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace import interpret as interpreter
+from delassus.spatial.trace.graph import COMMUTATIVE, LEAVES, Builder, Graph, Op, arity
+from delassus.spatial.trace.interpret import SEMANTICS, interpret
+from delassus.spatial.trace.trace_ops import TraceOps

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import delassus as ds
-from delassus.compiler.allocate import Act, allocate
+from delassus.compiler.passes.allocate import Act, allocate
 from internals import SEMANTICS, Graph, Op, arity, interpret, llvm_parts, overlap
 from programs import delassus_program, graphs, same, verify
 

@@ -22,8 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
-from delassus.compiler.built_in import built_in
-from delassus.compiler.emit.c_text import comment, identifier, literal
+from delassus.compiler.program.header import built_in
+from delassus.compiler.targets.c.text import comment, identifier, literal
 from internals import (
     LEAVES,
     Argument,

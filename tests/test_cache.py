@@ -24,8 +24,8 @@ from pathlib import Path
 
 import pytest
 
+from delassus.compiler.machine import cache
 from delassus.errors import DelassusWarning
-from delassus.runtime import cache
 from internals import runtime_loops
 
 KEY = cache.cache_key(robot="test")
@@ -96,7 +96,7 @@ def test_key_tells_names_types_and_values_apart():
 
 
 def test_key_is_the_same_in_another_process():
-    script = "from delassus.runtime.cache import cache_key; print(cache_key(a='x', b=b'y', c=3))"
+    script = "from delassus.compiler.machine.cache import cache_key; print(cache_key(a='x', b=b'y', c=3))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout.strip() == cache.cache_key(c=3, b=b"y", a="x")
 
@@ -1052,7 +1052,9 @@ def test_processes_that_want_the_same_loop_compile_it_once(loop, folder):
         "assert [triple(float(k)) for k in range(3)] == [0.0, 3.0, 6.0]\n"
     )
     module = folder.parent / "tests_cache_loops.py"
-    module.write_text("from delassus.runtime.loops import compiled\n\n@compiled\ndef triple(x):\n    return 3.0 * x\n")
+    module.write_text(
+        "from delassus.compiler.jit.compile import compiled\n\n@compiled\ndef triple(x):\n    return 3.0 * x\n"
+    )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder.parent), *sys.path])}
     command = [sys.executable, "-c", script]
     runs = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(3)]

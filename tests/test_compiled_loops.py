@@ -310,7 +310,7 @@ CHECKS = """
 import numpy as np
 import delassus as ds
 from delassus.contact import *
-from delassus.runtime.loops import compiled
+from delassus.compiler.jit.compile import compiled
 
 SHAPES = (Sphere(.1), Capsule(.1, .1), Cylinder(.1, .2), Box(.2, .2, .2), Mesh(.2 * (np.eye(4, 3) - .25)))
 for formulation, solver in ((None, None), ("os", "nsgs"), ("os", "lemke"), ("nmc", "pgs"), ("os", "admm")):

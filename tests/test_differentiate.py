@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.differentiate import cotangents, tangents
-from delassus.spatial.nodes import Expression
+from delassus.compiler.passes.differentiate import cotangents, tangents
+from delassus.spatial.trace.nodes import Expression
 from internals import TraceOps, interpret_program, make_program
 from tools import error, evaluated, requested
 

@@ -206,7 +206,7 @@ import sys
 sys.modules.update(dict.fromkeys({hidden}))  # as if they were not installed
 from delassus.cli import main
 if "robot_descriptions" in {hidden}:
-    from delassus.interop import load
+    from delassus.formats import load
     load.example_robot_files = dict
 main()
 """

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
+from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES, derivatives
 from delassus.errors import ConfigurationError, UnknownNameError
 from delassus.spatial.manifold import integrate_changes
 from delassus_studies.cases import benchmark_cases

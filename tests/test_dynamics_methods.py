@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics.pv import pv
-from delassus.algorithms.dynamics.pv_early import EarlyElimination
+from delassus.algorithms.dynamics.popov_vereshchagin.pv import pv
+from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import EarlyElimination
 from delassus_studies.bench.errors import BELOW
 from delassus_studies.cases import Case, benchmark_cases, general_rows, general_welds, welds
 from internals import (

@@ -15,7 +15,7 @@ import pytest
 
 import delassus as ds
 from delassus.errors import UnknownNameError
-from delassus.model.gimbals import NEGLIGIBLE, _configuration, _gimbals, with_ball_joints
+from delassus.model.edit.gimbals import NEGLIGIBLE, _configuration, _gimbals, with_ball_joints
 from internals import Actuator, JointKind, RawJoint, RawLink, build_tree, matrix_to_quaternion
 from random_trees import some_axis, some_link, some_rotation
 from tools import error, random_rotation

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.emit.helper import FIELDS, HELPED, LONGEST, UNIT
+from delassus.compiler.targets.llvm.helper import FIELDS, HELPED, LONGEST, UNIT
 from delassus.runtime import helper
 from internals import threads
 

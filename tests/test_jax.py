@@ -131,7 +131,7 @@ def test_keys_of_random_numbers_are_no_arrays(shape):
 
 
 def test_other_versions_of_jax_are_refused(monkeypatch):
-    from delassus.runtime import on_jax
+    from delassus.runtime.libraries import on_jax
 
     monkeypatch.setattr(jax, "__version_info__", (0, 4, 30))
     on_jax._primitive.cache_clear()

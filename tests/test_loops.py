@@ -11,9 +11,9 @@ import pytest
 
 import delassus as ds
 from delassus import Point, Weld, mechanisms
-from delassus.compiler import places, stages
-from delassus.compiler.stages import cut
-from delassus.spatial.trace_calls import CallingTraceOps
+from delassus.compiler.program import places, stages
+from delassus.compiler.program.stages import cut
+from delassus.spatial.trace.calls import CallingTraceOps
 from internals import (
     Argument,
     Code,

@@ -20,7 +20,7 @@ import pytest
 
 import delassus as ds
 from delassus.errors import ConfigurationError, MissingDependencyError, ModelError
-from delassus.interop.mujoco_actuators import element_names
+from delassus.formats.mujoco.actuators import element_names
 from internals import (
     CONTROL_FORCES,
     JointKind,

@@ -14,7 +14,7 @@ import pytest
 import delassus as ds
 from delassus.contact import SolverStatus
 from delassus.errors import missing_dependency
-from delassus.simulate.plots import FRAMES, centre_motion, centres, summary_figure, swing_figure, walk_figure
+from delassus.pictures.plots import FRAMES, centre_motion, centres, summary_figure, swing_figure, walk_figure
 from internals import (
     Recorder,
     Recording,
@@ -315,7 +315,7 @@ def test_figures_say_what_they_leave_out(tmp_path, monkeypatch):
     """Titles: how many of the curves are drawn, and how high the impacts are that are cut."""
     pytest.importorskip("matplotlib")
     saved = []
-    monkeypatch.setattr("delassus.simulate.plots._save", lambda figure, path: saved.append(figure))
+    monkeypatch.setattr("delassus.pictures.plots._save", lambda figure, path: saved.append(figure))
     summary_figure(pendulum(14).simulator(dt=1e-3).run(0.25, record=Recorder(energy=False)), tmp_path / "f.png")
     titles = " / ".join(ax.get_title() for ax in saved[0].axes)
     assert "heights: 12 of 14, the first" in titles and "angles: 12 of 14, those that move most" in titles

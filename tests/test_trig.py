@@ -14,8 +14,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from delassus.compiler.emit import trig
-from delassus.compiler.emit.llvm_text import LlvmText
+from delassus.compiler.targets.llvm import trig
+from delassus.compiler.targets.llvm.text import LlvmText
 
 llvm = pytest.importorskip("llvmlite.binding")
 

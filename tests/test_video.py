@@ -12,9 +12,9 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Scene, Sphere, load_colliders
-from delassus.simulate.rendering import Renderer
-from delassus.simulate.surfaces import COLOURS, creased, surfaces, thinned, triangles_of
-from delassus.simulate.video import write_video
+from delassus.pictures.rendering import Renderer
+from delassus.pictures.surfaces import COLOURS, creased, surfaces, thinned, triangles_of
+from delassus.pictures.video import write_video
 from internals import Recorder, boxes
 from tools import escapes, on_a_full_disk
 

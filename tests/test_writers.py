@@ -10,7 +10,7 @@ import pytest
 
 import delassus as ds
 from delassus.errors import DelassusWarning, ModelError
-from delassus.model.write import tidy
+from delassus.formats.text import tidy
 from internals import (
     PER_DOF,
     Actuator,

@@ -104,7 +104,7 @@ from delassus.constraints import (
     Weld,
 )
 from delassus.errors import DelassusError, DelassusWarning
-from delassus.interop.load import load
+from delassus.formats.load import load
 from delassus.model import mechanisms
 from delassus.model.tree import Tree
 from delassus.quantities import evaluate as _evaluate
@@ -146,13 +146,13 @@ from delassus.version import __version__ as __version__
 
 if _typing.TYPE_CHECKING:
     from delassus import contact
-    from delassus.compiler.trace import OperationReport, count_operations
+    from delassus.compiler.program.trace import OperationReport, count_operations
     from delassus.contact.scene import Scene
     from delassus.runtime.compile import compile
     from delassus.runtime.kernel import Kernel
     from delassus.runtime.rollout import rollout
     from delassus.simulate.simulator import Simulator
-    from delassus.spatial.graph import OperationCount
+    from delassus.spatial.trace.graph import OperationCount
 
 
 __all__ = [
@@ -218,13 +218,13 @@ del __all__  # `__getattr__` gives it
 
 _LATER = {
     "Kernel": "delassus.runtime.kernel",
-    "OperationCount": "delassus.spatial.graph",
-    "OperationReport": "delassus.compiler.trace",
+    "OperationCount": "delassus.spatial.trace.graph",
+    "OperationReport": "delassus.compiler.program.trace",
     "Scene": "delassus.contact.scene",
     "Simulator": "delassus.simulate.simulator",
     "compile": "delassus.runtime.compile",
     "contact": "delassus.contact",
-    "count_operations": "delassus.compiler.trace",
+    "count_operations": "delassus.compiler.program.trace",
     "rollout": "delassus.runtime.rollout",
 }
 """Names whose modules are imported when they are first asked for: the compiler and contact take as long as the rest."""

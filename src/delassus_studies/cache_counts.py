@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from delassus.runtime.cpu_target import Host, host
+from delassus.compiler.machine.cpu import Host, host
 from delassus_studies.cases import Case
 from delassus_studies.compile_profile import compile_cold
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from delassus.constraints import Constraint, Frame, Point, Rows, Weld
 from delassus.errors import DelassusWarning
-from delassus.interop.load import example_robot_files, load
+from delassus.formats.load import example_robot_files, load
 from delassus.model.mechanisms import chain, humanoid
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree

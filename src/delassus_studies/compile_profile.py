@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from delassus.compiler.emit.llvm import llvm_module
-from delassus.compiler.passes import PASSES
-from delassus.compiler.pipeline import make_program
-from delassus.compiler.program import Program
-from delassus.compiler.trace import trace_request
+from delassus.compiler.machine.cpu import Host, host, object_code
+from delassus.compiler.passes.simplify import PASSES
+from delassus.compiler.program.pipeline import make_program
+from delassus.compiler.program.program import Program
+from delassus.compiler.program.trace import trace_request
+from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.planner.plan import plan
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.request import request
-from delassus.runtime.cpu_target import Host, host, object_code
 from delassus_studies.cases import Case
 from delassus_studies.timing import uncached
 

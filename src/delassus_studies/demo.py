@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from delassus.compiler.trace import count_operations
+from delassus.compiler.program.trace import count_operations
 from delassus.quantities.osim import OSIM_METHODS, delassus, jacobian, mass_matrix
 from delassus.runtime.compile import compile as compile_kernel
 from delassus_studies.cases import Case, demo_case

@@ -15,8 +15,8 @@ import numpy as np
 
 from delassus.accuracy.closed_loops import closed_configurations, kept_closed
 from delassus.constraints import Constraint, Frame, Point, Weld
-from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink, Root
+from delassus.model.edit.build import build_tree
 from delassus.model.joints import JointKind
 from delassus.model.mechanisms import humanoid, ladder
 from delassus.model.rotations import Array

@@ -9,7 +9,7 @@ from itertools import count
 
 import numpy as np
 
-from delassus.runtime.cpu_target import Code, host, object_code
+from delassus.compiler.machine.cpu import Code, host, object_code
 from delassus_studies.machine_code import text_size
 
 CHAINS = 12

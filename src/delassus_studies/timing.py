@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from delassus.compiler.machine.cpu import host
 from delassus.errors import announce
 from delassus.model.rotations import Array
 from delassus.planner import plan
-from delassus.runtime.cpu_target import host
 from delassus.version import __version__
 
 T = TypeVar("T")

@@ -18,9 +18,9 @@ from delassus.accuracy.pivots import ByPivots, by_pivots
 from delassus.algorithms.inputs import Argument, ground_name
 from delassus.model.check import check_number
 from delassus.model.rotations import Array
-from delassus.spatial.nodes import Expression
 from delassus.spatial.ops import Scalar
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.nodes import Expression
+from delassus.spatial.trace.trace_ops import TraceOps
 
 Request = Any
 """A `delassus.quantities.request.Request`, which is built on this."""

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.spatial.graph import LEAVES, Graph, Op
-from delassus.spatial.interpret import SEMANTICS, evaluate
-from delassus.spatial.nodes import Expression
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.graph import LEAVES, Graph, Op
+from delassus.spatial.trace.interpret import SEMANTICS, evaluate
+from delassus.spatial.trace.nodes import Expression
+from delassus.spatial.trace.trace_ops import TraceOps
 
 USUAL, OF_MEDIAN, OF_SWITCHED = 0.1, 0.2, 0.5
 """The reference of a pivot: smaller at this part of the usual states, and at least this part of its median, for some

@@ -10,7 +10,7 @@ import numpy as np
 from delassus.accuracy.estimate import ERROR_BOUND, Request
 from delassus.accuracy.pivots import ByPivots
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.trace_ops import TraceOps
 
 OFTEN = 0.1
 """Part of the usual states: where more are flagged and judged again, all are better judged at once."""

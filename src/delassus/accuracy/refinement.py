@@ -21,10 +21,10 @@ from functools import reduce
 from operator import add
 
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
-from delassus.algorithms.dynamics.rnea import accelerations, to_joints
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import End
+from delassus.algorithms.rnea import accelerations, to_joints
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar

@@ -81,7 +81,7 @@ def info(
     csv: Csv = None,
 ) -> None:
     """Show the joints, links and masses of a robot, and where each joint is in q and v."""
-    from delassus.interop.load import load
+    from delassus.formats.load import load
     from delassus.model.tree import total_mass
 
     tree = load(robot, root=root.value)
@@ -133,7 +133,7 @@ def compute(
 ) -> None:
     """Compute the Delassus matrix of a robot under constraints."""
     from delassus.cli.parse import parse_constraints, read_configuration
-    from delassus.interop.load import load
+    from delassus.formats.load import load
     from delassus.quantities.osim import delassus
 
     tree = load(robot, root=root.value)
@@ -202,9 +202,9 @@ def export(
 ) -> None:
     """Write a quantity of a robot, such as its Delassus matrix or dynamics, as C99 that needs only math.h."""
     from delassus.cli.parse import parse_constraints, parse_contact, parse_frame
-    from delassus.compiler.emit.c import write_c
-    from delassus.compiler.pipeline import derivative_programs, make_program
-    from delassus.interop.load import load
+    from delassus.compiler.program.pipeline import derivative_programs, make_program
+    from delassus.compiler.targets.c.module import write_c
+    from delassus.formats.load import load
     from delassus.quantities import find_quantity
     from delassus.quantities.options import Keywords
     from delassus.quantities.request import request

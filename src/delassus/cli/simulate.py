@@ -16,14 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from delassus.errors import ConfigurationError, require, shown, unknown_name
+from delassus.pictures.plots import summary_figure, swing_figure, walk_figure
+from delassus.pictures.video import check_video, write_video
+from delassus.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum, quadruped
+from delassus.scenes.mppi import MPPI
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
-from delassus.simulate.plots import summary_figure, swing_figure, walk_figure
 from delassus.simulate.recording import Recorder, Recording
-from delassus.simulate.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum, quadruped
-from delassus.simulate.scenes.mppi import MPPI
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
-from delassus.simulate.video import check_video, write_video
 from delassus_studies.tables import Console, plain, show, table, write_csv
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
@@ -78,7 +78,7 @@ def run(
         f"{len(sim.scene.colliders)} colliders; {sim.formulation} by {sim.solver}, steps of {sim.dt * 1e3:g} ms.",
     )
     if port is not None:
-        from delassus.simulate.viewer import Live, Viewer
+        from delassus.pictures.viewer import Live, Viewer
 
         viewer = Viewer(Live(sim, ready.controller), "127.0.0.1", port)
         try:

@@ -51,7 +51,7 @@ class Contact(Constraint):
 
     Examples
     --------
-    >>> from delassus.contact.shapes import Box, Sphere
+    >>> from delassus.model.shapes import Box, Sphere
     >>> Contact("left_foot", Sphere(0.02)).size, Contact("left_foot", Box(0.2, 0.1, 0.05)).size
     (3, 24)
     """

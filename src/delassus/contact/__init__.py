@@ -13,11 +13,9 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet, frames_of
 from delassus.contact.formulate import formulate
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution, collide
-from delassus.contact.geometry import load_colliders, load_ignored
 from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP, RelaxedProblem
 from delassus.contact.results import Solution, SolverStatus
 from delassus.contact.scene import Scene, State
-from delassus.contact.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
 from delassus.contact.snapshot import ContactDynamics, Snapshot
 from delassus.contact.solvers.admm import admm
 from delassus.contact.solvers.convex import convex
@@ -25,6 +23,8 @@ from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.nsgs import nsgs
 from delassus.contact.solvers.pgs import pgs
+from delassus.formats.colliders import load_colliders, load_ignored
+from delassus.model.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
 
 __all__ = [
     "LCP",

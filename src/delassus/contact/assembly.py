@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.compiler.jit.compile import compiled
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 Indices = NDArray[Any]
 

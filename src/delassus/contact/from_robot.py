@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.contact.collision.detector import CollisionDetector
+from delassus.contact.collision.filters import Solids
 from delassus.contact.contacts import ContactSet
-from delassus.contact.geometry import load_colliders, load_ignored
-from delassus.contact.shapes import Collider, Solids
 from delassus.errors import ConfigurationError
-from delassus.interop.load import find_description, load
+from delassus.formats.colliders import load_colliders, load_ignored
+from delassus.formats.load import find_description, load
 from delassus.model.joints import JointKind
 from delassus.model.kinematics import world_poses
 from delassus.model.rotations import Array
+from delassus.model.shapes import Collider
 from delassus.model.tree import WORLD, Tree
 
 SAMPLES, ALWAYS = 100, 0.95

@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, check_constraints
 from delassus.contact.from_robot import described, set_down, touching_always
-from delassus.contact.shapes import Collider, HalfSpace
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_list, check_vector, finite_array
-from delassus.model.combine import combine_trees
+from delassus.model.edit.combine import combine_trees
 from delassus.model.rotations import Array
+from delassus.model.shapes import Collider, HalfSpace
 from delassus.model.tree import WORLD, Tree
 
 
@@ -69,7 +69,7 @@ class Scene(Frozen):
     Examples
     --------
     >>> import delassus as ds
-    >>> from delassus.contact.shapes import HalfSpace, Sphere
+    >>> from delassus.model.shapes import HalfSpace, Sphere
     >>> arm = ds.mechanisms.pendulum(2)
     >>> scene = Scene(arm, [Collider("rod2", Sphere(0.1), (0, 0, -0.5)), Collider("world", HalfSpace(), (0, 0, -1))])
     >>> scene.tree.nv, scene.links.tolist()

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from delassus.compiler.jit.compile import compiled
 from delassus.constraints import Contact, Frame, Point
-from delassus.contact.shapes import Sphere
 from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds
 from delassus.model.mechanisms import chain
+from delassus.model.shapes import Sphere
 from delassus.runtime.compile import compile as compile_kernel
-from delassus.runtime.loops import compiled
 
 LINKS, RADIUS = 7, 0.03
 """Of the arm; of its tip (m)."""

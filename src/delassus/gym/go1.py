@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from delassus.compiler.jit.compile import compiled
 from delassus.constraints import Contact
-from delassus.contact.shapes import Sphere
 from delassus.errors import ConfigurationError, shown
 from delassus.gym.worlds import LARGEST, Array, Floats, Whole, Worlds, up_of
 from delassus.model.check import check_flag, finite_array, real_array
+from delassus.model.shapes import Sphere
 from delassus.runtime.compile import compile as compile_kernel
-from delassus.runtime.loops import compiled
-from delassus.simulate.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1
-from delassus.simulate.scenes.trot import LEGS
+from delassus.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1
+from delassus.scenes.trot import LEGS
 
 STANCE, HEIGHT = (0.0, 0.8, -1.6), 0.31
 """Angles of hip, thigh and calf (rad), and of the trunk above the ground (m), at the start."""

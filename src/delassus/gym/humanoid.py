@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from delassus.compiler.jit.compile import compiled
 from delassus.constraints import Contact, Frame
-from delassus.contact.shapes import Sphere
 from delassus.gym.worlds import LARGEST, Array, Floats, Range, Whole, Worlds, up_of
 from delassus.model.check import check_number
 from delassus.model.mechanisms import humanoid
+from delassus.model.shapes import Sphere
 from delassus.model.tree import Tree
 from delassus.runtime.compile import compile as compile_kernel
-from delassus.runtime.loops import compiled
 
 ROTOR, STIFFNESS, DAMPING, REACH = 0.1, 300.0, 8.0, 0.3
 """Of joints: inertia of motors (kg m²), N m/rad, N m s/rad, and the largest offset of a target (rad)."""

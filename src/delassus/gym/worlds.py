@@ -12,10 +12,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from delassus.compiler.jit.compile import compiled
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import MOST_STATES, check_number, check_whole, finite_array
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.loops import compiled
 from delassus.runtime.rollout import rollout
 
 Floats = NDArray[np.float32]

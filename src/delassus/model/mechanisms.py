@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ModelError, shown
-from delassus.model.build import build_tree
 from delassus.model.check import check_flag, check_names, is_whole, real_array
 from delassus.model.description import LARGEST, RawJoint, RawLink, Root
+from delassus.model.edit.build import build_tree
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, rotation_about
 from delassus.model.tree import WORLD, Placement, Tree

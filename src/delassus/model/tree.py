@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, ModelError, shown
+from delassus.formats.mujoco.write import write_mjcf
+from delassus.formats.urdf.write import write_urdf
 from delassus.model import joints as joint_rules
 from delassus.model.check import (
     check_batch,
@@ -21,13 +23,11 @@ from delassus.model.check import (
     normalised,
     real_array,
 )
-from delassus.model.combine import ON_THE_WORLD, mount
 from delassus.model.description import Unsupported
-from delassus.model.reroot import reroot, reroot_configuration
+from delassus.model.edit.combine import ON_THE_WORLD, mount
+from delassus.model.edit.reroot import reroot, reroot_configuration
 from delassus.model.rotations import Array, exact_quarter_turns
 from delassus.model.topology import WORLD, Placement, Topology
-from delassus.model.write_mjcf import write_mjcf
-from delassus.model.write_urdf import write_urdf
 
 __all__ = ["WORLD", "Placement", "Tree", "total_mass"]
 

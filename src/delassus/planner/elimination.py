@@ -17,7 +17,7 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import NEVER, EliminationOrder
 from delassus.constraints import Constraint, FrameConstraint
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.trace_ops import TraceOps
 
 FEW, MANY = 2.0, 6.0
 """How many forces a 6 × 6 block takes the place of, in candidates."""

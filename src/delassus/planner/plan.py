@@ -22,12 +22,12 @@ from delassus.algorithms.osim.cut import cut_osim
 from delassus.algorithms.problem import Coordinate, Problem
 from delassus.constraints import Constraint, FrameConstraint, JointRows
 from delassus.errors import ModelError
-from delassus.model.reroot import reroot, reroot_coordinates
+from delassus.model.edit.reroot import reroot, reroot_coordinates
 from delassus.model.tree import WORLD, Tree
 from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement
 from delassus.spatial.ops import Matrix
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.trace_ops import TraceOps
 
 NAMED = ("pv-osim", "pv-osimr", "kjr", "efpa", "ltl-osim", "dense")
 """Methods in the order in which they are counted; of equal ones the first is taken."""

@@ -13,8 +13,8 @@ from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.refinement import relative_error
 from delassus.algorithms.dynamics import BY_LINKS, METHODS, Method
 from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
-from delassus.algorithms.dynamics.actuation_rates import control_rates
-from delassus.algorithms.dynamics.derivatives import Direction
+from delassus.algorithms.dynamics.derivatives.accelerations import Direction
+from delassus.algorithms.dynamics.derivatives.actuation import control_rates
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder, Goal
@@ -27,7 +27,7 @@ from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.trace_ops import TraceOps
 from delassus.spatial.transform import quaternion_rows
 
 _FORCES: Mapping[str, Callable[..., Forces]] = {"actuators": actuator_forces, "pd": pd_forces}

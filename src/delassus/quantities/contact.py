@@ -13,16 +13,16 @@ from delassus.algorithms.contact.step import ContactStep, Materials
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.integrate import position_update
-from delassus.algorithms.dynamics.kinematics import body_poses
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.operational_space_compliance import (
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.kinematics import body_poses
+from delassus.algorithms.operational_space_compliance import (
     link_wrenches,
     operational_space_compliance,
     straight_accelerations,
     straight_drift,
 )
-from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.jacobian import jacobian
 from delassus.constraints import Contact
 from delassus.quantities.case import Case, stacked
 from delassus.quantities.options import CONTROLLED, MOTION

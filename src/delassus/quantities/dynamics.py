@@ -8,10 +8,11 @@ from typing import Literal, Unpack
 from numpy.typing import ArrayLike
 
 from delassus.accuracy.estimate import check_error_bound
-from delassus.algorithms.dynamics import ITERATIVE, METHODS, rnea
-from delassus.algorithms.dynamics.derivatives import DERIVATIVES, derivatives
+from delassus.algorithms import rnea
+from delassus.algorithms.dynamics import ITERATIVE, METHODS
+from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES, derivatives
+from delassus.algorithms.dynamics.derivatives.step import step_derivatives as differentiated_step
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
-from delassus.algorithms.dynamics.step_derivatives import step_derivatives as differentiated_step
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number, check_whole
 from delassus.model.rotations import Array

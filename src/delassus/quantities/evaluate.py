@@ -18,7 +18,7 @@ from delassus.accuracy.status import DynamicsStatus, Resolved, resolve, worst
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED, Method
-from delassus.algorithms.dynamics.derivatives import Direction
+from delassus.algorithms.dynamics.derivatives.accelerations import Direction
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -33,11 +33,11 @@ from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.options import Constraints
 from delassus.quantities.quantity import CONTROLS, Output, Quantity
 from delassus.quantities.request import AUTO, Request, request
-from delassus.spatial.graph import Graph
-from delassus.spatial.interpret import interpret
 from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
 from delassus.spatial.ops import Matrix, Scalar
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.graph import Graph
+from delassus.spatial.trace.interpret import interpret
+from delassus.spatial.trace.trace_ops import TraceOps
 
 EPSILON = float(np.finfo(float).eps)
 

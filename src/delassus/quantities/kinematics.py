@@ -7,7 +7,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.algorithms.dynamics import energy, kinematics
+from delassus.algorithms import energy, kinematics
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift as drift_of_rows
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem

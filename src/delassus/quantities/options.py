@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.dynamics.integrate import INTEGRATE
-from delassus.algorithms.dynamics.kinematics import REFERENCES
 from delassus.algorithms.inputs import PLACEMENT, POSITION, Argument
+from delassus.algorithms.kinematics import REFERENCES
 from delassus.constraints import Constraint, Contact, Frame, Rows
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen

@@ -11,7 +11,7 @@ from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.damped import damped_problem
-from delassus.algorithms.dynamics.soft_rows import soft_pv_early
+from delassus.algorithms.dynamics.popov_vereshchagin.soft_rows import soft_pv_early
 from delassus.algorithms.osim import METHODS as NAMED
 from delassus.algorithms.osim.product import delassus_product
 from delassus.model.rotations import Array

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.accuracy.status import DynamicsStatus, Resolved
-from delassus.algorithms.dynamics import rnea
+from delassus.algorithms import rnea
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
-from delassus.algorithms.dynamics.derivatives import DERIVATIVES
+from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.algorithms.jacobian import jacobian
 from delassus.frozen import Frozen
 from delassus.model.rotations import Array

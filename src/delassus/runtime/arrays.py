@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.algorithms.inputs import Argument
-from delassus.compiler.program import Result
+from delassus.compiler.program.program import Result
 from delassus.errors import ConfigurationError, unknown_name
 
 Arrays = Sequence[NDArray[Any]]

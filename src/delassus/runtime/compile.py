@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, Unpack
 
 from delassus.accuracy.estimate import check_error_bound
+from delassus.compiler.machine.cpu import host
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_choice, is_whole
 from delassus.model.tree import Tree
 from delassus.quantities import find_quantity
 from delassus.quantities.options import Constraints, Keywords
 from delassus.quantities.request import Request, request
-from delassus.runtime.cpu_target import host
 from delassus.runtime.kernel import Kernel, restored
 
 DTYPES = ("float64", "float32")

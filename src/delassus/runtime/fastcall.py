@@ -1,8 +1,8 @@
 """The direct entry from Python into a kernel: a built-in function object around machine code.
 
-See `delassus.compiler.emit.python_entry` for what the machine code checks. The offsets that it relies on are checked
-here on live objects, once; where they do not hold (another interpreter, another build), there is no direct entry and
-every call takes the general path.
+See `delassus.compiler.targets.llvm.python_entry` for what the machine code checks. The offsets that it relies on are
+checked here on live objects, once; where they do not hold (another interpreter, another build), there is no direct
+entry and every call takes the general path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.compiler.emit import python_entry
+from delassus.compiler.targets.llvm import python_entry
 from delassus.runtime.threads import helper_address
 
 _FASTCALL, _KEYWORDS = 0x80, 0x02

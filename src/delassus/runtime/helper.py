@@ -1,4 +1,4 @@
-"""The thread that takes part in calls; see `delassus.compiler.emit.helper`."""
+"""The thread that takes part in calls; see `delassus.compiler.targets.llvm.helper`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from delassus.compiler.emit.helper import FIELDS, helper_module
-from delassus.runtime.cpu_target import Code, object_code
+from delassus.compiler.machine.cpu import Code, object_code
+from delassus.compiler.targets.llvm.helper import FIELDS, helper_module
 
 _HELPER = (ctypes.c_int64 * len(FIELDS))()
 """The helper of this process, whose first field is 0 until it is started."""

@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.estimate import ERROR_BOUND, check_error_bound
 from delassus.accuracy.policy import ACCURATE
 from delassus.accuracy.status import Resolved
-from delassus.compiler.emit.c_text import Scalar
-from delassus.compiler.pipeline import derivative_programs, make_program
-from delassus.compiler.program import Program, Result
+from delassus.compiler.machine.code import key_of, machine_code
+from delassus.compiler.machine.cpu import Code, host
+from delassus.compiler.program.pipeline import derivative_programs, make_program
+from delassus.compiler.program.program import Program, Result
+from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_batch, check_flag, check_path, library_of
@@ -27,8 +29,6 @@ from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
-from delassus.runtime.code import key_of, machine_code
-from delassus.runtime.cpu_target import Code, host
 from delassus.runtime.fallback import next_request, solve_states
 from delassus.runtime.fastcall import called_entry, direct_entry, supported
 from delassus.runtime.threads import number_of, over_states
@@ -316,7 +316,7 @@ class Kernel:
         being that of double or float. With ``casadi``, of float64, there is ``NAME_casadi`` too, for
         ``casadi.external`` and acados: 1, with its sparse Jacobian; 2, with second derivatives, many times as long.
         """
-        from delassus.compiler.emit.c import write_c
+        from delassus.compiler.targets.c.module import write_c
 
         scalar: Scalar = "double" if self.dtype == np.float64 else "float"
         folder, derivatives = check_path("folder", folder), self._derived(casadi, return_error)
@@ -328,7 +328,7 @@ class Kernel:
         With ``return_error``, what divides has one more result, ``rcond``, as in `export_c`. With ``jacobian``, CasADi
         takes the program of ``derivative("jacobian")`` for the Jacobian, which has fewer instructions than its own.
         """
-        from delassus.compiler.emit.casadi import casadi_function
+        from delassus.compiler.targets.casadi import casadi_function
 
         return casadi_function(self.program(return_error), *self._derived(int(jacobian), return_error))
 

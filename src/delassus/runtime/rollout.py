@@ -16,10 +16,10 @@ from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, shown, warn
 from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
-from delassus.runtime import on_dask, on_jax, on_torch
 from delassus.runtime.arrays import aligned_empty, checked, gathered
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
+from delassus.runtime.libraries import on_dask, on_jax, on_torch
 from delassus.runtime.sub_steps import STATE, Loops, loops_of
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}

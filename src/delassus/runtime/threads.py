@@ -12,8 +12,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from delassus.compiler.emit.helper import HELPED, UNIT
-from delassus.compiler.emit.python_entry import OPERATIONS
+from delassus.compiler.targets.llvm.helper import HELPED, UNIT
+from delassus.compiler.targets.llvm.python_entry import OPERATIONS
 from delassus.model.check import check_whole
 from delassus.runtime import helper
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from delassus.contact.scene import Scene
-from delassus.contact.shapes import Mesh
 from delassus.contact.sparse.stepper import SLEEP
 from delassus.errors import ConfigurationError, UnknownNameError
+from delassus.model.shapes import Mesh
 from delassus.simulate import storage
 from delassus.simulate.simulator import Simulator
 
@@ -94,7 +94,7 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     Examples
     --------
     >>> import tempfile
-    >>> from delassus.simulate.scenes import pendulum
+    >>> from delassus.scenes import pendulum
     >>> ready = pendulum(3)
     >>> sim = ready.simulator()
     >>> sim.run(0.01)

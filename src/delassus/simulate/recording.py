@@ -99,7 +99,7 @@ class Recording:
 
     Examples
     --------
-    >>> from delassus.simulate.scenes import pendulum
+    >>> from delassus.scenes import pendulum
     >>> recording = pendulum(3).simulator().run(0.01, record=Recorder())
     >>> recording.q.shape, len(recording.contacts(50)["depths"])
     ((101, 3), 0)

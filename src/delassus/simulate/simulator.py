@@ -141,7 +141,7 @@ class Simulator:
     Examples
     --------
     >>> import delassus as ds
-    >>> from delassus.contact.shapes import Collider, HalfSpace, Sphere
+    >>> from delassus.model.shapes import Collider, HalfSpace, Sphere
     >>> ball = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
     >>> floor = Collider("world", HalfSpace(), restitution=0.5)
     >>> scene = ds.Scene(ball, [Collider("body", Sphere(0.1), restitution=0.5), floor])

@@ -3,7 +3,7 @@
 An algorithm receives an `Ops` and never knows which backend stands behind it:
 
 * `delassus.spatial.numpy_ops.NumpyOps`: float arrays, batched over leading axes (any NumPy dtype, object included);
-* `delassus.spatial.trace_ops.TraceOps`: nodes of the graph that the compiler starts from.
+* `delassus.spatial.trace.trace_ops.TraceOps`: nodes of the graph that the compiler starts from.
 
 Matrices of every backend support ``@``, ``+``, ``-`` and unary ``-`` themselves. Operations whose result is symmetric
 have names of their own, so that a backend can compute one triangle only.

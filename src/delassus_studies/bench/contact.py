@@ -16,7 +16,7 @@ from rich.table import Table
 
 import delassus
 from delassus.runtime.kernel import Kernel
-from delassus.simulate.scenes import pendulum
+from delassus.scenes import pendulum
 from delassus.simulate.simulator import Simulator
 from delassus_studies.peers.mujoco import mujoco_pendulum
 from delassus_studies.tables import table
@@ -27,7 +27,7 @@ SWING, QUICK_SWING = 12.0, 0.1
 """Seconds that are run: the swing down, along the floor, to the wall, and back and forth on the floor."""
 PARTS = {
     "kernels": ("runtime",),
-    "collision": ("contact/collision", "contact/geometry"),
+    "collision": ("contact/collision", "formats"),
     "solver": ("contact/solvers",),
     "assembly": ("contact",),
     "simulator": ("",),

@@ -22,8 +22,8 @@ from rich.table import Table
 from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Constraint, Contact, Frame, Point, bounded_joints
 from delassus.errors import DelassusWarning
-from delassus.model.build import build_tree
 from delassus.model.description import RawJoint, RawLink, Root
+from delassus.model.edit.build import build_tree
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, quaternion_to_matrix
 from delassus.model.shapes import Box, Capsule, Sphere

@@ -14,13 +14,13 @@ import numpy as np
 from rich.table import Table
 
 from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
-from delassus.compiler.trace import Trace, report_of, trace_request
+from delassus.compiler.program.trace import Trace, report_of, trace_request
 from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
 from delassus.quantities.osim import delassus
 from delassus.quantities.request import request
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
-from delassus.spatial.graph import OperationCount
+from delassus.spatial.trace.graph import OperationCount
 from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
 from delassus_studies.peers.mujoco import mujoco_calls
 from delassus_studies.peers.pinocchio import damped_calls, dynamics_calls

@@ -22,9 +22,9 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.accuracy.estimate import ERROR_BOUND
-from delassus.compiler.pipeline import make_program
-from delassus.compiler.program import Program, interpret_program
-from delassus.interop.load import example_robot_files
+from delassus.compiler.program.pipeline import make_program
+from delassus.compiler.program.program import Program, interpret_program
+from delassus.formats.load import example_robot_files
 from delassus.model.rotations import Array
 from delassus.quantities import find_quantity
 from delassus.quantities.request import Request, request

@@ -35,7 +35,7 @@ from delassus.quantities.request import request
 from delassus.runtime.compile import compile
 from delassus.runtime.fallback import solve_states
 from delassus.simulate.simulator import Simulator
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.trace_ops import TraceOps
 from delassus_studies.cases import Case, random_states
 from delassus_studies.loop_mechanisms import (
     closed_states,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from delassus.compiler.trace import count_operations
+from delassus.compiler.program.trace import count_operations
 from delassus.quantities.osim import OSIM_METHODS, delassus
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.figures import bar_figure

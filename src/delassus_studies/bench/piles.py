@@ -18,11 +18,11 @@ from rich.table import Table
 
 from delassus.contact.results import SOLVED
 from delassus.contact.scene import Scene
-from delassus.contact.shapes import Box, Collider, HalfSpace
 from delassus.errors import DelassusWarning
 from delassus.model.mechanisms import free_body
 from delassus.model.rotations import Array
-from delassus.simulate.scenes import quadruped
+from delassus.model.shapes import Box, Collider, HalfSpace
+from delassus.scenes import quadruped
 from delassus.simulate.simulator import Simulator
 from delassus_studies.peers.mujoco import MujocoScene, mujoco_scene
 from delassus_studies.tables import table

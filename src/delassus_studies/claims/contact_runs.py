@@ -16,8 +16,8 @@ import numpy as np
 
 from delassus.contact.results import SOLVED
 from delassus.model.rotations import Array
-from delassus.simulate.scenes.pendulum import pendulum
-from delassus.simulate.scenes.ready import ReadyScene
+from delassus.scenes.pendulum import pendulum
+from delassus.scenes.ready import ReadyScene
 from delassus.simulate.simulator import Simulator
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.claims.contact_times import DURATION, PAIR, PAPER, PAPER_RATIOS, TIME_STEP

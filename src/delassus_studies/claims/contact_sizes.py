@@ -15,7 +15,7 @@ from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.scene import Scene, State
 from delassus.contact.snapshot import ContactDynamics
 from delassus.model.mechanisms import pendulum
-from delassus.simulate.scenes.dual_arm import dual_arm_robot
+from delassus.scenes.dual_arm import dual_arm_robot
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.timing import pinned, slope
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from delassus.contact.results import SOLVED
 from delassus.model.rotations import Array
-from delassus.simulate.plots import centre_motion, swing_figure
+from delassus.pictures.plots import centre_motion, swing_figure
+from delassus.scenes.pendulum import pendulum
 from delassus.simulate.recording import Recorder, Recording
-from delassus.simulate.scenes.pendulum import pendulum
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 
 LINKS, DURATION, SAMPLE = 12, 3.0, 1e-3

@@ -31,7 +31,7 @@ from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.pyramids import impulse_directions, impulses_of, linear_problem, regular_directions
 from delassus.contact.solvers.registry import LIMIT, ImpulseSolver
 from delassus.model.rotations import Array
-from delassus.simulate.scenes.pendulum import pendulum
+from delassus.scenes.pendulum import pendulum
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.timing import best, pinned, slope
 

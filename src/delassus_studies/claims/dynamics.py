@@ -18,7 +18,7 @@ from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.dynamics import forward_dynamics
 from delassus.quantities.results import ForwardDynamics
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.trace_ops import TraceOps
 from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, installed, welds
 from delassus_studies.claims import Claim, Finding, verdict
 from delassus_studies.figures import Series

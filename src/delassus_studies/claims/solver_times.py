@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.compiler.emit.python_entry import FEWEST
+from delassus.compiler.targets.llvm.python_entry import FEWEST
 from delassus.model.tree import Tree
 from delassus.runtime.fastcall import supported
 from delassus.runtime.kernel import Kernel

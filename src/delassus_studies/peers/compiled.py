@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.interop.load import example_robot_files
+from delassus.formats.load import example_robot_files
 from delassus.model.rotations import Array
 from delassus.runtime.kernel import Kernel
 from delassus_studies.cases import Case

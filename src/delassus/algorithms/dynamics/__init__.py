@@ -25,13 +25,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from delassus.algorithms.dynamics.aba import aba
-from delassus.algorithms.dynamics.activation import activated_pv_early
 from delassus.algorithms.dynamics.kkt import kkt
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.ltl_soft import ltl_soft
+from delassus.algorithms.dynamics.popov_vereshchagin.activation import activated_pv_early
+from delassus.algorithms.dynamics.popov_vereshchagin.pv import pv
+from delassus.algorithms.dynamics.popov_vereshchagin.pv_soft import pv_soft
 from delassus.algorithms.dynamics.proximal import proximal
-from delassus.algorithms.dynamics.pv import pv
-from delassus.algorithms.dynamics.pv_soft import pv_soft
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 

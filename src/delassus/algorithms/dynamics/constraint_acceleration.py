@@ -31,11 +31,11 @@ from __future__ import annotations
 
 from typing import Literal, Union
 
-from delassus.algorithms.dynamics.energy import centre_of_mass
-from delassus.algorithms.dynamics.rnea import accelerations
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.energy import centre_of_mass
 from delassus.algorithms.inputs import ENDS
 from delassus.algorithms.problem import End, Pose, compose
+from delassus.algorithms.rnea import accelerations
 from delassus.constraints import CenterOfMass, Distance, JointRows
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, linear_at, motion_cross, scaled

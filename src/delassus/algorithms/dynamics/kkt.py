@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
-from delassus.algorithms.dynamics.rnea import applied_forces
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.rnea import applied_forces
 from delassus.frozen import cached_property
 from delassus.spatial.ops import Matrix
 

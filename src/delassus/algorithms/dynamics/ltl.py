@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
-from delassus.algorithms.dynamics.rnea import applied_forces
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.osim.ltl import rows_over_factor, squared
 from delassus.algorithms.problem import Problem
+from delassus.algorithms.rnea import applied_forces
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.frozen import cached_property
 from delassus.spatial.ops import Matrix

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
-from delassus.algorithms.dynamics.rnea import applied_forces
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import Columns, jacobian_columns
+from delassus.algorithms.rnea import applied_forces
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.spatial.motion import column, diagonal
 from delassus.spatial.ops import Matrix

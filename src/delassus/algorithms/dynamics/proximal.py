@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from delassus.algorithms.dynamics import loop_rows
-from delassus.algorithms.dynamics.soft_rows import soft_pv_early
+from delassus.algorithms.dynamics.popov_vereshchagin import loop_rows
+from delassus.algorithms.dynamics.popov_vereshchagin.soft_rows import soft_pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem

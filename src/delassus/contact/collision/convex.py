@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.boxes import separation
 from delassus.contact.collision.colliders import (
     BOX,
@@ -46,7 +47,6 @@ from delassus.contact.collision.vectors import (
     write,
 )  # fmt: skip
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 EXACT = 1e-10
 """Part of the shapes' size by which the deepest point of a patch may miss the depth; else it gets one more."""

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, collider_arrays, workspace
+from delassus.contact.collision.filters import Solids
 from delassus.contact.collision.narrow_phase import OTHERS, WRONG, find_contacts, unpack
 from delassus.contact.collision.surfaces import Surfaces
 from delassus.contact.contacts import ContactSet
-from delassus.contact.shapes import Solids
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number
 from delassus.model.rotations import Array

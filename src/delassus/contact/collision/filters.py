@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.contact.shapes import Solids
-from delassus.model.combine import SEPARATOR
+from delassus.model.edit.combine import SEPARATOR
 from delassus.model.joints import JointKind
-from delassus.model.tree import WORLD
+from delassus.model.rotations import Array
+from delassus.model.shapes import Collider
+from delassus.model.tree import WORLD, Tree
+
+
+@runtime_checkable
+class Solids(Protocol):
+    """What collision knows of a `delassus.Scene`."""
+
+    @property
+    def robots(self) -> Mapping[str, Tree]:
+        """By their names."""
+
+    @property
+    def tree(self) -> Tree:
+        """Of all robots."""
+
+    @property
+    def colliders(self) -> tuple[Collider, ...]:
+        """In the order of their numbers."""
+
+    @property
+    def links(self) -> Array:
+        """Of each collider its link, `WORLD` of the world."""
+
+    @property
+    def ignore(self) -> frozenset[frozenset[str]]:
+        """Pairs of names that never collide."""
+
+    @property
+    def parents_collide(self) -> bool:
+        """Whether links collide with those that carry them."""
 
 
 def may_collide(scene: Solids) -> NDArray[np.bool_]:

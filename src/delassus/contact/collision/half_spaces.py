@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
@@ -22,7 +23,6 @@ from delassus.contact.collision.colliders import (
 )  # fmt: skip
 from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, point_at, row_of, scaled, write
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 LEVEL = 1e-4
 """Sine of the angle below which a cylinder stands on its base: its four points then stay where they are on it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.colliders import (
     CAPSULE,
     CYLINDER,
@@ -24,7 +25,6 @@ from delassus.contact.collision.near_pairs import collider_poses, list_holds, li
 from delassus.contact.collision.spheres_capsules import round_pair
 from delassus.contact.collision.vectors import along, cross, norm, row_of, scaled
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 WRONG, MORE, OTHERS = -1, -2, -3
 """Instead of a number of contacts: some pose is not finite; the arrays are too small; pairs that `surfaces` knows are

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.colliders import (
     CENTRE,
     CORE,
@@ -26,7 +27,6 @@ from delassus.contact.collision.colliders import (
 )  # fmt: skip
 from delassus.contact.collision.vectors import along, column, dot, row_of
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 
 @compiled

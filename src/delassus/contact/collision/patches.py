@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
@@ -43,7 +44,6 @@ from delassus.contact.collision.vectors import (
     write,
 )  # fmt: skip
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 ALIGNED = 1e-3
 """One minus the cosine of the angle between a contact's normal and a face's, below which the face touches flatly."""

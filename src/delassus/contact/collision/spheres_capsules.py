@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.colliders import BOX, CAPSULE, CYLINDER, SIZE
 from delassus.contact.collision.vectors import (
     Vector,
@@ -23,7 +24,6 @@ from delassus.contact.collision.vectors import (
     write,
 )
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 PARALLEL = 1e-4
 """Sine of the angle between capsules below which they touch along a line, at its two ends."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from delassus.compiler.jit.compile import compiled
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 Vector = tuple[float, float, float]
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import Impulses, Solution, solved_cones
 from delassus.contact.solvers.coulomb import mobilities, natural_residual, projected, rounding
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
 from delassus.contact.solvers.newton import NEAR, concluded, modes_of, newton
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 PENALTY = 0.1
 """First penalty, relative to mobilities."""

@@ -14,13 +14,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import LCP
 from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, RAY, SOLVED, TROUBLE, from_basis, gap, pivot, scales
 from delassus.contact.solvers.pyramids import impulses_of, linear_problem, unknowns
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 L = TypeVar("L", bound=LCP)
 

@@ -17,12 +17,12 @@ import numpy as np
 
 from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.accuracy.status import CONFLICT
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import LCP, MLCP
 from delassus.contact.results import Solution, SolverStatus, check_request
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.linear import factor, substitute
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 EMPTY = 1e-12
 """Largest entry of a row that is empty, over the largest one of the matrix."""

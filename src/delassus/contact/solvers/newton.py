@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.results import Impulses, SolverStatus
 from delassus.contact.solvers.coulomb import (
     HOLD,
@@ -37,7 +38,6 @@ from delassus.contact.solvers.coulomb import (
 from delassus.contact.solvers.double_double import cone_distance, cone_residual, two_sum
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 Indices = NDArray[Any]
 

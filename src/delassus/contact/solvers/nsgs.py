@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import SOLVED, Impulses, Solution, SolverStatus, solved_cones
 from delassus.contact.solvers.admm import admm_contacts
@@ -23,7 +24,6 @@ from delassus.contact.solvers.coulomb import mobilities, natural_residual, prepa
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.newton import Indices, concluded, modes_of, newton
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 PATIENCE = 150
 """Sweeps before the continuation begins."""

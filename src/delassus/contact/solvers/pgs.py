@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import LCP
 from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request, starting
 from delassus.contact.solvers.lemke import lemke_kernel
@@ -22,7 +23,6 @@ from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis
 from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linear_problem, unknowns
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 L = TypeVar("L", bound=LCP)
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.solvers.linear import affine, factor, substitute
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 Indices = NDArray[Any]
 

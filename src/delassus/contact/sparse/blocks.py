@@ -17,7 +17,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.errors import ModelError
-from delassus.model.combine import part_of
+from delassus.model.edit.combine import part_of
 from delassus.model.joints import JointKind
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive

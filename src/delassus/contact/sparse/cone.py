@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from delassus.runtime.loops import inlined
+from delassus.compiler.jit.compile import inlined
 
 CONTACT, JOINT = range(2)
 """Kinds of row groups; contacts have three rows, joints one, the last of three places."""

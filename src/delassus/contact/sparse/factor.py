@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 
+from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.snapshot import Indices
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled, inlined
 
 
 @compiled

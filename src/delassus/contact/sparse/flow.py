@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import math
 
+from delassus.compiler.jit.compile import compiled, run_kernel
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, cholesky
 from delassus.contact.sparse.loops import orthonormalise, product, upper, within_loops
 from delassus.contact.sparse.records import Bodies, Flow, State
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled, run_kernel
 from delassus.runtime.sub_steps import OPEN
 
 ENERGY = 1e-5

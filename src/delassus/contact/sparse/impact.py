@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import OUT_OF_REACH
 from delassus.contact.sparse.newton import TOO_SMALL, solve_island
@@ -11,7 +12,6 @@ from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, O
 from delassus.contact.sparse.rows import find_islands
 from delassus.contact.sparse.sweeps import push, velocity
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 STEPS = 40
 """Most factorisations of one problem."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
+from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.records import Bodies, State
 from delassus.contact.sparse.rows import UNMOVED
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled, inlined
 
 YIELDING = 1e-8
 """Compliance of loops over their mobility, in Newton's method alone."""

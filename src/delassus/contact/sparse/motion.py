@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 
+from delassus.compiler.jit.compile import compiled, run_kernel
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, cholesky, forward
 from delassus.contact.sparse.flow import flow_loops
 from delassus.contact.sparse.loops import close_loops
 from delassus.contact.sparse.records import Bodies, Flow, Free, State
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled, run_kernel
 
 ROTATIONS = 3
 """Iterations of the mean angular velocity."""

@@ -32,13 +32,13 @@ from __future__ import annotations
 
 import math
 
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, impulse
 from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Bodies, Rows, Work
 from delassus.contact.sparse.sweeps import accelerated, keep, push, residual_of, velocity
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 LOOK, ALONE, BETWEEN, LONGER, NEARLY = 10, 60, 10, 100, 1e-4
 """Sweeps between two looks at the residual; most sweeps before Newton's method, which begins earlier below a residual

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.coulomb import prepare_one
@@ -9,7 +10,6 @@ from delassus.contact.sparse.cone import CONTACT
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.records import Bodies, Links, Rows
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled, inlined
 
 UNMOVED = 1e-20
 """Squares of the lengths of rows, over those of all, below which one moves nothing, as in

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from delassus.algorithms.contact.step import FARTHEST, MOST_SHIFT, YIELD
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.narrow_phase import find_contacts
 from delassus.contact.joint_contacts import AHEAD, BEYOND
 from delassus.contact.snapshot import Indices
@@ -43,7 +44,6 @@ from delassus.contact.sparse.rows import contact_rows, prepare_group, soften
 from delassus.contact.sparse.sleep import fall_asleep, hold_still, rests, wake_touched
 from delassus.contact.sparse.sweeps import sweep, velocity
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled
 
 TAKEN_BACK = 20
 """Most sweeps for displacements that take back errors."""

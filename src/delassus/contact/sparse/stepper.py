@@ -7,6 +7,7 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
+from delassus.compiler.jit.compile import Compiled
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.narrow_phase import WRONG
 from delassus.contact.contacts import ContactSet
@@ -32,7 +33,6 @@ from delassus.contact.sparse.step import NO_FACTOR, NO_ROOM, NOT_FINITE, advance
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 from delassus.quantities.options import Passive
-from delassus.runtime.loops import Compiled
 
 STATUSES = (
     SolverStatus.CONVERGED,

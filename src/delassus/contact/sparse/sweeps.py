@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
+from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.coulomb import single
 from delassus.contact.sparse.cone import CONTACT, impulse
 from delassus.contact.sparse.records import Bodies, Rows
 from delassus.model.rotations import Array
-from delassus.runtime.loops import compiled, inlined
 
 FARTHEST = 1e3
 """Largest ``θ`` of acceleration: farther out, impulses are so large that velocities lose their digits."""

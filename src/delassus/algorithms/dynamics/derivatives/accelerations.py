@@ -1,0 +1,232 @@
+"""Derivatives of constrained forward dynamics, by differentiating the system that its solution fulfils.
+
+The residuals ``r = ID(q, v, q̈) − Jᵀ f − τ`` and ``g = J q̈ − γ`` are differentiated with q̈ and f held (`rates`,
+`constraint_derivatives`); then, with ``M = Lᵀ L`` and ``Y = J L⁻¹`` (`ltl`), ``W = L⁻ᵀ ∂r``,
+
+``∂f = G⁻¹ (Y W − ∂g)``,   ``∂q̈ = L⁻¹ (Yᵀ ∂f − W)``,
+
+and with joint forces ``∂f/∂τ = −G⁻¹ J M⁻¹``, ``A = ∂q̈/∂τ = M⁻¹ − M⁻¹ Jᵀ G⁻¹ J M⁻¹``, one triangle of it. Positions
+change along the tangent of `Tree.integrate`. What changes on one limb is first carried to the trunk t (`_Division`),
+``W_l = L_ll⁻ᵀ ∂r_l``, ``ρ = ∂r_t − L_ltᵀ W_l``; with ``σ = Y_l W_l − ∂g``, rows of one constraint only,
+
+``∂f = G⁻¹ σ − ∂f/∂τ_t ρ``,   ``∂q̈ = −A_t ρ − (∂f/∂τ)ᵀ σ − L⁻¹ W_l``.
+
+Columns of the trunk are solved by ``L⁻¹`` itself. Positions and velocities are columns side by side, each solved alone
+up to ``ρ`` and ``σ`` (`Ops.by_column`); what follows are products of dense blocks (`Ops.product`).
+
+Rows of constraints that are off are zero, and an identity stands for their part of ``G`` (`Problem.relaxed`).
+Limbs without constraints follow the others, by ``T`` of `SparseFactor.following`. Cost O(n d + m d) for the residuals,
+O(n² + n m) for each degree of freedom of the trunk and for each of a limb's end. Source: Carpentier, Mansard, RSS 2018;
+Budhiraja et al., "Differential dynamic programming for multi-phase rigid contact dynamics", Humanoids 2018.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from delassus.algorithms.blocks import assembled
+from delassus.algorithms.dynamics.derivatives.constraints import ConstraintRates, constraint_rates
+from delassus.algorithms.dynamics.derivatives.rates import Body, Rates, force_matrix, motion_matrix
+from delassus.algorithms.dynamics.ltl import JointSpace
+from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.model.tree import WORLD
+from delassus.spatial.motion import ANGULAR, LINEAR, diagonal
+from delassus.spatial.ops import Matrix
+
+DERIVATIVES: Mapping[str, str] = MappingProxyType(
+    {
+        "dqdd_dq": "change of joint accelerations with positions, along the tangent of the configuration",
+        "dqdd_dv": "change of joint accelerations with velocities",
+        "dqdd_dtau": "change of joint accelerations with joint forces",
+        "df_dq": "change of constraint forces with positions, along the tangent of the configuration",
+        "df_dv": "change of constraint forces with velocities",
+        "df_dtau": "change of constraint forces with joint forces",
+    }
+)
+"""Names of the derivatives, and what they are."""
+
+
+Direction = tuple[DynamicsProblem, Solution]
+"""A robot at rest, and its solution by the derivatives along one direction; see `_directions`."""
+
+
+def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], list[Direction]]:
+    """Solution of a problem whose constraints are hard, by name its `DERIVATIVES`, and what these can be judged by."""
+    ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
+    system = JointSpace(motion)
+    factor = ops.factor(problem.relaxed(system.G)) if problem.n_rows else None
+
+    def solved(x: Matrix) -> Matrix:
+        return x if factor is None else factor.solve(x)
+
+    def columns(a: Matrix, which: Sequence[int]) -> Matrix:
+        return ops.take(a, None, which)
+
+    forces = solved(system.missing)
+    qdd = system.accelerations(forces)
+    rates = Rates(motion, [ops.take(qdd, range(s.start, s.stop), None) for s in motion.tree.v_slices])
+    f = [ops.take(forces, range(s.start, s.stop), None) for s in problem.rows]
+
+    # joint forces: A and ∂f/∂τ of leaders; followers are T times those, and what their own forces make
+    leaders, followers, trunk, limbs = _division(motion, system)
+    root = system.over_transpose(ops.eye(nv))  # L⁻ᵀ
+    T, own = system.L.following(leaders), ops.put(ops.take(root, followers, followers), (nv, nv), followers, followers)
+    to_leaders = columns(root, leaders)
+    response = system.along_rows(to_leaders)
+    inverse = ops.zeros(0, 0) if factor is None else factor.inverse()
+    df_leaders = ops.product(-inverse, response)
+    A_leaders = ops.sym_add(
+        ops.product(ops.transpose(to_leaders), to_leaders, symmetric=True),
+        ops.product(ops.transpose(response), df_leaders, symmetric=True),
+    )
+    df_dtau = ops.product(df_leaders, ops.transpose(T))
+    A = ops.sym_add(
+        ops.product(ops.product(T, A_leaders), ops.transpose(T), symmetric=True),
+        ops.sym_product(ops.transpose(own), own),
+    )
+
+    def of_trunk(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+        """Changes of q̈ of leaders, of f, and of q̈ beyond that, where all limbs feel what changes."""
+
+        def asked(r: Matrix, g: Matrix) -> list[Matrix]:
+            W = system.over_transpose(r)
+            return [-W, system.along_rows(W) - g, ops.transpose(own) @ W]
+
+        minus_W, sigma, beyond = ops.by_column(asked, r, g)
+        df = ops.product(inverse, sigma)
+        by = ops.hstack([ops.transpose(to_leaders), ops.transpose(response)])
+        return ops.product(by, ops.vstack([minus_W, df])), df, beyond
+
+    def of_limbs(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+        """The same where one limb feels it, and the others by way of the trunk only."""
+
+        def asked(r: Matrix, g: Matrix) -> list[Matrix]:
+            left = system.over_transpose(r, trunk)
+            k = range(ops.shape(r)[1])
+            W = ops.put(ops.take(left, limbs, None), (nv, len(k)), limbs, k)
+            minus = ops.vstack([-ops.take(left, trunk, None), g - system.along_rows(W)])
+            return [minus, ops.transpose(to_leaders) @ W, ops.transpose(own) @ W]
+
+        minus, alone, beyond = ops.by_column(asked, r, g)
+        x = ops.product(ops.hstack([ops.take(A, leaders, trunk), ops.transpose(df_leaders)]), minus)
+        return x - alone, ops.product(ops.hstack([columns(df_dtau, trunk), -inverse]), minus), beyond
+
+    # positions and velocities, side by side
+    with_q = [constraint_rates(rates, index, part, positions=True) for index, part in enumerate(f)]
+    with_v = [constraint_rates(rates, index, part, positions=False) for index, part in enumerate(f)]
+    r = ops.hstack(_residuals(rates, with_q))
+    g = ops.hstack(
+        [
+            ops.vstack([ops.zeros(0, nv), *(problem.switched(k, c.rows) for k, c in enumerate(of_rows))])
+            for of_rows in (with_q, with_v)
+        ]
+    )
+    dqdd, df, rows = ops.zeros(nv, 2 * nv), ops.zeros(problem.n_rows, 2 * nv), range(problem.n_rows)
+    for some, solve in ((trunk, of_trunk), (limbs, of_limbs)):
+        which = [*some, *(nv + k for k in some)]
+        if which:
+            led, y, beyond = solve(columns(r, which), columns(g, which))
+            dqdd = dqdd + ops.put(ops.product(T, led) - beyond, (nv, 2 * nv), range(nv), which)
+            df = df + ops.put(y, (problem.n_rows, 2 * nv), rows, which)
+    directions = _directions(motion, [(-r, -g, dqdd, df), (ops.eye(nv), ops.zeros(problem.n_rows, nv), A, df_dtau)])
+    if rates.root != WORLD:
+        drift = ops.hstack([rates.drift_q, rates.drift_v])
+        dqdd = dqdd - ops.put(drift, (nv, 2 * nv), range(6), [*range(6), *range(nv, nv + 6)])
+    found = {"dqdd_dtau": A, "df_dtau": df_dtau}
+    for name, part in (("dq", range(nv)), ("dv", range(nv, 2 * nv))):
+        found |= {f"dqdd_{name}": columns(dqdd, part), f"df_{name}": columns(df, part)}
+    ops.mark("derivatives", list(found.values()))
+    return Solution(qdd, forces, system.G), found, directions
+
+
+def _directions(motion: DynamicsProblem, systems: Iterable[tuple[Matrix, Matrix, Matrix, Matrix]]) -> list[Direction]:
+    """Directions in which positions, velocities and joint forces change, with signs at random.
+
+    ``M ∂q̈ − Jᵀ ∂f = b`` and ``J ∂q̈ = k``: the derivatives ``∂q̈`` and ``∂f`` along them are the accelerations and
+    forces of the robot at rest under ``b``, whose rows ask for ``k``. ``systems`` hold b, k, ``∂q̈``, ``∂f`` by column.
+    """
+    ops, nv, signs, out = motion.ops, motion.tree.nv, random.Random(0), list[Direction]()
+    for parts in systems:
+        for start in range(0, ops.shape(parts[0])[1], nv or 1):
+            z = ops.constant([[signs.choice((-1.0, 1.0))] for _ in range(nv)])
+            b, k, dqdd, df = (ops.take(a, None, range(start, start + nv)) @ z for a in parts)
+            out.append((motion.at_rest(b, k), Solution(dqdd, df)))
+    return out
+
+
+def _division(motion: DynamicsProblem, system: JointSpace) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Degrees of freedom, ascending: leaders bear constraints, followers none; the trunk several, limbs others.
+
+    Those of a floating root are leaders and in the trunk.
+    """
+    tree = motion.tree
+    floating = range(tree.joints[0].nv) if tree.is_floating else ()
+    bears = [2 if k in floating else sum(k in columns for columns in system.Y) for k in range(tree.nv)]
+    leaders, followers = [k for k, n in enumerate(bears) if n], [k for k, n in enumerate(bears) if not n]
+    trunk, limbs = [k for k, n in enumerate(bears) if n > 1], [k for k, n in enumerate(bears) if n <= 1]
+    return leaders, followers, trunk, limbs
+
+
+def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple[Matrix, Matrix]:
+    """``∂r/∂q`` and ``∂r/∂v`` (nv × nv)."""
+    motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
+    sizes = [joint.nv for joint in tree.joints]
+    beyond = [*rates.bodies]
+    F = rates.forces(beyond)
+    for c in of_constraints:
+        for link, W in c.wrenches.items():
+            F[link] = F[link] - W
+
+    # of weights C that are compensated the force is C g, where g does not move: g × s_k
+    lifted = [rates.compensated(i) for i in tree.root_to_leaves()] if motion.compensated else []
+    turning = motion_matrix(ops, ops.put(rates.gravity, (6, 1), LINEAR, (0,)))
+    turned = [turning @ S for S in rates.S] if lifted else []
+
+    # leaves → root: inertia and force of all that lies beyond each joint
+    for i in tree.leaves_to_root():
+        p = tree.parents[i]
+        if p != WORLD:
+            beyond[p], F[p] = beyond[p].plus(ops, beyond[i]), F[p] + F[i]
+            if lifted:
+                lifted[p] = lifted[p].plus(ops, lifted[i])
+
+    # s_kᵀ ∂f_j/∂q_j, s_jᵀ ∂f_j/∂q_k and the same with velocities, for joints k above j  (formulas of `rates`)
+    def of_joint(S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix) -> list[Matrix]:
+        I, St = Body(*body), ops.transpose(S)
+        own, with_v = I.times(ops, xi) + I.rate_times(ops, psi), I.rate_times(ops, S) + I.times(ops, phi)
+        SI, SB = ops.transpose(I.times(ops, S)), ops.transpose(I.rate_transposed_times(ops, S))
+        return [own + force_matrix(ops, F) @ S, with_v, St @ own, St @ with_v, SI, SB]
+
+    def of_pair(with_q: Matrix, with_v: Matrix, SI: Matrix, SB: Matrix, *above: Matrix) -> list[Matrix]:
+        S, psi, xi, phi = above
+        turns, St = [ops.take(x, ANGULAR, None) for x in (psi, S)], ops.transpose(S)
+        return [St @ with_q, St @ with_v, SI @ xi + SB @ turns[0], SI @ phi + SB @ turns[1]]
+
+    joints = list(zip(rates.S, rates.psi, rates.xi, rates.phi, strict=True))
+    found = [[*x] for x in ops.map(of_joint, [(*x, f, *b.parts()) for x, f, b in zip(joints, F, beyond, strict=True)])]
+    q: dict[tuple[int, int], Matrix] = {}
+    v: dict[tuple[int, int], Matrix] = {}
+    for j, (_, _, own_q, own_v, _, _) in enumerate(found):
+        q[j, j], v[j, j] = own_q, own_v
+        if lifted:
+            change = lifted[j].times(ops, turned[j])
+            q[j, j], found[j][0] = own_q + ops.transpose(rates.S[j]) @ change, found[j][0] + change
+    pairs = [(k, j) for j in tree.root_to_leaves() for k in tree.support(j)[:-1]]
+    rows = [(*found[j][:2], *found[j][4:], *joints[k]) for k, j in pairs]
+    for (k, j), blocks in zip(pairs, ops.map(of_pair, rows), strict=True):
+        q[k, j], v[k, j], q[j, k], v[j, k] = blocks
+        if lifted:
+            q[j, k] = q[j, k] + ops.transpose(lifted[j].times(ops, rates.S[j])) @ turned[k]
+    r_q, r_v = assembled(ops, sizes, sizes, q), assembled(ops, sizes, sizes, v)
+
+    # wrenches that do not move with their links, springs and damping
+    for c in of_constraints:
+        for link, change in c.wrench_changes.items():
+            r_q = r_q - ops.transpose(rates.of_link(link, rates.S)) @ change
+    springs = motion.stretch_changes()
+    if springs:
+        r_q = r_q + assembled(ops, sizes, sizes, {(i, i): change for i, change in springs.items()})
+    return r_q, r_v if motion.damping is None else r_v + diagonal(ops, motion.damping)

@@ -1,0 +1,1 @@
+"""Constrained dynamics by elimination of links and rows from the leaves to the root: PV, PV-early, PV-soft."""

@@ -1,0 +1,125 @@
+"""Energy, momentum and centre of mass of all moving links, and how the latter two change; cost O(n).
+
+Columns of the Jacobian of momentum are ``X_jᵀ Iᶜ_j S_j``, ``Iᶜ_j`` the inertia of all that joint j carries, about the
+centre of mass; its linear rows are those of the centre of mass, times the mass. Source: Orin, Goswami, Lee, "Centroidal
+dynamics of a humanoid robot", Autonomous Robots 2013. No deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from delassus.algorithms.blocks import assembled
+from delassus.algorithms.crba import composite_inertias
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.kinematics import body_poses
+from delassus.algorithms.problem import Problem
+from delassus.algorithms.rnea import link_forces
+from delassus.model.tree import WORLD
+from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, from_entries, scaled
+from delassus.spatial.ops import Matrix, Scalar
+
+
+def kinetic_energy(motion: DynamicsProblem) -> Matrix:
+    """``½ vᵀ M v`` (1 × 1), motors included: ``½ Σ V_iᵀ H_i V_i + ½ Σ v_iᵀ (armature) v_i``."""
+    ops = motion.ops
+    twice = ops.zeros(1, 1)
+    for H, V in zip(motion.problem.inertias, motion.V, strict=True):
+        twice = twice + ops.transpose(V) @ (H @ V)
+    for joint, v in zip(motion.tree.joints, motion.v, strict=True):
+        if np.any(joint.armature):
+            twice = twice + ops.transpose(v) @ scaled(ops, list(joint.armature), v)
+    return scaled(ops, [0.5], twice)
+
+
+def potential_energy(motion: DynamicsProblem) -> Matrix:
+    """``−m gᵀ r + ½ Σ k (q − r)²`` (1 × 1): of gravity, zero at the origin of the world, and of springs.
+
+    Masses whose weight is compensated have none.
+    """
+    ops = motion.ops
+    _, moment = mass_moments(motion.problem, motion.compensated)
+    energy = -(ops.transpose(motion.gravity) @ moment)
+    for i, stretch in motion.stretches.items():
+        half = scaled(ops, [0.5 * k for k in motion.tree.joints[i].stiffness], stretch)
+        energy = energy + ops.transpose(stretch) @ half
+    return energy
+
+
+def mass_moments(problem: Problem, less: Mapping[int, tuple[float, Matrix]] | None = None) -> tuple[Scalar, Matrix]:
+    """Mass of all moving links, and first moment of mass (3 × 1) about the origin of the world, in its axes.
+
+    ``less``: mass and first moment (3 × 1) in the body frame, of links, that are left out.
+    """
+    ops, tree = problem.ops, problem.tree
+    inertias = [ops.entries(H) for H in problem.inertias]
+    mass = [H[0][0] for H in inertias]
+    moment = [from_entries(ops, [H[5][1], H[3][2], H[4][0]]) for H in inertias]
+    for i, (m, h) in (less or {}).items():
+        mass[i], moment[i] = mass[i] - m, moment[i] - h
+    total: Scalar = 0.0
+    at_world = ops.zeros(3, 1)
+
+    # leaves → root: mass and first moment of each link with all that it carries
+    for i in tree.leaves_to_root():
+        X, p = problem.X[i], tree.parents[i]
+        moved = X.rotate_to_parent(moment[i]) + scaled(ops, [mass[i]] * 3, X.position())
+        if p == WORLD:
+            total, at_world = total + mass[i], at_world + moved
+        else:
+            mass[p], moment[p] = mass[p] + mass[i], moment[p] + moved
+    return total, at_world
+
+
+def centre_of_mass(problem: Problem) -> Matrix:
+    """Centre of mass (3 × 1) in the world."""
+    ops = problem.ops
+    mass, moment = mass_moments(problem)
+    return scaled(ops, [1.0 / mass] * 3, moment)
+
+
+def momentum(motion: DynamicsProblem) -> Matrix:
+    """``[linear; angular]`` momentum (6 × 1) about the centre of mass, in world axes."""
+    return _about_centre(motion.problem, [H @ V for H, V in zip(motion.problem.inertias, motion.V, strict=True)])
+
+
+def momentum_drift(motion: DynamicsProblem) -> Matrix:
+    """Rate (6 × 1) of the momentum at ``q̈ = 0``, where there are neither gravity nor wrenches: ``ṙ × m ṙ = 0``."""
+    return _about_centre(motion.problem, link_forces(motion))
+
+
+def _about_centre(problem: Problem, forces: Sequence[Matrix]) -> Matrix:
+    """Sum of forces (or momenta) on all links, about the centre of mass, in world axes."""
+    ops, tree, X, f = problem.ops, problem.tree, problem.X, list(forces)
+    at_world = ops.zeros(6, 1)
+
+    # leaves → root: that of each link with all that it carries
+    for i in tree.leaves_to_root():
+        moved, p = X[i].forces_to_parent(f[i]), tree.parents[i]
+        if p == WORLD:
+            at_world = at_world + moved
+        else:
+            f[p] = f[p] + moved
+    linear, angular = ops.take(at_world, LINEAR, None), ops.take(at_world, ANGULAR, None)
+    return ops.vstack([linear, angular - cross(ops, centre_of_mass(problem), linear)])
+
+
+def momentum_jacobian(problem: Problem) -> Matrix:
+    """Centroidal momentum matrix (6 × nv): momentum about the centre of mass, in world axes, is that times ``v``."""
+    ops, tree = problem.ops, problem.tree
+    composite, poses, centre = composite_inertias(problem), body_poses(problem), centre_of_mass(problem)
+    columns: dict[tuple[int, int], Matrix] = {}
+    for j in tree.root_to_leaves():
+        (R, p), F = poses[j], composite[j].columns(tree.joints[j].motion_axes)
+        linear, angular = R @ ops.take(F, LINEAR, None), R @ ops.take(F, ANGULAR, None)
+        columns[0, j] = ops.vstack([linear, angular + cross_matrix(ops, p - centre) @ linear])
+    return assembled(ops, [6], [joint.nv for joint in tree.joints], columns)
+
+
+def per_mass(problem: Problem, momenta: Matrix) -> Matrix:
+    """Linear rows (3 × k) of momenta by the mass of all moving links: motions of the centre of mass."""
+    ops = problem.ops
+    one_over = 1.0 / mass_moments(problem)[0]
+    return ops.matrix([[one_over * x for x in row] for row in ops.entries(ops.take(momenta, LINEAR, None))])

@@ -1,1 +1,0 @@
-"""Targets: one file each, from a scheduled graph to code."""

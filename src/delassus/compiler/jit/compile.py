@@ -1,0 +1,246 @@
+"""Functions that are loops, compiled at their first call.
+
+Functions marked with `compiled` may call one another; they take and return numbers, arrays and tuples of them, and are
+written in a small part of Python: assignments, ``if``, ``for`` over ranges, tuples and arrays, ``while``, arithmetic,
+functions of `math`, ``np.empty`` and its like. A function is made for the types of the arguments that it is called
+with, and all that it calls with it. Integers have 64 bits; an index is not compared with the length of its axis, and
+must not be below zero. With ``DELASSUS_CHECK_LOOPS=1`` it is, and the line of an index outside is named.
+
+Machine code is kept in the library's cache (`delassus.compiler.machine.cache`). Calls let other threads of Python run.
+
+Of floating-point rules, sums may be reordered and multiply-adds fused; NaN and infinities stay what they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import struct
+import threading
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from delassus.compiler.jit.expressions import run_kernel
+from delassus.compiler.jit.module import Module
+from delassus.compiler.jit.types import (
+    BOOL,
+    DTYPES,
+    FLOAT,
+    ArrayOf,
+    Number,
+    TupleOf,
+    Type,
+    operands_of,
+    type_of,
+)
+from delassus.compiler.machine import cache
+from delassus.compiler.machine.code import sources
+from delassus.compiler.machine.cpu import Code, host, optimised_code, versions
+
+__all__ = ["Compiled", "compiled", "inlined", "run_kernel"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CHECKED = os.environ.get("DELASSUS_CHECK_LOOPS", "0") == "1"
+"""Whether indices are compared with lengths."""
+
+_one_at_a_time = threading.RLock()
+
+
+def _forget() -> None:
+    """In a forked child, which has no thread that would release the lock."""
+    global _one_at_a_time
+    _one_at_a_time = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+_entry_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Compiled:
+    """A function that becomes machine code when it is first called."""
+
+    def __init__(self, function: FunctionType, is_inlined: bool = False) -> None:
+        self.function, self.is_inlined = function, is_inlined
+        self._made: dict[tuple[Type, ...], _Machine] = {}
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the machine code, after compiling it if this is the first time."""
+        return self.bound(*arguments)()
+
+    def bound(self, *arguments: Any) -> Bound:
+        """The call with these arguments, to be made any number of times."""
+        n, defaults = self.function.__code__.co_argcount, self.function.__defaults__ or ()
+        arguments += defaults[len(defaults) - max(n - len(arguments), 0) :] if len(arguments) < n else ()
+        if len(arguments) != n:
+            raise TypeError(f"{self.function.__qualname__} takes {n} arguments, not {len(arguments)}")
+        try:
+            types = tuple(map(type_of, arguments))
+        except TypeError as error:
+            raise TypeError(f"{self.function.__qualname__}: {error}") from None
+        machine = self._made.get(types)
+        if machine is None:
+            with _one_at_a_time:
+                machine = self._made.get(types) or _Machine(self, types)
+                self._made[types] = machine
+        return Bound(machine, arguments)
+
+    def called(self) -> dict[str, Compiled]:
+        """Compiled functions that this one calls, by the names it has for them."""
+        scope = self.function.__globals__
+        return {name: f for name in self.function.__code__.co_names if isinstance(f := scope.get(name), Compiled)}
+
+    def with_called(self, among: dict[Compiled, None] | None = None) -> dict[Compiled, None]:
+        """All functions that this one leads to, itself included."""
+        found = {} if among is None else among
+        if self not in found:
+            found[self] = None
+            for function in self.called().values():
+                function.with_called(found)
+        return found
+
+
+def compiled(function: F) -> F:
+    """Mark a function as one to compile."""
+    return cast(F, Compiled(cast(FunctionType, function)))
+
+
+def inlined(function: F) -> F:
+    """Mark a function as one that becomes a part of those that call it: for what is small and called often."""
+    return cast(F, Compiled(cast(FunctionType, function), is_inlined=True))
+
+
+class _Machine:
+    """Machine code of a function for arguments of certain types."""
+
+    def __init__(self, loop: Compiled, types: tuple[Type, ...]) -> None:
+        name = f"{loop.function.__module__}.{loop.function.__qualname__}"
+        this = host()
+        key = cache.cache_key(
+            function=name, text=_text_of(loop), types=repr(types), checked=CHECKED, versions=versions(),
+            processor=f"{this.triple} {this.cpu} {this.features}",
+        )  # fmt: skip
+        n = len(loop.with_called()) - 1
+        what = name.removeprefix("delassus.") + (f" and {n} functions that it calls" if n else "")
+        facts, _, payload = cache.fetch(key, lambda: _make(loop, types), what).partition(b"\n")
+        self.types, self.name, self.result = types, loop.function.__qualname__, _type_from(json.loads(facts))
+        _announce_library()
+        self._code = Code(payload)
+        self.entry = _entry_type(self._code.address("entry"))
+        self.release = _release_type(self._code.address("release_all"))
+        self.outside = ctypes.c_int64.from_address(self._code.address_of_data("outside"))
+        self.n_results = len(operands_of(self.result))
+
+
+def _make(loop: Compiled, types: tuple[Type, ...]) -> bytes:
+    """What the cache keeps: the type of the result, and machine code."""
+    assembly, result = Module(CHECKED).assembly(loop, list(types))
+    code = optimised_code(assembly)
+    return json.dumps(_described(result)).encode() + b"\n" + code
+
+
+class Bound:
+    """A call of machine code with arguments whose arrays are kept; numbers may be changed by their places."""
+
+    def __init__(self, machine: _Machine, arguments: tuple[Any, ...]) -> None:
+        self._machine, self._arguments = machine, arguments
+        self._at: list[int] = []
+        formats: list[str] = []
+        words: list[Any] = []
+        for argument, kind in zip(arguments, machine.types, strict=True):
+            self._at.append(len(words))
+            _flatten(argument, kind, formats, words)
+        self._formats = formats
+        self._in = ctypes.create_string_buffer(struct.pack("".join(formats), *words), max(8 * len(words), 8))
+        self._from = ctypes.addressof(self._in)
+
+    def set(self, k: int, number: float) -> None:
+        """Change the number that is argument ``k``."""
+        at = self._at[k]
+        struct.pack_into(self._formats[at], self._in, 8 * at, number)
+
+    def __call__(self) -> Any:
+        """Run; other threads may run the same call, if its arrays allow it."""
+        machine = self._machine
+        out = (ctypes.c_int64 * (machine.n_results + 1))()
+        machine.entry(self._from, ctypes.addressof(out))
+        if CHECKED and machine.outside.value:
+            line, machine.outside.value = machine.outside.value, 0
+            raise IndexError(f"{machine.name}: outside of an array at line {line} of it or of a function that it calls")
+        if not machine.n_results:
+            return None
+        try:
+            return _unpacked(machine.result, out, [1])
+        finally:
+            if out[0]:
+                machine.release(out[0])
+
+
+def _flatten(x: Any, kind: Type, formats: list[str], words: list[Any]) -> None:
+    """Append operands of a value, 8 bytes each, and how they are packed."""
+    if isinstance(kind, TupleOf):
+        for item, of_item in zip(x, kind.items, strict=True):
+            _flatten(item, of_item, formats, words)
+        return
+    operands = [x.__array_interface__["data"][0], *x.shape] if isinstance(kind, ArrayOf) else [x]
+    words += operands
+    formats += ["d" if kind is FLOAT else "q"] * len(operands)
+
+
+def _described(kind: Type) -> Any:
+    """A type as JSON has it."""
+    if isinstance(kind, Number):
+        return kind.name
+    return [kind.item.name, kind.ndim] if isinstance(kind, ArrayOf) else {"items": [_described(k) for k in kind.items]}
+
+
+def _type_from(described: Any) -> Type:
+    """The inverse of `_described`."""
+    if isinstance(described, str):
+        return next(number for number in DTYPES if number.name == described)
+    if isinstance(described, list):
+        return ArrayOf(cast(Number, _type_from(described[0])), described[1])
+    return TupleOf(tuple(map(_type_from, described["items"])))
+
+
+def _unpacked(kind: Type, out: Any, at: list[int]) -> Any:
+    """A value from its operands; arrays are copied."""
+    if isinstance(kind, TupleOf):
+        return tuple(_unpacked(item, out, at) for item in kind.items)
+    word = out[at[0]]
+    at[0] += 1
+    if isinstance(kind, Number):
+        if kind is FLOAT:
+            return struct.unpack("d", struct.pack("q", word))[0]
+        return bool(word) if kind is BOOL else word
+    shape = tuple(out[at[0] : at[0] + kind.ndim])
+    at[0] += kind.ndim
+    array = np.empty(shape, DTYPES[kind.item])
+    if array.size:
+        ctypes.memmove(array.ctypes.data, word, array.nbytes)
+    return array
+
+
+@functools.cache
+def _announce_library() -> None:
+    """Tell LLVM where functions of C's library are that compiled loops call."""
+    import llvmlite.binding as llvm
+
+    library = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
+    for name in ("malloc", "free", "memset", "exp", "sin", "cos", "hypot", "atan2", "fmod"):
+        llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
+
+
+def _text_of(loop: Compiled) -> str:
+    """What the functions say that a loop leads to, and the version of the library, whose constants they use."""
+    functions = (f.function.__code__ for f in loop.with_called())
+    return repr([(code.co_qualname, code.co_code, code.co_consts, code.co_names) for code in functions]) + sources()

@@ -1,0 +1,444 @@
+"""Expressions of compiled loops, from Python's syntax tree to assembly."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, Protocol
+
+import numpy as np
+
+from delassus.compiler.jit.text import FAST, Text
+from delassus.compiler.jit.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    ITEMS,
+    NOTHING,
+    ArrayOf,
+    Number,
+    TupleOf,
+    Type,
+    Value,
+    has_arrays,
+    items_of,
+    joined,
+    operands_of,
+    tuple_of,
+)
+
+OPERATORS = {
+    ast.Add: ("fadd", "add nsw"), ast.Sub: ("fsub", "sub nsw"), ast.Mult: ("fmul", "mul nsw"),
+    ast.BitAnd: ("", "and"), ast.BitOr: ("", "or"), ast.BitXor: ("", "xor"), ast.LShift: ("", "shl"),
+    ast.RShift: ("", "ashr"),
+}  # fmt: skip
+COMPARISONS = {
+    ast.Lt: ("olt", "slt"), ast.LtE: ("ole", "sle"), ast.Gt: ("ogt", "sgt"), ast.GtE: ("oge", "sge"),
+    ast.Eq: ("oeq", "eq"), ast.NotEq: ("une", "ne"),
+}  # fmt: skip
+INTRINSICS = {math.sqrt: "sqrt", np.sqrt: "sqrt", math.fabs: "fabs", math.copysign: "copysign"}
+"""Functions of numbers that LLVM has."""
+LIBRARY = {getattr(math, name): name for name in ("exp", "sin", "cos", "hypot", "atan2", "fmod")}
+"""Functions of numbers that C's library has."""
+
+
+class Loop(Protocol):
+    """A function that is compiled, and whether it becomes a part of those that call it."""
+
+    function: FunctionType
+    is_inlined: bool
+
+
+@dataclass
+class Called:
+    """A function made for certain types: its name, its assembly, what it returns, and whether it makes arrays."""
+
+    name: str
+    text: str
+    result: Type
+    allocates: bool
+
+
+def run_kernel(address: int, n: int, pointers: tuple[int, ...]) -> None:
+    """Call machine code of a kernel for ``n`` states, from a compiled loop; ``pointers`` are those of its arrays."""
+    raise AssertionError("kernels are called by address from compiled functions only")
+
+
+class Expressions(Text):
+    """Translates expressions of one function.
+
+    Parameters
+    ----------
+    function : FunctionType
+    call : callable
+        What is called for a `Loop` and types of arguments.
+    """
+
+    def __init__(self, function: FunctionType, call: Callable[[Loop, list[Type]], Called], checked: bool) -> None:
+        super().__init__(checked)
+        self.function, self.called_for = function, call
+        self.kinds: dict[str, Type] = {}
+        self.places: dict[str, list[str]] = {}
+        self.fixed: dict[str, Value] = {}
+
+    def value(self, node: ast.expr) -> Value:
+        """Instructions for an expression."""
+        method = getattr(self, f"_{type(node).__name__}", None)
+        if method is None:
+            raise TypeError(f"{type(node).__name__} is not compiled")
+        found: Value = method(node)
+        return found
+
+    def number(self, node: ast.expr, kind: Number | None = None) -> str:
+        """Operand of a number, as one of a kind."""
+        value = self.value(node)
+        if not isinstance(value.type, Number) or (kind is INT and value.type is FLOAT):
+            raise TypeError(f"{value.type} where {kind or 'a number'} is needed")
+        return (value if kind is None else self.converted(value, kind)).operands[0]
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def object_of(self, node: ast.expr) -> Any:
+        """The object of Python that a name outside the function stands for; None where there is none."""
+        if isinstance(node, ast.Name) and node.id not in self.function.__code__.co_varnames:
+            scope = self.function.__globals__
+            return scope[node.id] if node.id in scope else getattr(builtins, node.id, None)
+        if isinstance(node, ast.Attribute):
+            return getattr(self.object_of(node.value), node.attr, None)
+        return None
+
+    def constant_of(self, x: Any) -> Value:
+        """Numbers and tuples of them from outside the function."""
+        if isinstance(x, tuple):
+            return tuple_of([self.constant_of(item) for item in x], tuple(getattr(x, "_fields", ())))
+        if not isinstance(x, (bool, int, float)):
+            raise TypeError(f"{x!r} is not a number")
+        return self.constant(x)
+
+    def _Constant(self, node: ast.Constant) -> Value:
+        return NOTHING_AT_ALL if node.value is None else self.constant_of(node.value)
+
+    def _Name(self, node: ast.Name) -> Value:
+        if node.id in self.fixed:
+            return self.fixed[node.id]
+        if node.id in self.kinds:
+            kind = self.kinds[node.id]
+            loads = zip(operands_of(kind), self.places[node.id], strict=True)
+            return Value(kind, tuple(self.do(f"load {llvm}, ptr {place}") for llvm, place in loads))
+        found = self.object_of(node)
+        if found is None:
+            raise TypeError(f"{node.id} has no value here")
+        return self.constant_of(found)
+
+    def _Attribute(self, node: ast.Attribute) -> Value:
+        found = self.object_of(node)
+        if found is not None:
+            return self.constant_of(found)
+        base = self.value(node.value)
+        if isinstance(base.type, ArrayOf):
+            lengths = [Value(INT, (n,)) for n in base.operands[1:]]
+            if node.attr == "shape":
+                return tuple_of(lengths)
+            if node.attr == "size":
+                return Value(INT, (self.product(base.operands[1:]),))
+        if isinstance(base.type, TupleOf) and node.attr in base.type.names:
+            return items_of(base)[base.type.names.index(node.attr)]
+        raise TypeError(f"{base.type} has no {node.attr}")
+
+    def _Tuple(self, node: ast.Tuple) -> Value:
+        return tuple_of([self.value(item) for item in node.elts])
+
+    # -- indices -----------------------------------------------------------------------------------------------------
+
+    def index(self, node: ast.expr, length: str) -> str:
+        """Operand of an index; constants below zero count from the end."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            return self.do(f"sub nsw i64 {length}, {ast.literal_eval(node.operand)}")
+        return self.number(node, INT)
+
+    def place(self, node: ast.Subscript, base: Value | None = None) -> Value:
+        """Part of an array that an index stands for."""
+        base = self.value(node.value) if base is None else base
+        nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if not isinstance(base.type, ArrayOf) or len(nodes) > base.type.ndim:
+            raise TypeError(f"{len(nodes)} indices of {base.type}")
+        lengths = base.operands[1:]
+        return self.part(base, [self.index(n, length) for n, length in zip(nodes, lengths, strict=False)])
+
+    def _Subscript(self, node: ast.Subscript) -> Value:
+        base = self.value(node.value)
+        if isinstance(base.type, ArrayOf):
+            place = self.place(node, base)
+            assert isinstance(place.type, ArrayOf)
+            return place if place.type.ndim else self.load(place)
+        k = node.slice.value if isinstance(node.slice, ast.Constant) else self.object_of(node.slice)
+        if isinstance(k, int):
+            return items_of(base)[k]
+        places, kind = self.spread(base)
+        return self.gathered(places, kind, self.number(node.slice, INT))
+
+    def spread(self, value: Value) -> tuple[list[str], Type]:
+        """Items of a tuple, which must be of one type, in stack memory: one place for each operand."""
+        items = items_of(value)
+        kind = items[0].type
+        for item in items:
+            kind = joined(kind, item.type)
+        items = [self.converted(item, kind) for item in items]
+        places = []
+        for k, llvm in enumerate(operands_of(kind)):
+            place = self.slot(f"[{len(items)} x {llvm}]")
+            for e, item in enumerate(items):
+                at = self.do(f"getelementptr inbounds {llvm}, ptr {place}, i64 {e}")
+                self.lines.append(f"store {llvm} {item.operands[k]}, ptr {at}")
+            places.append(place)
+        return places, kind
+
+    def gathered(self, places: list[str], kind: Type, at: str) -> Value:
+        """The item at a place of what `spread` has left."""
+        found = []
+        for llvm, place in zip(operands_of(kind), places, strict=True):
+            item = self.do(f"getelementptr inbounds {llvm}, ptr {place}, i64 {at}")
+            found.append(self.do(f"load {llvm}, ptr {item}"))
+        return Value(kind, tuple(found))
+
+    # -- arithmetic --------------------------------------------------------------------------------------------------
+
+    def _BinOp(self, node: ast.BinOp) -> Value:
+        return self.binary(node.op, self.value(node.left), node.right)
+
+    def binary(self, op: ast.operator, a: Value, right: ast.expr) -> Value:
+        """``a op right``; powers are those with small constant integers."""
+        if isinstance(op, ast.Pow):
+            if not isinstance(right, ast.Constant) or not isinstance(right.value, int) or not 0 < right.value < 9:
+                raise TypeError("powers are compiled with constant exponents of 1 to 8")
+            product = a
+            for _ in range(right.value - 1):
+                product = self.arithmetic(ast.Mult(), product, a)
+            return product
+        if isinstance(a.type, TupleOf) and isinstance(op, ast.Mult) and isinstance(right, ast.Constant):
+            return tuple_of(items_of(a) * ast.literal_eval(right))
+        return self.arithmetic(op, a, self.value(right))
+
+    def arithmetic(self, op: ast.operator, a: Value, b: Value) -> Value:
+        """Of two numbers, by the rules of Python: ``/`` makes floats, ``//`` and ``%`` round down."""
+        kind = joined(a.type, b.type)
+        if not isinstance(kind, Number):
+            raise TypeError(f"{type(op).__name__} of {a.type} and {b.type}")
+        if isinstance(op, ast.BitAnd) and kind is BOOL:
+            return Value(BOOL, (self.do(f"and i1 {a.operands[0]}, {b.operands[0]}"),))
+        kind = FLOAT if isinstance(op, ast.Div) else INT if kind is BOOL else kind
+        (x,), (y,) = self.converted(a, kind).operands, self.converted(b, kind).operands
+        if isinstance(op, ast.Div):
+            return Value(FLOAT, (self.do(f"fdiv {FAST} double {x}, {y}"),))
+        if isinstance(op, (ast.Mod, ast.FloorDiv)):
+            return self._floored(op, kind, x, y)
+        if type(op) not in OPERATORS or (kind is FLOAT and not OPERATORS[type(op)][0]):
+            raise TypeError(f"{type(op).__name__} of {kind}")
+        of_floats, of_integers = OPERATORS[type(op)]
+        text = f"{of_floats} {FAST} double" if kind is FLOAT else f"{of_integers} i64"
+        return Value(kind, (self.do(f"{text} {x}, {y}"),))
+
+    def _floored(self, op: ast.operator, kind: Number, x: str, y: str) -> Value:
+        if kind is FLOAT:
+            if not isinstance(op, ast.Mod):
+                raise TypeError("// of floats")
+            left, zero, add = self.do(f"frem double {x}, {y}"), "double 0.0", "fadd double"
+            less, nonzero = "fcmp olt double", "fcmp one double"
+        else:
+            left, zero, add = self.do(f"srem i64 {x}, {y}"), "i64 0", "add nsw i64"
+            less, nonzero = "icmp slt i64", "icmp ne i64"
+        signs = [self.do(f"{less} {z}, {zero.split()[1]}") for z in (left, y)]
+        some = self.do(f"{nonzero} {left}, {zero.split()[1]}")
+        wrong = self.do(f"and i1 {some}, {self.do(f'xor i1 {signs[0]}, {signs[1]}')}")
+        if isinstance(op, ast.Mod):
+            name = zero.split()[0]
+            return Value(kind, (self.do(f"select i1 {wrong}, {name} {self.do(f'{add} {left}, {y}')}, {name} {left}"),))
+        whole = self.do(f"sdiv i64 {x}, {y}")
+        return Value(INT, (self.do(f"sub nsw i64 {whole}, {self.do(f'zext i1 {wrong} to i64')}"),))
+
+    def _UnaryOp(self, node: ast.UnaryOp) -> Value:
+        value = self.value(node.operand)
+        if isinstance(node.op, ast.Not):
+            return Value(BOOL, (self.do(f"xor i1 {self.truth(value)}, true"),))
+        if not isinstance(node.op, ast.USub) or not isinstance(value.type, Number):
+            raise TypeError(f"{type(node.op).__name__} of {value.type}")
+        if value.type is FLOAT:
+            return Value(FLOAT, (self.do(f"fneg double {value.operands[0]}"),))
+        return Value(INT, (self.do(f"sub nsw i64 0, {self.converted(value, INT).operands[0]}"),))
+
+    # -- conditions --------------------------------------------------------------------------------------------------
+
+    def compare(self, op: ast.cmpop, a: Value, b: Value) -> str:
+        """Whether a comparison of two numbers holds."""
+        kind = joined(a.type, b.type)
+        if not isinstance(kind, Number) or type(op) not in COMPARISONS:
+            raise TypeError(f"{type(op).__name__} of {a.type} and {b.type}")
+        kind = INT if kind is BOOL else kind
+        (x,), (y,) = self.converted(a, kind).operands, self.converted(b, kind).operands
+        of_floats, of_integers = COMPARISONS[type(op)]
+        return self.do(f"fcmp {of_floats} double {x}, {y}" if kind is FLOAT else f"icmp {of_integers} i64 {x}, {y}")
+
+    def _Compare(self, node: ast.Compare) -> Value:
+        values = [self.value(node.left), *map(self.value, node.comparators)]
+        found = [self.compare(op, values[k], values[k + 1]) for k, op in enumerate(node.ops)]
+        holds = found[0]
+        for other in found[1:]:
+            holds = self.do(f"and i1 {holds}, {other}")
+        return Value(BOOL, (holds,))
+
+    def _BoolOp(self, node: ast.BoolOp) -> Value:
+        place, end, stops = self.slot("i1"), self.label(), isinstance(node.op, ast.Or)
+        for k, item in enumerate(node.values):
+            holds = self.truth(self.value(item))
+            self.lines.append(f"store i1 {holds}, ptr {place}")
+            if k + 1 < len(node.values):
+                more = self.label()
+                yes, no = (end, more) if stops else (more, end)
+                self.lines += [f"br i1 {holds}, label %{yes}, label %{no}", f"{more}:"]
+        self.begin(end)
+        return Value(BOOL, (self.do(f"load i1, ptr {place}"),))
+
+    def _IfExp(self, node: ast.IfExp) -> Value:
+        yes, no, end = self.label(), self.label(), self.label()
+        self.branch(self.truth(self.value(node.test)), yes, no)
+        a, at = self.value(node.body), len(self.lines)
+        self.lines += [f"br label %{end}", f"{no}:"]
+        b = self.value(node.orelse)
+        kind = joined(a.type, b.type)
+        places = [self.slot(llvm) for llvm in operands_of(kind)]
+        self.keep(self.converted(b, kind), places)
+        rest, self.lines = self.lines[at:], self.lines[:at]
+        self.keep(self.converted(a, kind), places)
+        self.lines += rest
+        self.begin(end)
+        loads = zip(operands_of(kind), places, strict=True)
+        return Value(kind, tuple(self.do(f"load {llvm}, ptr {place}") for llvm, place in loads))
+
+    def keep(self, value: Value, places: list[str]) -> None:
+        """Store a value's operands."""
+        for llvm, x, place in zip(operands_of(value.type), value.operands, places, strict=True):
+            self.lines.append(f"store {llvm} {x}, ptr {place}")
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def _Call(self, node: ast.Call) -> Value:
+        f = self.object_of(node.func)
+        if isinstance(getattr(f, "function", None), FunctionType):
+            return self._call(f, node)
+        if node.keywords:
+            raise TypeError("keywords in calls of what is not compiled")
+        name = getattr(f, "__name__", "")
+        if f in (np.empty, np.zeros, np.ones, np.full, np.arange, np.copy):
+            return self._array(f, node.args)
+        if f in INTRINSICS or f in LIBRARY:
+            numbers = [f"double {self.number(x, FLOAT)}" for x in node.args]
+            function = f"llvm.{INTRINSICS[f]}.f64" if f in INTRINSICS else LIBRARY[f]
+            return Value(FLOAT, (self.do(f"call double @{function}({', '.join(numbers)})"),))
+        if f in (min, max):
+            return self._extreme(f is max, [self.value(x) for x in node.args])
+        if f in (abs, int, float, bool):
+            return self._of_one(name, self.value(node.args[0]))
+        if f is run_kernel:
+            return self._kernel([self.value(x) for x in node.args])
+        if isinstance(f, type) and issubclass(f, tuple) and hasattr(f, "_fields"):
+            return tuple_of([self.value(x) for x in node.args], f._fields)
+        raise TypeError(f"calls of {ast.unparse(node.func)} are not compiled")
+
+    def _call(self, loop: Loop, node: ast.Call) -> Value:
+        code = loop.function.__code__
+        names = code.co_varnames[: code.co_argcount]
+        given = dict(zip(names, map(self.value, node.args), strict=False))
+        given |= {str(k.arg): self.value(k.value) for k in node.keywords}
+        defaults = loop.function.__defaults__ or ()
+        for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+            if name not in given:
+                given[name] = self.constant_of(default)
+        if set(given) != set(names) or len(node.args) > len(names):
+            raise TypeError(f"{loop.function.__name__} takes {', '.join(names)}")
+        arguments = [given[name] for name in names]
+        called = self.called_for(loop, [value.type for value in arguments])
+        operands = [
+            f"{llvm} {x}"
+            for value in arguments
+            for llvm, x in zip(operands_of(value.type), value.operands, strict=True)
+        ]
+        if called.allocates:
+            self.allocates = True
+            self.made += has_arrays(called.result)
+            operands.insert(0, "ptr %heap")
+        kinds = operands_of(called.result)
+        text = f"call {returned(kinds)} @{called.name}({', '.join(operands)})"
+        if not kinds:
+            self.lines.append(text)
+            return NOTHING_AT_ALL
+        result = self.do(text)
+        if len(kinds) == 1:
+            return Value(called.result, (result,))
+        parts = (self.do(f"extractvalue {returned(kinds)} {result}, {k}") for k in range(len(kinds)))
+        return Value(called.result, tuple(parts))
+
+    def _array(self, f: Any, arguments: list[ast.expr]) -> Value:
+        given = self.value(arguments[0])
+        if f is np.copy:
+            if not isinstance(given.type, ArrayOf):
+                raise TypeError(f"a copy of {given.type}")
+            copy = self.make(given.type.item, list(given.operands[1:]))
+            flat = Value(ArrayOf(given.type.item, 1), (given.operands[0], self.product(given.operands[1:])))
+            self.each(copy, lambda k: self.load(self.part(flat, [k])))
+            return copy
+        lengths = items_of(given) if isinstance(given.type, TupleOf) else [given]
+        if any(n.type is not INT for n in lengths):
+            raise TypeError(f"an array of lengths {given.type}")
+        sizes = [n.operands[0] for n in lengths]
+        if f in (np.empty, np.zeros):
+            dtype = self.object_of(arguments[1]) if len(arguments) > 1 else np.float64
+            return self.make(ITEMS[np.dtype(dtype)], sizes, zero=f is np.zeros)
+        number = self.value(arguments[1]) if f is np.full else self.constant(0 if f is np.arange else 1.0)
+        if not isinstance(number.type, Number):
+            raise TypeError(f"an array of {number.type}")
+        array = self.make(number.type, sizes)
+        self.each(array, lambda k: Value(INT, (k,)) if f is np.arange else number)
+        return array
+
+    def _extreme(self, largest: bool, values: list[Value]) -> Value:
+        kind = values[0].type
+        for value in values:
+            kind = joined(kind, value.type)
+        best, *others = (self.converted(value, kind) for value in values)
+        for other in others:  # the first of those that are equal, and NaN where Python has it
+            best = self.select(self.compare(ast.Gt() if largest else ast.Lt(), other, best), other, best)
+        return best
+
+    def _of_one(self, name: str, value: Value) -> Value:
+        if not isinstance(value.type, Number):
+            raise TypeError(f"{name} of {value.type}")
+        if name == "bool":
+            return Value(BOOL, (self.truth(value),))
+        if name == "float" or (name == "int" and value.type is not FLOAT):
+            return self.converted(value, FLOAT if name == "float" else INT)
+        (x,) = value.operands
+        if name == "int":
+            return Value(INT, (self.do(f"fptosi double {x} to i64"),))
+        if value.type is FLOAT:
+            return Value(FLOAT, (self.do(f"call double @llvm.fabs.f64(double {x})"),))
+        whole = self.converted(value, INT)
+        return self._extreme(True, [whole, Value(INT, (self.do(f"sub nsw i64 0, {whole.operands[0]}"),))])
+
+    def _kernel(self, arguments: list[Value]) -> Value:
+        address, n, pointers = arguments
+        code = self.do(f"inttoptr i64 {address.operands[0]} to ptr")
+        arrays = [f"ptr {self.do(f'inttoptr i64 {x} to ptr')}" for x in pointers.operands]
+        self.lines.append(f"call void {code}({', '.join([f'i64 {n.operands[0]}', *arrays])})")
+        return NOTHING_AT_ALL
+
+
+NOTHING_AT_ALL = Value(NOTHING, ())
+
+
+def returned(kinds: list[str]) -> str:
+    """LLVM's type of what a function returns."""
+    return "void" if not kinds else kinds[0] if len(kinds) == 1 else f"{{{', '.join(kinds)}}}"

@@ -1,0 +1,209 @@
+"""Assembly of one function under construction: instructions, blocks, variables on the stack, arrays in memory."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from delassus.compiler.jit.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    SINGLE,
+    ArrayOf,
+    Number,
+    TupleOf,
+    Type,
+    Value,
+    items_of,
+    tuple_of,
+)
+
+FAST = "reassoc nsz contract"
+"""Sums may be reordered and multiply-adds fused; NaN and infinities stay what they are."""
+
+ALIAS = {FLOAT: "!tbaa !1", INT: "!tbaa !2", BOOL: "!tbaa !3", SINGLE: "!tbaa !7"}
+"""Arrays of floats, of integers and of truth values do not overlap."""
+
+
+LOOP = "!llvm.loop !loop"
+"""At the end of a loop; `Module` numbers them. Loops of unknown length are not unrolled: it takes long, for nothing."""
+
+
+class Text:
+    """Instructions of one function.
+
+    Attributes
+    ----------
+    slots : list of str
+        Stack memory, which LLVM wants at the beginning.
+    lines : list of str
+    allocates : bool
+        Whether it makes arrays, or calls what does: then it has ``%heap``, a list of the memory that was taken.
+    checked : bool
+        Whether each index is compared with the length of its axis; what is outside is noted in ``@outside``.
+    line : int
+        Of the source.
+    made : int
+        How many instructions so far make arrays.
+    """
+
+    def __init__(self, checked: bool) -> None:
+        self.slots: list[str] = []
+        self.lines: list[str] = []
+        self.allocates, self.checked, self.line, self.made = False, checked, 0, 0
+        self._names = 0
+
+    def new(self) -> str:
+        """A new name."""
+        self._names += 1
+        return f"%v{self._names}"
+
+    def do(self, text: str) -> str:
+        """Append ``name = text`` and return the name."""
+        name = self.new()
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def label(self) -> str:
+        """A new name for a block."""
+        self._names += 1
+        return f"b{self._names}"
+
+    def begin(self, label: str) -> None:
+        """Go to a block, and on from there."""
+        self.lines += [f"br label %{label}", f"{label}:"]
+
+    def leave(self, text: str) -> None:
+        """End a block; what follows is not reached."""
+        self.lines += [text, f"{self.label()}:"]
+
+    def branch(self, condition: str, yes: str, no: str) -> None:
+        """End a block by a condition; the block ``yes`` follows."""
+        self.lines += [f"br i1 {condition}, label %{yes}, label %{no}", f"{yes}:"]
+
+    def slot(self, kind: str) -> str:
+        """Stack memory for a value."""
+        name = self.new()
+        self.slots.append(f"{name} = alloca {kind}")
+        return name
+
+    # -- numbers -----------------------------------------------------------------------------------------------------
+
+    def constant(self, x: bool | int | float) -> Value:
+        """A number of Python."""
+        if isinstance(x, bool):
+            return Value(BOOL, ("true" if x else "false",))
+        if isinstance(x, int):
+            return Value(INT, (str(int(x)),))
+        return Value(FLOAT, (f"0x{struct.unpack('<Q', struct.pack('<d', x))[0]:016X}",))
+
+    def converted(self, value: Value, kind: Type) -> Value:
+        """A value as one of a wider type."""
+        if value.type == kind:
+            return value
+        if isinstance(kind, TupleOf):
+            both = zip(items_of(value), kind.items, strict=True)
+            return tuple_of([self.converted(v, item) for v, item in both], kind.names)
+        assert isinstance(kind, Number)
+        (x,) = value.operands
+        how = "zext" if kind is INT else "sitofp" if value.type is INT else "uitofp"
+        assert isinstance(value.type, Number)
+        return Value(kind, (self.do(f"{how} {value.type.llvm} {x} to {kind.llvm}"),))
+
+    def truth(self, value: Value) -> str:
+        """Whether a number is not zero."""
+        (x,) = value.operands
+        if value.type is BOOL:
+            return x
+        return self.do(f"icmp ne i64 {x}, 0" if value.type is INT else f"fcmp une double {x}, 0.0")
+
+    def select(self, condition: str, a: Value, b: Value) -> Value:
+        """One of two numbers of the same type."""
+        assert isinstance(a.type, Number)
+        kind = a.type.llvm
+        return Value(a.type, (self.do(f"select i1 {condition}, {kind} {a.operands[0]}, {kind} {b.operands[0]}"),))
+
+    # -- arrays ------------------------------------------------------------------------------------------------------
+
+    def product(self, lengths: tuple[str, ...] | list[str]) -> str:
+        """Of integers."""
+        total = "1"
+        for n in lengths:
+            total = n if total == "1" else total if n == "1" else self.do(f"mul nsw i64 {total}, {n}")
+        return total
+
+    def part(self, array: Value, indices: list[str]) -> Value:
+        """What is left of an array behind its first indices; of all axes, an array without axes."""
+        assert isinstance(array.type, ArrayOf)
+        pointer, *lengths = array.operands
+        at = "0"
+        for index, length in zip(indices, lengths, strict=False):
+            if at != "0":
+                at = self.do(f"mul nsw i64 {at}, {length}")
+            at = index if at == "0" else self.do(f"add nsw i64 {at}, {index}")
+        rest = lengths[len(indices) :]
+        if rest:
+            at = self.do(f"mul nsw i64 {at}, {self.product(rest)}")
+        place = self.do(f"getelementptr inbounds {array.type.item.stored}, ptr {pointer}, i64 {at}")
+        if self.checked:
+            for index, length in zip(indices, lengths, strict=False):
+                inside = self.do(f"icmp ult i64 {index}, {length}")
+                before = self.do("load i64, ptr @outside")
+                noted = self.do(f"select i1 {inside}, i64 {before}, i64 {self.line}")
+                self.lines.append(f"store i64 {noted}, ptr @outside")
+                place = self.do(f"select i1 {inside}, ptr {place}, ptr @elsewhere")
+        return Value(ArrayOf(array.type.item, len(rest)), (place, *rest))
+
+    def load(self, place: Value) -> Value:
+        """The number at a place."""
+        assert isinstance(place.type, ArrayOf) and place.type.ndim == 0
+        item = place.type.item
+        x = self.do(f"load {item.stored}, ptr {place.operands[0]}, {ALIAS[item]}")
+        if item is SINGLE:
+            return Value(FLOAT, (self.do(f"fpext float {x} to double"),))
+        return Value(item, (self.do(f"icmp ne i8 {x}, 0") if item is BOOL else x,))
+
+    def store(self, place: Value, value: Value) -> None:
+        """Write a number to a place; floats are not cut to integers."""
+        assert isinstance(place.type, ArrayOf)
+        item = place.type.item
+        if not isinstance(value.type, Number) or (item in (INT, BOOL) and value.type is FLOAT):
+            raise TypeError(f"{value.type} in an array of {item}")
+        if item is BOOL:
+            x = self.do(f"zext i1 {self.truth(value)} to i8")
+        else:
+            (x,) = self.converted(value, FLOAT if item is SINGLE else item).operands
+            x = self.do(f"fptrunc double {x} to float") if item is SINGLE else x
+        self.lines.append(f"store {item.stored} {x}, ptr {place.operands[0]}, {ALIAS[item]}")
+
+    def make(self, item: Number, lengths: list[str], zero: bool = False) -> Value:
+        """Memory for an array, until no variable holds it (see `release`)."""
+        self.allocates = True
+        self.made += 1
+        size = self.do(f"mul nsw i64 {self.product(lengths)}, {item.size}")
+        pointer = self.do(f"call ptr @take(ptr %heap, i64 {size})")
+        if zero:
+            self.lines.append(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {size}, i1 false)")
+        return Value(ArrayOf(item, len(lengths)), (pointer, *lengths))
+
+    def release(self, kept: list[str]) -> None:
+        """Give back the memory of arrays that the function has made, or got, but for those at some addresses."""
+        self.allocates = True
+        places = self.slot(f"[{max(len(kept), 1)} x ptr]")
+        for k, x in enumerate(kept):
+            self.lines.append(f"store ptr {x}, ptr {self.do(f'getelementptr ptr, ptr {places}, i64 {k}')}")
+        self.lines.append(f"call void @release(ptr %heap, ptr %mark, ptr {places}, i64 {len(kept)})")
+
+    def each(self, array: Value, item: Callable[[str], Value]) -> None:
+        """Set every item of an array to what ``item`` gives for its number."""
+        assert isinstance(array.type, ArrayOf)
+        count, flat = self.product(array.operands[1:]), ArrayOf(array.type.item, 1)
+        at, head, body, end = self.slot("i64"), self.label(), self.label(), self.label()
+        self.lines.append(f"store i64 0, ptr {at}")
+        self.begin(head)
+        k = self.do(f"load i64, ptr {at}")
+        self.branch(self.do(f"icmp slt i64 {k}, {count}"), body, end)
+        self.store(self.part(Value(flat, (array.operands[0], count)), [k]), item(k))
+        self.lines.append(f"store i64 {self.do(f'add nsw i64 {k}, 1')}, ptr {at}")
+        self.lines += [f"br label %{head}, {LOOP}", f"{end}:"]

@@ -1,0 +1,1 @@
+"""Machine code for this processor, and its cache on disk."""

@@ -1,0 +1,144 @@
+"""The processor as LLVM sees it, and machine code for it: assembly → object code → callable addresses."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+LEVEL = 1
+"""Code generator's optimisation level. LLVM's own passes over the assembly are not run: the graph is clean already."""
+
+LAST_LLVM = 22
+"""Last version of LLVM that is known to have the option of `_by_parts`: it ends processes that ask for another."""
+
+PART, WHOLE = 100, 1000
+"""Loads and stores that LLVM's scheduler of instructions compares with one another: for our code, and by default."""
+
+OPTIMISED = 1
+"""Level of LLVM's passes and its code generator for loops: 2 and 3 take longer, and what they make is not faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Processor that kernels are compiled for: its name and features as LLVM has them, its vector registers."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bits: int
+    vector_registers: int
+    has_fma: bool
+
+    def lanes(self, dtype: str) -> int:
+        """States that one vector register holds."""
+        return max(1, self.vector_bits // (64 if dtype == "float64" else 32))
+
+
+@cache
+def host() -> Host:
+    """The processor of this process."""
+    import llvmlite.binding as llvm
+
+    if hasattr(os, "register_at_fork"):  # a child must not find LLVM in the middle of what another thread compiles
+        lock = llvm.ffi.lib._lock
+        os.register_at_fork(before=lock.__enter__, after_in_parent=lock.__exit__, after_in_child=lock.__exit__)
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    available = llvm.get_host_cpu_features()
+    triple = llvm.get_process_triple()
+    arm = triple.startswith(("aarch64", "arm64"))
+    widths = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
+    bits = next((width for name, width in widths if available.get(name)), 128 if arm else 64)
+    registers = 32 if arm or available.get("avx512vl") else 16
+    has_fma = arm or bool(available.get("fma"))
+    return Host(triple, llvm.get_host_cpu_name(), available.flatten(), bits, registers, has_fma)
+
+
+def _target(cpu: Host, level: int = LEVEL) -> Any:
+    import llvmlite.binding as llvm
+
+    target = llvm.Target.from_triple(cpu.triple)
+    return target.create_target_machine(cpu=cpu.cpu, features=cpu.features, opt=level, reloc="pic", codemodel="small")
+
+
+def object_code(assembly: str, cpu: Host | None = None) -> bytes:
+    """Compile LLVM assembly, for this processor if none is given."""
+    import llvmlite.binding as llvm
+
+    target = _target(cpu or host())
+    module = llvm.parse_assembly(assembly)
+    module.verify()
+    with _by_parts():
+        return bytes(target.emit_object(module))
+
+
+@contextmanager
+def _by_parts() -> Iterator[None]:
+    """With LLVM's scheduler of instructions looking at few of them together, for its time grows with their square.
+
+    Assembly is in a good order already (`delassus.compiler.passes.schedule.overlap`). The option is one of the whole
+    process: LLVM's lock is held, so that what others compile is as ever.
+    """
+    import llvmlite.binding as llvm
+
+    if llvm.llvm_version_info[0] > LAST_LLVM:
+        yield
+        return
+    with llvm.ffi.lib._lock:
+        try:
+            llvm.set_option("", f"-dag-maps-huge-region={PART}")
+            yield
+        finally:
+            llvm.set_option("", f"-dag-maps-huge-region={WHOLE}")
+
+
+def optimised_code(assembly: str) -> bytes:
+    """Compile LLVM assembly that is not clean already, for this processor, with LLVM's own passes."""
+    import llvmlite.binding as llvm
+
+    target = _target(host(), OPTIMISED)
+    module = llvm.parse_assembly(assembly)
+    module.verify()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=OPTIMISED)
+    tuning.loop_vectorization, tuning.slp_vectorization = True, False
+    builder = llvm.create_pass_builder(target, tuning)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(target.emit_object(module))
+
+
+class Code:
+    """Object code in memory, ready to be called; keep it as long as its addresses are used.
+
+    The code finds its constants by 32-bit distances, which LLVM's loader does not check. llvmlite's own memory manager
+    puts all sections of an object into one piece of memory, so that they are near.
+    """
+
+    def __init__(self, payload: bytes) -> None:
+        import llvmlite.binding as llvm
+
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(host()), use_lmm=True)
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(payload))
+        self._engine.finalize_object()
+        self._known: dict[str, int] = {}
+
+    def address(self, function: str) -> int:
+        """Address of a function, for which llvmlite is asked, under its lock, once."""
+        if function not in self._known:
+            self._known[function] = int(self._engine.get_function_address(function))
+        return self._known[function]
+
+    def address_of_data(self, name: str) -> int:
+        """Address of a global variable."""
+        return int(self._engine.get_global_value_address(name))
+
+
+def versions() -> str:
+    """What the code depends on besides its assembly."""
+    import llvmlite
+
+    return f"python {sys.version_info[:2]}, llvmlite {llvmlite.__version__}, level {LEVEL}, small code"

@@ -1,0 +1,1 @@
+"""From graphs to graphs that compute the same."""

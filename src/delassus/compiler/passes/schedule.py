@@ -1,0 +1,155 @@
+"""Scheduling: an evaluation order in which few values are alive at a time, and operations seldom wait for others."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import numpy as np
+
+from delassus.spatial.trace.graph import Graph, Op, arity
+
+LATENCY: dict[int, int] = {Op.DIVIDE: 14, Op.SQRT: 18, Op.SIN: 40, Op.COS: 40}
+"""Cycles until a result can be used; of all other operations `SHORT`, of a product fused with a sum `FUSED`."""
+
+SHORT, FUSED = 3, 4
+
+AT_ONCE = 2
+"""Multiplications, fused ones among them, that a processor begins in a cycle, and additions besides."""
+
+AHEAD = 300
+"""Operations among which the next is looked for. A processor looks at about 100; more than 300 need more memory."""
+
+
+def schedule(graph: Graph) -> Graph:
+    """Order what the outputs need depth first from them, the operand that needs more registers first (Sethi–Ullman).
+
+    A value is then made shortly before it is first used.
+    """
+    operands = [(a, b, c)[: arity(op)] for op, a, b, c in graph.nodes()]
+    need: list[int] = []  # registers for each node as if the graph were a tree
+    for of_node in operands:
+        below = sorted((need[x] for x in of_node), reverse=True)
+        need.append(max(1, *(n + i for i, n in enumerate(below))) if below else 0)
+    done = [False] * len(graph)
+    order: list[int] = []
+    for root in graph.flat_outputs():
+        stack = [(root, False)]
+        while stack:
+            k, ready = stack.pop()
+            if done[k]:
+                continue
+            if ready or not operands[k]:
+                done[k] = True
+                order.append(k)
+                continue
+            stack.append((k, True))
+            waiting = [x for x in operands[k] if not done[x]]
+            waiting.sort(key=need.__getitem__)  # the last pushed is made first
+            stack.extend((x, False) for x in waiting)
+    return reorder(graph, order)
+
+
+def reorder(graph: Graph, order: list[int]) -> Graph:
+    """The nodes ``order``, in that order, renumbered."""
+    new = np.full(len(graph) + 1, -1, dtype=np.int64)  # the last entry stands for "no operand"
+    new[order] = np.arange(len(order))
+    op = graph.op[order]
+    a = np.where(op == Op.INPUT, graph.a[order], new[np.where(op == Op.INPUT, -1, graph.a[order])])
+    outputs = tuple(new[group] for group in graph.outputs)
+    return Graph(op, a, new[graph.b[order]], new[graph.c[order]], graph.value[order], outputs)
+
+
+def overlap(graph: Graph, registers: int) -> Graph:
+    """Order the operations as an imaginary processor begins them that has so many registers.
+
+    Cycle by cycle it begins what is ready among the next `AHEAD` of the graph's order: while registers are free, what
+    the longest chain of operations depends on; else what comes first in the graph's order.
+    """
+    return reorder(graph, _Processor(graph, registers).run())
+
+
+class _Processor:
+    """State of `overlap`. What it begins are units: operations, products together with the only sum that takes them."""
+
+    def __init__(self, graph: Graph, registers: int) -> None:
+        self.registers, every = registers, graph.nodes()
+        self.leaves = [k for k, node in enumerate(every) if node[0] < Op.ADD]
+        constants = {k for k in self.leaves if every[k][0] == Op.CONSTANT}
+        operands = [[x for x in dict.fromkeys(node[1 : 1 + arity(node[0])]) if x not in constants] for node in every]
+        self.uses = np.bincount([x for of_node in operands for x in of_node], minlength=len(every)).tolist()
+        outputs, sums, inside = set(graph.flat_outputs()), (Op.ADD, Op.SUBTRACT), dict[int, int]()
+        for k, (op, *_) in enumerate(every):
+            alone = [x for x in operands[k] if every[x][0] == Op.MULTIPLY and self.uses[x] == 1 and x not in outputs]
+            if op in sums and alone:
+                inside[alone[0]] = k
+        product = {k: x for x, k in inside.items()}
+        found = [k for k, node in enumerate(every) if node[0] >= Op.ADD and k not in inside]
+        unit = {k: u for u, k in enumerate(found)}
+        self.nodes = [[product[k], k] if k in product else [k] for k in found]
+        self.takes = [[x for k in of_unit for x in operands[k] if x not in inside] for of_unit in self.nodes]
+        self.is_sum = [len(of_unit) == 1 and every[of_unit[0]][0] in sums for of_unit in self.nodes]
+        self.latency = [FUSED if len(n) > 1 else LATENCY.get(every[n[0]][0], SHORT) for n in self.nodes]
+        self.users: list[list[int]] = [[] for _ in found]
+        self.waits = [0] * len(found)
+        for u, taken in enumerate(self.takes):
+            makers = {unit[x] for x in taken if x in unit}
+            self.waits[u] = len(makers)
+            for maker in makers:
+                self.users[maker].append(u)
+        self.chain = list(self.latency)  # cycles from its begin to the end of the longest chain of what depends on it
+        for u in reversed(range(len(found))):
+            self.chain[u] += max((self.chain[v] for v in self.users[u]), default=0)
+        self.ready_at = [0] * len(found)
+        self.in_registers: set[int] = set()
+
+    def run(self) -> list[int]:
+        """The nodes in their new order."""
+        order = list(self.leaves)
+        n, cycle, seen, left = len(self.nodes), 0, 0, len(self.nodes)
+        coming, urgent, first = list[tuple[int, int]](), list[tuple[int, int]](), list[int]()
+        begun = [False] * n
+        while left:
+            while seen < n and seen - (n - left) < AHEAD:
+                if not self.waits[seen]:
+                    heappush(coming, (self.ready_at[seen], seen))
+                seen += 1
+            while coming and coming[0][0] <= cycle:
+                unit = heappop(coming)[1]
+                heappush(urgent, (-self.chain[unit], unit))
+                heappush(first, unit)
+            free, late = [AT_ONCE, AT_ONCE], list[int]()
+            while any(free) and len(late) < 2 * AT_ONCE:
+                while urgent and begun[urgent[0][1]]:
+                    heappop(urgent)
+                while first and begun[first[0]]:
+                    heappop(first)
+                if not first:
+                    break
+                unit = heappop(urgent)[1] if len(self.in_registers) < self.registers else heappop(first)
+                begun[unit] = True
+                if not free[self.is_sum[unit]]:
+                    late.append(unit)
+                    continue
+                free[self.is_sum[unit]] -= 1
+                left -= 1
+                order += self.nodes[unit]
+                self._begin(unit, cycle)
+                for user in self.users[unit]:
+                    if not self.waits[user] and user < seen:
+                        heappush(coming, (self.ready_at[user], user))
+            for unit in late:
+                begun[unit] = False
+                heappush(urgent, (-self.chain[unit], unit))
+                heappush(first, unit)
+            cycle += 1
+        return order
+
+    def _begin(self, unit: int, cycle: int) -> None:
+        for user in self.users[unit]:
+            self.waits[user] -= 1
+            self.ready_at[user] = max(self.ready_at[user], cycle + self.latency[unit])
+        for x in self.takes[unit]:
+            self.uses[x] -= 1
+            (self.in_registers.add if self.uses[x] else self.in_registers.discard)(x)
+        if self.uses[self.nodes[unit][-1]]:
+            self.in_registers.add(self.nodes[unit][-1])

@@ -1,0 +1,164 @@
+"""Passes: small pure functions from graph to graph that keep what it computes. `PASSES` lists them in order.
+
+A trace shares equal nodes, folds known numbers and drops zeros as it is made: no pass does that again.
+
+- Sharing reciprocals rounds once more, and needs the reciprocals themselves to be finite.
+- Sign folding and absorption keep every rounding; ``−(x − y)`` may be a zero of the other sign.
+- The schedule keeps every bit. It drops what no output needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from delassus.compiler.passes.schedule import schedule
+from delassus.spatial.trace.graph import Builder, Graph, Op, arity
+
+Rule = Callable[[Builder, int, list[int]], int | None]
+"""From the new graph, a node of the old one and the new numbers of those before it to its own; None: as it was."""
+
+
+def rewrite(graph: Graph, rule: Rule) -> Graph:
+    """Rebuild a graph, each operation as the rule has it; equal nodes are made once."""
+    build = Builder()
+    new: list[int] = []
+    for k, (op, *operands) in enumerate(graph.nodes()):
+        made: int | None
+        if op == Op.INPUT:
+            made = build.node(op, operands[0])
+        elif op == Op.CONSTANT:
+            made = build.constant(float(graph.value[k]))
+        else:
+            made = rule(build, k, new)
+            if made is None:
+                made = build.node(op, *(new[x] for x in operands[: arity(op)]))
+        new.append(made)
+    table = np.array(new, dtype=np.int64)
+    return build.graph([table[group] for group in graph.outputs])
+
+
+def _negated(build: Builder, x: int) -> int:
+    """``−x``, where a constant changes its sign and a second negation undoes the first."""
+    op, inner, *_ = build.nodes[x]
+    if op == Op.CONSTANT:
+        return build.constant(-build.value[x])
+    return inner if op == Op.NEGATE else build.node(Op.NEGATE, x)
+
+
+HAS_RECIPROCAL = 2.0**-126, 2.0**126
+"""Constants within these magnitudes have a reciprocal that neither overflows nor underflows, in float32 either."""
+
+
+def share_reciprocals(graph: Graph) -> Graph:
+    """Turn ``x / y`` into ``x · (1 / y)``: one division for all quotients by the same number, none by a constant."""
+    nodes = graph.nodes()
+
+    def rule(build: Builder, k: int, new: list[int]) -> int | None:
+        op, a, b, _ = nodes[k]
+        if op != Op.DIVIDE:
+            return None
+        x, y = new[a], new[b]
+        if build.nodes[y][0] == Op.CONSTANT:
+            if HAS_RECIPROCAL[0] <= abs(build.value[y]) <= HAS_RECIPROCAL[1]:
+                return build.node(Op.MULTIPLY, x, build.constant(1.0 / build.value[y]))
+            return None
+        reciprocal = build.node(Op.DIVIDE, build.constant(1.0), y)
+        if build.nodes[x][0] == Op.CONSTANT and abs(build.value[x]) == 1.0:
+            return reciprocal if build.value[x] > 0 else _negated(build, reciprocal)
+        return build.node(Op.MULTIPLY, x, reciprocal)
+
+    return rewrite(graph, rule)
+
+
+def fold_signs(graph: Graph) -> Graph:
+    """Move negations out of products, where they cancel, and into sums, where they cost nothing."""
+    nodes = graph.nodes()
+
+    def positive(build: Builder, x: int) -> tuple[int, bool]:
+        """``x`` without its negation or with its constant made positive, and whether that changed its sign."""
+        op, inner, *_ = build.nodes[x]
+        if op == Op.NEGATE:
+            return inner, True
+        if op == Op.CONSTANT and build.value[x] < 0:
+            return build.constant(-build.value[x]), True
+        return x, False
+
+    def rule(build: Builder, k: int, new: list[int]) -> int | None:
+        op, a, b, _ = nodes[k]
+        x, y = new[a], new[b]
+        if op == Op.NEGATE:
+            inner, left, right, _ = build.nodes[x]
+            return build.node(Op.SUBTRACT, right, left) if inner == Op.SUBTRACT else _negated(build, x)
+        if op in (Op.ADD, Op.SUBTRACT):
+            minus_y = op == Op.SUBTRACT
+            if build.nodes[y][0] == Op.NEGATE:
+                y, minus_y = build.nodes[y][1], not minus_y
+            if build.nodes[x][0] == Op.NEGATE:
+                x = build.nodes[x][1]
+                return build.node(Op.NEGATE, build.node(Op.ADD, x, y)) if minus_y else build.node(Op.SUBTRACT, y, x)
+            return build.node(Op.SUBTRACT if minus_y else Op.ADD, x, y)
+        if op in (Op.MULTIPLY, Op.DIVIDE):
+            (x, first), (y, second) = positive(build, x), positive(build, y)
+            product = build.node(op, x, y)
+            return _negated(build, product) if first != second else product
+        return None
+
+    return rewrite(graph, rule)
+
+
+DEPTH = 6
+"""How far below a negation `absorb_signs` looks for a place that it can go to."""
+
+
+def absorb_signs(graph: Graph) -> Graph:
+    """Move the negations left into constant factors and differences below them that serve nothing else."""
+    nodes, outputs = graph.nodes(), graph.flat_outputs()
+    alive = graph.reachable(outputs)
+    uses = np.bincount(outputs, minlength=len(nodes))
+    for operands in (graph.a, graph.b, graph.c):
+        used = operands[alive & (graph.op >= Op.ADD)]
+        uses += np.bincount(used[used >= 0], minlength=len(nodes))
+
+    def rule(build: Builder, k: int, new: list[int]) -> int | None:
+        def minus(x: int, depth: int) -> int | None:
+            """Node for ``−x`` that takes the place of x at no cost, if there is one."""
+            op, a, b, _ = nodes[x]
+            if op == Op.CONSTANT:
+                return build.constant(-float(graph.value[x]))
+            if uses[x] != 1 or not depth:
+                return None
+            if op == Op.SUBTRACT:
+                return build.node(Op.SUBTRACT, new[b], new[a])
+            if op in (Op.MULTIPLY, Op.DIVIDE):
+                if (factor := minus(a, depth - 1)) is not None:
+                    return build.node(op, factor, new[b])
+                if (factor := minus(b, depth - 1)) is not None:
+                    return build.node(op, new[a], factor)
+            if op == Op.ADD:
+                for this, other in ((a, b), (b, a)):
+                    if (term := minus(this, depth - 1)) is not None:
+                        return build.node(Op.SUBTRACT, term, new[other])
+            return None
+
+        return minus(nodes[k][1], DEPTH) if nodes[k][0] == Op.NEGATE and alive[k] else None
+
+    return rewrite(graph, rule)
+
+
+PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
+    ("shared reciprocals", share_reciprocals),
+    ("sign folding", fold_signs),
+    ("sign absorption", absorb_signs),
+    ("schedule", schedule),
+)
+"""Passes of a kernel by name, in the order in which they run."""
+
+
+def optimise(graph: Graph, ordered: bool = False) -> Graph:
+    """Run all passes; on a graph that is ``ordered`` all but the schedule."""
+    for _, run in PASSES:
+        if run is not schedule or not ordered:
+            graph = run(graph)
+    return graph

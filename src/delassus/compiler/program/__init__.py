@@ -1,0 +1,1 @@
+"""From a request to a program: a trace, cut into stages."""

@@ -1,0 +1,73 @@
+"""From a request to a `Program`: trace and optimise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from delassus.accuracy.policy import are_no_guide
+from delassus.compiler.passes.simplify import optimise
+from delassus.compiler.program.header import built_in
+from delassus.compiler.program.program import Program, Result, Stage
+from delassus.compiler.program.stages import cut
+from delassus.compiler.program.trace import Trace, trace_request
+from delassus.compiler.targets.c.text import identifier
+from delassus.errors import ConfigurationError, shown
+from delassus.quantities.request import Request
+from delassus.spatial.trace.graph import Graph
+from delassus.version import __version__
+
+MOST_VALUES = 60_000
+"""Values that stages set for others, at most: those of a block, 64 bytes each, lie on the stack, of 8 MiB as a rule."""
+
+
+def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Program:
+    """Trace what is asked for and optimise its graph; with its reciprocal condition as the last result, or without.
+
+    For numbers of type ``dtype`` solutions are judged by what they miss where pivots are no guide.
+    """
+    tree, quantity = asked.tree, asked.quantity
+    traced = trace_request(asked, with_rcond, calls=not asked.derivative)
+    if dtype and asked.solves and not asked.judged_in and are_no_guide(traced.ops, traced.by_pivots, dtype):
+        return make_program(replace(asked, judged_in=dtype))
+    before, graph = _cut(asked, traced)
+    if len({target for stage in before for target in stage.targets}) > MOST_VALUES:
+        traced = trace_request(asked, with_rcond, calls=False)
+        before, graph = _cut(asked, traced)
+    made = Program(
+        name=identifier("_".join((tree.name, quantity.name, *asked.derivative))),
+        graph=graph,
+        arguments=asked.arguments,
+        results=tuple(traced.results),
+        is_step=asked.states > 0,
+        before=before,
+        judged_in=asked.judged_in,
+    )
+    count = made.count().total
+    comment = (
+        _meaning(quantity.meaning, traced.results),
+        f"{f'Method: {asked.method}, {count}' if quantity.methods else count} operations.",
+        f"Robot: {tree.name}, nq = {tree.nq}, nv = {tree.nv}, fingerprint {tree.fingerprint}.",
+        *built_in(asked),
+        f"Made by delassus {__version__}.",
+    )
+    return replace(made, comment=comment)
+
+
+def _cut(asked: Request, traced: Trace) -> tuple[tuple[Stage, ...], Graph]:
+    """Stages of what has been traced, and its last part."""
+    n_inputs = sum(a.size for a in asked.arguments)
+    return cut(traced.ops.graph(traced.computed), traced.ops.loops, n_inputs, optimise)
+
+
+def derivative_programs(asked: Request, order: int) -> list[Program]:
+    """What CasADi takes for derivatives: the Jacobian; of order 2 cotangents, too, and their Jacobian; of 0 nothing."""
+    if order not in (0, 1, 2):
+        raise ConfigurationError("casadi", "0, 1 or 2", shown(order), "It is the order of the derivatives.")
+    modes = [("jacobian",), ("vjp",), ("vjp", "jacobian")][: (0, 1, 3)[order]]
+    return [make_program(asked.differentiated(*some), with_rcond=False) for some in modes]
+
+
+def _meaning(whole: str, results: list[Result]) -> str:
+    if len(results) == 1:
+        return f"{results[0].meaning}."
+    return f"{whole}: {'; '.join(f'{x.name}, {x.meaning}' for x in results)}."

@@ -1,0 +1,149 @@
+"""Cut a traced graph with loops and calls into straight-line stages: what comes before one, its body, what follows it.
+
+Each node belongs to the first stage in which its operands are known, so that a body holds only what changes in it. What
+a later stage reads crosses in memory, as a further input of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from delassus.compiler.program.places import share_places
+from delassus.compiler.program.program import Stage
+from delassus.spatial.trace.graph import LEAVES, Builder, Calls, Graph, Loop, Op, arity
+
+
+def cut(
+    graph: Graph, loops: Sequence[Loop | Calls], n_inputs: int, optimise: Callable[[Graph, bool], Graph]
+) -> tuple[tuple[Stage, ...], Graph]:
+    """Stages that run before the last one, and that one; ``n_inputs`` are those of the program's arguments."""
+    if not loops:
+        return (), optimise(graph, False)
+    return share_places(*_Cut(graph, loops, n_inputs, optimise).stages(), n_inputs)
+
+
+class _Cut:
+    """Stage ``2 k`` comes before loop or call k, whose body is stage ``2 k + 1``.
+
+    Attributes
+    ----------
+    place : dict of int to int
+        Of a value that crosses: its number as an input.
+    goals : list of list of (int, int)
+        Of each stage its outputs, and their numbers as inputs of others.
+    """
+
+    def __init__(
+        self, graph: Graph, loops: Sequence[Loop | Calls], n_inputs: int, optimise: Callable[[Graph, bool], Graph]
+    ) -> None:
+        needed = graph.reachable(graph.flat_outputs())
+        self._graph, self._optimise = graph, optimise
+        self._nodes, self._last = graph.nodes(), 2 * len(loops)
+        self._loops = [loop.pruned(self._nodes, needed) if isinstance(loop, Calls) else loop for loop in loops]
+        self._n_values = n_inputs
+        self._known: dict[int, int] = {}  # stage from which on a value of a loop is there
+        self.place: dict[int, int] = {}
+        self._copies: dict[int, int] = {}  # of arguments and constants that calls are given
+        self.goals: list[list[tuple[int, int]]] = [[] for _ in range(self._last)]
+        self._finals = {node for calls in graph.calls for row in calls.final for node in row}
+        for k, loop in enumerate(self._loops):
+            self._enter(k, loop)
+        self._stage: list[int] = []
+        for k, (op, *operands) in enumerate(self._nodes):
+            below = (self._stage[x] for x in operands[: arity(op)])
+            self._stage.append(self._known.get(k, 0) if op in LEAVES else max(below))
+        self._of_stage: list[list[int]] = [[] for _ in range(self._last + 1)]  # operations, in order
+        for k, (op, *_) in enumerate(self._nodes):
+            if op not in LEAVES:
+                self._of_stage[self._stage[k]].append(k)
+        self._place_calls(graph.flat_outputs())
+
+    def _place_calls(self, outputs: Sequence[int]) -> None:
+        """Number results first, for they are copied together, and then what calls read, for they read it together."""
+        calls = [loop for loop in self._loops if isinstance(loop, Calls)]
+        read = [node for loop in calls for row in loop.operands for node in row]
+        crossing = self._finals.union(read)
+        results = [node for loop in calls for row in loop.final for node in row]
+        for node in [*(k for k in outputs if k in crossing), *read, *results]:
+            self._crossing(node)
+
+    def _enter(self, k: int, loop: Loop | Calls) -> None:
+        if isinstance(loop, Calls):
+            self.place |= {node: number for number, node in enumerate(loop.given)}
+            self._known |= dict.fromkeys(loop.given, 2 * k + 1)
+            self._known |= dict.fromkeys((node for row in loop.final for node in row), 2 * k + 2)
+            return
+        for start, carried, following, final in zip(loop.start, loop.carried, loop.following, loop.final, strict=True):
+            self.place[carried] = self.place[final] = number = self._new()
+            self._known[carried], self._known[final] = 2 * k + 1, 2 * k + 2
+            self.goals[2 * k].append((start, number))
+            self.goals[2 * k + 1].append((following, number))
+
+    def _new(self) -> int:
+        self._n_values += 1
+        return self._n_values - 1
+
+    def stages(self) -> tuple[tuple[Stage, ...], Graph]:
+        """All of them, the last one apart."""
+        final, _ = self._own(self._last, self._graph.flat_outputs())
+        stages: list[Stage] = []
+        for number in reversed(range(self._last)):
+            loop = self._loops[number // 2]
+            if number % 2 and isinstance(loop, Calls):
+                stages.append(self._called(number, loop))
+                continue
+            made, _ = self._own(number, [k for k, _ in self.goals[number]])
+            times = loop.times if number % 2 and isinstance(loop, Loop) else 0
+            stages.append(Stage(made, tuple(target for _, target in self.goals[number]), times))
+        return tuple(reversed([stage for stage in stages if stage.targets])), final
+
+    def _called(self, number: int, calls: Calls) -> Stage:
+        """Stage of the body, whose inputs are those of a row of calls."""
+        body, outside = self._own(number, calls.results, len(calls.given))
+        read = sorted({a for op, a, *_ in body.nodes() if op == Op.INPUT})
+        place = dict(zip(read, range(len(read)), strict=True))
+        body = replace(body, a=np.array([place[a] if op == Op.INPUT else a for op, a, *_ in body.nodes()]))
+        rows = tuple(tuple(self._crossing([*row, *outside][x]) for x in read) for row in calls.operands)
+        return Stage(body, tuple(self.place[x] for row in calls.final for x in row), calls=rows)
+
+    def _crossing(self, node: int) -> int:
+        """Number of a value that crosses, which its stage has to set."""
+        op, stage = self._nodes[node][0], self._stage[node]
+        places = self._copies if op in LEAVES and node not in self._known else self.place
+        assert stage % 2 == 0, "a value inside of a loop is read outside"
+        if node not in places:
+            places[node] = self._new()
+            if node not in self._finals:
+                self.goals[stage].append((node, places[node]))
+        return places[node]
+
+    def _own(self, number: int, roots: Sequence[int], n_given: int | None = None) -> tuple[Graph, list[int]]:
+        """Graph of one stage, from its roots down to what other stages give it.
+
+        In a body of calls, ``n_given`` inputs are the operands of a row, and further ones the nodes returned beside it.
+        """
+        nodes, wanted, build, new = self._nodes, set(roots), Builder(), dict[int, int]()
+        for k in reversed(self._of_stage[number]):
+            if k in wanted:
+                op, *operands = nodes[k]
+                wanted.update(operands[: arity(op)])
+        outside: list[int] = []
+        for k in sorted(wanted):
+            op, *operands = nodes[k]
+            is_leaf = op in LEAVES
+            if op == Op.CONSTANT:
+                new[k] = build.constant(float(self._graph.value[k]))
+            elif not is_leaf and self._stage[k] == number:
+                new[k] = build.node(op, *(new[x] for x in operands[: arity(op)]))
+            elif n_given is None:
+                new[k] = build.node(Op.INPUT, self.place.get(k, operands[0]) if is_leaf else self._crossing(k))
+            elif self._known.get(k) == number:
+                new[k] = build.node(Op.INPUT, self.place[k])
+            else:
+                new[k] = build.node(Op.INPUT, n_given + len(outside))
+                outside.append(k)
+        graph = build.graph([[new[x] for x in roots]])
+        return self._optimise(graph, n_given is not None), outside

@@ -1,0 +1,270 @@
+"""Trace an algorithm and count its operations, in all and by phase."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from delassus.accuracy.estimate import rcond_by_errors, rcond_by_pivots
+from delassus.accuracy.pivots import ByPivots
+from delassus.algorithms.dynamics import ITERATIVE
+from delassus.algorithms.problem import Problem
+from delassus.compiler.passes.differentiate import cotangents, jacobian, tangents
+from delassus.compiler.program.program import Result
+from delassus.constraints import Constraint
+from delassus.frozen import Frozen
+from delassus.model.tree import Tree
+from delassus.quantities.case import Case, elimination_order, symbolic_case
+from delassus.quantities.osim import DELASSUS
+from delassus.quantities.quantity import Output
+from delassus.quantities.request import Request, request
+from delassus.spatial.ops import Matrix
+from delassus.spatial.trace.calls import CallingTraceOps
+from delassus.spatial.trace.graph import Graph, Op, OperationCount
+from delassus.spatial.trace.nodes import Expression
+from delassus.spatial.trace.trace_ops import TraceOps
+
+RCOND = Output(
+    "rcond",
+    (),
+    "reciprocal condition: results have a relative error of about the type's epsilon over it; −1: not solved",
+)
+
+
+class Trace:
+    """A traced algorithm.
+
+    Attributes
+    ----------
+    ops : TraceOps
+        What it ran on; the inputs are the arguments, each row-major.
+    results : list of Result
+    computed : list of list of int
+        Nodes that each result needs, row by row; of a symmetric one, those of a triangle.
+    by_pivots : ByPivots or None
+        What pivots say of its accuracy, if they have been asked.
+    """
+
+    def __init__(self, ops: TraceOps) -> None:
+        self.ops = ops
+        self.results: list[Result] = []
+        self.computed: list[list[int]] = []
+        self.by_pivots: ByPivots | None = None
+
+    def add(self, output: Output, shape: tuple[int, ...], matrix: Any, hidden: bool = False) -> None:
+        """Add a result whose numbers are those of a matrix, row by row."""
+        start = sum(map(len, self.computed))
+        rows, columns = self.ops.shape(matrix)
+        every = [(i, j) for i in range(rows) for j in range(columns)]
+        if output.symmetric:
+            entries = [max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for i, j in every]
+        else:
+            entries = list(range(len(every)))
+        self.computed.append(self.ops.nodes(matrix, lower=output.symmetric))
+        self.results.append(Result(output.name, shape, tuple(start + k for k in entries), output.meaning, hidden))
+
+    def graph(self) -> Graph:
+        """Graph of the results: one group of outputs a phase, and all results last."""
+        result = [node for nodes in self.computed for node in nodes]
+        return self.ops.graph([*(nodes for _, nodes in self.ops.phases), result])
+
+
+@dataclass(frozen=True, slots=True)
+class OperationReport(Frozen):
+    """Operations of one method on one robot.
+
+    Attributes
+    ----------
+    clean : OperationCount
+        Common subexpressions once, without what no result needs.
+    phases : tuple of (str, OperationCount)
+        The clean count, split: each phase has what it adds to those before it.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> report = ds.count_operations(ds.mechanisms.chain(7), ds.Point("link7"), method="pv-osim")
+    >>> report.clean.total == sum(count.total for _, count in report.phases)
+    True
+    """
+
+    clean: OperationCount
+    phases: tuple[tuple[str, OperationCount], ...]
+
+
+def trace(
+    tree: Tree,
+    constraints: Iterable[Constraint] | Constraint,
+    algorithm: Callable[[Problem], Matrix],
+    backend: type[TraceOps] = TraceOps,
+) -> Trace:
+    """Run an algorithm that makes one matrix on symbols; of a square one, one triangle counts."""
+    traced = Trace(backend())
+    matrix = algorithm(symbolic_case(request(tree, constraints, DELASSUS), traced.ops).problem())
+    rows, columns = traced.ops.shape(matrix)
+    traced.add(Output("result", (rows, columns), "", symmetric=rows == columns), (rows, columns), matrix)
+    return traced
+
+
+def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False) -> Trace:
+    """Run a quantity on symbols; its reciprocal condition, if its method divides by something, is the last result.
+
+    ``calls``: whether what runs for several rows of operands is traced once (`Ops.map`).
+    """
+    traced = Trace(CallingTraceOps() if calls else TraceOps())
+    case = symbolic_case(asked, traced.ops)
+    case.order = elimination_order(replace(asked, judged_in="", derivative=()))
+    for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
+        traced.add(output, asked.shape_of(output), matrix)
+    for k in range(len(asked.derivative)):
+        before, after = (replace(asked, derivative=asked.derivative[:end]) for end in (k, k + 1))
+        if after.derivative[-1] == "jacobian":
+            _jacobian(traced, before, after, _formulas(case) if k == 0 else None)
+        else:
+            _differentiate(traced, before, after)
+    rcond = None
+    if with_rcond and case.errors:
+        rcond = rcond_by_errors(asked, traced.ops, case.errors)
+    elif with_rcond:
+        traced.by_pivots = rcond_by_pivots(asked, traced.ops, traced.computed, case.is_within is not None)
+        rcond = None if traced.by_pivots is None else traced.by_pivots.rcond
+    if case.is_within is not None and with_rcond:
+        rcond = traced.ops.select(case.is_within, 1.0 if rcond is None else rcond, -1.0)
+    if rcond is not None:
+        rcond = traced.ops.select(_is_finite(traced), rcond, -1.0)
+        traced.add(RCOND, (), traced.ops.matrix([[rcond]]), hidden=True)
+    return traced
+
+
+def _formulas(case: Case) -> Sequence[Sequence[Matrix]] | None:
+    """Jacobian by formulas, where tangents of configurations are their numbers and constraints are hard."""
+    asked, tree = case.request, case.tree
+    is_hard = not any(asked.options.soft) and asked.method not in ITERATIVE
+    formulas = asked.quantity.jacobian
+    return None if formulas is None or not is_hard or tree.nq != tree.nv else formulas(case)
+
+
+def _jacobian(traced: Trace, before: Request, after: Request, formulas: Sequence[Sequence[Matrix]] | None) -> None:
+    """From the results of a request to their Jacobian; formulas are of each result with the first arguments."""
+    ops, nodes = traced.ops, [node for group in traced.computed for node in group]
+    n_known = len(formulas[0]) if formulas else 0
+    ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
+    rows = jacobian(ops, _inputs(ops)[ends[n_known] : ends[-1]], nodes)
+    results, traced.results, traced.computed = traced.results, [], []
+    outputs = iter(after.outputs)
+    for i, result in enumerate(results):
+        for j, (start, stop) in enumerate(itertools.pairwise(ends)):
+            if formulas and j < n_known:
+                made = ops.nodes(formulas[i][j])
+            else:
+                first = ends[n_known]
+                made = [x for k in result.entries for x in rows[k][start - first : stop - first]]
+            output, place = next(outputs), sum(map(len, traced.computed))
+            entries = tuple(range(place, place + len(made)))
+            traced.computed.append(made)
+            traced.results.append(Result(output.name, after.shape_of(output), entries, output.meaning))
+
+
+def _inputs(ops: TraceOps) -> list[int]:
+    """Nodes of all inputs, in order."""
+    inputs: list[int] = np.flatnonzero(ops.graph([]).op == Op.INPUT).tolist()
+    return inputs
+
+
+def _is_finite(traced: Trace) -> Expression:
+    """Whether the results are, by their sum."""
+    ops, nodes = traced.ops, {node for of_result in traced.computed for node in of_result}
+    for of_total, total in ops.totals:
+        if nodes.issuperset(of_total):
+            nodes = nodes.difference(of_total) | {total}
+    whole = Expression(ops, ops.total(sorted(nodes)))
+    is_finite: Expression = ops.less(ops.copysign(whole, 1.0), sys.float_info.max)
+    return is_finite
+
+
+def _differentiate(traced: Trace, before: Request, after: Request) -> None:
+    """From the results of one request to those of the next derivative of it."""
+    ops, nodes = traced.ops, [node for group in traced.computed for node in group]
+    inputs = _inputs(ops)
+    n, end = (sum(a.size for a in request.arguments) for request in (before, after))
+    entries = [result.entries for result in traced.results]
+    traced.results, traced.computed = [], []
+    if after.derivative[-1] == "jvp":
+        traced.computed.append(tangents(ops, inputs[:n], nodes, inputs[n:end]))
+    else:
+        every = [nodes[k] for of_result in entries for k in of_result]
+        traced.computed.append(cotangents(ops, inputs[:n], every, inputs[n:end]))
+        ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
+        entries = [tuple(range(*pair)) for pair in itertools.pairwise(ends)]
+    for output, places in zip(after.outputs, entries, strict=True):
+        traced.results.append(Result(output.name, after.shape_of(output), places, output.meaning))
+
+
+def count(
+    tree: Tree,
+    constraints: Iterable[Constraint] | Constraint,
+    algorithm: Callable[[Problem], Matrix],
+    backend: type[TraceOps] = TraceOps,
+) -> OperationReport:
+    """Trace an algorithm and count its operations."""
+    return report_of(trace(tree, constraints, algorithm, backend))
+
+
+def report_of(traced: Trace) -> OperationReport:
+    """Count the operations of what has been traced."""
+    graph = traced.graph()
+    needed = graph.reachable(graph.outputs[-1].tolist())
+    left = needed.copy()
+    phases = []
+    for (name, _), outputs in zip(traced.ops.phases, graph.outputs, strict=False):
+        added = graph.reachable(outputs.tolist(), among=left)
+        left &= ~added
+        phases.append((name, graph.count(added)))
+    if graph.count(left).total:
+        phases.append(("rest", graph.count(left)))
+    return OperationReport(graph.count(needed), tuple(phases))
+
+
+def count_operations(
+    tree: Tree,
+    constraints: Iterable[Constraint] | Constraint,
+    *,
+    method: str = "pv-osimr",
+    payloads: Iterable[str] = (),
+) -> OperationReport:
+    """Count the operations that a method needs for the Delassus matrix of one state (one triangle of it).
+
+    Parameters
+    ----------
+    tree : Tree
+    constraints : Constraint or iterable of Constraint
+    method : str
+        One of ``OSIM_METHODS``.
+    payloads : iterable of str
+        Links whose inertia gets an addition with each call; see `compile`.
+
+    Returns
+    -------
+    OperationReport
+        By kind, and by phase.
+
+    Raises
+    ------
+    ConstraintError, UnknownNameError
+        A constraint that the tree does not have, or a method that does not exist.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> robot, feet = ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    >>> report = ds.count_operations(robot, feet, method="pv-osim")
+    >>> report.clean.total < ds.count_operations(robot, feet, method="dense").clean.total
+    True
+    """
+    asked = request(tree, constraints, DELASSUS, method=method, payloads=payloads)
+    return report_of(trace_request(asked, with_rcond=False))

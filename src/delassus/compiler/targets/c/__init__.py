@@ -1,0 +1,1 @@
+"""C99 of programs, and of functions of CasADi."""

@@ -1,0 +1,1 @@
+"""LLVM assembly of programs, and their entries from Python and XLA."""

@@ -1,0 +1,377 @@
+"""LLVM assembly of a kernel: one-state code, lane code, a batch loop, and an entry that reads NumPy arrays itself.
+
+The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1, …`` (row-major, state after state):
+
+=====================================  ==========================================================================
+``one(a0, …, r0, …)``                  one state, scalars: least latency
+``block(n, a0, …, r0, …)``             from one to two times as many states as there are lanes, all at once
+``batch(n, a0, …, r0, …)``             n states; see `delassus.compiler.targets.llvm.loops`
+``span(arrays, first, n)``             n states from the first on, with pointers to the arrays in an array
+``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see there
+``call(self, args, nargs)``            one or a few states, straight from Python; see `delassus.runtime.fastcall`
+``called(self, args, nargs, names)``   the same, as a kernel is called: with ``out=``
+``xla(frame)``                         a batch of JAX arrays; see `delassus.runtime.libraries.on_jax`
+=====================================  ==========================================================================
+
+The operations are in functions ``one_part0``, … and ``block_part0``, … that ``one`` and ``block`` call one by one; see
+`delassus.compiler.targets.llvm.parts`. Of one state, ``one_angles`` computes sines and cosines before them.
+Values that wait in memory (`delassus.compiler.passes.allocate`) are in a workspace, with those that stages of the
+program set for others. That of a block also has the inputs and the outputs, all by lanes: ``block_in`` transposes rows
+to lanes, ``block_out`` lanes to rows.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from delassus.compiler.program.columns import WIDTH
+from delassus.compiler.program.program import Program, Stage
+from delassus.compiler.targets.llvm.loops import batch, doubtful, pointers, roll, sizes, span
+from delassus.compiler.targets.llvm.operations import Operations
+from delassus.compiler.targets.llvm.parts import ATTRIBUTES, Code, Section, define
+from delassus.compiler.targets.llvm.python_entry import called, python_entry
+from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, store_rows
+from delassus.compiler.targets.llvm.text import LlvmText, hexadecimal
+from delassus.compiler.targets.llvm.trig import sincos
+from delassus.compiler.targets.llvm.xla_entry import xla_entry
+from delassus.spatial.trace.graph import Op
+
+LOOPED = 40
+"""Results of at least so many squares of lanes are taken out in a loop."""
+
+AT_ONCE, ROOM = 2, 60_000
+"""Blocks that each part is run for before the next part: its code is fetched once for both, and the workspaces of more
+would not fit the first-level cache; and vectors that these have on the stack, 64 bytes each, else one block has it."""
+
+MOST_LINES, LONG = 2_000, 4
+"""Lines of a function that writes results that are leaves, and vectors of neighbours that more than are a loop."""
+
+REACH, MOST_BASES = 256, 4
+"""Vectors of the workspace that instructions reach from a pointer with a distance of one byte, and how many pointers
+there are at most; a workspace that needs more has but one."""
+
+
+def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_fma: bool) -> str:
+    """Assembly of all functions for one number type; ``lanes`` of 1 leaves out the lane code."""
+    sections = [Section(f"stage{k}_", stage, registers) for k, stage in enumerate(program.before)]
+    sections.append(Section("", Stage(program.graph, ()), registers))
+    one = [section.side_by_side(registers) for section in sections]
+    codes: list[Code] = [_One(program, one, scalar, 1, has_fma)]
+    if lanes > 1:
+        codes.append(_Block(program, sections, scalar, lanes, has_fma))
+    functions = [function for code in codes for function in code.functions()]
+    if any(r.hidden for r in program.results):
+        functions.append(doubtful(scalar, ATTRIBUTES))
+    functions += [
+        batch(program, scalar, lanes, codes[-1].at_once, ATTRIBUTES),
+        span(program, scalar, ATTRIBUTES),
+        python_entry(program, 8 if scalar == "double" else 4),
+        called(program),
+    ]
+    functions.append(xla_entry(program, scalar, lanes))
+    if program.is_step:
+        functions.append(roll(program, scalar, lanes, ATTRIBUTES))
+    declarations = set[str]().union(*(code.declarations for code in codes))
+    return "\n\n".join([*sorted(declarations), *functions]) + "\n"
+
+
+class _One(Code):
+    """Sines and cosines of arguments, ``angles``, are computed first, `WIDTH` at once, and kept in the workspace.
+
+    ``sines`` is where the sine of an argument is there; its cosine is `WIDTH` behind it.
+    """
+
+    name = "one"
+
+    def __init__(self, program: Program, sections: list[Section], *shared: Any) -> None:
+        angles = sorted(
+            {
+                k
+                for section in sections
+                for k in map(section.angle, range(len(section.nodes)))
+                if k is not None and k < program.n_inputs
+            }
+        )
+        self.angles = [angles[k : k + WIDTH] for k in range(0, len(angles), WIDTH)]
+        if len(angles) > WIDTH:
+            self.angles[-1] = angles[-WIDTH:]
+        super().__init__(program, sections, 0, 2 * WIDTH * len(self.angles), *shared)
+        self.sines = {
+            angle: self.first_output + 2 * WIDTH * k + lane
+            for k, some in enumerate(self.angles)
+            for lane, angle in enumerate(some)
+        }
+        self.inputs = [(i, k) for i, a in enumerate(self.program.arguments) for k in range(a.size)]
+        self.places: dict[int, list[tuple[int, int]]] = {}
+        for r, result in enumerate(self.program.results):
+            for position, entry in enumerate(result.entries):
+                self.places.setdefault(self.last.outputs[entry], []).append((r, position))
+
+    def value(self, text: LlvmText, number: int) -> str:
+        """Address of an input: of the program, or set by a stage."""
+        if number >= len(self.inputs):
+            return super().value(text, number)
+        return text.row(*self._given(number))
+
+    def at(self, text: LlvmText, base: str, k: int) -> str:
+        """Address of the k-th value behind ``base``."""
+        return text.row(base, k)
+
+    def text_of(self, section: Section) -> LlvmText:
+        """For the code of a part."""
+        return self.text() if section.lanes == 1 else LlvmText(section.lanes, self.text().scalar, is_aligned=False)
+
+    def compute(self, text: LlvmText, section: Section, operations: Operations, k: int) -> str:
+        """Operand for a node that is no leaf."""
+        angle = section.angle(k)
+        if angle not in self.sines:
+            return operations.emit(k)
+        is_cosine = section.nodes[k][0] == Op.COS
+        operations.values[k] = text.load(self.slot(text, self.sines[angle] + WIDTH * is_cosine))
+        return operations.values[k]
+
+    def result(self, text: LlvmText, k: int) -> str:
+        """Address of a result that has been written."""
+        r, position = self.places[k][0]
+        return text.row(f"%r{r}", position)
+
+    def write_result(self, text: LlvmText, k: int, value: str) -> None:
+        """Write a result to where it belongs."""
+        for r, position in self.places.get(k, ()):
+            text.store(value, text.row(f"%r{r}", position))
+
+    def functions(self) -> list[str]:
+        """Assembly of all functions."""
+        text, rows = self.text(), f"{self.signature}, ptr noalias %w"
+        names, functions = self.units(rows, self.pointers)
+        if self.angles:
+            functions.append(define("one_angles", rows, self._angles()))
+            names = ["one_angles", *names]
+        for leaves in self._leaves():
+            names.append(f"one_leaves{len(names)}")
+            functions.append(define(names[-1], rows, leaves, "noinline "))
+        text.lines.append(f"%w = alloca {text.scalar}, i64 {self.size}")
+        text.lines += [f"call void @{name}({self.pointers})" for name in names]
+        return [*functions, define("one", self.signature, text)]
+
+    def _angles(self) -> LlvmText:
+        """Sines and cosines of arguments."""
+        text = LlvmText(WIDTH, self.text().scalar, is_aligned=False)
+        for some in self.angles:
+            places = [self.value(text, angle) for angle in some]
+            if some[-1] - some[0] == WIDTH - 1 and self.inputs[some[0]][0] == self.inputs[some[-1]][0]:
+                x = text.load(places[0])
+            else:
+                x = "zeroinitializer"
+                for lane, place in enumerate(places):
+                    number = text.instruction(f"load {text.scalar}, ptr {place}")
+                    x = text.instruction(f"insertelement {text.vector} {x}, {text.scalar} {number}, i64 {lane}")
+            for k, made in enumerate(sincos(text, x, self.has_fma)):
+                text.store(made, self.slot(text, self.sines[some[0]] + k * WIDTH))
+        self.declarations |= text.declarations
+        return text
+
+    def _leaves(self) -> list[LlvmText]:
+        """Results that are constants, arguments or set by stages, in functions of a bounded length.
+
+        Of large results most are structural zeros: neighbours of one number, or of neighbours, are written together.
+        """
+        found: list[tuple[int, int, str, int]] = []  # result, position, number or pointer, and distance behind that
+        for k, places in self.places.items():
+            op, index, *_ = self.last.nodes[k]
+            if op < Op.ADD:
+                origin, distance = hexadecimal(self.last.numbers[k], self.text().scalar), 0
+                if op == Op.INPUT:
+                    set_by_stage = index - self.program.n_inputs
+                    origin, distance = self._given(index) if set_by_stage < 0 else ("%w", self.first + set_by_stage)
+                found += [(*place, origin, distance) for place in places]
+        texts: list[LlvmText] = []
+        for run in _runs(sorted(found)):
+            if not texts or len(texts[-1].lines) > MOST_LINES:
+                texts.append(self.text())
+            self._copy(texts[-1], run)
+        return texts
+
+    def _given(self, index: int) -> tuple[str, int]:
+        """Pointer to the argument that an input is of, and the distance behind it."""
+        i, entry = self.inputs[index]
+        return f"%a{i}", entry
+
+    def _copy(self, text: LlvmText, run: list[tuple[int, int, str, int]]) -> None:
+        """Write neighbours, `WIDTH` at once."""
+        (r, position, origin, distance), n = run[0], len(run)
+        align, of_width = f"align {text.bits // 8}", f"<{WIDTH} x {text.scalar}>"
+        target = text.row(f"%r{r}", position)
+        source = text.row(origin, distance) if origin[0] == "%" else ""
+
+        def copy(kind: str, k: int | str) -> None:
+            value = origin if kind == text.scalar else f"splat ({text.scalar} {origin})"
+            if source:
+                value = text.instruction(f"load {kind}, ptr {text.row(source, k)}, {align}")
+            text.lines.append(f"store {kind} {value}, ptr {text.row(target, k)}, {align}")
+
+        if n < WIDTH:
+            for k in range(n):
+                copy(text.scalar, k)
+            return
+        if n > LONG * WIDTH:
+            name = f"copy{len(text.lines)}"
+            text.lines += [
+                f"br label %{name}.start",
+                f"{name}.start:",
+                f"br label %{name}",
+                f"{name}:",
+                f"%{name}.k = phi i64 [ 0, %{name}.start ], [ %{name}.next, %{name} ]",
+            ]
+            copy(of_width, f"%{name}.k")
+            text.lines += [
+                f"%{name}.next = add i64 %{name}.k, {WIDTH}",
+                f"%{name}.last = icmp sgt i64 %{name}.next, {n - WIDTH}",
+                f"br i1 %{name}.last, label %{name}.done, label %{name}",
+                f"{name}.done:",
+            ]
+        else:
+            for k in range(0, n - WIDTH + 1, WIDTH):
+                copy(of_width, k)
+        if n % WIDTH:  # the last overlap those before them
+            copy(of_width, n - WIDTH)
+
+
+def _runs(leaves: list[tuple[int, int, str, int]]) -> list[list[tuple[int, int, str, int]]]:
+    """Parts of a list of leaves that are neighbours, and of one number or of neighbours."""
+    runs: list[list[tuple[int, int, str, int]]] = []
+    for leaf in leaves:
+        r, position, origin, distance = leaf
+        before = (r, position - 1, origin, distance - (origin[0] == "%"))
+        if runs and runs[-1][-1] == before:
+            runs[-1].append(leaf)
+        else:
+            runs.append([leaf])
+    return runs
+
+
+class _Block(Code):
+    name, start = "block", "%w0"
+
+    def __init__(self, program: Program, sections: list[Section], *shared: Any) -> None:
+        last = sections[-1]
+        computed = [k for k in dict.fromkeys(last.outputs) if last.nodes[k][0] != Op.INPUT]
+        super().__init__(program, sections, program.n_inputs, len(computed), *shared)
+        self.place = {k: self.first_output + position for position, k in enumerate(computed)}
+        n_bases = -(-self.size // REACH)
+        is_short = n_bases <= MOST_BASES and all(section.rows is None for section in sections)
+        self.bases = [REACH * b + REACH // 2 for b in range(n_bases)] if is_short else [0]
+        self.at_once = AT_ONCE if AT_ONCE * self.size <= ROOM else 1
+        self.workspace = ", ".join(f"ptr %w{b}" for b in range(len(self.bases)))
+
+    def slot(self, text: LlvmText, k: int) -> str:
+        """Address of the k-th value of the workspace."""
+        b = min(k // REACH, len(self.bases) - 1)
+        return text.slot(f"%w{b}", k - self.bases[b])
+
+    def result(self, text: LlvmText, k: int) -> str:
+        """Address of a result that has been written."""
+        return self.slot(text, self.place[k])
+
+    def write_result(self, text: LlvmText, k: int, value: str) -> None:
+        """Write a result to where it belongs."""
+        text.store(value, self.slot(text, self.place[k]))
+
+    def functions(self) -> list[str]:
+        """Assembly of all functions."""
+        shown = self.workspace if len(self.bases) > 1 else "ptr noalias %w0"
+        names, functions = self.units(shown, self.workspace)
+        rows = f"{self.signature}, {shown}"
+        rows_out, tables = self._rows_out()
+        return [
+            define("block_in", rows, self._rows_in(), "noinline "),
+            *functions,
+            *tables,
+            define("block_out", rows, rows_out, "noinline "),
+            self._blocks(names),
+        ]
+
+    def _blocks(self, names: list[str]) -> str:
+        """``block``: each of these functions for block after block, in workspaces of their own."""
+        text, arrays = self.text(), pointers(self.program)
+        bytes_each = self.size * self.bytes_each
+        text.lines += [
+            f"%workspaces = alloca {text.vector}, i64 {self.at_once * self.size}, align {self.bytes_each}",
+            f"%rounded = add i64 %n, {text.lanes - 1}",
+            f"%count = udiv i64 %rounded, {text.lanes}",
+            f"%last = sub i64 %n, {text.lanes}",
+            "br label %first",
+            "first:",
+        ]
+        before = "first"
+        for name in ["block_in", *names, "block_out"]:
+            label, operands = f"over.{name}", ", ".join(f"ptr %{name}.w{b}" for b in range(len(self.bases)))
+            text.lines += [
+                f"br label %{label}",
+                f"{label}:",
+                f"%{label}.b = phi i64 [ 0, %{before} ], [ %{label}.next, %{label} ]",
+                f"%{label}.at = mul i64 %{label}.b, {bytes_each}",
+                f"%{label}.w = getelementptr i8, ptr %workspaces, i64 %{label}.at",
+                *(
+                    f"%{name}.w{b} = getelementptr i8, ptr %{label}.w, i64 {base * self.bytes_each}"
+                    for b, base in enumerate(self.bases)
+                ),
+            ]
+            if name in ("block_in", "block_out"):
+                text.lines += [
+                    f"%{label}.whole = mul i64 %{label}.b, {text.lanes}",
+                    f"%{label}.within = icmp slt i64 %{label}.whole, %last",
+                    f"%{label}.s = select i1 %{label}.within, i64 %{label}.whole, i64 %last",
+                ]
+                for p, size in zip(arrays, sizes(self.program), strict=True):
+                    text.lines += [
+                        f"{p}.{name}.at = mul i64 %{label}.s, {size}",
+                        f"{p}.{name} = getelementptr {text.scalar}, ptr {p}, i64 {p}.{name}.at",
+                    ]
+                operands = ", ".join([*(f"ptr {p}.{name}" for p in arrays), operands])
+            text.lines += [
+                f"call void @{name}({operands})",
+                f"%{label}.next = add i64 %{label}.b, 1",
+                f"%{label}.more = icmp ult i64 %{label}.next, %count",
+                f"br i1 %{label}.more, label %{label}, label %{label}.done",
+                f"{label}.done:",
+            ]
+            before = f"{label}.done"
+        return define("block", f"i64 %n, {self.signature}", text)
+
+    def _rows_in(self) -> LlvmText:
+        """Bring the rows of the arguments into the workspace."""
+        text = self.text()
+        used = {index for section in self.sections for op, index, *_ in section.nodes if op == Op.INPUT}
+        start = 0
+        for i, argument in enumerate(self.program.arguments):
+            wanted = sorted(k - start for k in used if start <= k < start + argument.size)
+            load_rows(text, f"%a{i}", argument.size, {k: self.slot(text, start + k) for k in wanted})
+            start += argument.size
+        return text
+
+    def _rows_out(self) -> tuple[LlvmText, list[str]]:
+        """Take the rows of the results out of the workspace, in loops where there are many; and tables of the loops."""
+        text, tables, constants = self.text(), list[str](), set[int]()
+        text.lines.append(f"%w = getelementptr {text.vector}, ptr %w0, i64 {-self.bases[0]}")
+        for r, result in enumerate(self.program.results):
+            nodes = [self.last.outputs[entry] for entry in result.entries]
+            if len(nodes) < LOOPED * text.lanes:
+                store_rows(text, f"%r{r}", [partial(self._written, text, k) for k in nodes])
+                continue
+            for k in {k for k in nodes if self.last.nodes[k][0] == Op.CONSTANT} - constants:
+                text.store(text.constant(self.last.numbers[k]), self.slot(text, self.place[k]))
+                constants.add(k)
+            tables.append(loop_over_tiles(text, f"out{r}", f"%r{r}", [self._slot(k) for k in nodes]))
+        return text, tables
+
+    def _slot(self, k: int) -> int:
+        """Where a result is in the workspace."""
+        op, index, *_ = self.last.nodes[k]
+        return self.first + index - self.program.n_inputs if op == Op.INPUT else self.place[k]
+
+    def _written(self, text: LlvmText, k: int) -> str:
+        if self.last.nodes[k][0] == Op.CONSTANT:
+            return self.operations(text, self.last).operand(k)
+        return text.load(self.home(text, self.last, k))

@@ -1,0 +1,55 @@
+"""LLVM assembly of each operation of a graph, on scalars or on vectors of lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from delassus.compiler.targets.llvm.text import LlvmText
+from delassus.compiler.targets.llvm.trig import sincos
+from delassus.spatial.trace.graph import Node, Op, arity
+
+_OPERATIONS: dict[int, Callable[..., str]] = {
+    Op.ADD: lambda text, x, y: text.binary("fadd", x, y),
+    Op.SUBTRACT: lambda text, x, y: text.binary("fsub", x, y),
+    Op.MULTIPLY: lambda text, x, y: text.binary("fmul", x, y),
+    Op.DIVIDE: lambda text, x, y: text.binary("fdiv", x, y),
+    Op.NEGATE: lambda text, x: text.negate(x),
+    Op.SQRT: lambda text, x: text.intrinsic("sqrt", x),
+    Op.COPYSIGN: lambda text, x, y: text.intrinsic("copysign", x, y),
+    Op.MIN: lambda text, x, y: text.intrinsic("minnum", x, y),
+    Op.MAX: lambda text, x, y: text.intrinsic("maxnum", x, y),
+    Op.LESS: lambda text, x, y: text.select(text.compare("olt", x, y), text.constant(1.0), text.constant(0.0)),
+    Op.SELECT: lambda text, x, y, z: text.select(text.compare("une", x, text.constant(0.0)), y, z),
+}
+
+
+@dataclass(slots=True)
+class Operations:
+    """Emits operations of a graph; ``values`` has the operand that stands for each node that is at hand."""
+
+    text: LlvmText
+    nodes: list[Node]
+    numbers: list[float]
+    has_fma: bool
+    values: dict[int, str] = field(default_factory=dict)
+    _pairs: dict[int, tuple[str, str]] = field(default_factory=dict)
+
+    def operand(self, k: int) -> str:
+        """Operand for a node: a constant, or what ``values`` has."""
+        if k not in self.values:
+            assert self.nodes[k][0] == Op.CONSTANT, f"node {k} is not at hand"
+            self.values[k] = self.text.constant(self.numbers[k])
+        return self.values[k]
+
+    def emit(self, k: int) -> str:
+        """Emit node ``k`` from its operands; returns the operand that stands for it."""
+        op, *nodes = self.nodes[k]
+        operands = [self.operand(x) for x in nodes[: arity(op)]]
+        if op in (Op.SIN, Op.COS):
+            if nodes[0] not in self._pairs:
+                self._pairs[nodes[0]] = sincos(self.text, operands[0], self.has_fma)
+            self.values[k] = self._pairs[nodes[0]][op == Op.COS]
+        else:
+            self.values[k] = _OPERATIONS[op](self.text, *operands)
+        return self.values[k]

@@ -1,0 +1,248 @@
+"""LLVM assembly of the operations of a program: functions that are called one by one, of a bounded length each."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from delassus.compiler.passes.allocate import Act, Step, allocate
+from delassus.compiler.passes.schedule import overlap
+from delassus.compiler.program.calls import Rows, llvm_table
+from delassus.compiler.program.columns import WIDTH, Columns, side_by_side
+from delassus.compiler.program.program import Program, Stage
+from delassus.compiler.targets.llvm.loops import pointers, signature
+from delassus.compiler.targets.llvm.operations import Operations
+from delassus.compiler.targets.llvm.text import LlvmText
+from delassus.spatial.trace.graph import Op
+
+PART = 700
+"""Longest part, in operations: compile time of a function grows faster than its length."""
+
+SPARE = 5
+"""Registers left to LLVM for what lies between operations (constants, reductions of angles)."""
+
+ATTRIBUTES = '"prefer-vector-width"="512" nounwind'
+
+
+def define(name: str, signature: str, text: LlvmText, attributes: str = "") -> str:
+    """Assembly of a function that returns nothing."""
+    body = "\n".join(f"  {line}" for line in text.lines)
+    return f"define void @{name}({signature}) {attributes}{ATTRIBUTES} {{\n{body}\n  ret void\n}}"
+
+
+class Section:
+    """A stage of a program, or the last part of it, laid out for so many registers.
+
+    ``targets`` are the numbers of the values that its outputs are, none of the last part, whose outputs are results.
+    Those of a loop are kept ``apart`` until the end of a pass, since the pass reads what they replace. ``rows`` say
+    where the operands and the results of calls are; ``inputs`` and ``goals`` are their columns of that table, and
+    whether an input is of all lanes or the same number in all. ``lanes`` are columns side by side in one-state code.
+    """
+
+    def __init__(self, name: str, stage: Stage, registers: int, columns: Columns | None = None) -> None:
+        graph = overlap(stage.graph if columns is None else columns.graph, registers - SPARE)
+        self.name, self.targets, self.times, self._stage = name, stage.targets, stage.times, stage
+        self.rows = Rows(stage) if stage.calls else None
+        self.lanes = 1 if columns is None else WIDTH
+        if columns is not None:
+            self.inputs, self.goals = columns.inputs, columns.outputs
+        elif self.rows is not None:
+            n = self.rows.n_given
+            self.inputs, self.goals = [(k, True) for k in range(n)], [n + k for k in range(len(graph.flat_outputs()))]
+        self.nodes, self.numbers, self.outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
+        self.allocation = allocate(graph, self.outputs, registers - SPARE, PART)
+        self.positions: dict[int, list[int]] = {}
+        for position, k in enumerate(self.outputs):
+            self.positions.setdefault(k, []).append(position)
+        self.apart = stage.is_loop
+
+    def angle(self, k: int) -> int | None:
+        """Number of the input whose sine or cosine a node is; None for others."""
+        op, x, *_ = self.nodes[k]
+        is_known = op in (Op.SIN, Op.COS) and self.rows is None and self.nodes[x][0] == Op.INPUT
+        return self.nodes[x][1] if is_known else None
+
+    def side_by_side(self, registers: int) -> Section:
+        """The same for columns side by side, if it is calls that allow for that."""
+        columns = side_by_side(self._stage, self.rows) if self.rows is not None else None
+        return self if columns is None else Section(self.name, self._stage, registers, columns)
+
+
+class Code:
+    """A function from rows to rows and the parts that it calls.
+
+    The workspace holds values that cross from stage to stage, those that a pass of a loop keeps apart, and slots. It
+    begins at ``start``; so many blocks go through the parts ``at_once``.
+    """
+
+    name: str
+    start = "%w"
+    at_once = 1
+
+    def __init__(
+        self, program: Program, sections: list[Section], first: int, size: int, scalar: str, lanes: int, has_fma: bool
+    ) -> None:
+        """``first``: where in the workspace what crosses begins; ``size``: of what lies between that and the slots."""
+        self.program, self.sections, self.last = program, sections, sections[-1]
+        self.text = partial(LlvmText, lanes, scalar)
+        self.has_fma, self.first, self.bytes_each = has_fma, first, lanes * (8 if scalar == "double" else 4)
+        self.n_inputs = program.n_inputs
+        self.first_apart = first + program.n_values
+        self.first_output = self.first_apart + max(len(s.targets) if s.apart else 0 for s in sections)
+        self.first_slot = self.first_output + size
+        self.size = max(1, self.first_slot + max(s.allocation.n_slots * s.lanes for s in sections))
+        self.declarations: set[str] = set()
+        self._bases: dict[int, str] = {}
+        self.pointers = ", ".join(f"ptr {p}" for p in [*pointers(program), "%w"])
+        self.signature = signature(program)
+
+    def operations(self, text: LlvmText, section: Section) -> Operations:
+        """Emits operations of a section."""
+        return Operations(text, section.nodes, section.numbers, self.has_fma)
+
+    def units(self, signature: str, operands: str) -> tuple[list[str], list[str]]:
+        """What is called one after the other, with such operands: names, and functions, those that these call too."""
+        names, functions = list[str](), list[str]()
+        for section in self.sections:
+            shown = signature if section.rows is None else f"{signature}, ptr noalias readonly %row"
+            parts = [f"{self.name}_{section.name}part{k}" for k in range(len(section.allocation.parts))]
+            for part, steps in zip(parts, section.allocation.parts, strict=True):
+                text, self._bases = self.text_of(section), {}
+                operations = self._emit(text, section, steps)
+                if part == parts[-1] and section is not self.last:
+                    self._emit_leaves(text, section, operations)
+                functions.append(define(part, shown, text, "noinline "))
+                self.declarations |= text.declarations
+            if section.rows is not None:
+                places = section.rows.bases + self.first - self.program.n_inputs
+                functions.append(llvm_table(f"{self.name}_{section.name}rows", places * self.bytes_each))
+            if section.rows is not None or section.apart:
+                functions.append(self._repeated(section, parts, signature, operands))
+                parts = [f"{self.name}_{section.name}loop"]
+            names += parts
+        return names, functions
+
+    def _emit(self, text: LlvmText, section: Section, steps: list[Step]) -> Operations:
+        operations = self.operations(text, section)
+        for act, k, where in steps:
+            if act == Act.COMPUTE:
+                value = self.compute(text, section, operations, k)
+                if k in section.positions:
+                    self.write(text, section, k, value)
+            elif act == Act.STORE:
+                text.store(operations.values[k], self.slot(text, self.first_slot + where * section.lanes))
+            elif where >= 0:
+                operations.values[k] = text.load(self.slot(text, self.first_slot + where * section.lanes))
+            else:
+                operations.values[k] = self.read(text, section, k)
+        return operations
+
+    def compute(self, text: LlvmText, section: Section, operations: Operations, k: int) -> str:
+        """Operand for a node that is no leaf."""
+        return operations.emit(k)
+
+    def read(self, text: LlvmText, section: Section, k: int) -> str:
+        """An input, or an output that has been written."""
+        op, index, *_ = section.nodes[k]
+        of_all_lanes = op != Op.INPUT or section.rows is None or section.inputs[index][1]
+        return (text.load if of_all_lanes else text.splat)(self.home(text, section, k))
+
+    def _emit_leaves(self, text: LlvmText, section: Section, operations: Operations) -> None:
+        """Outputs of a stage that are inputs or constants."""
+        for k in section.positions:
+            op = section.nodes[k][0]
+            if op < Op.ADD:
+                if op == Op.INPUT:
+                    operations.values[k] = self.read(text, section, k)
+                self.write(text, section, k, operations.operand(k))
+
+    def home(self, text: LlvmText, section: Section, k: int) -> str:
+        """Address of an input, or of an output that has been written."""
+        op, index, *_ = section.nodes[k]
+        if op == Op.INPUT:
+            return (
+                self.value(text, index)
+                if section.rows is None
+                else self._of_row(text, section, section.inputs[index][0])
+            )
+        if section is self.last:
+            return self.result(text, k)
+        return self._target(text, section, section.positions[k][0])
+
+    def write(self, text: LlvmText, section: Section, k: int, value: str) -> None:
+        """Write an output to where it belongs."""
+        if section is self.last:
+            self.write_result(text, k, value)
+            return
+        for position in section.positions[k]:
+            text.store(value, self._target(text, section, position))
+
+    def _target(self, text: LlvmText, section: Section, position: int) -> str:
+        if section.apart:
+            return self.slot(text, self.first_apart + position)
+        if section.rows is not None:
+            return self._of_row(text, section, section.goals[position])
+        return self.value(text, section.targets[position])
+
+    def _of_row(self, text: LlvmText, section: Section, column: int) -> str:
+        """Address of an operand or result of the row of calls that is at hand."""
+        assert section.rows is not None
+        base, distance = section.rows.places[column]
+        if base not in self._bases:
+            place = text.instruction(f"getelementptr i32, ptr %row, i64 {base}")
+            distance_in_bytes = text.instruction(f"zext i32 {text.instruction(f'load i32, ptr {place}')} to i64")
+            self._bases[base] = text.instruction(f"getelementptr i8, ptr {self.start}, i64 {distance_in_bytes}")
+        return self.at(text, self._bases[base], distance)
+
+    def value(self, text: LlvmText, number: int) -> str:
+        """Address of an input: of the program, or set by a stage."""
+        return self.slot(text, self.first + number - self.n_inputs)
+
+    def at(self, text: LlvmText, base: str, k: int) -> str:
+        """Address of the k-th value behind ``base``."""
+        return text.slot(base, k)
+
+    def slot(self, text: LlvmText, k: int) -> str:
+        """Address of the k-th value of the workspace."""
+        return self.at(text, "%w", k)
+
+    def text_of(self, section: Section) -> LlvmText:
+        """For the code of a part."""
+        return self.text()
+
+    def result(self, text: LlvmText, k: int) -> str:
+        """Address of a result that has been written."""
+        raise NotImplementedError
+
+    def write_result(self, text: LlvmText, k: int, value: str) -> None:
+        """Write a result to where it belongs."""
+        raise NotImplementedError
+
+    def _repeated(self, section: Section, parts: list[str], signature: str, operands: str) -> str:
+        """The parts of a section again and again: for each row of calls, or until the last pass or all have stopped."""
+        text, rows, name = self.text(), section.rows, f"{self.name}_{section.name}"
+        given = operands if rows is None else f"{operands}, ptr %again.row"
+        calls = [f"call void @{part}({given})" for part in parts]
+        text.lines.append("start:")
+        if rows is not None:
+            text.lines += rows.llvm_loop("again", f"{name}rows", calls, "start")
+            return define(f"{name}loop", signature, text)
+        text.lines += ["br label %again", "again:", "%again.k = phi i64 [ 0, %start ], [ %again.next, %again ]", *calls]
+        for position, target in enumerate(section.targets):
+            made = text.load(self.slot(text, self.first_apart + position))
+            text.store(made, self.value(text, target))
+        stopped = text.compare("une", made, text.constant(0.0))
+        if text.lanes > 1:
+            bits = text.instruction(f"bitcast {text.mask} {stopped} to i{text.lanes}")
+            stopped = text.instruction(f"icmp eq i{text.lanes} {bits}, -1")
+        text.lines += [
+            "%again.next = add i64 %again.k, 1",
+            f"%again.last = icmp eq i64 %again.next, {section.times}",
+            f"%again.end = or i1 %again.last, {stopped}",
+            "br i1 %again.end, label %again.done, label %again",
+            "again.done:",
+        ]
+        return define(f"{name}loop", signature, text)
+
+    def functions(self) -> list[str]:
+        """Assembly of all functions."""
+        raise NotImplementedError

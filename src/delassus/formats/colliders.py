@@ -1,0 +1,143 @@
+"""`load_colliders` and `load_ignored`: one entry for every kind of description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from delassus.errors import ModelError, shown
+from delassus.formats.load import find_description
+from delassus.formats.mujoco.colliders import colliders_of_model, ignored_of_model
+from delassus.formats.mujoco.xml import read_mjcf
+from delassus.formats.urdf.colliders import colliders_of_urdf, ignored_of_srdf
+from delassus.formats.urdf.read import MAX_BYTES, read_xml
+from delassus.model.check import check_flag, check_list, check_path
+from delassus.model.shapes import Collider
+from delassus.model.tree import Tree
+
+
+def load_colliders(
+    robot: str | Path | Any,
+    tree: Tree,
+    *,
+    prefix: str = "",
+    friction: float = 0.5,
+    restitution: float = 0.0,
+    convex: bool = True,
+    visual: bool = False,
+    package_dirs: Iterable[str | Path] = (),
+    max_bytes: float = MAX_BYTES,
+) -> tuple[Collider, ...]:
+    """Collision geometry of a robot, or what it looks like, on the links of its tree.
+
+    Parameters
+    ----------
+    robot : path, name or mujoco.MjModel
+        What ``tree`` was loaded from; a ``.urdf`` file, an ``.xml`` file (MJCF), or a name that `delassus.load` knows.
+    tree : Tree
+        The robot, before it became part of a scene.
+    prefix : str
+        Put before names of links and colliders: ``"arm/"`` for the robot ``"arm"`` of a scene of several.
+    friction, restitution : float
+        Of every collider. MJCF files say their own friction: the sliding coefficient of each geom is taken. (MuJoCo
+        uses the larger of two coefficients, this library their geometric mean.)
+    convex : bool
+        For URDF files: whether meshes stand for their convex hulls, or for their surfaces. In MJCF files they are
+        always hulls, as in MuJoCo.
+    visual : bool
+        Read the shapes that are to be seen in place of those that collide: ``<visual>`` elements of URDF files, with
+        meshes as they are, and geoms of the groups 0 to 2 of MJCF files.
+    package_dirs : iterable of path
+        For URDF files: folders that hold the packages of ``package://`` addresses. Those in the environment variable
+        ``ROS_PACKAGE_PATH``, and the folders above the file, are searched after them.
+    max_bytes : float
+        As for `delassus.load`; no mesh file may be larger either.
+
+    Returns
+    -------
+    tuple of Collider
+        In the order of the file. Each has the name that the file gives it; else that of its link, numbered from 0 if
+        the link has several. Bodies without joints to the world, in MJCF, are part of ``"world"``, as in MuJoCo.
+
+    Raises
+    ------
+    ModelError
+        The file is missing, malformed, or declares a document type; a shape that this library does not know, or a
+        mesh that cannot be read. Names the link and the file: no shape is left out.
+    UnknownNameError
+        The tree has no link of that name, or no robot has.
+    MissingDependencyError
+        The description needs a package that is not installed.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> from delassus.formats.colliders import load_colliders
+    >>> tree = ds.load("go1", root="floating")  # doctest: +SKIP
+    >>> load_colliders("go1", tree)[0].link  # doctest: +SKIP
+    'trunk'
+    """
+    if not isinstance(tree, Tree):
+        raise ModelError("tree", "a delassus.Tree", shown(tree), "Load it from the same description.")
+    if not isinstance(robot, (str, Path)):
+        return colliders_of_model(robot, tree, prefix, restitution, visual)
+    path = find_description(robot)
+    description = _parsed(path, max_bytes)
+    if description.tag == "mujoco":
+        return colliders_of_model(read_mjcf(path, description, max_bytes), tree, prefix, restitution, visual)
+    given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
+    folders = tuple(check_path("package_dirs", folder) for folder in given)
+    kind = "visual" if check_flag("visual", visual) else "collision"
+    return colliders_of_urdf(
+        description, path, tree, prefix, friction, restitution, convex and not visual, folders, max_bytes, kind
+    )
+
+
+def load_ignored(
+    source: str | Path | Any, prefix: str = "", *, tree: Tree | None = None, max_bytes: float = MAX_BYTES
+) -> tuple[tuple[str, str], ...]:
+    """Pairs of names that do not collide, for ``Scene(ignore=…)``.
+
+    Parameters
+    ----------
+    source : path or mujoco.MjModel
+        An SRDF file, of which ``<disable_collisions>`` is read and gives pairs of links; or an ``.xml`` file (MJCF) or
+        model, of which ``contype``, ``conaffinity``, ``<exclude>`` and ``<pair>`` are, and give pairs of colliders as
+        `load_colliders` names them.
+    prefix : str
+        As for `load_colliders`.
+    tree : Tree, optional
+        Leave out pairs of an SRDF file whose links this tree does not have: it may describe a larger robot. (A scene
+        refuses names that it does not know.)
+    max_bytes : float
+        As for `delassus.load`.
+
+    Raises
+    ------
+    ModelError
+        The file is missing, malformed, or neither SRDF nor MJCF, or holds rules that this library does not know.
+
+    Examples
+    --------
+    >>> from delassus.formats.colliders import load_ignored
+    >>> load_ignored("panda.srdf", "arm/")  # doctest: +SKIP
+    (('arm/panda_link0', 'arm/panda_link1'), ...)
+    """
+    if not isinstance(source, (str, Path)):
+        return ignored_of_model(source, prefix)
+    path = Path(source)
+    description = _parsed(path, max_bytes)
+    if description.tag == "mujoco":
+        return ignored_of_model(read_mjcf(path, description, max_bytes), prefix)
+    return ignored_of_srdf(description, path, prefix, tree)
+
+
+def _parsed(path: Path, max_bytes: float) -> Element:
+    """The ``<robot>`` of a URDF or SRDF file, or the ``<mujoco>`` of an MJCF file."""
+    element = read_xml(path, max_bytes)
+    if element.tag not in ("robot", "mujoco"):
+        came = f"a <{shown(element.tag)[1:-1]}>"
+        raise ModelError(f"file {str(path)!r}", "a <robot> or a <mujoco>", came, "Check that this is the file.")
+    return element

@@ -1,0 +1,218 @@
+"""`load`: one entry for every kind of robot description, and for robots by name."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from delassus.errors import ModelError, missing_dependency, shown, unknown_name
+from delassus.formats.mujoco.model import tree_from_mujoco
+from delassus.formats.mujoco.xml import read_mjcf
+from delassus.formats.pinocchio import tree_from_pinocchio
+from delassus.formats.urdf.read import MAX_BYTES, Continuous, read_xml, tree_from_urdf, with_group_states
+from delassus.model.check import check_choice, check_path
+from delassus.model.description import Check, Root, Unsupported, check_unsupported, judge_omitted
+from delassus.model.edit.gimbals import with_ball_joints
+from delassus.model.joints import JointKind
+from delassus.model.tree import Tree
+
+Gimbals = Literal["hinges", "ball"]
+
+ALIASES = {
+    "talos": "talos_reduced",
+    "g1": "g1_29dof_rev_1_0",
+    "solo8": "solo",
+    "anymal_c": "anymal_c_simple_description/urdf/anymal",
+    "ur5": "ur5_robot",
+    "ur10": "ur10_robot",
+    "hyq": "hyq_no_sensors",
+    "atlas": "atlas_v4_description",
+    "iiwa": "iiwa14_description",
+    "kuka": "iiwa14_description",
+    "franka": "panda",
+}
+"""Short names for robots whose description has several files or a longer name."""
+
+
+DESCRIBED = ("_description", "_mj_description")
+"""Endings of names of ``robot_descriptions``, URDF first; they can be left out."""
+
+
+def load(
+    robot: str | Path | Any,
+    *,
+    root: Root = "fixed",
+    continuous: Continuous = "angle",
+    srdf: str | Path | None = None,
+    gimbals: Gimbals = "hinges",
+    check_inertia: Check = "warn",
+    unsupported: Unsupported = "warn",
+    max_bytes: float = MAX_BYTES,
+) -> Tree:
+    """Load a robot.
+
+    Parameters
+    ----------
+    robot : path, name, pinocchio.Model or mujoco.MjModel
+        A ``.urdf`` file, an ``.xml`` file (MJCF), a name that ``example-robot-data`` or ``robot_descriptions`` know
+        (their ``_description`` can be left out), or a model of Pinocchio or MuJoCo. Meshes are not read from URDF
+        files; MuJoCo reads them with an MJCF file.
+    root : {"fixed", "floating"}
+        For URDF files: whether the root link is fixed to the world or carried by a free joint. MJCF files and models
+        say so themselves; "floating" is refused for one without a free joint.
+    continuous : {"angle", "cos-sin"}
+        For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
+    srdf : path, optional
+        For URDF files: an SRDF file, whose ``<group_state>`` become ``tree.reference_configurations``. Joints that it
+        does not set are neutral; those that the tree does not have are left out, and listed.
+    gimbals : {"hinges", "ball"}
+        Whether three hinges or more whose axes meet in a point, one after the other on links without mass, become one
+        ball joint: three freedoms, no singular axis, another layout of ``q`` and ``v``. ``tree.aliases`` says of each
+        hinge which joint it is part of, ``tree.report`` also which hinges stay, and why: limits, damping, motors, and
+        what else a ball joint does not have. `delassus.model.edit.gimbals` has the rules.
+    check_inertia : {"warn", "refuse", "repair"}
+        What to do about rotational inertias that no rigid body can have (negative principal moments, or one larger than
+        the sum of the other two): use them and warn, raise an error, or take the nearest inertia that is possible.
+        Nearest is least in the Frobenius norm about the centre of mass; principal axes, mass and centre of mass stay.
+    unsupported : {"warn", "refuse", "ignore"}
+        What to do about what a tree does not hold of the description: muscles, spatial tendons, sensors …;
+        ``docs/mjcf.md`` has the whole list. ``tree.report`` names it.
+    max_bytes : float
+        Refuse larger files, and MJCF files of which MuJoCo would make more than that: an element takes it about 4 kB,
+        as often as it is replicated and attached. ``float("inf")`` lifts the limit; loading may then take any time and
+        memory.
+
+    Returns
+    -------
+    Tree
+        Joint order and the layout of ``q`` and ``v`` equal ``pinocchio.buildModelFromUrdf`` for URDF files (with
+        ``continuous="cos-sin"``), and the order of the model for the others. Loops, couplings and mimic joints are in
+        ``tree.constraints``.
+
+    Raises
+    ------
+    ModelError
+        The description is missing, malformed, too large, attaches itself, or describes no tree with a regular mass
+        matrix; names the culprit. With ``unsupported="refuse"``, a description that has more than a tree holds.
+    UnknownNameError
+        No robot of that name is known.
+    MissingDependencyError
+        The description needs a package that is not installed.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> tree = ds.load("talos_reduced", root="floating")  # doctest: +SKIP
+    >>> tree.nv  # doctest: +SKIP
+    38
+    """
+    check_unsupported(unsupported)
+    check_choice("gimbals", gimbals, ("hinges", "ball"), ModelError)
+    module = type(robot).__module__.split(".")[0]
+    if isinstance(robot, (str, Path)):
+        path = find_description(robot)
+        description = read_xml(path, max_bytes)
+        if description.tag == "robot":
+            tree = tree_from_urdf(description, path.stem, root, continuous, check_inertia, f"file {str(path)!r}")
+            if srdf is not None:
+                states = check_path("srdf", srdf)
+                tree = with_group_states(tree, read_xml(states, max_bytes), f"file {str(states)!r}")
+            return _judged(tree, gimbals, unsupported)
+        if description.tag != "mujoco":
+            raise ModelError(
+                f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
+                "Check that this is a robot description.",
+            )  # fmt: skip
+        tree = tree_from_mujoco(read_mjcf(path, description, max_bytes), check_inertia, f"file {str(path)!r}")
+    elif module == "pinocchio":
+        tree = tree_from_pinocchio(robot, check_inertia)
+    elif module == "mujoco":
+        tree = tree_from_mujoco(robot, check_inertia)
+    else:
+        raise ModelError(
+            "robot", "a path, a name, a pinocchio.Model or a mujoco.MjModel",
+            f"an object of type {type(robot).__module__}.{type(robot).__name__}", "Pass one of these.",
+        )  # fmt: skip
+    if srdf is not None:
+        raise ModelError("srdf", "None but for a URDF file", shown(srdf), "MJCF files and models name configurations.")
+    if root == "floating" and not any(joint.kind is JointKind.FREE for joint in tree.joints):
+        raise ModelError(
+            "root", "a description with a free joint", f"{tree.name!r}, which has none",
+            "MJCF files and models say themselves what carries the root: add a free joint there.",
+        )  # fmt: skip
+    return _judged(tree, gimbals, unsupported)
+
+
+def _judged(tree: Tree, gimbals: Gimbals, unsupported: Unsupported) -> Tree:
+    """The tree, with ball joints if asked for; warns or raises where it does not hold all of its description."""
+    tree = with_ball_joints(tree) if gimbals == "ball" else tree
+    judge_omitted(tree.name, "a tree", tree.omitted, unsupported, "`tree.report` lists all.")
+    return tree
+
+
+def find_description(robot: str | Path) -> Path:
+    """Path of a file, or of the description of the robot of that name; raises as `load` does."""
+    path = Path(robot)
+    try:
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except (OSError, ValueError):  # a path that cannot exist
+        is_file = is_folder = False
+    if is_file:
+        return path
+    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".xml", ".mjcf"):
+        came = "a directory" if is_folder else "none"
+        raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
+    files = example_robot_files()
+    if robot in files:
+        return files[robot]
+    described = robot_description_names()
+    wanted = ALIASES.get(robot, robot)
+    for candidate in (wanted, *(f"{wanted}{ending}" for ending in DESCRIBED)):
+        if candidate in described:
+            return _fetched(candidate)
+    if not files and not described:
+        raise missing_dependency("example-robot-data", "robots", f"robot {robot!r}")
+    short = [re.sub(f"({'|'.join(reversed(DESCRIBED))})$", "", name) for name in described]
+    also = [alias for alias, name in ALIASES.items() if name in described]
+    names = {*(name for name in files if "/" not in name), *short, *also}
+    raise unknown_name("robot name or file", robot, sorted(names))
+
+
+def example_robot_files() -> dict[str, Path]:
+    """URDF files of ``example-robot-data`` by name; empty if the package is not installed.
+
+    A file is known by its stem; where stems repeat, the first in alphabetical order has the bare stem, and each is
+    known by its path below the package without the suffix.
+    """
+    out: dict[str, Path] = {}
+    for base in dict.fromkeys((sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))):
+        folder = Path(base) / "cmeel.prefix" / "share" / "example-robot-data" / "robots"
+        for path in sorted(folder.rglob("*.urdf")):
+            out.setdefault(path.stem, path)
+            out.setdefault(str(path.relative_to(folder).with_suffix("")), path)
+    for alias, name in ALIASES.items():
+        if name in out:
+            out.setdefault(alias, out[name])
+    return out
+
+
+def robot_description_names() -> list[str]:
+    """Names that ``robot_descriptions`` knows; empty if the package is not installed."""
+    if find_spec("robot_descriptions") is None:
+        return []
+    return sorted(importlib.import_module("robot_descriptions._descriptions").DESCRIPTIONS)
+
+
+def _fetched(name: str) -> Path:
+    try:
+        module = importlib.import_module(f"robot_descriptions.{name}")
+        return Path(getattr(module, "URDF_PATH", None) or module.MJCF_PATH)
+    except Exception as error:  # fetching runs git and the network: any failure of theirs is ours to explain
+        raise ModelError(
+            f"robot {name!r}", "files that robot_descriptions can fetch", f"{type(error).__name__}: {error}",
+            "Check the network connection, or load a file by its path.",
+        ) from error  # fmt: skip

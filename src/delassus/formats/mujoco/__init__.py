@@ -1,0 +1,1 @@
+"""MJCF and models of MuJoCo, read and written."""

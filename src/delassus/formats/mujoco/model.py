@@ -1,0 +1,297 @@
+"""MuJoCo: ``mujoco.MjModel`` → `Tree`, and states in both directions, batched over leading axes.
+
+Links and degrees of freedom keep MuJoCo's order. A body with several joints becomes as many links, all but the last of
+them without mass; the last has the body's name. `mujoco_report` lists what a tree does not hold; armature of tendons is
+refused, as it couples joints through the mass matrix. A mocap body stays where the model puts it.
+
+The layouts of ``qpos`` and ``q`` and of ``qvel`` and ``v`` are the same but for two things: MuJoCo's quaternions are
+``[w x y z]``, ours ``[x y z w]``; and the linear velocity of a free joint is in the world's axes there, in the body's
+here (its angular velocity is in the body's axes in both).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.errors import ConfigurationError, ModelError, shown
+from delassus.formats.mujoco.actuators import actuators_of, element_names, gravity_compensation_of, is_disabled
+from delassus.formats.mujoco.equalities import constraints_of, rotation_of
+from delassus.formats.mujoco.report import omitted
+from delassus.formats.mujoco.xml import import_mujoco
+from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
+from delassus.model.edit.build import build_tree
+from delassus.model.joints import Joint, JointKind
+from delassus.model.rotations import Array, quaternion_log, quaternion_to_matrix, rotation_about
+from delassus.model.tree import Tree
+
+SHORTEST_QUATERNION = 1e-15
+"""MuJoCo reads a quaternion shorter than this as no rotation; here it is refused."""
+
+
+def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = "") -> Tree:
+    """Tree of a compiled MuJoCo model, whose numbers are used as they are now, edits included.
+
+    Bodies and sites are frames. Angles and lengths equal ``qpos``: the reference ``qpos0`` is part of the fixed
+    placements. Bodies and joints without a name are called ``body<id>`` and ``joint<id>``.
+
+    Raises
+    ------
+    ModelError
+        Not a model; armature on a tendon; a free joint whose armature differs between linear directions; links whose
+        mass matrix is singular. Names the culprit.
+    MissingDependencyError
+        MuJoCo is not installed.
+    """
+    mujoco = import_mujoco("a tree from a MuJoCo model")
+    if not isinstance(model, mujoco.MjModel):
+        raise ModelError(
+            "model", "a mujoco.MjModel", f"an object of type {type(model).__module__}.{type(model).__name__}",
+            "Compile it first.",
+        )  # fmt: skip
+    kinds = {
+        int(mujoco.mjtJoint.mjJNT_FREE): JointKind.FREE,
+        int(mujoco.mjtJoint.mjJNT_BALL): JointKind.BALL,
+        int(mujoco.mjtJoint.mjJNT_SLIDE): JointKind.PRISMATIC,
+        int(mujoco.mjtJoint.mjJNT_HINGE): JointKind.REVOLUTE,
+    }
+    body_names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, "body")
+    joint_names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt, "joint")
+    armature = _armature(mujoco, model)
+    frames, carriers = set(body_names), set(joint_names)
+
+    with np.errstate(invalid="ignore"):  # numbers that are not finite are refused by name below
+        R = rotation_of(model.body_iquat)
+        inertias = R * model.body_inertia[:, None, :] @ np.swapaxes(R, 1, 2)
+    links: list[RawLink] = []
+    joints: list[RawJoint] = []
+    for body, name in enumerate(body_names):
+        own = RawLink(name, float(model.body_mass[body]), model.body_ipos[body].copy(), inertias[body])
+        parent = body_names[model.body_parentid[body]]
+        position, rotation = model.body_pos[body].copy(), rotation_of(model.body_quat[body])
+        first = int(model.body_jntadr[body])
+        ids = range(first, first + int(model.body_jntnum[body]))
+        for j in ids:
+            last = j == ids[-1]
+            child = name if last else unique_name(f"{name}:{joint_names[j]}", frames)
+            kind = kinds[int(model.jnt_type[j])]
+            joints.append(_joint(mujoco, model, j, kind, joint_names[j], armature, parent, child, (rotation, position)))
+            links.append(own if last else RawLink(child))
+            parent, position, rotation = child, np.zeros(3), np.eye(3)
+        if not ids:
+            links.append(own)
+            if body:
+                joints.append(RawJoint(unique_name(f"{name}:fixed", carriers), FIXED, parent, name, position, rotation))
+    for site in range(model.nsite):
+        name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_SITE, site)
+        if name and name not in frames:
+            frames.add(name)
+            links.append(RawLink(name))
+            parent, R = body_names[model.site_bodyid[site]], rotation_of(model.site_quat[site])
+            carrier = unique_name(f"{name}:fixed", carriers)
+            joints.append(RawJoint(carrier, FIXED, parent, name, model.site_pos[site].copy(), R))
+    title = bytes(model.names).split(b"\0", 1)[0].decode(errors="replace")
+    tree = build_tree(title, links, joints, keep_order=True, check_inertia=check_inertia, source=source)
+    has_gravity = not is_disabled(mujoco, model, "GRAVITY")
+    actuators, other_actuators = actuators_of(mujoco, model, joint_names)
+    constraints, other_equalities = constraints_of(mujoco, model, tree, body_names, joint_names)
+    return replace(
+        tree,
+        actuators=actuators,
+        constraints=constraints,
+        omitted=omitted(mujoco, model, other_actuators, other_equalities),
+        gravity=np.array(model.opt.gravity) if has_gravity else np.zeros(3),
+        gravity_compensation={body_names[body]: x for body, x in gravity_compensation_of(mujoco, model)[0].items()},
+        reference_configurations=_configurations(mujoco, model, tree),
+    )
+
+
+def _configurations(mujoco: Any, model: Any, tree: Tree) -> dict[str, Array]:
+    """``qpos0`` and the keyframes."""
+    names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_KEY, model.nkey, "key")
+    out = {"qpos0": model.qpos0, **dict(zip(names, model.key_qpos, strict=True))}
+    for name, qpos in out.items():
+        if not np.isfinite(qpos).all():
+            raise ModelError(f"configuration {name!r}", "finite numbers", shown(qpos), "Correct its numbers.")
+    return {name: configuration_from_mujoco(tree, qpos) for name, qpos in out.items()}
+
+
+def _armature(mujoco: Any, model: Any) -> Array:
+    """Armature (nv,) of each degree of freedom; that of actuators acts on their joint with the gear ratio squared."""
+    armature = np.array(model.dof_armature)
+    on_tendon = np.array(model.tendon_armature) if hasattr(model, "tendon_armature") else np.zeros(model.ntendon)
+    on_joint = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
+    for a in np.flatnonzero(getattr(model, "actuator_armature", ())):  # actuators have none before MuJoCo 4
+        gear = float(model.actuator_gear[model.actuator_outadr[a], 0])
+        reflected = float(model.actuator_armature[a]) * gear * gear
+        transmission, target = int(model.actuator_trntype[a]), model.actuator_trnid[a, 0]
+        if transmission in on_joint:
+            armature[model.dof_jntid == target] += reflected
+        elif transmission == int(mujoco.mjtTrn.mjTRN_TENDON):
+            on_tendon[target] += reflected
+    for t in np.flatnonzero(on_tendon):
+        name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_TENDON, t) or f"tendon{t}"
+        raise ModelError(
+            f"tendon {name!r}", "no armature (it would couple joints through the mass matrix)", f"{on_tendon[t]:g}",
+            "Remove it, and give the joints armature where that is near enough.",
+        )  # fmt: skip
+    return armature
+
+
+def _joint(
+    mujoco: Any,
+    model: Any,
+    j: int,
+    kind: JointKind,
+    name: str,
+    armature: Array,
+    parent: str,
+    child: str,
+    pose: tuple[Array, Array],
+) -> RawJoint:
+    """Joint ``j`` between two links; before it moves, the child has the pose (rotation, position) in the parent."""
+    dofs = slice(int(model.jnt_dofadr[j]), int(model.jnt_dofadr[j]) + kind.nv)
+    rotation, position = pose
+    anchor, axis = np.array(model.jnt_pos[j]), np.array(model.jnt_axis[j])
+    reference = float(model.qpos0[model.jnt_qposadr[j]])
+    lower, upper = -np.inf, np.inf
+    if kind is JointKind.FREE:  # its configuration is the pose in the world, wherever the body was placed
+        rotation, position, anchor = np.eye(3), np.zeros(3), np.zeros(3)
+        if np.ptp(armature[dofs][:3]) > 0:
+            raise ModelError(
+                f"joint {name!r}", "one armature for the linear directions of a free joint",
+                str(armature[dofs][:3]), "They are directions of the world, not of the body: make them equal.",
+            )  # fmt: skip
+    if kind is JointKind.REVOLUTE:
+        position, rotation = position + rotation @ anchor, rotation @ rotation_about(axis, -reference)
+    elif kind is JointKind.PRISMATIC:
+        position = position + rotation @ (anchor - reference * axis)
+    else:
+        position = position + rotation @ anchor
+    has_limits = model.jnt_limited[j] and not is_disabled(mujoco, model, "LIMIT", "CONSTRAINT")
+    if has_limits and kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        lower, upper = (float(x) for x in model.jnt_range[j])
+    stiffness = 0.0 if is_disabled(mujoco, model, "SPRING", "PASSIVE") else float(model.jnt_stiffness[j])
+    rest = np.array(model.qpos_spring[model.jnt_qposadr[j] :][: kind.nq])
+    if kind.has_quaternion:
+        turn = quaternion_log(np.roll(rest[-4:], -1) / np.linalg.norm(rest[-4:]))
+        rest = np.concatenate([rest[:-4], turn]) if stiffness else np.zeros(kind.nv)
+    has_friction = not is_disabled(mujoco, model, "FRICTIONLOSS", "CONSTRAINT")
+    effort = np.abs(model.jnt_actfrcrange[j]).min() if model.jnt_actfrclimited[j] else np.inf
+    return RawJoint(
+        name, kind, parent, child, position, rotation, axis, armature=armature[dofs], lower=lower, upper=upper,
+        damping=np.array(model.dof_damping[dofs]) * (not is_disabled(mujoco, model, "DAMPER", "PASSIVE")),
+        friction=np.array(model.dof_frictionloss[dofs]) * has_friction,
+        stiffness=stiffness, rest_position=rest, effort_limit=effort, child_position=-anchor,
+    )  # fmt: skip
+
+
+# -- states --------------------------------------------------------------------------------------------------------
+
+
+def configuration_from_mujoco(tree: Tree, qpos: ArrayLike) -> Array:
+    """Configuration ``q`` (..., nq) of the tree at MuJoCo's ``qpos`` (..., nq).
+
+    Quaternions ``[w x y z]`` become ``[x y z w]`` of unit length: MuJoCo reads them whatever their length.
+
+    Raises
+    ------
+    ModelError
+        The tree has a joint that MuJoCo does not know.
+    ConfigurationError
+        Wrong shape or type, NaN or infinite entries, or a quaternion of zeros.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> base = ds.mechanisms.chain(1, root="floating")
+    >>> configuration_from_mujoco(base, [0, 0, 1, 2, 0, 0, 0, 0.5])
+    array([0. , 0. , 1. , 0. , 0. , 0. , 1. , 0.5])
+    """
+    q = tree._check_vector(qpos, tree.nq, "qpos", "nq").copy()
+    for joint, part, _ in _quaternions(tree):
+        length = np.linalg.norm(q[..., part], axis=-1, keepdims=True)
+        if np.any(length < SHORTEST_QUATERNION):
+            raise ConfigurationError(
+                f"qpos, the quaternion of joint {joint.name!r}",
+                "one that is not zero",
+                "zeros",
+                "No rotation is [1 0 0 0].",
+            )
+        q[..., part] = np.roll(q[..., part] / length, -1, axis=-1)
+    return q
+
+
+def configuration_to_mujoco(tree: Tree, q: ArrayLike) -> Array:
+    """MuJoCo's ``qpos`` (..., nq) at the configuration ``q`` (..., nq) of the tree.
+
+    Raises
+    ------
+    ModelError
+        The tree has a joint that MuJoCo does not know.
+    ConfigurationError
+        Wrong shape or type, NaN or infinite entries, or a quaternion that is not of unit length.
+    """
+    qpos = tree.check_configuration(q).copy()
+    for _, part, _ in _quaternions(tree):
+        qpos[..., part] = np.roll(qpos[..., part], 1, axis=-1)
+    return qpos
+
+
+def velocity_from_mujoco(tree: Tree, qpos: ArrayLike, qvel: ArrayLike) -> Array:
+    """Velocity ``v`` (..., nv) of the tree at MuJoCo's ``qpos`` (..., nq) and ``qvel`` (..., nv).
+
+    Takes linear velocities of free joints from the world's axes to the body's. Raises what `configuration_from_mujoco`
+    raises.
+    """
+    T = velocity_map_from_mujoco(tree, configuration_from_mujoco(tree, qpos))
+    return np.asarray((T @ tree.check_velocity(qvel, "qvel")[..., None])[..., 0])
+
+
+def velocity_to_mujoco(tree: Tree, q: ArrayLike, v: ArrayLike) -> Array:
+    """MuJoCo's ``qvel`` (..., nv) at the configuration ``q`` (..., nq) and velocity ``v`` (..., nv) of the tree.
+
+    Takes linear velocities of free joints from the body's axes to the world's. Raises what `configuration_to_mujoco`
+    raises.
+    """
+    T = velocity_map_from_mujoco(tree, q)
+    return np.asarray((T.mT @ tree.check_velocity(v)[..., None])[..., 0])
+
+
+def velocity_map_from_mujoco(tree: Tree, q: ArrayLike) -> Array:
+    """Matrix ``T`` (..., nv, nv) with ``v = T qvel`` at the configuration ``q`` (..., nq) of the tree.
+
+    It is orthogonal. MuJoCo's mass matrix is ``Tᵀ M T``, its Jacobians are ``J T``, its generalised forces ``Tᵀ τ``.
+    Raises what `configuration_to_mujoco` raises.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> robot = ds.mechanisms.humanoid()
+    >>> q = robot.random(0, batch=5)
+    >>> T = velocity_map_from_mujoco(robot, q)
+    >>> M_mujoco = T.mT @ ds.mass_matrix(robot, q) @ T
+    """
+    array = tree.check_configuration(q)
+    T = np.broadcast_to(np.eye(tree.nv), (*array.shape[:-1], tree.nv, tree.nv)).copy()
+    for joint, quaternion, dofs in _quaternions(tree):
+        if joint.kind is JointKind.FREE:
+            linear = slice(dofs.start, dofs.start + 3)
+            T[..., linear, linear] = quaternion_to_matrix(array[..., quaternion]).mT
+    return T
+
+
+def _quaternions(tree: Tree) -> Iterator[tuple[Joint, slice, slice]]:
+    """Joints with a quaternion, where it is in ``q``, and their part of ``v``; refuses joints that MuJoCo has not."""
+    for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
+        if joint.kind not in (JointKind.FREE, JointKind.BALL, JointKind.PRISMATIC, JointKind.REVOLUTE):
+            raise ModelError(
+                f"joint {joint.name!r}", "a revolute, prismatic, ball or free joint", f"a {joint.kind.value} joint",
+                "MuJoCo has no such joint, so that the tree has no MuJoCo state.",
+            )  # fmt: skip
+        if joint.kind.unit is not None:
+            yield joint, slice(sq.start + joint.kind.unit.start, sq.stop), sv

@@ -1,0 +1,384 @@
+"""`Tree` → text of an MJCF file. Bodies are in the pose of ``qpos0``; frames are sites.
+
+MuJoCo has no moving bodies without mass: links without mass become further joints of the body that they carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from delassus.errors import ModelError
+from delassus.formats.equalities import equalities
+from delassus.formats.text import Attributes, common, element, tidy
+from delassus.model.actuators import Actuator
+from delassus.model.describe import SAME, Carriers, describe
+from delassus.model.description import (
+    DEEPEST_XML,
+    FIXED,
+    RawJoint,
+    RawLink,
+    Unsupported,
+    check_unsupported,
+    judge_omitted,
+    unique_name,
+)
+from delassus.model.inertia import nearest_inertia
+from delassus.model.joints import Joint, JointKind, stretch
+from delassus.model.rotations import Array, matrix_to_quaternion, quaternion_to_matrix, rotation_about
+from delassus.model.topology import WORLD, Topology
+
+LEAST = 1e-15
+"""MuJoCo compiles no moving body of less mass or principal moment of inertia than this."""
+
+ROUND_OFF = 1e-12
+"""By which principal moments of inertia may miss what a rigid body can have, relative to the largest."""
+
+MOST_DOFS = 6
+"""Of the joints of one body of MuJoCo."""
+
+REVOLUTE, PRISMATIC, BALL, FREE = JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, JointKind.FREE
+
+_TYPES: dict[JointKind | None, str] = {REVOLUTE: "hinge", PRISMATIC: "slide", BALL: "ball", FREE: "free"}
+
+Pose = tuple[Array, Array]
+"""Rotation and position."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A link that moves, with its joint and those of links without mass before it, at ``qpos0``.
+
+    ``poses`` of its frame: in the frame of the body that carries it, then in those of the links without mass, and last
+    in its own.
+    """
+
+    level: int
+    link: RawLink
+    joints: list[RawJoint]
+    poses: list[Pose]
+
+
+def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
+    """Text of an MJCF file; see `Tree.to_mjcf`."""
+    check_unsupported(unsupported)
+    _refuse(tree)
+    links, joints, carriers = describe(tree, offsets=True)
+    start = tree.reference_configurations.get("qpos0", tree.neutral())
+    at_start = {name: start[part] for name, part in zip(tree.joint_names, tree.q_slices, strict=True)}
+    bodies = _bodies(links, joints, at_start)
+    inertials = {link.name: _inertial(link) for link in (links[0], *(body.link for body in bodies))}
+    weights, other_weights = _compensated(tree, links, carriers)
+    closed = equalities(tree, carriers, inertials, start)
+    omitted = _omitted(tree, bodies, joints, at_start)
+    if closed.others:
+        omitted["constraints"] = closed.others
+    if other_weights:
+        omitted["gravity compensation of a part of a link"] = other_weights
+    adjusted = [name for name, (_, is_same) in inertials.items() if not is_same]
+    if adjusted:
+        omitted["inertias that no rigid body can have, in place of which the nearest possible are written"] = adjusted
+    judge_omitted(tree.name, "MJCF", omitted, unsupported)
+
+    sites: dict[str, list[RawJoint]] = {}
+    for raw in joints:
+        if raw.kind is FIXED:
+            sites.setdefault(raw.parent, []).append(raw)
+    lines = [
+        element(0, "mujoco", {"model": tree.name}, is_open=True),
+        element(1, "compiler", {"angle": "radian", "autolimits": "true"}),
+        element(1, "option", {"gravity": tree.gravity}),
+        element(1, "worldbody", {}, is_open=True),
+        *_ground(links[0], sites.get(links[0].name, ()), set(tree.frames), weights),
+    ]
+    level = 2
+    for body in bodies:
+        lines += [f"{'  ' * k}</body>" for k in range(level - 1, body.level - 1, -1)]
+        level = body.level + 1
+        attributes = {"name": body.link.name, **_place(body.poses[0]), **weights.get(body.link.name, {})}
+        lines.append(element(body.level, "body", attributes, is_open=True))
+        lines += [_joint(level, raw, pose, at_start) for raw, pose in zip(body.joints, body.poses[1:], strict=True)]
+        lines.append(element(level, "inertial", inertials[body.link.name][0]))
+        lines += [_site(level, raw) for raw in sites.get(body.link.name, ())]
+    lines += [f"{'  ' * k}</body>" for k in range(level - 1, 1, -1)]
+    lines.append("  </worldbody>")
+    lines += _section("equality", closed.lines)
+    lines += _section("tendon", [line for actuator in tree.actuators for line in _tendon(actuator)] + closed.tendons)
+    lines += _section("actuator", [_actuator(actuator) for actuator in tree.actuators])
+    order = [raw.name for body in bodies for raw in body.joints]
+    lines += _section("keyframe", _keys(tree, order))
+    return "\n".join([*lines, "</mujoco>", ""])
+
+
+def _refuse(tree: Topology) -> None:
+    """Raise for what no MJCF file has the motion or the name of."""
+    for joint, parent in zip(tree.joints, tree.parents, strict=True):
+        if joint.kind not in _TYPES:
+            raise ModelError(
+                f"joint {joint.name!r}", f"a joint among {', '.join(kind.value for kind in _TYPES if kind)}",
+                f"a {joint.kind.value} joint", "MuJoCo has no such joint: replace it by several joints.",
+            )  # fmt: skip
+        if joint.kind is FREE and (parent != WORLD or joint.position.any() or np.any(joint.rotation != np.eye(3))):
+            raise ModelError(
+                f"joint {joint.name!r}", "a free joint whose frame is that of the world", "another one",
+                "MuJoCo has no such joint: its free joints tell poses in the world.",
+            )  # fmt: skip
+    at = tree.frames["world"]
+    if at.link != WORLD or at.position.any() or np.any(at.rotation != np.eye(3)):
+        raise ModelError(
+            "frame 'world'", "the frame of the world", "another one", "MuJoCo has one of its own: rename it."
+        )
+
+
+# -- bodies --------------------------------------------------------------------------------------------------------
+
+
+def _bodies(links: Sequence[RawLink], joints: Sequence[RawJoint], at_start: Mapping[str, Array]) -> list[_Body]:
+    """Links that move, depth first, without those that have no mass."""
+    by_name = {link.name: link for link in links}
+    outgoing: dict[str, list[RawJoint]] = {}
+    for raw in joints:
+        if raw.kind is not FIXED:
+            outgoing.setdefault(raw.parent, []).append(raw)
+    bodies: list[_Body] = []
+    pending = [([raw], 2) for raw in reversed(outgoing.get(links[0].name, []))]
+    while pending:
+        chain, level = pending.pop()
+        if level >= DEEPEST_XML:
+            raise ModelError("robot", f"bodies nested less than {DEEPEST_XML} deep", "deeper ones", "Write URDF.")
+        link = by_name[chain[-1].child]
+        after = outgoing.get(link.name, [])
+        if link.mass == 0 and not link.inertia.any() and len(after) == 1:
+            pending.append(([*chain, after[0]], level))
+            continue
+        if min(link.mass, np.linalg.eigvalsh(link.inertia)[0]) < LEAST:
+            raise ModelError(
+                f"link {link.name!r}", "a body with mass and moments of inertia", "none, or of a point or a rod",
+                "MuJoCo has no such body, unless it is without mass and carries one other: give it inertia.",
+            )  # fmt: skip
+        kinds = [raw.kind for raw in chain if raw.kind is not FIXED]
+        after_ball = kinds[kinds.index(BALL) + 1 :] if BALL in kinds else []
+        shared_free = FREE in kinds and len(kinds) > 1
+        if shared_free or {BALL, REVOLUTE} & {*after_ball} or sum(kind.nv for kind in kinds) > MOST_DOFS:
+            raise ModelError(
+                f"link {link.name!r}", f"at most {MOST_DOFS} degrees of freedom a body with mass, a free joint alone, "
+                "and no turn after a ball joint", "others, on links without mass", "Give those links inertia.",
+            )  # fmt: skip
+        poses = [(np.eye(3), np.zeros(3))]
+        for raw in reversed(chain):
+            poses.insert(0, _compose(_pose(raw, at_start[raw.name]), poses[0]))
+        bodies.append(_Body(level, link, chain, poses))
+        pending.extend(([raw], level + 1) for raw in reversed(after))
+    return bodies
+
+
+def _pose(raw: RawJoint, q: Array) -> Pose:
+    """Frame of the child in that of the parent, where the joint has the coordinates ``q`` (of a ball joint: none)."""
+    R, offset = raw.rotation, raw.child_position
+    if raw.kind is REVOLUTE:
+        R = R @ rotation_about(raw.axis, q[0])
+    elif raw.kind is PRISMATIC:
+        offset = offset + q[0] * raw.axis
+    elif raw.kind is FREE:
+        R, offset = quaternion_to_matrix(q[3:]), q[:3]
+    return R, raw.position + R @ offset if raw.kind is not FREE else offset
+
+
+def _compose(a: Pose, b: Pose) -> Pose:
+    return a[0] @ b[0], a[1] + a[0] @ b[1]
+
+
+def _inertial(link: RawLink) -> tuple[Attributes, bool]:
+    """Attributes of an ``<inertial>``, and whether that is the inertia of the link: MuJoCo takes possible ones only."""
+    inertia, is_same = tidy(link.inertia), True
+    excess = _excess(inertia)
+    if excess > ROUND_OFF * np.max(np.abs(inertia)):
+        inertia, is_same = nearest_inertia(inertia), False
+    moments, axes = np.diag(inertia).copy(), np.eye(3)
+    if np.any(inertia != np.diag(moments)):
+        moments, axes = np.linalg.eigh(inertia)
+        axes = axes * np.linalg.det(axes)
+    largest = int(np.argmax(moments))
+    moments[largest] = min(moments[largest], np.sum(np.delete(moments, largest)))
+    place = _place((axes, link.com))
+    return {"pos": tidy(link.com), **place, "mass": tidy(link.mass), "diaginertia": tidy(moments)}, is_same
+
+
+def _compensated(
+    tree: Topology, links: Sequence[RawLink], carriers: Carriers
+) -> tuple[dict[str, Attributes], list[str]]:
+    """``gravcomp`` of links by name; and the links that have it of a mass whose centre is not theirs."""
+    by_name, found, others = {link.name: link for link in links}, dict[str, Attributes](), list[str]()
+    for i, (mass, moment) in tree.compensated.items():
+        name, at = carriers[i]
+        link = by_name[name]
+        if np.max(np.abs(moment - mass * (at.position + at.rotation @ link.com))) <= SAME * link.mass:
+            found[name] = {"gravcomp": tidy(mass / link.mass)}
+        else:
+            others.append(name)
+    return found, others
+
+
+def _excess(inertia: Array) -> float:
+    """By how much principal moments break the triangle inequality, or are negative."""
+    a, b, c = np.linalg.eigvalsh(inertia)
+    return float(max(c - a - b, -a))
+
+
+def _ground(root: RawLink, fixed: Sequence[RawJoint], names: set[str], weights: Mapping[str, Attributes]) -> list[str]:
+    """Frames that are fixed to the world; the first is a body where they have inertia: MuJoCo's world has none."""
+    frames = [RawJoint("", FIXED, "", root.name), *fixed] if root.name != "world" else list(fixed)
+    if root.mass == 0 and not root.inertia.any():
+        return [_site(2, raw) for raw in frames]
+    at, *others = frames or [RawJoint("", FIXED, "", unique_name("base", names))]
+    R = at.rotation.T
+    moved = RawLink(at.child, root.mass, R @ (root.com - at.position), R @ root.inertia @ R.T)
+    attributes = {"name": at.child, **_place((at.rotation, at.position)), **weights.get(root.name, {})}
+    start = element(2, "body", attributes, is_open=True)
+    return [start, element(3, "inertial", _inertial(moved)[0]), "    </body>", *(_site(2, raw) for raw in others)]
+
+
+def _place(pose: Pose) -> Attributes:
+    """Attributes of a pose that is not the identity."""
+    quaternion = np.roll(matrix_to_quaternion(pose[0]), 1)
+    attributes: dict[str, Array] = {"pos": tidy(pose[1])} if np.any(pose[1]) else {}
+    return attributes if quaternion[0] == 1.0 else {**attributes, "quat": tidy(quaternion)}
+
+
+def _site(level: int, raw: RawJoint) -> str:
+    return element(level, "site", {"name": raw.child, **_place((raw.rotation, raw.position))})
+
+
+def _joint(level: int, raw: RawJoint, pose: Pose, at_start: Mapping[str, Array]) -> str:
+    """Joint that moves a link, in whose frame the body has that pose."""
+    attributes: dict[str, str | Array] = {"name": raw.name, "type": _TYPES[raw.kind]}
+    R, p = pose[0].T, pose[1]
+    if raw.kind is not FREE:
+        attributes["pos"] = tidy(R @ (-raw.child_position - p))
+    if raw.kind in (REVOLUTE, PRISMATIC):
+        attributes["axis"] = tidy(R @ raw.axis)
+        attributes["ref"] = at_start[raw.name]
+        ends = np.array([raw.lower, raw.upper]).ravel()
+        if _is_range(*ends):
+            attributes["range"] = ends
+        effort = float(np.max(raw.effort_limit))
+        if _is_range(-effort, effort):
+            attributes["actuatorfrcrange"] = np.array([-effort, effort])
+        attributes["springref"] = np.array(raw.rest_position)
+    for key, values in (
+        ("armature", raw.armature), ("damping", raw.damping), ("frictionloss", raw.friction),
+        ("stiffness", raw.stiffness),
+    ):  # fmt: skip
+        attributes[key] = np.array(common(values))
+    shown = {key: value for key, value in attributes.items() if isinstance(value, str) or np.any(value)}
+    return element(level, "joint", shown)
+
+
+def _is_range(lower: float, upper: float) -> bool:
+    """Whether MuJoCo takes these as a range."""
+    return bool(lower < upper and np.isfinite([lower, upper]).any())
+
+
+# -- actuators and configurations ----------------------------------------------------------------------------------
+
+
+def _section(tag: str, lines: list[str]) -> list[str]:
+    return [element(1, tag, {}, is_open=True), *lines, f"  </{tag}>"] if lines else []
+
+
+def _tendon(actuator: Actuator) -> list[str]:
+    """Tendon of an actuator that acts on several joints."""
+    if len(actuator.transmission) == 1:
+        return []
+    parts = [element(3, "joint", {"joint": j, "coef": ratio}) for j, ratio in actuator.transmission.items()]
+    return [element(2, "fixed", {"name": actuator.name}, is_open=True), *parts, "    </fixed>"]
+
+
+def _actuator(actuator: Actuator) -> str:
+    attributes: dict[str, str | Array | float] = {"name": actuator.name}
+    if len(actuator.transmission) == 1:
+        ((attributes["joint"], attributes["gear"]),) = actuator.transmission.items()
+    else:
+        attributes["tendon"] = actuator.name
+    for key, values, others in (("gain", actuator.gain, "fixed"), ("bias", actuator.bias, "none")):
+        attributes[f"{key}type"] = "affine" if any(values[key == "gain" :]) else others
+        attributes[f"{key}prm"] = np.array(values)
+    for key, ends in (("ctrlrange", actuator.control_range), ("forcerange", actuator.force_range)):
+        if _is_range(*ends):
+            attributes[key] = np.array(ends)
+    return element(2, "general", attributes)
+
+
+def _keys(tree: Topology, order: Sequence[str]) -> list[str]:
+    """Reference configurations, with joints in this order and quaternions w first."""
+    lines = []
+    for name, q in tree.reference_configurations.items():
+        qpos = q.copy()
+        for joint, part in zip(tree.joints, tree.q_slices, strict=True):
+            if joint.kind.unit is not None:
+                unit = slice(part.start + joint.kind.unit.start, part.stop)
+                qpos[unit] = np.roll(qpos[unit], 1)
+        qpos = np.concatenate([np.zeros(0), *(qpos[tree.q_index(joint)] for joint in order)])
+        if name != "qpos0":
+            lines.append(element(2, "key", {"name": name, "qpos": qpos}))
+    return lines
+
+
+# -- what is not written -------------------------------------------------------------------------------------------
+
+
+def _omitted(
+    tree: Topology, bodies: Sequence[_Body], joints: Sequence[RawJoint], at_start: Mapping[str, Array]
+) -> dict[str, list[str]]:
+    """What MJCF cannot say: names, by what they are names of."""
+    order = [raw.name for body in bodies for raw in body.joints]
+    lost = [name for body in bodies for name in _lost(body, joints)]
+    ranges = [(a.name, ends) for a in tree.actuators for ends in (a.control_range, a.force_range)]
+    out = {
+        "joints that get other places in q and v": [a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
+        "links whose frames are not those that their joints move, which become frames": [
+            raw.child for raw in joints if raw.kind is FIXED and raw.child in tree.link_names
+        ],
+        "frames of links without mass": lost,
+        "velocity limits of joints": [j.name for j in tree.joints if np.isfinite(j.velocity_limit).any()],
+        "ranges of joints that are empty, or of ball and free joints": [
+            joint.name
+            for joint in tree.joints
+            if np.isfinite([*joint.lower, *joint.upper]).any()
+            and (joint.nv > 1 or not _is_range(joint.lower[0], joint.upper[0]))
+        ],
+        "effort limits of zero, or of ball and free joints": [
+            joint.name
+            for joint in tree.joints
+            if np.isfinite(joint.effort_limit).any() and (joint.nv > 1 or joint.effort_limit[0] <= 0)
+        ],
+        "armature, damping, friction or stiffness that differs between degrees of freedom": [
+            j.name for j in tree.joints if any(np.ptp(x) for x in (j.armature, j.damping, j.friction, j.stiffness))
+        ],
+        "springs of ball joints that do not rest at zero, and of free ones that do not at qpos0": [
+            j.name for j in tree.joints if j.stiffness.any() and j.nv > 1 and not _rests(j, at_start[j.name])
+        ],
+        "turns of ball joints at qpos0": [j.name for j in tree.joints if j.kind is BALL and at_start[j.name][:3].any()],
+        "ranges of actuators that are empty": [
+            n for n, ends in ranges if np.isfinite(ends).any() and not _is_range(*ends)
+        ],
+    }
+    return {what: names for what, names in out.items() if names}
+
+
+def _rests(joint: Joint, start: Array) -> bool:
+    """Whether the spring of a ball or free joint rests where it always does in MuJoCo."""
+    return bool(np.max(np.abs(joint.rest_position if joint.kind is BALL else stretch(joint, start))) <= SAME)
+
+
+def _lost(body: _Body, joints: Sequence[RawJoint]) -> list[str]:
+    """Frames on links without mass that `load` does not place there again."""
+    out = []
+    for raw, (R, p) in list(zip(body.joints, body.poses[1:], strict=True))[:-1]:
+        is_placed = np.max(np.abs(R - np.eye(3))) <= SAME and np.max(np.abs(p)) <= SAME
+        if raw.child != f"{body.link.name}:{raw.name}" or not is_placed:
+            out.append(raw.child)
+        out += [frame.child for frame in joints if frame.kind is FIXED and frame.parent == raw.child]
+    return out

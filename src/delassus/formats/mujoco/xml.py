@@ -1,0 +1,229 @@
+"""MJCF files → ``mujoco.MjModel``.
+
+MuJoCo takes for ever on some files and crashes on others: models that attach themselves, counts of a thousand million,
+pipes in the place of files. So a file is weighed before MuJoCo sees it: every element as often as it is replicated,
+included and attached, and every table of which an element says only the size.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from math import prod
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from delassus.errors import ModelError, missing_dependency, shown
+from delassus.formats.urdf.read import check_file, read_xml, refuse_beyond
+from delassus.model.check import decimal_numbers
+
+ELEMENT = 4096
+"""Bytes that MuJoCo's compiler takes for an element, about."""
+
+TABLES = (
+    ("texture", ("width", "height"), 24),
+    ("hfield", ("nrow", "ncol"), 8),
+    ("composite", ("count",), 3 * ELEMENT),
+    ("flexcomp", ("count",), 3 * ELEMENT),
+    ("flexcomp", ("cellcount",), 3 * ELEMENT),
+    ("flex", ("cellcount",), 3 * ELEMENT),
+    ("size", ("nkey",), ELEMENT),
+    ("size", ("nuserdata",), 8),
+    (None, ("nsample", "actdim", "dim", "num"), 160),
+)
+"""Elements (None: any), attributes of which the product says how many pieces they have, and bytes of a piece."""
+
+COUNTED = {name for _, names, _ in TABLES for name in names}
+
+DEEPEST_MODELS = 20
+"""Models nested deeper than this are refused: MuJoCo reads them by recursion."""
+
+
+def read_mjcf(path: Path, root: Element, max_bytes: float) -> Any:
+    """Compile an MJCF file, parsed to ``root``, to a ``mujoco.MjModel``.
+
+    Raises
+    ------
+    ModelError
+        The file, or one that it includes or attaches, is not read by `read_xml`, or includes or attaches itself, or
+        MuJoCo does not compile it; what MuJoCo would make of it takes more than ``max_bytes``.
+    MissingDependencyError
+        MuJoCo is not installed.
+    """
+    mujoco = import_mujoco(f"file {str(path)!r}")
+    _Unit(path, root, max_bytes, ()).weights()
+    said: list[str] = []
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(said.append)  # else it writes a file into the working folder
+    try:
+        if path.suffix not in (".xml", ".urdf"):  # MjSpec reads no others
+            return mujoco.MjModel.from_xml_path(str(path))
+        spec = mujoco.MjSpec.from_file(str(path))
+        spec.compiler.LRopt.mode = int(mujoco.mjtLRMode.mjLRMODE_NONE)  # else it simulates every muscle, for long
+        return spec.compile()
+    except Exception as error:  # MuJoCo's own errors, fatal ones included, share no base class
+        raise ModelError(
+            f"file {str(path)!r}", "an MJCF file that MuJoCo compiles",
+            f"{type(error).__name__}: {error}", "Correct the file.",
+        ) from error  # fmt: skip
+    finally:
+        mujoco.set_mju_user_warning(before)
+        for text in said:
+            warnings.warn(f"MuJoCo, {path.name}: {text}", stacklevel=3)
+
+
+def import_mujoco(purpose: str) -> Any:
+    """The module ``mujoco``; or `MissingDependencyError`."""
+    try:
+        import mujoco
+    except ImportError as error:
+        raise missing_dependency("mujoco", "mjcf", purpose) from error
+    return mujoco
+
+
+class _Unit:
+    """A file of a model, with all that it includes put below its ``<include>`` elements."""
+
+    def __init__(self, path: Path, root: Element, max_bytes: float, above: tuple[Path, ...]) -> None:
+        self.path, self.root, self.max_bytes = path, root, max_bytes
+        self.above = (*above, path)
+        self.files = {root: path}  # by their outermost elements
+        self._include()
+        directories = {
+            element.get(attribute, "")
+            for element in root.iter("compiler")
+            for attribute in ("meshdir", "texturedir", "assetdir")
+        }
+        self.asset_folders = {file.parent / name for file in self.files.values() for name in ("", *directories)}
+        self.defaults: dict[str, float] = {}
+        for default in root.iter("default"):
+            for element in default:
+                for attribute in COUNTED.intersection(element.attrib):
+                    number = self._product(element, (attribute,))
+                    self.defaults[attribute] = max(number, self.defaults.get(attribute, 1.0))
+
+    def _include(self) -> None:
+        names: set[Path] = set()
+        pending: list[tuple[Element, tuple[Path, ...]]] = [(self.root, (self.path,))]
+        while pending:
+            element, chain = pending.pop()
+            if element.tag.lower() == "include":
+                path = self._found(element, chain[-1])
+                if path is None or path in names:
+                    continue  # MuJoCo says what is wrong
+                self._refuse_cycle("includes", chain, path)
+                names.add(path)
+                included = read_xml(path, self.max_bytes)
+                self.files[included] = path
+                element.append(included)
+                chain = (*chain, path)
+            pending.extend((child, chain) for child in element)
+
+    def weights(self) -> tuple[float, float]:
+        """Bytes, about, that MuJoCo takes to read the unit with all models that it loads, and for the unit alone.
+
+        Refuses cycles of models, and files that MuJoCo may not read.
+        """
+        alone = loaded = rows = attached = heaviest = 0.0
+        pending = [(self.root, 1.0, self.path)]
+        while pending:
+            element, times, file = pending.pop()
+            file = self.files.get(element, file)
+            alone += times * self._alone(element)
+            match element.tag.lower():
+                case "model":
+                    model, copy = self._loaded(self._found(element, file), file)
+                    loaded, heaviest = loaded + model, max(heaviest, copy)
+                case "attach":
+                    attached += times
+                case "replicate":
+                    times *= self._product(element, ("count",))
+                case "key":
+                    rows += times
+                case "size":
+                    rows += sum(
+                        self._product(element, (a,)) for a in element.attrib if a.startswith(("nkey", "nuser_"))
+                    )
+            refuse_beyond(self.max_bytes, f"file {str(self.path)!r}, written out", alone + loaded + attached * heaviest)
+            pending.extend((child, times, file) for child in element)
+        alone += attached * heaviest
+        alone += 16.0 * rows * alone / ELEMENT
+        refuse_beyond(self.max_bytes, f"file {str(self.path)!r}, written out", alone + loaded)
+        return alone + loaded, alone
+
+    def _loaded(self, path: Path | None, file: Path) -> tuple[float, float]:
+        """Weights of a model that ``file``, a part of this unit, loads."""
+        if path is None:
+            return 0.0, 0.0  # MuJoCo says what is wrong
+        above = self.above if file == self.path else (*self.above, file)
+        self._refuse_cycle("models", above, path)
+        if len(above) >= DEEPEST_MODELS:
+            raise ModelError(
+                f"file {str(above[0])!r}", f"models nested at most {DEEPEST_MODELS} deep", "deeper ones",
+                "Join some of them.",
+            )  # fmt: skip
+        return _Unit(path, read_xml(path, self.max_bytes), self.max_bytes, above).weights()
+
+    def _refuse_cycle(self, what: str, chain: tuple[Path, ...], path: Path) -> None:
+        if any(path.samefile(other) for other in chain):
+            names = [os.path.relpath(file, chain[0].parent) for file in (*chain, path)]
+            raise ModelError(
+                f"file {str(chain[0])!r}", f"{what} without a cycle", " → ".join(names),
+                "Remove one of these references.",
+            )  # fmt: skip
+
+    def _found(self, element: Element, file: Path) -> Path | None:
+        """What the ``<include>`` or ``<model>`` in a file names, as MuJoCo finds it."""
+        return next(_files([element.get("file", "")], (self.path.parent, file.parent)), None)
+
+    def _alone(self, element: Element) -> float:
+        """Bytes for an element without those in it: text, tables, files."""
+        total = float(ELEMENT + sum(map(len, element.attrib.values())))
+        for tag, names, piece in TABLES:
+            if (tag or element.tag) == element.tag and any(n in element.attrib or n in self.defaults for n in names):
+                total += piece * self._product(element, names)
+        if element.tag == "mesh" and "params" in element.attrib:  # at most a grid of the largest number
+            largest = max(self._numbers(element, "params"), default=0.0)
+            total += 1000.0 * largest * largest
+        for attribute, name in element.attrib.items():
+            if attribute.startswith("file") and element.tag.lower() not in ("include", "model"):
+                for path in _files([name, name.replace("\\", "/").rpartition("/")[2]], self.asset_folders):
+                    check_file(path, self.max_bytes)
+                    total += 4.0 * _pixels(path)
+        return total
+
+    def _product(self, element: Element, names: Iterable[str]) -> float:
+        """Product of all numbers, at least 1 each, of attributes; those that are not there may have a default."""
+        numbers = [self.defaults.get(name, 1.0) for name in names if name not in element.attrib]
+        return prod((max(x, 1.0) for name in names for x in self._numbers(element, name)), start=prod(numbers))
+
+    def _numbers(self, element: Element, attribute: str) -> tuple[float, ...]:
+        """Numbers of an attribute that counts something."""
+        text = element.get(attribute, "")
+        numbers = decimal_numbers(text)
+        if numbers is None:
+            what = f"{attribute} of <{element.tag}> in file {str(self.path)!r}"
+            raise ModelError(what, "finite numbers", shown(text), "Correct the text.")
+        return numbers
+
+
+def _files(names: Iterable[str], folders: Iterable[Path]) -> Iterator[Path]:
+    """Files of these names, as MuJoCo spells paths: either slash, and ``..`` before links are followed."""
+    for name in dict.fromkeys(names):
+        for folder in folders:
+            path = Path(os.path.normpath(folder / name.replace("\\", "/")))
+            try:
+                if name and path.exists() and not path.is_dir():
+                    yield path
+            except (OSError, ValueError):
+                pass  # a path that cannot exist
+
+
+def _pixels(path: Path) -> int:
+    """Number of pixels of a PNG file; 0 for others."""
+    with path.open("rb") as file:
+        head = file.read(24)
+    is_png = head.startswith(b"\x89PNG\r\n\x1a\n")
+    return int.from_bytes(head[16:20], "big") * int.from_bytes(head[20:24], "big") if is_png else 0

@@ -1,0 +1,343 @@
+"""Pinocchio: ``pinocchio.Model`` → `Tree` with the same ``q`` and ``v``, and back.
+
+Joints keep the model's order, so that the same vectors go into both. A composite joint becomes a chain of links, all
+but the last of them without mass. The inertia of motors is what Pinocchio adds to its mass matrix: ``model.armature``
+(none of its algorithms reads ``rotorInertia`` and ``rotorGearRatio``). Limits of effort, speed and friction are those
+of the positive direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from delassus.constraints import JointRows
+from delassus.errors import ModelError, missing_dependency
+from delassus.model.describe import describe
+from delassus.model.description import (
+    FIXED,
+    Check,
+    RawJoint,
+    RawLink,
+    Unsupported,
+    check_unsupported,
+    judge_omitted,
+    unique_name,
+)
+from delassus.model.edit.build import build_tree
+from delassus.model.joints import JointKind
+from delassus.model.rotations import Array, rotation_between
+from delassus.model.tree import Tree
+
+UNIT_AXIS = 1e-6
+"""Axes whose length is off by more than this are refused: Pinocchio takes them as they are."""
+
+_KINDS = {
+    **dict.fromkeys(("RX", "RY", "RZ", "RevoluteUnaligned"), JointKind.REVOLUTE),
+    **dict.fromkeys(("RUBX", "RUBY", "RUBZ", "RevoluteUnboundedUnaligned"), JointKind.COS_SIN),
+    **dict.fromkeys(("PX", "PY", "PZ", "PrismaticUnaligned"), JointKind.PRISMATIC),
+    "FreeFlyer": JointKind.FREE,
+    "Spherical": JointKind.BALL,
+    "Planar": JointKind.PLANAR,
+    "Translation": JointKind.TRANSLATION,
+}
+"""Kind of each joint that a tree can hold, by Pinocchio's name without ``JointModel``."""
+
+_DIRECTIONS = (
+    ("lowerDryFrictionLimit", "upperDryFrictionLimit", "friction"),
+    ("lowerEffortLimit", "upperEffortLimit", "effortLimit"),
+    ("lowerVelocityLimit", "upperVelocityLimit", "velocityLimit"),
+)
+"""Friction, effort and velocity limits: attributes of either direction, and of both before Pinocchio 4."""
+
+
+def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
+    """Tree of a Pinocchio model, whose numbers are used as they are now, edits included.
+
+    A link is named after the first body that its joint carries (after the joint if it carries none). All bodies are
+    frames, and so are joints and other frames of the model whose names are free. Mimic joints have coordinates of their
+    own, which the model has not, and ``tree.constraints`` holds them.
+
+    Raises
+    ------
+    ModelError
+        Not a model; a joint that a tree cannot hold; an axis that is not of unit length; links whose mass matrix is
+        singular. Names the culprit.
+    MissingDependencyError
+        Pinocchio is not installed.
+    """
+    pin = _import_pinocchio("a tree from a Pinocchio model")
+    if not isinstance(model, pin.Model):
+        raise ModelError(
+            "model", "a pinocchio.Model", f"an object of type {type(model).__module__}.{type(model).__name__}",
+            "Pass a model whose numbers are floats; of a RobotWrapper, pass its model.",
+        )  # fmt: skip
+    taken = {frame.name for frame in model.frames if frame.type == pin.FrameType.BODY}
+    carried = [_body_at(pin, model, i) or unique_name(model.names[i], taken) for i in range(model.njoints)]
+    links = [_link(carried[0], model.inertias[0])]
+    joints: list[RawJoint] = []
+    mimics: dict[str, JointRows] = {}
+    for i in range(1, model.njoints):
+        parent, q, v = carried[model.parents[i]], int(model.idx_qs[i]), int(model.idx_vs[i])
+        if model.joints[i].shortname() == "JointModelMimic":
+            joints.append(_mimic(pin, model, i, parent, carried[i]))
+            links.append(_link(carried[i], model.inertias[i]))
+            mimics[model.names[i]] = _row_of_mimic(model, i, joints)
+            continue
+        chain = list(_parts(model.joints[i], model.jointPlacements[i], f"joint {model.names[i]!r}"))
+        for k, (part, kind, placement) in enumerate(chain, start=1):
+            last = k == len(chain)
+            name = model.names[i] if len(chain) == 1 else f"{model.names[i]}:{k}"
+            child = carried[i] if last else unique_name(f"{carried[i]}:{k}", taken)
+            joints.append(_joint(pin, model, part, kind, name, parent, child, placement, q, v))
+            links.append(_link(child, model.inertias[i] if last else pin.Inertia.Zero()))
+            parent, q, v = child, q + kind.nq, v + kind.nv
+    used = {joint.name for joint in joints}
+    for frame in _other_frames(pin, model, {link.name for link in links}, taken):
+        links.append(RawLink(frame.name))
+        name, parent, place = unique_name(f"{frame.name}:fixed", used), carried[frame.parentJoint], frame.placement
+        joints.append(RawJoint(name, FIXED, parent, frame.name, place.translation, place.rotation))
+    tree = build_tree(model.name, links, joints, root="fixed", keep_order=True, check_inertia=check_inertia)
+    if np.any(model.gravity.angular):
+        raise ModelError("gravity of the model", "a linear acceleration", str(model.gravity), "Set its angular to 0.")
+    configurations = {
+        str(entry.key()): tree.check_configuration(
+            _with_mimics(tree, entry.data(), mimics), f"reference configuration {entry.key()!r}"
+        )
+        for entry in model.referenceConfigurations
+    }
+    return replace(
+        tree,
+        gravity=model.gravity.linear,
+        reference_configurations=configurations,
+        constraints=tuple(mimics.values()),
+    )
+
+
+def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
+    """``pinocchio.Model`` of a tree, with the same ``q`` and ``v``: joints keep their order, whatever it is.
+
+    Each link is a body, and so is each other frame of the tree; inertias are those of the tree, where fixed links are
+    part of the link that carries them. Joints, bodies and frames have the poses of the description that was loaded, but
+    the frames of planar and cos-sin joints whose axes are no coordinate axes: Pinocchio takes no others there.
+
+    Parameters
+    ----------
+    tree : Tree
+    unsupported : {"warn", "refuse", "ignore"}
+        What to do about what a model cannot hold: gravity compensation, springs, constraints, actuators, limits of
+        joints of several degrees of freedom.
+
+    Raises
+    ------
+    ModelError
+        With ``unsupported="refuse"``, what a model cannot hold.
+    MissingDependencyError
+        Pinocchio is not installed.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> model = tree_to_pinocchio(ds.mechanisms.chain(3))
+    >>> model.nq, list(model.names)[1:]
+    (3, ['link1_joint', 'link2_joint', 'link3_joint'])
+    """
+    pin = _import_pinocchio("a Pinocchio model")
+    check_unsupported(unsupported)
+    several = (j for j in tree.joints if j.kind not in (JointKind.REVOLUTE, JointKind.PRISMATIC))
+    omitted = {
+        "gravity compensation": list(tree.gravity_compensation),
+        "springs of joints": [j.name for j in tree.joints if j.stiffness.any()],
+        "limits of joints that are not revolute or prismatic": [
+            j.name for j in several if np.isfinite([*j.lower, *j.upper]).any()
+        ],
+        "constraints": list(map(repr, tree.constraints)),
+        "actuators": [actuator.name for actuator in tree.actuators],
+    }
+    held = {what: names for what, names in omitted.items() if names}
+    judge_omitted(tree.name, "a pinocchio.Model", held, unsupported)
+    model = pin.Model()
+    model.name, model.gravity.linear = tree.name, np.array(tree.gravity)
+    links, joints, _ = describe(tree, offsets=False)
+    number = {links[0].name: 0}
+    at = {links[0].name: pin.SE3.Identity()}  # frame of each link, in that of the joint that moves it
+    by_name = {link.name: link for link in links}
+    for raw in joints:
+        place = at[raw.parent] * pin.SE3(raw.rotation, raw.position)
+        if raw.kind is FIXED:
+            number[raw.child], at[raw.child] = number[raw.parent], place
+            continue
+        joint, turn = _model_of_joint(pin, raw)
+        number[raw.child] = i = model.addJoint(number[raw.parent], joint, place * turn, raw.name)
+        at[raw.child] = turn.inverse()
+        model.addJointFrame(i)
+        _set_numbers(model, raw, int(model.idx_qs[i]), int(model.idx_vs[i]))
+    for name, i in number.items():
+        link = by_name[name]
+        if link.mass or link.inertia.any():
+            model.appendBodyToJoint(i, pin.Inertia(link.mass, link.com, link.inertia), at[name])
+        if name in tree.frames and name not in (*tree.joint_names, "universe"):
+            model.addBodyFrame(name, i, at[name], 0)
+    for name, q in tree.reference_configurations.items():
+        model.referenceConfigurations[name] = np.array(q)
+    return model
+
+
+def _model_of_joint(pin: Any, raw: RawJoint) -> tuple[Any, Any]:
+    """Pinocchio's joint for a joint, and its frame in that of the link."""
+    names = {JointKind.FREE: "FreeFlyer", JointKind.BALL: "Spherical", JointKind.TRANSLATION: "Translation"}
+    axes = {JointKind.REVOLUTE: "R", JointKind.COS_SIN: "RUB", JointKind.PRISMATIC: "P"}
+    unaligned = {JointKind.REVOLUTE: "RevoluteUnaligned", JointKind.PRISMATIC: "PrismaticUnaligned"}
+    same = pin.SE3.Identity()
+    kind = raw.kind or JointKind.FREE
+    if kind in names:
+        return getattr(pin, f"JointModel{names[kind]}")(), same
+    k = int(np.argmax(np.abs(raw.axis))) if kind in axes else 2
+    joint = getattr(pin, f"JointModel{axes[kind]}{'XYZ'[k]}" if kind in axes else "JointModelPlanar")()
+    if np.array_equal(raw.axis, np.eye(3)[k]):
+        return joint, same
+    if kind in unaligned:
+        return getattr(pin, f"JointModel{unaligned[kind]}")(raw.axis / np.linalg.norm(raw.axis)), same
+    return joint, pin.SE3(rotation_between(np.eye(3)[k], raw.axis), np.zeros(3))
+
+
+def _set_numbers(model: Any, raw: RawJoint, q: int, v: int) -> None:
+    """Armature, damping, friction and limits of a joint whose coordinates start at ``q`` and ``v``."""
+    dofs = slice(v, v + (raw.kind or JointKind.FREE).nv)
+    model.armature[dofs], model.damping[dofs] = raw.armature, raw.damping
+    both = hasattr(model, "upperEffortLimit")  # before Pinocchio 4, there is one number for both directions
+    for (lower, upper, old), values in zip(
+        _DIRECTIONS, (raw.friction, raw.effort_limit, raw.velocity_limit), strict=True
+    ):
+        values = np.minimum(values, np.finfo(float).max)
+        getattr(model, upper if both else old)[dofs] = values
+        if both:
+            getattr(model, lower)[dofs] = -values
+    if raw.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        largest = np.finfo(float).max
+        model.lowerPositionLimit[q] = np.clip(raw.lower, -largest, largest)[0]
+        model.upperPositionLimit[q] = np.clip(raw.upper, -largest, largest)[0]
+
+
+def _import_pinocchio(purpose: str) -> Any:
+    """The module ``pinocchio``; or `MissingDependencyError`."""
+    try:
+        import pinocchio
+    except ImportError as error:
+        raise missing_dependency("pin", "pinocchio", purpose) from error
+    return pinocchio
+
+
+def _body_at(pin: Any, model: Any, joint: int) -> str | None:
+    """Name of the first body whose frame is the one that a joint moves."""
+    for frame in model.frames:
+        if frame.type == pin.FrameType.BODY and frame.parentJoint == joint and frame.placement == pin.SE3.Identity():
+            return str(frame.name)
+    return None
+
+
+def _other_frames(pin: Any, model: Any, links: set[str], taken: set[str]) -> Iterator[Any]:
+    """Frames that are no links: all bodies, then joints, then others, while their names are free."""
+    for frame in model.frames:
+        if frame.type == pin.FrameType.BODY and frame.name not in links:
+            yield frame
+    for frame in sorted(model.frames, key=lambda frame: bool(frame.type != pin.FrameType.JOINT)):
+        if frame.type != pin.FrameType.BODY and frame.name not in taken:
+            taken.add(frame.name)
+            yield frame
+
+
+def _link(name: str, inertia: Any) -> RawLink:
+    return RawLink(name, float(inertia.mass), np.array(inertia.lever), np.array(inertia.inertia))
+
+
+def _parts(joint: Any, placement: Any, what: str) -> Iterator[tuple[Any, JointKind, Any]]:
+    """Joints that a joint is composed of, each with its kind and its placement on the one before."""
+    name = joint.shortname().removeprefix("JointModel")
+    if name == "Composite":
+        composite = joint.extract()
+        if not composite.njoints:
+            raise ModelError(what, "a composite of one joint or more", "an empty one", "Use a fixed joint.")
+        for k, (part, at) in enumerate(zip(composite.joints, composite.jointPlacements, strict=True)):
+            yield from _parts(part, at if k else placement * at, what)
+        return
+    if name not in _KINDS:
+        raise ModelError(
+            what, f"a joint among {', '.join(_KINDS)}, or a composite of these", name,
+            "Replace it by joints of these types, for example in a composite.",
+        )  # fmt: skip
+    yield joint, _KINDS[name], placement
+
+
+def _joint(
+    pin: Any, model: Any, joint: Any, kind: JointKind, name: str, parent: str, child: str, place: Any, q: int, v: int
+) -> RawJoint:
+    """A joint whose coordinates start at ``q`` and whose degrees of freedom start at ``v``."""
+    axis = np.array([0.0, 0.0, 1.0])
+    lower, upper = -np.inf, np.inf
+    if kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC):
+        S = _screw(pin, model, joint)
+        axis = S[:3] if kind is JointKind.PRISMATIC else S[3:]
+        if not abs(np.linalg.norm(axis) - 1.0) < UNIT_AXIS:
+            raise ModelError(f"axis of joint {name!r}", "a vector of unit length", str(axis), "Normalise it.")
+    if kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        lower, upper = float(model.lowerPositionLimit[q]), float(model.upperPositionLimit[q])
+    dofs = slice(v, v + kind.nv)
+    friction, effort, velocity = _in_positive_direction(model, dofs)
+    return RawJoint(
+        name, kind, parent, child, place.translation, place.rotation, axis, armature=np.array(model.armature[dofs]),
+        lower=lower, upper=upper, damping=np.array(model.damping[dofs]), friction=friction,
+        effort_limit=effort, velocity_limit=velocity,
+    )  # fmt: skip
+
+
+def _screw(pin: Any, model: Any, joint: Any) -> Array:
+    """Motion (6,) of a joint of one degree of freedom: the one place where every such joint tells its axis."""
+    data = joint.createData()
+    joint.calc(data, pin.neutral(model))
+    return np.ravel(data.S)
+
+
+def _mimic(pin: Any, model: Any, i: int, parent: str, child: str) -> RawJoint:
+    """Mimic joint ``i``, which has no numbers of its own in a model."""
+    S, scaling, place = _screw(pin, model, model.joints[i]), model.joints[i].extract().scaling, model.jointPlacements[i]
+    if not S.any():
+        raise ModelError(
+            f"joint {model.names[i]!r}", "a mimic joint that moves", f"one of scaling {scaling:g}", "Make it fixed."
+        )
+    kind, axis = (JointKind.REVOLUTE, S[3:]) if S[3:].any() else (JointKind.PRISMATIC, S[:3])
+    return RawJoint(model.names[i], kind, parent, child, place.translation, place.rotation, axis / scaling)
+
+
+def _row_of_mimic(model: Any, i: int, joints: list[RawJoint]) -> JointRows:
+    """``q_i = scaling q + offset`` of the joint that joint ``i`` follows, which is among ``joints``."""
+    leader = model.names[model.mimicked_joints[list(model.mimicking_joints).index(i)]]
+    kinds = {raw.name: raw.kind for raw in joints}
+    if kinds.get(leader) not in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        raise ModelError(
+            f"joint {model.names[i]!r}", "a mimic joint that follows a revolute or prismatic one", f"{leader!r}",
+            "Build the model without mimic joints, and pass JointRows.",
+        )  # fmt: skip
+    rule = model.joints[i].extract()
+    return JointRows({model.names[i]: 1.0, leader: -rule.scaling}, rest=rule.offset)
+
+
+def _with_mimics(tree: Tree, q: Array, mimics: Mapping[str, JointRows]) -> Array:
+    """Configuration of a model with the coordinates of mimic joints put in."""
+    out, start = np.zeros(tree.nq), 0
+    for joint, part in zip(tree.joints, tree.q_slices, strict=True):
+        if joint.name not in mimics:
+            out[part], start = q[start : start + joint.nq], start + joint.nq
+    for name, row in mimics.items():  # each after the joint that it follows
+        (follower,), (leader, factor) = row.rows[0][name], next((n, x) for n, x in row.rows[0].items() if n != name)
+        out[tree.q_index(name)] = (row.rest - factor * out[tree.q_index(leader)]) / follower
+    return out
+
+
+def _in_positive_direction(model: Any, dofs: slice) -> list[Array]:
+    """Friction, effort and velocity limits; before Pinocchio 4, there is one number for both directions."""
+    names = [(upper, old) for _, upper, old in _DIRECTIONS]
+    return [np.array(getattr(model, new if hasattr(model, new) else old)[dofs]) for new, old in names]

@@ -1,0 +1,1 @@
+"""URDF and SRDF, read and written."""

@@ -1,0 +1,111 @@
+"""``<collision>`` elements of URDF files → colliders; pairs of links that an SRDF file says not to collide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from delassus.errors import ModelError, shown, unknown_name
+from delassus.formats.urdf.meshes import find_mesh, read_mesh
+from delassus.formats.urdf.read import ZERO, check_file, read_numbers, read_pose
+from delassus.model.rotations import exact_quarter_turns
+from delassus.model.shapes import Box, Capsule, Collider, Cylinder, Mesh, Shape, Sphere
+from delassus.model.tree import Tree
+
+UNKNOWN = ("disable_default_collisions", "enable_collisions")
+"""Rules of SRDF files that reverse the meaning of the others; they are refused."""
+
+Meshes = dict[tuple[str, bytes], Mesh]
+
+
+def colliders_of_urdf(
+    robot: Element, path: Path, tree: Tree, prefix: str, friction: float, restitution: float, convex: bool,
+    folders: tuple[Path, ...], max_bytes: float, kind: str,
+) -> tuple[Collider, ...]:  # fmt: skip
+    """Those of a parsed ``<robot>`` from elements ``kind``; see `delassus.formats.colliders.load_colliders`."""
+    colliders = []
+    meshes: Meshes = {}
+    for link in robot.findall("link"):
+        name, elements = link.get("name", ""), link.findall(kind)
+        if elements and name not in tree.frames:
+            raise unknown_name(f"link of {str(path)!r} in the tree", name, tree.frames)
+        for k, element in enumerate(elements):
+            what = f"{kind} {k} of link {name!r} in file {str(path)!r}"
+            label = element.get("name") or (name if len(elements) == 1 else f"{name}:{k}")
+            rotation, position = read_pose(element, what)
+            shape = _shape(element, path, folders, convex, what, meshes, max_bytes)
+            colliders.append(
+                Collider(
+                    "world" if name == "world" else prefix + name, shape, position, exact_quarter_turns(rotation),
+                    friction=friction, restitution=restitution, name=prefix + label,
+                )
+            )  # fmt: skip
+    return tuple(colliders)
+
+
+def _shape(
+    element: Element, path: Path, folders: tuple[Path, ...], convex: bool, what: str, meshes: Meshes, max_bytes: float
+) -> Shape:
+    geometry = element.find("geometry")
+    shapes = [] if geometry is None else list(geometry)
+    if geometry is None or len(shapes) != 1:
+        raise ModelError(
+            what, "one shape in its <geometry>", f"{len(shapes)}", f"Write one <{element.tag}> for each shape."
+        )
+    shape = shapes[0]
+
+    def lengths(**defaults: tuple[float, ...]) -> list[float]:
+        numbers = read_numbers(geometry, shape.tag, what, **defaults)
+        for attribute, values in zip(defaults, numbers, strict=True):
+            if min(values) <= 0:
+                wanted = "a positive length" if len(values) == 1 else "positive lengths"
+                raise ModelError(
+                    f"{what}, {attribute} of its {shape.tag}", wanted, shown(shape.get(attribute)), "Correct it."
+                )
+        return [value for values in numbers for value in values]
+
+    match shape.tag:
+        case "sphere":
+            return Sphere(*lengths(radius=ZERO))
+        case "box":
+            return Box(*lengths(size=3 * ZERO))
+        case "cylinder":
+            return Cylinder(*lengths(radius=ZERO, length=ZERO))
+        case "capsule":
+            return Capsule(*lengths(radius=ZERO, length=ZERO))
+        case "mesh":
+            scale = np.array(read_numbers(geometry, "mesh", what, scale=(1.0, 1.0, 1.0))[0])
+            if np.any(scale == 0):
+                raise ModelError(f"{what}, scale of its mesh", "no zeros", shown(shape.get("scale")), "Correct it.")
+            address = shape.get("filename", "")
+            if not address:
+                raise ModelError(what, "a filename of its mesh", "none", "Name the file.")
+            key = address, scale.tobytes()
+            if key not in meshes:
+                file = find_mesh(address, path, folders, what)
+                check_file(file, max_bytes)
+                vertices, triangles = read_mesh(file, what)
+                if np.prod(np.sign(scale)) < 0:  # a mirror image: reverse the triangles
+                    triangles = triangles[:, ::-1]
+                meshes[key] = Mesh(vertices * scale, triangles, convex=convex)
+            return meshes[key]
+    raise ModelError(what, "a sphere, box, cylinder, capsule or mesh", f"a <{shape.tag}>", "Use one of these.")
+
+
+def ignored_of_srdf(robot: Element, path: Path, prefix: str, tree: Tree | None) -> tuple[tuple[str, str], ...]:
+    """Pairs of a parsed SRDF file; see `delassus.formats.colliders.load_ignored`."""
+    what, pairs = f"file {str(path)!r}", []
+    for element in robot:
+        if element.tag in UNKNOWN:
+            raise ModelError(what, "<disable_collisions>", f"<{element.tag}>", "Write out the pairs that it means.")
+        if element.tag != "disable_collisions":
+            continue
+        first, second = element.get("link1"), element.get("link2")
+        if not first or not second:
+            came = shown(element.attrib)
+            raise ModelError(what, "link1 and link2 on every <disable_collisions>", came, "Name both links.")
+        if tree is None or (first in tree.frames and second in tree.frames):
+            pairs.append((prefix + first, prefix + second))
+    return tuple(dict.fromkeys(pairs))

@@ -1,0 +1,303 @@
+"""URDF files → `Tree`, by a strict reader on the standard library's parser. Meshes, visuals, collisions are not read.
+
+Of a doubled element the first counts, as in Pinocchio's reader.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from dataclasses import replace
+from math import cos, inf, sin
+from pathlib import Path
+from typing import Literal
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+
+import numpy as np
+
+from delassus.constraints import JointRows
+from delassus.errors import ModelError, shown
+from delassus.model.check import check_choice, decimal_numbers
+from delassus.model.description import DEEPEST_XML, Check, RawJoint, RawLink, Root
+from delassus.model.edit.build import build_tree
+from delassus.model.joints import JointKind
+from delassus.model.rotations import Array, exact_quarter_turns, rotation_from_rpy
+from delassus.model.tree import Tree
+
+Continuous = Literal["angle", "cos-sin"]
+
+_KINDS = {
+    "revolute": JointKind.REVOLUTE,
+    "continuous": JointKind.REVOLUTE,
+    "prismatic": JointKind.PRISMATIC,
+    "planar": JointKind.PLANAR,
+    "floating": JointKind.FREE,
+    "fixed": None,
+}
+
+Matrix = list[list[float]]
+
+ZERO, NONE = (0.0,), (inf,)
+
+MAX_BYTES = 1e8
+"""Default of ``max_bytes``: larger descriptions are refused."""
+
+
+WRITTEN = 1e-2
+"""Quaternions of SRDF files, which are written to a few digits, are of unit length to this."""
+
+
+def read_xml(path: Path, max_bytes: float = MAX_BYTES) -> Element:
+    """Parse an XML file that declares no document type (so no entities, external or exploding); returns its root.
+
+    Namespaces are not resolved: prefixes stay in the names, as in other readers of robot descriptions.
+
+    Raises
+    ------
+    ModelError
+        What `check_file` raises; the file is not XML, declares a document type, or nests elements deeper than
+        `DEEPEST_XML`.
+    """
+    check_file(path, max_bytes)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"file {str(path)!r}", "a file that can be read", str(error), "Check the path.") from error
+    return parse_xml(data, f"file {str(path)!r}")
+
+
+def check_file(path: Path, max_bytes: float) -> None:
+    """Refuse a pipe, a device or anything else whose reading may not end, and a file of more than ``max_bytes``."""
+    what = f"file {shown(str(path))}"
+    if not isinstance(max_bytes, int | float) or not max_bytes > 0:
+        raise ModelError("max_bytes", "a positive number", shown(max_bytes), "Pass such as 1e9, or inf for no limit.")
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:
+        raise ModelError(what, "a file that can be read", str(error), "Check the path.") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelError(what, "a regular file", "a folder, pipe, device or socket", "Check the path.")
+    refuse_beyond(max_bytes, what, status.st_size)
+
+
+def refuse_beyond(max_bytes: float, what: str, size: float) -> None:
+    """Refuse a description, or part of one, of more than ``max_bytes``."""
+    if size > max_bytes:
+        raise ModelError(
+            what, f"at most {max_bytes:g} bytes", f"{size:g}", "Load it with a larger max_bytes if it is meant so."
+        )
+
+
+def parse_xml(data: bytes, what: str) -> Element:
+    """Parse XML text; see `read_xml`."""
+
+    def refuse(*_: object) -> None:
+        raise ModelError(
+            what, "XML without a document type declaration", "a <!DOCTYPE …>",
+            "Remove the declaration and write out its entities.",
+        )  # fmt: skip
+
+    builder = TreeBuilder()
+    depth = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEEPEST_XML:
+            raise ModelError(
+                what, f"elements nested at most {DEEPEST_XML} deep", "deeper ones", "Check that this describes a robot."
+            )
+        builder.start(tag, attributes)
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    try:
+        parser.Parse(data, True)
+    except (expat.ExpatError, ValueError, LookupError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(what, "well-formed XML", str(error), "Check that this is a robot description.") from error
+    return builder.close()
+
+
+def tree_from_urdf(
+    robot: Element,
+    fallback_name: str,
+    root: Root,
+    continuous: Continuous,
+    check_inertia: Check,
+    source: str,
+) -> Tree:
+    """Build the tree of a parsed ``<robot>`` element; see `delassus.load`."""
+    check_choice("continuous", continuous, ("angle", "cos-sin"), ModelError)
+    name = robot.get("name") or fallback_name
+    macro = next((element.tag for element in robot.iter() if element.tag.startswith("xacro:")), None)
+    if macro is not None:
+        raise ModelError(
+            f"robot {name!r}", "a URDF file without macros", f"<{macro}>", "Expand it: xacro robot.xacro > robot.urdf."
+        )
+    for element in robot:
+        if element.tag in ("link", "joint") and not element.get("name"):
+            raise ModelError(f"robot {name!r}", f"a name on every <{element.tag}>", "one without", "Name it.")
+    joints = [_joint(element, continuous) for element in robot.findall("joint")]
+    links = _links([_inertial(element) for element in robot.findall("link")])
+
+    tree = build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia, source=source)
+    constraints, others = _mimic_joints(robot, tree)
+    omitted = {"mimic joints that follow no joint of one degree of freedom": others} if others else {}
+    return replace(tree, constraints=constraints, omitted=omitted)
+
+
+def _mimic_joints(robot: Element, tree: Tree) -> tuple[tuple[JointRows, ...], tuple[str, ...]]:
+    """Rows of mimic joints, and the names of those that are independent here."""
+    one_dof = {joint.name for joint in tree.joints if joint.nv == 1}
+    fixed = {element.get("name") for element in robot.findall("joint") if element.get("type") == "fixed"}
+    held, others = [], []
+    for element in robot.findall("joint"):
+        name, mimic = element.get("name", ""), element.find("mimic")
+        (multiplier,), (offset,) = read_numbers(element, "mimic", f"joint {name!r}", multiplier=(1.0,), offset=ZERO)
+        if mimic is None or name in fixed:
+            continue
+        leader = mimic.get("joint", "")
+        row = {name: 1.0}
+        if leader not in fixed:  # the position of a fixed joint is zero
+            row[leader] = row.get(leader, 0.0) - multiplier
+        row = {joint: x for joint, x in row.items() if x}
+        if row and row.keys() <= one_dof:
+            held.append(JointRows(row, rest=offset))
+        else:
+            others.append(name)
+    return tuple(held), tuple(others)
+
+
+def with_group_states(tree: Tree, robot: Element, what: str) -> Tree:
+    """The tree with the ``<group_state>`` of a parsed SRDF file as reference configurations.
+
+    States of one name, of several groups, are one configuration.
+    """
+    configurations: dict[str, Array] = {}
+    unknown: dict[str, None] = {}
+    for state in robot.findall("group_state"):
+        name = state.get("name")
+        if not name:
+            raise ModelError(what, "a name on every <group_state>", "one without", "Name it.")
+        q = configurations.setdefault(name, tree.neutral())
+        for element in state.findall("joint"):
+            joint = element.get("name", "")
+            if joint not in tree.joint_names:
+                unknown[joint] = None
+                continue
+            value = f"{what}, group state {name!r}, value of joint {joint!r}"
+            q[tree.q_index(joint)] = _coordinates(tree, joint, element.get("value", ""), value)
+    omitted = {"joints of group states that the tree does not have": tuple(unknown)} if unknown else {}
+    return replace(tree, reference_configurations=configurations, omitted={**tree.omitted, **omitted})
+
+
+def _coordinates(tree: Tree, joint: str, text: str, what: str) -> Array:
+    """Configuration of a joint from the text of an SRDF file: its numbers, or the angle of a cosine and sine."""
+    kind = tree.joints[tree.joint_names.index(joint)].kind
+    given = decimal_numbers(text)
+    if given is not None and kind is JointKind.COS_SIN and len(given) == 1:
+        given = cos(given[0]), sin(given[0])
+    numbers = np.array(given or ())
+    length = 1.0 if kind.unit is None else float(np.linalg.norm(numbers[kind.unit]))
+    if numbers.shape != (kind.nq,) or abs(length - 1.0) > WRITTEN:
+        wanted = f"{kind.nq} finite number(s)" + ("" if kind.unit is None else ", with a part of unit length")
+        raise ModelError(what, wanted, shown(text), "Correct the text.")
+    if kind.unit is not None:
+        numbers[kind.unit] /= length
+    return numbers
+
+
+def _links(inertials: Sequence[tuple[str, float, Array, Array, Matrix]]) -> list[RawLink]:
+    """Links of their inertials, with moments of inertia in the axes of the link."""
+    rotations = exact_quarter_turns(np.array([rotation for *_, rotation, _ in inertials]).reshape(-1, 3, 3))
+    moments = np.array([moments for *_, moments in inertials]).reshape(-1, 3, 3)
+    rotated = rotations @ moments @ np.swapaxes(rotations, 1, 2)
+    return [RawLink(name, mass, com, own) for (name, mass, com, *_), own in zip(inertials, rotated, strict=True)]
+
+
+def _inertial(element: Element) -> tuple[str, float, Array, Array, Matrix]:
+    """Name, mass, centre of mass, and rotation and moments of inertia of the ``<inertial>`` of a link."""
+    name = element.get("name", "")
+    inertial = element.find("inertial")
+    if inertial is None:
+        return name, 0.0, np.zeros(3), np.eye(3), 3 * [3 * [0.0]]
+    what = f"link {name!r}"
+    for tag, required in (("mass", ("value",)), ("inertia", ("ixx", "iyy", "izz"))):
+        part = inertial.find(tag)
+        missing = [tag] if part is None else [attribute for attribute in required if part.get(attribute) is None]
+        if missing:
+            raise ModelError(
+                what, f"{missing[0]} in its <{'inertial' if part is None else tag}>", "none",
+                "Add it, or leave out the whole <inertial>.",
+            )  # fmt: skip
+    ((mass,),) = read_numbers(inertial, "mass", what, value=ZERO)
+    (xx,), (xy,), (xz,), (yy,), (yz,), (zz,) = read_numbers(
+        inertial, "inertia", what, ixx=ZERO, ixy=ZERO, ixz=ZERO, iyy=ZERO, iyz=ZERO, izz=ZERO
+    )
+    rotation, com = read_pose(inertial, what)
+    return name, mass, com, rotation, [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
+
+
+def _joint(element: Element, continuous: Continuous) -> RawJoint:
+    name, kind = element.get("name", ""), element.get("type", "")
+    what = f"joint {name!r}"
+    if kind not in _KINDS:
+        raise ModelError(what, f"a type among {', '.join(_KINDS)}", repr(element.get("type")), "Use one of these.")
+    ends = []
+    for role in ("parent", "child"):
+        end = element.find(role)
+        link = None if end is None else end.get("link")
+        if not link:
+            raise ModelError(what, f"a <{role} link='…'/>", "none", f"Say which link is its {role}.")
+        ends.append(link)
+    rotation, position = read_pose(element, what)
+    (axis,) = read_numbers(element, "axis", what, xyz=(1.0, 0.0, 0.0))
+    (lower,), (upper,), (effort,), (velocity,) = read_numbers(
+        element, "limit", what, lower=ZERO, upper=ZERO, effort=NONE, velocity=NONE
+    )
+    (damping,), (friction,) = read_numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
+    if kind not in ("revolute", "prismatic") or element.find("limit") is None:
+        lower, upper = -inf, inf
+    if kind in ("planar", "floating"):  # which no single motor drives
+        effort = velocity = inf
+    moves = JointKind.COS_SIN if kind == "continuous" and continuous == "cos-sin" else _KINDS[kind]
+    return RawJoint(
+        name, moves, ends[0], ends[1], position, rotation, np.array(axis), lower=lower, upper=upper, damping=damping,
+        friction=friction, effort_limit=effort, velocity_limit=velocity,
+    )  # fmt: skip
+
+
+def read_pose(element: Element, what: str) -> tuple[Array, Array]:
+    """Rotation (3, 3) and position (3,) of the ``<origin>`` of an element; the identity where there is none."""
+    xyz, rpy = read_numbers(element, "origin", what, xyz=3 * ZERO, rpy=3 * ZERO)
+    return rotation_from_rpy(rpy), np.array(xyz)
+
+
+def read_numbers(parent: Element, tag: str, what: str, **defaults: tuple[float, ...]) -> list[tuple[float, ...]]:
+    """Numbers of each attribute of an element: finite but in a ``<limit>``, and as many as the default has.
+
+    The default stands for an attribute or element that is not there.
+    """
+    element = parent.find(tag)
+    if element is None:
+        return list(defaults.values())
+    out = []
+    for attribute, default in defaults.items():
+        text = element.get(attribute)
+        numbers = default if text is None else decimal_numbers(text, infinite=tag == "limit")
+        if numbers is None or len(numbers) != len(default):
+            raise ModelError(
+                f"{what}, {attribute} of <{tag}>", f"{len(default)} finite number(s)", shown(text), "Correct the text."
+            )
+        out.append(numbers)
+    return out

@@ -1,0 +1,182 @@
+"""`write_video`: a recording as a film, drawn without a display; needs the extra ``[video]``."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.errors import ConfigurationError, require, shown
+from delassus.model.check import check_list, check_number, check_path, check_whole
+from delassus.model.kinematics import world_poses
+from delassus.model.rotations import Array
+from delassus.pictures.rendering import OPENING, Renderer, camera_at
+from delassus.simulate.recording import Recording
+from delassus.simulate.storage import written
+
+SUFFIXES = (".mp4", ".webp", ".gif")
+
+AWAY = (0.26, -0.92, 0.29)
+"""Direction from what is seen to the camera."""
+
+MARGIN = 1.15
+"""How much larger the picture is than what is in it."""
+
+QUALITY, CRF = 55, 20
+"""Of WebP files, up to 100; and of MP4 files, constant rate factor of H.264: less is better."""
+
+SIZES = "Such as (640, 360)."
+
+MOST_PICTURES, FARTHEST = 100_000, 1e9
+"""Of a film, an hour at 25 a second; and numbers of a configuration (m, rad)."""
+
+CALM = 0.5
+"""Time (s) over which the way of the camera is a mean."""
+
+
+def check_video(path: Path) -> None:
+    """Refuse a name of another kind of file, or one that needs a package that is not installed."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigurationError("video", f"a name that ends in {' or '.join(SUFFIXES)}", str(path), "Use .mp4.")
+    require("imageio_ffmpeg" if path.suffix.lower() == ".mp4" else "PIL", "video", f"videos ({path.suffix})")
+
+
+def write_video(
+    recording: Recording,
+    path: str | Path,
+    *,
+    fps: int = 25,
+    size: tuple[int, int] = (640, 360),
+    speed: float = 1.0,
+) -> Path:
+    """Film what was recorded, the camera going with what moves freely.
+
+    Parameters
+    ----------
+    recording : Recording
+        One that knows its scene. Robots look as the files of ``scene.descriptions`` show them, others as their
+        colliders.
+    path : str or Path
+        ``.mp4`` (H.264), ``.webp`` or ``.gif`` file to write; the last two go round and round, and pages show them as
+        pictures. A GIF file is three times as large as a WebP file, and has 255 colours.
+    fps : int
+        Pictures a second; in GIF files each is shown for a whole number of hundredths of a second.
+    size : (int, int)
+        Width and height in pixels, even numbers.
+    speed : float
+        Seconds of the recording in a second of the film.
+
+    Returns
+    -------
+    Path
+        That of the file.
+
+    Raises
+    ------
+    ConfigurationError
+        A recording without scene, a file that cannot be written, or an option out of range.
+    MissingDependencyError
+        The extra ``video`` is not installed.
+
+    Examples
+    --------
+    >>> from delassus.simulate.recording import Recorder
+    >>> from delassus.scenes import boxes
+    >>> recording = boxes(2).simulator().run(0.5, record=Recorder())
+    >>> write_video(recording, "boxes.gif")  # doctest: +SKIP
+    PosixPath('boxes.gif')
+    """
+    if not isinstance(recording, Recording):
+        raise ConfigurationError("recording", "a Recording", shown(recording), "Record with Recorder().")
+    path = check_path("path", path)
+    check_video(path)
+    check_whole("fps", fps, "25 is usual.", least=1, most=100)
+    if len(check_list("size", size, "a width and a height", SIZES)) != 2:
+        raise ConfigurationError("size", "a width and a height", shown(size), SIZES)
+    for name, n in zip(("width", "height"), size, strict=True):
+        if check_whole(name, n, SIZES, least=16, most=4096) % 2:
+            raise ConfigurationError(name, "an even number", shown(n), SIZES)
+    pictures = _pictures(recording, fps, size, check_number("speed", speed, "1 is as fast as it was."))
+    with written(path, "video") as part:
+        if path.suffix.lower() == ".mp4":
+            _write_mp4(pictures, part, fps)
+        else:
+            _write_pictures(pictures, part, fps, gif=path.suffix.lower() == ".gif")
+    return path
+
+
+def _pictures(recording: Recording, fps: int, size: tuple[int, int], speed: float) -> Iterator[NDArray[np.uint8]]:
+    scene, time = recording.require_scene(), recording.time
+    span = float(time[-1] - time[0])
+    count = span / speed * fps
+    if not count < MOST_PICTURES:
+        wanted, came = f"one for at most {MOST_PICTURES:,} pictures", f"{speed:g}, for {count:.3g} of {span:g} s"
+        raise ConfigurationError("speed", wanted, came, "Film faster, or a shorter recording.")
+    at = np.arange(time[0], time[-1] + 1e-9, speed / fps)
+    q = recording.q[np.minimum(np.searchsorted(time, at - 1e-9), len(recording) - 1)]
+    if not np.abs(q).max(initial=0.0) < FARTHEST:
+        wanted, came = f"configurations within {FARTHEST:g} m", "one that is NaN or farther away"
+        raise ConfigurationError("recording", wanted, came, "Film what was before it diverged.")
+    renderer = Renderer(scene, q[0], *size)
+    poses = world_poses(scene.tree, q)
+    targets = np.asarray(np.mean([p for _, p in poses], axis=0))
+    if any(joint.nv == 6 for joint in scene.tree.joints):
+        targets = _calm(targets, round(CALM * fps / speed))
+    else:  # what is held somewhere stays in the picture by itself
+        targets = np.broadcast_to(targets.mean(axis=0), targets.shape)
+    ahead = -np.array(AWAY) / np.linalg.norm(AWAY)
+    camera = camera_at(-ahead, np.zeros(3), OPENING, *size)
+    distance = 0.1
+    for (R, p), corners in zip(poses, renderer.corners, strict=True):  # far enough that all is always in the picture
+        right, down, deep = np.moveaxis((corners @ R.swapaxes(-1, -2) + (p - targets)[:, None]) @ camera.axes.T, -1, 0)
+        wide = np.maximum(np.abs(right) * size[1] / size[0], np.abs(down))
+        distance = max(distance, float((MARGIN * wide / OPENING - deep).max()))
+    return (renderer.picture(each, target, -distance * ahead) for each, target in zip(q, targets, strict=True))
+
+
+def _calm(way: Array, window: int) -> Array:
+    """Means of places (n, 3) over about ``window`` of them."""
+    n = min(2 * (window // 2) + 1, 2 * len(way) - 1)
+    padded = np.concatenate([np.repeat(way[:1], n // 2, 0), way, np.repeat(way[-1:], n // 2, 0)])
+    sums = np.concatenate([np.zeros((1, 3)), np.cumsum(padded, axis=0)])
+    return np.asarray((sums[n:] - sums[:-n]) / n)
+
+
+def _write_mp4(pictures: Iterator[NDArray[np.uint8]], path: Path, fps: int) -> None:
+    """Send pictures to ffmpeg, whose own words are the error if it fails."""
+    import imageio_ffmpeg
+
+    first = next(pictures)
+    given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{first.shape[1]}x{first.shape[0]}", "-r", str(fps)]
+    made = ["-c:v", "libx264", "-crf", str(CRF), "-pix_fmt", "yuv420p", "-f", "mp4", f"file:{path}"]
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error", *given, "-i", "-", *made]
+    with TemporaryFile() as log, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as ffmpeg:
+        assert ffmpeg.stdin is not None
+        try:
+            with suppress(BrokenPipeError), ffmpeg.stdin as film:  # it says why it has ended
+                for picture in chain([first], pictures):
+                    film.write(np.ascontiguousarray(picture).data)
+        except BaseException:
+            ffmpeg.kill()
+            raise
+        if ffmpeg.wait():
+            log.seek(0)
+            said = log.read().decode(errors="replace").strip()
+            raise OSError(f"ffmpeg ended with {ffmpeg.returncode}: {said or 'no words'}")
+
+
+def _write_pictures(pictures: Iterator[NDArray[np.uint8]], path: Path, fps: int, gif: bool) -> None:
+    from PIL import Image
+
+    found, each = [Image.fromarray(picture) for picture in pictures], 1000 / fps
+    if gif:
+        colours = found[len(found) // 2].quantize(255)  # the same for all pictures, so that only what moves is stored
+        found, each = [image.quantize(palette=colours, dither=Image.Dither.NONE) for image in found], round(each, -1)
+    options = {"duration": round(each), "loop": 0, "quality": QUALITY}
+    found[0].save(path, "GIF" if gif else "WEBP", save_all=True, append_images=found[1:], **options)

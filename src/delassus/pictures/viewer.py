@@ -1,0 +1,243 @@
+"""`view`: a simulation or a recording in the browser, through viser (extra ``[view]``)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from delassus.errors import ConfigurationError
+from delassus.model.check import check_whole
+from delassus.model.rotations import Array
+from delassus.pictures.drawing import NO_PATHS, Drawing
+from delassus.pictures.guard import start_server
+from delassus.scenes.ready import ReadyScene
+from delassus.simulate.recording import Recording
+from delassus.simulate.simulator import Controller, Simulator
+
+STOP_TIME = 5.0
+"""Seconds that `Viewer.stop` waits for the step under way."""
+
+FRAME_TIME = 1.0 / 30.0
+"""Between pictures (s)."""
+
+SPEEDS = (0.05, 2.0)
+"""Slowest and fastest, in seconds of simulation a second."""
+
+
+class Instant(NamedTuple):
+    """Time (s), configuration (nq,), contact points (n, 3) and mean forces (n, 3) on first links, in the world.
+
+    ``paths`` (k, T, 3) are what a controller plans to go along.
+    """
+
+    time: float
+    q: Array
+    points: Array
+    forces: Array
+    paths: Array = NO_PATHS
+
+
+class Live:
+    """Plays a simulation while it is computed."""
+
+    span = None
+
+    def __init__(self, sim: Simulator, controller: Controller | None) -> None:
+        self.sim, self.scene = sim, sim.scene
+        self._controller, self._start, self._owed = controller, sim.get_state(), 0.0
+
+    def instant(self) -> Instant:
+        """The present."""
+        sim = self.sim
+        forces = np.einsum("nij,nj->ni", sim.contacts.frames, sim.impulses) / sim.dt
+        paths = getattr(self._controller, "paths", NO_PATHS)
+        return Instant(sim.time, sim.q, sim.contacts.points, forces, paths)
+
+    def advance(self, seconds: float, budget: float) -> None:
+        """Go on by a time, or by less if that takes longer than ``budget`` seconds to compute."""
+        self._owed += seconds
+        stop = time.perf_counter() + budget
+        while self._owed >= self.sim.dt and time.perf_counter() < stop:
+            self.sim.step_by(self._controller)
+            self._owed -= self.sim.dt
+        self._owed = min(self._owed, self.sim.dt)  # time that could not be kept up with is dropped
+
+    def seek(self, at: float) -> None:
+        """Go back to the start: a simulation goes to no other time."""
+        self.sim.set_state(self._start)
+        self._owed = 0.0
+
+
+class Replay:
+    """Plays a recording, over and over."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording, self.scene = recording, recording.require_scene()
+        self.span = float(recording.time[0]), float(recording.time[-1])
+        self._at = self.span[0]
+
+    def instant(self) -> Instant:
+        """The sample at the present time; contacts are those of the step that led to it."""
+        r = self.recording
+        k = min(int(np.searchsorted(r.time, self._at)), len(r) - 1)
+        contacts = r.contacts(k)
+        last = contacts["times"] == r.time[k]
+        return Instant(float(r.time[k]), r.q[k], contacts["points"][last], contacts["impulses"][last] / r.origin.dt)
+
+    def advance(self, seconds: float, budget: float) -> None:
+        """Go on by a time, at the end to the start."""
+        self._at = self._at + seconds if self._at < self.span[1] else self.span[0]
+
+    def seek(self, at: float) -> None:
+        """Go to the time of the recording that is nearest to ``at``."""
+        self._at = float(np.clip(at, *self.span))
+
+
+def player_of(source: Recording | ReadyScene | Simulator) -> Live | Replay:
+    """Player of what a user wants to see; raises `ConfigurationError` if that is nothing that can be seen."""
+    if isinstance(source, ReadyScene):
+        return Live(source.simulator(), source.controller)
+    if isinstance(source, Simulator):
+        return Live(source, None)
+    if isinstance(source, Recording):
+        return Replay(source)
+    raise ConfigurationError(
+        "source", "a Recording, a ReadyScene or a Simulator", type(source).__name__, "Pass such as pendulum()."
+    )
+
+
+class Viewer:
+    """Page that shows a scene and lets its viewer play, pause, restart, and change the speed.
+
+    Attributes
+    ----------
+    url : str
+        Address of the page.
+    """
+
+    def __init__(self, player: Live | Replay, host: str, port: int) -> None:
+        self._player = player
+        self._server = start_server(host, port)
+        name = "localhost" if host in ("0.0.0.0", "127.0.0.1") else f"[{host}]" if ":" in host else host
+        self.url = f"http://{name}:{self._server.get_port()}"
+        self._drawing = Drawing(self._server, player.scene, player.instant().q)
+        away = self._drawing.size * np.array([0.35, -1.25, 0.4])
+        camera = self._server.initial_camera
+        camera.look_at, camera.position = tuple(self._drawing.centre), tuple(self._drawing.centre + away)
+        self._controls()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="delassus viewer", daemon=True)
+        self._thread.start()
+
+    def _controls(self) -> None:
+        gui = self._server.gui
+        self._playing = True
+        self._wanted: float | None = None  # time to go to, for the thread that plays
+        self._button = gui.add_button("Pause")
+        self._button.on_click(lambda _: self.play(not self._playing))
+        gui.add_button("Restart").on_click(lambda _: self._go(-np.inf))
+        self._speed = gui.add_slider("Speed", *SPEEDS, step=0.05, initial_value=1.0)
+        self._forces = gui.add_checkbox("Contact forces", True)
+        self._follow = gui.add_checkbox("Follow", False)
+        self._time: Any = None
+        if self._player.span is not None and self._player.span[0] < self._player.span[1]:
+            start, end = self._player.span
+            self._time = gui.add_slider("Time (s)", start, end, (end - start) / 1000, start)
+            self._time.on_update(self._moved)
+        self._told = gui.add_markdown("")
+
+    def _moved(self, event: Any) -> None:
+        if event.client is not None:  # by a person, not by the loop below
+            self._go(float(self._time.value))
+
+    def _go(self, at: float) -> None:
+        self._wanted = at
+
+    def play(self, playing: bool = True) -> None:
+        """Play, or pause."""
+        self._playing = playing
+        self._button.label = "Pause" if playing else "Play"
+
+    def _loop(self) -> None:
+        last, told = time.perf_counter(), 0.0
+        while not self._stopped.is_set():
+            now = time.perf_counter()
+            elapsed, last = min(now - last, 0.1), now
+            if self._wanted is not None:
+                self._player.seek(self._wanted)
+                self._wanted = None
+            elif self._playing:
+                self._player.advance(elapsed * float(self._speed.value), FRAME_TIME)
+            instant = self._player.instant()
+            self._drawing.update(*instant[1:4], bool(self._forces.value), instant.paths, bool(self._follow.value))
+            if now - told > 0.2:
+                told = now
+                self._told.content = f"**{instant.time:.2f} s**, {len(instant.points)} contacts"
+                if self._time is not None and self._playing:
+                    self._time.value = instant.time
+            self._stopped.wait(max(0.0, FRAME_TIME - (time.perf_counter() - now)))
+
+    def wait(self) -> None:
+        """Show until the thread is interrupted (Ctrl-C)."""
+        try:
+            while self._thread.is_alive():
+                self._thread.join(0.2)
+        except KeyboardInterrupt:
+            pass
+
+    def stop(self) -> None:
+        """Close the page; a step that takes long, such as the first one, which compiles, is not waited for."""
+        self._stopped.set()
+        self._thread.join(STOP_TIME)
+        self._server.stop()
+
+
+def view(
+    source: Recording | ReadyScene | Simulator,
+    *,
+    port: int = 8080,
+    host: str = "127.0.0.1",
+    block: bool = True,
+) -> Viewer:
+    """Show a simulation while it is computed, or a recording, in the browser.
+
+    Links are drawn by their colliders and by rods between their joints; contact forces are red arrows, whose length is
+    in proportion to the weight of the lightest body that moves freely. What a controller plans to go along, its
+    ``paths`` (k, T, 3), are lines. The page can play, pause, restart, change the speed, follow what moves, and go to
+    any time of a recording.
+
+    Parameters
+    ----------
+    source : Recording, ReadyScene or Simulator
+        A recording from a file needs its scene: ``Recording.load(path, scene=…)``.
+    port : int
+        Of the page; the next free one if it is taken.
+    host : str
+        Address to listen at: this machine only by default; ``"0.0.0.0"`` for the network, where everybody who can reach
+        it may watch and control. Pages other than the viewer's own are refused by the headers Host and Origin.
+    block : bool
+        Whether to return only when interrupted (Ctrl-C). Otherwise `Viewer.stop` ends it.
+
+    Returns
+    -------
+    Viewer
+        With the page's address as ``url``.
+
+    Raises
+    ------
+    ConfigurationError
+        Nothing that can be shown, a recording without its scene, or a host that is no address of this machine.
+    MissingDependencyError
+        The extra ``view`` is not installed, or a viser whose server cannot be guarded.
+    """
+    check_whole("port", port, "8080 is usual.", least=1, most=65535)
+    viewer = Viewer(player_of(source), host, port)
+    if block:
+        try:
+            viewer.wait()
+        finally:
+            viewer.stop()
+    return viewer

@@ -1,0 +1,26 @@
+"""Calls of kernels with arrays of other libraries, which nothing imports before an array of theirs has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from delassus.errors import ConfigurationError
+from delassus.model.check import OTHERS
+from delassus.runtime.libraries import on_dask, on_jax, on_others, on_torch
+
+CALLS = {"JAX": on_jax.call, "PyTorch": on_torch.call, "Dask": on_dask.call, OTHERS: on_others.call}
+"""By the names of `delassus.model.check.LIBRARIES`."""
+
+
+def call(kernel: Any, libraries: set[str], given: Sequence[Any], named: Mapping[str, Any], is_plain: bool) -> Any:
+    """Call of a kernel with arrays of other libraries, and results of the same; ``is_plain``: with arrays alone."""
+    if is_plain and len(libraries) == 1:
+        (library,) = libraries
+        return CALLS[library](kernel, given, named)
+    names = " and ".join(sorted(libraries))
+    if not is_plain:
+        came = "out, threads, return_status or return_error"
+        advice = "Leave them out, or call with NumPy arrays."
+        raise ConfigurationError("kernel", f"arrays alone, of {names}", came, advice)
+    raise ConfigurationError("kernel", "arrays of one library", f"some of {names}", "Convert them.")

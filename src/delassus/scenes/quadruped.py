@@ -1,0 +1,90 @@
+"""A quadruped that stands and then trots on the spot: Unitree's Go1, or a generic one where that is not installed."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from delassus.contact.scene import Scene
+from delassus.errors import DelassusWarning, MissingDependencyError
+from delassus.formats.load import load
+from delassus.model.description import RawJoint, RawLink
+from delassus.model.edit.build import build_tree
+from delassus.model.joints import JointKind
+from delassus.model.shapes import Box, Collider, HalfSpace, Sphere
+from delassus.model.tree import Tree
+from delassus.scenes.ready import ReadyScene
+from delassus.scenes.trot import LEGS, Trot
+
+FOOT_RADIUS, FRICTION, HEIGHT = 0.02, 0.8, 0.3
+"""Of the feet (m), on the floor, and of the hips above the feet (m)."""
+
+TRUNK = (0.36, 0.1, 0.11)
+"""Edges of the trunk (m)."""
+
+
+def quadruped(*, generic: bool = False) -> ReadyScene:
+    """Quadruped on a floor: it stands for half a second, then trots on the spot.
+
+    Parameters
+    ----------
+    generic : bool
+        Take the built-in quadruped even where Go1's description (extra ``[robots]``) is installed. Its links have the
+        names of Go1's.
+
+    Examples
+    --------
+    >>> ready = quadruped(generic=True)
+    >>> ready.scene.tree.n_links, ready.scene.tree.nv
+    (13, 18)
+    """
+    scene = on_floor(generic_quadruped() if generic else go1())
+    tree = scene.tree
+    controller = Trot(tree, scene.gravity, HEIGHT)
+    q0 = tree.neutral()
+    q0[7:] = controller.stance
+    q0[2] = HEIGHT + FOOT_RADIUS
+    told = f"{tree.name} stands, and then trots on the spot"
+    return ReadyScene("quadruped", scene, q0, np.zeros(tree.nv), 1e-3, controller, 3.0, told)
+
+
+def on_floor(tree: Tree, *obstacles: Collider) -> Scene:
+    """Scene of a quadruped, whose feet and trunk have colliders, on a floor."""
+    feet = [Collider(f"{leg}_foot", Sphere(FOOT_RADIUS), friction=FRICTION) for leg in LEGS]
+    trunk = Collider("trunk", Box(*TRUNK), friction=FRICTION)
+    floor = Collider("world", HalfSpace(), friction=FRICTION, name="floor")
+    return Scene(tree, [*feet, trunk, *obstacles, floor], descriptions="go1" if tree.name == "go1" else None)
+
+
+def go1() -> Tree:
+    """Go1 by its description, or the generic quadruped where that is not installed."""
+    try:
+        with warnings.catch_warnings():
+            # One inertia of the description breaks the triangle inequality by a little; it does not matter here.
+            warnings.simplefilter("ignore", DelassusWarning)
+            return load("go1", root="floating")
+    except MissingDependencyError:
+        return generic_quadruped()
+
+
+def generic_quadruped() -> Tree:
+    """Quadruped of 12 kg: a trunk with four legs of three joints, named as those of Unitree's robots are."""
+    x, y, side, rod = 0.19, 0.05, 0.08, 0.21
+    trunk = np.array([*TRUNK])
+    links = [RawLink("trunk", 6.0, np.zeros(3), 6.0 / 12 * np.diag(trunk @ trunk - trunk**2))]
+    joints = []
+    for leg in LEGS:
+        ahead, left = (1.0 if leg[0] == "F" else -1.0), (1.0 if leg[1] == "L" else -1.0)
+        hip, thigh, calf, foot = (f"{leg}_{part}" for part in ("hip", "thigh", "calf", "foot"))
+        for name, mass, com in ((hip, 0.5, (0, 0.5 * side * left, 0)), (thigh, 0.8, (0, 0, -rod / 4)),
+                                (calf, 0.15, (0, 0, -rod / 2)), (foot, 0.05, (0, 0, 0))):  # fmt: skip
+            across = mass * (0.04**2 + (rod**2 / 12 if name in (thigh, calf) else 0.0))
+            links.append(RawLink(name, mass, np.array(com, dtype=float), np.diag([across, across, mass * 0.04**2])))
+        for parent, child, place, axis in (("trunk", hip, (x * ahead, y * left, 0), (1, 0, 0)),
+                                           (hip, thigh, (0, side * left, 0), (0, 1, 0)),
+                                           (thigh, calf, (0, 0, -rod), (0, 1, 0))):  # fmt: skip
+            at, turns = np.array(place, dtype=float), np.array(axis, dtype=float)
+            joints.append(RawJoint(f"{child}_joint", JointKind.REVOLUTE, parent, child, at, axis=turns, damping=0.01))
+        joints.append(RawJoint(f"{foot}_fixed", None, calf, foot, np.array([0.0, 0.0, -rod])))
+    return build_tree("quadruped", links, joints, root="floating")

@@ -1,0 +1,1 @@
+"""Operations on symbols: a graph of what was computed, and its values."""

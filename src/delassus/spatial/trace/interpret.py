@@ -1,0 +1,75 @@
+"""The meaning of a graph: a NumPy interpreter that every target is compared with, operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.spatial.trace.graph import Graph, Op
+
+INPUT, CONSTANT = int(Op.INPUT), int(Op.CONSTANT)
+
+SEMANTICS: dict[int, Callable[..., Any]] = {
+    Op.ADD: np.add,
+    Op.SUBTRACT: np.subtract,
+    Op.MULTIPLY: np.multiply,
+    Op.DIVIDE: np.divide,
+    Op.NEGATE: np.negative,
+    Op.SQRT: np.sqrt,
+    Op.SIN: np.sin,
+    Op.COS: np.cos,
+    Op.COPYSIGN: np.copysign,
+    Op.MIN: np.fmin,
+    Op.MAX: np.fmax,
+    Op.LESS: lambda a, b: (a < b).astype(a.dtype),
+    Op.SELECT: lambda condition, a, b: np.where(condition != 0, a, b),
+}
+"""What each operation means, on arrays of float64 or float32. A minimum or maximum ignores a NaN; a comparison with
+a NaN is 0.0, and a NaN counts as true. Which of two zeros is the minimum or maximum, and what sign and payload a NaN
+has, is left open."""
+
+
+def interpret(graph: Graph, x: NDArray[Any]) -> list[NDArray[Any]]:
+    """Run a graph on floating-point inputs (..., n_inputs); returns one array (..., k) for each group of outputs."""
+    assert np.issubdtype(x.dtype, np.floating), x.dtype
+    batch = x.shape[:-1]
+    with np.errstate(all="ignore"):
+        values = evaluate(graph, list(np.moveaxis(x, -1, 0)), lambda c: np.full(batch, c, x.dtype), SEMANTICS)
+    empty = np.zeros((*batch, 0), dtype=x.dtype)
+    return [np.stack([values[k] for k in group], axis=-1) if len(group) else empty for group in graph.outputs]
+
+
+def evaluate(
+    graph: Graph, inputs: Sequence[Any], constant: Callable[[float], Any], operations: Mapping[int, Callable[..., Any]]
+) -> list[Any]:
+    """Values of all nodes that outputs need, on any type of number that the operations take; calls only on arrays."""
+    values: list[Any] = []
+    needed = graph.reachable(graph.flat_outputs())
+    of_calls: dict[int, Callable[[], Any]] = {}
+    nodes = graph.nodes()
+    for calls in (every.pruned(nodes, needed) for every in graph.calls):
+        for given, column in zip(calls.given, zip(*calls.operands, strict=True), strict=True):
+            of_calls[given] = partial(lambda column: np.stack([values[x] for x in column]), column)
+        for row, final in enumerate(calls.final):
+            for node, result in zip(final, calls.results, strict=True):
+                of_calls[node] = partial(lambda result, row: values[result][row], result, row)
+    for k, ((op, a, b, c), number, live) in enumerate(zip(nodes, graph.value.tolist(), needed.tolist(), strict=True)):
+        if not live:
+            values.append(None)
+        elif k in of_calls:
+            values.append(of_calls[k]())
+        elif op == INPUT:
+            values.append(inputs[a])
+        elif op == CONSTANT:
+            values.append(constant(number))
+        elif b < 0:
+            values.append(operations[op](values[a]))
+        elif c < 0:
+            values.append(operations[op](values[a], values[b]))
+        else:
+            values.append(operations[op](values[a], values[b], values[c]))
+    return values

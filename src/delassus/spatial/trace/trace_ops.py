@@ -1,0 +1,447 @@
+"""`Ops` that record a graph: running an algorithm on it makes the nodes that the compiler optimises and counts.
+
+A scalar is a node, a matrix a table of node numbers. Equal nodes are one, known numbers are folded, zeros take no
+operation and signs move out of products as nodes are made. Node 0 is zero: it alone is a *structural* zero.
+
+Each node also has a value at one generic state, where inputs are fixed numbers: what is true there of the rank of a
+matrix is true at almost all states.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from delassus.spatial.factor import Factor
+from delassus.spatial.numpy_ops import Answer
+from delassus.spatial.ops import Body, Ops
+from delassus.spatial.rank import rank_of
+from delassus.spatial.rigid import RigidInertia
+from delassus.spatial.trace.graph import Builder, Calls, Graph, Loop, Node, Op
+from delassus.spatial.trace.nodes import Expression, Table
+from delassus.spatial.transform import Displacement, StagedTransform
+
+INPUT, CONSTANT = int(Op.INPUT), int(Op.CONSTANT)
+ADD, SUBTRACT, MULTIPLY, DIVIDE = int(Op.ADD), int(Op.SUBTRACT), int(Op.MULTIPLY), int(Op.DIVIDE)
+NEGATE, SQRT, SIN, COS = int(Op.NEGATE), int(Op.SQRT), int(Op.SIN), int(Op.COS)
+COPYSIGN, MIN, MAX, LESS, SELECT = int(Op.COPYSIGN), int(Op.MIN), int(Op.MAX), int(Op.LESS), int(Op.SELECT)
+
+VALUES: dict[int, Callable[..., float]] = {
+    ADD: operator.add,
+    SUBTRACT: operator.sub,
+    MULTIPLY: operator.mul,
+    DIVIDE: operator.truediv,
+    NEGATE: operator.neg,
+    SQRT: math.sqrt,
+    SIN: math.sin,
+    COS: math.cos,
+    COPYSIGN: math.copysign,
+    MIN: min,
+    MAX: max,
+    LESS: lambda x, y: float(x < y),
+    SELECT: lambda condition, x, y: x if condition else y,
+}
+"""What operations give at the generic state, and of known numbers."""
+
+
+ROUND_OFF, SAMPLES = 100 * 2.0**-52, 3
+"""Largest relative error of an operation, much more than it has, and how often operations err at random."""
+
+
+def _value(op: int, at: Sequence[float], a: int, b: int, c: int) -> float:
+    """What an operation of nodes with the values ``at`` gives, NaN if nothing."""
+    try:
+        if b < 0:
+            return VALUES[op](at[a])
+        return VALUES[op](at[a], at[b]) if c < 0 else VALUES[op](at[a], at[b], at[c])
+    except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
+        return math.nan
+
+
+class TraceOps(Ops):
+    """The backend that records.
+
+    Attributes
+    ----------
+    phases : list of (str, list of int)
+        What `mark` was told, in order: the nodes that each phase computes.
+    at : list of float
+        Value of each node at the generic state; of a constant, its number.
+    answers : list of Answer
+        What was asked about structure, in order, and what the answers were.
+    pivots : dict of int to (int, bool, int)
+        Nodes that eliminations divide by: what each is judged by, whether by its square, and the system that it is of.
+    exact : set of int
+        Those that are zero where rows depend on one another, and else one; zero itself if they always do.
+    loops : list of Loop or Calls
+        What is repeated, in order.
+
+    totals : list of (list of int, int)
+        Nodes that are computed together, and one that is their total.
+    """
+
+    def __init__(self) -> None:
+        self.totals: list[tuple[list[int], int]] = []
+        self.phases: list[tuple[str, list[int]]] = []
+        self.at: list[float] = [0.0]
+        self.answers: list[Answer] = []
+        self.pivots: dict[int, tuple[int, bool, int]] = {}
+        self.exact: set[int] = set()
+        self.loops: list[Loop | Calls] = []
+        self._system = 0
+        self._erring: list[list[float]] = [[] for _ in range(SAMPLES)]
+        self._build = Builder()
+        self._nodes = self._build.nodes
+        self._random, self._errors = random.Random(0), np.random.default_rng(1)
+        self._n_inputs = 0
+        self._build.constant(0.0)
+        self._one = self.number(1.0)
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def vector(self, size: int, at: Sequence[float] | None = None) -> list[Expression]:
+        """State vector of the next inputs; ``at``: their values at the generic state, random if None."""
+        values = [self._random.uniform(0.3, 1.0) for _ in range(size)] if at is None else at
+        out = []
+        for x in values:
+            out.append(Expression(self, self._build.node(INPUT, self._n_inputs)))
+            self.at.append(float(x))
+            self._n_inputs += 1
+        return out
+
+    def unknown(self, rows: int, columns: int) -> Table:
+        """Matrix of the next inputs."""
+        return Table(self, [[x.node for x in self.vector(columns)] for _ in range(rows)], columns)
+
+    def number(self, x: Any) -> int:
+        """Node of a scalar or of a known number."""
+        if type(x) is Expression:
+            return x.node
+        value = float(x)
+        if not value:
+            return 0
+        node = self._build.constant(value)
+        if node == len(self.at):
+            self.at.append(value)
+        return node
+
+    def graph(self, outputs: Iterable[Iterable[int]]) -> Graph:
+        """The graph so far, with these groups of outputs."""
+        calls = tuple(found for found in self.loops if isinstance(found, Calls))
+        return replace(self._build.graph(outputs), calls=calls)
+
+    def since(self, start: int) -> list[Node]:
+        """Nodes from that one on."""
+        return self._nodes[start:]
+
+    def nodes(self, a: Any, lower: bool = False) -> list[int]:
+        """Nodes of a matrix row by row; ``lower``: of the lower triangle."""
+        out: list[int] = a.nodes(lower)
+        return out
+
+    def count(self, nodes: Iterable[int]) -> int:
+        """Number of operations that these nodes need."""
+        live, total = bytearray(len(self.at)), 0
+        for x in nodes:
+            live[x] = 1
+        for k in range(len(live) - 1, -1, -1):
+            if live[k]:
+                op, a, b, c = self._nodes[k]
+                if op >= ADD:
+                    total += 1
+                    live[a] = 1
+                    if b >= 0:
+                        live[b] = 1
+                    if c >= 0:
+                        live[c] = 1
+        return total
+
+    def operation(self, op: int, a: int, b: int = -1, c: int = -1) -> int:
+        """Node of an operation, or the number that it gives on known numbers."""
+        at, nodes = self.at, self._nodes
+        if nodes[a][0] == CONSTANT and (b < 0 or nodes[b][0] == CONSTANT) and (c < 0 or nodes[c][0] == CONSTANT):
+            return self.number(_value(op, at, a, b, c))
+        node = self._build.node(op, a, b, c)
+        if node == len(at):
+            at.append(_value(op, at, a, b, c))
+        return node
+
+    def add(self, a: int, b: int) -> int:
+        """``a + b``."""
+        if not a:
+            return b
+        if not b:
+            return a
+        (p, pa, pb, _), (q, qa, qb, _) = self._nodes[a], self._nodes[b]
+        if q == NEGATE:
+            return self.subtract(a, qa)
+        if p == NEGATE:
+            return self.subtract(b, pa)
+        if p == SUBTRACT and pb == b:
+            return pa
+        if q == SUBTRACT and qb == a:
+            return qa
+        if a == b and p == MULTIPLY and CONSTANT in (self._nodes[pa][0], self._nodes[pb][0]):
+            return self.multiply(self.number(2.0), a)
+        return self.operation(ADD, a, b)
+
+    def subtract(self, a: int, b: int) -> int:
+        """``a − b``."""
+        if not b:
+            return a
+        if not a:
+            return self.negate(b)
+        if a == b:
+            return 0
+        (p, pa, pb, _), (q, qa, qb, _) = self._nodes[a], self._nodes[b]
+        if q == NEGATE:
+            return self.add(a, qa)
+        if p == NEGATE:
+            return self.negate(self.add(pa, b))
+        if p == ADD and b in (pa, pb):
+            return pb if b == pa else pa
+        if q == ADD and a in (qa, qb):
+            return self.negate(qb if a == qa else qa)
+        return self.operation(SUBTRACT, a, b)
+
+    def multiply(self, a: int, b: int) -> int:
+        """``a · b``; a sign moves out, and a product with ``1 / y`` is a quotient."""
+        if not a or not b:
+            return 0
+        p, q = self._nodes[a], self._nodes[b]
+        if p[0] == CONSTANT:
+            return self._scaled(a, b)
+        if q[0] == CONSTANT:
+            return self._scaled(b, a)
+        for (op, left, right, _), y in ((p, b), (q, a)):
+            if op == NEGATE:
+                return self.negate(self.multiply(left, y))
+            if op == DIVIDE:
+                if right == y:
+                    return left
+                if left == self._one:
+                    return self.divide(y, right)
+        return self.operation(MULTIPLY, a, b)
+
+    def _scaled(self, number: int, x: int) -> int:
+        """A known number times ``x``."""
+        factor, (op, left, right, _) = self.at[number], self._nodes[x]
+        if factor == 1.0:
+            return x
+        if factor == -1.0:
+            return self.negate(x)
+        if op == NEGATE:
+            return self.negate(self._scaled(number, left))
+        if op == ADD and left == right:
+            return self.multiply(self.number(2.0 * factor), left)
+        if op == DIVIDE and left == self._one:
+            return self.operation(DIVIDE, number, right)
+        if op == MULTIPLY:
+            for y, z in ((left, right), (right, left)):
+                if self._nodes[y][0] == CONSTANT:
+                    return self.multiply(self.number(factor * self.at[y]), z)
+        return self.operation(MULTIPLY, number, x)
+
+    def divide(self, a: int, b: int) -> int:
+        """``a / b``."""
+        if not a or b == self._one:
+            return a
+        if a == b:
+            return self._one
+        (p, pa, pb, _), (q, qa, qb, _) = self._nodes[a], self._nodes[b]
+        if p == NEGATE:
+            return self.negate(self.divide(pa, b))
+        if p == MULTIPLY and b in (pa, pb):
+            return pb if b == pa else pa
+        if q == MULTIPLY and a in (qa, qb):
+            return self.divide(self._one, qb if a == qa else qa)
+        if q == DIVIDE and qa == self._one:
+            return self.multiply(a, qb)
+        return self.operation(DIVIDE, a, b)
+
+    def negate(self, a: int) -> int:
+        """``−a``."""
+        op, inner, *_ = self._nodes[a]
+        return inner if op == NEGATE else self.operation(NEGATE, a)
+
+    def dot(self, row: list[int], column: list[tuple[int, int]]) -> int:
+        """Sum of products of a row and the entries of a column that are not zero."""
+        total = 0
+        for i, y in column:
+            x = row[i]
+            if x:
+                total = self.add(total, self.multiply(x, y))
+        return total
+
+    def total(self, nodes: Sequence[int]) -> int:
+        """Sum of all, by pairs: of sums that do not wait for one another."""
+        while len(nodes) > 1:
+            pairs = zip(nodes[::2], nodes[1::2], strict=False)
+            nodes = [*(self.add(a, b) for a, b in pairs), *nodes[len(nodes) // 2 * 2 :]]
+        return nodes[0] if nodes else 0
+
+    def _function(self, op: int, *operands: Any) -> Any:
+        return Expression(self, self.operation(op, *(self.number(x) for x in operands)))
+
+    # -- the vocabulary of algorithms --------------------------------------------------------------------------------
+
+    def constant(self, value: Any) -> Any:
+        array = np.asarray(value, dtype=float)
+        return Table(self, [[self.number(x) for x in row] for row in array.tolist()], array.shape[1])
+
+    def zeros(self, rows: int, columns: int) -> Any:
+        return Table(self, [[0] * columns for _ in range(rows)], columns)
+
+    def entry(self, vector: Any, index: int) -> Any:
+        return vector[index]
+
+    def flag(self, vector: Any, index: int) -> Any:
+        flag = vector[index]
+        self.at[flag.node] = 1.0
+        return flag
+
+    def entries(self, a: Any) -> list[list[Any]]:
+        return [[Expression(self, x) for x in row] for row in a.rows]
+
+    def matrix(self, rows: Sequence[Sequence[Any]]) -> Any:
+        return Table(self, [[self.number(x) for x in row] for row in rows], len(rows[0]))
+
+    def take(self, a: Any, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> Any:
+        chosen = a.rows if rows is None else [a.rows[i] for i in rows]
+        if columns is None:
+            return Table(self, list(chosen), a.columns)
+        return Table(self, [[row[j] for j in columns] for row in chosen], len(columns))
+
+    def put(self, a: Any, shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int]) -> Any:
+        out = [[0] * shape[1] for _ in range(shape[0])]
+        for i, row in zip(rows, a.rows, strict=True):
+            for j, x in zip(columns, row, strict=True):
+                out[i][j] = x
+        return Table(self, out, shape[1])
+
+    def shape(self, a: Any) -> tuple[int, int]:
+        shape: tuple[int, int] = a.shape
+        return shape
+
+    def nonzero(self, a: Any) -> Any:
+        return self._answer("nonzero", a, np.array(a.nodes(), dtype=int).reshape(a.shape) != 0)
+
+    def rank(self, a: Any, least: float = 0.0) -> int:
+        return int(self._answer("rank", a, rank_of(self._values(a), np.maximum(self._errors_of(a), least))))
+
+    def opaque(self, a: Any) -> Any:
+        rows = [[x if self._nodes[x][0] == CONSTANT else self.operation(MAX, x, x) for x in row] for row in a.rows]
+        return Table(self, rows, a.columns)
+
+    def masked(self, a: Any, like: Any) -> Any:
+        pairs = zip(a.rows, like.rows, strict=True)
+        return Table(self, [[x if y else 0 for x, y in zip(r, s, strict=True)] for r, s in pairs], a.columns)
+
+    def known(self, a: Any) -> Any:
+        all_known = all(self._nodes[x][0] == CONSTANT for x in a.nodes())
+        return self._answer("known", a, self._values(a) if all_known else None)
+
+    def _values(self, a: Table) -> Any:
+        return np.array([self.at[x] for x in a.nodes()]).reshape(a.shape)
+
+    def _errors_of(self, a: Table) -> Any:
+        """Estimates of the round-off in the values of entries: how far they are when every operation errs at random."""
+        start = len(self._erring[0])
+        for at in self._erring:
+            factors = 1.0 + ROUND_OFF * self._errors.uniform(-1.0, 1.0, len(self.at) - start)
+            given = zip(self._nodes[start:], self.at[start:], factors.tolist(), strict=True)
+            for (op, x, y, z), value, factor in given:
+                at.append((_value(op, at, x, y, z) if op >= ADD else value) * factor)
+        found = np.array([[at[x] for x in a.nodes()] for at in self._erring]).reshape(SAMPLES, *a.shape)
+        return np.linalg.norm(found - self._values(a), axis=0)
+
+    def _answer(self, question: str, a: Table, answer: Any) -> Any:
+        self.answers.append((question, a.shape, answer))
+        return answer
+
+    def transpose(self, a: Any) -> Any:
+        rows = [list(column) for column in zip(*a.rows, strict=True)] if a.rows else [[] for _ in range(a.columns)]
+        return Table(self, rows, len(a.rows))
+
+    def vstack(self, parts: Sequence[Any]) -> Any:
+        return Table(self, [row for part in parts for row in part.rows], parts[0].columns)
+
+    def cos(self, x: Any) -> Any:
+        return self._function(COS, x)
+
+    def sin(self, x: Any) -> Any:
+        return self._function(SIN, x)
+
+    def sqrt(self, x: Any) -> Any:
+        return self._function(SQRT, x)
+
+    def copysign(self, x: Any, y: Any) -> Any:
+        return self._function(COPYSIGN, x, y)
+
+    def minimum(self, x: Any, y: Any) -> Any:
+        return self._function(MIN, x, y)
+
+    def maximum(self, x: Any, y: Any) -> Any:
+        return self._function(MAX, x, y)
+
+    def less(self, x: Any, y: Any) -> Any:
+        return self._function(LESS, x, y)
+
+    def select(self, condition: Any, x: Any, y: Any) -> Any:
+        return self._function(SELECT, condition, x, y)
+
+    def repeat(self, times: int, start: Sequence[Any], body: Body) -> list[Any]:
+        nodes = [self.number(x) for x in (*start, 0.0)]  # the last one: whether the state has stopped
+        carried: list[Any] = self.vector(len(nodes), [self.at[x] for x in nodes])
+        *before, stopped = carried
+        after, stop = body(before)
+        following = [self.select(stopped, x, y) for x, y in zip(before, after, strict=True)]
+        following.append(self.maximum(stopped, stop))
+        final = self.vector(len(nodes), [self.at[x.node] for x in following])
+        self.loops.append(Loop(times, nodes, *([x.node for x in values] for values in (carried, following, final))))
+        return final[:-1]
+
+    def _symmetric(self, n: int, entry: Callable[[int, int], int]) -> Table:
+        """Symmetric matrix from the entries of its lower triangle."""
+        lower = [[entry(i, j) for j in range(i + 1)] for i in range(n)]
+        return Table(self, [[lower[max(i, j)][min(i, j)] for j in range(n)] for i in range(n)], n)
+
+    def sym_add(self, a: Any, b: Any) -> Any:
+        return self._symmetric(a.columns, lambda i, j: self.add(a.rows[i][j], b.rows[i][j]))
+
+    def sym_subtract(self, a: Any, b: Any) -> Any:
+        return self._symmetric(a.columns, lambda i, j: self.subtract(a.rows[i][j], b.rows[i][j]))
+
+    def sym_product(self, a: Any, b: Any) -> Any:
+        columns = b.sparse_columns()
+        return self._symmetric(b.columns, lambda i, j: self.dot(a.rows[i], columns[j]))
+
+    def transform(self, displacement: Displacement) -> StagedTransform:
+        return StagedTransform(self, displacement)
+
+    def factor(self, D: Any) -> Factor:
+        return Factor(self, D)
+
+    def rigid_inertia(self, H: Any) -> RigidInertia:
+        return RigidInertia.of_matrix(self, H)
+
+    def mark(self, phase: str, values: Sequence[Any]) -> None:
+        self.phases.append((phase, [x for a in values for x in a.nodes()]))
+
+    def pivot(
+        self, x: Any, squared: bool = False, size: Any = None, apart: bool = False, is_exact: bool = False
+    ) -> None:
+        node = self.number(x)
+        if is_exact or not node:
+            self.exact.add(node)
+        judged_by = node if size is None else self.number(size)
+        self.pivots.setdefault(node, (judged_by, squared, -node if apart else self._system))
+
+    def new_system(self) -> None:
+        self._system += 1

@@ -22,9 +22,9 @@ from delassus.compiler.jit.compile import Bound, compiled, inlined, run_kernel
 from delassus.compiler.machine import code
 from delassus.compiler.machine.code import key_of
 from delassus.compiler.machine.cpu import Code, Host, host, object_code
+from delassus.compiler.passes import simplify as passes
 from delassus.compiler.passes.schedule import overlap, reorder, schedule
 from delassus.compiler.passes.simplify import PASSES, optimise
-from delassus.compiler.passes import simplify as passes
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Argument, Program, Result, interpret_program
 from delassus.compiler.program.trace import trace

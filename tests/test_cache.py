@@ -143,7 +143,7 @@ def test_second_process_is_ready_soon(tmp_path):
     cache.store(KEY, payload)
     script = (
         "import sys, time\n"
-        "from delassus.runtime import cache\n"
+        "from delassus.compiler.machine import cache\n"
         "best = 1e9\n"
         "for _ in range(5):\n"
         "    start = time.perf_counter()\n"
@@ -814,7 +814,7 @@ def test_one_makes_and_the_others_wait(folder):
 def test_who_dies_with_a_lock_blocks_nobody(folder):
     script = (
         "import time\n"
-        "from delassus.runtime import cache\n"
+        "from delassus.compiler.machine import cache\n"
         f"cache.fetch({KEY!r}, lambda: (print('making', flush=True), time.sleep(600)), {WHAT!r})\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
@@ -833,7 +833,7 @@ def test_who_is_stopped_with_a_lock_is_waited_for_so_long(patience, folder, monk
     monkeypatch.setattr("delassus.errors.PATIENCE", patience)
     script = (
         "import sys\n"
-        "from delassus.runtime import cache\n"
+        "from delassus.compiler.machine import cache\n"
         f"cache.fetch({KEY!r}, lambda: (print('making', flush=True), sys.stdin.read()) and {PAYLOAD!r}, {WHAT!r})\n"
     )
     pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)

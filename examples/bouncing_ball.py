@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import delassus as ds
-from delassus.model.colliders import Collider, HalfSpace, Sphere
+from delassus.contact import Collider, HalfSpace, Sphere
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import Recorder, Recording
 

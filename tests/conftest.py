@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 import pytest
 import threadpoolctl
@@ -9,6 +10,10 @@ import threadpoolctl
 # threads of BLAS wait for one another, busily, where workers have the cores; here and in processes that tests start
 threadpoolctl.threadpool_limits(1)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# what one process compiles of Python's files, the many that follow it read
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 signal.signal(
     signal.SIGINT, signal.default_int_handler

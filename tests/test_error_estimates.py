@@ -31,7 +31,6 @@ def some_rows(mechanism, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", EXACT)
 @pytest.mark.parametrize(
     ("what", "methods", "oracles", "options"),
     [
@@ -42,8 +41,8 @@ def some_rows(mechanism, rng):
     ],
     ids=["delassus", "hard", "soft", "derivatives"],
 )
-def test_estimates_on_random_mechanisms(what, methods, oracles, options, dtype):
-    ratios = []
+def test_estimates_on_random_mechanisms(what, methods, oracles, options):
+    ratios = {dtype: [] for dtype in EXACT}
     for seed in range(2):
         mechanism = some_mechanism(seed, 9 if len(methods) > 1 else 5, ("fixed", "floating")[seed % 2])
         rng = np.random.default_rng(seed)
@@ -51,21 +50,24 @@ def test_estimates_on_random_mechanisms(what, methods, oracles, options, dtype):
             constraints = [] if method == "aba" else some_rows(mechanism, rng)
             asked = requested(mechanism.tree, constraints, what, method=method, **options)
             states = usual_and_near_singular(mechanism.tree, rng, STATES, len(asked.quantity.inputs) > 1)
-            exact = [make_program(replace(asked, method=name)) for name in oracles]
-            true, estimated = true_and_estimated(make_program(asked), exact, states, dtype)
-            known = estimated <= ERROR_BOUND[dtype]
-            worst = np.max(true[known] / estimated[known], initial=0.0)
-            assert worst < BELOW, (seed, method, worst)
-            ratios += list(true[known] / estimated[known])
-    assert len(ratios) >= STATES and np.median(ratios) > 1.0 / ABOVE
+            program, exact = make_program(asked), [make_program(replace(asked, method=name)) for name in oracles]
+            for dtype, found in ratios.items():
+                true, estimated = true_and_estimated(program, exact, states, dtype)
+                known = estimated <= ERROR_BOUND[dtype]
+                worst = np.max(true[known] / estimated[known], initial=0.0)
+                assert worst < BELOW, (seed, method, dtype, worst)
+                found += list(true[known] / estimated[known])
+    for dtype, found in ratios.items():
+        assert len(found) >= STATES and np.median(found) > 1.0 / ABOVE, dtype
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compliance", [1e-6, None])
-def test_estimates_on_robots_that_stand(compliance):
+@pytest.mark.parametrize(("compliance", "names"), [(1e-6, ("go1", "g1")), (None, ("talos_reduced", "go1", "g1"))])
+def test_estimates_on_robots_that_stand(compliance, names):
     """Welds and points on all limbs, in both types; states whose error is above the bound are above it by estimate."""
     ratios = {dtype: [] for dtype in ERROR_BOUND}
-    for name, ends in (("talos_reduced", TALOS_FEET), ("go1", GO1_FEET), ("g1", G1_ENDS)):
+    for name in names:
+        ends = {"talos_reduced": TALOS_FEET, "go1": GO1_FEET, "g1": G1_ENDS}[name]
         tree, rng = robot(name), np.random.default_rng(1)
         constraints = [ds.Point(end) if name == "go1" else ds.Weld(end) for end in ends]
         what = requested(tree, constraints, "dynamics", method="pv-early", compliance=compliance)
@@ -82,18 +84,18 @@ def test_estimates_on_robots_that_stand(compliance):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", EXACT)
 @pytest.mark.parametrize("compliance", [1e-3, 1.0])
-def test_estimates_of_soft_rows_that_depend_on_one_another(compliance, dtype):
+def test_estimates_of_soft_rows_that_depend_on_one_another(compliance):
     for tree, link in ((ds.mechanisms.chain(10), "link10"), (ds.mechanisms.humanoid(), "left_hand")):
         constraints = [ds.Weld(link), ds.Point(ds.Frame(link, (0.1, 0.2, 0.3)))]
         what = requested(tree, constraints, "dynamics", method="pv-early", compliance=compliance)
         program = make_program(what)
         exact = [make_program(replace(what, method="ltl")), program]
         states = usual_and_near_singular(tree, np.random.default_rng(0), 200)
-        true, estimated = true_and_estimated(program, exact, states, dtype)
-        known = estimated <= ERROR_BOUND[dtype]  # what is promised of estimates is the bound: half of it was seen
-        assert np.all(true[known] < np.minimum(BELOW * estimated[known], ERROR_BOUND[dtype]))
+        for dtype, bound in ERROR_BOUND.items():
+            true, estimated = true_and_estimated(program, exact, states, dtype)
+            known = estimated <= bound  # what is promised of estimates is the bound: half of it was seen
+            assert np.all(true[known] < np.minimum(BELOW * estimated[known], bound)), dtype
 
 
 # -- what follows from them ----------------------------------------------------------------------------------------
@@ -123,10 +125,9 @@ def icub_rows():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", EXACT)
-def test_kernels_of_a_robot_of_bad_inertias(dtype):
+def test_kernels_of_a_robot_of_bad_inertias():
     """What kernels return is as accurate as they say, and within the bound unless they say that it is not."""
-    tree, rows = robot("icub"), icub_rows()
+    tree, rows, dtype = robot("icub"), icub_rows(), "float32"
     q, v, tau = (x.astype(dtype) for x in state(tree, np.random.default_rng(1), 20))
     expected = ds.forward_dynamics(tree, q, v, tau, rows, method="kkt")
     assert np.all(expected.error_estimate < 1e-6)
@@ -175,8 +176,8 @@ def test_a_state_of_small_pivots_among_others():
     [("delassus", "float64"), ("dynamics", "float32"), ("damped_solution", "float32"), ("step", "float64")],
 )
 def test_one_state_is_solved_again_as_in_a_batch(name, dtype):
-    tree, rng = ds.mechanisms.star(3, 2), np.random.default_rng(0)
-    kernel = ds.compile(tree, ds.Point("branch1_2"), name, dtype=dtype, error_bound=1e-18)
+    tree, rng = ds.mechanisms.chain(4), np.random.default_rng(0)
+    kernel = ds.compile(tree, ds.Point("link4"), name, dtype=dtype, error_bound=1e-18)
     values = {a.name: rng.normal(size=(3, *a.shape)).astype(dtype) for a in kernel.arguments}
     values["q"] = tree.random(rng, 3).astype(dtype)
     values |= {"d": np.abs(values["d"])} if "d" in values else {}  # damping is positive
@@ -187,9 +188,8 @@ def test_one_state_is_solved_again_as_in_a_batch(name, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compliance", [1e-4, 0.1])
-def test_soft_constraints_in_single_precision(compliance):
-    tree = robot("solo12")
+def test_soft_constraints_in_single_precision():
+    tree, compliance = robot("solo12"), 1e-4
     feet = [ds.Point(f"{leg}_FOOT") for leg in ("FL", "FR", "HL", "HR")]
     given = [x.astype("float32") for x in state(tree, np.random.default_rng(0), 50)]
     kernel = ds.compile(tree, feet, "dynamics", method="pv-soft", compliance=compliance, dtype="float32")
@@ -204,7 +204,7 @@ def test_soft_constraints_in_single_precision(compliance):
 
 @pytest.mark.slow
 def test_bounds_are_arguments():
-    tree, tip = ds.mechanisms.chain(7), ds.Point("link7")
+    tree, tip = ds.mechanisms.chain(4), ds.Point("link4")
     given = state(tree, np.random.default_rng(0), 30)
     strict = ds.forward_dynamics(tree, *given, tip, error_bound=1e-18)
     usual = ds.forward_dynamics(tree, *given, tip)

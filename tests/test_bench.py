@@ -18,10 +18,8 @@ import delassus as ds
 from delassus_studies.bench import arrays, contact_problems, loops
 from delassus_studies.bench.contact import PARTS, shares
 from delassus_studies.bench.contact_steps import WANTED, Roll, Starts, StepCase, cheapest
-from delassus_studies.bench.dynamics import phases
 from delassus_studies.bench.peak import FUNCTIONS, RATES
 from delassus_studies.bench.scaling import stem_with
-from delassus_studies.cache_counts import count_with_callgrind, with_avx2
 from delassus_studies.cases import Case, chain_of, random_states
 from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED
 from delassus_studies.claims.dynamics_times import (
@@ -34,14 +32,25 @@ from delassus_studies.claims.dynamics_times import (
 )
 from delassus_studies.claims.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
 from delassus_studies.claims.solver_times import measure as measure_solvers
-from delassus_studies.compile_profile import STAGES, compile_cold
-from delassus_studies.machine_code import available, census
-from delassus_studies.peak_loops import CHAINS, UNROLLED, _loop, clock, instructions_per_second, object_code
+from delassus_studies.counters import (
+    CHAINS,
+    STAGES,
+    UNROLLED,
+    available,
+    census,
+    clock,
+    compile_cold,
+    count_with_callgrind,
+    instructions_per_second,
+    loop,
+    phases,
+    with_avx2,
+)
 from delassus_studies.peers.compiled import casadi_c, frax
 from delassus_studies.peers.pinocchio import delassus_call
 from delassus_studies.tables import publish
 from delassus_studies.timing import best, fitted_slope, interleaved, pinned, slope, uncached
-from internals import Host, host
+from internals import Host, host, object_code
 
 PEERS = 1e-12
 """Difference of peers from our answer, relative to the largest entry of ``G``: a few hundred roundings."""
@@ -209,7 +218,7 @@ def test_code_is_made_for_processors_that_are_not_here(dtype):
 @pytest.mark.skipif(not available() or platform.machine() != "x86_64", reason="objdump of x86 code")
 @pytest.mark.parametrize("kind", RATES)
 def test_loops_of_the_peak_run_as_many_instructions_as_are_counted(kind):
-    found = census(object_code(_loop("float64", kind)), "run")
+    found = census(object_code(loop("float64", kind)), "run")
     counted = CHAINS * UNROLLED
     assert found.kinds["arithmetic"] == (0 if kind == "store" else counted)
     assert found.from_memory["data"] == (counted if kind == "add from memory" else 0)

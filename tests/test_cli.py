@@ -248,7 +248,7 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
 
 def test_reproduce_measures_without_robot_files_and_says_what_is_missing() -> None:
     from delassus_studies.claims import NOT_MEASURED
-    from delassus_studies.claims.robots import CLAIMS
+    from delassus_studies.claims.osim import CLAIMS
 
     atlas = next(claim for claim in CLAIMS if claim.source == "[r1] IV-E")
     finding = atlas.check()
@@ -257,7 +257,7 @@ def test_reproduce_measures_without_robot_files_and_says_what_is_missing() -> No
 
 
 def test_stem_claim_of_equal_counts_with_one_branch() -> None:
-    from delassus_studies.claims.families import stem_count
+    from delassus_studies.claims.osim import stem_count
 
     assert stem_count(10, 1, 7, "pv-osimr") == stem_count(10, 1, 7, "pv-osim")
     assert stem_count(40, 4, 7, "pv-osimr") < stem_count(40, 4, 7, "pv-osim")

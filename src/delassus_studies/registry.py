@@ -145,7 +145,7 @@ class Reproduction:
 
 
 REPRODUCTIONS = (
-    Reproduction("osim", "Measure each claim that the papers make of the Delassus algorithms.", ("families", "robots")),
+    Reproduction("osim", "Measure each claim that the papers make of the Delassus algorithms.", ("osim",)),
     Reproduction("dynamics", "Measure each claim that [LQR] makes of constrained forward dynamics.",
                  ("dynamics_times", "dynamics")),
     Reproduction("contact", "Measure each claim that [OS] makes of contact dynamics.",

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from delassus_studies.cases import chain_of
-from delassus_studies.compile_profile import STAGES, compile_cold
+from delassus_studies.counters import STAGES, compile_cold
 from delassus_studies.figures import line_figure
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment, fitted_slope, pinned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cProfile
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,16 @@ import delassus
 from delassus.runtime.kernel import Kernel
 from delassus.scenes import pendulum
 from delassus.simulate.simulator import Simulator
-from delassus_studies.peers.mujoco import mujoco_pendulum
+from delassus_studies.peers.mujoco import mujoco_scene
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, best, environment, pinned
 
 LINKS = (3, 12, 30)
 SWING, QUICK_SWING = 12.0, 0.1
 """Seconds that are run: the swing down, along the floor, to the wall, and back and forth on the floor."""
+GROUPS = {"none": range(1), "1–4": range(1, 5), "5 and more": range(5, 1000)}
+PEER_GROUPS = {"free": range(1), "touching": range(1, 1000)}
+"""Numbers of contacts that are told apart."""
 PARTS = {
     "kernels": ("runtime",),
     "collision": ("contact/collision", "formats"),
@@ -45,15 +48,20 @@ def _started(n: int) -> Simulator:
     return sim
 
 
-def _steps(sim: Simulator, n: int) -> tuple[list[float], list[int]]:
-    """Seconds and number of contacts of each of ``n`` steps."""
-    seconds, contacts = [], []
-    for _ in range(n):
+def _by_contacts(
+    step: Callable[[], object], contacts: Callable[[], int], n: int, groups: Mapping[str, range]
+) -> Record:
+    """Number and median time (µs) of the steps with so many contacts."""
+    times, found = np.empty(n), np.empty(n, dtype=int)
+    for k in range(n):
         start = time.perf_counter()
-        sim.step()
-        seconds.append(time.perf_counter() - start)
-        contacts.append(len(sim.contacts))
-    return seconds, contacts
+        step()
+        times[k], found[k] = 1e6 * (time.perf_counter() - start), contacts()
+    out = {}
+    for name, numbers in groups.items():
+        own = times[np.isin(found, numbers)]
+        out[name] = {"steps": len(own), "median": float(np.median(own)) if len(own) else None}
+    return out
 
 
 _KERNEL_CALL = "kernel_call"
@@ -104,25 +112,20 @@ def shares(call: Callable[[], object]) -> dict[str, float]:
 
 
 def _measure_pendulum(n: int, duration: float) -> Record:
-    steps = round(duration / pendulum(n).dt)
-    sim = _started(n)
+    ready, sim = pendulum(n), _started(n)
+    steps = round(duration / ready.dt)
     before = sim.get_state()
     sim.run(duration)  # warms up every branch
     sim.set_state(before)
     whole, _ = best(partial(sim.run, duration))
     statuses = {status.name: count for status, count in sim.statuses.items()}
-    seconds, contacts = _steps(_started(n), steps)
-    times, counts = np.array(seconds) * 1e6, np.array(contacts)
-    groups = {"none": counts == 0, "1–4": (counts > 0) & (counts < 5), "5 and more": counts > 4}
+    timed, peer = _started(n), mujoco_scene(ready.scene, ready.q0, ready.v0, ready.dt)
     return {
         "run": whole / steps * 1e6,
-        "by contacts": {
-            name: {"steps": int(which.sum()), "median": float(np.median(times[which])) if which.any() else None}
-            for name, which in groups.items()
-        },
+        "by contacts": _by_contacts(timed.step, lambda: len(timed.contacts), steps, GROUPS),
         "shares": shares(partial(_started(n).run, duration)),
         "statuses": statuses,
-        "mujoco": mujoco_pendulum(n, steps),
+        "mujoco": peer and _by_contacts(peer.step, lambda: peer.contacts, steps, PEER_GROUPS),
     }
 
 
@@ -145,9 +148,9 @@ def tables(record: Record) -> Iterator[Table | str]:
 
     rows = []
     for n, figures in record["links"].items():
-        peer = figures["mujoco"] or {"free": None, "touching": None}
-        medians = (group["median"] for group in figures["by contacts"].values())
-        rows.append((str(n), *map(micro, (figures["run"], *medians, peer["free"], peer["touching"]))))
+        peer = figures["mujoco"] or {name: {"median": None} for name in PEER_GROUPS}
+        medians = (group["median"] for group in (*figures["by contacts"].values(), *peer.values()))
+        rows.append((str(n), *map(micro, (figures["run"], *medians))))
     yield "one core; the default of Simulator"
     columns = ("links", "run", "no contact", "1–4", "5 and more", "MuJoCo, no contact", "with contacts")
     yield table("µs a step of 0.1 ms, collision included; medians by number of contacts", columns, rows, grows=(5,))

@@ -1,6 +1,6 @@
 """``delassus bench dynamics``: compiled constrained dynamics beside Pinocchio and MuJoCo, in one run, on one core.
 
-With ``--phases``: operations of every method by phase, as `delassus.spatial.ops.Ops.mark` names them.
+With ``--phases``: operations of every method by phase.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import numpy as np
 from rich.table import Table
 
 from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
-from delassus.compiler.program.trace import Trace, report_of, trace_request
-from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
+from delassus.model.rotations import Array
+from delassus.quantities.dynamics import forward_dynamics
 from delassus.quantities.osim import delassus
-from delassus.quantities.request import request
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
-from delassus.spatial.trace.graph import OperationCount
 from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
+from delassus_studies.counters import phases
 from delassus_studies.peers.mujoco import mujoco_calls
 from delassus_studies.peers.pinocchio import damped_calls, dynamics_calls
 from delassus_studies.tables import spread, table
@@ -60,14 +59,14 @@ def _is_soft(method: str) -> bool:
     return method in SOFT or method == SOFT_EARLY
 
 
-def _error(case: Case, method: str, states: States, qdd: Any) -> float:
-    """Largest difference of accelerations from the dense solution, relative to the largest of a state."""
-    few = states.first(CHECKED)
-    dense, soft = ("proximal", COMPLIANCE) if _is_soft(method) else ("kkt", None)
+def errors(case: Case, states: States, qdd: Array, soft: bool = False) -> Array:
+    """Largest difference of each state's accelerations (k, nv) from the dense solution, relative to the largest."""
+    dense, compliance = ("proximal", COMPLIANCE) if soft else ("kkt", None)
+    few = states.first(len(qdd))
     wanted = forward_dynamics(
-        case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=soft, passive="none"
+        case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=compliance, passive="none"
     ).qdd
-    return float(relative_error(qdd[:CHECKED], wanted).max())
+    return relative_error(qdd, wanted)
 
 
 def _damped(case: Case, states: States) -> tuple[Any, Record, dict[str, Any]]:
@@ -116,7 +115,8 @@ def _measure_case(case: Case, rounds: int) -> Record:
             out = kernel(states.q, states.v, states.tau, threads=1)
             calls[method] = _in_calls(kernel, states, out, DERIVATIVES.get(method, BATCH))
             qdd = dict(zip((r.name for r in kernel.results), out, strict=False))["qdd"]
-            facts[method] = {"operations": kernel.operations.total, "error": _error(case, method, states, qdd)}
+            error = float(errors(case, states, qdd[:CHECKED], _is_soft(method)).max())
+            facts[method] = {"operations": kernel.operations.total, "error": error}
         few = states.first(PEER_STATES)
         peers = dynamics_calls(case, few) | mujoco_calls(case, few)
         solution, facts[DAMPED], damped_peers = _damped(case, states)
@@ -156,24 +156,6 @@ def tables(record: Record) -> Iterator[Table | str]:
 
 
 # -- operations by phase -------------------------------------------------------------------------------------------
-
-
-def dynamics_trace(case: Case, method: str) -> Trace:
-    """Forward dynamics of a case by a method, with its phases."""
-    compliance = COMPLIANCE if method in SOFT and case.constraints else None
-    return trace_request(
-        request(case.tree, case.constraints, DYNAMICS, method=method, compliance=compliance, passive="none")
-    )
-
-
-def phases(case: Case, method: str) -> dict[str, OperationCount]:
-    """Operations that each phase adds to those before it, of what the results need; the last is the rest."""
-    out: dict[str, OperationCount] = {}
-    for name, count in report_of(dynamics_trace(case, method)).phases:
-        if count.total:  # a method may run through phases again
-            before = asdict(out.get(name, OperationCount()))
-            out[name] = OperationCount(**{kind: n + before[kind] for kind, n in asdict(count).items()})
-    return out
 
 
 def _all_phases(case: Case) -> Record:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 from warnings import catch_warnings
 
 import numpy as np
@@ -23,27 +22,18 @@ from rich.table import Table
 
 from delassus.accuracy.closed_loops import closed_configurations
 from delassus.accuracy.estimate import ERROR_BOUND
-from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.state import EliminationOrder
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 from delassus.planner.elimination import least_degree, loops
-from delassus.quantities.case import elimination_order, symbolic_case
-from delassus.quantities.dynamics import DYNAMICS, forward_dynamics
-from delassus.quantities.request import request
 from delassus.runtime.compile import compile
 from delassus.runtime.fallback import solve_states
 from delassus.simulate.simulator import Simulator
-from delassus.spatial.trace.trace_ops import TraceOps
-from delassus_studies.cases import Case, random_states
-from delassus_studies.loop_mechanisms import (
-    closed_states,
-    few_loops,
-    four_bars,
-    many_loops,
-    parallel_robots,
-)
+from delassus_studies.bench.dynamics import errors
+from delassus_studies.cases import Case, States, random_states
+from delassus_studies.counters import operations
+from delassus_studies.loop_mechanisms import closed_states, few_loops, four_bars, many_loops, parallel_robots
 from delassus_studies.peers.pinocchio import exact_dynamics_call, lcaba_call
 from delassus_studies.tables import table
 from delassus_studies.timing import (
@@ -54,7 +44,6 @@ from delassus_studies.timing import (
     fitted_slope,
     interleaved,
     pinned,
-    relative_error,
 )
 
 STATES, PEER_STATES, CHECKED = 1024, 64, 16
@@ -83,16 +72,6 @@ ANY_ERROR = 1e300
 """No state is solved again by another method: that would be compiled and timed too."""
 
 
-def operations(case: Case, method: str, order: EliminationOrder | None = None) -> int:
-    """Operations of forward dynamics by a method; ``order`` of links, None for that of fewest operations."""
-    ops = TraceOps()
-    asked = request(case.tree, case.constraints, DYNAMICS, method=method, passive="none")
-    traced = symbolic_case(asked, ops)
-    traced.order = order or elimination_order(asked)
-    found = METHODS[method](traced.motion())
-    return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
-
-
 def _counts(case: Case) -> Record:
     """Operations, by name; those that would take minutes are left out."""
     tree, rows = case.tree, sum(c.size for c in case.constraints)
@@ -106,16 +85,14 @@ def _counts(case: Case) -> Record:
     return out
 
 
-def _error(case: Case, states: Any, qdd: Array) -> float:
-    few = states.first(CHECKED)
-    wanted = forward_dynamics(case.tree, few.q, few.v, few.tau, case.constraints, method="kkt", passive="none").qdd
-    return float(np.median(relative_error(qdd[:CHECKED], wanted)))
+def _error(case: Case, states: States, qdd: Array) -> float:
+    return float(np.median(errors(case, states, qdd[:CHECKED])))
 
 
 def _measure_case(case: Case, rounds: int) -> Record:
     out: Record = {"nv": case.tree.nv, "rows": sum(c.size for c in case.constraints), "operations": _counts(case)}
     calls: Calls = {}
-    out["errors"] = errors = {}
+    out["errors"] = wrong = {}
     states = random_states(case, STATES)
     with pinned():
         if out["operations"]["pv-early"] <= TIMED:
@@ -126,12 +103,12 @@ def _measure_case(case: Case, rounds: int) -> Record:
             qdd, forces, estimate = call(return_error=True)
             out["below bound"] = float(np.mean(estimate < ERROR_BOUND["float64"]))
             calls["pv-early"] = partial(call, out=(qdd, forces)), STATES
-            errors["pv-early"] = _error(case, states, qdd)
+            wrong["pv-early"] = _error(case, states, qdd)
         few = case.tree.n_links * case.tree.nv**2 <= MOST_PEER
         if few and (peer := lcaba_call(case, states.first(PEER_STATES))) is not None:
             calls["lcaba"] = peer, PEER_STATES
             if case.tree.nv <= MOST_CHECKED:
-                errors["lcaba"] = _error(case, states, np.array(peer()))
+                wrong["lcaba"] = _error(case, states, np.array(peer()))
         out["microseconds"] = interleaved(calls, rounds, REPEATS)
     return out
 
@@ -236,14 +213,14 @@ def tables(record: Record) -> Iterator[Table | str]:
     yield f"one core, float64, batches of {STATES}; {peer}; errors: median"
     rows, times, grown = [], [], dict[str, list[tuple[int, int]]]()
     for name, found in record["cases"].items():
-        counts, microseconds, errors = found["operations"], found["microseconds"], found["errors"]
+        counts, microseconds, wrong = found["operations"], found["microseconds"], found["errors"]
         shown = (f"{counts[which]:,}" if which in counts else "–" for which in COUNTED)
         rows.append((name, f"{found['nv']}", f"{found['rows']}", *shown))
         both = [microseconds[which]["lowest"] if which in microseconds else None for which in ("pv-early", "lcaba")]
         ratio = f"{both[1] / both[0]:.1f}" if both[0] and both[1] else "–"
-        wrong = (f"{errors[which]:.0e}" if which in errors else "–" for which in ("pv-early", "lcaba"))
+        error = (f"{wrong[which]:.0e}" if which in wrong else "–" for which in ("pv-early", "lcaba"))
         below = f"{found['below bound']:.1%}" if "below bound" in found else "–"
-        times.append((name, *("–" if x is None else f"{x:.2f}" for x in both), ratio, *wrong, below))
+        times.append((name, *("–" if x is None else f"{x:.2f}" for x in both), ratio, *error, below))
         if any(digit.isdigit() for digit in name):
             size = int(next(word for word in name.replace(",", "").split() if word.isdigit()))
             grown.setdefault(name.replace(str(size), "n"), []).append((size, counts["pv-early"]))

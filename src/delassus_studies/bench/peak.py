@@ -10,12 +10,19 @@ from functools import partial
 import numpy as np
 from rich.table import Table
 
-from delassus.compiler.machine.cpu import Code, host
-from delassus_studies.cache_counts import count_with_callgrind, count_with_perf
+from delassus.runtime.cpu_target import Code, host
 from delassus_studies.cases import Case, benchmark_cases
-from delassus_studies.compile_profile import Compilation, compile_cold
-from delassus_studies.machine_code import available, census
-from delassus_studies.peak_loops import clock, instructions_per_second, straight_line
+from delassus_studies.counters import (
+    Compilation,
+    available,
+    census,
+    clock,
+    compile_cold,
+    count_with_callgrind,
+    count_with_perf,
+    instructions_per_second,
+    straight_line,
+)
 from delassus_studies.tables import table
 from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned
 

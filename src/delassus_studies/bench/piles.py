@@ -151,7 +151,7 @@ def _measure_case(case: PileCase, fall: float, rest: float) -> Record:
     ours.sim = Simulator(case.scene, q0=case.q0, dt=DT)
     figures = _timed(ours, fall, rest)
     failed = sum(k for status, k in ours.sim.statuses.items() if status not in SOLVED)
-    peer = mujoco_scene(case.scene, case.q0, DT)
+    peer = mujoco_scene(case.scene, case.q0, np.zeros(case.scene.tree.nv), DT)
     return {
         **figures,
         "first step": first,

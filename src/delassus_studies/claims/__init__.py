@@ -76,6 +76,11 @@ def verdict(parts: Sequence[bool]) -> str:
     return HOLDS if all(parts) else IN_PART if any(parts) else NO
 
 
+def unless(reasons: Mapping[str, bool], between: str = "; ") -> str:
+    """Reasons whose condition does not hold."""
+    return between.join(reason for reason, holds in reasons.items() if not holds)
+
+
 def reproduce(
     console: Console,
     claims: Sequence[Claim],

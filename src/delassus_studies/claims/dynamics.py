@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from delassus.algorithms.dynamics import METHODS, SOFT
-from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
-from delassus.algorithms.problem import Problem
-from delassus.constraints import Constraint, Weld
+from delassus.algorithms.dynamics import SOFT
+from delassus.constraints import Constraint
 from delassus.model.mechanisms import chain
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.dynamics import forward_dynamics
 from delassus.quantities.results import ForwardDynamics
-from delassus.spatial.trace.trace_ops import TraceOps
-from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, installed, welds
-from delassus_studies.claims import Claim, Finding, verdict
-from delassus_studies.figures import Series
+from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, Case, installed, welds
+from delassus_studies.claims import Claim, Finding, unless, verdict
+from delassus_studies.counters import operations
 from delassus_studies.timing import slope
 
 HARD = ("pv", "pv-early", "ltl")
@@ -38,8 +34,7 @@ DIVERGENCE = 1e8
 """Weight beyond which the paper sees soft accelerations leave the hard ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accuracy:
+class Accuracy(NamedTuple):
     """Norms at each of n states by method: residuals (n,) of hard ones; residuals, distances (weights, n) of soft ones.
 
     Distances are those of accelerations from PV's.
@@ -62,17 +57,11 @@ def accuracy(tree: Tree, constraints: Sequence[Constraint], states: int, weights
         )
 
     hard = {name: solve(name) for name in HARD}
-    residual: dict[str, list[Array]] = {name: [] for name in sorted(SOFT)}
-    distance: dict[str, list[Array]] = {name: [] for name in residual}
-    for weight in weights:
-        for name in residual:
-            soft = solve(name, 1.0 / weight)
-            residual[name].append(_norm(soft.constraint_residual()))
-            distance[name].append(_norm(soft.qdd - hard["pv"].qdd))
+    soft = {name: [solve(name, 1.0 / weight) for weight in weights] for name in sorted(SOFT)}
     return Accuracy(
         {name: _norm(solution.constraint_residual()) for name, solution in hard.items()},
-        {name: np.array(values) for name, values in residual.items()},
-        {name: np.array(values) for name, values in distance.items()},
+        {name: np.array([_norm(x.constraint_residual()) for x in found]) for name, found in soft.items()},
+        {name: np.array([_norm(x.qdd - hard["pv"].qdd) for x in found]) for name, found in soft.items()},
     )
 
 
@@ -112,23 +101,17 @@ def judge_accuracy(found: Accuracy, weights: Sequence[float]) -> Finding:
         f"(LTL-s): medians at {weights[at]:.0e} {pv[at]:.0e}, {ltl[at]:.0e}, at {weights[-1]:.0e} {pv[-1]:.0e}, "
         f"{ltl[-1]:.0e}.",
         verdict(list(parts.values())),
-        "; ".join(said for said, holds in parts.items() if not holds),
+        unless(parts),
         {
-            title: {label(name): (weights, list(values)) for name, values in median[what].items()}
+            title: {NAMES[name]: (weights, list(values)) for name, values in median[what].items()}
             for title, what in (("‖K a − k‖", "residual"), ("‖q̈ − q̈ of PV‖", "distance"))
         },
     )
 
 
-def label(name: str) -> str:
-    """Name of a method as the paper writes it."""
-    return NAMES.get(name, name)
-
-
 def _talos(_: Path | None) -> Finding:
     talos = installed("talos_full_v2")
-    found = accuracy(talos, welds(*TALOS_FEET, *TALOS_HANDS), 1000, WEIGHTS)
-    return judge_accuracy(found, WEIGHTS)
+    return judge_accuracy(accuracy(talos, welds(*TALOS_FEET, *TALOS_HANDS), 1000, WEIGHTS), WEIGHTS)
 
 
 # -- Fig. 4: operations of long mechanisms -------------------------------------------------------------------------
@@ -137,81 +120,46 @@ CHAINS = (6, 12, 25, 50, 100)
 RUNGS = (1, 2, 4, 8, 16)
 
 
-@cache
-def operations(tree: Tree, constraints: tuple[Constraint, ...], method: str) -> int:
-    """Operations of a method's trace, velocities, torques and gravity included."""
-    ops = TraceOps()
-    problem = Problem(ops, tree, constraints, ops.vector(tree.nq))
-    soft = [ops.constant(np.full((c.size, 1), 0.5)) if method in SOFT else None for c in constraints]
-    motion = DynamicsProblem(
-        problem,
-        ops.vector(tree.nv),
-        ops.vector(tree.nv),
-        gravity=ops.constant([[0.0], [0.0], [-9.81]]),
-        goals=[Goal(compliance=compliance) for compliance in soft],
-    )
-    solution = METHODS[method](motion)
-    return ops.count([*ops.nodes(solution.qdd), *ops.nodes(solution.forces)])
-
-
 def rungs_to_the_world(n: int) -> tuple[Tree, tuple[Constraint, ...]]:
     """[LQR] Fig. 4b: a chain whose every third link carries a rung of seven links, welded to the world at its end."""
     tree = chain(3 * n)
     for k in range(1, n + 1):
         tree = tree.attach(f"link{3 * k}", chain(7), prefix=f"rung{k}_")
-    return tree, tuple(Weld(f"rung{k}_link7") for k in range(1, n + 1))
+    return tree, welds(*(f"rung{k}_link7" for k in range(1, n + 1)))
 
 
-def _judge_scaling(x: Sequence[int], counts: Series, linear: Sequence[str], steeper: Sequence[str]) -> Finding:
-    slopes = {name: slope(*counts[label(name)]) for name in (*linear, *steeper) if label(name) in counts}
-    parts = [slopes[name] < 1.15 if name in linear else slopes[name] > 1.5 for name in slopes]
-    said = ", ".join(f"{label(name)} {value:.2f} ({counts[label(name)][1][-1]:,})" for name, value in slopes.items())
+def _scaling(
+    x: Sequence[int], family: Callable[[int], tuple[Tree, tuple[Constraint, ...]]], linear: Sequence[str]
+) -> Finding:
+    """Slopes of the operations of all methods at the last two sizes of a family, some of them linear."""
+    cases = [Case(f"{n}", *family(n)) for n in x]
+    counts = {method: [operations(case, method) for case in cases] for method in COUNTED}
+    slopes = {method: slope(x, counts[method]) for method in (*linear, *(m for m in COUNTED if m not in linear))}
+    parts = [value < 1.15 if method in linear else value > 1.5 for method, value in slopes.items()]
+    said = ", ".join(f"{NAMES[method]} {value:.2f} ({counts[method][-1]:,})" for method, value in slopes.items())
     return Finding(
         f"slopes from n = {x[-2]} to {x[-1]} (operations at {x[-1]}): {said}.",
         verdict(parts),
         "" if all(parts) else "terms of lower order still weigh at these sizes",
-        {"operations": counts},
+        {"operations": {NAMES[method]: (x, values) for method, values in counts.items()}},
     )
 
 
 def _chains(_: Path | None) -> Finding:
-    counts = {label(m): (CHAINS, [operations(chain(n), (Weld(f"link{n}"),), m) for n in CHAINS]) for m in COUNTED}
-    return _judge_scaling(CHAINS, counts, ("pv", "pv-early", "pv-soft"), ("ltl", "ltl-soft"))
+    return _scaling(CHAINS, lambda n: (chain(n), welds(f"link{n}")), ("pv", "pv-early", "pv-soft"))
 
 
 def _ladder(_: Path | None) -> Finding:
-    counts = {label(m): (RUNGS, [operations(*rungs_to_the_world(n), m) for n in RUNGS]) for m in COUNTED}
-    return _judge_scaling(RUNGS, counts, ("pv-early", "pv-soft"), ("pv", "ltl", "ltl-soft"))
+    return _scaling(RUNGS, rungs_to_the_world, ("pv-early", "pv-soft"))
 
 
 CLAIMS = (
-    Claim(
-        "[LQR] Fig. 3",
-        "Talos, hands and feet welded, 1000 configurations, soft weights 10² … 10¹²: residuals of PV-s and LTL-s fall "
-        "with the weight, equal, and stay above those of hard solvers, of which PV-e is best; beyond about 10⁸ their "
-        "accelerations leave those of PV, LTL-s more than PV-s",
-        _talos,
-        "lqr_fig3_soft_weights",
-        log=True,
-        x="weight 1 / R",
-        y="median norm",
-    ),
-    Claim(
-        "[LQR] Fig. 4a",
-        "chains of 6–100 joints with a welded tip: PV, PV-e and PV-s linear; LTL and LTL-s curve upwards",
-        _chains,
-        "lqr_fig4a_chains",
-        log=True,
-        x="joints",
-        quick=True,
-    ),
-    Claim(
-        "[LQR] Fig. 4c",
-        "ladder whose rungs of seven links are welded to the world: PV curves upwards like LTL and LTL-s; PV-e and "
-        "PV-s stay linear",
-        _ladder,
-        "lqr_fig4c_ladder",
-        log=True,
-        x="rungs",
-    ),
-)
+    Claim("[LQR] Fig. 3", "Talos, hands and feet welded, 1000 configurations, soft weights 10² … 10¹²: residuals of "
+          "PV-s and LTL-s fall with the weight, equal, and stay above those of hard solvers, of which PV-e is best; beyond "
+          "about 10⁸ their accelerations leave those of PV, LTL-s more than PV-s", _talos, "lqr_fig3_soft_weights",
+          log=True, x="weight 1 / R", y="median norm"),
+    Claim("[LQR] Fig. 4a", "chains of 6–100 joints with a welded tip: PV, PV-e and PV-s linear; LTL and LTL-s curve "
+          "upwards", _chains, "lqr_fig4a_chains", log=True, x="joints", quick=True),
+    Claim("[LQR] Fig. 4c", "ladder whose rungs of seven links are welded to the world: PV curves upwards like LTL and "
+          "LTL-s; PV-e and PV-s stay linear", _ladder, "lqr_fig4c_ladder", log=True, x="rungs"),
+)  # fmt: skip

@@ -74,11 +74,9 @@ def casadi_c(kernel: Kernel, q: Array) -> Peer:
 
 
 def _gcc(function: Any) -> Any:
-    sizes = {"w": function.sz_w(), "iw": function.sz_iw(), "arg": function.sz_arg(), "res": function.sz_res()}
-    loop = LOOP.format(
-        name=function.name(), size_in=function.numel_in(0), size_out=function.numel_out(0),
-        **{key: max(1, size) for key, size in sizes.items()},
-    )  # fmt: skip
+    sizes = {key: max(1, getattr(function, f"sz_{key}")()) for key in ("w", "iw", "arg", "res")}
+    names = {"name": function.name(), "size_in": function.numel_in(0), "size_out": function.numel_out(0)}
+    loop = LOOP.format(**names, **sizes)
     code = importlib.import_module("casadi").CodeGenerator("peer")
     code.add(function)
     with tempfile.TemporaryDirectory() as folder:

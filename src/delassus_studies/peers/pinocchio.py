@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from delassus.constraints import Constraint, Weld
+from delassus.constraints import Weld
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
 from delassus_studies.cases import Case, States
+
+Call = Callable[[], list[Array]]
+"""Gives the results of every state."""
 
 MU = 1e-6
 """Proximal parameter of ``lcaba``, which needs one; ``constraintDynamics`` is exact, and fastest, with zero."""
@@ -49,91 +52,83 @@ def pinocchio_model(pin: Any, tree: Tree) -> Any:
     return model
 
 
-def _contact(pin: Any, model: Any, tree: Tree, c: Constraint) -> Any:
-    kind, ends = pin.ContactType.CONTACT_6D if isinstance(c, Weld) else pin.ContactType.CONTACT_3D, list[Any]()
-    for at in (frame.on(tree) for frame in c.frames):
-        joint = 0 if at.link == WORLD else model.getJointId(tree.joint_names[at.link])
-        ends += [joint, pin.SE3(np.array(at.rotation), np.array(at.position))]
-    return pin.RigidConstraintModel(kind, model, *ends, pin.ReferenceFrame.LOCAL)
-
-
 def pinocchio_contacts(pin: Any, model: Any, case: Case) -> tuple[Any, Any]:
     """Constraints of a case as Pinocchio's, with their data, in its own vectors (lists are copied at every call)."""
     contacts, data = pin.StdVec_RigidConstraintModel(), pin.StdVec_RigidConstraintData()
     for c in case.constraints:
-        contacts.append(_contact(pin, model, case.tree, c))
+        kind, ends = pin.ContactType.CONTACT_6D if isinstance(c, Weld) else pin.ContactType.CONTACT_3D, list[Any]()
+        for at in (frame.on(case.tree) for frame in c.frames):
+            joint = 0 if at.link == WORLD else model.getJointId(case.tree.joint_names[at.link])
+            ends += [joint, pin.SE3(np.array(at.rotation), np.array(at.position))]
+        contacts.append(pin.RigidConstraintModel(kind, model, *ends, pin.ReferenceFrame.LOCAL))
         data.append(contacts[-1].createData())
     return contacts, data
 
 
-def _model_of(case: Case, with_loops: bool = False) -> tuple[Any, Any] | None:
-    """Module and model; None where Pinocchio is not installed or does not have these constraints."""
+def _problem(case: Case, *vectors: Array, with_loops: bool = False) -> tuple[Any, Any, Any, Any, list[Any]] | None:
+    """Module, model, data, constraints with their data, and each state's vectors; its own for each call.
+
+    None where Pinocchio is not installed or does not have these constraints.
+    """
     if not importlib.util.find_spec("pinocchio") or not (case.world_only or with_loops):
         return None
     pin = importlib.import_module("pinocchio")
-    return pin, pinocchio_model(pin, case.tree)
+    model = pinocchio_model(pin, case.tree)
+    states = [tuple(np.array(x) for x in state) for state in zip(*vectors, strict=True)]
+    return pin, model, model.createData(), pinocchio_contacts(pin, model, case), states
 
 
 def pinocchio_delassus(case: Case, q: Array) -> Array | None:
     """Delassus matrices (k, m, m) at configurations (k, nq) by the constrained Cholesky factorisation."""
-    if (made := _model_of(case)) is None:
+    if (made := _problem(case, q)) is None:
         return None
-    pin, model = made
-    data = model.createData()
-    contacts, contact_data = pinocchio_contacts(pin, model, case)
+    pin, model, data, contacts, states = made
     out = []
-    for state in q:
+    for (state,) in states:
         pin.crba(model, data, state)
         pin.computeJointJacobians(model, data, state)
-        for c, d in zip(contacts, contact_data, strict=True):
+        for c, d in zip(*contacts, strict=True):
             c.calc(model, data, d)
-        factor = pin.ConstraintCholeskyDecomposition(model, data, contacts, contact_data)
-        factor.compute(model, data, contacts, contact_data, 0.0)
+        factor = pin.ConstraintCholeskyDecomposition(model, data, *contacts)
+        factor.compute(model, data, *contacts, 0.0)
         out.append(np.array(factor.getInverseOperationalSpaceInertiaMatrix(True)))
     return np.array(out)
 
 
-def delassus_call(case: Case, q: Array, lists: bool = False) -> Callable[[], list[Array]] | None:
-    """Call that runs ``computeDelassusMatrix`` at every configuration (k, nq) and returns its results.
+def delassus_call(case: Case, q: Array, lists: bool = False) -> Call | None:
+    """Call that runs ``computeDelassusMatrix`` at every configuration (k, nq).
 
     ``lists``: pass the constraints as Python lists, as most code does; Pinocchio then copies them at every call.
     """
-    if (made := _model_of(case)) is None:
+    if (made := _problem(case, q)) is None:
         return None
-    pin, model = made
-    data = model.createData()
-    contacts, contact_data = pinocchio_contacts(pin, model, case)
-    if lists:
-        contacts, contact_data = list(contacts), list(contact_data)
-    states = [np.array(state) for state in q]
-    return lambda: [pin.computeDelassusMatrix(model, data, state, contacts, contact_data) for state in states]
+    pin, model, data, contacts, states = made
+    given = tuple(map(list, contacts)) if lists else contacts
+    return lambda: [pin.computeDelassusMatrix(model, data, state, *given) for (state,) in states]
 
 
-def damped_calls(case: Case, q: Array, x: Array, damping: float) -> dict[str, Callable[[], list[Array]]]:
+def damped_calls(case: Case, q: Array, x: Array, damping: float) -> dict[str, Call]:
     """Call that returns ``(G + damping)⁻¹ x`` of every state, by the constrained Cholesky factor."""
-    if (made := _model_of(case)) is None:
+    if (made := _problem(case, q, x)) is None:
         return {}
-    pin, model = made
-    data = model.createData()
-    contacts, contact_data = pinocchio_contacts(pin, model, case)
-    factor = pin.ConstraintCholeskyDecomposition(model, data, contacts, contact_data)
-    each = [(np.array(state), np.array(right)) for state, right in zip(q, x, strict=True)]
+    pin, model, data, contacts, states = made
+    factor = pin.ConstraintCholeskyDecomposition(model, data, *contacts)
 
     def by_factor() -> list[Array]:
         out = []
-        for state, right in each:
+        for state, right in states:
             pin.crba(model, data, state, pin.Convention.WORLD)
-            for c, d in zip(contacts, contact_data, strict=True):
+            for c, d in zip(*contacts, strict=True):
                 c.calc(model, data, d)
-            factor.compute(model, data, contacts, contact_data, damping)
+            factor.compute(model, data, *contacts, damping)
             out.append(np.array(factor.getDelassusCholeskyExpression().solve(right)))
         return out
 
     return {"pin Cholesky": by_factor}
 
 
-def dynamics_calls(case: Case, states: States) -> dict[str, Callable[[], list[Array]]]:
-    """Calls that return the accelerations of every state: ``lcaba``, ``constraintDynamics``, with derivatives too."""
+def dynamics_calls(case: Case, states: States) -> dict[str, Call]:
+    """Accelerations of every state: ``lcaba``, ``constraintDynamics``, with derivatives too; without loops."""
     if not case.world_only:
         return {}
     calls = {
@@ -144,41 +139,32 @@ def dynamics_calls(case: Case, states: States) -> dict[str, Callable[[], list[Ar
     return {name: call for name, call in calls.items() if call is not None}
 
 
-def exact_dynamics_call(case: Case, states: States, with_derivatives: bool = False) -> Callable[[], list[Array]] | None:
+def exact_dynamics_call(case: Case, states: States, with_derivatives: bool = False) -> Call | None:
     """Call that returns the accelerations of every state by ``constraintDynamics``, loops too."""
-    if (made := _problem_of(case, states)) is None:
+    if (made := _problem(case, states.q, states.v, states.tau, with_loops=True)) is None:
         return None
-    pin, model, data, each, contacts, contact_data = made
-    pin.initConstraintDynamics(model, data, contacts, contact_data)
+    pin, model, data, contacts, each = made
+    pin.initConstraintDynamics(model, data, *contacts)
     exact = pin.ProximalSettings(1e-12, 0.0, 1)
 
     def dynamics() -> list[Array]:
-        return [np.array(pin.constraintDynamics(model, data, *s, contacts, contact_data, exact)) for s in each]
+        return [np.array(pin.constraintDynamics(model, data, *state, *contacts, exact)) for state in each]
 
     def derivatives() -> list[Array]:
         out = []
-        for s in each:
-            out.append(np.array(pin.constraintDynamics(model, data, *s, contacts, contact_data, exact)))
-            pin.computeConstraintDynamicsDerivatives(model, data, contacts, contact_data, exact)
+        for state in each:
+            out.append(np.array(pin.constraintDynamics(model, data, *state, *contacts, exact)))
+            pin.computeConstraintDynamicsDerivatives(model, data, *contacts, exact)
         return out
 
     return derivatives if with_derivatives else dynamics
 
 
-def lcaba_call(case: Case, states: States) -> Callable[[], list[Array]] | None:
+def lcaba_call(case: Case, states: States) -> Call | None:
     """Call that returns the accelerations of every state by one iteration of ``lcaba``, in its own order of links."""
-    if (made := _problem_of(case, states)) is None:
+    if (made := _problem(case, states.q, states.v, states.tau, with_loops=True)) is None:
         return None
-    pin, model, data, each, contacts, contact_data = made
-    pin.computeJointMinimalOrdering(model, data, contacts)
+    pin, model, data, contacts, each = made
+    pin.computeJointMinimalOrdering(model, data, contacts[0])
     soft = pin.ProximalSettings(1e-12, MU, 1)
-    return lambda: [np.array(pin.lcaba(model, data, *s, contacts, contact_data, soft)) for s in each]
-
-
-def _problem_of(case: Case, states: States) -> tuple[Any, ...] | None:
-    """Module, model, data, states, constraints and their data; each call has its own, for ``lcaba`` changes them."""
-    if (made := _model_of(case, with_loops=True)) is None:
-        return None
-    pin, model = made
-    each = [tuple(np.array(x) for x in state) for state in zip(states.q, states.v, states.tau, strict=True)]
-    return pin, model, model.createData(), each, *pinocchio_contacts(pin, model, case)
+    return lambda: [np.array(pin.lcaba(model, data, *state, *contacts, soft)) for state in each]

@@ -27,19 +27,19 @@ import numpy as np
 
 from delassus.algorithms.dynamics import METHODS, SOFT
 from delassus.algorithms.dynamics.state import EliminationOrder
-from delassus.compiler.emit.llvm import llvm_module
-from delassus.compiler.passes import PASSES
-from delassus.compiler.pipeline import make_program
-from delassus.compiler.program import Program
-from delassus.compiler.trace import report_of, trace_request
+from delassus.compiler.machine.cpu import Code, Host, host, object_code
+from delassus.compiler.passes.simplify import PASSES
+from delassus.compiler.program.pipeline import make_program
+from delassus.compiler.program.program import Program
+from delassus.compiler.program.trace import report_of, trace_request
+from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.planner.plan import plan
 from delassus.quantities.case import elimination_order, symbolic_case
 from delassus.quantities.dynamics import DYNAMICS
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.request import Request, request
-from delassus.runtime.cpu_target import Code, Host, host, object_code
-from delassus.spatial.graph import OperationCount
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.graph import OperationCount
+from delassus.spatial.trace.trace_ops import TraceOps
 from delassus_studies.cases import COMPLIANCE, Case
 from delassus_studies.timing import best, uncached
 

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from rich.table import Table
 
-from delassus.runtime.cpu_target import Code, host
+from delassus.compiler.machine.cpu import Code, host
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.counters import (
     Compilation,

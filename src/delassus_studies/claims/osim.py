@@ -20,14 +20,14 @@ import numpy as np
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.problem import Problem
-from delassus.compiler.trace import OperationReport, count
+from delassus.compiler.program.trace import OperationReport, count
 from delassus.constraints import Constraint
 from delassus.model.mechanisms import asimo, chain, stem
 from delassus.model.tree import Tree
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Ops
 from delassus.spatial.rigid import DenseRigidInertia
-from delassus.spatial.trace_ops import TraceOps
+from delassus.spatial.trace.trace_ops import TraceOps
 from delassus.spatial.transform import DenseTransform
 from delassus_studies import cases
 from delassus_studies.cases import ATLAS_FEET, ATLAS_HANDS, general_rows, points, robot_file, welds

@@ -13,9 +13,9 @@ import numpy as np
 
 from delassus.constraints import Contact, Frame, Weld
 from delassus.contact.scene import Scene
-from delassus.contact.shapes import Box, HalfSpace, Sphere
-from delassus.interop.mujoco import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
+from delassus.formats.mujoco.model import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
 from delassus.model.rotations import Array, matrix_to_quaternion
+from delassus.model.shapes import Box, HalfSpace, Sphere
 from delassus.model.tree import Tree
 from delassus_studies.cases import Case, States
 from delassus_studies.timing import Record, statistics

@@ -156,8 +156,8 @@ def _ladder(_: Path | None) -> Finding:
 CLAIMS = (
     Claim("[LQR] Fig. 3", "Talos, hands and feet welded, 1000 configurations, soft weights 10² … 10¹²: residuals of "
           "PV-s and LTL-s fall with the weight, equal, and stay above those of hard solvers, of which PV-e is best; "
-          "beyond about 10⁸ their accelerations leave those of PV, LTL-s more than PV-s", _talos, "lqr_fig3_soft_weights",
-          log=True, x="weight 1 / R", y="median norm"),
+          "beyond about 10⁸ their accelerations leave those of PV, LTL-s more than PV-s", _talos,
+          "lqr_fig3_soft_weights", log=True, x="weight 1 / R", y="median norm"),
     Claim("[LQR] Fig. 4a", "chains of 6–100 joints with a welded tip: PV, PV-e and PV-s linear; LTL and LTL-s curve "
           "upwards", _chains, "lqr_fig4a_chains", log=True, x="joints", quick=True),
     Claim("[LQR] Fig. 4c", "ladder whose rungs of seven links are welded to the world: PV curves upwards like LTL and "

@@ -43,6 +43,7 @@ from delassus_studies.counters import (
     count_with_callgrind,
     instructions_per_second,
     loop,
+    object_code,
     phases,
     with_avx2,
 )
@@ -50,7 +51,7 @@ from delassus_studies.peers.compiled import casadi_c, frax
 from delassus_studies.peers.pinocchio import delassus_call
 from delassus_studies.tables import publish
 from delassus_studies.timing import best, fitted_slope, interleaved, pinned, slope, uncached
-from internals import Host, host, object_code
+from internals import Host, host
 
 PEERS = 1e-12
 """Difference of peers from our answer, relative to the largest entry of ``G``: a few hundred roundings."""

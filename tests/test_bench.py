@@ -25,13 +25,19 @@ from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED
 from delassus_studies.claims.dynamics_times import (
     CLAIMS,
     MOST,
+    ROWS,
+    SOLVERS,
+    STATES,
+    Measured,
+    Timing,
     judge_early,
     judge_hard,
     judge_joint_space,
     judge_soft,
+    machine_code,
+    table,
 )
-from delassus_studies.claims.solver_times import ROWS, SOLVERS, STATES, Measured, Timing, machine_code, table
-from delassus_studies.claims.solver_times import measure as measure_solvers
+from delassus_studies.claims.dynamics_times import measure as measure_solvers
 from delassus_studies.counters import (
     CHAINS,
     STAGES,
@@ -328,7 +334,7 @@ def test_slower_solvers_are_named():
 
 def test_absent_robots_are_named(monkeypatch):
     table.cache_clear()
-    monkeypatch.setattr("delassus_studies.claims.solver_times.ROWS", [row for row in ROWS if row.robot == "iiwa"])
+    monkeypatch.setattr("delassus_studies.claims.dynamics_times.ROWS", [row for row in ROWS if row.robot == "iiwa"])
     found = CLAIMS[0].check()
     assert found.verdict == NOT_MEASURED
     assert found.reason == "iiwa left out: give --robots FOLDER with iiwa.urdf"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -221,7 +220,7 @@ def test_sizes_with_loops_and_joints_of_several_degrees_of_freedom(n_directions)
 @pytest.mark.slow
 def test_claims_of_sizes_and_growth():
     """What `delassus reproduce contact` says of table 1, on small mechanisms where it measures time."""
-    from delassus_studies.claims import contact_sizes as claims
+    from delassus_studies.claims import contact as claims
 
     assert claims.CLAIMS[0].measure(None).verdict == "holds"
     assert claims.exponent([3.0, 4.0, 8.0]) == pytest.approx(2.0)
@@ -231,7 +230,7 @@ def test_claims_of_sizes_and_growth():
 
 def test_claims_of_steps():
     """Three ways to solve for hinges, from states of a short swing: the same velocities, every problem solved."""
-    from delassus_studies.claims import contact_times as claims
+    from delassus_studies.claims import contact as claims
 
     found = claims.swing(3, samples=3, duration=0.3)
     assert 0 < found.touching < found.steps == 300
@@ -244,20 +243,20 @@ def test_claims_of_steps():
 
 def test_claims_of_simulations():
     """Both formulations go the same way over a strike on the floor, and the claim is judged by ratios."""
-    from delassus_studies.claims import contact_runs as claims
+    from delassus_studies.claims import contact_simulations as claims
 
     ready = pendulum(3)
     short = claims.race(ready, 1e-3, 250, ready.q0, ready.v0, 0.0, rounds=1)
     assert short.touching > 0 and short.unsolved == 0 and short.apart < 100 * SAME_MOTION
-    steep = {n: replace(short, seconds={"os": 1.0, "nmc-os": ratio}) for n, ratio in ((3, 3.6), (30, 55.0))}
-    flat = {n: replace(short, seconds={"os": 1.0, "nmc-os": 4.0}) for n in (3, 30)}
+    steep = {n: short._replace(seconds={"os": 1.0, "nmc-os": ratio}) for n, ratio in ((3, 3.6), (30, 55.0))}
+    flat = {n: short._replace(seconds={"os": 1.0, "nmc-os": 4.0}) for n in (3, 30)}
     assert claims.judge(steep, steep).verdict == "holds"
     assert claims.judge(flat, flat).verdict == "in part"
 
 
 def test_claims_of_the_swing():
     """Fig. 6 on a short swing: recordings by both formulations are the same, and unsolved problems are said."""
-    from delassus_studies.claims import contact_swing as claims
+    from delassus_studies.claims import contact_simulations as claims
 
     pair = tuple(claims.recorded(f, 1e-3, links=3, duration=0.2) for f in ("os", "nmc-os"))
     assert len(pair[0]) == 201 and claims.unsolved(pair[1]) == 0

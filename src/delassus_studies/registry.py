@@ -149,7 +149,7 @@ REPRODUCTIONS = (
     Reproduction("dynamics", "Measure each claim that [LQR] makes of constrained forward dynamics.",
                  ("dynamics_times", "dynamics")),
     Reproduction("contact", "Measure each claim that [OS] makes of contact dynamics.",
-                 ("contact_sizes", "contact_runs", "contact_times", "contact_swing"), (PLOT, QUICK_CLAIMS)),
+                 ("contact", "contact_simulations"), (PLOT, QUICK_CLAIMS)),
 )  # fmt: skip
 
 

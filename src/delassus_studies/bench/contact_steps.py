@@ -260,10 +260,7 @@ def _compile_times(case: StepCase, solvers: Sequence[str]) -> Record:
         with uncached():
             clock, processor = time.perf_counter(), time.process_time()
             case.kernel(solver=solver, dtype="float32", sweeps=30)
-            out[solver] = {
-                "seconds": time.perf_counter() - clock,
-                "processor seconds": time.process_time() - processor,
-            }
+            out[solver] = {"seconds": time.perf_counter() - clock, "processor seconds": time.process_time() - processor}
     return out
 
 
@@ -284,12 +281,7 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
         few = Starts(start.q[:20], start.v[:20], start.impulses[:20], start.targets[:, :20])
         peers[motion] = mujoco_steps(case.tree, case.contacts, few.q, few.v, few.targets, case.gains, DT,
                                      case.options["limits"], rounds)  # fmt: skip
-    return {
-        "motions": names,
-        "curves": curves,
-        "mujoco": peers,
-        "compile": _compile_times(case, solvers),
-    }
+    return {"motions": names, "curves": curves, "mujoco": peers, "compile": _compile_times(case, solvers)}
 
 
 def measure(quick: bool = False) -> Iterator[Record]:

@@ -36,15 +36,7 @@ from delassus_studies.counters import operations
 from delassus_studies.loop_mechanisms import closed_states, few_loops, four_bars, many_loops, parallel_robots
 from delassus_studies.peers.pinocchio import exact_dynamics_call, lcaba_call
 from delassus_studies.tables import table
-from delassus_studies.timing import (
-    Calls,
-    Record,
-    each,
-    environment,
-    fitted_slope,
-    interleaved,
-    pinned,
-)
+from delassus_studies.timing import Calls, Record, each, environment, fitted_slope, interleaved, pinned
 
 STATES, PEER_STATES, CHECKED = 1024, 64, 16
 STARTS = 32, 1

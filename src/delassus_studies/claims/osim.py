@@ -344,10 +344,7 @@ def _asimo(_: Path | None) -> Finding:
     variants: dict[str, tuple[Tree, tuple[str, ...]]] = {
         "hands+feet": (asimo(), hf),
         "+head": (asimo(), (*hf, "head3")),
-        "forefingers, thumbs, feet": (
-            asimo(),
-            ("forefinger1", "forefinger2", "thumb1", "thumb2", "foot1", "foot2"),
-        ),
+        "forefingers, thumbs, feet": (asimo(), ("forefinger1", "forefinger2", "thumb1", "thumb2", "foot1", "foot2")),
         "arms of 10": (asimo(arm_dofs=10), hf),
         "legs of 9": (asimo(leg_dofs=9), hf),
         "4 arms, 4 legs": (asimo(arms=4, legs=4), tuple(f"{e}{k}" for e in ("hand", "foot") for k in (1, 2, 3, 4))),
@@ -376,11 +373,7 @@ def _asimo(_: Path | None) -> Finding:
         f"sparse factorisation is at {share:.0%} of EFPA, not 78 % ({composite_share:.0%} with composite transforms): "
         "the paper counts by formula for general Denavit–Hartenberg geometry, which it does not list": near,
     }
-    return Finding(
-        "; ".join(said),
-        NO if not any(below) else verdict([all(below), near, share < 1]),
-        unless(reasons),
-    )
+    return Finding("; ".join(said), NO if not any(below) else verdict([all(below), near, share < 1]), unless(reasons))
 
 
 CLAIMS = (

@@ -86,6 +86,7 @@ from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording
 from delassus.spatial.numpy_ops import NumpyOps, numbers
 from delassus.spatial.trace import interpret as interpreter
-from delassus.spatial.trace.graph import COMMUTATIVE, LEAVES, Builder, Graph, Op, arity
+from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.interpret import SEMANTICS, interpret
+from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, Op, arity
 from delassus.spatial.trace.trace_ops import TraceOps

@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.spatial.trace.graph import LEAVES, Graph, Op
+from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.interpret import SEMANTICS, evaluate
 from delassus.spatial.trace.nodes import Expression
+from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op
 from delassus.spatial.trace.trace_ops import TraceOps
 
 USUAL, OF_MEDIAN, OF_SWITCHED = 0.1, 0.2, 0.5
@@ -51,21 +52,9 @@ NOTHING = 1e-10
 """A result counts as zero where it is below this part of what its terms would make without cancelling one another;
 never above this number, for quotients of round-off are large."""
 
-EXACT = frozenset({Op.NEGATE, Op.COPYSIGN, Op.MIN, Op.MAX, Op.LESS, Op.SELECT})
-
 Array = NDArray[np.float64]
 
-SIZES: dict[int, Callable[..., Any]] = {
-    **SEMANTICS,
-    Op.SUBTRACT: np.add,
-    Op.NEGATE: np.abs,
-    Op.SIN: lambda x: np.minimum(x, 1.0),
-    Op.COS: np.ones_like,
-    Op.COPYSIGN: lambda x, _: x,
-    Op.MIN: np.fmax,
-    Op.LESS: lambda x, _: np.ones_like(x),
-    Op.SELECT: lambda _, x, y: np.maximum(x, y),
-}
+SIZES = {op: operation.sizes for op, operation in OPERATIONS.items()}
 """What operations make of the sizes of their operands, if nothing cancels."""
 
 
@@ -165,7 +154,7 @@ def _measured(graph: Graph, x: Array) -> tuple[list[Any], Array, NDArray[np.bool
     def noisy(operation: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *operands: operation(*operands) * next(noise)
 
-    operations = {op: f if op in EXACT else noisy(f) for op, f in SEMANTICS.items()}
+    operations = {op: o.values if o.is_exact else noisy(o.values) for op, o in OPERATIONS.items()}
     with np.errstate(all="ignore"):
         both = evaluate(graph, list(np.concatenate([x, x]).T), rounded, operations)
     error, whole = np.zeros(n), None

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from delassus.spatial.trace.graph import Graph, Op, arity
+from delassus.spatial.trace.graph import Graph
+from delassus.spatial.trace.operations import Op, arity
 
 DIRTY = 60
 """How many operations farther away the next use of a value must be that has to be stored before it can go."""

@@ -16,45 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from delassus.spatial.trace.graph import LEAVES, Op
-from delassus.spatial.trace.trace_ops import COS, LESS, SELECT, SIN, TraceOps
+from delassus.spatial.trace.operations import LEAVES, OPERATIONS, arity
+from delassus.spatial.trace.trace_ops import TraceOps
 
 
 def _partial(ops: TraceOps, op: int, y: int, operands: Sequence[int], which: int, x: int) -> int:
     """``x`` times the partial derivative of the operation ``y`` with respect to one of its operands."""
-    a, b, _ = operands
-    match op:
-        case Op.ADD:
-            return x
-        case Op.SUBTRACT:
-            return ops.negate(x) if which else x
-        case Op.MULTIPLY:
-            return ops.multiply(x, a if which else b)
-        case Op.DIVIDE:
-            return ops.negate(ops.multiply(x, ops.divide(y, b))) if which else ops.divide(x, b)
-        case Op.NEGATE:
-            return ops.negate(x)
-        case Op.SQRT:
-            return ops.multiply(x, ops.divide(ops.number(0.5), y))
-        case Op.SIN:
-            return ops.multiply(x, ops.operation(COS, a))
-        case Op.COS:
-            return ops.negate(ops.multiply(x, ops.operation(SIN, a)))
-        case Op.COPYSIGN:
-            one = ops.number(1.0)
-            signs = [ops.operation(Op.COPYSIGN, one, k) for k in (a, b)]
-            return 0 if which else ops.multiply(x, ops.multiply(*signs))
-        case Op.MIN | Op.MAX:
-            first = (a, b) if op == Op.MIN else (b, a)
-            return _where(ops, ops.operation(LESS, *first), x, which == 0)
-        case Op.SELECT:
-            return _where(ops, a, x, which == 1) if which else 0
-    return 0  # a comparison
-
-
-def _where(ops: TraceOps, condition: int, x: int, holds: bool) -> int:
-    """``x`` where the condition holds, or where it does not, and else zero."""
-    return ops.operation(SELECT, condition, x if holds else 0, 0 if holds else x)
+    return OPERATIONS[op].partials[which](ops, x, y, *operands[: arity(op)])
 
 
 def tangents(ops: TraceOps, inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int]) -> list[int]:

@@ -6,12 +6,11 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from delassus.spatial.trace.graph import Graph, Op, arity
+from delassus.spatial.trace.graph import Graph
+from delassus.spatial.trace.operations import OPERATIONS, Op, arity
 
-LATENCY: dict[int, int] = {Op.DIVIDE: 14, Op.SQRT: 18, Op.SIN: 40, Op.COS: 40}
-"""Cycles until a result can be used; of all other operations `SHORT`, of a product fused with a sum `FUSED`."""
-
-SHORT, FUSED = 3, 4
+FUSED = 4
+"""Cycles until a product that is fused with a sum can be used."""
 
 AT_ONCE = 2
 """Multiplications, fused ones among them, that a processor begins in a cycle, and additions besides."""
@@ -88,7 +87,7 @@ class _Processor:
         self.nodes = [[product[k], k] if k in product else [k] for k in found]
         self.takes = [[x for k in of_unit for x in operands[k] if x not in inside] for of_unit in self.nodes]
         self.is_sum = [len(of_unit) == 1 and every[of_unit[0]][0] in sums for of_unit in self.nodes]
-        self.latency = [FUSED if len(n) > 1 else LATENCY.get(every[n[0]][0], SHORT) for n in self.nodes]
+        self.latency = [FUSED if len(n) > 1 else OPERATIONS[every[n[0]][0]].latency for n in self.nodes]
         self.users: list[list[int]] = [[] for _ in found]
         self.waits = [0] * len(found)
         for u, taken in enumerate(self.takes):

@@ -14,7 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from delassus.compiler.passes.schedule import schedule
-from delassus.spatial.trace.graph import Builder, Graph, Op, arity
+from delassus.spatial.trace.graph import Builder, Graph
+from delassus.spatial.trace.operations import Op, arity
 
 Rule = Callable[[Builder, int, list[int]], int | None]
 """From the new graph, a node of the old one and the new numbers of those before it to its own; None: as it was."""

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from delassus.compiler.passes.schedule import reorder
 from delassus.compiler.program.calls import Rows
 from delassus.compiler.program.program import Stage
-from delassus.spatial.trace.graph import LEAVES, Builder, Graph, Op, arity
+from delassus.spatial.trace.graph import Builder, Graph
+from delassus.spatial.trace.operations import LEAVES, Op, arity
 
 WIDTH = 4
 """Columns side by side."""

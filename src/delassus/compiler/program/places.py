@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.compiler.program.program import Stage
-from delassus.spatial.trace.graph import Graph, Op
+from delassus.spatial.trace.graph import Graph
+from delassus.spatial.trace.operations import Op
 
 
 def share_places(stages: Sequence[Stage], last: Graph, n_inputs: int) -> tuple[tuple[Stage, ...], Graph]:

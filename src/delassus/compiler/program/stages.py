@@ -13,7 +13,8 @@ import numpy as np
 
 from delassus.compiler.program.places import share_places
 from delassus.compiler.program.program import Stage
-from delassus.spatial.trace.graph import LEAVES, Builder, Calls, Graph, Loop, Op, arity
+from delassus.spatial.trace.graph import Builder, Calls, Graph, Loop
+from delassus.spatial.trace.operations import LEAVES, Op, arity
 
 
 def cut(

@@ -25,8 +25,9 @@ from delassus.quantities.quantity import Output
 from delassus.quantities.request import Request, request
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace.calls import CallingTraceOps
-from delassus.spatial.trace.graph import Graph, Op, OperationCount
+from delassus.spatial.trace.graph import Graph, OperationCount
 from delassus.spatial.trace.nodes import Expression
+from delassus.spatial.trace.operations import Op
 from delassus.spatial.trace.trace_ops import TraceOps
 
 RCOND = Output(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -11,24 +12,8 @@ import numpy as np
 from delassus.algorithms.inputs import Argument
 from delassus.compiler.program.program import Program, Result
 from delassus.errors import missing_dependency
-from delassus.spatial.trace.graph import Op
 from delassus.spatial.trace.interpret import evaluate
-
-_FUNCTIONS = {
-    Op.ADD: "plus",
-    Op.SUBTRACT: "minus",
-    Op.MULTIPLY: "times",
-    Op.DIVIDE: "rdivide",
-    Op.SQRT: "sqrt",
-    Op.SIN: "sin",
-    Op.COS: "cos",
-    Op.COPYSIGN: "copysign",
-    Op.MIN: "fmin",
-    Op.MAX: "fmax",
-    Op.LESS: "lt",
-    Op.SELECT: "if_else",
-}
-"""CasADi's functions; it has none for a negation."""
+from delassus.spatial.trace.operations import OPERATIONS, Op
 
 
 def casadi_function(program: Program, jacobian: Program | None = None) -> Any:
@@ -84,7 +69,7 @@ def _jacobian_function(program: Program, jacobian: Program) -> Any:
 
 def _symbols(ca: Any, program: Program) -> tuple[list[Any], list[Any]]:
     """Symbols of the arguments of a program, and all outputs of its graph of them."""
-    operations = {int(op): getattr(ca, name) for op, name in _FUNCTIONS.items()} | {int(Op.NEGATE): lambda x: -x}
+    operations = {op: getattr(ca, o.casadi) if o.casadi else operator.neg for op, o in OPERATIONS.items()}
     arguments = [ca.SX.sym(a.name, *matrix_shape(a)) for a in program.arguments]
     inputs: list[Any] = [x for argument in arguments for x in argument.T.elements()]  # CasADi counts along columns
     inputs += [ca.SX(0)] * program.n_values

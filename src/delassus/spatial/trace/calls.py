@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from delassus.spatial.ops import Function
-from delassus.spatial.trace.graph import Calls, arity
+from delassus.spatial.trace.graph import Calls
 from delassus.spatial.trace.interpret import SEMANTICS
 from delassus.spatial.trace.nodes import Table
+from delassus.spatial.trace.operations import arity
 from delassus.spatial.trace.trace_ops import TraceOps
 
 T = TypeVar("T")

@@ -4,49 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.frozen import Frozen
+from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, OPERATIONS, Op, arity
 
 Node = tuple[int, int, int, int]
 """Kind and operands, −1 where there are none; of an input, its number."""
-
-
-class Op(IntEnum):
-    """Kind of a node. `LESS` gives 1.0 or 0.0; `SELECT` takes its second operand where its first is not zero."""
-
-    INPUT = 0
-    CONSTANT = 1
-    ADD = 2
-    SUBTRACT = 3
-    MULTIPLY = 4
-    DIVIDE = 5
-    NEGATE = 6
-    SQRT = 7
-    SIN = 8
-    COS = 9
-    COPYSIGN = 10
-    MIN = 11
-    MAX = 12
-    LESS = 13
-    SELECT = 14
-
-    __hash__ = int.__hash__  # graphs look operations up by the million
-
-
-COMMUTATIVE = frozenset({Op.ADD, Op.MULTIPLY})
-UNARY = frozenset({Op.NEGATE, Op.SQRT, Op.SIN, Op.COS})
-LEAVES = frozenset({Op.INPUT, Op.CONSTANT})
-
-
-def arity(op: int) -> int:
-    """Number of operands."""
-    if op in LEAVES:
-        return 0
-    return 1 if op in UNARY else 3 if op == Op.SELECT else 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +49,6 @@ class OperationCount(Frozen):
     def __repr__(self) -> str:
         shown = ", ".join(f"{kind}={n}" for kind, n in zip(self.__slots__, astuple(self), strict=True))
         return f"OperationCount({shown}, total={self.total})"
-
-
-_COUNTED_AS = {
-    Op.MULTIPLY: "mul",
-    Op.ADD: "add",
-    Op.SUBTRACT: "add",
-    Op.NEGATE: "neg",
-    Op.DIVIDE: "div",
-    Op.SQRT: "sqrt",
-    Op.SIN: "trig",
-    Op.COS: "trig",
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,9 +112,8 @@ class Graph:
         """Count operations, of all nodes or of those in ``mask``."""
         numbers = np.bincount(self.op if mask is None else self.op[mask], minlength=len(Op))
         fields: dict[str, int] = {}
-        for op in set(Op) - LEAVES:
-            kind = _COUNTED_AS.get(op, "other")
-            fields[kind] = fields.get(kind, 0) + int(numbers[op])
+        for op, operation in OPERATIONS.items():
+            fields[operation.counted] = fields.get(operation.counted, 0) + int(numbers[op])
         return OperationCount(**fields)
 
 

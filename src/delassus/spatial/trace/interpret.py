@@ -9,28 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.spatial.trace.graph import Graph, Op
+from delassus.spatial.trace.graph import Graph
+from delassus.spatial.trace.operations import OPERATIONS, Op
 
 INPUT, CONSTANT = int(Op.INPUT), int(Op.CONSTANT)
 
-SEMANTICS: dict[int, Callable[..., Any]] = {
-    Op.ADD: np.add,
-    Op.SUBTRACT: np.subtract,
-    Op.MULTIPLY: np.multiply,
-    Op.DIVIDE: np.divide,
-    Op.NEGATE: np.negative,
-    Op.SQRT: np.sqrt,
-    Op.SIN: np.sin,
-    Op.COS: np.cos,
-    Op.COPYSIGN: np.copysign,
-    Op.MIN: np.fmin,
-    Op.MAX: np.fmax,
-    Op.LESS: lambda a, b: (a < b).astype(a.dtype),
-    Op.SELECT: lambda condition, a, b: np.where(condition != 0, a, b),
-}
-"""What each operation means, on arrays of float64 or float32. A minimum or maximum ignores a NaN; a comparison with
-a NaN is 0.0, and a NaN counts as true. Which of two zeros is the minimum or maximum, and what sign and payload a NaN
-has, is left open."""
+SEMANTICS = {op: operation.values for op, operation in OPERATIONS.items()}
 
 
 def interpret(graph: Graph, x: NDArray[Any]) -> list[NDArray[Any]]:

@@ -22,7 +22,7 @@ from delassus.compiler.program.program import Program, Result, Stage
 from delassus.compiler.targets.c.casadi import ABOUT, DEFINITIONS, Interface, functions
 from delassus.compiler.targets.c.text import Scalar, comment, identifier, literal
 from delassus.errors import ConfigurationError
-from delassus.spatial.trace.graph import Op, arity
+from delassus.spatial.trace.operations import CALL, OPERATIONS, PRODUCT, SUM, Op, arity
 
 GATHERED = 40
 """Values of a result that stages have set from which on they are copied in a loop."""
@@ -38,34 +38,6 @@ NAME = 4
 
 DEEPEST, LONGEST = 12, 100
 """Bounds on expressions, in operations within one another and in characters, for compilers and for people."""
-
-_SUM, _PRODUCT, _NEGATIVE, _ATOM = range(1, 5)
-_BINDS: dict[int, int] = {
-    Op.ADD: _SUM,
-    Op.SUBTRACT: _SUM,
-    Op.MULTIPLY: _PRODUCT,
-    Op.DIVIDE: _PRODUCT,
-    Op.NEGATE: _NEGATIVE,
-    Op.LESS: 0,
-    Op.SELECT: 0,
-}
-"""How tightly an operation holds its operands where it is not a call; equals do from left to right."""
-
-_EXPRESSIONS: dict[int, str] = {
-    Op.ADD: "{0} + {1}",
-    Op.SUBTRACT: "{0} - {1}",
-    Op.MULTIPLY: "{0} * {1}",
-    Op.DIVIDE: "{0} / {1}",
-    Op.NEGATE: "-{0}",
-    Op.SQRT: "sqrt{f}({0})",
-    Op.SIN: "sin{f}({0})",
-    Op.COS: "cos{f}({0})",
-    Op.COPYSIGN: "copysign{f}({0}, {1})",
-    Op.MIN: "fmin{f}({0}, {1})",
-    Op.MAX: "fmax{f}({0}, {1})",
-    Op.LESS: "{0} < {1} ? 1.0{f} : 0.0{f}",
-    Op.SELECT: "{0} != 0.0{f} ? {1} : {2}",
-}
 
 
 def c_source(program: Program, dtype: Scalar = "double", derivatives: Sequence[Program] = ()) -> tuple[str, str]:
@@ -320,7 +292,7 @@ class _Section:
             if act == Act.STORE:
                 yield f"w[{slot}] = {inside.pop(k)[0] if k in inside else names[k]};"
                 continue
-            deep, binds, goals = 0, _ATOM, self.goals.get(k, [])
+            deep, binds, goals = 0, CALL, self.goals.get(k, [])
             if act == Act.LOAD:
                 text = self._place(k) if slot < 0 else f"w[{slot}]"
                 if (slot < 0 or slot not in anew) and self._is_shorter(text, uses[k] - 1):
@@ -328,9 +300,9 @@ class _Section:
                     continue
             else:
                 op = self.nodes[k][0]
-                known = [inside.pop(x) if x in inside else (self._named(x, names), 0, _ATOM) for x in self._operands(k)]
-                binds = _BINDS.get(op, _ATOM)
-                text = _EXPRESSIONS[op].format(*_within(op, known), f=suffix)
+                known = [inside.pop(x) if x in inside else (self._named(x, names), 0, CALL) for x in self._operands(k)]
+                binds = OPERATIONS[op].binds
+                text = OPERATIONS[op].c.format(*_within(op, known), f=suffix)
                 if goals and self._is_shorter(goals[0], uses[k]):
                     yield f"{' = '.join(goals)} = {text};"
                     names[k] = goals[0]
@@ -374,9 +346,9 @@ class _Section:
 
 def _within(op: int, operands: Sequence[tuple[str, int, int]]) -> Iterator[str]:
     """Operands as they stand in an operation, in parentheses where C would read something else."""
-    binds = _BINDS.get(op)
-    for k, (text, _, own) in enumerate(operands):
-        fits = binds is None or own > binds or (own == binds and k == 0 and binds in (_SUM, _PRODUCT))
+    binds = OPERATIONS[op].binds
+    for k, (text, _, own) in enumerate(operands):  # equals hold from left to right
+        fits = binds == CALL or own > binds or (own == binds and k == 0 and binds in (SUM, PRODUCT))
         yield text if fits else f"({text})"
 
 

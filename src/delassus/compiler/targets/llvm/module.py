@@ -35,7 +35,7 @@ from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, stor
 from delassus.compiler.targets.llvm.text import LlvmText, hexadecimal
 from delassus.compiler.targets.llvm.trig import sincos
 from delassus.compiler.targets.llvm.xla_entry import xla_entry
-from delassus.spatial.trace.graph import Op
+from delassus.spatial.trace.operations import Op
 
 LOOPED = 40
 """Results of at least so many squares of lanes are taken out in a loop."""

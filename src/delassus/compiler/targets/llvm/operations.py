@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from delassus.compiler.targets.llvm.text import LlvmText
 from delassus.compiler.targets.llvm.trig import sincos
-from delassus.spatial.trace.graph import Node, Op, arity
-
-_OPERATIONS: dict[int, Callable[..., str]] = {
-    Op.ADD: lambda text, x, y: text.binary("fadd", x, y),
-    Op.SUBTRACT: lambda text, x, y: text.binary("fsub", x, y),
-    Op.MULTIPLY: lambda text, x, y: text.binary("fmul", x, y),
-    Op.DIVIDE: lambda text, x, y: text.binary("fdiv", x, y),
-    Op.NEGATE: lambda text, x: text.negate(x),
-    Op.SQRT: lambda text, x: text.intrinsic("sqrt", x),
-    Op.COPYSIGN: lambda text, x, y: text.intrinsic("copysign", x, y),
-    Op.MIN: lambda text, x, y: text.intrinsic("minnum", x, y),
-    Op.MAX: lambda text, x, y: text.intrinsic("maxnum", x, y),
-    Op.LESS: lambda text, x, y: text.select(text.compare("olt", x, y), text.constant(1.0), text.constant(0.0)),
-    Op.SELECT: lambda text, x, y, z: text.select(text.compare("une", x, text.constant(0.0)), y, z),
-}
+from delassus.spatial.trace.graph import Node
+from delassus.spatial.trace.operations import OPERATIONS, Op, arity
 
 
 @dataclass(slots=True)
@@ -51,5 +37,7 @@ class Operations:
                 self._pairs[nodes[0]] = sincos(self.text, operands[0], self.has_fma)
             self.values[k] = self._pairs[nodes[0]][op == Op.COS]
         else:
-            self.values[k] = _OPERATIONS[op](self.text, *operands)
+            emit = OPERATIONS[op].llvm
+            assert emit is not None
+            self.values[k] = emit(self.text, *operands)
         return self.values[k]

@@ -12,7 +12,7 @@ from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import pointers, signature
 from delassus.compiler.targets.llvm.operations import Operations
 from delassus.compiler.targets.llvm.text import LlvmText
-from delassus.spatial.trace.graph import Op
+from delassus.spatial.trace.operations import Op
 
 PART = 700
 """Longest part, in operations: compile time of a function grows faster than its length."""

@@ -1,0 +1,176 @@
+"""Operations of a graph: what each means on numbers, what it is in each target, and how it is differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Op(IntEnum):
+    """Kind of a node. `LESS` gives 1.0 or 0.0; `SELECT` takes its second operand where its first is not zero."""
+
+    INPUT = 0
+    CONSTANT = 1
+    ADD = 2
+    SUBTRACT = 3
+    MULTIPLY = 4
+    DIVIDE = 5
+    NEGATE = 6
+    SQRT = 7
+    SIN = 8
+    COS = 9
+    COPYSIGN = 10
+    MIN = 11
+    MAX = 12
+    LESS = 13
+    SELECT = 14
+
+    __hash__ = int.__hash__  # graphs look operations up by the million
+
+
+LEAVES = frozenset({Op.INPUT, Op.CONSTANT})
+COMMUTATIVE = frozenset({Op.ADD, Op.MULTIPLY})
+
+CHOICE, SUM, PRODUCT, NEGATIVE, CALL = range(5)
+"""How tightly an expression of C holds its operands."""
+
+
+class Operation(NamedTuple):
+    """What is known of an operation, apart from the passes that simplify graphs.
+
+    Attributes
+    ----------
+    counted : str
+        Field of `OperationCount`.
+    latency : int
+        Cycles until the result can be used.
+    is_exact : bool
+        Whether it rounds nothing.
+    values : function
+        Its meaning, on arrays of float64 or float32. A minimum or maximum ignores a NaN; a comparison with a NaN is
+        0.0, and a NaN counts as true. Which of two zeros is the minimum or maximum, and what sign and payload a NaN
+        has, is left open.
+    sizes : function
+        What it makes of the sizes of its operands if nothing cancels.
+    c, binds, casadi : str, int, str
+        Expression of C, with the operands and the suffix ``f`` of functions, and how tightly it holds them; name of
+        CasADi's function, which has none for a negation.
+    llvm : function or None
+        ``llvm(text, *operands)`` emits it; sines and cosines are emitted in pairs.
+    partials : tuple of functions
+        For each operand ``f(ops, x, y, *operands)``: the node of ``x`` times the derivative of the result ``y`` with
+        it, of the branch that is taken; node 0 is zero.
+    """
+
+    counted: str
+    latency: int
+    is_exact: bool
+    values: Callable[..., Any]
+    sizes: Callable[..., Any]
+    c: str
+    binds: int
+    casadi: str
+    llvm: Callable[..., str] | None
+    partials: tuple[Callable[..., int], ...]
+
+
+def _instruction(name: str) -> Callable[..., str]:
+    return lambda text, x, y: text.binary(name, x, y)
+
+
+def _intrinsic(name: str) -> Callable[..., str]:
+    return lambda text, *operands: text.intrinsic(name, *operands)
+
+
+def _same(_: Any, x: int, *__: int) -> int:
+    return x
+
+
+def _opposite(ops: Any, x: int, *_: int) -> int:
+    return int(ops.negate(x))
+
+
+def _zero(*_: Any) -> int:
+    return 0
+
+
+def _signed(ops: Any, x: int, _: int, a: int, b: int) -> int:
+    one = ops.number(1.0)
+    return int(ops.multiply(x, ops.multiply(*(ops.operation(Op.COPYSIGN, one, k) for k in (a, b)))))
+
+
+def _where(ops: Any, condition: int, x: int, holds: bool) -> int:
+    """``x`` where the condition holds, or where it does not, and else zero."""
+    return int(ops.operation(Op.SELECT, condition, x if holds else 0, 0 if holds else x))
+
+
+def _if_less(first: bool) -> Callable[..., int]:
+    """``x`` where the first operand is the lesser, or where it is not."""
+    return lambda ops, x, _, a, b: _where(ops, ops.operation(Op.LESS, a, b), x, first)
+
+
+def _if_greater(first: bool) -> Callable[..., int]:
+    return lambda ops, x, _, a, b: _where(ops, ops.operation(Op.LESS, b, a), x, first)
+
+
+def _if(holds: bool) -> Callable[..., int]:
+    return lambda ops, x, _, condition, *__: _where(ops, condition, x, holds)
+
+
+# fmt: off
+OPERATIONS: Mapping[int, Operation] = MappingProxyType({
+    Op.ADD: Operation(
+        "add", 3, False, np.add, np.add, "{0} + {1}", SUM, "plus", _instruction("fadd"), (_same, _same)),
+    Op.SUBTRACT: Operation(
+        "add", 3, False, np.subtract, np.add, "{0} - {1}", SUM, "minus", _instruction("fsub"), (_same, _opposite)),
+    Op.MULTIPLY: Operation(
+        "mul", 3, False, np.multiply, np.multiply, "{0} * {1}", PRODUCT, "times", _instruction("fmul"),
+        (lambda ops, x, y, a, b: ops.multiply(x, b), lambda ops, x, y, a, b: ops.multiply(x, a))),
+    Op.DIVIDE: Operation(
+        "div", 14, False, np.divide, np.divide, "{0} / {1}", PRODUCT, "rdivide", _instruction("fdiv"),
+        (lambda ops, x, y, a, b: ops.divide(x, b),
+         lambda ops, x, y, a, b: ops.negate(ops.multiply(x, ops.divide(y, b))))),
+    Op.NEGATE: Operation(
+        "neg", 3, True, np.negative, np.abs, "-{0}", NEGATIVE, "", lambda text, x: text.negate(x), (_opposite,)),
+    Op.SQRT: Operation(
+        "sqrt", 18, False, np.sqrt, np.sqrt, "sqrt{f}({0})", CALL, "sqrt", _intrinsic("sqrt"),
+        (lambda ops, x, y, a: ops.multiply(x, ops.divide(ops.number(0.5), y)),)),
+    Op.SIN: Operation(
+        "trig", 40, False, np.sin, lambda x: np.minimum(x, 1.0), "sin{f}({0})", CALL, "sin", None,
+        (lambda ops, x, y, a: ops.multiply(x, ops.operation(Op.COS, a)),)),
+    Op.COS: Operation(
+        "trig", 40, False, np.cos, np.ones_like, "cos{f}({0})", CALL, "cos", None,
+        (lambda ops, x, y, a: ops.negate(ops.multiply(x, ops.operation(Op.SIN, a))),)),
+    Op.COPYSIGN: Operation(
+        "other", 3, True, np.copysign, lambda x, _: x, "copysign{f}({0}, {1})", CALL, "copysign",
+        _intrinsic("copysign"), (_signed, _zero)),
+    Op.MIN: Operation(
+        "other", 3, True, np.fmin, np.fmax, "fmin{f}({0}, {1})", CALL, "fmin", _intrinsic("minnum"),
+        (_if_less(True), _if_less(False))),
+    Op.MAX: Operation(
+        "other", 3, True, np.fmax, np.fmax, "fmax{f}({0}, {1})", CALL, "fmax", _intrinsic("maxnum"),
+        (_if_greater(True), _if_greater(False))),
+    Op.LESS: Operation(
+        "other", 3, True, lambda a, b: (a < b).astype(a.dtype), lambda x, _: np.ones_like(x),
+        "{0} < {1} ? 1.0{f} : 0.0{f}", CHOICE, "lt",
+        lambda text, x, y: text.select(text.compare("olt", x, y), text.constant(1.0), text.constant(0.0)),
+        (_zero, _zero)),
+    Op.SELECT: Operation(
+        "other", 3, True, lambda c, a, b: np.where(c != 0, a, b), lambda _, x, y: np.maximum(x, y),
+        "{0} != 0.0{f} ? {1} : {2}", CHOICE, "if_else",
+        lambda text, x, y, z: text.select(text.compare("une", x, text.constant(0.0)), y, z),
+        (_zero, _if(True), _if(False))),
+})
+# fmt: on
+"""All operations; nodes of other kinds are leaves."""
+
+_ARITY = [len(OPERATIONS[op].partials) if op in OPERATIONS else 0 for op in Op]
+
+
+def arity(op: int) -> int:
+    """Number of operands."""
+    return _ARITY[op]

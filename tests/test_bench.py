@@ -20,7 +20,7 @@ from delassus_studies.bench.contact import PARTS, shares
 from delassus_studies.bench.contact_steps import WANTED, Roll, Starts, StepCase, cheapest
 from delassus_studies.bench.peak import FUNCTIONS, RATES
 from delassus_studies.bench.scaling import stem_with
-from delassus_studies.cases import Case, chain_of, random_states
+from delassus_studies.cases import Case, NotHere, chain_of, random_states
 from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED
 from delassus_studies.claims.dynamics_times import (
     CLAIMS,
@@ -53,6 +53,7 @@ from delassus_studies.counters import (
     phases,
     with_avx2,
 )
+from delassus_studies.peers import if_present, present
 from delassus_studies.peers.compiled import casadi_c, frax
 from delassus_studies.peers.pinocchio import delassus_call
 from delassus_studies.tables import publish
@@ -171,8 +172,8 @@ def test_peers_give_our_answer(arm):
     G = ds.delassus(arm.tree, arm.constraints, q)
     answers = []
     if shutil.which("gcc"):
-        answers.append(casadi_c(ds.compile(arm.tree, arm.constraints), q).answer())
-    if (call := delassus_call(arm, q)) is not None:
+        answers.append(casadi_c(ds.compile(arm.tree, arm.constraints), q)())
+    if call := if_present(partial(delassus_call, arm, q)):
         answers.append(call())
     if not answers:
         pytest.skip("neither gcc nor pinocchio is installed")
@@ -181,8 +182,8 @@ def test_peers_give_our_answer(arm):
 
 
 def test_an_absent_peer_says_why(arm):
-    peer = frax(arm, arm.tree.random(0, 2), "float64")
-    assert peer.call is None and peer.reason
+    made, absent = present({"frax": partial(frax, arm, arm.tree.random(0, 2), "float64")})
+    assert not made and absent["frax"]
 
 
 @pytest.mark.skipif(not available() or platform.machine() != "x86_64", reason="objdump of x86 code")
@@ -365,13 +366,17 @@ def test_blocks_on_worker_processes_are_those_of_loops(monkeypatch):
 @pytest.mark.slow
 def test_tables_of_loops_are_all_shown(monkeypatch):
     """Those of closed states and of passive robots too, which come before the one that grows."""
+
+    def absent(case, states):
+        raise NotHere("no peer")
+
     case = loops.four_bars(1)
     for name, value in {"STATES": 16, "PEER_STATES": 16, "ROUNDS": 1, "SECONDS": 0.005}.items():
         monkeypatch.setattr(loops, name, value)
     monkeypatch.setattr(loops, "parallel_robots", lambda: iter([case]))
     monkeypatch.setattr(loops, "few_loops", lambda: [case])
     monkeypatch.setattr(loops, "many_loops", lambda sizes, grids: [])
-    monkeypatch.setattr(loops, "exact_dynamics_call", lambda case, states: None)
+    monkeypatch.setattr(loops, "exact_dynamics_call", absent)
     console = Console(record=True, width=200)
     publish(console, loops.measure(), loops.tables)
     shown = console.export_text()

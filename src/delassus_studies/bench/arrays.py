@@ -26,6 +26,7 @@ from delassus.model.tree import Tree
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
 from delassus_studies.cases import Case, benchmark_cases
+from delassus_studies.peers import present
 from delassus_studies.peers.compiled import ONE_THREAD, frax
 from delassus_studies.tables import table
 from delassus_studies.timing import Calls, Record, cores, environment, interleaved, pinned
@@ -70,9 +71,7 @@ def _measure_batch(case: Case, kernel: Kernel, n: int, rounds: int) -> Record:
     gradient: dict[str, Callable[[], object]] = {BASES["gradient"]: partial(back, q, 2.0 * G, out=q.copy())}
     if importlib.util.find_spec("jax") is not None:
         _jax_calls(kernel, q, matrix, gradient)
-        peer = frax(case, q, "float64")
-        if peer.call is not None:
-            matrix[peer.name] = peer.call
+        matrix |= present({"frax float64": partial(frax, case, q, "float64")})[0]
     if importlib.util.find_spec("torch") is not None:
         _torch_calls(kernel, q, matrix, gradient)
     return {what: _times(calls, rounds) for what, calls in (("matrix", matrix), ("gradient", gradient))}

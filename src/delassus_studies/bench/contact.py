@@ -18,7 +18,8 @@ import delassus
 from delassus.runtime.kernel import Kernel
 from delassus.scenes import pendulum
 from delassus.simulate.simulator import Simulator
-from delassus_studies.peers.mujoco import mujoco_scene
+from delassus_studies.peers import if_present
+from delassus_studies.peers.mujoco import MujocoScene
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, best, environment, pinned
 
@@ -119,7 +120,8 @@ def _measure_pendulum(n: int, duration: float) -> Record:
     sim.set_state(before)
     whole, _ = best(partial(sim.run, duration))
     statuses = {status.name: count for status, count in sim.statuses.items()}
-    timed, peer = _started(n), mujoco_scene(ready.scene, ready.q0, ready.v0, ready.dt)
+    timed = _started(n)
+    peer = if_present(partial(MujocoScene, ready.scene, ready.q0, ready.v0, ready.dt))
     return {
         "run": whole / steps * 1e6,
         "by contacts": _by_contacts(timed.step, lambda: len(timed.contacts), steps, GROUPS),

@@ -21,8 +21,9 @@ from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
 from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
 from delassus_studies.counters import phases
-from delassus_studies.peers.mujoco import mujoco_calls
-from delassus_studies.peers.pinocchio import damped_calls, dynamics_calls
+from delassus_studies.peers import Call, if_present, present
+from delassus_studies.peers.mujoco import forward_peers
+from delassus_studies.peers.pinocchio import damped_call, dynamics_peers, exact_dynamics_call
 from delassus_studies.tables import spread, table
 from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, relative_error
 
@@ -79,11 +80,10 @@ def _damped(case: Case, states: States) -> tuple[Any, Record, dict[str, Any]]:
     wanted: Any = np.linalg.solve(G, x[:CHECKED, :, None])[..., 0]
     error = relative_error(f[:CHECKED], wanted)
     facts: Record = {"operations": kernel.operations.total, "error": float(error.max())}
-    peers: dict[str, Any] = damped_calls(case, states.q[:PEER_STATES], x[:PEER_STATES], DAMPING)
-    for name, call in peers.items():
-        if not np.allclose(call(), f[:PEER_STATES], rtol=1e-6, atol=1e-6 * np.abs(f).max()):
-            raise AssertionError(f"{case.name}: {name} does not solve the same system")
-    return partial(kernel, states.q, x, d, out=f, threads=1), facts, peers
+    peer = if_present(partial(damped_call, case, states.q[:PEER_STATES], x[:PEER_STATES], DAMPING))
+    if peer and not np.allclose(peer(), f[:PEER_STATES], rtol=1e-6, atol=1e-6 * np.abs(f).max()):
+        raise AssertionError(f"{case.name}: Pinocchio does not solve the same system")
+    return partial(kernel, states.q, x, d, out=f, threads=1), facts, {"pin Cholesky": peer} if peer else {}
 
 
 def _in_calls(kernel: Kernel, states: States, out: Any, size: int) -> tuple[Callable[[], None], int]:
@@ -118,7 +118,8 @@ def _measure_case(case: Case, rounds: int) -> Record:
             error = float(errors(case, states, qdd[:CHECKED], _is_soft(method)).max())
             facts[method] = {"operations": kernel.operations.total, "error": error}
         few = states.first(PEER_STATES)
-        peers = dynamics_calls(case, few) | mujoco_calls(case, few)
+        derivatives: Callable[[], Call] = partial(exact_dynamics_call, case, few, with_derivatives=True)
+        peers, _ = present({**dynamics_peers(case, few), **forward_peers(case, few), "pin derivatives": derivatives})
         solution, facts[DAMPED], damped_peers = _damped(case, states)
         calls[DAMPED] = solution, BATCH
         peers |= damped_peers

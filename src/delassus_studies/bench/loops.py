@@ -34,6 +34,7 @@ from delassus_studies.bench.dynamics import errors
 from delassus_studies.cases import Case, States, random_states
 from delassus_studies.counters import operations
 from delassus_studies.loop_mechanisms import closed_states, few_loops, four_bars, many_loops, parallel_robots
+from delassus_studies.peers import if_present
 from delassus_studies.peers.pinocchio import exact_dynamics_call, lcaba_call
 from delassus_studies.tables import table
 from delassus_studies.timing import Calls, Record, each, environment, fitted_slope, interleaved, pinned
@@ -97,7 +98,7 @@ def _measure_case(case: Case, rounds: int) -> Record:
             calls["pv-early"] = partial(call, out=(qdd, forces)), STATES
             wrong["pv-early"] = _error(case, states, qdd)
         few = case.tree.n_links * case.tree.nv**2 <= MOST_PEER
-        if few and (peer := lcaba_call(case, states.first(PEER_STATES))) is not None:
+        if few and (peer := if_present(partial(lcaba_call, case, states.first(PEER_STATES)))):
             calls["lcaba"] = peer, PEER_STATES
             if case.tree.nv <= MOST_CHECKED:
                 wrong["lcaba"] = _error(case, states, np.array(peer()))
@@ -143,7 +144,7 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
     with catch_warnings(action="ignore"), pinned():
         qdd, forces = kernel(*given, threads=1)
         calls: Calls = {"default": (partial(kernel, *given, out=(qdd, forces), threads=1), STATES)}
-        if (peer := exact_dynamics_call(case, states.first(PEER_STATES))) is not None:
+        if peer := if_present(partial(exact_dynamics_call, case, states.first(PEER_STATES))):
             calls["pin"] = peer, PEER_STATES
         found = interleaved(calls, rounds, REPEATS)
         run = solve_states(kernel, [np.array(x) for x in given], [qdd, forces], (STATES,), 1)

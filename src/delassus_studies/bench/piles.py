@@ -24,7 +24,8 @@ from delassus.model.rotations import Array
 from delassus.model.shapes import Box, Collider, HalfSpace
 from delassus.scenes import quadruped
 from delassus.simulate.simulator import Simulator
-from delassus_studies.peers.mujoco import MujocoScene, mujoco_scene
+from delassus_studies.peers import if_present
+from delassus_studies.peers.mujoco import MujocoScene
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment, pinned
 
@@ -151,7 +152,7 @@ def _measure_case(case: PileCase, fall: float, rest: float) -> Record:
     ours.sim = Simulator(case.scene, q0=case.q0, dt=DT)
     figures = _timed(ours, fall, rest)
     failed = sum(k for status, k in ours.sim.statuses.items() if status not in SOLVED)
-    peer = mujoco_scene(case.scene, case.q0, np.zeros(case.scene.tree.nv), DT)
+    peer = if_present(partial(MujocoScene, case.scene, case.q0, np.zeros(case.scene.tree.nv), DT))
     return {
         **figures,
         "first step": first,

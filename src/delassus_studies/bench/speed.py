@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal
 
@@ -13,7 +13,8 @@ from delassus.model.rotations import Array
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
 from delassus_studies.cases import Case, benchmark_cases
-from delassus_studies.peers.compiled import Peer, casadi_c, frax
+from delassus_studies.peers import Call, present
+from delassus_studies.peers.compiled import casadi_c, frax
 from delassus_studies.peers.pinocchio import delassus_call
 from delassus_studies.tables import spread, table
 from delassus_studies.timing import (
@@ -30,8 +31,6 @@ from delassus_studies.timing import (
 )  # fmt: skip
 
 BATCH = 4096
-PEER_STATES = {"pinocchio": 256, "casadi": 1024, "frax": 1024}
-"""The first so many of the same states; enough for the figures per state to settle."""
 SINGLE_CALLS = 2000
 ROUNDS, REPEATS = 15, 4
 DTYPES: tuple[Literal["float64", "float32"], ...] = ("float64", "float32")
@@ -46,21 +45,19 @@ def float32_error(case: Case, states: int = ACCURACY_STATES) -> dict[str, float]
     return {"largest": float(relative.max()), "percentile_99_9": float(np.percentile(relative, 99.9))}
 
 
-def _peers(case: Case, q: Array, kernel: Kernel) -> list[tuple[Peer, int]]:
-    few = {name: q[:states] for name, states in PEER_STATES.items()}
-    peers = []
-    for name, lists in (("pinocchio", False), ("pinocchio, lists", True)):
-        call = delassus_call(case, few["pinocchio"], lists)
-        peers.append(Peer(name, call, call, reason="pinocchio is not installed (pip install pin)"))
-    peers.append(casadi_c(kernel, few["casadi"]))
-    peers += [frax(case, few["frax"], dtype) for dtype in ("float64", "float32")]
-    return [(peer, PEER_STATES[peer.name.split()[0].lower().strip(",")]) for peer in peers]
+def _peers(case: Case, q: Array, kernel: Kernel) -> dict[str, Callable[[], Call]]:
+    """Makers of calls at the first of the states: enough for the figures per state to settle."""
+    few, more = q[:256], q[:1024]
+    return {
+        "pinocchio": partial(delassus_call, case, few),
+        "pinocchio, lists": partial(delassus_call, case, few, lists=True),
+        "CasADi C, gcc -O3": partial(casadi_c, kernel, more),
+        **{f"frax {dtype}": partial(frax, case, more, dtype) for dtype in DTYPES},
+    }
 
 
-def _disagreement(peer: Peer, ours: Array) -> float:
+def _disagreement(theirs: Array, ours: Array) -> float:
     """Largest difference from our ``G``, relative to its largest entry."""
-    assert peer.answer is not None
-    theirs = np.asarray(peer.answer(), dtype=np.float64)
     return float(relative_error(theirs, ours[: len(theirs)]).max())
 
 
@@ -84,8 +81,9 @@ def _measure_case(case: Case, rounds: int) -> Record:
         for dtype, this in kernels.items():
             states = q.astype(dtype)
             calls[f"batch {dtype}"] = partial(this, states, out=this(states, threads=1), threads=1), BATCH
-        peers = _peers(case, q, kernel)
-        calls |= {peer.name: (peer.call, states) for peer, states in peers if peer.call}
+        peers, absent = present(_peers(case, q, kernel))
+        theirs = {name: np.asarray(call(), dtype=np.float64) for name, call in peers.items()}
+        calls |= {name: (call, len(theirs[name])) for name, call in peers.items()}
         times = interleaved(calls, rounds, REPEATS)
         with uncached():
             compiled = {d: best(partial(compile, case.tree, case.constraints, dtype=d))[0] for d in DTYPES}
@@ -94,8 +92,8 @@ def _measure_case(case: Case, rounds: int) -> Record:
         "plan": str(kernel.plan),
         "compile_seconds": compiled,
         "float32_error": float32_error(case),
-        "disagreement": {peer.name: _disagreement(peer, G) for peer, _ in peers if peer.call},
-        "absent": {peer.name: peer.reason for peer, _ in peers if not peer.call},
+        "disagreement": {name: _disagreement(answer, G) for name, answer in theirs.items()},
+        "absent": absent,
         "microseconds": times | threads,
     }
 

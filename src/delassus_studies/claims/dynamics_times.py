@@ -22,8 +22,9 @@ from delassus_studies import cases
 from delassus_studies.bench.dynamics import dynamics_kernel
 from delassus_studies.cases import Case, NotHere, States, points, random_states, robot_file, welds
 from delassus_studies.claims import Claim, Finding, Listing, verdict
-from delassus_studies.peers.mujoco import mujoco_calls
-from delassus_studies.peers.pinocchio import dynamics_calls
+from delassus_studies.peers import present
+from delassus_studies.peers.mujoco import forward_peers
+from delassus_studies.peers.pinocchio import dynamics_peers
 from delassus_studies.timing import Calls, interleaved, pinned, relative_error
 
 SOLVERS = {"PV": "pv", "PV-e": "pv-early", "LTL": "ltl", "PV-s": "pv-soft", "LTL-s": "ltl-soft"}
@@ -186,8 +187,8 @@ def measure(case: Case, rounds: int = ROUNDS) -> Timing:
             calls[name] = (machine_code(kernel, states, written[name]), STATES)
             written[name][0].fill(np.nan)
         few = states.first(PEER_STATES)
-        for name, call in _peers(case, few).items():
-            calls[name] = (call, PEER_STATES)
+        peers, _ = present({**dynamics_peers(case, few), **forward_peers(case, few)})
+        calls |= {name: (call, PEER_STATES) for name, call in peers.items()}
         median: dict[str, float] = {n: t["median"] for n, t in interleaved(calls, rounds, REPEATS).items()}
     for name, out in written.items():  # what was timed has run; it is the answer but at states that were solved again
         assert (out[0] == qdd[name]).all(axis=-1).any(), name
@@ -197,16 +198,6 @@ def measure(case: Case, rounds: int = ROUNDS) -> Timing:
             median[column] = min(times)
     apart = max(float(relative_error(qdd[name], qdd["PV"]).max()) for name in ("PV-e", "LTL"))
     return Timing(median, operations, apart)
-
-
-def _peers(case: Case, states: States) -> dict[str, Callable[[], object]]:
-    """Calls of the peers that have a model of this robot."""
-    calls: dict[str, Callable[[], object]] = {**dynamics_calls(case, states)}
-    calls.pop("pin derivatives", None)
-    try:
-        return calls | mujoco_calls(case, states)
-    except ValueError:  # MuJoCo wants every body that moves to have mass
-        return calls
 
 
 @cache

@@ -1,1 +1,39 @@
-"""Other libraries at the same states: calls to time and answers to compare, none where they are not installed."""
+"""Other libraries at the same states: a function makes a call, which returns its answers; or it raises `NotHere`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from delassus_studies.cases import NotHere
+
+Call = Callable[[], Any]
+"""What is timed, and gives answers that `numpy.asarray` takes."""
+
+T = TypeVar("T")
+
+
+def library(name: str, install: str = "") -> Any:
+    """Module of a library; raises `NotHere`."""
+    if not importlib.util.find_spec(name):
+        raise NotHere(f"{name} is not installed (pip install {install or name})")
+    return importlib.import_module(name)
+
+
+def present(makers: Mapping[str, Callable[[], T]]) -> tuple[dict[str, T], dict[str, str]]:
+    """What can be made here, and of the others why not, by name."""
+    made: dict[str, T] = {}
+    absent: dict[str, str] = {}
+    for name, make in makers.items():
+        try:
+            made[name] = make()
+        except NotHere as reason:
+            absent[name] = str(reason)
+    return made, absent
+
+
+def if_present(make: Callable[[], T]) -> T | None:
+    """What is made, if it can be made here."""
+    return present({"": make})[0].get("")

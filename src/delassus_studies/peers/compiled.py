@@ -12,8 +12,6 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +20,8 @@ import numpy as np
 from delassus.formats.load import example_robot_files
 from delassus.model.rotations import Array
 from delassus.runtime.kernel import Kernel
-from delassus_studies.cases import Case
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Another library's Delassus matrices (k, m, m) at k configurations: a call to time, or the reason for none.
-
-    ``answer`` gives what the call computes as an array.
-    """
-
-    name: str
-    call: Callable[[], object] | None = None
-    answer: Callable[[], Any] | None = None
-    reason: str = ""
-
+from delassus_studies.cases import Case, NotHere
+from delassus_studies.peers import Call
 
 # -- CasADi's C code through gcc -----------------------------------------------------------------------------------
 
@@ -56,21 +41,20 @@ void many(const double* q, double* out, long n) {{
 """
 
 
-def casadi_c(kernel: Kernel, q: Array) -> Peer:
+def casadi_c(kernel: Kernel, q: Array) -> Call:
     """The kernel's graph as CasADi's C code, compiled by gcc for this machine; the loop over the states is in C too."""
-    name = "CasADi C, gcc -O3"
     if shutil.which("gcc") is None or not importlib.util.find_spec("casadi"):
-        return Peer(name, reason="it needs gcc and CasADi (pip install 'delassus[casadi]')")
+        raise NotHere("it needs gcc and CasADi (pip install 'delassus[casadi]')")
     many = _gcc(kernel.casadi())
     states = np.ascontiguousarray(q, dtype=np.float64)
     out = np.empty((len(states), *kernel.results[0].shape))
-    call = partial(many, states.ctypes.data, out.ctypes.data, len(states))
+    answer = np.swapaxes(out, -1, -2)  # CasADi counts along columns
 
-    def answer() -> Array:
-        call()
-        return np.swapaxes(out, -1, -2)  # CasADi counts along columns
+    def call() -> Array:
+        many(states.ctypes.data, out.ctypes.data, len(states))
+        return answer
 
-    return Peer(name, call, answer)
+    return call
 
 
 def _gcc(function: Any) -> Any:
@@ -94,20 +78,19 @@ ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 """What frax's own documentation asks for on a processor."""
 
 
-def frax(case: Case, q: Array, dtype: str) -> Peer:
+def frax(case: Case, q: Array, dtype: str) -> Call:
     """Frax's mass matrix and frame Jacobians; ``J M⁻¹ Jᵀ`` by a Cholesky factorisation; one jit, vmapped over states.
 
     Its own `mass_matrix_inverse` is slower than the factorisation. Its Jacobians are in the world's axes and are turned
     into the frames' own, so that its answer is ours.
     """
-    name = f"frax {dtype}"
     if not (importlib.util.find_spec("frax") and importlib.util.find_spec("jax")):
-        return Peer(name, reason="frax is not installed (pip install frax)")
+        raise NotHere("frax is not installed (pip install frax)")
     file = example_robot_files().get(case.tree.name)
     if file is None:
-        return Peer(name, reason="frax reads URDF files")
+        raise NotHere("frax reads URDF files")
     if not case.world_only:
-        return Peer(name, reason="welds and points on the world only")
+        raise NotHere("welds and points on the world only")
     jax, library = _import_frax()
     joints = list(case.tree.joint_names[1:])
     robot = library.Robot(str(file), floating_base="quaternion", joint_ordering=joints)
@@ -125,7 +108,7 @@ def frax(case: Case, q: Array, dtype: str) -> Peer:
         with precision():
             return run(given).block_until_ready()
 
-    return Peer(name, call, lambda: np.asarray(call()))
+    return call
 
 
 def _import_frax() -> tuple[Any, Any]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,15 +15,11 @@ from delassus.formats.mujoco.model import configuration_to_mujoco, velocity_map_
 from delassus.model.rotations import Array, matrix_to_quaternion
 from delassus.model.shapes import Box, HalfSpace, Sphere
 from delassus.model.tree import Tree
-from delassus_studies.cases import Case, States
+from delassus_studies.cases import Case, NotHere, States
+from delassus_studies.peers import Call, library
 from delassus_studies.timing import Record, statistics
 
 SOLVERS = ("PGS", "Newton")
-
-
-def _module() -> Any:
-    """MuJoCo; None where it is not installed."""
-    return importlib.import_module("mujoco") if importlib.util.find_spec("mujoco") else None
 
 
 def _spec(mujoco: Any, tree: Tree, disabled: Sequence[str] = ()) -> Any:
@@ -36,13 +30,17 @@ def _spec(mujoco: Any, tree: Tree, disabled: Sequence[str] = ()) -> Any:
     return spec
 
 
-def mujoco_calls(case: Case, states: States) -> dict[str, Callable[[], list[Array]]]:
-    """Calls of ``mj_forward`` at every state, by each solver; they return ``qacc_smooth``, without the constraints.
+def forward_peers(case: Case, states: States) -> Mapping[str, Callable[[], Call]]:
+    """Makers of the calls of ``mj_forward`` by each solver."""
+    return {f"mj_forward, {solver}": partial(forward_call, case, states, solver) for solver in SOLVERS}
+
+
+def forward_call(case: Case, states: States, solver: str) -> Call:
+    """Call of ``mj_forward`` at every state; it returns ``qacc_smooth``, without the constraints.
 
     Welds and points to the world are equalities; nothing else acts on joints.
     """
-    if (mujoco := _module()) is None:
-        return {}
+    mujoco = library("mujoco")
     assert case.world_only
     qpos = configuration_to_mujoco(case.tree, states.q)
     T = velocity_map_from_mujoco(case.tree, states.q)
@@ -56,8 +54,14 @@ def mujoco_calls(case: Case, states: States) -> dict[str, Callable[[], list[Arra
         equality.objtype = mujoco.mjtObj.mjOBJ_BODY
         equality.name1 = case.tree.link_names[at.link]
         equality.data[:3] = at.position
+    spec.option.solver = getattr(mujoco.mjtSolver, f"mjSOL_{solver.upper()}")
+    try:
+        model = spec.compile()
+    except ValueError as error:  # MuJoCo wants every body that moves to have mass
+        raise NotHere(f"MuJoCo: {error}") from error
+    data = mujoco.MjData(model)
 
-    def call(model: Any, data: Any) -> list[Array]:
+    def call() -> list[Array]:
         out = []
         for x, v, f in zip(qpos, qvel, force, strict=True):
             data.qpos[:], data.qvel[:], data.qfrc_applied[:] = x, v, f
@@ -65,26 +69,20 @@ def mujoco_calls(case: Case, states: States) -> dict[str, Callable[[], list[Arra
             out.append(np.array(data.qacc_smooth))
         return out
 
-    calls: dict[str, Callable[[], list[Array]]] = {}
-    for solver in SOLVERS:
-        spec.option.solver = getattr(mujoco.mjtSolver, f"mjSOL_{solver.upper()}")
-        model = spec.compile()
-        calls[f"mj_forward, {solver}"] = partial(call, model, mujoco.MjData(model))
-    return calls
+    return call
 
 
 def mujoco_steps(
     tree: Tree, contacts: Sequence[Contact], q: Array, v: Array, targets: Array, gains: tuple[Array, Array], dt: float,
     joints: bool, rounds: int,
-) -> Record | None:  # fmt: skip
+) -> Record:  # fmt: skip
     """Times of ``mj_step`` on the same robot: spheres on a plane, its defaults, PD forces computed outside of them.
 
     From states (n, nq) and (n, nv), with PD targets (T, n, nq); ``joints`` says whether limits and dry friction of
     joints act. µs a step: statistics over the rounds, of the mean over all steps; the lowest is the mean of the fastest
-    of each step. None without MuJoCo.
+    of each step.
     """
-    if (mujoco := _module()) is None:
-        return None
+    mujoco = library("mujoco")
     model = _on_plane(mujoco, tree, contacts, dt, joints)
     data = mujoco.MjData(model)
     qpos, qvel, goals = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v), targets[..., 7:]
@@ -122,7 +120,8 @@ def _on_plane(mujoco: Any, tree: Tree, contacts: Sequence[Contact], dt: float, j
 class MujocoScene:
     """A scene of spheres, boxes and half spaces by ``mj_step``, with MuJoCo's defaults."""
 
-    def __init__(self, mujoco: Any, scene: Scene, q0: Array, v0: Array, dt: float) -> None:
+    def __init__(self, scene: Scene, q0: Array, v0: Array, dt: float) -> None:
+        mujoco = library("mujoco")
         spec = _spec(mujoco, scene.tree)
         spec.option.timestep, spec.memory = dt, 1 << 30
         kinds: dict[type, tuple[Any, Callable[[Any], list[float]]]] = {
@@ -166,8 +165,3 @@ class MujocoScene:
     def contacts(self) -> int:
         """How many."""
         return int(self._data.ncon)
-
-
-def mujoco_scene(scene: Scene, q0: Array, v0: Array, dt: float) -> MujocoScene | None:
-    """A scene at a state; None without MuJoCo."""
-    return None if (mujoco := _module()) is None else MujocoScene(mujoco, scene, q0, v0, dt)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,7 @@ from delassus.model.joints import JointKind
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
 from delassus_studies.cases import Case, States
-
-Call = Callable[[], list[Array]]
-"""Gives the results of every state."""
+from delassus_studies.peers import Call, library
 
 MU = 1e-6
 """Proximal parameter of ``lcaba``, which needs one; ``constraintDynamics`` is exact, and fastest, with zero."""
@@ -65,24 +62,17 @@ def pinocchio_contacts(pin: Any, model: Any, case: Case) -> tuple[Any, Any]:
     return contacts, data
 
 
-def _problem(case: Case, *vectors: Array, with_loops: bool = False) -> tuple[Any, Any, Any, Any, list[Any]] | None:
-    """Module, model, data, constraints with their data, and each state's vectors; its own for each call.
-
-    None where Pinocchio is not installed or does not have these constraints.
-    """
-    if not importlib.util.find_spec("pinocchio") or not (case.world_only or with_loops):
-        return None
-    pin = importlib.import_module("pinocchio")
+def _problem(case: Case, *vectors: Array) -> tuple[Any, Any, Any, Any, list[Any]]:
+    """Module, model, data, constraints with their data, and each state's vectors; its own for each call."""
+    pin = library("pinocchio", "pin")
     model = pinocchio_model(pin, case.tree)
     states = [tuple(np.array(x) for x in state) for state in zip(*vectors, strict=True)]
     return pin, model, model.createData(), pinocchio_contacts(pin, model, case), states
 
 
-def pinocchio_delassus(case: Case, q: Array) -> Array | None:
+def pinocchio_delassus(case: Case, q: Array) -> Array:
     """Delassus matrices (k, m, m) at configurations (k, nq) by the constrained Cholesky factorisation."""
-    if (made := _problem(case, q)) is None:
-        return None
-    pin, model, data, contacts, states = made
+    pin, model, data, contacts, states = _problem(case, q)
     out = []
     for (state,) in states:
         pin.crba(model, data, state)
@@ -95,23 +85,19 @@ def pinocchio_delassus(case: Case, q: Array) -> Array | None:
     return np.array(out)
 
 
-def delassus_call(case: Case, q: Array, lists: bool = False) -> Call | None:
+def delassus_call(case: Case, q: Array, lists: bool = False) -> Call:
     """Call that runs ``computeDelassusMatrix`` at every configuration (k, nq).
 
     ``lists``: pass the constraints as Python lists, as most code does; Pinocchio then copies them at every call.
     """
-    if (made := _problem(case, q)) is None:
-        return None
-    pin, model, data, contacts, states = made
+    pin, model, data, contacts, states = _problem(case, q)
     given = tuple(map(list, contacts)) if lists else contacts
     return lambda: [pin.computeDelassusMatrix(model, data, state, *given) for (state,) in states]
 
 
-def damped_calls(case: Case, q: Array, x: Array, damping: float) -> dict[str, Call]:
+def damped_call(case: Case, q: Array, x: Array, damping: float) -> Call:
     """Call that returns ``(G + damping)⁻¹ x`` of every state, by the constrained Cholesky factor."""
-    if (made := _problem(case, q, x)) is None:
-        return {}
-    pin, model, data, contacts, states = made
+    pin, model, data, contacts, states = _problem(case, q, x)
     factor = pin.ConstraintCholeskyDecomposition(model, data, *contacts)
 
     def by_factor() -> list[Array]:
@@ -124,26 +110,20 @@ def damped_calls(case: Case, q: Array, x: Array, damping: float) -> dict[str, Ca
             out.append(np.array(factor.getDelassusCholeskyExpression().solve(right)))
         return out
 
-    return {"pin Cholesky": by_factor}
+    return by_factor
 
 
-def dynamics_calls(case: Case, states: States) -> dict[str, Call]:
-    """Accelerations of every state: ``lcaba``, ``constraintDynamics``, with derivatives too; without loops."""
-    if not case.world_only:
-        return {}
-    calls = {
-        "pin lcaba": lcaba_call(case, states),
-        "pin constraintDynamics": exact_dynamics_call(case, states),
-        "pin derivatives": exact_dynamics_call(case, states, with_derivatives=True),
+def dynamics_peers(case: Case, states: States) -> Mapping[str, Callable[[], Call]]:
+    """Makers of the calls that return the accelerations of every state."""
+    return {
+        "pin lcaba": partial(lcaba_call, case, states),
+        "pin constraintDynamics": partial(exact_dynamics_call, case, states),
     }
-    return {name: call for name, call in calls.items() if call is not None}
 
 
-def exact_dynamics_call(case: Case, states: States, with_derivatives: bool = False) -> Call | None:
+def exact_dynamics_call(case: Case, states: States, with_derivatives: bool = False) -> Call:
     """Call that returns the accelerations of every state by ``constraintDynamics``, loops too."""
-    if (made := _problem(case, states.q, states.v, states.tau, with_loops=True)) is None:
-        return None
-    pin, model, data, contacts, each = made
+    pin, model, data, contacts, each = _problem(case, states.q, states.v, states.tau)
     pin.initConstraintDynamics(model, data, *contacts)
     exact = pin.ProximalSettings(1e-12, 0.0, 1)
 
@@ -160,11 +140,9 @@ def exact_dynamics_call(case: Case, states: States, with_derivatives: bool = Fal
     return derivatives if with_derivatives else dynamics
 
 
-def lcaba_call(case: Case, states: States) -> Call | None:
+def lcaba_call(case: Case, states: States) -> Call:
     """Call that returns the accelerations of every state by one iteration of ``lcaba``, in its own order of links."""
-    if (made := _problem(case, states.q, states.v, states.tau, with_loops=True)) is None:
-        return None
-    pin, model, data, contacts, each = made
+    pin, model, data, contacts, each = _problem(case, states.q, states.v, states.tau)
     pin.computeJointMinimalOrdering(model, data, contacts[0])
     soft = pin.ProximalSettings(1e-12, MU, 1)
     return lambda: [np.array(pin.lcaba(model, data, *state, *contacts, soft)) for state in each]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,7 +91,9 @@ def test_declarations_are_documented(name):
     quantity, text = QUANTITIES[name], inspect.getdoc(ds.compile)
     rows = text[text.index("====") : text.rindex("====")].splitlines()
     cells = {r.split(" ")[0]: r for r in rows}
-    row = cells.get(f"``{name}``") or next(r for c, r in cells.items() if c[-1:] == "_" and name.startswith(c[2:]))
+    shared = (r for c, r in cells.items() if c[-1:] == "_" and name.startswith(c[2:]))
+    row = cells.get(f"``{name}``") or next(shared, "")
+    assert row, f"src/delassus/runtime/compile.py: the table of `compile` lacks {name!r}"
     column = slice(text.index("arguments") - text.index("what  "), text.index("results") - text.index("what  "))
     following = (rows[rows.index(row) + 1 :] or [""])[0]  # where the row goes on
     shown = [row[column], following[column] if following[:1] == " " else ""]
@@ -132,3 +136,31 @@ def test_packed_of_what_is_not_symmetric():
     with pytest.raises(ds.DelassusError, match="packed: expected True or False"):
         ds.compile(tree, tip, packed="half")
     assert ds.compile(tree, [], packed=True)(tree.random(0, 2)).shape == (2, 0)
+
+
+# -- to add a thing ---------------------------------------------------------------------------------------------------
+
+
+def test_a_declaration_is_all_that_a_quantity_takes(robot):
+    """Power of joint forces: its values, a kernel, and its derivative with the velocity."""
+    tree, _ = robot
+
+    def power(case):
+        tau, v = case.entries("tau"), case.entries("v")
+        return [case.ops.matrix([[sum(a * b for a, b in zip(tau, v, strict=True))]])]
+
+    like = QUANTITIES["mass_matrix"]
+    output = replace(like.outputs[0], name="p", shape=(), meaning="power in W", symmetric=False)
+    toy = replace(like, name="power", inputs=("v", "tau"), outputs=(output,), run=power)
+    asked = replace(requested(tree, (), "mass_matrix"), quantity=toy)
+    rng = np.random.default_rng(0)
+    v, tau = rng.normal(size=(2, 5, tree.nv))
+    kernel = ds.Kernel(asked, "float64", 1)
+    assert np.allclose(kernel(v, tau), np.sum(v * tau, axis=-1), rtol=1e-13)
+    assert np.allclose(kernel.derivative("jacobian")(v, tau)[0], tau, rtol=1e-13)
+
+
+@pytest.mark.parametrize("page", ["methods.md", "algorithms.md"])
+def test_pages_name_every_algorithm(page):
+    text = (Path(__file__).parent.parent / "docs" / page).read_text()
+    assert [f"docs/{page}: {name}" for name in ds.OSIM_METHODS if f"`{name}`" not in text] == []

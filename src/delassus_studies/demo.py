@@ -10,8 +10,10 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from delassus.algorithms.osim import ALGORITHMS
 from delassus.compiler.program.trace import count_operations
 from delassus.quantities.osim import OSIM_METHODS, delassus, jacobian, mass_matrix
+from delassus.quantities.request import AUTO
 from delassus.runtime.compile import compile as compile_kernel
 from delassus_studies.cases import Case, demo_case
 from delassus_studies.peers import if_present
@@ -22,16 +24,6 @@ from delassus_studies.timing import Calls, Record, best, environment, interleave
 STATES, ROUNDS = 256, 7
 AGREEMENT = 1e-9
 """Largest error relative to the largest entry of G that counts as agreement."""
-
-COSTS = {
-    "dense": "n³ + m²n",
-    "ltl-osim": "nd² + md² + m²d",
-    "kjr": "n + m²d",
-    "efpa": "n + md + m²",
-    "pv-osim": "n + m²d",
-    "pv-osimr": "n + m²",
-    "auto": "least of all",
-}
 
 NEXT = """
 Try next:
@@ -95,8 +87,9 @@ def _measure(case: Case, record: Record) -> Iterator[Record]:
 def tables(record: Record) -> Iterator[Table | str]:
     """Cost, operations, time and error of each method."""
     yield f"operations: of one triangle of G; time: NumPy, batch of {STATES}; error: of J M⁻¹ Jᵀ"
+    costs = {name: algorithm.cost for name, algorithm in ALGORITHMS.items()} | {AUTO: "least of all"}
     rows = [
-        (name, COSTS.get(name, ""), f"{row['operations']:,}" if "operations" in row else "",
+        (name, costs.get(name, ""), f"{row['operations']:,}" if "operations" in row else "",
          f"{row['microseconds']:.1f} µs" if "microseconds" in row else "", f"{row['error']:.1e}")
         for name, row in record["rows"].items()
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from delassus import __version__
+from delassus import OSIM_METHODS, __version__
 from delassus_studies.registry import Csv, Json, bench_app, reproduce_app
 from delassus_studies.tables import Console, check_target, show, table, write_csv
 
@@ -122,7 +122,7 @@ def compute(
     root: RootChoice = RootOption.fixed,
     weld: Welds = None,
     point: Points = None,
-    method: Annotated[str, typer.Option(help="dense, ltl-osim, kjr, efpa, pv-osim, pv-osimr or auto.")] = "pv-osimr",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(OSIM_METHODS)}.")] = "pv-osimr",
     q: Annotated[Path | None, typer.Option(help="File of configurations, .npy or text; random if not given.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random configuration.")] = 0,
     out: Annotated[

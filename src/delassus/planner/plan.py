@@ -29,7 +29,13 @@ from delassus.planner.frame_placement import frame_placement
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace.trace_ops import TraceOps
 
-NAMED = ("pv-osim", "pv-osimr", "kjr", "efpa", "ltl-osim", "dense")
+CUT_COVERS = ("pv-osim", "pv-osimr")
+"""Methods that are cuts, at no branching link and at all of them."""
+
+LAST = ("ltl-osim", "dense")
+"""Methods that are counted only where they may be best, after all others."""
+
+NAMED = (*CUT_COVERS, *(name for name in METHODS if name not in (*CUT_COVERS, *LAST)), *LAST)
 """Methods in the order in which they are counted; of equal ones the first is taken."""
 
 CUT = "cut"
@@ -175,7 +181,7 @@ class _Search:
         method = min(named, key=lambda name: named[name])
         best = Plan(method, (), self._root_name(0), named[method], named, 0, self._tree, None)
         placed = self._variant(0).tree
-        for name, operations in self._named(placed, NAMED[2:], best.operations).items():
+        for name, operations in self._named(placed, NAMED[len(CUT_COVERS) :], best.operations).items():
             if operations < best.operations * (1 - MARGIN):
                 best = replace(best, method=name, operations=operations, tree=placed)
         operations, root, cut = self._best_cut()

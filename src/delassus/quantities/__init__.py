@@ -16,43 +16,13 @@ from delassus.quantities.quantity import Quantity
 
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
     {
-        quantity.name: quantity
-        for quantity in (
-            osim.DELASSUS,
-            osim.OSIM,
-            osim.DELASSUS_PRODUCT,
-            osim.DAMPED_SOLUTION,
-            osim.MASS_MATRIX,
-            osim.JACOBIAN,
-            kinematics.JACOBIAN_DRIFT,
-            kinematics.KINEMATICS,
-            kinematics.FRAME_JACOBIAN,
-            kinematics.FRAME_VELOCITY,
-            kinematics.FRAME_ACCELERATION,
-            dynamics.INVERSE_DYNAMICS,
-            dynamics.BIAS_FORCE,
-            dynamics.CONTROL_FORCES,
-            dynamics.DYNAMICS,
-            dynamics.DYNAMICS_DERIVATIVES,
-            dynamics.STEP,
-            dynamics.STEP_DERIVATIVES,
-            contact.CONTACT_STEP,
-            kinematics.ENERGIES,
-            kinematics.MOMENTUM,
-            kinematics.MOMENTUM_JACOBIAN,
-            kinematics.MOMENTUM_DRIFT,
-            kinematics.CENTRE_OF_MASS,
-            kinematics.CENTRE_OF_MASS_JACOBIAN,
-            kinematics.CENTRE_OF_MASS_DRIFT,
-            contact.OPERATIONAL_SPACE_COMPLIANCE,
-            contact.JOINT_SPACE_MOTION,
-            contact.CONSTRAINT_ERRORS,
-            contact.LINK_WRENCHES,
-            contact.POSITION_UPDATE,
-        )
+        declared.name: declared
+        for module in (osim, kinematics, dynamics, contact)
+        for declared in vars(module).values()
+        if isinstance(declared, Quantity)
     }
 )
-"""Every quantity by its name."""
+"""Every quantity by its name: all that are declared in these modules."""
 
 
 def find_quantity(what: str) -> Quantity:

@@ -1,16 +1,5 @@
 """The Delassus matrix by every algorithm of its literature, one file each.
 
-================  ===================  ==============================  =======================================
-method            file                 cost                            source
-================  ===================  ==============================  =======================================
-``dense``         `dense`              O(n³ + m² n)                    the definition
-``ltl-osim``      `ltl`                O(n d² + m d² + m² d)           Featherstone 2010
-``kjr``           `kjr`                O(n + m² d)                     Kreutz-Delgado, Jain, Rodriguez 1992
-``efpa``          `efpa`               O(n + m d + m²)                 Wensing, Featherstone, Orin 2012
-``pv-osim``       `pv`                 O(n + m² d)                     Sathya et al. 2024 (LQR)
-``pv-osimr``      `pvr`                O(n + m²)                       Sathya, Decré, Swevers 2024
-================  ===================  ==============================  =======================================
-
 `pv_fast` factorises ``G`` without forming it (PV-OSIM-fast); `cut` is for `delassus.planner`.
 """
 
@@ -18,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.osim.efpa import efpa
@@ -30,14 +20,26 @@ from delassus.spatial.ops import Matrix
 
 Method = Callable[[Problem], Matrix]
 
-METHODS: Mapping[str, Method] = MappingProxyType(
+
+class Algorithm(NamedTuple):
+    """An algorithm: its function, what it costs (n links, m rows, depth d), and its source."""
+
+    run: Method
+    cost: str
+    source: str
+
+
+ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     {
-        "dense": dense,
-        "ltl-osim": ltl_osim,
-        "kjr": kjr,
-        "efpa": efpa,
-        "pv-osim": pv_osim,
-        "pv-osimr": pv_osimr,
+        "dense": Algorithm(dense, "n³ + m²n", "the definition"),
+        "ltl-osim": Algorithm(ltl_osim, "nd² + md² + m²d", "Featherstone 2010"),
+        "kjr": Algorithm(kjr, "n + m²d", "Kreutz-Delgado, Jain, Rodriguez 1992"),
+        "efpa": Algorithm(efpa, "n + md + m²", "Wensing, Featherstone, Orin 2012"),
+        "pv-osim": Algorithm(pv_osim, "n + m²d", "Sathya and Carpentier 2024 [LQR]"),
+        "pv-osimr": Algorithm(pv_osimr, "n + m²", "Sathya, Decré, Swevers 2024"),
     }
 )
-"""Every method by its name."""
+"""Every algorithm by its name."""
+
+METHODS: Mapping[str, Method] = MappingProxyType({name: algorithm.run for name, algorithm in ALGORITHMS.items()})
+"""Their functions by name."""

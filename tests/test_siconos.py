@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from delassus.contact import LCP, SolverStatus, admm, lemke, nsgs, pgs
+from delassus_studies.bench.contact_solvers import of_bodies, of_low_rank
 from delassus_studies.peers import siconos
-from delassus_studies.random_contacts import of_bodies, of_low_rank
 
 pytestmark = [
     pytest.mark.peer,

@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -77,28 +77,19 @@ def _mechanism(rng: np.random.Generator) -> Tree:
     links = []
     for k in range(n):
         mass, R = 10 ** rng.uniform(-1.5, 1.5), _rotation(rng)
-        moments = np.diag(rng.uniform(0.03, 0.2, 3) ** 2)
-        links.append(RawLink(f"l{k}", mass, rng.uniform(-0.1, 0.1, 3), mass * R @ (np.trace(moments) * np.eye(3)
-                                                                                  - moments) @ R.T))  # fmt: skip
+        moments = rng.uniform(0.03, 0.2, 3) ** 2
+        inertia = mass * R @ np.diag(moments.sum() - moments) @ R.T
+        links.append(RawLink(f"l{k}", mass, rng.uniform(-0.1, 0.1, 3), inertia))
     kinds = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL)
     joints = []
     for k in range(1, n):
         one = kinds[rng.integers(len(kinds))]
         wide = one.nv == 1 and rng.random() < 0.5
-        joints.append(
-            RawJoint(
-                f"j{k}",
-                one,
-                f"l{k - 1 if rng.random() < 0.6 else int(rng.integers(k))}",
-                f"l{k}",
-                rng.uniform(-0.4, 0.4, 3),
-                _rotation(rng),
-                rng.normal(size=3),
-                lower=-0.5 if wide else -np.inf,
-                upper=float(rng.uniform(0.1, 0.6)) if wide else np.inf,
-                friction=float(rng.uniform(0.01, 2.0)) if one.nv == 1 and rng.random() < 0.4 else 0.0,
-            )
-        )
+        parent = f"l{k - 1 if rng.random() < 0.6 else int(rng.integers(k))}"
+        place = rng.uniform(-0.4, 0.4, 3), _rotation(rng), rng.normal(size=3)
+        lower, upper = (-0.5, float(rng.uniform(0.1, 0.6))) if wide else (-np.inf, np.inf)
+        friction = float(rng.uniform(0.01, 2.0)) if one.nv == 1 and rng.random() < 0.4 else 0.0
+        joints.append(RawJoint(f"j{k}", one, parent, f"l{k}", *place, lower=lower, upper=upper, friction=friction))
     return build_tree("random", links, joints, root=root)
 
 
@@ -129,10 +120,7 @@ def problems(seed: int, n: int) -> Problems:
     constraints: list[Constraint] = list(contacts)
     if tree.n_links > 3 and tree.nv > 8 and rng.random() < 0.5:
         a, b = rng.choice(tree.n_links, 2, replace=False)
-        names = tree.link_names
-        constraints.append(
-            Point(Frame(names[a], rng.uniform(-0.2, 0.2, 3)), Frame(names[b], rng.uniform(-0.2, 0.2, 3)))
-        )
+        constraints.append(Point(*(Frame(tree.link_names[x], rng.uniform(-0.2, 0.2, 3)) for x in (a, b))))
     q = tree.random(rng, batch=n)
     speed = 10 ** rng.uniform(-2, 0.5, (n, 1))
     values = {
@@ -158,8 +146,7 @@ def problems(seed: int, n: int) -> Problems:
 # -- the judge -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Touching:
+class Touching(NamedTuple):
     """A contact point at all states: gap (n,), rows (n, 3, nv) along two tangents and the normal."""
 
     contact: int

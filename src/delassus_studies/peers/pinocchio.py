@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from delassus.constraints import Weld
+from delassus.model.inertia import about_centre
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
@@ -17,14 +18,6 @@ from delassus_studies.peers import Call, library
 
 MU = 1e-6
 """Proximal parameter of ``lcaba``, which needs one; ``constraintDynamics`` is exact, and fastest, with zero."""
-
-
-def mass_and_centre(H: Array) -> tuple[float, Array, Array]:
-    """Mass, centre of mass (3,) and rotational inertia about it (3, 3) of a spatial inertia (6, 6)."""
-    mass = float(H[0, 0])
-    c = np.array([H[1, 5], H[2, 3], H[0, 4]]) / mass if mass > 0 else np.zeros(3)
-    cross = np.array([[0, -c[2], c[1]], [c[2], 0, -c[0]], [-c[1], c[0], 0]])
-    return mass, c, H[3:, 3:] + mass * cross @ cross
 
 
 def pinocchio_model(pin: Any, tree: Tree) -> Any:
@@ -44,7 +37,8 @@ def pinocchio_model(pin: Any, tree: Tree) -> Any:
         }
         placement = pin.SE3(np.array(joint.rotation), np.array(joint.position))
         ids[i] = model.addJoint(ids[tree.parents[i]], kinds[joint.kind](), placement, joint.name)
-        inertia = pin.Inertia(*mass_and_centre(tree.inertias[i]))
+        H = tree.inertias[i]
+        inertia = pin.Inertia(*about_centre(H)) if H[0, 0] else pin.Inertia(0.0, np.zeros(3), np.array(H[3:, 3:]))
         model.appendBodyToJoint(ids[i], inertia, pin.SE3.Identity())
     return model
 

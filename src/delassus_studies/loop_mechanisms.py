@@ -22,6 +22,7 @@ from delassus.model.mechanisms import humanoid, ladder
 from delassus.model.rotations import Array
 from delassus_studies.cases import Case, States, quiet_load, welds
 
+SIDES = (("left", 0.15), ("right", -0.15))
 TURNS, SLIDES, BALL, FREE = JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, JointKind.FREE
 
 
@@ -82,18 +83,27 @@ def stewart_platform() -> Case:
     return out.case("Stewart platform")
 
 
+def _leg(out: _Links, side: str, y: float, joints: Sequence[str], rods: Sequence[tuple[str, float]]) -> None:
+    """A leg of turning joints, with a rod on balls from hip to tarsus, and others from cranks to the toe.
+
+    Their far ends are held to points of the leg. ``rods``: name, and where on the toe.
+    """
+    link = "base"
+    for k, name in enumerate(joints):
+        link = out.add(f"{side}_{name}", link, TURNS, (0.3 if k > 2 else 0.05, y if k == 0 else 0.0, 0.0))
+    rod = out.add(f"{side}_achilles", f"{side}_hip", BALL, (0, 0.05, 0))
+    out.meet(rod, f"{side}_tarsus", (0.5, 0, 0), (-0.1, 0, 0))
+    for name, at in rods:
+        crank = out.add(f"{side}_crank{name}", f"{side}_tarsus", TURNS, (0.05, 0, 0.02))
+        rod = out.add(f"{side}_rod{name}", crank, BALL, (0.05, 0, 0))
+        out.meet(rod, f"{side}_toe", (0.3, 0, 0), (-0.05, at, 0))
+
+
 def cassie_legs(stands: bool) -> Case:
-    """Two legs as Cassie's: seven joints and two rods on balls each, whose far ends are held to points of the leg."""
+    """Two legs as Cassie's: seven joints and two rods each."""
     out = _Links()
-    for side, y in (("left", 0.15), ("right", -0.15)):
-        link = "base"
-        for k, name in enumerate(("roll", "yaw", "hip", "knee", "shin", "tarsus", "toe")):
-            link = out.add(f"{side}_{name}", link, TURNS, (0.3 if k > 2 else 0.05, y if k == 0 else 0.0, 0.0))
-        rod = out.add(f"{side}_achilles", f"{side}_hip", BALL, (0, 0.05, 0))
-        out.meet(rod, f"{side}_tarsus", (0.5, 0, 0), (-0.1, 0, 0))
-        crank = out.add(f"{side}_crank", f"{side}_tarsus", TURNS, (0.05, 0, 0.02))
-        rod = out.add(f"{side}_plantar", crank, BALL, (0.05, 0, 0))
-        out.meet(rod, f"{side}_toe", (0.3, 0, 0), (-0.05, 0, 0))
+    for side, y in SIDES:
+        _leg(out, side, y, ("roll", "yaw", "hip", "knee", "shin", "tarsus", "toe"), (("", 0.0),))
         if stands:
             out.loops.append(Point(Frame(f"{side}_toe", (0.05, 0, 0))))
     return out.case("Cassie's legs" + (", standing" if stands else ""), "floating")
@@ -102,16 +112,9 @@ def cassie_legs(stands: bool) -> Case:
 def digit_legs_and_arms() -> Case:
     """As Digit: legs with three rods each, and arms of four joints that hold a bar with both hands."""
     out = _Links()
-    for side, y in (("left", 0.15), ("right", -0.15)):
-        link = "base"
-        for k, name in enumerate(("roll", "yaw", "hip", "knee", "shin", "tarsus", "pitch", "toe")):
-            link = out.add(f"{side}_{name}", link, TURNS, (0.3 if k > 2 else 0.05, y if k == 0 else 0.0, 0.0))
-        rod = out.add(f"{side}_achilles", f"{side}_hip", BALL, (0, 0.05, 0))
-        out.meet(rod, f"{side}_tarsus", (0.5, 0, 0), (-0.1, 0, 0))
-        for which in "ab":
-            crank = out.add(f"{side}_crank_{which}", f"{side}_tarsus", TURNS, (0.05, 0, 0.02))
-            rod = out.add(f"{side}_rod_{which}", crank, BALL, (0.05, 0, 0))
-            out.meet(rod, f"{side}_toe", (0.3, 0, 0), (-0.05, 0.03 if which == "a" else -0.03, 0))
+    for side, y in SIDES:
+        joints = ("roll", "yaw", "hip", "knee", "shin", "tarsus", "pitch", "toe")
+        _leg(out, side, y, joints, (("_a", 0.03), ("_b", -0.03)))
         link = "base"
         for k in range(4):
             link = out.add(f"{side}_arm{k}", link, TURNS, (0.0 if k == 0 else 0.3, y if k == 0 else 0.0, 0.3))

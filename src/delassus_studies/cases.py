@@ -11,12 +11,10 @@ from typing import Literal
 
 import numpy as np
 
+import delassus as ds
 from delassus.constraints import Constraint, Frame, Point, Rows, Weld
-from delassus.errors import DelassusWarning
 from delassus.formats.load import example_robot_files, load
-from delassus.model.mechanisms import chain, humanoid
 from delassus.model.rotations import Array
-from delassus.model.tree import Tree
 
 GO1_FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
 TALOS_FEET = ("leg_left_6_link", "leg_right_6_link")
@@ -33,7 +31,7 @@ class Case:
     """A robot with constraints."""
 
     name: str
-    tree: Tree
+    tree: ds.Tree
     constraints: tuple[Constraint, ...]
 
     @property
@@ -70,14 +68,14 @@ class NotHere(Exception):
 
 
 @cache
-def quiet_load(robot: str | Path, root: Literal["fixed", "floating"] = "floating") -> Tree:
+def quiet_load(robot: str | Path, root: Literal["fixed", "floating"] = "floating") -> ds.Tree:
     """Load a robot whose warnings do not matter for counting or timing."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DelassusWarning)
+        warnings.simplefilter("ignore", ds.DelassusWarning)
         return load(robot, root=root)
 
 
-def robot_file(robots: Path | None, name: str, root: Literal["fixed", "floating"] = "floating") -> Tree:
+def robot_file(robots: Path | None, name: str, root: Literal["fixed", "floating"] = "floating") -> ds.Tree:
     """Robot of a file in the folder of robots; raises `NotHere`."""
     if robots is None:
         raise NotHere(f"give --robots FOLDER with {name}")
@@ -86,7 +84,7 @@ def robot_file(robots: Path | None, name: str, root: Literal["fixed", "floating"
     return quiet_load(robots / name, root)
 
 
-def installed(name: str) -> Tree:
+def installed(name: str) -> ds.Tree:
     """Robot of the package example-robot-data; raises `NotHere`."""
     if name not in example_robot_files():
         raise NotHere("needs the extra [robots]")
@@ -133,21 +131,21 @@ def sole_points(feet: Sequence[str]) -> tuple[Constraint, ...]:
 
 def chain_of(n: int) -> Case:
     """Chain of ``n`` links whose last is welded."""
-    return Case(f"chain of {n}", chain(n), welds(f"link{n}"))
+    return Case(f"chain of {n}", ds.mechanisms.chain(n), welds(f"link{n}"))
 
 
 def demo_case() -> Case:
     """Talos standing, if its description is installed; else the built-in humanoid."""
     if "talos_reduced" in example_robot_files():
         return Case("Talos (example-robot-data), feet welded", quiet_load("talos_reduced"), welds(*TALOS_FEET))
-    return Case("built-in humanoid, feet welded", humanoid(), welds("left_foot", "right_foot"))
+    return Case("built-in humanoid, feet welded", ds.mechanisms.humanoid(), welds("left_foot", "right_foot"))
 
 
 def benchmark_cases(quick: bool = False) -> list[Case]:
     """The built-in humanoid and the benchmark robots that are installed; or, ``quick``, an arm of seven links."""
     if quick:
-        return [Case("chain of 7, tip held", chain(7), points("link7"))]
-    cases = [Case("humanoid, 2 welds", humanoid(), welds("left_foot", "right_foot"))]
+        return [Case("chain of 7, tip held", ds.mechanisms.chain(7), points("link7"))]
+    cases = [Case("humanoid, 2 welds", ds.mechanisms.humanoid(), welds("left_foot", "right_foot"))]
     robots = (
         ("talos_reduced", "Talos, 2 welds", welds(*TALOS_FEET)),
         ("go1", "Go1, 4 points", points(*GO1_FEET)),

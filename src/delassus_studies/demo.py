@@ -10,11 +10,9 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+import delassus as ds
 from delassus.algorithms.osim import ALGORITHMS
-from delassus.compiler.program.trace import count_operations
-from delassus.quantities.osim import OSIM_METHODS, delassus, jacobian, mass_matrix
 from delassus.quantities.request import AUTO
-from delassus.runtime.compile import compile as compile_kernel
 from delassus_studies.cases import Case, demo_case
 from delassus_studies.peers import if_present
 from delassus_studies.peers.pinocchio import pinocchio_delassus
@@ -60,12 +58,12 @@ def _measure(case: Case, record: Record) -> Iterator[Record]:
     yield record
     tree, constraints = case.tree, case.constraints
     q = tree.random(0, STATES)
-    J, M = jacobian(tree, constraints, q), mass_matrix(tree, q)
+    J, M = ds.jacobian(tree, constraints, q), ds.mass_matrix(tree, q)
     oracle = J @ np.linalg.solve(M, np.swapaxes(J, -1, -2))  # by NumPy's general solver
-    for method in OSIM_METHODS:
-        call = partial(delassus, tree, constraints, q, method=method)
+    for method in ds.OSIM_METHODS:
+        call = partial(ds.delassus, tree, constraints, q, method=method)
         record["rows"][method] = {
-            "operations": count_operations(tree, constraints, method=method).clean.total,
+            "operations": ds.count_operations(tree, constraints, method=method).clean.total,
             "error": float(relative_error(call(), oracle).max()),
             "microseconds": interleaved({method: (call, STATES)}, ROUNDS)[method]["median"],
         }
@@ -73,7 +71,7 @@ def _measure(case: Case, record: Record) -> Iterator[Record]:
     if (peer := if_present(partial(pinocchio_delassus, case, q[:8]))) is not None:
         record["rows"]["Pinocchio"] = {"error": float(relative_error(peer, oracle[:8]).max())}
         yield record
-    record["compile seconds"], kernel = best(partial(compile_kernel, tree, constraints, "delassus"))
+    record["compile seconds"], kernel = best(partial(ds.compile, tree, constraints, "delassus"))
     one, G = q[0], kernel(q)
     error = float(relative_error(G, oracle).max())
     calls: Calls = {"compiled, batch": (partial(kernel, q, out=G), STATES)}

@@ -20,11 +20,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+import delassus as ds
 from delassus.errors import require
 from delassus.model.rotations import Array
-from delassus.model.tree import Tree
-from delassus.runtime.compile import compile
-from delassus.runtime.kernel import Kernel
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.peers import present
 from delassus_studies.peers.compiled import ONE_THREAD, frax
@@ -57,14 +55,14 @@ def measure(quick: bool = False, dask: bool = False) -> Iterator[Record]:
     record: Record = {**environment(), "case": case.name, "xla_flags": ONE_THREAD, "batches": {}}
     record["absent"] = [name for name in ("jax", "torch", "frax") if importlib.util.find_spec(name) is None]
     yield record
-    kernel = compile(case.tree, case.constraints)
+    kernel = ds.compile(case.tree, case.constraints)
     with pinned():
         for n in BATCHES[:1] if quick else BATCHES:
             record["batches"][n] = _measure_batch(case, kernel, n, 2 if quick else ROUNDS)
             yield record
 
 
-def _measure_batch(case: Case, kernel: Kernel, n: int, rounds: int) -> Record:
+def _measure_batch(case: Case, kernel: ds.Kernel, n: int, rounds: int) -> Record:
     q = case.tree.random(0, n)
     G, back = kernel(q), kernel.derivative("vjp")
     matrix: dict[str, Callable[[], object]] = {NUMPY: partial(kernel, q, out=G), "NumPy": partial(kernel, q)}
@@ -92,7 +90,7 @@ def _repeats(microseconds: float) -> int:
     return int(10 ** np.clip(np.round(np.log10(1e6 * SECONDS / microseconds)), 0, 4))
 
 
-def _jax_calls(kernel: Kernel, q: Any, matrix: dict[str, Any], gradient: dict[str, Any]) -> None:
+def _jax_calls(kernel: ds.Kernel, q: Any, matrix: dict[str, Any], gradient: dict[str, Any]) -> None:
     import jax
     import jax.numpy as jnp
 
@@ -127,7 +125,7 @@ def _ready(run: Callable[[Any], Any], given: Any) -> None:
     run(given).block_until_ready()
 
 
-def _torch_calls(kernel: Kernel, q: Any, matrix: dict[str, Any], gradient: dict[str, Any]) -> None:
+def _torch_calls(kernel: ds.Kernel, q: Any, matrix: dict[str, Any], gradient: dict[str, Any]) -> None:
     import torch
 
     torch.set_num_threads(1)
@@ -170,7 +168,7 @@ def _measure_blocks(quick: bool) -> Iterator[Record]:
     record: Record = {**environment(), "case": case.name, "states": blocks * BLOCK, "block": BLOCK, "cores": cores()}
     record["rounds"] = []
     yield record
-    kernel = compile(case.tree, case.constraints)
+    kernel = ds.compile(case.tree, case.constraints)
     with ExitStack() as stack:
         clients = []
         for n in PROCESSES:
@@ -198,11 +196,11 @@ def _clocked(client: Any, call: Callable[[], Array]) -> tuple[Record, Array]:
     return {name: b - a for name, a, b in zip(names, before, after, strict=True)}, result
 
 
-def _states(tree: Tree, block_id: tuple[int, int]) -> Array:
+def _states(tree: ds.Tree, block_id: tuple[int, int]) -> Array:
     return tree.random(block_id[0], BLOCK)
 
 
-def _by_tasks(client: Any, tree: Tree, kernel: Kernel, blocks: int) -> Array:
+def _by_tasks(client: Any, tree: ds.Tree, kernel: ds.Kernel, blocks: int) -> Array:
     import dask.array as da
 
     chunks, meta = ((BLOCK,) * blocks, (tree.nq,)), np.empty((0, 0))
@@ -211,7 +209,7 @@ def _by_tasks(client: Any, tree: Tree, kernel: Kernel, blocks: int) -> Array:
     return found
 
 
-def _by_loops(client: Any, tree: Tree, kernel: Kernel, blocks: int) -> Array:
+def _by_loops(client: Any, tree: ds.Tree, kernel: ds.Kernel, blocks: int) -> Array:
     workers = list(client.run(time.process_time))
     shares = [range(k, blocks, len(workers)) for k in range(len(workers))]
     tasks = [
@@ -221,7 +219,7 @@ def _by_loops(client: Any, tree: Tree, kernel: Kernel, blocks: int) -> Array:
     return np.asarray(np.max(client.gather(tasks), axis=0))
 
 
-def _loop(tree: Tree, kernel: Kernel, blocks: Iterable[int]) -> Array:
+def _loop(tree: ds.Tree, kernel: ds.Kernel, blocks: Iterable[int]) -> Array:
     return np.asarray(np.max([kernel(tree.random(k, BLOCK), threads=1).max(axis=0) for k in blocks], axis=0))
 
 

@@ -15,9 +15,8 @@ import numpy as np
 from rich.table import Table
 
 import delassus
-from delassus.runtime.kernel import Kernel
+import delassus as ds
 from delassus.scenes import pendulum
-from delassus.simulate.simulator import Simulator
 from delassus_studies.peers import if_present
 from delassus_studies.peers.mujoco import MujocoScene
 from delassus_studies.tables import table
@@ -39,10 +38,10 @@ PARTS = {
 """Parts of a step, and the first matching of the library's files that hold them."""
 
 
-def _started(n: int) -> Simulator:
+def _started(n: int) -> ds.Simulator:
     """Pendulum of ``n`` links at its start, everything compiled."""
     ready = pendulum(n)
-    sim = Simulator(ready.scene, dt=ready.dt, q0=ready.q0, v0=ready.v0)
+    sim = ds.Simulator(ready.scene, dt=ready.dt, q0=ready.q0, v0=ready.v0)
     before = sim.get_state()
     sim.step()
     sim.set_state(before)
@@ -78,7 +77,7 @@ def _kernels_seen() -> Iterator[None]:
 
         return kernel_call
 
-    entries = [(x, x.__call__) for x in gc.get_objects() if isinstance(x, Kernel) and type(x) is not Kernel]
+    entries = [(x, x.__call__) for x in gc.get_objects() if isinstance(x, ds.Kernel) and type(x) is not ds.Kernel]
     for kernel, entry in entries:
         object.__setattr__(kernel, "__call__", around(entry))
     try:

@@ -19,19 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from delassus.accuracy.status import DynamicsStatus
+import delassus as ds
 from delassus.constraints import Constraint, Contact, Frame, Point, bounded_joints
-from delassus.errors import DelassusWarning
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, quaternion_to_matrix
-from delassus.model.shapes import Box, Capsule, Sphere
-from delassus.model.tree import Tree
-from delassus.quantities.dynamics import forward_dynamics
-from delassus.quantities.kinematics import forward_kinematics, frame_jacobian
-from delassus.quantities.osim import jacobian, mass_matrix
-from delassus.runtime.compile import compile
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment
 
@@ -47,7 +40,7 @@ EPS_GAP = 16.0
 class Problems:
     """A mechanism with contacts, and states of it: arguments of the kernel by name, but for impulses."""
 
-    tree: Tree
+    tree: ds.Tree
     constraints: tuple[Constraint, ...]
     values: dict[str, Array]
     start: float
@@ -71,7 +64,7 @@ def _rotation(rng: np.random.Generator) -> Array:
     return np.asarray(quaternion_to_matrix(x / np.linalg.norm(x)))
 
 
-def _mechanism(rng: np.random.Generator) -> Tree:
+def _mechanism(rng: np.random.Generator) -> ds.Tree:
     n = int(rng.integers(1, 6))
     root: Root = "floating" if n == 1 or rng.random() < 0.6 else "fixed"
     links = []
@@ -93,7 +86,7 @@ def _mechanism(rng: np.random.Generator) -> Tree:
     return build_tree("random", links, joints, root=root)
 
 
-def _contact(rng: np.random.Generator, tree: Tree) -> Contact:
+def _contact(rng: np.random.Generator, tree: ds.Tree) -> Contact:
     link = str(rng.choice(tree.link_names))
     frame = Frame(link, rng.uniform(-0.2, 0.2, 3), _rotation(rng))
     options = {"friction": float(rng.uniform(0, 1.2)) if rng.random() < 0.9 else 0.0}
@@ -102,11 +95,17 @@ def _contact(rng: np.random.Generator, tree: Tree) -> Contact:
     others = [x for x in tree.link_names if x != link]
     if others and rng.random() < 0.15:
         other = Frame(str(rng.choice(others)), rng.uniform(-0.2, 0.2, 3))
-        return Contact(frame, Sphere(0.05), (other, Sphere(0.1)), **options)
+        return Contact(frame, ds.contact.Sphere(0.05), (other, ds.contact.Sphere(0.1)), **options)
     tilted = Frame("world", (0, 0, 0.0), _rotation(rng))
     ground: Any = tilted if rng.random() < 0.15 else "input" if rng.random() < 0.2 else "plane"
     draw = rng.random()
-    shape = Box(0.2, 0.15, 0.1) if draw < 0.15 else Capsule(0.04, 0.2) if draw < 0.4 else Sphere(0.05)
+    shape = (
+        ds.contact.Box(0.2, 0.15, 0.1)
+        if draw < 0.15
+        else ds.contact.Capsule(0.04, 0.2)
+        if draw < 0.4
+        else ds.contact.Sphere(0.05)
+    )
     return Contact(frame, shape, ground, **options)
 
 
@@ -165,10 +164,10 @@ def _tangents(normal: Array) -> Array:
     return np.stack([first, second, normal], axis=-1)
 
 
-def _point_rows(tree: Tree, q: Array, link: str, point: Array) -> Array:
+def _point_rows(tree: ds.Tree, q: Array, link: str, point: Array) -> Array:
     """Velocity in the world (n, 3, nv) of the material point of a link that is at ``point`` (n, 3)."""
-    J = frame_jacobian(tree, q, link, reference="local-world-aligned")
-    arm = point - forward_kinematics(tree, q, [link])[:, 0, :3, 3]
+    J = ds.frame_jacobian(tree, q, link, reference="local-world-aligned")
+    arm = point - ds.forward_kinematics(tree, q, [link])[:, 0, :3, 3]
     return np.asarray(J[:, :3] + np.cross(J[:, 3:], arm[:, :, None], axisa=1, axisb=1, axisc=1))
 
 
@@ -177,11 +176,11 @@ def geometry(made: Problems) -> list[Touching]:
     tree, q = made.tree, made.values["q"]
     n, out = len(q), []
     for i, c in made.contacts:
-        pose = forward_kinematics(tree, q, [c.frame])[:, 0]
+        pose = ds.forward_kinematics(tree, q, [c.frame])[:, 0]
         for k, (offset, radius) in enumerate(c.spheres):
             centre = pose[:, :3, 3] + pose[:, :3, :3] @ offset
             if c.second is not None and c.second_shape is not None:
-                apart = centre - forward_kinematics(tree, q, [c.second])[:, 0, :3, 3]
+                apart = centre - ds.forward_kinematics(tree, q, [c.second])[:, 0, :3, 3]
                 distance = np.linalg.norm(apart, axis=-1)
                 axes = _tangents(apart / distance[:, None])
                 gap = distance - radius - c.second_shape.radius
@@ -204,13 +203,13 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
     tree, values = made.tree, made.values
     q, v, dt = values["q"], values["v"], values["dt"][:, None]
     n = len(q)
-    inverse = np.linalg.inv(mass_matrix(tree, q))
-    rate = forward_dynamics(tree, q, v, values["tau"], ()).qdd
+    inverse = np.linalg.inv(ds.mass_matrix(tree, q))
+    rate = ds.forward_dynamics(tree, q, v, values["tau"], ()).qdd
     if tree.joints[0].kind is JointKind.FREE:
         rate = rate + np.pad(np.cross(v[:, 3:6], v[:, :3]), ((0, 0), (0, tree.nv - 3)))
     free = v + dt * rate
     if made.loops:
-        J = jacobian(tree, made.loops, q)
+        J = ds.jacobian(tree, made.loops, q)
         side = inverse @ np.swapaxes(J, 1, 2)
         through = side @ np.linalg.pinv(J @ side, hermitian=True)
         free = free - np.einsum("nij,njk,nk->ni", through, J, free)
@@ -267,7 +266,7 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
 
 def _measure_mechanism(seed: int, n: int, solver: Any, dtype: Any) -> Record:
     made = problems(seed, n)
-    kernel = compile(made.tree, made.constraints, "contact_step", solver=solver, dtype=dtype, tolerance=TOLERANCE)
+    kernel = ds.compile(made.tree, made.constraints, "contact_step", solver=solver, dtype=dtype, tolerance=TOLERANCE)
     rounded = {name: x.astype(dtype).astype(float) for name, x in made.values.items()}
     made = Problems(made.tree, made.constraints, rounded, made.start)
     rng = np.random.default_rng(seed)
@@ -276,7 +275,7 @@ def _measure_mechanism(seed: int, n: int, solver: Any, dtype: Any) -> Record:
     arrays = [given[a.name].astype(dtype) for a in kernel.arguments]
     _, v, p, said, status = kernel(*arrays, return_status=True)
     found, after, _ = judge(made, p.astype(float), solver == "pgs")
-    solved = status == DynamicsStatus.SOLVED
+    solved = status == ds.DynamicsStatus.SOLVED
     eps = float(np.finfo(dtype).eps)
     scale = 1.0 + np.abs(made.values["v"]).max(axis=1) + np.abs(after).max(axis=1)
     room = EPS_GAP * eps * (scale + 1.0 / made.values["dt"])
@@ -303,7 +302,7 @@ def measure(mechanisms: int, states: int, quick: bool = False) -> Iterator[Recor
     record: Record = {**environment(), "tolerance": TOLERANCE, "states": states, "kernels": {}}
     yield record
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DelassusWarning)
+        warnings.simplefilter("ignore", ds.DelassusWarning)
         for solver, dtype in KERNELS:
             runs = [_measure_mechanism(seed, states, solver, dtype) for seed in range(mechanisms)]
             record["kernels"][f"{solver}, {dtype}"] = runs

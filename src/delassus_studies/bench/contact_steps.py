@@ -18,17 +18,10 @@ from typing import Any, Literal
 import numpy as np
 from rich.table import Table
 
+import delassus as ds
 from delassus.algorithms.contact.solvers import SOLVERS
-from delassus.constraints import Contact, Frame
 from delassus.errors import missing_dependency
 from delassus.model.rotations import Array
-from delassus.model.shapes import Sphere
-from delassus.model.tree import Tree
-from delassus.quantities.kinematics import forward_kinematics
-from delassus.quantities.osim import mass_matrix
-from delassus.runtime.compile import compile
-from delassus.runtime.kernel import Kernel
-from delassus.runtime.rollout import rollout
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, NotHere, installed
 from delassus_studies.figures import line_figure
 from delassus_studies.peers import if_present
@@ -69,16 +62,16 @@ class StepCase:
     """
 
     name: str
-    tree: Tree
-    contacts: tuple[Contact, ...]
+    tree: ds.Tree
+    contacts: tuple[ds.Contact, ...]
     stance: Array
     gains: tuple[Array, Array]
     options: dict[str, Any]
-    gait: Callable[[Tree, Array, Array, int], Array] | None = None
+    gait: Callable[[ds.Tree, Array, Array, int], Array] | None = None
 
-    def kernel(self, **options: Any) -> Kernel:
+    def kernel(self, **options: Any) -> ds.Kernel:
         """The compiled step."""
-        return compile(self.tree, self.contacts, "contact_step", control="pd", tolerance=WANTED,
+        return ds.compile(self.tree, self.contacts, "contact_step", control="pd", tolerance=WANTED,
                        **{**self.options, **options})  # fmt: skip
 
 
@@ -95,10 +88,10 @@ class Starts:
 # -- cases -----------------------------------------------------------------------------------------------------------
 
 
-def _on_the_ground(tree: Tree, q: Array, contacts: Sequence[Contact], height: float | Array) -> Array:
+def _on_the_ground(tree: ds.Tree, q: Array, contacts: Sequence[ds.Contact], height: float | Array) -> Array:
     """``q`` (..., nq) with its lowest contact point at a height (...)."""
     low = np.full(q.shape[:-1], np.inf)
-    poses = forward_kinematics(tree, q, [c.frame for c in contacts])
+    poses = ds.forward_kinematics(tree, q, [c.frame for c in contacts])
     for k, c in enumerate(contacts):
         ((_, radius),) = c.spheres
         low = np.minimum(low, poses[..., k, 2, 3] - radius)
@@ -107,15 +100,15 @@ def _on_the_ground(tree: Tree, q: Array, contacts: Sequence[Contact], height: fl
     return moved
 
 
-def _gains(tree: Tree, q: Array, stiffness: float, damping: float) -> tuple[Array, Array]:
+def _gains(tree: ds.Tree, q: Array, stiffness: float, damping: float) -> tuple[Array, Array]:
     """Gains of all joints but the root, smaller where a light link would make them unstable with explicit steps."""
-    own = 1.0 / np.diag(np.linalg.inv(mass_matrix(tree, q)))
+    own = 1.0 / np.diag(np.linalg.inv(ds.mass_matrix(tree, q)))
     kp, kd = np.minimum(stiffness, 0.05 * own / DT**2), np.minimum(damping, 0.3 * own / DT)
     kp[:6] = kd[:6] = 0.0
     return kp, kd
 
 
-def _trot(tree: Tree, stance: Array, phases: Array, steps: int) -> Array:
+def _trot(tree: ds.Tree, stance: Array, phases: Array, steps: int) -> Array:
     """Diagonal pairs of legs swing in turns, twice a second."""
     out = np.tile(stance, (steps, len(phases), 1))
     time_of = 2 * np.pi * 2.0 * DT * np.arange(steps)[:, None] + phases
@@ -128,7 +121,7 @@ def _trot(tree: Tree, stance: Array, phases: Array, steps: int) -> Array:
 
 def _go1(joints: bool) -> StepCase:
     tree = installed("go1")
-    contacts = tuple(Contact(foot, Sphere(0.02), friction=0.7) for foot in GO1_FEET)
+    contacts = tuple(ds.Contact(foot, ds.contact.Sphere(0.02), friction=0.7) for foot in GO1_FEET)
     stance = tree.neutral()
     for leg in ("FL", "FR", "RL", "RR"):
         stance[tree.q_index(f"{leg}_thigh_joint")], stance[tree.q_index(f"{leg}_calf_joint")] = 0.8, -1.5
@@ -142,7 +135,9 @@ def _talos() -> StepCase:
     """On four small spheres at the corners of each sole, half-sitting."""
     tree = installed("talos_reduced")
     corners = [(x, y, -0.107) for x in (0.1, -0.1) for y in (0.06, -0.06)]
-    contacts = tuple(Contact(Frame(foot, at), Sphere(1e-3), friction=0.7) for foot in TALOS_FEET for at in corners)
+    contacts = tuple(
+        ds.Contact(ds.Frame(foot, at), ds.contact.Sphere(1e-3), friction=0.7) for foot in TALOS_FEET for at in corners
+    )
     stance = tree.neutral()
     for side in ("left", "right"):
         for number, angle in ((3, -0.4), (4, 0.8), (5, -0.4)):
@@ -188,7 +183,7 @@ def starts(case: StepCase, motion: Motion, n: int, steps: int) -> Starts:
     targets = np.tile(q, (SETTLED + steps, 1, 1))
     if case.gait is not None:
         targets = case.gait(tree, case.stance, phases, SETTLED + steps)
-    q, v, p, *_ = rollout(kernel, q, np.zeros((n, tree.nv)), targets[:SETTLED], DT, time_axis=0,
+    q, v, p, *_ = ds.rollout(kernel, q, np.zeros((n, tree.nv)), targets[:SETTLED], DT, time_axis=0,
                           return_status=True, kp=case.gains[0], kd=case.gains[1])  # fmt: skip
     return Starts(q[-1], v[-1], p[-1], targets[SETTLED:])
 
@@ -199,7 +194,7 @@ def starts(case: StepCase, motion: Motion, n: int, steps: int) -> Starts:
 class Roll:
     """Rollouts of a kernel whose arrays are ready: machine code alone, on this thread."""
 
-    def __init__(self, kernel: Kernel, case: StepCase, start: Starts) -> None:
+    def __init__(self, kernel: ds.Kernel, case: StepCase, start: Starts) -> None:
         self.kernel = kernel
         self.steps, self.n = start.targets.shape[:2]
         values = {"q": start.q, "v": start.v, "q_target": start.targets, "kp": case.gains[0], "kd": case.gains[1]}

@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+import delassus as ds
 from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
 from delassus.model.rotations import Array
-from delassus.quantities.dynamics import forward_dynamics
-from delassus.quantities.osim import delassus
-from delassus.runtime.compile import compile
-from delassus.runtime.kernel import Kernel
 from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
 from delassus_studies.counters import phases
 from delassus_studies.peers import Call, if_present, present
@@ -49,11 +46,13 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
 """Methods that are timed, and the peers that do the same."""
 
 
-def dynamics_kernel(case: Case, method: str, lanes: int | None = None) -> Kernel:
+def dynamics_kernel(case: Case, method: str, lanes: int | None = None) -> ds.Kernel:
     """Forward dynamics by a method; soft ones with `COMPLIANCE` on all constraints."""
     soft = COMPLIANCE if _is_soft(method) and case.constraints else None
     method = "pv-early" if method == SOFT_EARLY else method
-    return compile(case.tree, case.constraints, "dynamics", method=method, lanes=lanes, compliance=soft, passive="none")
+    return ds.compile(
+        case.tree, case.constraints, "dynamics", method=method, lanes=lanes, compliance=soft, passive="none"
+    )
 
 
 def _is_soft(method: str) -> bool:
@@ -64,7 +63,7 @@ def errors(case: Case, states: States, qdd: Array, soft: bool = False) -> Array:
     """Largest difference of each state's accelerations (k, nv) from the dense solution, relative to the largest."""
     dense, compliance = ("proximal", COMPLIANCE) if soft else ("kkt", None)
     few = states.first(len(qdd))
-    wanted = forward_dynamics(
+    wanted = ds.forward_dynamics(
         case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=compliance, passive="none"
     ).qdd
     return relative_error(qdd, wanted)
@@ -72,11 +71,11 @@ def errors(case: Case, states: States, qdd: Array, soft: bool = False) -> Array:
 
 def _damped(case: Case, states: States) -> tuple[Any, Record, dict[str, Any]]:
     """Call that solves with the damped Delassus matrix of every state, its facts, and what peers do the same."""
-    kernel = compile(case.tree, case.constraints, "damped_solution")
+    kernel = ds.compile(case.tree, case.constraints, "damped_solution")
     m = sum(c.size for c in case.constraints)
     x, d = np.random.default_rng(0).normal(size=(BATCH, m)), np.full((BATCH, m), DAMPING)
     f = kernel(states.q, x, d, threads=1)
-    G = delassus(case.tree, case.constraints, states.q[:CHECKED]) + DAMPING * np.eye(m)
+    G = ds.delassus(case.tree, case.constraints, states.q[:CHECKED]) + DAMPING * np.eye(m)
     wanted: Any = np.linalg.solve(G, x[:CHECKED, :, None])[..., 0]
     error = relative_error(f[:CHECKED], wanted)
     facts: Record = {"operations": kernel.operations.total, "error": float(error.max())}
@@ -86,7 +85,7 @@ def _damped(case: Case, states: States) -> tuple[Any, Record, dict[str, Any]]:
     return partial(kernel, states.q, x, d, out=f, threads=1), facts, {"pin Cholesky": peer} if peer else {}
 
 
-def _in_calls(kernel: Kernel, states: States, out: Any, size: int) -> tuple[Callable[[], None], int]:
+def _in_calls(kernel: ds.Kernel, states: States, out: Any, size: int) -> tuple[Callable[[], None], int]:
     """The states, few where they are asked for one by one, in calls of ``size`` that all write to the same arrays."""
     n = BATCH if size > 1 else PEER_STATES
     parts = [k if size == 1 else slice(k, k + size) for k in range(0, n, size)]
@@ -109,7 +108,7 @@ def _measure_case(case: Case, rounds: int) -> Record:
             if method == DAMPED:
                 continue
             if method in DERIVATIVES:
-                kernel = compile(case.tree, case.constraints, "dynamics_derivatives", passive="none")
+                kernel = ds.compile(case.tree, case.constraints, "dynamics_derivatives", passive="none")
             else:
                 kernel = dynamics_kernel(case, method)
             out = kernel(states.q, states.v, states.tau, threads=1)

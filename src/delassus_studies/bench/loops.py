@@ -20,16 +20,14 @@ from warnings import catch_warnings
 import numpy as np
 from rich.table import Table
 
+import delassus as ds
 from delassus.accuracy.closed_loops import closed_configurations
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.algorithms.dynamics.state import EliminationOrder
-from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError
 from delassus.model.rotations import Array
 from delassus.planner.elimination import least_degree, loops
-from delassus.runtime.compile import compile
 from delassus.runtime.fallback import solve_states
-from delassus.simulate.simulator import Simulator
 from delassus_studies.bench.dynamics import errors
 from delassus_studies.cases import Case, States, random_states
 from delassus_studies.counters import operations
@@ -89,7 +87,7 @@ def _measure_case(case: Case, rounds: int) -> Record:
     states = random_states(case, STATES)
     with pinned():
         if out["operations"]["pv-early"] <= TIMED:
-            kernel = compile(
+            kernel = ds.compile(
                 case.tree, case.constraints, "dynamics", method="pv-early", passive="none", error_bound=ANY_ERROR
             )
             call = partial(kernel, states.q, states.v, states.tau, threads=1)
@@ -110,8 +108,8 @@ def _measure_passive(case: Case, seconds: float) -> Record | None:
     """Largest gap (m, rad), error of the energy, statuses, and median time of a step; None where loops do not close."""
     if not len(closed := closed_configurations(case.tree, case.constraints, *STARTS)):
         return None
-    scene, q = Scene(case.tree, loops=case.constraints), closed[0]
-    sim, states, times, flagged = Simulator(scene, q0=q, passive="none", limits=False), [], [], None
+    scene, q = ds.Scene(case.tree, loops=case.constraints), closed[0]
+    sim, states, times, flagged = ds.Simulator(scene, q0=q, passive="none", limits=False), [], [], None
     for _ in range(round(seconds / sim.dt)):
         states.append((sim.q, sim.v))
         start = time.perf_counter()
@@ -124,8 +122,8 @@ def _measure_passive(case: Case, seconds: float) -> Record | None:
         if flagged is None and sim.statuses:
             flagged = sim.time
     qs, vs = (np.array(x) for x in zip(*states, (sim.q, sim.v), strict=True))
-    kinetic, potential = compile(case.tree, (), "energies", passive="none")(qs, vs)
-    errors = compile(case.tree, case.constraints, "joint_space_motion")(qs, vs, np.zeros_like(vs))[5]
+    kinetic, potential = ds.compile(case.tree, (), "energies", passive="none")(qs, vs)
+    errors = ds.compile(case.tree, case.constraints, "joint_space_motion")(qs, vs, np.zeros_like(vs))[5]
     return {
         "gap": float(np.abs(errors).max()),
         "energy": float(np.abs(kinetic + potential - (kinetic + potential)[0]).max() / kinetic.max()),
@@ -139,7 +137,7 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
     """Default dynamics at closed states beside ``constraintDynamics``: times, states solved again, error."""
     if (states := closed_states(case, STATES)) is None:
         return None
-    kernel = compile(case.tree, case.constraints, "dynamics", passive="none")
+    kernel = ds.compile(case.tree, case.constraints, "dynamics", passive="none")
     given = states.q, states.v, states.tau
     with catch_warnings(action="ignore"), pinned():
         qdd, forces = kernel(*given, threads=1)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from delassus.compiler.program.trace import count_operations
-from delassus.quantities.osim import OSIM_METHODS, delassus
+import delassus as ds
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.figures import bar_figure
 from delassus_studies.peers import if_present
@@ -29,12 +28,14 @@ def measure(states: int, quick: bool = False) -> Iterator[Record]:
 
 def _measure_case(case: Case, states: int) -> Record:
     q = case.tree.random(0, states)
-    calls: Calls = {m: (partial(delassus, case.tree, case.constraints, q, method=m), states) for m in OSIM_METHODS}
+    calls: Calls = {
+        m: (partial(ds.delassus, case.tree, case.constraints, q, method=m), states) for m in ds.OSIM_METHODS
+    }
     if peer := if_present(partial(delassus_call, case, q)):
         calls["pinocchio"] = peer, states
     methods = {}
-    for method in OSIM_METHODS:
-        report = count_operations(case.tree, case.constraints, method=method)
+    for method in ds.OSIM_METHODS:
+        report = ds.count_operations(case.tree, case.constraints, method=method)
         phases = {name: count.total for name, count in report.phases if count.total}
         methods[method] = {**asdict(report.clean), "clean": report.clean.total, "phases": phases}
     return {"methods": methods, "microseconds": interleaved(calls, ROUNDS)}

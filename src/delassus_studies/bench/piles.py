@@ -16,14 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from rich.table import Table
 
+import delassus as ds
 from delassus.contact.results import SOLVED
-from delassus.contact.scene import Scene
-from delassus.errors import DelassusWarning
 from delassus.model.mechanisms import free_body
 from delassus.model.rotations import Array
-from delassus.model.shapes import Box, Collider, HalfSpace
 from delassus.scenes import quadruped
-from delassus.simulate.simulator import Simulator
 from delassus_studies.peers import if_present
 from delassus_studies.peers.mujoco import MujocoScene
 from delassus_studies.tables import table
@@ -42,7 +39,7 @@ STIFFNESS, DAMPING = 200.0, 5.0
 class PileCase(NamedTuple):
     """A scene and where it starts."""
 
-    scene: Scene
+    scene: ds.Scene
     q0: Array
 
 
@@ -64,12 +61,12 @@ def stack(n: int) -> PileCase:
     return PileCase(_boxes(n), q0.ravel())
 
 
-def _boxes(n: int) -> Scene:
-    shape = Box(EDGE, EDGE, EDGE)
+def _boxes(n: int) -> ds.Scene:
+    shape = ds.contact.Box(EDGE, EDGE, EDGE)
     body = free_body(MASS, shape.inertia(MASS))
-    colliders = [Collider(f"box{k}/body", shape, friction=FRICTION) for k in range(n)]
-    floor = Collider("world", HalfSpace(), friction=FRICTION)
-    return Scene({f"box{k}": body for k in range(n)}, [*colliders, floor])
+    colliders = [ds.contact.Collider(f"box{k}/body", shape, friction=FRICTION) for k in range(n)]
+    floor = ds.contact.Collider("world", ds.contact.HalfSpace(), friction=FRICTION)
+    return ds.Scene({f"box{k}": body for k in range(n)}, [*colliders, floor])
 
 
 def standing() -> PileCase:
@@ -80,7 +77,7 @@ def standing() -> PileCase:
         replace(joint, stiffness=np.full(1, STIFFNESS), rest_position=np.array([q]), damping=np.full(1, DAMPING))
         for joint, q in zip(tree.joints[1:], ready.q0[7:], strict=True)
     ]
-    held = Scene(replace(tree, joints=(tree.joints[0], *legs)), ready.scene.colliders)
+    held = ds.Scene(replace(tree, joints=(tree.joints[0], *legs)), ready.scene.colliders)
     return PileCase(held, ready.q0)
 
 
@@ -97,7 +94,7 @@ class Ours:
     """A scene by `Simulator`."""
 
     def __init__(self, case: PileCase) -> None:
-        self.sim = Simulator(case.scene, q0=case.q0, dt=DT)
+        self.sim = ds.Simulator(case.scene, q0=case.q0, dt=DT)
 
     def run(self, duration: float) -> None:
         """So many seconds, in one call."""
@@ -149,7 +146,7 @@ def _measure_case(case: PileCase, fall: float, rest: float) -> Record:
     ours = Ours(case)
     ours.run(DT)
     first = time.perf_counter() - begin
-    ours.sim = Simulator(case.scene, q0=case.q0, dt=DT)
+    ours.sim = ds.Simulator(case.scene, q0=case.q0, dt=DT)
     figures = _timed(ours, fall, rest)
     failed = sum(k for status, k in ours.sim.statuses.items() if status not in SOLVED)
     peer = if_present(partial(MujocoScene, case.scene, case.q0, np.zeros(case.scene.tree.nv), DT))
@@ -184,7 +181,7 @@ def measure(quick: bool = False) -> Iterator[Record]:
     record["first step of 100 boxes"] = None
     yield record
     with pinned(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DelassusWarning)
+        warnings.simplefilter("ignore", ds.DelassusWarning)
         for name in QUICK if quick else CASES:
             record["scenes"][name] = _measure_case(CASES[name](), fall, rest)
             yield record

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from delassus.model.mechanisms import stem
-from delassus.runtime.compile import compile
+import delassus as ds
 from delassus_studies.cases import Case, chain_of, welds
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import table
@@ -29,7 +28,7 @@ def stem_with(tips: int) -> Case:
     """The same stem for all ``tips``, of which so many are welded, all at the stem's far end."""
     length, branches, branch_length = STEM
     ends = [f"far{b + 1}_{branch_length}" for b in range(tips)]
-    return Case(f"stem, {tips} tips", stem(length, branches, branch_length), welds(*ends))
+    return Case(f"stem, {tips} tips", ds.mechanisms.stem(length, branches, branch_length), welds(*ends))
 
 
 FAMILIES: dict[str, tuple[Callable[[int], Case], Sequence[int], int]] = {
@@ -47,7 +46,7 @@ def _point(case: Case) -> Record:
     calls: Calls = {}
     methods: Record = {}
     for method in METHODS:
-        taken, kernel = best(partial(compile, case.tree, case.constraints, method=method))
+        taken, kernel = best(partial(ds.compile, case.tree, case.constraints, method=method))
         calls[method] = partial(kernel, q, out=kernel(q, threads=1), threads=1), states
         methods[method] = {"operations": kernel.operations.total, "ready_seconds": taken}
     for method, times in interleaved(calls, ROUNDS, 2).items():

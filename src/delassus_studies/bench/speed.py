@@ -9,9 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from rich.table import Table
 
+import delassus as ds
 from delassus.model.rotations import Array
-from delassus.runtime.compile import compile
-from delassus.runtime.kernel import Kernel
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.peers import Call, present
 from delassus_studies.peers.compiled import casadi_c, frax
@@ -40,12 +39,12 @@ ACCURACY_STATES = 10_000
 def float32_error(case: Case, states: int = ACCURACY_STATES) -> dict[str, float]:
     """Error of the float32 kernel's ``G`` relative to its largest entry, at random states that float32 can hold."""
     q = case.tree.random(1, states).astype(np.float32)
-    wanted = compile(case.tree, case.constraints)(q.astype(np.float64), threads=1)
-    relative = relative_error(compile(case.tree, case.constraints, dtype="float32")(q, threads=1), wanted)
+    wanted = ds.compile(case.tree, case.constraints)(q.astype(np.float64), threads=1)
+    relative = relative_error(ds.compile(case.tree, case.constraints, dtype="float32")(q, threads=1), wanted)
     return {"largest": float(relative.max()), "percentile_99_9": float(np.percentile(relative, 99.9))}
 
 
-def _peers(case: Case, q: Array, kernel: Kernel) -> dict[str, Callable[[], Call]]:
+def _peers(case: Case, q: Array, kernel: ds.Kernel) -> dict[str, Callable[[], Call]]:
     """Makers of calls at the first of the states: enough for the figures per state to settle."""
     few, more = q[:256], q[:1024]
     return {
@@ -63,7 +62,7 @@ def _disagreement(theirs: Array, ours: Array) -> float:
 
 def _measure_case(case: Case, rounds: int) -> Record:
     q = case.tree.random(0, BATCH)
-    kernels = {dtype: compile(case.tree, case.constraints, dtype=dtype) for dtype in DTYPES}
+    kernels = {dtype: ds.compile(case.tree, case.constraints, dtype=dtype) for dtype in DTYPES}
     kernel = kernels["float64"]
     G = kernel(q, threads=1)
     threads: dict[str, Any] = {}
@@ -86,7 +85,7 @@ def _measure_case(case: Case, rounds: int) -> Record:
         calls |= {name: (call, len(theirs[name])) for name, call in peers.items()}
         times = interleaved(calls, rounds, REPEATS)
         with uncached():
-            compiled = {d: best(partial(compile, case.tree, case.constraints, dtype=d))[0] for d in DTYPES}
+            compiled = {d: best(partial(ds.compile, case.tree, case.constraints, dtype=d))[0] for d in DTYPES}
     return {
         "operations": kernel.operations.total,
         "plan": str(kernel.plan),

@@ -21,15 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from delassus.contact.contacts import ContactSet, frames_of
-from delassus.contact.formulate import formulate
+import delassus as ds
 from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.results import OUTCOMES, SOLVED, SolverStatus
-from delassus.contact.scene import Scene, State
-from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.lemke import lemke_kernel
-from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.pyramids import impulse_directions, impulses_of, linear_problem, regular_directions
 from delassus.contact.solvers.registry import LIMIT, ImpulseSolver
 from delassus.model.mechanisms import pendulum as chain_of_balls
@@ -48,23 +43,23 @@ PENDULUMS = {3: (24, 39, 57), 6: (24, 54, 90), 12: (24, 84, 156), 15: (24, 99, 1
 """Table 2: sizes of OS, NMC/OS and NMC by number of links, with four contacts and n_f = 4."""
 
 
-def on_last_links(tree_links: int, n: int = 4) -> ContactSet:
+def on_last_links(tree_links: int, n: int = 4) -> ds.contact.ContactSet:
     """Contacts of the last ``n`` links, or of fewer in turns, with the ground."""
     links = [[tree_links - 1 - k % tree_links, -1] for k in range(n)]
     places = np.random.default_rng(0).normal(size=(n, 3))
-    return ContactSet(links, places, frames_of(np.tile([0.0, 0.0, 1.0], (n, 1))))
+    return ds.contact.ContactSet(links, places, ds.contact.frames_of(np.tile([0.0, 0.0, 1.0], (n, 1))))
 
 
-def sizes(scene: Scene, names: Sequence[str], dynamics: ContactDynamics | None = None) -> dict[str, int]:
+def sizes(scene: ds.Scene, names: Sequence[str], dynamics: ds.contact.ContactDynamics | None = None) -> dict[str, int]:
     """Sizes of the problems that are built for a scene with four contacts and n_f = 4."""
     tree = scene.tree
-    state, contacts = State(tree.neutral(), np.zeros(tree.nv)), on_last_links(tree.n_links)
-    made = {n: formulate(scene, state, n, dt=1e-3, contacts=contacts, dynamics=dynamics) for n in names}
+    state, contacts = ds.contact.State(tree.neutral(), np.zeros(tree.nv)), on_last_links(tree.n_links)
+    made = {n: ds.contact.formulate(scene, state, n, dt=1e-3, contacts=contacts, dynamics=dynamics) for n in names}
     return {name: len(problem.vector) for name, problem in made.items()}
 
 
 def _dual_arm(_: Path | None) -> Finding:
-    found = sizes(Scene(dual_arm_robot()), list(DUAL_ARM))
+    found = sizes(ds.Scene(dual_arm_robot()), list(DUAL_ARM))
     said = ", ".join(f"{PAPER_NAMES[name]} {size} ({DUAL_ARM[name]})" for name, size in found.items())
     return Finding(f"here (in the paper): {said}.", verdict([found[name] == DUAL_ARM[name] for name in DUAL_ARM]))
 
@@ -72,7 +67,7 @@ def _dual_arm(_: Path | None) -> Finding:
 def _pendulums(_: Path | None) -> Finding:
     names, parts, lines = ("os", "nmc-os", "nmc"), [], []
     for n, paper in PENDULUMS.items():
-        found = tuple(sizes(Scene(chain_of_balls(n)), names).values())
+        found = tuple(sizes(ds.Scene(chain_of_balls(n)), names).values())
         parts.append(found == paper)
         lines.append((str(n), *map(str, found)))
     listing = Listing("[OS] Table 2, sizes", ("links", *(PAPER_NAMES[name] for name in names)), tuple(lines))
@@ -99,8 +94,8 @@ def assembly_times(lengths: Sequence[int], rounds: int) -> dict[str, list[float]
     """
     made = []
     for n in lengths:
-        scene, rng = Scene(chain_of_balls(n)), np.random.default_rng(0)
-        made.append((ContactDynamics(scene), scene.tree.random(rng), rng.normal(size=n), on_last_links(n)))
+        scene, rng = ds.Scene(chain_of_balls(n)), np.random.default_rng(0)
+        made.append((ds.contact.ContactDynamics(scene), scene.tree.random(rng), rng.normal(size=n), on_last_links(n)))
     out = {name: [math.inf] * len(lengths) for name in FORMULATIONS}
     nothing = np.zeros(12)
     for _ in range(rounds + 1):
@@ -154,37 +149,39 @@ PAIR = ("os", "nmc-os")
 DIRECTIONS, TOLERANCE, LEMKE = regular_directions(4), 1e-8, ImpulseSolver("lemke")
 SAMPLES, REPEATS, DURATION, TIME_STEP = 20, 4, 3.0, 1e-3
 
-Touch = tuple[State, ContactSet]
-Way = Callable[[ContactDynamics, Touch, str, float], tuple[Array, bool]]
+Touch = tuple[ds.contact.State, ds.contact.ContactSet]
+Way = Callable[[ds.contact.ContactDynamics, Touch, str, float], tuple[Array, bool]]
 
 
-def assembled(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> ContactProblem:
+def assembled(
+    dynamics: ds.contact.ContactDynamics, at: Touch, formulation: str, dt: float
+) -> ds.contact.ContactProblem:
     """Problem of a step, from the kernel on."""
     state, contacts = at
     snapshot = dynamics.at(state.q, state.v, state.tau)
     model = FORMULATIONS[formulation](snapshot.rows(contacts))
     n = len(contacts)
-    return ContactProblem(model, snapshot, dt, len(DIRECTIONS), np.zeros(3 * n), np.zeros(n))
+    return ds.contact.ContactProblem(model, snapshot, dt, len(DIRECTIONS), np.zeros(3 * n), np.zeros(n))
 
 
-def eliminated(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
+def eliminated(dynamics: ds.contact.ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
     """Velocities after a step as `Simulator` finds them, and whether it was solved."""
     found = assembled(dynamics, at, formulation, dt).solve(LEMKE)
     return found.velocity, found.status in SOLVED
 
 
-def mixed(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
+def mixed(dynamics: ds.contact.ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
     """The same by the mixed problem that `formulate` makes."""
     state, contacts = at
-    problem = formulate(dynamics.scene, state, formulation, dt=dt, contacts=contacts, dynamics=dynamics)
-    found, k = solve_mixed(problem.mlcp()), problem.n_free
+    problem = ds.contact.formulate(dynamics.scene, state, formulation, dt=dt, contacts=contacts, dynamics=dynamics)
+    found, k = ds.contact.solve_mixed(problem.mlcp()), problem.n_free
     velocity, _ = problem.model.recover(
         found.values[:k], problem.D @ found.values[k : k + problem.sizes["cone"]], problem.motion, dt
     )
     return velocity, found.status is SolverStatus.CONVERGED
 
 
-def pivoted(dynamics: ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
+def pivoted(dynamics: ds.contact.ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
     """The same blocks as `eliminated`, with all unknowns in one tableau."""
     problem = assembled(dynamics, at, formulation, dt)
     model, (a, b) = problem.model, problem.terms
@@ -233,13 +230,13 @@ class Swing(NamedTuple):
         return slow / fast
 
 
-def states_of_swing(n: int, dt: float, duration: float) -> tuple[ContactDynamics, list[Touch], list[Touch]]:
+def states_of_swing(n: int, dt: float, duration: float) -> tuple[ds.contact.ContactDynamics, list[Touch], list[Touch]]:
     """States at which a pendulum of ``n`` balls touches nothing, and something."""
     sim = pendulum(n).simulator(dt=dt)
     free: list[Touch] = []
     touching: list[Touch] = []
     for _ in range(round(duration / dt)):
-        state = State(sim.q, sim.v)
+        state = ds.contact.State(sim.q, sim.v)
         sim.step()
         (touching if len(sim.contacts) else free).append((state, sim.contacts))
     return sim.dynamics, free, touching

@@ -8,13 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+import delassus as ds
 from delassus.algorithms.dynamics import SOFT
 from delassus.constraints import Constraint
-from delassus.model.mechanisms import chain
 from delassus.model.rotations import Array
-from delassus.model.tree import Tree
-from delassus.quantities.dynamics import forward_dynamics
-from delassus.quantities.results import ForwardDynamics
 from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, Case, installed, welds
 from delassus_studies.claims import Claim, Finding, unless, verdict
 from delassus_studies.counters import operations
@@ -45,14 +42,14 @@ class Accuracy(NamedTuple):
     distance: Mapping[str, Array]
 
 
-def accuracy(tree: Tree, constraints: Sequence[Constraint], states: int, weights: Sequence[float]) -> Accuracy:
+def accuracy(tree: ds.Tree, constraints: Sequence[Constraint], states: int, weights: Sequence[float]) -> Accuracy:
     """Measure at random configurations and velocities, without torques."""
     rng = np.random.default_rng(0)
     q, v = tree.random(rng, (states,)), rng.normal(size=(states, tree.nv))
     tau = np.zeros(tree.nv)
 
-    def solve(method: str, compliance: float | None = None) -> ForwardDynamics:
-        return forward_dynamics(
+    def solve(method: str, compliance: float | None = None) -> ds.ForwardDynamics:
+        return ds.forward_dynamics(
             tree, q, v, tau, constraints, method=method, compliance=compliance, passive="none", error_bound=ANY_ERROR
         )
 
@@ -120,16 +117,16 @@ CHAINS = (6, 12, 25, 50, 100)
 RUNGS = (1, 2, 4, 8, 16)
 
 
-def rungs_to_the_world(n: int) -> tuple[Tree, tuple[Constraint, ...]]:
+def rungs_to_the_world(n: int) -> tuple[ds.Tree, tuple[Constraint, ...]]:
     """[LQR] Fig. 4b: a chain whose every third link carries a rung of seven links, welded to the world at its end."""
-    tree = chain(3 * n)
+    tree = ds.mechanisms.chain(3 * n)
     for k in range(1, n + 1):
-        tree = tree.attach(f"link{3 * k}", chain(7), prefix=f"rung{k}_")
+        tree = tree.attach(f"link{3 * k}", ds.mechanisms.chain(7), prefix=f"rung{k}_")
     return tree, welds(*(f"rung{k}_link7" for k in range(1, n + 1)))
 
 
 def _scaling(
-    x: Sequence[int], family: Callable[[int], tuple[Tree, tuple[Constraint, ...]]], linear: Sequence[str]
+    x: Sequence[int], family: Callable[[int], tuple[ds.Tree, tuple[Constraint, ...]]], linear: Sequence[str]
 ) -> Finding:
     """Slopes of the operations of all methods at the last two sizes of a family, some of them linear."""
     cases = [Case(f"{n}", *family(n)) for n in x]
@@ -146,7 +143,7 @@ def _scaling(
 
 
 def _chains(_: Path | None) -> Finding:
-    return _scaling(CHAINS, lambda n: (chain(n), welds(f"link{n}")), ("pv", "pv-early", "pv-soft"))
+    return _scaling(CHAINS, lambda n: (ds.mechanisms.chain(n), welds(f"link{n}")), ("pv", "pv-early", "pv-soft"))
 
 
 def _ladder(_: Path | None) -> Finding:

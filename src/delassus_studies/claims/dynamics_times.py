@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import delassus as ds
 from delassus.compiler.targets.llvm.python_entry import FEWEST
-from delassus.model.tree import Tree
 from delassus.runtime.fastcall import supported
-from delassus.runtime.kernel import Kernel
 from delassus_studies import cases
 from delassus_studies.bench.dynamics import dynamics_kernel
 from delassus_studies.cases import Case, NotHere, States, points, random_states, robot_file, welds
@@ -47,7 +46,7 @@ STATES, PEER_STATES = FEWEST, 8
 ROUNDS, REPEATS = 81, 2
 """Many short samples: where another process has the core for a while, it meets few of them, and the median none."""
 
-Load = Callable[[Path | None], Tree]
+Load = Callable[[Path | None], ds.Tree]
 ROBOTS: dict[str, tuple[Load, tuple[str, ...]]] = {
     "iiwa": (lambda robots: robot_file(robots, "iiwa.urdf", "fixed"), ("lbr_iiwa_link_7",)),
     "Go1": (lambda _: cases.installed("go1"), cases.GO1_FEET),
@@ -156,7 +155,7 @@ class Measured(NamedTuple):
         return "".join(f" {reason}." for reason in self.missing)
 
 
-def machine_code(kernel: Kernel, states: States, out: tuple[Any, ...]) -> Callable[[], object]:
+def machine_code(kernel: ds.Kernel, states: States, out: tuple[Any, ...]) -> Callable[[], object]:
     """Call of a kernel's code, without the checks of arguments in Python, and without what solves hard states again.
 
     It writes to ``out``; where this interpreter has no entry into the code, it is the kernel's own call.

@@ -17,13 +17,12 @@ from typing import TypeVar
 
 import numpy as np
 
+import delassus as ds
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.problem import Problem
 from delassus.compiler.program.trace import OperationReport, count
 from delassus.constraints import Constraint
-from delassus.model.mechanisms import asimo, chain, stem
-from delassus.model.tree import Tree
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Ops
 from delassus.spatial.rigid import DenseRigidInertia
@@ -54,7 +53,7 @@ CompositeCountOps, CompositeTraceOps = composite(CountOps), composite(TraceOps)
 
 
 def pattern_count(
-    tree: Tree, constraints: Sequence[Constraint], method: str, machine: type[CountOps] = CountOps
+    tree: ds.Tree, constraints: Sequence[Constraint], method: str, machine: type[CountOps] = CountOps
 ) -> int:
     """Operations of a method by sparsity pattern."""
     ops = machine()
@@ -70,7 +69,7 @@ BRANCHES = (1, 2, 4, 7, 10)
 def stem_count(length: int, branches: int, branch_length: int, method: str, dense: bool = False) -> int:
     """Operations for a stem with a weld on each branch tip."""
     tips = [f"{side}{b + 1}_{branch_length}" for side in ("near", "far") for b in range(branches)]
-    tree = stem(length, branches, branch_length)
+    tree = ds.mechanisms.stem(length, branches, branch_length)
     return pattern_count(tree, welds(*tips), method, CompositeCountOps if dense else CountOps)
 
 
@@ -148,7 +147,10 @@ def _crossings(_: Path | None) -> Finding:
 
 def _chain_counts(sizes: Sequence[int], every: Callable[[int], int], general: bool = True) -> Series:
     links = [[f"link{k}" for k in range(n, 0, -every(n))] for n in sizes]
-    cases = [(chain(n), general_rows(own, 6) if general else welds(*own)) for n, own in zip(sizes, links, strict=True)]
+    cases = [
+        (ds.mechanisms.chain(n), general_rows(own, 6) if general else welds(*own))
+        for n, own in zip(sizes, links, strict=True)
+    ]
     return {m: (sizes, [pattern_count(*case, m) for case in cases]) for m in ("pv-osimr", "efpa", "pv-osim")}
 
 
@@ -190,7 +192,7 @@ SMALL = ("ltl-osim", "efpa", "pv-osim", "pv-osimr")
 
 
 def totals(
-    tree: Tree, constraints: Sequence[Constraint], methods: Sequence[str] = SMALL, machine: type[TraceOps] = TraceOps
+    tree: ds.Tree, constraints: Sequence[Constraint], methods: Sequence[str] = SMALL, machine: type[TraceOps] = TraceOps
 ) -> dict[str, int]:
     """Clean operation count of each method."""
     return {m: count(tree, constraints, METHODS[m], machine).clean.total for m in methods}
@@ -292,7 +294,7 @@ def fast_factors(problem: Problem) -> Matrix:
     return from_entries(problem.ops, [x for part in parts for row in problem.ops.entries(part) for x in row])
 
 
-def factored(tree: Tree, constraints: Sequence[Constraint]) -> dict[str, int]:
+def factored(tree: ds.Tree, constraints: Sequence[Constraint]) -> dict[str, int]:
     """Clean operation counts, factorisation included."""
     found = {
         m: count(tree, constraints, with_factorisation(METHODS[m])).clean.total for m in ("ltl-osim", "efpa", "pv-osim")
@@ -341,20 +343,28 @@ def without_jacobian(report: OperationReport) -> int:
 def _asimo(_: Path | None) -> Finding:
     hf = ("hand1", "hand2", "foot1", "foot2")
     fingers = tuple(f"{f}{k}" for f in ("forefinger", "middle", "ring", "thumb") for k in (1, 2))
-    variants: dict[str, tuple[Tree, tuple[str, ...]]] = {
-        "hands+feet": (asimo(), hf),
-        "+head": (asimo(), (*hf, "head3")),
-        "forefingers, thumbs, feet": (asimo(), ("forefinger1", "forefinger2", "thumb1", "thumb2", "foot1", "foot2")),
-        "arms of 10": (asimo(arm_dofs=10), hf),
-        "legs of 9": (asimo(leg_dofs=9), hf),
-        "4 arms, 4 legs": (asimo(arms=4, legs=4), tuple(f"{e}{k}" for e in ("hand", "foot") for k in (1, 2, 3, 4))),
-        "12-DoF hands": (asimo(hand_dofs=12), (*fingers, "foot1", "foot2")),
-        "on one foot": (asimo(fixed_foot=True), ("hand1", "hand2", "foot2")),
+    variants: dict[str, tuple[ds.Tree, tuple[str, ...]]] = {
+        "hands+feet": (ds.mechanisms.asimo(), hf),
+        "+head": (ds.mechanisms.asimo(), (*hf, "head3")),
+        "forefingers, thumbs, feet": (
+            ds.mechanisms.asimo(),
+            ("forefinger1", "forefinger2", "thumb1", "thumb2", "foot1", "foot2"),
+        ),
+        "arms of 10": (ds.mechanisms.asimo(arm_dofs=10), hf),
+        "legs of 9": (ds.mechanisms.asimo(leg_dofs=9), hf),
+        "4 arms, 4 legs": (
+            ds.mechanisms.asimo(arms=4, legs=4),
+            tuple(f"{e}{k}" for e in ("hand", "foot") for k in (1, 2, 3, 4)),
+        ),
+        "12-DoF hands": (ds.mechanisms.asimo(hand_dofs=12), (*fingers, "foot1", "foot2")),
+        "on one foot": (ds.mechanisms.asimo(fixed_foot=True), ("hand1", "hand2", "foot2")),
     }
     said, below = [], []
-    composite_efpa = count(asimo(), cases.general_welds(hf), METHODS["efpa"], CompositeTraceOps).clean.total
+    composite_efpa = count(
+        ds.mechanisms.asimo(), cases.general_welds(hf), METHODS["efpa"], CompositeTraceOps
+    ).clean.total
     composite_share = (
-        without_jacobian(count(asimo(), cases.general_welds(hf), METHODS["ltl-osim"], CompositeTraceOps))
+        without_jacobian(count(ds.mechanisms.asimo(), cases.general_welds(hf), METHODS["ltl-osim"], CompositeTraceOps))
         / composite_efpa
     )
     share = 0.0

@@ -9,12 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from delassus.constraints import Contact, Frame, Weld
-from delassus.contact.scene import Scene
+import delassus as ds
 from delassus.formats.mujoco.model import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
 from delassus.model.rotations import Array, matrix_to_quaternion
-from delassus.model.shapes import Box, HalfSpace, Sphere
-from delassus.model.tree import Tree
 from delassus_studies.cases import Case, NotHere, States
 from delassus_studies.peers import Call, library
 from delassus_studies.timing import Record, statistics
@@ -22,7 +19,7 @@ from delassus_studies.timing import Record, statistics
 SOLVERS = ("PGS", "Newton")
 
 
-def _spec(mujoco: Any, tree: Tree, disabled: Sequence[str] = ()) -> Any:
+def _spec(mujoco: Any, tree: ds.Tree, disabled: Sequence[str] = ()) -> Any:
     """A tree without what it has of ``disabled``."""
     spec = mujoco.MjSpec.from_string(tree.to_mjcf(unsupported="ignore"))
     for flag in disabled:
@@ -50,7 +47,7 @@ def forward_call(case: Case, states: States, solver: str) -> Call:
     for c in case.constraints:
         at = c.frames[0].on(case.tree)
         equality = spec.add_equality()
-        equality.type = mujoco.mjtEq.mjEQ_WELD if isinstance(c, Weld) else mujoco.mjtEq.mjEQ_CONNECT
+        equality.type = mujoco.mjtEq.mjEQ_WELD if isinstance(c, ds.Weld) else mujoco.mjtEq.mjEQ_CONNECT
         equality.objtype = mujoco.mjtObj.mjOBJ_BODY
         equality.name1 = case.tree.link_names[at.link]
         equality.data[:3] = at.position
@@ -73,8 +70,8 @@ def forward_call(case: Case, states: States, solver: str) -> Call:
 
 
 def mujoco_steps(
-    tree: Tree, contacts: Sequence[Contact], q: Array, v: Array, targets: Array, gains: tuple[Array, Array], dt: float,
-    joints: bool, rounds: int,
+    tree: ds.Tree, contacts: Sequence[ds.Contact], q: Array, v: Array, targets: Array, gains: tuple[Array, Array],
+    dt: float, joints: bool, rounds: int,
 ) -> Record:  # fmt: skip
     """Times of ``mj_step`` on the same robot: spheres on a plane, its defaults, PD forces computed outside of them.
 
@@ -102,7 +99,7 @@ def mujoco_steps(
     return {**whole, "lowest": 1e6 * float(seconds.min(axis=0).mean()), "contacts": touching / seconds.size}
 
 
-def _on_plane(mujoco: Any, tree: Tree, contacts: Sequence[Contact], dt: float, joints: bool) -> Any:
+def _on_plane(mujoco: Any, tree: ds.Tree, contacts: Sequence[ds.Contact], dt: float, joints: bool) -> Any:
     """Model of a robot whose spheres touch a plane, and nothing else."""
     spec = _spec(mujoco, tree, () if joints else ("LIMIT", "FRICTIONLOSS", "DAMPER"))
     spec.option.timestep = dt
@@ -120,17 +117,17 @@ def _on_plane(mujoco: Any, tree: Tree, contacts: Sequence[Contact], dt: float, j
 class MujocoScene:
     """A scene of spheres, boxes and half spaces by ``mj_step``, with MuJoCo's defaults."""
 
-    def __init__(self, scene: Scene, q0: Array, v0: Array, dt: float) -> None:
+    def __init__(self, scene: ds.Scene, q0: Array, v0: Array, dt: float) -> None:
         mujoco = library("mujoco")
         spec = _spec(mujoco, scene.tree)
         spec.option.timestep, spec.memory = dt, 1 << 30
         kinds: dict[type, tuple[Any, Callable[[Any], list[float]]]] = {
-            Sphere: (mujoco.mjtGeom.mjGEOM_SPHERE, lambda s: [s.radius, 0, 0]),
-            Box: (mujoco.mjtGeom.mjGEOM_BOX, lambda s: [s.x / 2, s.y / 2, s.z / 2]),
-            HalfSpace: (mujoco.mjtGeom.mjGEOM_PLANE, lambda _: [50, 50, 1]),
+            ds.contact.Sphere: (mujoco.mjtGeom.mjGEOM_SPHERE, lambda s: [s.radius, 0, 0]),
+            ds.contact.Box: (mujoco.mjtGeom.mjGEOM_BOX, lambda s: [s.x / 2, s.y / 2, s.z / 2]),
+            ds.contact.HalfSpace: (mujoco.mjtGeom.mjGEOM_PLANE, lambda _: [50, 50, 1]),
         }
         for c, link in zip(scene.colliders, scene.links, strict=True):
-            at = Frame(c.link, c.position, c.rotation).on(scene.tree) if link >= 0 else c
+            at = ds.Frame(c.link, c.position, c.rotation).on(scene.tree) if link >= 0 else c
             body = spec.body(scene.tree.link_names[link]) if link >= 0 else spec.worldbody
             kind, size = kinds[type(c.shape)]
             geom = body.add_geom(type=kind, size=size(c.shape), pos=at.position, mass=0.0)

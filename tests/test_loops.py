@@ -175,11 +175,10 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("quantity", ["dynamics_derivatives", "step_derivatives"])
-def test_values_that_are_read_no_more_give_their_places_to_others(quantity, monkeypatch):
+def test_values_that_are_read_no_more_give_their_places_to_others(monkeypatch):
     """What is computed is the same to the last bit, in half of the places."""
     tree = mechanisms.humanoid()
-    asked = requested(tree, [Weld("left_foot"), Point("right_foot")], quantity)
+    asked = requested(tree, [Weld("left_foot"), Point("right_foot")], "dynamics_derivatives")
     shared = make_program(asked)
     monkeypatch.setattr(stages, "share_places", lambda before, last, n_inputs: (before, last))
     apart = make_program(asked)

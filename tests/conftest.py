@@ -1,5 +1,6 @@
 """One cache of kernels for all workers of a test run, none from runs before it; a current directory of its own."""
 
+import gc
 import os
 import signal
 import sys
@@ -18,6 +19,13 @@ sys.dont_write_bytecode = False
 signal.signal(
     signal.SIGINT, signal.default_int_handler
 )  # a shell has its background jobs ignore it; children inherit it
+
+
+gc.set_threshold(10_000, 10, 10)  # traces make many objects, none of them garbage
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what is imported stays
 
 
 @pytest.fixture

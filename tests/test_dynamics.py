@@ -487,8 +487,14 @@ NAILED = [ds.Weld("world"), ds.Point("right_foot"), ds.Point("right_foot")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["pv-early", "ltl", "kkt", "proximal"])
-@pytest.mark.parametrize("constraints", [FOUR_POINTS, DOOR, EIGHT_ROWS, NAILED], ids=["foot", "door", "rows", "nailed"])
+@pytest.mark.parametrize(
+    ("constraints", "method"),
+    [
+        (FOUR_POINTS, "pv-early"), (FOUR_POINTS, "kkt"), (DOOR, "ltl"), (DOOR, "proximal"), (EIGHT_ROWS, "pv-early"),
+        (EIGHT_ROWS, "ltl"), (NAILED, "kkt"), (NAILED, "proximal"),
+    ],
+    ids=[f"{rows}-{n}" for rows in ("foot", "door", "rows", "nailed") for n in range(2)],
+)  # fmt: skip
 def test_which_rows_are_redundant(constraints, method):
     """The rows that depend on those before them; without them the others are independent and give the same motion."""
     robot = ds.mechanisms.humanoid()
@@ -558,7 +564,7 @@ def test_a_fixed_number_of_proximal_iterations():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("s", [1.0, 10.0, 100.0, 1e3, 1e4])
+@pytest.mark.parametrize("s", [1.0, 100.0, 1e4])
 def test_proximal_programs_take_rows_of_any_size(s):
     """Independent and redundant ones: accelerations are those of direct calls."""
     arm = ds.mechanisms.chain(7)
@@ -636,8 +642,7 @@ def test_redundant_rows_of_different_size(method, s):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["kkt", "proximal"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("seed", "method"), [(0, "proximal"), (1, "proximal"), (2, "kkt"), (3, "kkt")])
 def test_sizes_of_rows_decide_nothing(seed, method):
     """Accelerations, status and redundant rows are those of rows of one size, if the rows do not contradict."""
     rng = np.random.default_rng(seed)

@@ -79,12 +79,14 @@ def solved(case, order, states, active=None, method="pv-early", dtype=float, **o
 
 
 def orders(case):
-    """That of links and that of least degree, each with many blocks and few."""
+    """That of links and that of least degree, in turns, with blocks from none to all."""
     least = least_degree(case.tree, loops(case.tree, case.constraints))
-    for links in (tuple(case.tree.leaves_to_root()), least):
+    both = (tuple(case.tree.leaves_to_root()), least)
+    for links in both:
         assert sorted(links) == list(range(case.tree.n_links))
         assert all(links.index(i) < links.index(p) for i, p in enumerate(case.tree.parents) if p >= 0)
-        yield from (EliminationOrder(links, block) for block in (NEVER, MANY, FEW, 0.0))
+    for turn, block in enumerate((NEVER, MANY, FEW, 0.0), start=len(case.name)):
+        yield EliminationOrder(both[turn % 2], block)
 
 
 def worst(found, wanted):

@@ -201,8 +201,7 @@ def test_runs_of_values_go_to_the_first_places_that_are_free():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scalar", ["double", "float"])
-@pytest.mark.parametrize("lanes", [1, 2, 8])
+@pytest.mark.parametrize(("lanes", "scalar"), [(1, "double"), (2, "float"), (8, "double"), (8, "float")])
 @pytest.mark.parametrize("algorithm", CASES)
 def test_machine_code(algorithm, lanes, scalar):
     program, cpu = program_of(algorithm), host()

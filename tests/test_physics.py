@@ -56,8 +56,10 @@ def test_a_ball_rebounds_to_restitution_squared_of_its_height(restitution: float
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize(("speed", "friction"), [(1.0, 0.5), (2.0, 0.3), (0.7, 1.1)])
+@pytest.mark.parametrize(
+    ("speed", "friction", "solver"),
+    [(1.0, 0.5, "newton"), (2.0, 0.3, "nsgs"), (1.0, 0.5, "lemke"), (0.7, 1.1, "newton")],
+)
 def test_a_sliding_block_stops_where_friction_says(speed: float, friction: float, solver: str) -> None:
     shape = Box(0.4, 0.4, 0.05)
     scene = ds.Scene(block(shape), [Collider("body", shape, friction=friction), floor(friction=friction)])
@@ -275,7 +277,7 @@ def test_every_formulation_moves_a_scene_alike(solver: str) -> None:
     q0 = scene.configuration(arm=[0.3, 0.2], ball=[-1, 0, -1.05, *IDENTITY])
     v0 = scene.velocity(arm=[-3.0, 0.5], ball=[0.5, 0.2, -1, 1.0, 20.0, 3.0])
     ends = {}
-    names = {name: solver for name in ("os", "nmc-os", "rmc", "mc", "nmc")}
+    names = dict.fromkeys(("os", "nmc-os", "rmc", "mc", "nmc") if solver == "nsgs" else ("os", "nmc"), solver)
     if solver == "nsgs":
         names["blocks"] = "newton"
     for name, of_name in names.items():

@@ -186,7 +186,7 @@ def test_targets_of_the_benchmark_robots():
 
 
 @pytest.mark.slow
-@settings(max_examples=18, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(mechanisms)
 def test_auto_on_random_mechanisms(mechanism):
     tree = mechanism.tree

@@ -1,1 +1,17 @@
-"""Benchmarks, claims of the papers, and peers: what ``delassus bench`` and ``delassus reproduce`` run."""
+"""Benchmarks, claims of the papers, and peers: what ``delassus bench`` and ``delassus reproduce`` run.
+
+`registry`
+    every command: a row each
+`timing`, `counters`, `count_ops`
+    how times, operations, instructions and cache misses are measured
+`cases`, `loop_mechanisms`
+    robots and constraints that are measured
+`bench`
+    a module a benchmark: `measure`, `tables`, `draw`
+`peers`
+    Pinocchio, MuJoCo, CasADi, frax and Siconos, in one way
+`claims`
+    what papers say: rows of data beside the functions that measure them
+`tables`, `figures`
+    how results are printed, written and drawn
+"""

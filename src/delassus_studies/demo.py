@@ -87,11 +87,10 @@ def tables(record: Record) -> Iterator[Table | str]:
     yield f"operations: of one triangle of G; time: NumPy, batch of {STATES}; error: of J M⁻¹ Jᵀ"
     costs = {name: algorithm.cost for name, algorithm in ALGORITHMS.items()} | {AUTO: "least of all"}
     rows = [
-        (name, costs.get(name, ""), f"{row['operations']:,}" if "operations" in row else "",
-         f"{row['microseconds']:.1f} µs" if "microseconds" in row else "", f"{row['error']:.1e}")
+        (name, costs.get(name, ""), row.get("operations", ""), row.get("microseconds", ""), row["error"])
         for name, row in record["rows"].items()
-    ]  # fmt: skip
-    columns = ("method", "cost O(·)", "operations", "time per state", "error")
+    ]
+    columns = ("method", "cost O(·)", "operations:,", "time per state:.1f µs", "error:.1e")
     taken = record["compile seconds"]
     yield table("", columns, rows, text=("cost O(·)",), grows=() if taken else (15, 15))
     if taken:

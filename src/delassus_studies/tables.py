@@ -46,25 +46,32 @@ class Growing(Table):
 def table(
     title: str,
     columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    rows: Iterable[Sequence[object]],
     text: Sequence[str] = (),
     last_bold: bool = False,
     grows: Sequence[int] = (),
 ) -> Table:
     """Table whose first column and those named in ``text`` hold words, the others numbers.
 
+    A column is its head, and after a colon format and unit of its numbers, as in ``"time:.1f µs"``; None is a dash.
     ``grows``: more rows will follow; width that the first columns will need.
     """
     made = (Growing if grows else Table)(title=title or None)
-    for number, column in enumerate(columns):
-        side: Literal["left", "right"] = "left" if not number or column in text else "right"
+    heads, _, formats = zip(*(column.partition(":") for column in columns), strict=True)
+    for number, head in enumerate(heads):
+        side: Literal["left", "right"] = "left" if not number or head in text else "right"
         least = grows[number] if number < len(grows) else NUMBER if grows else None
-        made.add_column(column, justify=side, min_width=least)
+        made.add_column(head, justify=side, min_width=least)
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(_cell(value, form) for value, form in zip(row, formats, strict=True)))
     if last_bold:
         made.rows[-1].style = "bold"
     return made
+
+
+def _cell(value: object, form: str) -> str:
+    number, space, unit = form.partition(" ")
+    return "–" if value is None else value if isinstance(value, str) else f"{format(value, number)}{space}{unit}"
 
 
 def spread(times: Record) -> str:

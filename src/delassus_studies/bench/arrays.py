@@ -148,9 +148,10 @@ def tables(record: Record) -> Iterator[Table | str]:
             rows = []
             for name, times in calls[what].items():
                 t, least = times["median"], times["lowest"]
-                above = "" if name == base else f"{least - own['lowest']:.1f}"
-                rows.append((name, f"{t:.1f}", f"{least:.1f}", above, f"{t / own['median']:.2f}"))
-            yield table(f"{what}, batch of {n}", ("call", "median", "lowest", "above", "ratio"), rows)
+                above = "" if name == base else least - own["lowest"]
+                rows.append((name, t, least, above, t / own["median"]))
+            heads = ("call", "median:.1f", "lowest:.1f", "above:.1f", "ratio:.2f")
+            yield table(f"{what}, batch of {n}", heads, rows)
 
 
 # -- blocks of states on worker processes --------------------------------------------------------------------------
@@ -234,11 +235,11 @@ def _block_tables(record: Record) -> Iterator[Table | str]:
             for n, run in zip(PROCESSES, runs, strict=True):
                 part = runs[0]["seconds"] / (n * run["seconds"])
                 parts.setdefault(name, []).append(part)
+                spent = run["seconds"], run["workers"], run["scheduler and client"]
                 rate = record["states"] / run["seconds"] / 1e6
-                spent = (f"{run[what]:.2f}" for what in ("seconds", "workers", "scheduler and client"))
-                rows.append((name, f"{number}", f"{n}", *spent, f"{rate:.2f}", f"{100 * part:.0f} %" if n > 1 else ""))
+                rows.append((name, number, n, *spent, rate, 100 * part if n > 1 else ""))
     title = f"{record['case']}: {record['states']:,} states in blocks of {record['block']:,}, {record['cores']} core(s)"
-    heads = ("blocks are", "round", "processes", "s", "workers", "others", "10⁶/s", "of twice")
+    heads = ("blocks are", "round", "processes", "s:.2f", "workers:.2f", "others:.2f", "10⁶/s:.2f", "of twice:.0f %")
     yield table(title, heads, rows, grows=(max(map(len, WAYS)), *[1] * (len(heads) - 1)))
     yield "s: of the clock; workers, others: processor time of all workers, and of scheduler and client"
     if record["rounds"]:

@@ -46,12 +46,13 @@ def _exponents(points: Sequence[Record]) -> dict[str, float]:
 
 def tables(record: Record) -> Iterator[Table | str]:
     """One line a compilation; exponents below."""
-    rows = []
-    for p in record["points"]:
-        stages = (f"{p['stages'][s]:.2f}" if s in p["stages"] else "–" for s in STAGES)
-        rows.append((f"{p['links']} {p['method']}", f"{p['operations']:,}", f"{p['seconds']:.2f}", *stages))
+    rows = [
+        (f"{p['links']} {p['method']}", p["operations"], p["seconds"], *map(p["stages"].get, STAGES))
+        for p in record["points"]
+    ]
     title = "cold compilation of a chain with one weld, both codes, float64, one core: s"
-    yield table(title, ("links, method", "operations", "in all", *STAGES), rows, grows=(13,))
+    heads = ("links, method", "operations:,", "in all:.2f", *(f"{stage}:.2f" for stage in STAGES))
+    yield table(title, heads, rows, grows=(13,))
     for method, slopes in record["slopes"].items():
         yield f"{method}: exponents against operations: {', '.join(f'{n} {x:.2f}' for n, x in slopes.items())}"
 

@@ -143,17 +143,15 @@ def measure(quick: bool = False) -> Iterator[Record]:
 
 def tables(record: Record) -> Iterator[Table | str]:
     """Time per step by number of contacts beside MuJoCo's, and shares of it."""
-
-    def micro(value: float | None) -> str:
-        return "–" if value is None else f"{value:.1f}"
-
     rows = []
     for n, figures in record["links"].items():
         peer = figures["mujoco"] or {name: {"median": None} for name in PEER_GROUPS}
         medians = (group["median"] for group in (*figures["by contacts"].values(), *peer.values()))
-        rows.append((str(n), *map(micro, (figures["run"], *medians))))
+        rows.append((n, figures["run"], *medians))
     yield "one core; the default of Simulator"
-    columns = ("links", "run", "no contact", "1–4", "5 and more", "MuJoCo, no contact", "with contacts")
+    heads = ("run", "no contact", "1–4", "5 and more", "MuJoCo, no contact", "with contacts")
+    columns = ("links", *(f"{head}:.1f" for head in heads))
     yield table("µs a step of 0.1 ms, collision included; medians by number of contacts", columns, rows, grows=(5,))
-    rows = [(str(n), *(f"{100 * f['shares'][name]:.0f} %" for name in PARTS)) for n, f in record["links"].items()]
-    yield table("shares of the time of a run under Python's profiler", ("links", *PARTS), rows)
+    rows = [(n, *(100 * figures["shares"][name] for name in PARTS)) for n, figures in record["links"].items()]
+    columns = ("links", *(f"{name}:.0f %" for name in PARTS))
+    yield table("shares of the time of a run under Python's profiler", columns, rows)

@@ -189,14 +189,14 @@ def tables(record: Record) -> Iterator[Table | str]:
         "fresh": f"{fresh} more of those of 16 contacts, which no constant was chosen on",
         "bodies": f"{bodies:,} random problems of 1–12 contacts of several bodies",
     }
-    columns = ("solver", "median µs", "mean µs", "99 % µs", *COUNTS.values(), "statuses")
+    columns = ("solver", "median µs:,.1f", "mean µs:,.1f", "99 % µs:,.1f", *COUNTS.values(), "statuses")
     yield f"one core; best of {ROUNDS} of each problem"
     for part, title in titles.items():
         rows = []
         for name, figures in record[part].items():
-            times = (f"{figures[key]:,.1f}" for key in ("median", "mean", "p99"))
+            numbers = (figures[key] for key in ("median", "mean", "p99", *COUNTS))
             statuses = ", ".join(f"{n} {s.lower().replace('_', ' ')}" for s, n in figures["statuses"].items())
-            rows.append((name, *times, *(str(figures[key]) for key in COUNTS), statuses))
+            rows.append((name, *numbers, statuses))
         yield table(title, columns, rows, text=("statuses",))
     found = record["low_rank"]
     if siconos.python() is None:

@@ -310,37 +310,30 @@ def tables(record: Record) -> Iterator[Table | str]:
                 for start in ("warm", "cold"):
                     figures = curve["figures"][f"{motion}, {start}"]
                     found = figures["residual"]
-                    row += [f"{figures['time']['lowest']:.3f}", f"{found['median']:.0e}", f"{found['p99']:.0e}"]
-                    row.append(f"{100 * found['share']:.1f}")
+                    row += [figures["time"]["lowest"], found["median"], found["p99"], 100 * found["share"]]
                 rows.append(row)
-            columns = ("solver, sweeps", *("µs", "median", "99 %", "share") * 2)
+            columns = ("solver, sweeps", *("µs:.3f", "median:.0e", "99 %:.0e", "share:.1f") * 2)
             yield table(f"{name}, {shown}: µs a step, residual, % of steps ≤ 1e-4; warm, then cold", columns, rows)
         yield table(f"{name}: reached with residuals ≤ 1e-4 m/s in 99 % of the warm steps of both motions",
-                    ("motion", "kernel", "sweeps", "µs", "steps/s", "aim", "mj_step µs", "ratio"),
+                    ("motion", "kernel", "sweeps", "µs:.3f", "steps/s:,.0f", "aim:,.0f", "mj_step µs:.1f", "ratio:.1f"),
                     _reached(name, case), text=("kernel",))  # fmt: skip
         for solver, found in case["compile"].items():
             yield (f"cold compilation of {solver}, float32, 30 sweeps: {found['seconds']:.1f} s, "
                    f"{found['processor seconds']:.1f} s of one core")  # fmt: skip
 
 
-def _reached(name: str, case: Record) -> Iterator[list[str]]:
+def _reached(name: str, case: Record) -> Iterator[tuple[object, ...]]:
     for dtype in dict.fromkeys(curve["dtype"] for curve in case["curves"]):
         best = cheapest(case, dtype)
-        aim = AIMS.get((name, dtype))
         for motion, shown in case["motions"].items():
-            row = [shown]
+            aim, peer = AIMS.get((name, dtype)), case["mujoco"][motion]
+            theirs = peer and peer["lowest"]
             if best is None:
-                row += [dtype, "none", "–", "–"]
-            else:
-                lowest = best["figures"][f"{motion}, warm"]["time"]["lowest"]
-                row += [f"{dtype} {best['solver']}", str(best["sweeps"]), f"{lowest:.3f}", f"{1e6 / lowest:,.0f}"]
-            row.append(f"{aim:,.0f}" if aim else "–")
-            peer = case["mujoco"][motion]
-            if peer is None:
-                row += ["–", "–"]
-            else:
-                row += [f"{peer['lowest']:.1f}", "–" if best is None else f"{peer['lowest'] / lowest:.1f}"]
-            yield row
+                yield shown, dtype, "none", None, None, aim, theirs, None
+                continue
+            lowest = best["figures"][f"{motion}, warm"]["time"]["lowest"]
+            kernel = f"{dtype} {best['solver']}"
+            yield shown, kernel, best["sweeps"], lowest, 1e6 / lowest, aim, theirs, theirs and theirs / lowest
 
 
 def draw(record: Record, folder: Path) -> Path:

@@ -143,15 +143,14 @@ def tables(record: Record) -> Iterator[Table | str]:
     for case, figures in record["cases"].items():
         times, rows = figures["microseconds"], []
         for method, facts in figures["methods"].items():
-            row = method, f"{facts['operations']:,}", spread(times[method]), f"{facts['error']:.0e}"
-            peers = [peer for peer in AGAINST[method] if peer in times]
-            for peer in peers:
-                theirs, ratio = times[peer]["median"], times[peer]["median"] / times[method]["median"]
-                rows.append((*row, peer.removeprefix("pin "), f"{theirs:.1f}", f"{ratio:.1f}"))
+            row: tuple[object, ...] = (method, facts["operations"], spread(times[method]), facts["error"])
+            for peer in [peer for peer in AGAINST[method] if peer in times]:
+                theirs = times[peer]["median"]
+                rows.append((*row, peer.removeprefix("pin "), theirs, theirs / times[method]["median"]))
                 row = "", "", "", ""
-            if not peers:
-                rows.append((*row, "–", "", ""))
-        columns = ("method", "operations", "µs a state", "error", "peer", "its µs", "ratio")
+            if row[0]:
+                rows.append((*row, None, "", ""))
+        columns = ("method", "operations:,", "µs a state", "error:.0e", "peer", "its µs:.1f", "ratio:.1f")
         yield table(case, columns, rows, text=("peer",))
 
 
@@ -171,9 +170,10 @@ def _phase_tables(record: Record) -> Iterator[Table]:
     """One line a phase, one column a method; then the same by kind of operation."""
     for case, found in record["phases"].items():
         rows = [
-            (name, *(f"{own[name]['total']:,}" if name in own else "" for own in found.values()))
+            (name, *(own[name]["total"] if name in own else "" for own in found.values()))
             for name in dict.fromkeys(name for own in found.values() for name in own)
         ]
         for kind in ("mul", "add", "neg", "div", "sqrt", "trig", "other", "total"):
-            rows.append((kind, *(f"{sum(c[kind] for c in own.values()):,}" for own in found.values())))
-        yield table(f"{case}: operations by phase", ("phase", *found), rows, last_bold=True)
+            rows.append((kind, *(sum(c[kind] for c in own.values()) for own in found.values())))
+        columns = ("phase", *(f"{method}:," for method in found))
+        yield table(f"{case}: operations by phase", columns, rows, last_bold=True)

@@ -202,16 +202,16 @@ def tables(record: Record) -> Iterator[Table]:
     """Ratios of true to estimated errors, and how many states are above the bound."""
     if "ratios" not in record:
         return
-    heads = ("", "states", "above the bound", "median", "99.9 %", "largest", f"> {BELOW:g}")
+    heads = ("", "states:,", "above the bound:.1%", "median:.2g", "99.9 %:.2g", "largest:.2g", f"> {BELOW:g}")
     rows = []
     for name, ratios in record["ratios"].items():
         n, above = record["states"][name]
         too_small = sum(method == name for _, _, method, *_ in record["above"])
-        rows.append((name, f"{n:,}", f"{above / max(n, 1):.1%}", *(f"{x:.2g}" for x in ratios), f"{too_small}"))
+        rows.append((name, n, above / max(n, 1), *ratios, too_small))
     yield table(f"true error by estimate, {len(record['robots'])} robots and mechanisms", heads, rows)
     if record["above"]:
-        rows = [(*names, f"{estimate:.1e}", f"{error:.1e}") for *names, estimate, error in record["above"]]
-        yield table(f"more than {BELOW:g}", ("robot", "constraints", "", "estimate", "true"), rows)
+        columns = ("robot", "constraints", "", "estimate:.1e", "true:.1e")
+        yield table(f"more than {BELOW:g}", columns, record["above"])
 
 
 def draw(record: Record, folder: Path) -> Path:

@@ -167,10 +167,10 @@ def measure(quick: bool = False) -> Iterator[Record]:
     yield from each(record, "cases", cases, lambda case: _measure_case(case, 1 if quick else ROUNDS))
 
 
-def _beside(microseconds: Record) -> tuple[str, str, str]:
-    """Time of the default dynamics, of Pinocchio if it is there, and their ratio."""
-    own, peer = (microseconds[which]["lowest"] if which in microseconds else None for which in ("default", "pin"))
-    return f"{own:.2f}", f"{peer:.2f}" if peer else "–", f"{peer / own:.0f}" if peer else "–"
+def _beside(found: Record, ours: str, theirs: str) -> tuple[float | None, ...]:
+    """Lowest time of ours and of Pinocchio's, where they are there, and their ratio."""
+    own, peer = (found["microseconds"].get(which, {}).get("lowest") for which in (ours, theirs))
+    return own, peer, peer / own if peer and own else None
 
 
 def tables(record: Record) -> Iterator[Table | str]:
@@ -178,46 +178,39 @@ def tables(record: Record) -> Iterator[Table | str]:
     if not record.get("cases"):
         return  # tables are shown when they are whole
     closed = [
-        (
-            name,
-            x["method"] + (", judged" if x["judged"] else ""),
-            f"{x['operations']:,}",
-            *(f"{x[which]}" for which in ("again", "on NumPy", "inaccurate")),
-            f"{x['error']:.0e}",
-            *_beside(x["microseconds"]),
-        )
+        (name, x["method"] + (", judged" if x["judged"] else ""),
+         *(x[which] for which in ("operations", "again", "on NumPy", "inaccurate", "error")),
+         *_beside(x, "default", "pin"))
         for name, x in record["closed"].items()
         if x is not None
-    ]
+    ]  # fmt: skip
     if closed:
-        of_closed = ("robot", "method", "operations", "again", "NumPy", "inaccurate", "error", "µs", "its µs", "ratio")
-        yield table(f"default dynamics of {STATES} closed states beside constraintDynamics", of_closed, closed)
+        of_closed = ("robot", "method", "operations:,", "again", "NumPy", "inaccurate", "error:.0e")
+        title = f"default dynamics of {STATES} closed states beside constraintDynamics"
+        yield table(title, (*of_closed, "µs:.2f", "its µs:.2f", "ratio:.0f"), closed)
     passive = [
-        (name, f"{x['gap']:.0e}", f"{x['energy']:.0e}", str(x["flagged"]), f"{x['microseconds']:.0f}")
+        (name, x["gap"], x["energy"], str(x["flagged"]), x["microseconds"])
         for name, x in record["passive"].items()
         if x is not None
     ]
     if passive:
-        of_passive = ("robot", "gap", "energy", "flagged, s", "µs a step")
+        of_passive = ("robot", "gap:.0e", "energy:.0e", "flagged, s", "µs a step:.0f")
         yield table("from rest, 2 s in steps of 1 ms", of_passive, passive)
     peer = "lcaba: one iteration, μ = 1e-6, where its data fit in 3 GB"
     yield f"one core, float64, batches of {STATES}; {peer}; errors: median"
     rows, times, grown = [], [], dict[str, list[tuple[int, int]]]()
     for name, found in record["cases"].items():
-        counts, microseconds, wrong = found["operations"], found["microseconds"], found["errors"]
-        shown = (f"{counts[which]:,}" if which in counts else "–" for which in COUNTED)
-        rows.append((name, f"{found['nv']}", f"{found['rows']}", *shown))
-        both = [microseconds[which]["lowest"] if which in microseconds else None for which in ("pv-early", "lcaba")]
-        ratio = f"{both[1] / both[0]:.1f}" if both[0] and both[1] else "–"
-        error = (f"{wrong[which]:.0e}" if which in wrong else "–" for which in ("pv-early", "lcaba"))
-        below = f"{found['below bound']:.1%}" if "below bound" in found else "–"
-        times.append((name, *("–" if x is None else f"{x:.2f}" for x in both), ratio, *error, below))
+        counts = found["operations"]
+        rows.append((name, found["nv"], found["rows"], *map(counts.get, COUNTED)))
+        own_and_peer = map(found["errors"].get, ("pv-early", "lcaba"))
+        times.append((name, *_beside(found, "pv-early", "lcaba"), *own_and_peer, found.get("below bound")))
         if any(digit.isdigit() for digit in name):
             size = int(next(word for word in name.replace(",", "").split() if word.isdigit()))
             grown.setdefault(name.replace(str(size), "n"), []).append((size, counts["pv-early"]))
-    yield table("operations", ("mechanism", "nv", "rows", *COUNTED), rows, grows=(23, 3, 4, 10, 10, 10))
-    columns = ("mechanism", "µs a state", "its µs", "ratio", "error", "its error", "below bound")
-    yield table("pv-early beside Pinocchio's lcaba", columns, times, grows=(23,))
+    heads = ("mechanism", "nv", "rows", *(f"{which}:," for which in COUNTED))
+    yield table("operations", heads, rows, grows=(23, 3, 4, 10, 10, 10))
+    columns = ("mechanism", "µs a state:.2f", "its µs:.2f", "ratio:.1f", "error:.0e", "its error:.0e")
+    yield table("pv-early beside Pinocchio's lcaba", (*columns, "below bound:.1%"), times, grows=(23,))
     for name, points in grown.items():
         if len(points) > 1:
             yield f"{name}: operations grow with the power {fitted_slope(*zip(*points, strict=True)):.2f} of n"

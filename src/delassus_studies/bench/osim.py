@@ -45,14 +45,13 @@ def tables(record: Record) -> Iterator[Table | str]:
     """Operations and time of each method, robot by robot, and the phases of the count."""
     yield f"NumPy, batches of {record['states']}"
     for name, figures in record["cases"].items():
-        rows = [
-            (method, *(f"{x:,}" for x in (c["clean"], c["mul"], c["add"] + c["neg"], c["div"], c["sqrt"], c["trig"])))
-            for method, c in figures["methods"].items()
-        ]
-        if "pinocchio" in figures["microseconds"]:
-            rows.append(("pinocchio", *[""] * 6))
-        timed = ((*row, f"{figures['microseconds'][row[0]]['median']:.1f}") for row in rows)
-        yield table(name, ("method", "operations", "mul", "add", "div", "sqrt", "trig", "µs per state"), timed)
+        rows = []
+        for method, times in figures["microseconds"].items():
+            c = figures["methods"].get(method)
+            kinds = c and (c["clean"], c["mul"], c["add"] + c["neg"], c["div"], c["sqrt"], c["trig"])
+            rows.append((method, *(kinds or [""] * 6), times["median"]))
+        heads = ("method", *(f"{kind}:," for kind in ("operations", "mul", "add", "div", "sqrt", "trig")))
+        yield table(name, (*heads, "µs per state:.1f"), rows)
         for method, count in figures["methods"].items():
             yield f"{method:8s} {', '.join(f'{phase} {number:,}' for phase, number in count['phases'].items())}"
 

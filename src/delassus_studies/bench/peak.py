@@ -92,7 +92,7 @@ def tables(record: Record) -> Iterator[Table | str]:
     yield table("peak of one core: independent full-vector instructions", ("", *DTYPES), _peak_rows(rates))
     if rates["straight_line"]:
         title = "straight-line code: half multiply-adds, half the other"
-        heads = ["other half", "code", "bytes each", "instructions a cycle", "code bytes a cycle"]
+        heads = ("other half", "code:.0f KB", "bytes each:.1f", "instructions a cycle:.2f", "code bytes a cycle:.1f")
         yield table(title, heads, _straight_rows(rates))
     else:
         yield "no tables of the code: they need objdump and x86-64"
@@ -104,10 +104,14 @@ def tables(record: Record) -> Iterator[Table | str]:
         yield table(name, ("", *DTYPES), _side_by_side(facts))
         if all("code" in kernel for kernel in kernels.values()):
             title = "instructions of a block by kind; operands that arithmetic reads in place"
-            yield table(title, ("", *DTYPES), _kind_rows({dtype: k["code"] for dtype, k in kernels.items()}))
+            yield table(
+                title,
+                ("", *(f"{dtype}:," for dtype in DTYPES)),
+                _kind_rows({dtype: k["code"] for dtype, k in kernels.items()}),
+            )
         for said, events in case["counted"].items():
             if events:
-                yield table(f"counted per state: {said}", ("", "number"), [(e, f"{x:,.1f}") for e, x in events.items()])
+                yield table(f"counted per state: {said}", ("", "number:,.1f"), events.items())
             else:
                 yield said
 
@@ -127,10 +131,10 @@ def _peak_rows(rates: Record) -> Iterator[tuple[str, ...]]:
         yield kind, *cells
 
 
-def _straight_rows(rates: Record) -> Iterator[tuple[str, ...]]:
+def _straight_rows(rates: Record) -> Iterator[tuple[object, ...]]:
     for row in rates["straight_line"]:
         cycle, each = row["rate"] / rates["clock"], row["bytes_each"]
-        yield row["other"], f"{row['bytes'] / 1024:.0f} KB", f"{each:.1f}", f"{cycle:.2f}", f"{cycle * each:.1f}"
+        yield row["other"], row["bytes"] / 1024, each, cycle, cycle * each
 
 
 def _speed(k: Record, rates: Mapping[str, float]) -> dict[str, str]:
@@ -169,7 +173,7 @@ def _bounds(k: Record, rates: Record) -> dict[str, str]:
     return {**found, "loads, stores of the stack (spills)": stack}
 
 
-def _kind_rows(codes: Record) -> Iterator[tuple[str, ...]]:
+def _kind_rows(codes: Record) -> Iterator[tuple[object, ...]]:
     for group, prefix in (("kinds", ""), ("operands", "operand, ")):
         for kind in sorted({kind for code in codes.values() for kind in code[group]}):
-            yield prefix + kind, *(f"{code[group].get(kind, 0):,}" for code in codes.values())
+            yield prefix + kind, *(code[group].get(kind, 0) for code in codes.values())

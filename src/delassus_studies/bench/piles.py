@@ -192,24 +192,19 @@ def measure(quick: bool = False) -> Iterator[Record]:
 
 def tables(record: Record) -> Iterator[Table | str]:
     """Times a step, and what is left of motion and overlap at rest, beside MuJoCo's."""
-    scenes = record["scenes"]
     rows, left = [], []
-    for name, x in scenes.items():
-        peer = x["mujoco"]
-        ratio, theirs = ("–", ["–"] * 2) if peer is None else (
-            f"{x['step'] / peer['step']:.2f}", [f"{peer[k]:,.0f}" for k in ("step", "step at rest")])  # fmt: skip
-        ours = [f"{x[k]:,.0f}" for k in ("step", "step at rest")]
-        rows.append([name, ours[0], theirs[0], ratio, ours[1], theirs[1], f"{x['first step']:.3f}"])
-        both = [x] if peer is None else [x, peer]
-        fill = ["–"] * (2 - len(both))
-        left.append([name, *(f"{y['contacts']:,}" for y in both), *fill,
-                     *(f"{1e3 * y['depth']:.3f}" for y in both), *fill,
-                     *(f"{1e3 * y['drift']:.1e}" for y in both), *fill, f"{100 * x['not solved']:.2f} %"])  # fmt: skip
+    for name, x in record["scenes"].items():
+        peer: Record = x["mujoco"] or dict.fromkeys(x)
+        ratio = peer["step"] and x["step"] / peer["step"]
+        rest = x["step at rest"], peer["step at rest"]
+        rows.append((name, x["step"], peer["step"], ratio, *rest, x["first step"]))
+        lengths = (y[key] and 1e3 * y[key] for key in ("depth", "drift") for y in (x, peer))
+        left.append((name, x["contacts"], peer["contacts"], *lengths, 100 * x["not solved"]))
     yield f"one core, processor time; default tolerance; mj_step with its defaults; steps of {DT * 1e3:g} ms"
-    columns = ("scene", "ours", "MuJoCo", "ratio", "rest, ours", "MuJoCo", "first step")
+    columns = ("scene", "ours:,.0f", "MuJoCo:,.0f", "ratio:.2f", "rest, ours:,.0f", "MuJoCo:,.0f", "first step:.3f")
     title = f"µs a step: of {record['fall']:g} s, and of {record['rest']:g} s of rest; first step: s"
     yield table(title, columns, rows, grows=(max(map(len, CASES)),))
-    columns_left = ("scene", "contacts", "MuJoCo", "overlap", "MuJoCo", "drift", "MuJoCo", "unsolved")
-    yield table(f"in the last {record['rest']:g} s: contacts, overlap and drift (mm)", columns_left, left)
+    lasting = ("contacts:,", "MuJoCo:,", "overlap:.3f", "MuJoCo:.3f", "drift:.1e", "MuJoCo:.1e", "unsolved:.2f %")
+    yield table(f"in the last {record['rest']:g} s: contacts, overlap and drift (mm)", ("scene", *lasting), left)
     if first := record["first step of 100 boxes"]:
         yield f"first step of 100 boxes in a new process: {first['cold']:.1f} s, in the next {first['warm']:.2f} s"

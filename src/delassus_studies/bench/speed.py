@@ -111,12 +111,10 @@ def tables(record: Record) -> Iterator[Table | str]:
         pinocchio = times.get("pinocchio")
         rows = []
         for call in ("batch float64", "batch float32", "one state", *figures["disagreement"]):
-            faster = f"{pinocchio['median'] / times[call]['median']:.1f}" if pinocchio else "–"
-            ours = times["batch float32" if "float32" in call else "batch float64"]["median"]
-            peer = call in figures["disagreement"]
-            differs = f"{figures['disagreement'][call]:.0e}" if peer else ""
-            rows.append((call, spread(times[call]), faster, f"{times[call]['median'] / ours:.1f}", differs))
-        yield table(name, ("", "µs a state", "× of Pinocchio", "time by our batch's", "differs"), rows)
+            own, ours = (times[x]["median"] for x in (call, f"batch float{32 if 'float32' in call else 64}"))
+            faster = pinocchio and pinocchio["median"] / own
+            rows.append((call, spread(times[call]), faster, own / ours, figures["disagreement"].get(call, "")))
+        yield table(name, ("", "µs a state", "× of Pinocchio:.1f", "time by our batch's:.1f", "differs:.0e"), rows)
         threads = [times[f"{n} thread(s)"]["median"] for n in (1, 2) if f"{n} thread(s)" in times]
         yield (
             f"{figures['operations']:,} operations, compiled in {figures['compile_seconds']['float64']:.2f} s; two "

@@ -31,7 +31,7 @@ from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.case import Case, symbolic_case
 from delassus.quantities.options import Constraints
-from delassus.quantities.quantity import CONTROLS, Output, Quantity
+from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
 from delassus.spatial.ops import Matrix, Scalar
@@ -332,8 +332,7 @@ def case_of(
     checked = check_constraints(tree, constraints)
     keywords, values = as_arguments(checked, given)
     asked = request(tree, checked, quantity, method=method, **keywords)
-    control, *_ = CONTROLS[asked.options.control]
-    states = {control if name == "tau" else name: x for name, x in states.items()}
+    states = {asked.control if name == "tau" else name: x for name, x in states.items()}
     kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
     if any(map(library_of, kinds)):
         compiled: Any = CompiledCase(asked, {**states, **values})

@@ -61,8 +61,13 @@ class Request:
     @property
     def inputs(self) -> list[str]:
         """Names of the state that the quantity depends on, with what stands for joint forces."""
-        control = CONTROLS[self.options.control]
-        return [name for given in self.quantity.inputs for name in (control if given == "tau" else (given,))]
+        controls = CONTROLS[self.options.control]
+        return [name for given in self.quantity.inputs for name in (controls if given == "tau" else (given,))]
+
+    @property
+    def control(self) -> str:
+        """Name of the argument that stands for joint forces and that controllers give: "tau", "ctrl" or "q_target"."""
+        return CONTROLS[self.options.control][0]
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -169,7 +174,7 @@ class Request:
             case "nu":
                 return tree.nu
             case "controls":
-                (size,) = self.shape_of(STATES[CONTROLS[self.options.control][0]][0])
+                (size,) = self.shape_of(STATES[self.control][0])
                 return size
             case "n":
                 return tree.n_links

@@ -43,11 +43,27 @@ def gathered(
     if shown_as:
         names = [shown_as.get(name, name) for name in names]
     arrays = [checked(x, a, dtype, name) for x, a, name in zip(complete, arguments, names, strict=True)]
-    leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(arrays, arguments, strict=True)]
-    batch = common_batch(names, leading, advice)
-    if any(shape != batch for shape in leading):
-        arrays = [np.broadcast_to(x, (*batch, *a.shape)) for x, a in zip(arrays, arguments, strict=True)]
+    arrays, batch = of_one_batch(arrays, arguments, np.broadcast_to, names, advice)
     return [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays], batch
+
+
+def leading(array: Any, argument: Argument) -> Batch:
+    """Axes of an array, of any library, before those of one state."""
+    return tuple(array.shape[: array.ndim - len(argument.shape)])
+
+
+def of_one_batch(
+    arrays: Sequence[Any],
+    arguments: Sequence[Argument],
+    broadcast: Callable[[Any, Batch], Any],
+    names: Sequence[str] | None = None,
+    advice: str = "Make the batches of equal shape.",
+) -> tuple[list[Any], Batch]:
+    """Arrays of any library, ``broadcast`` to the shape that all have with their batches; and that batch."""
+    own = [leading(x, a) for x, a in zip(arrays, arguments, strict=True)]
+    batch = common_batch(names or [a.name for a in arguments], own, advice)
+    shapes = [(*batch, *a.shape) for a in arguments]
+    return [x if o == batch else broadcast(x, s) for x, o, s in zip(arrays, own, shapes, strict=True)], batch
 
 
 def ordered(names: Sequence[str], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, shown, warn
 from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
-from delassus.runtime.arrays import aligned_empty, checked, gathered
+from delassus.runtime.arrays import aligned_empty, checked, gathered, leading
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.libraries import on_dask, on_jax, on_torch
@@ -251,7 +251,7 @@ def _by_policy(
 ) -> Found:
     """Trajectories under what a policy says, every so many steps."""
     kernel, decimation = run.kernel, run.decimation
-    control, *_ = CONTROLS[kernel.request.options.control]
+    control = kernel.request.control
     (argument,) = (a for a in kernel.arguments if a.name == control)
     parts: list[Found] = []
     state: tuple[Any, ...] = start
@@ -289,11 +289,11 @@ def _by_arrays(
     states = [a.name for a in kernel.arguments[:n_states]]
     fixed = {**others, "q": start[0], "v": start[1], "dt": dt}
     batches = [
-        _leading(checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)), by_name[name])
+        leading(checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)), by_name[name])
         for name, x in fixed.items()
         if name in by_name and name not in names
     ]
-    control, *_ = CONTROLS[kernel.request.options.control]
+    control = kernel.request.control
     held = _time_first(controls, by_name[control], kernel.dtype, time_axis, None, batches)
     over_time = {control: np.repeat(held, decimation, axis=0) if decimation > 1 else held}
     steps = len(over_time[control])
@@ -391,10 +391,10 @@ def _time_first(
     """Array (T, ..., shape of one state), T the number of steps if that is known; ``batches`` are those of others."""
     name = SHOWN_AS.get(argument.name, argument.name)
     array = checked(x, argument, dtype, name)
-    leading = _leading(array, argument)
-    if len(leading) > 1:
-        if axis is None and max(leading[:2]) > 1:
-            readings = ((leading[0], leading[1:]), (leading[1], (leading[0], *leading[2:])))
+    own = leading(array, argument)
+    if len(own) > 1:
+        if axis is None and max(own[:2]) > 1:
+            readings = ((own[0], own[1:]), (own[1], (own[0], *own[2:])))
             fits = all(steps in (None, T) and _broadcast([*batches, batch]) for T, batch in readings)
             if fits and [batch == np.broadcast_shapes(*batches) for _, batch in readings] != [True, False]:
                 raise ConfigurationError(
@@ -404,15 +404,10 @@ def _time_first(
                     "Say which axis is time: time_axis=0, or 1 for batch first.",
                 )
         array = np.moveaxis(array, axis or 0, 0)
-    if not leading or (steps is not None and len(array) != steps):
+    if not own or (steps is not None and len(array) != steps):
         wanted = ", ".join(["T" if steps is None else str(steps), "...", *map(str, argument.shape)])
         raise ConfigurationError(name, f"shape ({wanted})", f"shape {np.shape(x)}", TIME_FIRST)
     return array
-
-
-def _leading(array: NDArray[Any], argument: Argument) -> tuple[int, ...]:
-    """Axes before those of one state."""
-    return array.shape[: array.ndim - len(argument.shape)]
 
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> bool:

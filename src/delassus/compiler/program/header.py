@@ -9,7 +9,6 @@ import numpy as np
 from delassus.constraints import Contact, FrameConstraint, JointRows
 from delassus.constraints.constraint import Constraint
 from delassus.model.rotations import Array
-from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 
 NAMED = ("integrator", "reference", "solver", "sweeps", "tolerance", "friction", "restitution", "limits")
@@ -35,7 +34,7 @@ def built_in(asked: Request) -> Iterator[str]:
             if options.dry_friction and joint.friction.any():
                 told.append(f"dry friction {_numbers(joint.friction)}")
         yield f"  {joint.name}: {joint.kind.value}, q[{_span(q)}], v[{_span(v)}]{''.join(f', {x}' for x in told)}"
-    if "control" in taken and CONTROLS[options.control][0] == "ctrl":
+    if "control" in taken and asked.control == "ctrl":
         yield "Actuators, in the order of ctrl:"
         for actuator in tree.actuators:
             joints = ", ".join(f"{ratio:g} {joint}" for joint, ratio in actuator.transmission.items())

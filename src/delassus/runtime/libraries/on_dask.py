@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from delassus.model.check import library_of
-from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.arrays import check_dtype, check_shape, checked, common_batch, ordered, time_first
 
 
@@ -43,7 +42,7 @@ def rollout(
     """Trajectories of a compiled time step, of each block those that ``roll``, `delassus.rollout`, returns."""
     import dask.array as da
 
-    control, *_ = CONTROLS[kernel.request.options.control]
+    control = kernel.request.control
     policy = controls if callable(controls) else None
     given = {**start, **fixed, **({} if policy else {control: controls})}
     needed = [a for a in kernel.arguments if not policy or a.name != control]
@@ -73,7 +72,7 @@ def _called(kernel: Any, given: Mapping[str, Any]) -> Any:
 def _rolled(
     roll: Callable[..., tuple[Any, ...]], policy: Any, how: Mapping[str, Any], kernel: Any, given: dict[str, Any]
 ) -> tuple[Any, ...]:
-    control, *_ = CONTROLS[kernel.request.options.control]
+    control = kernel.request.control
     for a in kernel.arguments:
         if a.name in given and a.name in (control, *how["per_step"]):
             given[a.name] = np.moveaxis(given[a.name], -1 - len(a.shape), 0)

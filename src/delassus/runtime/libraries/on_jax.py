@@ -20,8 +20,7 @@ import numpy as np
 
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
-from delassus.quantities.quantity import CONTROLS
-from delassus.runtime.arrays import check_shape, common_batch, ordered, time_first
+from delassus.runtime.arrays import check_shape, common_batch, leading, of_one_batch, ordered, time_first
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
 
@@ -50,7 +49,8 @@ def _compiled(kernel: Any) -> Any:
         names = [a.name for a in kernel.arguments]
         complete = ordered(names, given, named)
         arrays = [_checked(x, a, kernel.dtype) for x, a in zip(complete, kernel.arguments, strict=True)]
-        results = bind(*_of_one_batch(arrays, kernel), kernel=kernel, modes=())
+        whole, _ = of_one_batch(arrays, kernel.arguments, jax.numpy.broadcast_to)
+        results = bind(*whole, kernel=kernel, modes=())
         return results[0] if len(results) == 1 else tuple(results)
 
     return jax.jit(checked, inline=True)
@@ -70,7 +70,7 @@ def rollout(
     import jax
     import jax.numpy as jnp
 
-    control, *_ = CONTROLS[kernel.request.options.control]
+    control = kernel.request.control
     by_name = {a.name: a for a in kernel.arguments}
     anew = {name: jnp.asarray(fixed[name]) for name in per_step}
     if steps is None:
@@ -85,8 +85,7 @@ def rollout(
     fixed = {name: x for name, x in fixed.items() if name not in anew}
     given = {**start, **fixed, **{name: x[0] for name, x in anew.items()}}
     arguments = [a for a in kernel.arguments if a.name in given]
-    leading = [jnp.shape(given[a.name])[: jnp.ndim(given[a.name]) - len(a.shape)] for a in arguments]
-    batch = common_batch([a.name for a in arguments], leading)
+    batch = common_batch([a.name for a in arguments], [leading(jnp.asarray(given[a.name]), a) for a in arguments])
 
     def of_kernel(x: Any, name: str) -> Any:
         x = jnp.asarray(x)
@@ -113,17 +112,6 @@ def rollout(
     _, found = jax.lax.scan(step, (first, held), (jnp.arange(steps), anew))
     trajectories = [jnp.concatenate([x[None], xs]) for x, xs in zip(first, found, strict=False)]
     return (*trajectories, *(jnp.max(x, axis=0) for x in found[len(first) :]))
-
-
-def _of_one_batch(arrays: list[Any], kernel: Any) -> list[Any]:
-    import jax.numpy as jnp
-
-    leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(arrays, kernel.arguments, strict=True)]
-    batch = common_batch([a.name for a in kernel.arguments], leading)
-    return [
-        x if own == batch else jnp.broadcast_to(x, (*batch, *a.shape))
-        for x, a, own in zip(arrays, kernel.arguments, leading, strict=True)
-    ]
 
 
 def _check_numbers(x: Any, name: str) -> None:

@@ -17,8 +17,7 @@ import numpy as np
 
 from delassus.algorithms.inputs import Argument
 from delassus.errors import ConfigurationError
-from delassus.quantities.quantity import CONTROLS
-from delassus.runtime.arrays import check_shape, common_batch, ordered, time_first
+from delassus.runtime.arrays import check_shape, common_batch, of_one_batch, ordered, time_first
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -28,10 +27,7 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     arguments, name = kernel.arguments, _known(kernel)
     tensors = _checked(kernel, ordered([a.name for a in arguments], given, named))
     if len(tensors) > 1:
-        leading = [x.shape[: x.ndim - len(a.shape)] for x, a in zip(tensors, arguments, strict=True)]
-        if leading.count(leading[0]) < len(leading):
-            batch = common_batch([a.name for a in arguments], [tuple(shape) for shape in leading])
-            tensors = [x.expand(*batch, *a.shape) for x, a in zip(tensors, arguments, strict=True)]
+        tensors, _ = of_one_batch(tensors, arguments, torch.Tensor.expand)
     if torch.compiler.is_compiling():
         results = torch.ops.delassus.traced.default(tensors, name, ())
     elif _is_differentiated(tensors):
@@ -56,7 +52,7 @@ def rollout(
 
     Backwards, the kernel of cotangents runs over time, from the end to the start.
     """
-    control, *_ = CONTROLS[kernel.request.options.control]
+    control = kernel.request.control
     names = [a.name for a in kernel.arguments]
     anew = [name == control or name in per_step for name in names]
     tensors = _checked(kernel, ordered(names, (), {**fixed, **start, control: controls}))
@@ -91,7 +87,7 @@ def _rolled() -> Any:
         def forward(ctx: Any, roll: Any, kernel: Any, anew: Sequence[bool], *tensors: Any) -> Any:
             names = [a.name for a in kernel.arguments]
             given = {name: x.detach().numpy() for name, x in zip(names, tensors, strict=True)}
-            control, *_ = CONTROLS[kernel.request.options.control]
+            control = kernel.request.control
             per_step = [name for name, moves in zip(names, anew, strict=True) if moves and name != control]
             first = (given.pop(name) for name in ("q", "v", control))
             found = tuple(map(torch.from_numpy, roll(kernel, *first, time_axis=0, per_step=per_step, **given)))

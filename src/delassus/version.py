@@ -1,3 +1,3 @@
 """The version, said here and in `CITATION.cff`."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +23,7 @@ from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.problem import Problem
 from delassus.compiler.program.trace import OperationReport, count
 from delassus.constraints import Constraint
+from delassus.model.mechanisms import asimo
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Ops
 from delassus.spatial.rigid import DenseRigidInertia
@@ -187,46 +188,50 @@ def _all_links(_: Path | None) -> Finding:
     )
 
 
+# -- robots --------------------------------------------------------------------------------------------------------
+
 FINGERTIPS = ("ffdistal", "mfdistal", "rfdistal", "lfdistal", "thdistal")
-SMALL = ("ltl-osim", "efpa", "pv-osim", "pv-osimr")
+Algorithms = Mapping[str, Callable[[Problem], Matrix]]
+PAIR: Algorithms = {m: METHODS[m] for m in ("pv-osim", "pv-osimr")}
+SMALL: Algorithms = {m: METHODS[m] for m in ("ltl-osim", "efpa", "pv-osim", "pv-osimr")}
 
 
 def totals(
-    tree: ds.Tree, constraints: Sequence[Constraint], methods: Sequence[str] = SMALL, machine: type[TraceOps] = TraceOps
+    tree: ds.Tree, constraints: Sequence[Constraint], algorithms: Algorithms = SMALL, machine: type[TraceOps] = TraceOps
 ) -> dict[str, int]:
-    """Clean operation count of each method."""
-    return {m: count(tree, constraints, METHODS[m], machine).clean.total for m in methods}
+    """Clean operation count of each algorithm."""
+    return {m: count(tree, constraints, algorithm, machine).clean.total for m, algorithm in algorithms.items()}
 
 
 def _say(numbers: dict[str, int]) -> str:
     return ", ".join(f"{m} {v:,}" for m, v in numbers.items())
 
 
-# -- [r1] Fig. 4: Atlas standing -----------------------------------------------------------------------------------
+def _say_all(found: Mapping[str, dict[str, int]]) -> str:
+    return "; ".join(f"{name}: {_say(numbers)}" for name, numbers in found.items())
+
+
+def _has(found: Iterable[dict[str, int]], method: str, extreme: Callable[[Iterable[int]], int]) -> bool:
+    """Whether a method has the least, or the most, operations of all everywhere."""
+    return all(numbers[method] == extreme(numbers.values()) for numbers in found)
 
 
 def _standing(robots: Path | None) -> Finding:
     atlas = robot_file(robots, "atlas_v4.urdf")
-    pair = ("pv-osim", "pv-osimr")
     w, p = totals(atlas, welds(*ATLAS_FEET)), totals(atlas, cases.sole_points(ATLAS_FEET))
-    general = totals(atlas, general_rows([foot for foot in ATLAS_FEET for _ in range(4)], 3), pair)
-    dense = totals(atlas, cases.sole_points(ATLAS_FEET), pair, CompositeTraceOps)
+    general = totals(atlas, general_rows([foot for foot in ATLAS_FEET for _ in range(4)], 3), PAIR)
+    dense = totals(atlas, cases.sole_points(ATLAS_FEET), PAIR, CompositeTraceOps)
     more, more_general, more_composite = (x["pv-osim"] / x["pv-osimr"] - 1 for x in (p, general, dense))
-    equal = w["pv-osim"] == w["pv-osimr"]
-    far = min(w["efpa"], w["ltl-osim"]) > 1.15 * w["pv-osim"]
-    near = abs(more - 0.199) < 0.03
+    far, near = min(w["efpa"], w["ltl-osim"]) > 1.15 * w["pv-osim"], abs(more - 0.199) < 0.03
     return Finding(
         f"6 rows: {_say(w)}. 4 points: {_say(p)}: PV-OSIM {more:+.1%} (composite {more_composite:+.1%}; with random "
         f"rows instead of points {more_general:+.1%})",
-        verdict([equal, far, near]),
-        ""
-        if near
-        else "the order holds for points, the 19.9 % does not: rank-1 updates of twelve rows over the six joints of a "
-        "leg cost about what PV-OSIMr spends on its dense products at the foot and the pelvis.",
-    )
-
-
-# -- [r1] Fig. 5: the Shadow hand ----------------------------------------------------------------------------------
+        verdict([w["pv-osim"] == w["pv-osimr"], far, near]),
+        unless({
+            "the order holds for points, the 19.9 % does not: rank-1 updates of twelve rows over the six joints of a "
+            "leg cost about what PV-OSIMr spends on its dense products at the foot and the pelvis.": near,
+        }),
+    )  # fmt: skip
 
 
 def _hands(robots: Path | None) -> Finding:
@@ -243,9 +248,7 @@ def _hands(robots: Path | None) -> Finding:
     found = {name: totals(tree, constraints) for name, (tree, constraints) in robots_and_rows.items()}
     alone = found["hand"]["ltl-osim"] < found["hand"]["efpa"]
     with_atlas = [f for name, f in found.items() if name != "hand"]
-    worst = all(f["ltl-osim"] == max(f.values()) for f in with_atlas)
     savings = [1 - f["pv-osimr"] / f["pv-osim"] for f in found.values()]
-    best = all(f["pv-osimr"] == min(f.values()) for f in with_atlas)
     near = abs(max(savings) - 0.34) < 0.05
     reasons = {
         "staged transforms make EFPA cheap on the hand's short fingers": alone,
@@ -253,30 +256,22 @@ def _hands(robots: Path | None) -> Finding:
         "transforms": near,
     }
     return Finding(
-        "; ".join(f"{name}: {_say(f)}" for name, f in found.items()) + f". PV-OSIMr saves up to {max(savings):.0%}",
-        verdict([alone, worst, best, near]),
+        _say_all(found) + f". PV-OSIMr saves up to {max(savings):.0%}",
+        verdict([alone, _has(with_atlas, "ltl-osim", max), _has(with_atlas, "pv-osimr", min), near]),
         unless(reasons),
     )
 
 
-# -- [r1] IV-E -----------------------------------------------------------------------------------------------------
-
-
 def _hands_and_feet(robots: Path | None) -> Finding:
     atlas = robot_file(robots, "atlas_v4.urdf")
-    found = totals(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), ("pv-osim", "pv-osimr"))
-    dense = totals(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), ("pv-osim", "pv-osimr"), CompositeTraceOps)
-    less = 1 - found["pv-osim"] / found["pv-osimr"]
-    less_composite = 1 - dense["pv-osim"] / dense["pv-osimr"]
+    found, dense = (totals(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), PAIR, ops) for ops in (TraceOps, CompositeTraceOps))
+    less, less_composite = (1 - x["pv-osim"] / x["pv-osimr"] for x in (found, dense))
     return Finding(
         f"{_say(found)}: PV-OSIM {less:.1%} under (composite {less_composite:.1%})",
         verdict([less > 0, abs(less - 0.015) < 0.01]),
         "PV-OSIM is ahead by more than the paper's 1.5 %, also with composite transforms; as the paper says, "
         "PV-OSIMr's two rank-6 products cost more than rank-1 updates over the three torso joints.",
     )
-
-
-# -- [LQR] Fig. 2: Jacobian and factorisation counted --------------------------------------------------------------
 
 
 def with_factorisation(algorithm: Callable[[Problem], Matrix]) -> Callable[[Problem], Matrix]:
@@ -294,45 +289,37 @@ def fast_factors(problem: Problem) -> Matrix:
     return from_entries(problem.ops, [x for part in parts for row in problem.ops.entries(part) for x in row])
 
 
-def factored(tree: ds.Tree, constraints: Sequence[Constraint]) -> dict[str, int]:
-    """Clean operation counts, factorisation included."""
-    found = {
-        m: count(tree, constraints, with_factorisation(METHODS[m])).clean.total for m in ("ltl-osim", "efpa", "pv-osim")
-    }
-    found["pv-osim-fast"] = count(tree, constraints, fast_factors).clean.total
-    return found
+FACTORED: Algorithms = {
+    **{m: with_factorisation(METHODS[m]) for m in ("ltl-osim", "efpa", "pv-osim")},
+    "pv-osim-fast": fast_factors,
+}
 
 
 def _factorised(robots: Path | None) -> Finding:
     atlas = robot_file(robots, "atlas_v4.urdf")
     iiwa = robot_file(robots, "iiwa.urdf", "fixed")
     talos, go1 = cases.installed("talos_full_v2"), cases.installed("go1")
-    found = {
-        "iiwa H": factored(iiwa, general_rows(["lbr_iiwa_link_7"], 6)),
-        "Go1 4F₃": factored(go1, general_rows(cases.GO1_FEET, 3)),
-        "Atlas 2F": factored(atlas, general_rows(ATLAS_FEET, 6)),
-        "Atlas 2F+2H": factored(atlas, general_rows((*ATLAS_FEET, *ATLAS_HANDS), 6)),
-        "Talos 2F": factored(talos, general_rows(cases.TALOS_FEET, 6)),
-        "Talos 2F+2H": factored(talos, general_rows((*cases.TALOS_FEET, *cases.TALOS_HANDS), 6)),
+    robots_and_links = {
+        "iiwa H": (iiwa, ("lbr_iiwa_link_7",), 6),
+        "Go1 4F₃": (go1, cases.GO1_FEET, 3),
+        "Atlas 2F": (atlas, ATLAS_FEET, 6),
+        "Atlas 2F+2H": (atlas, (*ATLAS_FEET, *ATLAS_HANDS), 6),
+        "Talos 2F": (talos, cases.TALOS_FEET, 6),
+        "Talos 2F+2H": (talos, (*cases.TALOS_FEET, *cases.TALOS_HANDS), 6),
     }
-    humanoids = [f for name, f in found.items() if name.startswith(("Atlas", "Talos"))]
-    iiwa_ltl = found["iiwa H"]["ltl-osim"] == min(found["iiwa H"].values())
-    go1_pv = found["Go1 4F₃"]["pv-osim"] < found["Go1 4F₃"]["ltl-osim"]
-    ltl_most = all(f["ltl-osim"] == max(f.values()) for f in humanoids)
-    fastest = all(f["pv-osim-fast"] == min(f.values()) for name, f in found.items() if name != "iiwa H")
+    found = {x: totals(tree, general_rows(links, m), FACTORED) for x, (tree, links, m) in robots_and_links.items()}
+    on_iiwa, on_go1, *humanoids = found.values()
+    iiwa_ltl = _has([on_iiwa], "ltl-osim", min)
     half = [f["pv-osim-fast"] / f["ltl-osim"] for f in humanoids]
     return Finding(
-        "; ".join(f"{name}: {_say(f)}" for name, f in found.items())
-        + f". PV-OSIM-fast at {min(half):.2f} … {max(half):.2f} of LTL on humanoids",
-        verdict([iiwa_ltl, go1_pv, ltl_most, fastest, 0.4 < sum(half) / len(half) < 0.65]),
-        ""
-        if iiwa_ltl
-        else "on the iiwa, PV-OSIM is already under LTL: its quarter turns cost nothing when transforms are staged, "
-        "and six rows through seven joints are cheaper than M, its factor and J. The rest holds.",
-    )
-
-
-# -- [EFPA] Figs. 5, 6: ASIMO --------------------------------------------------------------------------------------
+        _say_all(found) + f". PV-OSIM-fast at {min(half):.2f} … {max(half):.2f} of LTL on humanoids",
+        verdict([iiwa_ltl, on_go1["pv-osim"] < on_go1["ltl-osim"], _has(humanoids, "ltl-osim", max),
+                 _has([on_go1, *humanoids], "pv-osim-fast", min), 0.4 < sum(half) / len(half) < 0.65]),
+        unless({
+            "on the iiwa, PV-OSIM is already under LTL: its quarter turns cost nothing when transforms are staged, and "
+            "six rows through seven joints are cheaper than M, its factor and J. The rest holds.": iiwa_ltl,
+        }),
+    )  # fmt: skip
 
 
 def without_jacobian(report: OperationReport) -> int:
@@ -344,29 +331,20 @@ def _asimo(_: Path | None) -> Finding:
     hf = ("hand1", "hand2", "foot1", "foot2")
     fingers = tuple(f"{f}{k}" for f in ("forefinger", "middle", "ring", "thumb") for k in (1, 2))
     variants: dict[str, tuple[ds.Tree, tuple[str, ...]]] = {
-        "hands+feet": (ds.mechanisms.asimo(), hf),
-        "+head": (ds.mechanisms.asimo(), (*hf, "head3")),
-        "forefingers, thumbs, feet": (
-            ds.mechanisms.asimo(),
-            ("forefinger1", "forefinger2", "thumb1", "thumb2", "foot1", "foot2"),
-        ),
-        "arms of 10": (ds.mechanisms.asimo(arm_dofs=10), hf),
-        "legs of 9": (ds.mechanisms.asimo(leg_dofs=9), hf),
-        "4 arms, 4 legs": (
-            ds.mechanisms.asimo(arms=4, legs=4),
-            tuple(f"{e}{k}" for e in ("hand", "foot") for k in (1, 2, 3, 4)),
-        ),
-        "12-DoF hands": (ds.mechanisms.asimo(hand_dofs=12), (*fingers, "foot1", "foot2")),
-        "on one foot": (ds.mechanisms.asimo(fixed_foot=True), ("hand1", "hand2", "foot2")),
+        "hands+feet": (asimo(), hf),
+        "+head": (asimo(), (*hf, "head3")),
+        "forefingers, thumbs, feet": (asimo(), (*fingers[:2], *fingers[-2:], "foot1", "foot2")),
+        "arms of 10": (asimo(arm_dofs=10), hf),
+        "legs of 9": (asimo(leg_dofs=9), hf),
+        "4 arms, 4 legs": (asimo(arms=4, legs=4), tuple(f"{e}{k}" for e in ("hand", "foot") for k in (1, 2, 3, 4))),
+        "12-DoF hands": (asimo(hand_dofs=12), (*fingers, "foot1", "foot2")),
+        "on one foot": (asimo(fixed_foot=True), ("hand1", "hand2", "foot2")),
     }
-    said, below = [], []
-    composite_efpa = count(
-        ds.mechanisms.asimo(), cases.general_welds(hf), METHODS["efpa"], CompositeTraceOps
-    ).clean.total
-    composite_share = (
-        without_jacobian(count(ds.mechanisms.asimo(), cases.general_welds(hf), METHODS["ltl-osim"], CompositeTraceOps))
-        / composite_efpa
+    composite_efpa, composite_sparse = (
+        count(asimo(), cases.general_welds(hf), METHODS[m], CompositeTraceOps) for m in ("efpa", "ltl-osim")
     )
+    composite_share = without_jacobian(composite_sparse) / composite_efpa.clean.total
+    said, below = [], []
     share = 0.0
     for name, (tree, links) in variants.items():
         constraints = cases.general_welds(links)

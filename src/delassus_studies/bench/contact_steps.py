@@ -22,9 +22,9 @@ import delassus as ds
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.errors import missing_dependency
 from delassus.model.rotations import Array
-from delassus_studies.cases import GO1_FEET, TALOS_FEET, NotHere, installed
+from delassus_studies.cases import GO1_FEET, TALOS_FEET, installed
 from delassus_studies.figures import line_figure
-from delassus_studies.peers import if_present
+from delassus_studies.peers import if_present, present
 from delassus_studies.peers.mujoco import mujoco_steps
 from delassus_studies.tables import table
 from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, uncached
@@ -149,15 +149,12 @@ def _talos() -> StepCase:
 
 def step_cases(quick: bool = False) -> list[StepCase]:
     """Go1, the same with limits and joint friction, and Talos, as far as they are installed."""
-    made = []
-    for make in (partial(_go1, False), *(() if quick else (partial(_go1, True), _talos))):
-        try:
-            made.append(make())
-        except NotHere:
-            continue
-    if not made:
+    makers: dict[str, Callable[[], StepCase]] = {"Go1": partial(_go1, False)}
+    if not quick:
+        makers |= {"Go1, limits and joint friction": partial(_go1, True), "Talos": _talos}
+    if not (made := present(makers)[0]):
         raise missing_dependency("example-robot-data", "robots", "Go1 and Talos")
-    return made
+    return list(made.values())
 
 
 # -- starts ----------------------------------------------------------------------------------------------------------

@@ -199,18 +199,18 @@ def measure(case: Case, rounds: int = ROUNDS) -> Timing:
     return Timing(median, operations, apart)
 
 
+def _measure_row(row: PaperRow, robots: Path | None) -> Timing:
+    return measure(row.case(robots))
+
+
 @cache
 def table(robots: Path | None) -> Measured:
     """All rows whose robots are here."""
-    figures, missing = {}, {}
-    for row in ROWS:
-        try:
-            figures[row] = measure(row.case(robots))
-        except NotHere as reason:
-            missing[row.robot] = f"{row.robot} left out: {reason}"
+    figures, absent = present({row: partial(_measure_row, row, robots) for row in ROWS})
+    missing = tuple(dict.fromkeys(f"{row.robot} left out: {reason}" for row, reason in absent.items()))
     if not figures:
-        raise NotHere("; ".join(missing.values()))
-    return Measured(figures, tuple(missing.values()))
+        raise NotHere("; ".join(missing))
+    return Measured(figures, missing)
 
 
 # -- what the ratios say ---------------------------------------------------------------------------------------------

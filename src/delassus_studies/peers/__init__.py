@@ -12,6 +12,7 @@ from delassus_studies.cases import NotHere
 Call = Callable[[], Any]
 """What is timed, and gives answers that `numpy.asarray` takes."""
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -22,10 +23,10 @@ def library(name: str, install: str = "") -> Any:
     return importlib.import_module(name)
 
 
-def present(makers: Mapping[str, Callable[[], T]]) -> tuple[dict[str, T], dict[str, str]]:
+def present(makers: Mapping[K, Callable[[], T]]) -> tuple[dict[K, T], dict[K, str]]:
     """What can be made here, and of the others why not, by name."""
-    made: dict[str, T] = {}
-    absent: dict[str, str] = {}
+    made: dict[K, T] = {}
+    absent: dict[K, str] = {}
     for name, make in makers.items():
         try:
             made[name] = make()

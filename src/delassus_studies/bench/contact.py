@@ -121,12 +121,13 @@ def _measure_pendulum(n: int, duration: float) -> Record:
     statuses = {status.name: count for status, count in sim.statuses.items()}
     timed = _started(n)
     peer = if_present(partial(MujocoScene, ready.scene, ready.q0, ready.v0, ready.dt))
+    theirs = peer and _by_contacts(peer.step, lambda: peer.contacts, steps, PEER_GROUPS)
     return {
         "run": whole / steps * 1e6,
         "by contacts": _by_contacts(timed.step, lambda: len(timed.contacts), steps, GROUPS),
         "shares": shares(partial(_started(n).run, duration)),
         "statuses": statuses,
-        "mujoco": peer and _by_contacts(peer.step, lambda: peer.contacts, steps, PEER_GROUPS),
+        "mujoco": theirs and {name: group["median"] for name, group in theirs.items()},
     }
 
 
@@ -145,9 +146,9 @@ def tables(record: Record) -> Iterator[Table | str]:
     """Time per step by number of contacts beside MuJoCo's, and shares of it."""
     rows = []
     for n, figures in record["links"].items():
-        peer = figures["mujoco"] or {name: {"median": None} for name in PEER_GROUPS}
-        medians = (group["median"] for group in (*figures["by contacts"].values(), *peer.values()))
-        rows.append((n, figures["run"], *medians))
+        medians = (group["median"] for group in figures["by contacts"].values())
+        peer: Record = figures["mujoco"] or dict.fromkeys(PEER_GROUPS)
+        rows.append((n, figures["run"], *medians, *peer.values()))
     yield "one core; the default of Simulator"
     heads = ("run", "no contact", "1–4", "5 and more", "MuJoCo, no contact", "with contacts")
     columns = ("links", *(f"{head}:.1f" for head in heads))

@@ -29,7 +29,7 @@ GROUPS = {"none": range(1), "1–4": range(1, 5), "5 and more": range(5, 1000)}
 PEER_GROUPS = {"free": range(1), "touching": range(1, 1000)}
 """Numbers of contacts that are told apart."""
 PARTS = {
-    "kernels": ("runtime",),
+    "kernels": ("runtime", "compiler"),
     "collision": ("contact/collision", "formats"),
     "solver": ("contact/solvers",),
     "assembly": ("contact",),

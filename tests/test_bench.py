@@ -15,9 +15,10 @@ import pytest
 from rich.console import Console
 
 import delassus as ds
-from delassus_studies.bench import arrays, contact_problems, loops
-from delassus_studies.bench.contact import PARTS, shares
-from delassus_studies.bench.contact_steps import WANTED, Roll, Starts, StepCase, cheapest
+from delassus_studies.bench import arrays, loops
+from delassus_studies.bench.contact import problems
+from delassus_studies.bench.contact.pendulum import PARTS, shares
+from delassus_studies.bench.contact.steps import WANTED, Roll, Starts, StepCase, cheapest
 from delassus_studies.bench.peak import FUNCTIONS, RATES
 from delassus_studies.bench.scaling import stem_with
 from delassus_studies.cases import Case, NotHere, chain_of, random_states
@@ -155,7 +156,7 @@ def test_contact_steps_are_timed_on_what_kernels_compute():
 
 
 def test_the_judge_of_contact_steps_sees_what_is_wrong():
-    judge, made = contact_problems.judge, contact_problems.problems(1, 30)
+    judge, made = problems.judge, problems.problems(1, 30)
     kernel = ds.compile(made.tree, made.constraints, "contact_step")
     given = {**made.values, "impulses": np.zeros(kernel.arguments[2].shape)}
     _, _, p, said = kernel(*(given[a.name] for a in kernel.arguments))

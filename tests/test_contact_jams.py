@@ -8,7 +8,7 @@ import pytest
 from delassus.contact import ConeProblem, SolverStatus, admm, lemke, nsgs
 from delassus.contact.solvers.double_double import cone_distance, cone_residual, de_saxce, natural_map, velocities
 from delassus.contact.solvers.pyramids import linear_problem, regular_directions
-from delassus_studies.bench.contact_solvers import law_residual, of_bodies, of_low_rank
+from delassus_studies.bench.contact.solvers import law_residual, of_bodies, of_low_rank
 from internals import SOLVERS
 
 TOLERANCE = 1e-8

@@ -25,7 +25,7 @@ from delassus.contact import (
 from delassus.contact.solvers import pivoting
 from delassus.contact.solvers.mixed import eliminated
 from delassus.errors import ConfigurationError, MissingDependencyError
-from delassus_studies.bench.contact_solvers import of_bodies, of_low_rank
+from delassus_studies.bench.contact.solvers import of_bodies, of_low_rank
 from internals import SOLVED, SOLVERS, ImpulseSolver, prepare, single
 
 TOLERANCE = 1e-8

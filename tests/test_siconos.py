@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from delassus.contact import LCP, SolverStatus, admm, lemke, nsgs, pgs
-from delassus_studies.bench.contact_solvers import of_bodies, of_low_rank
+from delassus_studies.bench.contact.solvers import of_bodies, of_low_rank
 from delassus_studies.peers import siconos
 
 pytestmark = [

@@ -7,7 +7,7 @@
 `cases`, `loop_mechanisms`
     robots and constraints that are measured
 `bench`
-    a module a benchmark: `measure`, `tables`, `draw`
+    a module a benchmark: `measure`, `tables`, `draw`; those of contact in a room
 `peers`
     Pinocchio, MuJoCo, CasADi, frax and Siconos, in one way
 `claims`

@@ -1,4 +1,4 @@
-"""Mechanisms with closed loops, for `bench_loops`: linkages, platforms, legs, arms, ladders, rings and grids.
+"""Mechanisms with closed loops, for ``bench loops``: linkages, platforms, legs, arms, ladders, rings and grids.
 
 Trees and the constraints that close them. Configurations are random: rows are regular where the loops are open too.
 """

@@ -75,19 +75,20 @@ def _largest(least: int, text: str) -> Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A benchmark: a module of that name in `bench`, with `measure`, `tables`, and `draw` where it has figures.
+    """A benchmark: a module of `bench` with `measure`, `tables`, and `draw` where it has figures.
 
-    Its options are those of `measure`. ``takes``: how long that is.
+    Its options are those of `measure`. ``takes``: how long that is. ``module``: where it has not the name.
     """
 
     name: str
     takes: str
     help: str
     options: tuple[Parameter, ...] = (QUICK,)
+    module: str = ""
 
     def __call__(self, file: Path | None, csv: Path | None, plot: Path | None = None, **options: Any) -> None:
         """Measure, and print, write and draw what is found."""
-        module = import_module(f"delassus_studies.bench.{self.name.replace('-', '_')}")
+        module = import_module(f"delassus_studies.bench.{self.module or self.name.replace('-', '.')}")
         takes = "less than a minute" if options.get("quick") else self.takes
         draw = getattr(module, "draw", None)
         publish(console, module.measure(**options), module.tables, file, plot, draw, csv, takes)
@@ -114,7 +115,7 @@ BENCHES = (
     Bench("errors", "some minutes", "Compare the true errors of dynamics kernels with their estimates, near and far "
           "from singular states.", (PLOT, QUICK)),
     Bench("contact", "about a minute", "Time a step of a pendulum that touches floor and wall, and its parts, beside "
-          "MuJoCo."),
+          "MuJoCo.", module="contact.pendulum"),
     Bench("contact-steps", "some minutes", "Residual of compiled contact steps against their cost, on Go1 and Talos, "
           "beside MuJoCo in the same run.", (PLOT, QUICK)),
     Bench("contact-solvers", "some minutes", "Time contact solvers on random problems, and count what they miss, "
@@ -125,7 +126,7 @@ BENCHES = (
           (_option("mechanisms", int, 25, help="Random mechanisms."),
            _option("states", int, 400, help="States of each."), QUICK)),
     Bench("piles", "five to ten minutes", "Time steps of heaps, piles, stacks and a standing quadruped, beside "
-          "MuJoCo."),
+          "MuJoCo.", module="contact.piles"),
 )  # fmt: skip
 
 

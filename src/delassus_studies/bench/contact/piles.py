@@ -159,8 +159,8 @@ def _measure_case(case: PileCase, fall: float, rest: float) -> Record:
 
 
 FIRST = (
-    "import time; from delassus_studies.bench.piles import heap, Ours; case = heap(100); start = time.perf_counter(); "
-    "Ours(case).run(1e-3); print(time.perf_counter() - start)"
+    "import time; from delassus_studies.bench.contact.piles import heap, Ours; case = heap(100); "
+    "start = time.perf_counter(); Ours(case).run(1e-3); print(time.perf_counter() - start)"
 )
 
 

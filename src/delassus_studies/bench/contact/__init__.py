@@ -1,0 +1,1 @@
+"""Benchmarks of contact: whole simulations, compiled steps, solvers alone; random problems to judge steps by."""

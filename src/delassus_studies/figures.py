@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from delassus.errors import ModelError, missing_dependency
+from delassus.errors import ModelError, require
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 """Lines or points by name: x and y."""
@@ -30,12 +30,11 @@ def check_folder(folder: Path) -> Path:
 
 
 def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise missing_dependency("matplotlib", "plot", "figures") from None
-    matplotlib.use("Agg")
+    require("matplotlib", "plot", "figures")
+    import matplotlib
     import matplotlib.pyplot as plt
+
+    matplotlib.use("Agg")
 
     return plt
 

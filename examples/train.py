@@ -2,7 +2,7 @@
 
 Policy and value are small networks, of observations scaled by their mean and deviation (Schulman, Wolski, Dhariwal,
 Radford, Klimov 2017); the step size follows the divergence of the policy from the one before, as in Rudin, Hoeller,
-Reist, Hutter 2021. Go1 learns to move as it is told, at random: ahead, sideways, turning.
+Reist, Hutter 2021. Go1 learns to follow velocity commands, at random: ahead, sideways, turning.
 
     python examples/train.py --env Go1Velocity --minutes 10 --plot curve.png --view
 """
@@ -31,7 +31,7 @@ DISCOUNT, TRACE, CLIP, DIVERGENCE, ENTROPY = 0.99, 0.95, 0.2, 0.01, 0.002
 """γ and λ of the advantage; bound on the ratio of probabilities; wanted divergence; weight of the entropy."""
 
 TOUR, LEG = ((0.7, 0.0, 0.0), (0.5, 0.0, 0.8), (0.0, 0.3, 0.0)), 2.0
-"""What Go1 is told when it is shown: ahead and sideways (m/s), turning (rad/s); and each for how long (s)."""
+"""Commands of Go1 when it is shown: ahead and sideways (m/s), turning (rad/s); and each for how long (s)."""
 
 
 class Network:
@@ -163,21 +163,21 @@ def tracking(learner: Learner) -> str:
     grid = np.array(
         [(a, b, c) for a in (-0.8, -0.4, 0.0, 0.4, 0.8) for b in (-0.3, 0.0, 0.3) for c in (-0.6, 0.0, 0.6)]
     )
-    told = np.repeat(grid, 8, axis=0)
-    envs = delassus.gym.Go1Velocity(len(told))
-    observations, _ = envs.reset(seed=12345, options={"told": told})
+    commands = np.repeat(grid, 8, axis=0)
+    envs = delassus.gym.Go1Velocity(len(commands))
+    observations, _ = envs.reset(seed=12345, options={"command": commands})
     found, falls = [], 0
     for k in range(400):
         observations, _, terminated, _, _ = envs.step(learner.act(observations))
         falls += int(terminated.sum())
         if k >= 100:
             found.append(observations[:, [3, 4, 8]])
-    error = np.abs(np.mean(found, axis=0) - told)
-    lines = ["| told ahead (m/s) | error ahead (m/s) | sideways (m/s) | turning (rad/s) |", "|---|---|---|---|"]
+    error = np.abs(np.mean(found, axis=0) - commands)
+    lines = ["| command ahead (m/s) | error ahead (m/s) | sideways (m/s) | turning (rad/s) |", "|---|---|---|---|"]
     for a in np.unique(grid[:, 0]):
-        lines.append(f"| {a:+.1f} | " + " | ".join(f"{x:.3f}" for x in error[told[:, 0] == a].mean(axis=0)) + " |")
+        lines.append(f"| {a:+.1f} | " + " | ".join(f"{x:.3f}" for x in error[commands[:, 0] == a].mean(axis=0)) + " |")
     lines.append("| all | " + " | ".join(f"{x:.3f}" for x in error.mean(axis=0)) + " |")
-    return "\n".join([*lines, f"{falls} falls of {len(told)} robots in 8 s"])
+    return "\n".join([*lines, f"{falls} falls of {len(commands)} robots in 8 s"])
 
 
 def score(name: str, act: object) -> tuple[float, float]:
@@ -204,7 +204,7 @@ def walk(learner: Learner) -> Recording:
     def target(sim: ds.Simulator) -> np.ndarray:
         if sim.steps % 20 == 0:
             envs.q[0], envs.v[0], envs.steps[0] = sim.q, sim.v, sim.steps // 20
-            envs.told[0] = TOUR[min(int(sim.time / LEG), len(TOUR) - 1)]
+            envs.command[0] = TOUR[min(int(sim.time / LEG), len(TOUR) - 1)]
             envs.observe(np.arange(1))
             envs.actions[:] = np.clip(learner.act(envs.observations), -1, 1)
         return envs.controls()[0][0]
@@ -235,10 +235,10 @@ def main() -> None:
     if options.env == "Go1Velocity":
         print(tracking(learner))
         recording = walk(learner)
-        for k, told in enumerate(TOUR):
+        for k, command in enumerate(TOUR):
             half = (recording.time > (k + 0.5) * LEG) & (recording.time < (k + 1) * LEG)
             moves = recording.v[half][:, [0, 1, 5]].mean(axis=0).round(2)
-            print(f"in the simulator of whole robots: told {told}, moves by {moves}")
+            print(f"in the simulator of whole robots: command {command}, moves by {moves}")
         if options.video:
             write_video(recording, options.video, fps=12, size=(480, 270))
         if options.view:

@@ -69,7 +69,7 @@ def test_whatever_worlds_are_given() -> None:
             {"num_envs": 2, **times, "friction": (0.5, 1.0), "payload": (0.0, 1.0), "threads": 1},
         ),
         "reset": (go1.reset, {"seed": 0, "options": {}}),
-        "told": (lambda told: go1.reset(options={"told": told}), {"told": np.zeros(3)}),
+        "command": (lambda command: go1.reset(options={"command": command}), {"command": np.zeros(3)}),
         "step": (go1.step, {"actions": np.zeros((2, 12))}),
     }
     found = escapes(calls)
@@ -119,7 +119,7 @@ def test_a_standing_quadruped_stands_and_carries_its_load() -> None:
     heights = []
     for payload in (0.0, 0.3):
         envs = MADE["Go1Velocity"](4, payload=(payload, payload))
-        envs.reset(seed=0, options={"told": (0, 0, 0)})
+        envs.reset(seed=0, options={"command": (0, 0, 0)})
         for _ in range(100):
             _, rewards, terminated, _, _ = envs.step(np.zeros((4, 12), np.float32))
             assert not terminated.any()
@@ -166,16 +166,16 @@ def test_pushes_move_the_humanoid() -> None:
     assert not apart[:, due > 40].any()
 
 
-def test_velocities_are_told_until_the_next_reset() -> None:
+def test_commands_hold_until_the_next_reset() -> None:
     envs = MADE["Go1Velocity"](3, episode=0.04)
-    told = np.array([[0.5, 0, 0], [0, 0.2, 0], [0, 0, -0.7]], np.float32)
-    observations, _ = envs.reset(seed=0, options={"told": told})
+    commands = np.array([[0.5, 0, 0], [0, 0.2, 0], [0, 0, -0.7]], np.float32)
+    observations, _ = envs.reset(seed=0, options={"command": commands})
     for _ in range(3):  # into the next episodes
-        assert np.array_equal(observations[:, 9:12], told)
+        assert np.array_equal(observations[:, 9:12], commands)
         observations = envs.step(np.zeros((3, 12), np.float32))[0]
-    assert not np.isin(envs.reset()[0][:, 9:12], told).any()
-    with pytest.raises(DelassusError, match="told"):
-        envs.reset(options={"told": told[:2]})
+    assert not np.isin(envs.reset()[0][:, 9:12], commands).any()
+    with pytest.raises(DelassusError, match="command"):
+        envs.reset(options={"command": commands[:2]})
 
 
 def test_training_loops_of_others_find_what_they_need() -> None:

@@ -1,4 +1,4 @@
-"""A quadruped that is to move as it is told: Unitree's Go1, or the built-in one of its size."""
+"""A quadruped that follows velocity commands: Unitree's Go1, or the built-in one of its size."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ PACE = 2.0
 """Cycles a second of the clock that is observed."""
 
 FASTEST = (1.0, 0.4, 0.8)
-"""Largest velocities that are told: ahead and sideways (m/s), turning (rad/s)."""
+"""Largest velocity commands: ahead and sideways (m/s), turning (rad/s)."""
 
 LOWEST, STEEPEST = 0.16, 0.5
 """Height of the trunk (m) and cosine of its tilt at which an episode ends."""
 
 
 class Go1Velocity(Worlds):
-    """A quadruped that is told how fast to move.
+    """A quadruped that follows velocity commands.
 
     Actions (12,) are offsets of joint targets from a stance, over `REACH`. An observation (50,) is the direction of
-    up (3), linear and angular velocity of the trunk (6) in its axes, the velocity that is told (3), offsets of joints
+    up (3), linear and angular velocity of the trunk (6) in its axes, the commanded velocity (3), offsets of joints
     from the stance (12), a tenth of their velocities (12), the last action (12), and cosine and sine of a clock (2).
     The reward of a step is ``control`` times::
 
-        exp(−4 |v_xy − told|²) + ½ exp(−4 (ω_z − told)²) − 2 v_z² − 0.05 |ω_xy|² − 0.01 |Δ action|² − 0.5 |up_xy|²
+        exp(−4 |v_xy − command|²) + ½ exp(−4 (ω_z − command)²) − 2 v_z² − 0.05 |ω_xy|² − 0.01 |Δ action|² − 0.5 |up_xy|²
 
     and an episode ends where the trunk is below `LOWEST` or tilted beyond `STEEPEST`.
 
@@ -62,7 +62,7 @@ class Go1Velocity(Worlds):
     Examples
     --------
     >>> envs = Go1Velocity(2, generic=True)
-    >>> seen, _ = envs.reset(seed=0, options={"told": (0.5, 0.0, 0.0)})  # half a metre a second ahead
+    >>> seen, _ = envs.reset(seed=0, options={"command": (0.5, 0.0, 0.0)})  # half a metre a second ahead
     >>> seen[:, 9:12].tolist()
     [[0.5, 0.0, 0.0], [0.5, 0.0, 0.0]]
     """
@@ -82,23 +82,25 @@ class Go1Velocity(Worlds):
         )  # fmt: skip
         super().__init__(num_envs, kernel, 50, 12, **options)
         self._stance = np.tile(STANCE, 4)
-        self._told: Array | None = None
-        self.told, self._before = np.zeros((num_envs, 3), np.float32), np.zeros((num_envs, 12), np.float32)
+        self._command: Array | None = None
+        self.command, self._before = np.zeros((num_envs, 3), np.float32), np.zeros((num_envs, 12), np.float32)
         self._target = np.zeros_like(self.q)
         on_legs = np.r_[np.zeros(6), np.ones(12)].astype(np.float32)
         self._gains = {"kp": STIFFNESS * on_legs, "kd": DAMPING * on_legs}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
-        """As in `Worlds`; ``options={"told": …}``, (3,) or (num_envs, 3), tells all episodes until the next reset."""
-        told = options.get("told") if isinstance(options, Mapping) else None
-        if told is not None:
-            given = real_array(told)
-            shape = self.told.shape if given is not None and given.ndim == 2 else (3,)
-            told = np.broadcast_to(finite_array(told, shape, "told", "Ahead, sideways, turning."), self.told.shape)
-            if np.abs(told).max() > LARGEST:
+        """As in `Worlds`; ``options={"command": …}``, (3,) or (num_envs, 3), holds until the next reset."""
+        command = options.get("command") if isinstance(options, Mapping) else None
+        if command is not None:
+            given = real_array(command)
+            shape = self.command.shape if given is not None and given.ndim == 2 else (3,)
+            command = np.broadcast_to(
+                finite_array(command, shape, "command", "Ahead, sideways, turning."), self.command.shape
+            )
+            if np.abs(command).max() > LARGEST:
                 wanted = f"numbers up to {LARGEST:.2g}"
-                raise ConfigurationError("told", wanted, shown(options), "Ahead, sideways, turning (m/s, rad/s).")
-        self._told = told
+                raise ConfigurationError("command", wanted, shown(options), "Ahead, sideways, turning (m/s, rad/s).")
+        self._command = command
         return super().reset(seed=seed, options=options)
 
     def begin(self, worlds: Whole) -> None:
@@ -109,7 +111,7 @@ class Go1Velocity(Worlds):
         q[:, 2], q[:, 5], q[:, 6] = HEIGHT, np.sin(yaw / 2), np.cos(yaw / 2)
         q[:, 7:] = self._stance + draw(-0.1, 0.1, (n, 12))
         self.q[worlds], self._before[worlds] = q, 0.0
-        self.told[worlds] = draw(-1.0, 1.0, (n, 3)) * FASTEST if self._told is None else self._told[worlds]
+        self.command[worlds] = draw(-1.0, 1.0, (n, 3)) * FASTEST if self._command is None else self._command[worlds]
 
     def controls(self) -> tuple[Floats, dict[str, Any]]:
         """Joint targets."""
@@ -120,17 +122,25 @@ class Go1Velocity(Worlds):
     def observe(self, worlds: Whole) -> None:
         """See the class."""
         _observe(
-            worlds, self.q, self.v, self.told, self._stance, self.actions, self.steps, self.control, self.observations
+            worlds,
+            self.q,
+            self.v,
+            self.command,
+            self._stance,
+            self.actions,
+            self.steps,
+            self.control,
+            self.observations,
         )
 
     def judge(self) -> None:
         """See the class."""
-        _judge(self.q, self.v, self.told, self.actions, self._before, self.control, self.rewards, self.fallen)
+        _judge(self.q, self.v, self.command, self.actions, self._before, self.control, self.rewards, self.fallen)
 
 
 @compiled
 def _observe(
-    worlds: Whole, q: Array, v: Array, told: Array, stance: Array, actions: Array, steps: Whole, control: float,
+    worlds: Whole, q: Array, v: Array, command: Array, stance: Array, actions: Array, steps: Whole, control: float,
     out: Array,
 ) -> None:  # fmt: skip
     for e in range(worlds.size):
@@ -139,7 +149,7 @@ def _observe(
         for c in range(6):
             out[i, 3 + c] = v[i, c]
         for c in range(3):
-            out[i, 9 + c] = told[i, c]
+            out[i, 9 + c] = command[i, c]
         for c in range(12):
             out[i, 12 + c] = q[i, 7 + c] - stance[c]
             out[i, 24 + c] = 0.1 * v[i, 6 + c]
@@ -152,7 +162,7 @@ def _observe(
 def _judge(
     q: Array,
     v: Array,
-    told: Array,
+    command: Array,
     actions: Array,
     before: Array,
     control: float,
@@ -161,7 +171,7 @@ def _judge(
 ) -> None:
     for i in range(rewards.size):
         a, b, up = up_of(q, i)
-        ahead, side, turn = v[i, 0] - told[i, 0], v[i, 1] - told[i, 1], v[i, 5] - told[i, 2]
+        ahead, side, turn = v[i, 0] - command[i, 0], v[i, 1] - command[i, 1], v[i, 5] - command[i, 2]
         change = 0.0
         for c in range(12):
             change += (actions[i, c] - before[i, c]) ** 2

@@ -67,7 +67,7 @@ class ContactDynamics:
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         tree = scene.tree
         self.scene, self.passive = scene, passive
-        self.kernel = compile_kernel(tree, scene.loops, "operational_space_compliance", passive=passive)
+        self.kernel = compile_kernel(tree, scene.loops, "operational_space_compliance", passive=passive, lanes=1)
         self._shapes = [r.shape for r in self.kernel.results]
         self.parents = _indices(tree.parents)
         self.depths = _indices([len(tree.support(i)) - 1 for i in range(tree.n_links)])

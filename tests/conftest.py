@@ -42,6 +42,14 @@ def kernel_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("DELASSUS_CACHE", str(folder))
 
 
+@pytest.fixture
+def one_lane(monkeypatch):
+    """Kernels as on a processor without vector registers: where lanes do not matter, half of the code to compile."""
+    from internals import Host
+
+    monkeypatch.setattr(Host, "lanes", lambda self, dtype: 1)
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(items):
     for item in items:

@@ -16,6 +16,8 @@ from delassus.runtime.fallback import solve_states
 from internals import DYNAMICS_ALGORITHMS, case
 from tools import LongOps, by_method, exactly, make_motion, requested, urdf_joint
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 BELOW = 10.0
 """Estimates are not to be so many times too small."""
 

@@ -13,6 +13,8 @@ from delassus.contact import Box, Collider, HalfSpace
 from internals import JointKind, RawJoint, RawLink, build_tree
 from test_joint_contacts import some_scene
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 X, Y, Z = np.eye(3)
 SECONDS = 10.0
 KEPT = 1e-6

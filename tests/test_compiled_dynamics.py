@@ -116,6 +116,7 @@ def test_constrained_dynamics(robot, method, lanes):
             assert error(result, known[:size]) < 1e3 * DOUBLE
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [*sorted(SOFT), "proximal"])
 def test_soft_constraints(method):
@@ -127,6 +128,7 @@ def test_soft_constraints(method):
         assert error(result, known) < 1e3 * DOUBLE
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_what_auto_takes():
     tree, constraints, *_ = case("arm")
@@ -203,6 +205,7 @@ def test_every_input():
         assert np.array_equal(one, other) and error(one, known) < DOUBLE
 
 
+@pytest.mark.usefixtures("one_lane")
 def test_what_is_built_in():
     tree, _, q, v, tau = case("arm")
     options = {"gravity": (1.0, 2.0, 3.0), "damping": np.linspace(0, 1, 6)}
@@ -284,6 +287,7 @@ def test_a_constraint_that_is_off_leaves_no_trace(robot, method):
                 assert not force.any()
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in HARD if name != "proximal"])
 def test_a_redundant_set_with_regular_modes(method):
@@ -405,6 +409,7 @@ def test_the_direct_entry_judges(method, dtype):
         assert np.array_equal(result, expected)
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "dtype"), [*((m, "float64") for m in HARD), ("pv-early", "float32")])
 def test_dependent_rows(method, dtype):
@@ -457,6 +462,7 @@ def turned_planar_chain(n):
     return build_tree("planar", links, joints), turns[n].T @ axis
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "dtype", "sets"),
@@ -514,6 +520,7 @@ def test_solve():
         ds.compile(tree, [], "bias_force").solve(q, v)
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_solve_knows_the_stabilisation_of_rows():
     """These have no position errors, so that their gain of those says nothing about that of velocities."""
@@ -528,6 +535,7 @@ def test_solve_knows_the_stabilisation_of_rows():
         assert np.max(np.abs(solution.constraint_residual())) < 1e-9
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["aba", *sorted(SOFT), "proximal", "pv-early"])
 def test_solve_where_numbers_overflow(method):
@@ -657,6 +665,7 @@ def test_quaternions_stay_of_unit_length():
     )  # 0.8 of four
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_status_of_a_single_rollout():
     tree, _, q, v, tau = case("arm")
@@ -670,6 +679,7 @@ def test_status_of_a_single_rollout():
     assert status.shape == (3,) and ds.DynamicsStatus.SOLVED not in set(status)
 
 
+@pytest.mark.usefixtures("one_lane")
 def test_rollouts_broadcast():
     tree, _, q, v, tau = case("arm")
     step = ds.compile(tree, [], "step", gravity="input")
@@ -722,6 +732,7 @@ def test_rollouts_with_inputs_per_step(lanes):
             ds.rollout(step, q, v, tau, 1e-3, per_step=names, **others)
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_a_step_of_nothing_and_of_very_little():
     m = some_mechanism(5, 6, "floating")
@@ -735,6 +746,7 @@ def test_a_step_of_nothing_and_of_very_little():
             assert error(after_v, v) < allowed + 4 * dt * fastest
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_the_order_of_rk4():
     """Halving the step divides the error by sixteen, with every kind of joint."""
@@ -759,6 +771,7 @@ def test_energy_of_a_pendulum_drifts_with_the_fourth_power_of_the_step():
     assert np.all(slopes > 3.8) and drifts[-1] < 1e-7
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_free_flight_keeps_momentum():
     tree = ds.mechanisms.star(2, 2)
@@ -807,6 +820,7 @@ def two_rows():
     return ds.mechanisms.chain(3), [ds.Rows("link3", along), ds.Rows(ds.Frame("link3", (0.1, 0, 0)), along)]
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("integrator", "stand", "on_numpy"),
@@ -836,6 +850,7 @@ def test_rollouts_where_rows_are_dependent(integrator, stand, on_numpy):
         ds.rollout(step, q, v, tau[:2], dt, active=flags[1:3], per_step=["active"])
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_rollouts_whose_numbers_overflow():
     tree, rows = two_rows()
@@ -846,6 +861,7 @@ def test_rollouts_whose_numbers_overflow():
     assert np.all(status[:, 1] == ds.DynamicsStatus.FAILED) and np.all(status[:, 0] == ds.DynamicsStatus.SOLVED)
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_statuses():
     tree, constraints, q, v, tau = case("arm")
@@ -859,6 +875,7 @@ def test_statuses():
         ds.compile(tree, [], "mass_matrix")(q, return_status=True)
 
 
+@pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_compliance_that_comes_with_each_call():
     tree, constraints, q, v, tau = case("loop")
@@ -869,6 +886,7 @@ def test_compliance_that_comes_with_each_call():
         assert error(result, known) < 1e3 * DOUBLE
 
 
+@pytest.mark.usefixtures("one_lane")
 def test_time_and_batch_are_not_confused():
     tree, _, q, v, tau = case("arm")
     step = ds.compile(tree, [], "step")

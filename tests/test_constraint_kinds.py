@@ -18,6 +18,8 @@ from test_dynamics_derivatives import check
 from test_formulations import check_physics, solved, some_contacts, some_state
 from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, random_frame, requested
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 STEP = 1e-5
 DIFFERENCE = 1e-8
 """Of a Jacobian along the motion, by differences of order four."""

@@ -14,6 +14,8 @@ from delassus.contact import Box, Capsule, Collider, ConeProblem, HalfSpace, Sph
 from internals import NumpyCase, configuration_from_mujoco
 from tools import requested
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 G, DT = 9.81, 1e-3
 TIGHT = {"tolerance": 1e-10, "sweeps": 2000}
 CLOSE = 2e-5
@@ -187,7 +189,7 @@ def test_kernels_do_what_the_algorithm_does_at_once(biped, solver):
     given = {"friction": "input", "restitution": "input", "payloads": ["left_foot"]}
     options = {"solver": solver, "sweeps": 3, "tolerance": 10.0, **given}
     rng, n = np.random.default_rng(1), 9
-    kernel = ds.compile(biped, contacts, "contact_step", **options)
+    kernel = ds.compile(biped, contacts, "contact_step", lanes=8, **options)
     values = {
         "q": biped.random(rng, batch=n),
         "v": rng.normal(size=(n, biped.nv)),

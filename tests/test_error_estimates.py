@@ -18,6 +18,8 @@ from internals import ERROR_BOUND, example_robot_files, make_program, usual_stat
 from random_trees import some_mechanism
 from tools import error, requested
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 STATES = 40
 SOFT = {"compliance": 1e-3}
 

@@ -36,6 +36,8 @@ from internals import (
 )
 from random_trees import some_constraints, some_mechanism
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 SOLVERS = ("lemke", "pgs", "nsgs", "admm", "convex")
 
 RESTS = 1e-8

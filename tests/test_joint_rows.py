@@ -18,6 +18,8 @@ from test_formulations import check_physics, solved, some_contacts, some_state
 from test_random_mechanisms import Textbook
 from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, requested
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 HARD = ("kkt", "ltl", "pv", "pv-early", "proximal")
 SOFT = ("ltl-soft", "pv-soft", "pv-early", "proximal")
 

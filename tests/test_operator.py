@@ -15,6 +15,8 @@ from delassus.quantities.operator import Factorisation
 from internals import JointKind, RawJoint, RawLink, build_tree
 from tools import AGREEMENT, error, random_frame
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 SOLVE = 1e-6
 """Residual and solution of a solve: `AGREEMENT` times the condition number that the tests let through."""
 

@@ -15,7 +15,7 @@ from delassus.contact.sparse import blocks
 from internals import SOLVED, load_checkpoint, projected, quaternion_to_matrix, save_checkpoint
 from test_joint_contacts import some_scene
 
-pytestmark = pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
+pytestmark = [pytest.mark.usefixtures("one_lane"), pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")]
 
 G, EDGE, MASS = 9.81, 0.2, 1.0
 CUBE = Box(EDGE, EDGE, EDGE)

@@ -29,6 +29,8 @@ from internals import (
 )
 from tools import on_a_full_disk
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 SOUND = {SolverStatus.CONVERGED.name, SolverStatus.ROUND_OFF.name}
 
 

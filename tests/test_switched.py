@@ -31,6 +31,8 @@ from test_dynamics import state
 from test_dynamics_methods import SAME, WELL_CONDITIONED
 from tools import error, evaluated, make_motion, random_frame, requested
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 JUDGED = ("pv", "pv-early")
 
 LEAST_RCOND = np.finfo(float).eps / ERROR_BOUND["float64"]

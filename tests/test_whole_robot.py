@@ -26,6 +26,8 @@ from internals import (
 )
 from tools import error, requested
 
+pytestmark = pytest.mark.usefixtures("one_lane")
+
 ROOT = Path(__file__).parent.parent
 
 ROUND_OFF = 1e-12

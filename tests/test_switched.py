@@ -10,8 +10,6 @@ import pytest
 import delassus as ds
 from delassus_studies.cases import benchmark_cases
 from internals import (
-    DYNAMICS,
-    DYNAMICS_ALGORITHMS,
     ERROR_BOUND,
     Conditions,
     JointKind,
@@ -29,7 +27,7 @@ from internals import (
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import state
 from test_dynamics_methods import SAME, WELL_CONDITIONED
-from tools import error, evaluated, make_motion, random_frame, requested
+from tools import by_method, error, evaluated, make_motion, random_frame, requested
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -45,7 +43,7 @@ class Switched:
     def __init__(self, tree, constraints, method):
         asked = requested(tree, constraints, "dynamics", method=method, active=True, passive="none")
         self.tree, self.constraints, self._ops = tree, asked.constraints, TraceOps()
-        self._results = list(DYNAMICS.run(symbolic_case(asked, self._ops)))
+        self._results = list(asked.quantity.run(symbolic_case(asked, self._ops)))
         self._results.append(rcond_by_pivots(asked, self._ops, [x.nodes() for x in self._results]).rcond)
 
     def __call__(self, q, v, tau, flags):
@@ -67,8 +65,7 @@ class Switched:
         if not (rcond > LEAST_RCOND and np.isfinite(forces).all()):
             return False, independent
         assert all(flag or not f.any() for f, flag in zip(np.split(forces, splits), flags, strict=True))
-        with np.errstate(all="ignore"):
-            expected = DYNAMICS_ALGORITHMS["kkt"](make_motion(self.tree, q, v, tau, on, passive="none")[0])
+        expected = by_method(make_motion(self.tree, q, v, tau, on, passive="none")[0], "kkt")
         if not on or np.linalg.cond(expected.delassus) <= WELL_CONDITIONED:
             assert error(qdd, expected.qdd[:, 0]) < SAME + np.finfo(float).eps / rcond
             assert error(np.concatenate([np.zeros(0), *own]), expected.forces[:, 0]) < SAME

@@ -9,10 +9,10 @@ from delassus.algorithms import dynamics, energy, rnea
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.dynamics import METHODS as DYNAMICS_ALGORITHMS
-from delassus.algorithms.dynamics.constraint_acceleration import RelativeMotion, wanted_accelerations
+from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.popov_vereshchagin import constant_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.activation import Conditions, activated_pv_early
-from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder, Goal
+from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder
 from delassus.algorithms.jacobian import jacobian, jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
@@ -35,6 +35,7 @@ from delassus.compiler.targets.llvm import parts as llvm_parts
 from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.compiler.targets.llvm.python_entry import MOST, MOST_ALONE, limit
 from delassus.constraints import check_constraints
+from delassus.constraints.constraint import Goal
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED
 from delassus.contact.solvers.coulomb import prepare, projected, single

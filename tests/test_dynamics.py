@@ -24,7 +24,6 @@ from internals import (
     Problem,
     RawJoint,
     RawLink,
-    RelativeMotion,
     TraceOps,
     build_tree,
     energy,
@@ -387,7 +386,8 @@ def test_stabilisation(case):
     def own(q, v):
         motion, _ = make_motion(tree, q, v, None, c)
         pose = None if here is None else (here[:3, :3], here[:3, 3:])
-        return RelativeMotion(motion, 0).position(pose)[:, 0]
+        ((own, at),) = motion.with_goals([Goal(pose=pose)]).each_constraint()
+        return own.position(at)[:, 0]
 
     assert np.abs(own(q, v)).max() < 1e-14
     change = rate(own, tree, q, v, np.zeros(tree.nv))

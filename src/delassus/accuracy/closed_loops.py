@@ -19,7 +19,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.problem import Problem
-from delassus.constraints import Constraint, FrameConstraint
+from delassus.constraints import Constraint
 from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NumpyOps, numbers
@@ -66,14 +66,7 @@ def closed_states(tree: Tree, constraints: Sequence[Constraint]) -> tuple[Array,
 
 
 def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Array, Array] | None:
-    loops = tuple(
-        c
-        for c in constraints
-        if isinstance(c, FrameConstraint)
-        and len(c.carriers(tree)) == 2
-        and c.rows is not None
-        and all(frame.given is None for frame in c.frames)
-    )
+    loops = tuple(c for c in constraints if c.is_loop and c.constant_rows is not None and len(c.carriers(tree)) == 2)
     return _rank(_Loops((tree.fingerprint, *(c.fingerprint for c in loops)), tree, loops)) if loops else None
 
 

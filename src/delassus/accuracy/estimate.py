@@ -15,7 +15,8 @@ import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
 from delassus.accuracy.pivots import ByPivots, by_pivots
-from delassus.algorithms.inputs import Argument, ground_name
+from delassus.constraints import Argument
+from delassus.constraints.contact import ground_name
 from delassus.model.check import check_number
 from delassus.model.rotations import Array
 from delassus.spatial.ops import Scalar

@@ -7,7 +7,7 @@ dynamics of a humanoid robot", Autonomous Robots 2013. No deviations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,11 +15,11 @@ from delassus.algorithms.blocks import assembled
 from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.kinematics import body_poses
-from delassus.algorithms.problem import Problem
+from delassus.algorithms.problem import Problem, mass_moments
 from delassus.algorithms.rnea import link_forces
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, from_entries, scaled
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, scaled
+from delassus.spatial.ops import Matrix
 
 
 def kinetic_energy(motion: DynamicsProblem) -> Matrix:
@@ -48,38 +48,6 @@ def potential_energy(motion: DynamicsProblem) -> Matrix:
     return energy
 
 
-def mass_moments(problem: Problem, less: Mapping[int, tuple[float, Matrix]] | None = None) -> tuple[Scalar, Matrix]:
-    """Mass of all moving links, and first moment of mass (3 × 1) about the origin of the world, in its axes.
-
-    ``less``: mass and first moment (3 × 1) in the body frame, of links, that are left out.
-    """
-    ops, tree = problem.ops, problem.tree
-    inertias = [ops.entries(H) for H in problem.inertias]
-    mass = [H[0][0] for H in inertias]
-    moment = [from_entries(ops, [H[5][1], H[3][2], H[4][0]]) for H in inertias]
-    for i, (m, h) in (less or {}).items():
-        mass[i], moment[i] = mass[i] - m, moment[i] - h
-    total: Scalar = 0.0
-    at_world = ops.zeros(3, 1)
-
-    # leaves → root: mass and first moment of each link with all that it carries
-    for i in tree.leaves_to_root():
-        X, p = problem.X[i], tree.parents[i]
-        moved = X.rotate_to_parent(moment[i]) + scaled(ops, [mass[i]] * 3, X.position())
-        if p == WORLD:
-            total, at_world = total + mass[i], at_world + moved
-        else:
-            mass[p], moment[p] = mass[p] + mass[i], moment[p] + moved
-    return total, at_world
-
-
-def centre_of_mass(problem: Problem) -> Matrix:
-    """Centre of mass (3 × 1) in the world."""
-    ops = problem.ops
-    mass, moment = mass_moments(problem)
-    return scaled(ops, [1.0 / mass] * 3, moment)
-
-
 def momentum(motion: DynamicsProblem) -> Matrix:
     """``[linear; angular]`` momentum (6 × 1) about the centre of mass, in world axes."""
     return _about_centre(motion.problem, [H @ V for H, V in zip(motion.problem.inertias, motion.V, strict=True)])
@@ -103,13 +71,13 @@ def _about_centre(problem: Problem, forces: Sequence[Matrix]) -> Matrix:
         else:
             f[p] = f[p] + moved
     linear, angular = ops.take(at_world, LINEAR, None), ops.take(at_world, ANGULAR, None)
-    return ops.vstack([linear, angular - cross(ops, centre_of_mass(problem), linear)])
+    return ops.vstack([linear, angular - cross(ops, problem.centre_of_mass, linear)])
 
 
 def momentum_jacobian(problem: Problem) -> Matrix:
     """Centroidal momentum matrix (6 × nv): momentum about the centre of mass, in world axes, is that times ``v``."""
     ops, tree = problem.ops, problem.tree
-    composite, poses, centre = composite_inertias(problem), body_poses(problem), centre_of_mass(problem)
+    composite, poses, centre = composite_inertias(problem), body_poses(problem), problem.centre_of_mass
     columns: dict[tuple[int, int], Matrix] = {}
     for j in tree.root_to_leaves():
         (R, p), F = poses[j], composite[j].columns(tree.joints[j].motion_axes)

@@ -12,11 +12,12 @@ from types import MappingProxyType
 
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.problem import Pose, Problem, compose
+from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import accelerations
 from delassus.model.tree import WORLD, Placement
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix
 from delassus.spatial.ops import Matrix, Ops
+from delassus.spatial.transform import Pose, compose
 
 REFERENCES: Mapping[str, str] = MappingProxyType(
     {

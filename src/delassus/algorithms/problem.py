@@ -12,30 +12,26 @@ Rows on the velocity of a joint are ends too: they add ``C`` (m × n_i) to ``K S
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from delassus.algorithms.contact.candidates import Candidate, candidates
-from delassus.algorithms.inputs import ground_name, inputs_of, payload_name, placement_name, rows_name
-from delassus.constraints import CenterOfMass, Constraint, Contact, Distance, FrameConstraint, JointRows, row_slices
+from delassus.algorithms.inputs import inputs_of, payload_name
+from delassus.constraints import Constraint, row_slices
+from delassus.constraints.constraint import At, Candidate
 from delassus.frozen import cached_property
-from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree, total_mass
-from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_matrix, diagonal, from_entries
+from delassus.spatial.motion import LINEAR, diagonal, from_entries, scaled
 from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
 from delassus.spatial.rigid import RigidInertia
-from delassus.spatial.transform import Displacement, StagedTransform, displacement, quaternion_rows
+from delassus.spatial.transform import Displacement, Pose, StagedTransform, displacement
 
 T = TypeVar("T")
 
 Coordinate = tuple[int, float]
 """An entry of one tree's configuration by that of another: its index there and ±1; or −1 and a constant."""
-
-Pose = tuple[Matrix, Matrix]
-"""Rotation (3 × 3) and origin (3 × 1) of a frame in another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +93,7 @@ class Problem:
         self._coordinates = coordinates
         self._active = active
         self._poses: dict[tuple[int, int], Pose] = {}
+        self._ends: dict[int, Mapping[int, Matrix]] = {}
         self._made: dict[Callable[[Problem], Any], Any] = {}
 
     def once(self, make: Callable[[Problem], T]) -> T:
@@ -111,7 +108,7 @@ class Problem:
         return Problem(self.ops, tree, self.constraints, self.q, self._given, self.payloads, coordinates, self._active)
 
     @cached_property
-    def _inputs(self) -> dict[str, Any]:
+    def inputs(self) -> dict[str, Any]:
         """What came with the call, by name."""
         names = [i.name for i in inputs_of(self.constraints, self.payloads)]
         return dict(zip(names, self._given, strict=True))
@@ -139,7 +136,7 @@ class Problem:
         for index, name in enumerate(self.payloads):
             at = self.tree.placement(name)
             if at.link != WORLD:
-                added = self._payload(at, self._inputs[payload_name(index)])
+                added = self._payload(at, self.inputs[payload_name(index)])
                 out[at.link] = self.ops.sym_add(out[at.link], added)
         return out
 
@@ -156,7 +153,8 @@ class Problem:
     @cached_property
     def unswitched_ends(self) -> tuple[End, ...]:
         """All end-effectors as they are where no constraint is off."""
-        return tuple(end for index in range(len(self.constraints)) for end in self._ends_of(index))
+        tops = [c.top(self.tree) for c in self.constraints]
+        return tuple(End(i, K, c, tops[c]) for c in range(len(tops)) for i, K in self.ends_of(c).items())
 
     @cached_property
     def joint_ends(self) -> tuple[JointEnd, ...]:
@@ -169,9 +167,18 @@ class Problem:
         return tuple(
             JointEnd(i, self.ops.constant(C), index, tuple(np.flatnonzero(C.any(axis=1)).tolist()))
             for index, c in enumerate(self.constraints)
-            if isinstance(c, JointRows)
             for i, C in c.coefficients(self.tree).items()
         )
+
+    def ends_of(self, constraint: int) -> Mapping[int, Matrix]:
+        """Rows ``K`` of one constraint by link, as they are where no constraint is off."""
+        if constraint not in self._ends:
+            self._ends[constraint] = self.constraints[constraint].ends(At(self, constraint))
+        return self._ends[constraint]
+
+    def joint_ends_of(self, constraint: int) -> Mapping[int, Matrix]:
+        """Rows ``C`` of one constraint by joint, as they are where no constraint is off."""
+        return {end.link: end.C for end in self.unswitched_joint_ends if end.constraint == constraint}
 
     @cached_property
     def link_ends(self) -> tuple[End, ...]:
@@ -185,14 +192,6 @@ class Problem:
                 out.append(End(p, -self.X[end.link].rows_to_parent(K), end.constraint, p))
         return tuple(sorted(out, key=lambda end: end.constraint))
 
-    def selection(self, constraint: int) -> Matrix:
-        """Rows (m_c × 6) of a constraint as they are given: in its axes, on the relative twist at its first frame."""
-        c = self.frame_constraint(constraint)
-        if isinstance(c, Distance):
-            return self.ops.hstack([self.ops.transpose(self.line(constraint)[0]), self.ops.zeros(1, 3)])
-        rows = c.rows
-        return self._inputs[rows_name(constraint)] if rows is None else self.ops.constant(rows)
-
     @cached_property
     def length(self) -> float:
         """Radius of gyration of links about their parents' origins, in m: what angles and lengths are compared by."""
@@ -205,85 +204,12 @@ class Problem:
 
     def row_sizes(self, constraint: int) -> list[Scalar]:
         """Square of the size of each row as it is given, ``|linear|² + |angular|² / length²``."""
-        c, length = self.constraints[constraint], self.length
-        if isinstance(c, JointRows):
-            coefficients, axes = c.coefficients(self.tree), [joint.motion_axes for joint in self.tree.joints]
-            parts = [C**2 / [1.0 if k in LINEAR else length**2 for k in axes[i]] for i, C in coefficients.items()]
-            return [*map(float, np.concatenate(parts, axis=1).sum(axis=1))]
-        if isinstance(c, CenterOfMass | Distance):
-            return [1.0] * c.size
-        rows, units = self.ops.entries(self.selection(constraint)), [1.0] * 3 + [length**-2] * 3
-        return [sum(x * x * unit for x, unit in zip(row, units, strict=True)) for row in rows]
-
-    def frame_constraint(self, index: int) -> FrameConstraint:
-        """A constraint that is one on frames."""
-        c = self.constraints[index]
-        assert isinstance(c, FrameConstraint), c
-        return c
-
-    def joint_rows(self, index: int) -> JointRows:
-        """A constraint that is one on joints."""
-        c = self.constraints[index]
-        assert isinstance(c, JointRows), c
-        return c
-
-    def _ends_of(self, index: int) -> list[End]:
-        if isinstance(self.constraints[index], CenterOfMass):
-            return [End(i, K, index, WORLD) for i, K in enumerate(self._rows_of_mass)]
-        if index in self.candidates:
-            points = self.candidates[index]
-            return [End(i, self.ops.vstack([x.rows[i] for x in points]), index, WORLD) for i in points[0].rows]
-        if not isinstance(self.constraints[index], FrameConstraint):
-            return []
-        ops, c, N = self.ops, self.frame_constraint(index), self.selection(index)
-        a, b = c.first.carrier(self.tree), WORLD if c.second is None else c.second.carrier(self.tree)
-        R_first, p_first = self.frame_pose(index, "first")
-        if c.axes == "world":
-            R_world_first = self.pose_between(a, WORLD)[0] @ R_first
-            linear, angular = ops.take(N, None, LINEAR), ops.take(N, None, ANGULAR)
-            N = ops.hstack([linear @ R_world_first, angular @ R_world_first if c.angular_axes == "world" else angular])
-        if c.first.given is None:
-            K_first = N @ ops.constant(_motion_into(c.first.on(self.tree)))
-        else:
-            K_first = self._rows_in(N, R_first, p_first)
-        together = c.second is not None and (c.rigid or isinstance(c, Distance))  # their ancestors do not move the rows
-        top = self.tree.closest_common_ancestor(a, b) if together else WORLD
-        ends = [End(a, K_first, index, top)] if a != WORLD else []
-        if b != WORLD:
-            R, p = self.pose_between(a, b)  # frame of a's link in b's
-            if c.rigid:
-                K_second = self._rows_in(K_first, R, p)
-            else:  # velocity of b's own point, in a's axes
-                linear = ops.take(N, None, LINEAR) @ ops.transpose(R_first) @ ops.transpose(R)
-                K_second = ops.hstack([linear, linear @ -cross_matrix(ops, self.frame_pose(index, "second")[1])])
-            ends.append(End(b, -K_second, index, top))
-        return ends
-
-    def line(self, index: int) -> tuple[Matrix, Scalar]:
-        """Direction (3 × 1) from the second origin to the first, in the axes of the first frame; and the distance."""
-        ops, c = self.ops, self.frame_constraint(index)
-        assert c.second is not None, c
-        (R1, p1), (_, p2) = self.frame_pose(index, "first"), self.frame_pose(index, "second")
-        R, p = self.pose_between(c.second.carrier(self.tree), c.first.carrier(self.tree))
-        r = column(ops, ops.transpose(R1) @ (p1 - (R @ p2 + p)))
-        length = ops.sqrt(sum(x * x for x in r))
-        return from_entries(ops, [x * (1.0 / length) for x in r]), length
+        return self.constraints[constraint].row_sizes(At(self, constraint), self.length)
 
     @cached_property
-    def _rows_of_mass(self) -> list[Matrix]:
-        """``R_i H_i / m`` (3 × 6), the linear rows: share of each link in the velocity of the centre of mass."""
-        ops, mass = self.ops, sum(self.ops.entries(H)[0][0] for H in self.inertias)
-        shares = [[[x * (1.0 / mass) for x in row] for row in ops.entries(H)[:3]] for H in self.inertias]
-        return [R @ ops.matrix(share) for R, share in zip(self.turns, shares, strict=True)]
-
-    @cached_property
-    def candidates(self) -> dict[int, list[Candidate]]:
-        """Contact points of each constraint that is a `Contact`."""
-        return {
-            i: candidates(self.ops, self.tree, c, self.turns, self.origins, self._inputs.get(ground_name(i)))
-            for i, c in enumerate(self.constraints)
-            if isinstance(c, Contact)
-        }
+    def candidates(self) -> Mapping[int, Sequence[Candidate]]:
+        """Contacts that may close, of each constraint that has points."""
+        return {i: c.candidates(At(self, i)) for i, c in enumerate(self.constraints) if c.n_points}
 
     @cached_property
     def origins(self) -> list[Matrix]:
@@ -307,12 +233,11 @@ class Problem:
             out.append(R if p == WORLD else out[p] @ R)
         return out
 
-    def _rows_in(self, K: Matrix, R: Matrix, p: Matrix) -> Matrix:
-        """Rows ``K`` on one body frame, as rows on another in which the first has the pose (R, p)."""
-        ops = self.ops
-        linear = ops.take(K, None, LINEAR) @ ops.transpose(R)
-        angular = ops.take(K, None, ANGULAR) @ ops.transpose(R)
-        return ops.hstack([linear, angular - linear @ cross_matrix(ops, p)])
+    @property
+    def centre_of_mass(self) -> Matrix:
+        """Centre of mass (3 × 1) of all links in the world."""
+        mass, moment = mass_moments(self)
+        return scaled(self.ops, [1.0 / mass] * 3, moment)
 
     # -- constraints that can be off ---------------------------------------------------------------------------------
 
@@ -340,22 +265,6 @@ class Problem:
 
     # -- poses ---------------------------------------------------------------------------------------------------------
 
-    def frame_pose(self, constraint: int, end: Literal["first", "second"]) -> Pose:
-        """Pose of a frame of a constraint in the body frame of its link."""
-        ops, c = self.ops, self.frame_constraint(constraint)
-        frame = c.first if end == "first" else c.second
-        assert frame is not None, "the constraint has a second frame"
-        if frame.given is None:
-            fixed = frame.on(self.tree)
-            return ops.constant(fixed.rotation), ops.constant(fixed.position[:, None])
-        at, x = self.tree.placement(frame.link), self._inputs[placement_name(constraint, end)]
-        position = from_entries(ops, [ops.entry(x, k) for k in range(3)])
-        if frame.given == "position":
-            rotation = ops.constant(frame.rotation)
-        else:
-            rotation = ops.matrix(quaternion_rows(*(ops.entry(x, k) for k in range(3, 7))))
-        return compose((ops.constant(at.rotation), ops.constant(at.position[:, None])), (rotation, position))
-
     def pose_between(self, link: int, other: int) -> Pose:
         """Pose of the body frame of ``link`` in that of ``other`` (either may be `WORLD`), through their ancestor."""
         meeting = self.tree.closest_common_ancestor(link, other)
@@ -378,12 +287,26 @@ class Problem:
         return R, p
 
 
-def compose(outer: Pose, inner: Pose) -> Pose:
-    """Pose of a frame in the world of ``outer``: ``inner`` is in the frame of ``outer``."""
-    return outer[0] @ inner[0], outer[1] + outer[0] @ inner[1]
+def mass_moments(problem: Problem, less: Mapping[int, tuple[float, Matrix]] | None = None) -> tuple[Scalar, Matrix]:
+    """Mass of all moving links, and first moment of mass (3 × 1) about the origin of the world, in its axes.
 
+    ``less``: mass and first moment (3 × 1) in the body frame, of links, that are left out.
+    """
+    ops, tree = problem.ops, problem.tree
+    inertias = [ops.entries(H) for H in problem.inertias]
+    mass = [H[0][0] for H in inertias]
+    moment = [from_entries(ops, [H[5][1], H[3][2], H[4][0]]) for H in inertias]
+    for i, (m, h) in (less or {}).items():
+        mass[i], moment[i] = mass[i] - m, moment[i] - h
+    total: Scalar = 0.0
+    at_world = ops.zeros(3, 1)
 
-def _motion_into(frame: Placement) -> Any:
-    """6×6 motion transform from a body frame to a frame placed on it."""
-    X = motion_transform(frame.rotation, frame.position)
-    return np.where(np.abs(X) < 1e-15, 0.0, X)
+    # leaves → root: mass and first moment of each link with all that it carries
+    for i in tree.leaves_to_root():
+        X, p = problem.X[i], tree.parents[i]
+        moved = X.rotate_to_parent(moment[i]) + scaled(ops, [mass[i]] * 3, X.position())
+        if p == WORLD:
+            total, at_world = total + mass[i], at_world + moved
+        else:
+            mass[p], moment[p] = mass[p] + mass[i], moment[p] + moved
+    return total, at_world

@@ -19,24 +19,22 @@ constraint        rows  meaning
 
 from __future__ import annotations
 
-from delassus.constraints.between_frames import (
-    ROW_LAYOUT,
-    Distance,
-    FrameConstraint,
-    Hinge,
-    Orientation,
-    Point,
-    Rows,
-    Weld,
-)
+from delassus.constraints.between_frames import FrameConstraint
 from delassus.constraints.centre_of_mass import CenterOfMass
-from delassus.constraints.constraint import Constraint, check_constraints, row_slices
+from delassus.constraints.constraint import Argument, Constraint, check_constraints, row_slices
 from delassus.constraints.contact import BoundedJoint, Contact, bounded_joints
+from delassus.constraints.distance import Distance
 from delassus.constraints.frame import Frame
+from delassus.constraints.hinge import Hinge
 from delassus.constraints.joint_rows import JointRows
+from delassus.constraints.orientation import Orientation
+from delassus.constraints.point import Point
+from delassus.constraints.rows import ROW_LAYOUT, Rows
+from delassus.constraints.weld import Weld
 
 __all__ = [
     "ROW_LAYOUT",
+    "Argument",
     "BoundedJoint",
     "CenterOfMass",
     "Constraint",

@@ -6,10 +6,30 @@ of frame *a* (``axes="local"``) or of the world (``axes="world"``), at the origi
 velocities of the two points themselves. So it matters where on its link the second frame is for points only.
 
 A frame's placement on its link, and the rows of `Rows`, are fixed or come with each call.
+
+What the rows ask of the accelerations, *a* being the body frame that they are applied in:
+
+=================  =================================================================================================
+rigid; local axes  the components of ``e`` in the axes of *a* do not change: ``N (a_a − X_ab a_b + v_a × X_ab v_b)`` is
+                   zero; to the world, the *spatial* acceleration vanishes
+rigid; world axes  the components of ``e`` in the axes of the world do not change: ``ω_a × e`` more
+points             the *classical* accelerations of the two origins are equal, in either axes
+=================  =================================================================================================
+
+Position errors, whose rate is ``e`` to first order: ``p_a − p_b`` and ``½ Σ_j R_b e_j × R_a e_j`` (the axis of the
+rotation from *b* to *a* times the sine of its angle), both zero where the frames coincide; smooth, without branches,
+and blind to a half turn. Pinocchio's is the same for points, and ``log6`` of the relative pose for 6D contacts: equal
+to first order.
+
+Derivatives: in the axes ``Q`` of its rows a constraint asks for ``N [Qᵀ L; Qᵀ A]``. With ``Δ`` the motion of the first
+link less that of the second one, *p* the first origin and ``ṗ`` its velocity, of rigid ones ``L = Δa_v + Δa_ω × p + Δω
+× ṗ − ω_1 × e``, ``A = Δa_ω − ω_1 × Δω``, ``e = Δv + Δω × p``, the last terms only for rows whose axes turn with the
+first link; of points ``L`` is the difference of the classical accelerations ``a_v + a_ω × p + ω × ṗ`` of both origins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,17 +37,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints.constraint import MOST_ROWS, Constraint
-from delassus.constraints.frame import Frame, as_frame
+from delassus.constraints.constraint import At, Constraint, ConstraintRates, Rates, exact
+from delassus.constraints.frame import ENDS, End, Frame, as_frame
 from delassus.errors import ConstraintError, shown
-from delassus.frozen import read_only
-from delassus.model.check import check_choice, check_vector, finite_array, real_array
+from delassus.model.check import check_choice, check_vector
+from delassus.model.inertia import motion_transform
 from delassus.model.rotations import ROUND_OFF, Array
-from delassus.model.tree import WORLD, Tree
+from delassus.model.tree import WORLD, Placement, Tree
+from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, linear_at, motion_cross, scaled
+from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rates import Side, Vector, turning
+from delassus.spatial.transform import Pose, compose
 
 Axes = Literal["local", "world"]
-
-ROW_LAYOUT = "Each row holds three linear and three angular components."
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -104,6 +126,11 @@ class FrameConstraint(Constraint):
         """Numbers that say where in the world its first frame should be: 7, of a point 3; 0 if it has no place."""
         return 0 if self.second is not None else 7 if self.rigid else 3
 
+    @property
+    def constant_rows(self) -> Array | None:
+        """Rows (m, 6) on the relative twist of its frames, in their axes; None if they come with each call."""
+        return self.rows
+
     def prefixed(self, prefix: str) -> FrameConstraint:
         """The same constraint of a robot whose names have a prefix."""
         other = copy(self)
@@ -111,9 +138,9 @@ class FrameConstraint(Constraint):
         other._set_attributes(first=self.first.prefixed(prefix), second=second)
         return other
 
-    def carriers(self, tree: Tree) -> tuple[int, ...]:
-        """Links of its frames, the world left out."""
-        return tuple(link for link in (frame.carrier(tree) for frame in self.frames) if link != WORLD)
+    def links(self, tree: Tree) -> tuple[int, int]:
+        """Links of its two frames; either may be `WORLD`."""
+        return self.first.carrier(tree), WORLD if self.second is None else self.second.carrier(tree)
 
     def check(self, tree: Tree) -> None:
         """Refuse a robot that it does not fit: raises `UnknownNameError` or `ConstraintError`."""
@@ -123,244 +150,227 @@ class FrameConstraint(Constraint):
                 repr(self), "two links that can move apart", "two that are one rigid body", "Drop this constraint."
             )
 
+    def is_internal(self, tree: Tree) -> bool:
+        """Whether both frames are on links, and no axes the world's."""
+        on_world = WORLD in [frame.carrier(tree) for frame in self.frames]
+        return not (on_world or self.axes == "world" or self.angular_axes == "world")
 
-class Weld(FrameConstraint):
-    """Six rows: the two frames do not move relative to each other.
+    def built_in(self) -> Iterator[str]:
+        """Rows that are not the first ones of the identity, as those of `Weld` and `Point` are; other angular axes."""
+        rows = self.constant_rows
+        if rows is not None and not np.array_equal(rows, np.eye(6)[: len(rows)]):
+            yield f"rows {' | '.join(map(exact, rows))}"
+        if self.angular_axes != self.axes:
+            yield f"angular rows in {self.angular_axes} axes"
 
-    Parameters
-    ----------
-    first : str or Frame
-        Frame that is held; a link's name stands for the link's own frame.
-    second : str or Frame, optional
-        Frame of another link that it is held to (a loop); the world if not given.
-    axes : {"local", "world"}
-        Axes of the rows ``[linear; angular]``: those of the first frame, or the world's.
+    # -- rows ------------------------------------------------------------------------------------------------------
 
-    Raises
-    ------
-    ConstraintError
-        A frame that is neither a name nor a `Frame`, or other ``axes``.
+    def selection(self, at: At) -> Matrix:
+        """Rows (m × 6) as they are given: in their axes, on the relative twist at the first frame."""
+        return at.ops.constant(self.rows)
 
-    Examples
-    --------
-    >>> Weld("left_foot").size
-    6
-    """
+    def row_sizes(self, at: At, length: float) -> list[Scalar]:
+        """Square of the size of each row, ``|linear|² + |angular|² / length²``."""
+        rows, units = at.ops.entries(self.selection(at)), [1.0] * 3 + [length**-2] * 3
+        return [sum(x * x * unit for x, unit in zip(row, units, strict=True)) for row in rows]
 
-    __slots__ = ()
+    def top(self, tree: Tree) -> int:
+        """Closest common ancestor of the links of a rigid constraint: what moves it moves both ends alike."""
+        return tree.closest_common_ancestor(*self.links(tree)) if self.second is not None and self.rigid else WORLD
 
-    def __init__(self, first: str | Frame, second: str | Frame | None = None, *, axes: Axes = "local") -> None:
-        self._set_rows(first, second, np.eye(6), axes)
-
-
-class Point(FrameConstraint):
-    """Three rows: the origins of the two frames move together; rotation is free.
-
-    Parameters
-    ----------
-    first : str or Frame
-        Frame whose origin is held; a link's name stands for the link's own frame.
-    second : str or Frame, optional
-        Frame of another link whose origin it is held to (a loop); the world if not given.
-    axes : {"local", "world"}
-        Axes of the rows: those of the first frame, or the world's.
-
-    Raises
-    ------
-    ConstraintError
-        A frame that is neither a name nor a `Frame`, or other ``axes``.
-
-    Examples
-    --------
-    >>> Point(Frame("left_foot", (0.1, 0.05, -0.08)), axes="world")
-    Point(Frame('left_foot', [0.1, 0.05, -0.08]), axes='world', 3 rows)
-    """
-
-    __slots__ = ()
-
-    def __init__(self, first: str | Frame, second: str | Frame | None = None, *, axes: Axes = "local") -> None:
-        self._set_rows(first, second, np.eye(6)[:3], axes, rigid=False)
-
-
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Hinge(FrameConstraint):
-    """Five rows: the two frames only rotate relative to each other, about ``axis`` through the first origin.
-
-    Parameters
-    ----------
-    first : str or Frame
-        Frame that the hinge is in; a link's name stands for the link's own frame.
-    second : str or Frame, optional
-        Frame of another link; the world if not given.
-    axis : (3,) array_like
-        Direction of the hinge in the first frame, of any length.
-    axes : {"local", "world"}
-        Axes of the three linear rows. The two angular rows always run across the hinge, in the first frame.
-
-    Raises
-    ------
-    ModelError
-        ``axis`` is not three finite numbers.
-    ConstraintError
-        ``axis`` is zero; a frame that is neither a name nor a `Frame`, or other ``axes``.
-
-    Examples
-    --------
-    >>> Hinge("gripper", "door", axis=(0, 0, 1)).size
-    5
-    """
-
-    axis: Array
-
-    def __init__(
-        self,
-        first: str | Frame,
-        second: str | Frame | None = None,
-        axis: ArrayLike = (0, 0, 1),
-        *,
-        axes: Axes = "local",
-    ) -> None:
-        rows = np.zeros((5, 6))
-        rows[:3, :3] = np.eye(3)
-        rows[3:, 3:] = _across(_unit(axis, "axis of a hinge"))
-        self._set_rows(first, second, rows, axes, angular_axes="local")
-        self._set_attributes(axis=read_only(axis))
-
-
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Orientation(FrameConstraint):
-    """Three rows: the two frames do not rotate relative to each other; or two: one axis keeps its direction.
-
-    Position and the direction of one axis together are a `Hinge`, position and orientation a `Weld`.
-
-    Parameters
-    ----------
-    first : str or Frame
-        Frame whose orientation is held; a link's name stands for the link's own frame.
-    second : str or Frame, optional
-        Frame of another link that it is held to; the world if not given.
-    axis : (3,) array_like, optional
-        Axis in the first frame, of any length: the frames may rotate about it, and only about it.
-    axes : {"local", "world"}
-        Axes of the three rows: those of the first frame, or the world's. The two rows always run across ``axis``, in
-        the first frame.
-
-    Raises
-    ------
-    ModelError
-        ``axis`` is not three finite numbers.
-    ConstraintError
-        ``axis`` is zero; a frame that is neither a name nor a `Frame`, or other ``axes``.
-
-    Examples
-    --------
-    >>> Orientation("torso").size, Orientation("tool", axis=(0, 0, 1)).size
-    (3, 2)
-    """
-
-    axis: Array | None
-
-    def __init__(
-        self,
-        first: str | Frame,
-        second: str | Frame | None = None,
-        *,
-        axis: ArrayLike | None = None,
-        axes: Axes = "local",
-    ) -> None:
-        rows = np.zeros((3, 6)) if axis is None else np.zeros((2, 6))
-        rows[:, 3:] = np.eye(3) if axis is None else _across(_unit(axis, "axis of an orientation"))
-        self._set_rows(first, second, rows, axes, angular_axes=None if axis is None else "local")
-        self._set_attributes(axis=None if axis is None else read_only(axis))
-
-
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Distance(FrameConstraint):
-    """One row: the distance between the origins of two frames stays as it is; a rod between two ball joints.
-
-    The row runs along the line between them. Where they coincide, there is no such line, and results are NaN.
-
-    Parameters
-    ----------
-    first, second : str or Frame
-        The frames; ``Frame("world", position)`` is a place in the world.
-    length : float, optional
-        Distance in m that stabilisation goes to; without it, only the velocity along the line is stabilised.
-
-    Raises
-    ------
-    ConstraintError
-        A frame that is neither a name nor a `Frame`, or a ``length`` that is not positive.
-
-    Examples
-    --------
-    >>> Distance("left_hand", "right_hand", length=0.4).size
-    1
-    """
-
-    axes: Axes = field(init=False)
-    length: float | None
-
-    def __init__(self, first: str | Frame, second: str | Frame, *, length: float | None = None) -> None:
-        self._set_rows(first, as_frame(second, "second frame"), 1, "local", rigid=False)
-        if length is not None:
-            number = real_array(length)
-            if number is None or number.shape != () or not (np.isfinite(number) and number > 0):
-                raise ConstraintError(
-                    "length of a distance", "a positive number in m", shown(length), "Leave it out for none."
-                )
-            length = float(number)
-        self._set_attributes(length=length)
-
-    def _defining(self) -> list[object]:
-        return [*FrameConstraint._defining(self), self.length]
-
-
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Rows(FrameConstraint):
-    """Any rows on the twist of one link.
-
-    Parameters
-    ----------
-    first : str or Frame
-        Frame whose twist, at its origin, the rows act on.
-    K : (m, 6) array_like or int
-        The rows, ``[linear; angular]``; a number says how many rows come with each call.
-    axes : {"local", "world"}
-        Axes that the twist is expressed in: those of the frame, or the world's.
-
-    Raises
-    ------
-    ConstraintError
-        ``K`` is neither finite numbers of shape (m, 6) nor a positive number of rows; a frame that is neither a name
-        nor a `Frame`, or other ``axes``.
-
-    Examples
-    --------
-    >>> Rows("left_foot", [[0, 0, 1, 0, 0, 0]]).size
-    1
-    """
-
-    second: None = field(init=False)
-    K: Array | int
-
-    def __init__(self, first: str | Frame, K: ArrayLike | int, *, axes: Axes = "local") -> None:
-        if isinstance(K, int | np.integer) and not isinstance(K, bool):
-            self._set_rows(first, None, int(K), axes)
+    def ends(self, at: At) -> dict[int, Matrix]:
+        """Rows on the link of the first frame, and on that of the second one with its sign and the relative pose."""
+        ops, N, (a, b) = at.ops, self.selection(at), self.links(at.tree)
+        R_first, p_first = at.pose(self.first)
+        if self.axes == "world":
+            R_world_first = at.robot.pose_between(a, WORLD)[0] @ R_first
+            linear, angular = _linear(ops, N), ops.take(N, None, ANGULAR)
+            turned = angular @ R_world_first if self.angular_axes == "world" else angular
+            N = ops.hstack([linear @ R_world_first, turned])
+        if self.first.given is None:
+            K_first = N @ ops.constant(_motion_into(self.first.on(at.tree)))
         else:
-            self._set_rows(first, None, finite_array(K, (-1, 6), "K of Rows", ROW_LAYOUT, ConstraintError), axes)
-        self._set_attributes(K=self.size if self.rows is None else self.rows)
-        if not 1 <= self.size <= MOST_ROWS:
-            wanted = "at least one row" if self.size < 1 else f"at most {MOST_ROWS:,} rows"
-            raise ConstraintError("K of Rows", wanted, shown(K), "Pass a positive number, or rows.")
+            K_first = _rows_in(ops, N, R_first, p_first)
+        ends = {a: K_first} if a != WORLD else {}
+        if b != WORLD:
+            assert self.second is not None
+            R, p = at.robot.pose_between(a, b)  # frame of a's link in b's
+            if self.rigid:
+                K_second = _rows_in(ops, K_first, R, p)
+            else:  # velocity of b's own point, in a's axes
+                linear = _linear(ops, N) @ ops.transpose(R_first) @ ops.transpose(R)
+                K_second = ops.hstack([linear, linear @ -cross_matrix(ops, at.pose(self.second, "second")[1])])
+            ends[b] = -K_second
+        return ends
 
-    @property
-    def pose_size(self) -> int:
-        """None: rows have no place in the world."""
-        return 0
+    # -- motion ----------------------------------------------------------------------------------------------------
+
+    def carrier(self, at: At) -> tuple[int, Matrix]:
+        """Link that rows are applied in, the first frame's or, if that is on the world, the second one's; and ``K``.
+
+        In its body frame ``K`` (m × 6) is the rows' own matrix, whatever axes they are given in.
+        """
+        a, b = self.links(at.tree)
+        if a != WORLD:
+            return a, at.ends[a]
+        return b, -at.ends[b] if b != WORLD else at.ops.zeros(self.size, 6)
+
+    def drift(self, at: At) -> Matrix:
+        """Part of the rows' acceleration that velocities alone cause."""
+        if not self.rigid:
+            return self._drift_of_points(at)
+        ops, (a, b) = at.ops, self.links(at.tree)
+        if a == WORLD:
+            return ops.zeros(self.size, 1)
+        K, V = at.ends[a], at.motion.V[a]
+        W = ops.zeros(6, 1) if b == WORLD else self._carried(at, a, b)
+        drift = K @ motion_cross(ops, V, W)
+        if self.axes == "world":  # ω × e
+            w, p, e = ops.take(V, ANGULAR, None), at.pose(self.first)[1], V - W
+            drift = drift + _linear(ops, K) @ cross(ops, w, linear_at(ops, e, p))
+            if self.angular_axes == "world":
+                turned = cross(ops, w, ops.take(e, ANGULAR, None))
+                drift = drift + K @ ops.vstack([cross(ops, p, turned), turned])
+        return drift
+
+    def velocity_drift(self, at: At) -> Matrix:
+        """What velocities alone add to the rate of `velocity`: of points, axes of the first frame turn with it."""
+        ops, (a, b) = at.ops, self.links(at.tree)
+        if self.rigid or self.axes == "world" or a == WORLD:
+            return self.drift(at)
+        V = at.motion.V[a]
+        e = linear_at(ops, V, at.pose(self.first)[1])
+        if b != WORLD:
+            assert self.second is not None
+            W, p = at.motion.V[b], at.pose(self.second, "second")[1]
+            e = e - ops.transpose(at.robot.pose_between(a, b)[0]) @ linear_at(ops, W, p)
+        return self.drift(at) - _linear(ops, at.ends[a]) @ cross(ops, ops.take(V, ANGULAR, None), e)
+
+    def _drift_of_points(self, at: At) -> Matrix:
+        """``ω × ṗ`` of both origins."""
+        ops, drift = at.ops, at.ops.zeros(self.size, 1)
+        for link, frame, end in zip(self.links(at.tree), self.frames, ENDS, strict=False):
+            if link != WORLD:
+                V, p = at.motion.V[link], at.pose(frame, end)[1]
+                turned = cross(ops, ops.take(V, ANGULAR, None), linear_at(ops, V, p))
+                drift = drift + _linear(ops, at.ends[link]) @ turned
+        return drift
+
+    def gravity(self, at: At) -> Matrix:
+        """What gravity adds to the rows' acceleration; between two links, nothing."""
+        return at.ops.zeros(self.size, 1) if len(at.ends) == 2 else Constraint.gravity(self, at)
+
+    def position(self, at: At) -> Matrix:
+        """Position error along the rows; zero where nothing says what it is relative to."""
+        ops, goal, (carrier, K) = at.ops, at.goal.pose, self.carrier(at)
+        if carrier == WORLD or (self.second is None and goal is None):
+            return ops.zeros(self.size, 1)
+        R1, p1 = self._seen_from(at, carrier, self.first, "first")
+        if self.second is not None:
+            R2, p2 = self._seen_from(at, carrier, self.second, "second")
+        else:
+            assert goal is not None
+            R2, p2 = compose(at.robot.pose_between(WORLD, carrier), goal)
+        if not self.rigid:
+            return _linear(ops, K) @ (p1 - p2)
+        turned = [cross(ops, ops.take(R2, None, (j,)), ops.take(R1, None, (j,))) for j in range(3)]
+        angle = scaled(ops, [0.5] * 3, turned[0] + turned[1] + turned[2])
+        return K @ ops.vstack([p1 - p2 + cross(ops, p1, angle), angle])
+
+    def _seen_from(self, at: At, carrier: int, frame: Frame, end: End) -> Pose:
+        """Pose of a frame in the body frame of the carrier."""
+        pose, link = at.pose(frame, end), frame.carrier(at.tree)
+        return pose if link == carrier else compose(at.robot.pose_between(link, carrier), pose)
+
+    def _carried(self, at: At, a: int, b: int) -> Matrix:
+        """Twist of link b, in the body frame of a."""
+        ops, V = at.ops, at.motion.V[b]
+        R, p = at.robot.pose_between(a, b)
+        back = ops.transpose(R)
+        return ops.vstack([back @ linear_at(ops, V, p), back @ ops.take(V, ANGULAR, None)])
+
+    # -- derivatives -----------------------------------------------------------------------------------------------
+
+    def sides(self, at: At, rates: Rates, positions: bool) -> tuple[Pose, Pose | None, Side, Side]:
+        """Poses of both frames in the common frame, None without a goal, and their links with the origins."""
+        ops, (a, b) = at.ops, self.links(at.tree)
+        frame1 = rates.in_common(a, at.pose(self.first))
+        pose2 = at.goal.pose if self.second is None else at.pose(self.second, "second")
+        frame2 = None if pose2 is None else rates.in_common(b, pose2)
+        one = rates.side(a, frame1[1], positions)
+        return frame1, frame2, one, rates.side(b, ops.zeros(3, 1) if frame2 is None else frame2[1], positions)
+
+    def rates(self, at: At, rates: Rates, f: Matrix, positions: bool) -> ConstraintRates:
+        """Changes of ``N [Qᵀ L; Qᵀ A]`` and Baumgarte's terms, and of wrenches ``[F; p × F + T]``."""
+        ops, goal, none = at.ops, at.goal, at.ops.zeros(3, at.tree.nv)
+        frame1, frame2, one, two = self.sides(at, rates, positions)
+
+        # L and A
+        local, local_angular = self.axes == "local", "local" in (self.axes, self.angular_axes)
+        A = dw = Vector(ops, ops.zeros(3, 1), none)
+        if self.rigid:
+            dw = one.w - two.w
+            e = (one.v - two.v) + dw.cross(one.p)
+            L = (one.a - two.a) + (one.alpha - two.alpha).cross(one.p) + dw.cross(one.velocity())
+            L = L - one.w.cross(e) if local else L
+            A = one.alpha - two.alpha
+            A = A - one.w.cross(dw) if local_angular else A
+        else:
+            e, L = one.velocity() - two.velocity(), one.acceleration() - two.acceleration()
+        if goal.velocity_gain is not None:
+            L, A = L + e.times(goal.velocity_gain), A + dw.times(goal.velocity_gain)
+        if goal.position_gain is not None and frame2 is not None:
+            L = L + (one.p - two.p).times(goal.position_gain)
+            A = A + _angle(ops, frame1, frame2, one, two).times(goal.position_gain) if self.rigid else A
+
+        # rows N [Qᵀ L; Qᵀ A], whose axes may turn
+        N, world = self.selection(at), rates.in_common(WORLD, (ops.eye(3), ops.zeros(3, 1)))[0]
+        linear, angular = _linear(ops, N), ops.take(N, None, ANGULAR)
+        Q, Q_angular = frame1[0] if local else world, frame1[0] if local_angular else world
+        turn, turn_angular = one.turn if local else none, one.turn if local_angular else none
+        rows = linear @ ops.transpose(Q) @ (L.change + cross_matrix(ops, L.value) @ turn)
+        rows = rows + angular @ ops.transpose(Q_angular) @ (A.change + cross_matrix(ops, A.value) @ turn_angular)
+
+        # wrenches [F; p × F + T]: of rigid constraints at the first origin, of points at each link's own
+        force = turning(ops, Q @ ops.transpose(linear) @ f, turn)
+        moment = turning(ops, Q_angular @ ops.transpose(angular) @ f, turn_angular)
+
+        def acting() -> Iterator[tuple[int, Vector, Vector, bool]]:
+            a, b = self.links(at.tree)
+            yield a, force, one.p.cross(force) + moment, not local  # else it is fixed in its link
+            reaction, p, turned = -force, one.p if self.rigid else two.p, -moment
+            yield b, reaction, p.cross(reaction) + turned, True
+
+        return ConstraintRates.of_forces(rates, rows, acting(), positions)
 
 
-def _unit(axis: ArrayLike, argument: str) -> Array:
+def _linear(ops: Ops, K: Matrix) -> Matrix:
+    """Columns that linear motion meets."""
+    return ops.take(K, None, LINEAR)
+
+
+def _motion_into(frame: Placement) -> Array:
+    """6×6 motion transform from a body frame to a frame placed on it."""
+    X = motion_transform(frame.rotation, frame.position)
+    return np.where(np.abs(X) < 1e-15, 0.0, X)
+
+
+def _rows_in(ops: Ops, K: Matrix, R: Matrix, p: Matrix) -> Matrix:
+    """Rows ``K`` on one body frame, as rows on another in which the first has the pose (R, p)."""
+    linear, angular = (ops.take(K, None, part) @ ops.transpose(R) for part in (LINEAR, ANGULAR))
+    return ops.hstack([linear, angular - linear @ cross_matrix(ops, p)])
+
+
+def _angle(ops: Ops, frame1: Pose, frame2: Pose, one: Side, two: Side) -> Vector:
+    """``½ Σ_j R_2 e_j × R_1 e_j``."""
+    value, M = ops.zeros(3, 1), ops.zeros(3, 3)
+    for j in range(3):
+        x1, x2 = ops.take(frame1[0], None, (j,)), cross_matrix(ops, ops.take(frame2[0], None, (j,)))
+        value, M = value + x2 @ x1, M + x2 @ cross_matrix(ops, x1)
+    return Vector(ops, value, ops.transpose(M) @ two.turn - M @ one.turn).times(0.5)
+
+
+def unit(axis: ArrayLike, argument: str) -> Array:
     """Direction of an axis."""
     direction = check_vector(axis, argument, "its direction")
     length = float(np.linalg.norm(direction))
@@ -369,7 +379,7 @@ def _unit(axis: ArrayLike, argument: str) -> Array:
     return np.asarray(direction / length)
 
 
-def _across(direction: Array) -> Array:
+def across(direction: Array) -> Array:
     """Two unit vectors across a unit vector: coordinate axes where the vector is one."""
     largest = int(np.argmax(np.abs(direction)))
     if np.max(np.abs(np.delete(direction, largest))) <= ROUND_OFF:

@@ -1,24 +1,273 @@
-"""What all constraints have in common, and their check against a robot."""
+"""What a kind of constraint states, in one class, and what it computes that from.
+
+A kind is a subclass of `Constraint` in a file of its own; all else asks it by the methods here, never which kind it is.
+Rows measure a velocity ``e = Σ K V + Σ C v``: rows ``K`` on twists of links, ``C`` on velocities of joints. Algorithms
+know these, and the right-hand side ``k`` of ``Σ K a + Σ C q̈ = k``, with the gains of Baumgarte:
+
+    k = target − drift − gravity − β velocity − α position
+
+A kind is written in the vocabulary of `Ops`, and so is the same text on NumPy and in traces.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from math import prod
+from typing import Any, Protocol
 
-from delassus.constraints.frame import Frame
+import numpy as np
+
+from delassus.constraints.frame import ENDS, End, Frame, placement_name
 from delassus.errors import ConstraintError, shown
-from delassus.frozen import Frozen
+from delassus.frozen import Frozen, cached_property
 from delassus.model.check import check_list
-from delassus.model.tree import Tree
+from delassus.model.rotations import Array
+from delassus.model.tree import WORLD, Tree
+from delassus.spatial.motion import LINEAR, from_entries
+from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rates import Side, Vector, force_matrix
+from delassus.spatial.transform import Pose, compose, quaternion_rows
 
 MOST_ROWS = 10_000
 """Of one constraint: programs grow with the square of their number."""
+
+POSITION = "position in m"
+PLACEMENT = "position in m, unit quaternion x y z w"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An array that comes with each call: C identifier, shape of one state, units and layout.
+
+    ``keyword`` is that of the direct functions that it comes in, "" for its own name; ``owner`` says whose it is, for
+    messages.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    meaning: str = ""
+    keyword: str = ""
+    owner: str = ""
+
+    @property
+    def size(self) -> int:
+        """Numbers in one state."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Goal:
+    """Acceleration that a constraint asks for along its rows: ``target − β (velocity error) − α (position error)``.
+
+    Gains ``β = 2 ζ ω`` (1/s) and ``α = ω²`` (1/s²). ``pose`` is where in the world the first frame of a constraint to
+    the world should be; without it there is no position error. ``compliance`` (m, 1) is the diagonal of ``R`` of a soft
+    constraint ((m/s²)/N, (rad/s²)/(N·m)), whose force is ``R⁻¹ (k − Σ K a)``.
+    """
+
+    target: Matrix | None = None
+    velocity_gain: Scalar | None = None
+    position_gain: Scalar | None = None
+    pose: Pose | None = None
+    compliance: Matrix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A contact that may close.
+
+    ``gap`` is its signed distance (m). ``rows`` (3 × 6), by link, are those on its twist: the velocity of the contact
+    point along two tangents and the normal, which points to the first link.
+    """
+
+    gap: Scalar
+    rows: dict[int, Matrix]
+
+
+class Configuration(Protocol):
+    """A robot at a configuration, as constraints see it (`delassus.algorithms.problem.Problem`)."""
+
+    @property
+    def ops(self) -> Ops:
+        """Operations of its backend."""
+
+    @property
+    def tree(self) -> Tree:
+        """What the robot is."""
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """What came with the call, by the name of its `Argument`."""
+
+    @property
+    def inertias(self) -> Sequence[Matrix]:
+        """Spatial inertia (6 × 6) of each link, with its payloads."""
+
+    @property
+    def origins(self) -> Sequence[Matrix]:
+        """Origin (3 × 1) of each link's body frame in the world."""
+
+    @property
+    def turns(self) -> Sequence[Matrix]:
+        """Rotation (3 × 3) of each link's body frame in the world."""
+
+    @property
+    def centre_of_mass(self) -> Matrix:
+        """Centre of mass (3 × 1) of all links in the world."""
+
+    @property
+    def candidates(self) -> Mapping[int, Sequence[Candidate]]:
+        """`Constraint.candidates` of each contact, by its index."""
+
+    def coordinate(self, index: int) -> Scalar:
+        """Entry of the configuration."""
+
+    def pose_between(self, link: int, other: int) -> Pose:
+        """Pose of the body frame of ``link`` in that of ``other``; either may be `WORLD`."""
+
+    def ends_of(self, constraint: int) -> Mapping[int, Matrix]:
+        """`Constraint.ends`, computed once."""
+
+    def joint_ends_of(self, constraint: int) -> Mapping[int, Matrix]:
+        """`Constraint.coefficients`, on the backend."""
+
+
+class Motion(Protocol):
+    """The same robot in motion (`delassus.algorithms.dynamics.state.DynamicsProblem`)."""
+
+    @property
+    def problem(self) -> Configuration:
+        """Where it is."""
+
+    @property
+    def v(self) -> Sequence[Matrix]:
+        """Velocity (n_i × 1) of each joint."""
+
+    @property
+    def V(self) -> Sequence[Matrix]:
+        """Twist (6 × 1) of each link in its body frame."""
+
+    @property
+    def gravity(self) -> Matrix:
+        """Gravity (3 × 1) in world axes."""
+
+    @property
+    def goals(self) -> Sequence[Goal]:
+        """What each constraint asks for."""
+
+    def gravity_in(self, link: int) -> Matrix:
+        """Gravity (3 × 1) in the axes of a link."""
+
+
+class Rates(Protocol):
+    """How its links move with changes of positions and velocities (`delassus.algorithms.dynamics.derivatives.rates`).
+
+    All is in one common inertial frame, and changes are columns (… × nv) along the joints.
+    """
+
+    @property
+    def root(self) -> int:
+        """Link that the common frame coincides with, or `WORLD`; changes of its own acceleration are left out."""
+
+    @property
+    def drift_q(self) -> Matrix:
+        """Changes (6 × 6) of the acceleration of that link with its own position, in its joint's axes."""
+
+    @property
+    def drift_v(self) -> Matrix:
+        """The same with its own velocity."""
+
+    @property
+    def first_moments(self) -> Sequence[tuple[Matrix, Matrix]]:
+        """Mass (1 × 1) and first moment (3 × 1) of each link."""
+
+    def in_common(self, link: int, pose: Pose) -> Pose:
+        """A pose in a link, or in the world, in the common frame."""
+
+    def axes_moving(self, link: int) -> Matrix:
+        """Axes (6 × nv) of the joints that move a link; zeros for others."""
+
+    def side(self, link: int, p: Matrix, positions: bool) -> Side:
+        """A link or the world, and a point ``p`` (3 × 1) of it, with their changes with positions, or velocities."""
+
+
+class At:
+    """A constraint of a robot at a configuration and, where that is asked for, in motion."""
+
+    def __init__(self, robot: Configuration, index: int, motion: Motion | None = None) -> None:
+        self.robot, self.ops, self.tree, self.index, self._motion = robot, robot.ops, robot.tree, index, motion
+
+    @property
+    def motion(self) -> Motion:
+        """The robot in motion."""
+        assert self._motion is not None, "asked for at rest"
+        return self._motion
+
+    @property
+    def goal(self) -> Goal:
+        """What is asked for along the rows."""
+        return self.motion.goals[self.index]
+
+    def pose(self, frame: Frame, end: End = "first") -> Pose:
+        """Pose of a frame of the constraint, its first or its second one, in the body frame of its link."""
+        ops = self.ops
+        if frame.given is None:
+            fixed = frame.on(self.tree)
+            return ops.constant(fixed.rotation), ops.constant(fixed.position[:, None])
+        on, x = self.tree.placement(frame.link), self.robot.inputs[placement_name(self.index, end)]
+        position = from_entries(ops, [ops.entry(x, k) for k in range(3)])
+        if frame.given == "position":
+            rotation = ops.constant(frame.rotation)
+        else:
+            rotation = ops.matrix(quaternion_rows(*(ops.entry(x, k) for k in range(3, 7))))
+        return compose((ops.constant(on.rotation), ops.constant(on.position[:, None])), (rotation, position))
+
+    @cached_property
+    def ends(self) -> Mapping[int, Matrix]:
+        """`Constraint.ends`."""
+        return self.robot.ends_of(self.index)
+
+    @cached_property
+    def joint_ends(self) -> Mapping[int, Matrix]:
+        """`Constraint.coefficients`, as matrices of the backend."""
+        return self.robot.joint_ends_of(self.index)
+
+
+Acting = Iterable[tuple[int, Vector, Vector, bool]]
+"""Link, force, its moment about the common origin, and whether the two change other than as fixed in the link."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConstraintRates:
+    """Changes (m × nv) of what rows ask for; by link the wrench (6 × 1) exerted on it, and its changes (6 × nv).
+
+    The latter are those beyond what a wrench that is fixed in the link has; none where there are no others.
+    """
+
+    rows: Matrix
+    wrenches: Mapping[int, Matrix] = field(default_factory=dict)
+    wrench_changes: Mapping[int, Matrix] = field(default_factory=dict)
+
+    @classmethod
+    def of_forces(cls, rates: Rates, rows: Matrix, acting: Acting, positions: bool) -> ConstraintRates:
+        """With the wrenches of forces; what acts on the world is left out."""
+        wrenches, changes = dict[int, Matrix](), dict[int, Matrix]()
+        for link, force, about, turns in acting:
+            if link != WORLD:
+                ops = force.ops
+                W = wrenches[link] = ops.vstack([force.value, about.value])
+                if positions and turns:
+                    S = rates.axes_moving(link)
+                    changes[link] = ops.vstack([force.change, about.change]) - force_matrix(ops, W) @ S
+        return cls(rows, wrenches, changes)
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Constraint(Frozen):
     """Rows on the velocity of a robot: what `Weld`, `Point`, `JointRows` and others have in common.
+
+    A kind states `fingerprint`, `prefixed`, `drift` and `rates`, and `ends` or `coefficients`; the rest has defaults.
 
     Attributes
     ----------
@@ -28,15 +277,7 @@ class Constraint(Frozen):
 
     size: int = field(init=False)  # what follows from others is not for `dataclasses.replace`
 
-    @property
-    def frames(self) -> tuple[Frame, ...]:
-        """Frames that it is on."""
-        return ()
-
-    @property
-    def pose_size(self) -> int:
-        """Numbers that say where in the world its first frame should be: 7, of a point 3; 0 if it has no place."""
-        return 0
+    # -- what it is ------------------------------------------------------------------------------------------------
 
     @property
     def fingerprint(self) -> str:
@@ -47,12 +288,132 @@ class Constraint(Frozen):
         """The same constraint of a robot whose names have a prefix."""
         raise NotImplementedError
 
-    def carriers(self, tree: Tree) -> tuple[int, ...]:
-        """Moving links whose twists the rows meet, one for each end."""
-        raise NotImplementedError
-
     def check(self, tree: Tree) -> None:
         """Refuse a robot that it does not fit: raises `UnknownNameError` or `ConstraintError`."""
+        self.carriers(tree)
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """Frames that it is on, two at most."""
+        return ()
+
+    @property
+    def joints(self) -> tuple[str, ...]:
+        """Names of the joints that its rows meet."""
+        return ()
+
+    def carriers(self, tree: Tree) -> tuple[int, ...]:
+        """Moving links whose twists the rows meet, one for each end."""
+        return tuple(link for link in (frame.carrier(tree) for frame in self.frames) if link != WORLD)
+
+    @property
+    def pose_size(self) -> int:
+        """Numbers that say where in the world its first frame should be: 7, of a point 3; 0 if it has no place."""
+        return 0
+
+    @property
+    def has_position_error(self) -> bool:
+        """Whether the rows are those of a position that stabilisation can go to."""
+        return True
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it always holds two frames to each other that stay where they are on their links."""
+        return len(self.frames) == 2 and not any(frame.given for frame in self.frames)
+
+    @property
+    def constant_rows(self) -> Array | None:
+        """Rows (m, 6) on the relative twist of its frames, in their axes, that are numbers; None of other rows."""
+        return None
+
+    def couplings(self) -> list[tuple[dict[str, float], float]] | None:
+        """Coefficients of positions by joint, and their sum, of rows on joints of one degree of freedom; else None."""
+        return None
+
+    def is_internal(self, tree: Tree) -> bool:
+        """Whether the rows depend neither on where in the world the robot is, nor on which link is its root."""
+        return False
+
+    def built_in(self) -> Iterator[str]:
+        """Numbers that its `repr` does not say, for the head of generated files."""
+        yield from ()
+
+    def arguments(self, index: int) -> Iterator[Argument]:
+        """What comes with each call, of the constraint of that index: placements of frames."""
+        for end, frame in zip(ENDS, self.frames, strict=False):
+            if frame.given:
+                size, layout = (3, POSITION) if frame.given == "position" else (7, PLACEMENT)
+                meaning, owner = f"{end} frame of constraint {index}", f"placement of the {end} frame of {self!r}"
+                meaning = f"{meaning} in the frame of {frame.link}: {layout}"
+                yield Argument(placement_name(index, end), (size,), meaning, "placements", owner)
+
+    @property
+    def n_points(self) -> int:
+        """Number of points that may touch; 0 of rows that are no contact."""
+        return 0
+
+    @property
+    def n_impulses(self) -> int:
+        """Number of impulses of a contact step that laws say; 0 of rows that always act."""
+        return 0
+
+    # -- what its rows are -----------------------------------------------------------------------------------------
+
+    def ends(self, at: At) -> Mapping[int, Matrix]:
+        """Rows ``K`` (m × 6) by moving link, on its twist in its body frame."""
+        return {}
+
+    def coefficients(self, tree: Tree) -> dict[int, Array]:
+        """Rows ``C`` (m, nv_j) by joint, on its velocity; joints in the order of the robot's."""
+        return {}
+
+    def candidates(self, at: At) -> Sequence[Candidate]:
+        """Contacts that may close, one for each of ``n_points``."""
+        return ()
+
+    def top(self, tree: Tree) -> int:
+        """Link from which on upwards joints move all ends alike, so that the rows are zero there; `WORLD` if none."""
+        return WORLD
+
+    def row_sizes(self, at: At, length: float) -> list[Scalar]:
+        """Square of the size of each row, ``|linear|² + |angular|² / length²``; 1 of a row along a unit vector."""
+        return [1.0] * self.size
+
+    # -- how they move ---------------------------------------------------------------------------------------------
+
+    def velocity(self, at: At) -> Matrix:
+        """``e`` (m × 1)."""
+        e, motion = at.ops.zeros(self.size, 1), at.motion
+        for link, K in at.ends.items():
+            e = e + K @ motion.V[link]
+        for joint, C in at.joint_ends.items():
+            e = e + C @ motion.v[joint]
+        return e
+
+    def position(self, at: At) -> Matrix:
+        """Position error (m × 1), whose rate is ``e`` to first order; zero where nothing says where that is from."""
+        return at.ops.zeros(self.size, 1)
+
+    def drift(self, at: At) -> Matrix:
+        """Part (m × 1) of the acceleration that the rows ask for that velocities alone cause, beside ``Σ K a``."""
+        raise NotImplementedError
+
+    def velocity_drift(self, at: At) -> Matrix:
+        """What velocities alone add to the rate of `velocity`, beside ``Σ K a``: mostly the same."""
+        return self.drift(at)
+
+    def gravity(self, at: At) -> Matrix:
+        """What gravity adds to the acceleration of the rows, as ``a`` are accelerations less gravity."""
+        out = at.ops.zeros(self.size, 1)
+        for link, K in at.ends.items():
+            out = out + at.ops.take(K, None, LINEAR) @ at.motion.gravity_in(link)
+        return out
+
+    def rates(self, at: At, rates: Rates, f: Matrix, positions: bool) -> ConstraintRates:
+        """Changes of ``Σ K a + Σ C q̈ − k`` and of the wrenches of forces ``f`` (m × 1), ``q̈`` and ``f`` held.
+
+        With positions, or else with velocities. The target is no part of it.
+        """
         raise NotImplementedError
 
 
@@ -75,6 +436,13 @@ def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint
             raise ConstraintError("constraints", wanted, shown(c), advice)
         c.check(tree)
     return checked
+
+
+def exact(values: object) -> str:
+    """Numbers as they are, to the last digit; one of them alone without brackets."""
+    numbers = [repr(float(x)) for x in np.ravel(np.asarray(values, dtype=float))]
+    numbers = [x.removesuffix(".0") for x in numbers]
+    return numbers[0] if len(numbers) == 1 else f"({', '.join(numbers)})"
 
 
 def row_slices(constraints: Sequence[Constraint]) -> tuple[slice, ...]:

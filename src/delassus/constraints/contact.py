@@ -1,7 +1,13 @@
-"""Contacts that may close, and joints with limits and dry friction: rows of contact steps."""
+"""Contacts that may close, and joints with limits and dry friction: rows of contact steps.
+
+Spheres against planes: the gap is the height of the centre less the radius. Corners of boxes are spheres of radius
+zero, capsules two spheres. Spheres and capsules against each other: the closest points of two segments (Ericson,
+Real-Time Collision Detection, 5.1.9). The contact point is half-way between the surfaces.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
@@ -9,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints.constraint import Constraint
+from delassus.constraints.constraint import Argument, At, Candidate, Constraint
 from delassus.constraints.frame import Frame, as_frame
 from delassus.constraints.joint_rows import JointRows
 from delassus.errors import ConstraintError, shown
@@ -17,8 +23,19 @@ from delassus.model.check import check_number
 from delassus.model.rotations import Array
 from delassus.model.shapes import Box, Capsule, Sphere
 from delassus.model.tree import WORLD, Tree
+from delassus.spatial.motion import column, cross_matrix, from_entries
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
+TINY = 1e-30
+"""Added to squares of lengths that may be zero."""
+
+Vector = list["Scalar"]
 Ground = Literal["plane", "input"] | Frame | tuple[str | Frame, Sphere | Capsule]
+
+
+def ground_name(constraint: int) -> str:
+    """Name of the ground below the points of a contact."""
+    return f"ground{constraint}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -119,6 +136,26 @@ class Contact(Constraint):
         return self.size // 3
 
     @property
+    def n_impulses(self) -> int:
+        """Number of impulses: three a point."""
+        return self.size
+
+    @property
+    def is_loop(self) -> bool:
+        """Never: what touches may part."""
+        return False
+
+    def built_in(self) -> Iterator[str]:
+        """Friction and restitution."""
+        yield f"friction {self.friction:g}, restitution {self.restitution:g}"
+
+    def arguments(self, index: int) -> Iterator[Argument]:
+        """The ground below its points, if it comes with each call."""
+        if self.ground == "input":
+            meaning = f"ground below contact {index}, a row a point: height in m, unit normal"
+            yield Argument(ground_name(index), (self.n_points, 4), meaning)
+
+    @property
     def spheres(self) -> list[tuple[Array, float]]:
         """Centre (3,) in the frame of the shape, and radius, of what may touch a plane."""
         shape = self.shape
@@ -148,10 +185,6 @@ class Contact(Constraint):
         return Contact(self.frame.prefixed(prefix), self.shape, other, friction=self.friction,
                        restitution=self.restitution)  # fmt: skip
 
-    def carriers(self, tree: Tree) -> tuple[int, ...]:
-        """Moving links whose twists the rows meet."""
-        return tuple(link for link in (frame.carrier(tree) for frame in self.frames) if link != WORLD)
-
     def check(self, tree: Tree) -> None:
         """Refuse a robot that it does not fit: raises `UnknownNameError` or `ConstraintError`."""
         links = [frame.carrier(tree) for frame in self.frames]
@@ -159,6 +192,124 @@ class Contact(Constraint):
             raise ConstraintError(repr(self), "a frame on a link that moves", f"{self.frame.link!r}", "Swap the two.")
         if len(links) == 2 and links[0] == links[1]:
             raise ConstraintError(repr(self), "two links that move", "one link", "What is rigid cannot collide.")
+
+    def ends(self, at: At) -> dict[int, Matrix]:
+        """Rows of all points, one below the other."""
+        points = at.robot.candidates[at.index]
+        return {link: at.ops.vstack([x.rows[link] for x in points]) for link in points[0].rows}
+
+    def candidates(self, at: At) -> list[Candidate]:
+        """Gap and rows of each point, from the poses of links in the world."""
+        ops, on = at.ops, self.frame.on(at.tree)
+        centres = [on.position + on.rotation @ p for p, _ in self.spheres]
+        if self.second is not None:
+            return [self._between_links(at)]
+        R, origin = at.robot.turns[on.link], at.robot.origins[on.link]
+        out = []
+        for k, (centre, (_, radius)) in enumerate(zip(centres, self.spheres, strict=True)):
+            own = ops.constant(centre[:, None])
+            place = column(ops, origin + R @ own)
+            frame: Matrix
+            if self.ground == "input":
+                height, *normal = ops.entries(at.robot.inputs[ground_name(at.index)])[k]
+                frame = frame_of(ops, normal)
+                gap = normal[2] * (place[2] - height) - radius
+            elif isinstance(self.ground, Frame):
+                frame = ops.constant(_clean(self.ground.rotation))
+                axis, base = self.ground.rotation[:, 2].tolist(), self.ground.position.tolist()
+                normal = [*axis]
+                gap = sum((n * x for n, x in zip(axis, place, strict=True)), -float(np.dot(axis, base)) - radius)
+            else:
+                frame, normal, gap = ops.eye(3), [0.0, 0.0, 1.0], place[2] - radius
+            down = column(ops, ops.transpose(R) @ ops.take(frame, None, (2,)))
+            reach = 0.5 * gap + radius
+            point = [float(x) - reach * n for x, n in zip(centre, down, strict=True)]
+            out.append(Candidate(gap, {on.link: _rows(ops, frame, R, point)}))
+        return out
+
+    def _between_links(self, at: At) -> Candidate:
+        """Of the closest points of two segments."""
+        ops, segments = at.ops, []
+        assert self.second is not None and self.second_shape is not None
+        for frame, shape in ((self.frame, self.shape), (self.second, self.second_shape)):
+            on = frame.on(at.tree)
+            half = 0.5 * getattr(shape, "length", 0.0)
+            if on.link == WORLD:
+                R, origin = ops.eye(3), ops.zeros(3, 1)
+            else:
+                R, origin = at.robot.turns[on.link], at.robot.origins[on.link]
+            centre = column(ops, origin + R @ ops.constant(on.position[:, None]))
+            axis = column(ops, R @ ops.constant(half * _clean(on.rotation)[:, 2:]))
+            segments.append((on.link, R, origin, centre, axis, half))
+        (_, _, _, p, d, h), (_, _, _, q, e, g) = segments
+        s, t = _closest(ops, p, d, h, q, e, g)
+        x = [a + s * b for a, b in zip(p, d, strict=True)] if h else p
+        y = [a + t * b for a, b in zip(q, e, strict=True)] if g else q
+        apart = [a - b for a, b in zip(x, y, strict=True)]
+        distance = ops.sqrt(_dot(apart, apart) + TINY)
+        over = 1.0 / distance
+        normal = [over * a for a in apart]
+        axes = frame_of(ops, normal)
+        assert not isinstance(self.shape, Box)
+        first_radius, second_radius = self.shape.radius, self.second_shape.radius
+        gap = distance - (first_radius + second_radius)
+        reach = 0.5 * (distance + (second_radius - first_radius))
+        contact = [b + reach * n for b, n in zip(y, normal, strict=True)]
+        rows = {}
+        for sign, (link, R, origin, *_) in zip((1.0, -1.0), segments, strict=True):
+            if link != WORLD:
+                point = column(ops, ops.transpose(R) @ (from_entries(ops, contact) - origin))
+                K = _rows(ops, axes, R, point)
+                rows[link] = K if sign > 0 else -K
+        return Candidate(gap, rows)
+
+
+def _clean(R: Array) -> Array:
+    return np.where(np.abs(R) < 1e-15, 0.0, R)
+
+
+def _rows(ops: Ops, frame: Matrix, R: Matrix, point: Sequence[Scalar]) -> Matrix:
+    """Rows on a link's twist: the velocity of a point of it, in body axes, along the axes of a frame of the world."""
+    axes = ops.transpose(frame) @ R
+    return ops.hstack([axes, -(axes @ cross_matrix(ops, from_entries(ops, point)))])
+
+
+def frame_of(ops: Ops, n: Sequence[Scalar]) -> Matrix:
+    """Two tangents and the normal ``n`` (3 × 3), without branches (Duff et al. 2017)."""
+    x, y, z = n
+    sign = ops.copysign(1.0, z)
+    a = -1.0 / (sign + z)
+    b = x * y * a
+    first = [1.0 + sign * x * x * a, sign * b, -(sign * x)]
+    second = [b, sign + y * y * a, -y]
+    return ops.matrix([list(row) for row in zip(first, second, n, strict=True)])
+
+
+def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def _closest(ops: Ops, p: Vector, d: Vector, h: float, q: Vector, e: Vector, g: float) -> tuple[Scalar, Scalar]:
+    """Parameters from −1 to 1 of the closest points of the segments ``p + s d`` and ``q + t e``, half as long as h, g.
+
+    One of length zero has parameter zero.
+    """
+
+    def bounded(x: Scalar) -> Scalar:
+        return ops.maximum(ops.minimum(x, 1.0), -1.0)
+
+    r = [a - b for a, b in zip(p, q, strict=True)]
+    if not h and not g:
+        return 0.0, 0.0
+    if not g:
+        return bounded(-(_dot(d, r) * (1.0 / (h * h)))), 0.0
+    if not h:
+        return 0.0, bounded(_dot(e, r) * (1.0 / (g * g)))
+    b, c, f = _dot(d, e), _dot(d, r), _dot(e, r)
+    hh, gg = h * h, g * g
+    s = bounded((b * f - c * gg) / ((hh * gg - b * b) + 1e-12 * hh * gg))
+    t = bounded((b * s + f) * (1.0 / gg))
+    return bounded((b * t - c) * (1.0 / hh)), t
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -192,6 +343,11 @@ class BoundedJoint(JointRows):
         return BoundedJoint, (joint, axis, self.dof, self.lower, self.upper, self.friction)
 
     @property
+    def n_impulses(self) -> int:
+        """Number of impulses: of its limits, and of its friction."""
+        return self.has_limits + (self.friction > 0.0)
+
+    @property
     def has_limits(self) -> bool:
         """Whether there is a limit on either side."""
         return bool(np.isfinite(self.lower) or np.isfinite(self.upper))
@@ -200,6 +356,16 @@ class BoundedJoint(JointRows):
     def fingerprint(self) -> str:
         """Unambiguous text of the constraint."""
         return repr((*self.joints, self.dof, self.lower, self.upper, self.friction))
+
+
+def contacts_of(constraints: Iterable[Constraint]) -> list[Contact]:
+    """Contacts among constraints."""
+    return [c for c in constraints if isinstance(c, Contact)]
+
+
+def bounded_joints_of(constraints: Iterable[Constraint]) -> list[BoundedJoint]:
+    """Bounded joints among constraints."""
+    return [c for c in constraints if isinstance(c, BoundedJoint)]
 
 
 def bounded_joints(tree: Tree, limits: bool, friction: bool) -> tuple[BoundedJoint, ...]:

@@ -15,6 +15,13 @@ from delassus.model.rotations import Array
 from delassus.model.tree import Placement, Tree
 
 Given = Literal["position", "placement"]
+End = Literal["first", "second"]
+ENDS: tuple[End, End] = ("first", "second")
+
+
+def placement_name(constraint: int, end: End) -> str:
+    """Name of the argument that places a constraint's frame."""
+    return f"placement{constraint}" + ("_second" if end == "second" else "")
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)

@@ -1,19 +1,25 @@
-"""Constraints on the velocities of joints: couplings, mimic joints, fixed tendons."""
+"""Constraints on the velocities of joints: couplings, mimic joints, fixed tendons.
+
+Rows measure ``Σ C v``, ask for ``Σ C q̈``, and exert no wrenches; ``C`` is constant, and nothing drifts. Their position
+errors are ``Σ C q − rest``, where the position of each joint is one number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints.constraint import MOST_ROWS, Constraint
+from delassus.constraints.constraint import MOST_ROWS, At, Constraint, ConstraintRates, Rates, exact
 from delassus.errors import ConstraintError, shown, unknown_name
 from delassus.model.check import check_list, real_array
 from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
+from delassus.spatial.motion import LINEAR
+from delassus.spatial.ops import Matrix, Scalar
 
 Row = Mapping[str, ArrayLike]
 
@@ -110,10 +116,59 @@ class JointRows(Constraint):
         own = self.measured(tree)[:, None]
         return {i: own * C for i, C in self.coefficients(tree).items() if tree.joints[i].nq == 1}
 
+    def is_internal(self, tree: Tree) -> bool:
+        """Whether no joint has several degrees of freedom: velocities of such depend on the root."""
+        return all(tree.joints[i].nv == 1 for i in self.coefficients(tree))
+
+    def built_in(self) -> Iterator[str]:
+        """Coefficients by joint, and the rest."""
+        rows = ("; ".join(f"{exact(x)} {joint}" for joint, x in row.items()) for row in self.rows)
+        yield f"rows {' | '.join(rows)}, at rest {exact(self.rest)}"
+
+    def couplings(self) -> list[tuple[dict[str, float], float]] | None:
+        """Coefficients that are not zero by joint, and the rest; None if a joint has several degrees of freedom."""
+        if any(x.size != 1 for row in self.rows for x in row.values()):
+            return None
+        rows = ({joint: float(x[0]) for joint, x in row.items() if x[0]} for row in self.rows)
+        return list(zip(rows, self.rest.tolist(), strict=True))
+
     def carriers(self, tree: Tree) -> tuple[int, ...]:
         """The links that its joints carry, each followed by the link that the joint is on."""
         pairs = ((i, tree.parents[i]) for i in self.coefficients(tree))
         return tuple(link for pair in pairs for link in pair if link != WORLD)
+
+    def row_sizes(self, at: At, length: float) -> list[Scalar]:
+        """Square of the size of each row: of coefficients, those of rotations over the length."""
+        parts = []
+        for i, C in self.coefficients(at.tree).items():
+            parts.append(C**2 / [1.0 if k in LINEAR else length**2 for k in at.tree.joints[i].motion_axes])
+        return [*map(float, np.concatenate(parts, axis=1).sum(axis=1))]
+
+    def drift(self, at: At) -> Matrix:
+        """None."""
+        return at.ops.zeros(self.size, 1)
+
+    def position(self, at: At) -> Matrix:
+        """``Σ C q − rest`` of rows whose joints all have positions of one number; zero of others."""
+        ops, tree = at.ops, at.tree
+        e = ops.constant(-(self.measured(tree) * self.rest)[:, None])
+        for i, C in self.position_coefficients(tree).items():
+            e = e + ops.constant(C) @ ops.matrix([[at.robot.coordinate(tree.q_slices[i].start)]])
+        return e
+
+    def rates(self, at: At, rates: Rates, f: Matrix, positions: bool) -> ConstraintRates:
+        """Changes of Baumgarte's terms, and what `Rates` leaves out of a floating root."""
+        ops, tree, goal = at.ops, at.tree, at.goal
+        C, rows = self.coefficients(tree), ops.zeros(self.size, tree.nv)
+        if rates.root in C:
+            drift = rates.drift_q if positions else rates.drift_v
+            rows = rows - ops.put(ops.constant(C[rates.root]) @ drift, (self.size, tree.nv), range(self.size), range(6))
+        gain, met = (goal.position_gain, self.position_coefficients(tree)) if positions else (goal.velocity_gain, C)
+        for i, coefficients in met.items() if gain is not None else ():
+            weighed, at_joint = ops.matrix([[gain * x for x in row] for row in coefficients.tolist()]), tree.v_slices[i]
+            columns = range(at_joint.start, at_joint.stop)
+            rows = rows + ops.put(weighed, (self.size, tree.nv), range(self.size), columns)
+        return ConstraintRates(rows)
 
     def check(self, tree: Tree) -> None:
         """Refuse a robot that it does not fit: raises `UnknownNameError` or `ConstraintError`."""

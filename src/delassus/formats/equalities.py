@@ -15,17 +15,6 @@ from delassus.model.kinematics import world_poses
 from delassus.model.rotations import Array, matrix_to_quaternion
 from delassus.model.topology import WORLD, Placement, Topology
 
-Coupling = tuple[dict[str, float], float]
-"""Coefficients of joint positions by joint, and the value of their combination."""
-
-
-def couplings(constraint: Any) -> list[Coupling] | None:
-    """Rows of a constraint on joints of one degree of freedom; None of any other constraint."""
-    if not hasattr(constraint, "joints") or any(x.size != 1 for row in constraint.rows for x in row.values()):
-        return None
-    rows = ({joint: float(x[0]) for joint, x in row.items() if x[0]} for row in constraint.rows)
-    return list(zip(rows, constraint.rest.tolist(), strict=True))
-
 
 @dataclass
 class Equalities:
@@ -49,13 +38,13 @@ def equalities(
     at_start = {name: float(q[part][0]) for name, part in zip(tree.joint_names, tree.q_slices, strict=True)}
     taken = {actuator.name for actuator in tree.actuators}
     for constraint in tree.constraints:
-        rows = couplings(constraint)
+        rows = constraint.couplings()
         if rows is not None:
             for row, rest in rows:
                 _couple(out, row, rest, at_start, taken)
             continue
         ends = [frame.on(tree) for frame in constraint.frames if frame.given is None]
-        selected = constraint.rows if len(ends) == len(constraint.frames) > 0 else None
+        selected = constraint.constant_rows if len(ends) == len(constraint.frames) > 0 else None
         is_weld = _same(selected, np.eye(6)) and constraint.rigid
         is_point = _same(selected, np.eye(6)[:3]) and not constraint.rigid
         if not (is_weld or is_point):

@@ -15,7 +15,7 @@ from typing import Any
 
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import NEVER, EliminationOrder
-from delassus.constraints import Constraint, FrameConstraint
+from delassus.constraints import Constraint
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.trace.trace_ops import TraceOps
 
@@ -48,7 +48,7 @@ class _BoundedTrace(TraceOps):
 
 def loops(tree: Tree, constraints: Sequence[Constraint]) -> list[tuple[int, int]]:
     """Pairs of links that constraints hold to each other."""
-    ends = [{f.carrier(tree) for f in c.frames} - {WORLD} for c in constraints if isinstance(c, FrameConstraint)]
+    ends = [{f.carrier(tree) for f in c.frames} - {WORLD} for c in constraints]
     return [(min(links), max(links)) for links in ends if len(links) == 2]
 
 

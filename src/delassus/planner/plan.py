@@ -20,7 +20,7 @@ from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.cut import cut_osim
 from delassus.algorithms.problem import Coordinate, Problem
-from delassus.constraints import Constraint, FrameConstraint, JointRows
+from delassus.constraints import Constraint
 from delassus.errors import ModelError
 from delassus.model.edit.reroot import reroot, reroot_coordinates
 from delassus.model.tree import WORLD, Tree
@@ -157,23 +157,16 @@ class _Search:
         self._frames = [f.link for c in constraints for f in c.frames]
         self._ends = self._links_of_ends(tree)
         self._root_is_free = (
-            tree.is_floating and tree.parents.count(WORLD) == 1 and not any(map(self._fixes_root, constraints))
+            tree.is_floating and tree.parents.count(WORLD) == 1 and all(c.is_internal(tree) for c in constraints)
         )
         self._variant = cache(self._prepared)
         self._count = cache(self._counted)
 
     def _links_of_ends(self, tree: Tree) -> list[int]:
         """Links that rows start from on their way to the root: of rows on a joint, the link that the joint is on."""
-        joints = [i for c in self._constraints if isinstance(c, JointRows) for i in c.coefficients(tree)]
+        joints = [i for c in self._constraints for i in c.coefficients(tree)]
         links = [*(tree.placement(name).link for name in self._frames), *(tree.parents[i] for i in joints)]
         return [link for link in links if link != WORLD]
-
-    def _fixes_root(self, c: Constraint) -> bool:
-        """Whether the rows depend on where in the world the robot is, or on velocities that another root changes."""
-        if isinstance(c, FrameConstraint):
-            on_world = WORLD in [frame.carrier(self._tree) for frame in c.frames]
-            return on_world or c.axes == "world" or c.angular_axes == "world"
-        return not isinstance(c, JointRows) or any(self._tree.joints[i].nv > 1 for i in c.coefficients(self._tree))
 
     def plan(self) -> Plan:
         """The best candidate: a named method, one on placed body frames, or a cut set and a root."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.inputs import Argument, inputs_of
-from delassus.constraints import ROW_LAYOUT, Constraint
+from delassus.algorithms.inputs import inputs_of
+from delassus.constraints import ROW_LAYOUT, Argument, Constraint
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.model.check import common_batch, finite_array, normalised, real_array
 from delassus.model.rotations import Array

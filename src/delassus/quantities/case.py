@@ -17,9 +17,10 @@ from delassus.algorithms.dynamics.derivatives.accelerations import Direction
 from delassus.algorithms.dynamics.derivatives.actuation import control_rates
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.solution import Solution
-from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder, Goal
+from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder
 from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.problem import Problem
+from delassus.constraints.constraint import Goal
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD
 from delassus.planner.elimination import fewest_operations

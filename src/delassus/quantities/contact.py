@@ -23,7 +23,7 @@ from delassus.algorithms.operational_space_compliance import (
     straight_accelerations,
     straight_drift,
 )
-from delassus.constraints import Contact
+from delassus.constraints.contact import contacts_of
 from delassus.quantities.case import Case, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
@@ -33,7 +33,7 @@ from delassus.spatial.ops import Matrix
 def _contact_step(case: Case) -> list[Any]:
     options, read = case.request.options, case.entries
     case.ops.new_system()
-    contacts = [c for c in case.constraints if isinstance(c, Contact)]
+    contacts = contacts_of(case.constraints)
 
     def of_each(name: str, given: Any, own: Sequence[float]) -> list[Any]:
         return read(name) if given == "input" else list(own) if given is None else [given] * len(own)

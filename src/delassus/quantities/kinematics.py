@@ -80,7 +80,7 @@ def _momentum_drift(case: Case) -> list[Matrix]:
 
 
 def _centre_of_mass(case: Case) -> list[Matrix]:
-    return [energy.centre_of_mass(case.problem())]
+    return [case.problem().centre_of_mass]
 
 
 def _centre_of_mass_jacobian(case: Case) -> list[Matrix]:

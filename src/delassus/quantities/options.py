@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.dynamics.integrate import INTEGRATE
-from delassus.algorithms.inputs import PLACEMENT, POSITION, Argument
 from delassus.algorithms.kinematics import REFERENCES
-from delassus.constraints import Constraint, Contact, Frame, Rows
+from delassus.constraints import Argument, Constraint, Frame
+from delassus.constraints.constraint import PLACEMENT, POSITION
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, real_array
@@ -257,7 +257,7 @@ class Options:
             if self.compliance[i] == "input":
                 meaning = f"compliance of constraint {i} along its rows, (m/s^2)/N, (rad/s^2)/(N m)"
                 out.append(Argument(f"compliance{i}", (c.size,), meaning, "compliance", f"compliance of {c!r}"))
-        n_contacts = sum(isinstance(c, Contact) for c in constraints)
+        n_contacts = sum(c.n_points > 0 for c in constraints)
         for name in ("friction", "restitution"):
             if getattr(self, name) == "input":
                 out.append(Argument(name, (n_contacts,), f"coefficient of {name} of each contact"))
@@ -401,7 +401,7 @@ def _gains(c: Constraint, given: Any) -> tuple[float, float] | None:
     if given is None:
         return None
     velocity, position = (given if isinstance(given, Baumgarte) else Baumgarte(given)).gains
-    return velocity, 0.0 if isinstance(c, Rows) else position
+    return velocity, position if c.has_position_error else 0.0
 
 
 def _numbers(value: Any, size: int, argument: str, layout: str) -> Any:

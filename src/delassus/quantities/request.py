@@ -8,8 +8,8 @@ from typing import Any
 
 from delassus.accuracy.closed_loops import rank_when_closed
 from delassus.algorithms.dynamics import HARD_AND_SOFT, SOFT, UNCONSTRAINED
-from delassus.algorithms.inputs import Argument, inputs_of
-from delassus.constraints import BoundedJoint, Constraint, Contact, bounded_joints, check_constraints
+from delassus.algorithms.inputs import inputs_of
+from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, unknown_name
 from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.tree import Tree
@@ -166,9 +166,7 @@ class Request:
             case "nq" | "nv":
                 return tree.nq if name == "nq" else tree.nv
             case "impulses":
-                bounded = [c for c in self.constraints if isinstance(c, BoundedJoint)]
-                points = sum(c.size for c in self.constraints if isinstance(c, Contact))
-                return points + sum(c.has_limits for c in bounded) + sum(c.friction > 0.0 for c in bounded)
+                return sum(c.n_impulses for c in self.constraints)
             case "2 nv":
                 return 2 * tree.nv
             case "nu":
@@ -232,7 +230,7 @@ def request(
         checked = (*checked, *bounded_joints(tree, bool(limits), friction))
     else:
         for c in checked:
-            if isinstance(c, Contact):
+            if c.n_points:
                 raise ConstraintError("constraints", f"constraints that always act, of {quantity.name!r}", repr(c),
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
     known = check_options(tree, checked, quantity.name, quantity.options, options)

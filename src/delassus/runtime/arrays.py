@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.algorithms.inputs import Argument
 from delassus.compiler.program.program import Result
+from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, unknown_name
 
 Arrays = Sequence[NDArray[Any]]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.status import DynamicsStatus, worst
-from delassus.algorithms.inputs import Argument
+from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, warn
 from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.accuracy.rank import REGULAR_CONDITION
-from delassus.algorithms.inputs import Argument
-from delassus.constraints import FrameConstraint
+from delassus.constraints import Argument, Constraint
 from delassus.frozen import cached_property
 from delassus.model.rotations import Array
 from delassus.quantities.request import Request
@@ -148,13 +147,11 @@ class Loops:
         return [q, v]
 
 
-def loops_of(request: Request) -> tuple[FrameConstraint, ...]:
+def loops_of(request: Request) -> tuple[Constraint, ...]:
     """Hard constraints between two frames that stay where they are on their links, and ask for no acceleration."""
     options = request.options
     return tuple(
         c
         for c, soft, target in zip(request.constraints, options.soft, options.targets, strict=True)
-        if isinstance(c, FrameConstraint)
-        and c.second is not None
-        and not (soft or target or options.active or any(frame.given for frame in c.frames))
+        if c.is_loop and not (soft or target or options.active)
     )

@@ -33,6 +33,14 @@ from delassus.spatial.elementary_rotations import elementary_rotations
 if TYPE_CHECKING:
     from delassus.spatial.ops import Matrix, Ops, Scalar
 
+Pose = tuple["Matrix", "Matrix"]
+"""Rotation (3 × 3) and origin (3 × 1) of a frame in another one."""
+
+
+def compose(outer: Pose, inner: Pose) -> Pose:
+    """Pose of a frame in the world of ``outer``: ``inner`` is in the frame of ``outer``."""
+    return outer[0] @ inner[0], outer[1] + outer[0] @ inner[1]
+
 
 @dataclass(frozen=True, slots=True)
 class Displacement:

@@ -30,11 +30,11 @@ from delassus.algorithms.contact.laws import (
     largest,
     magnitude,
 )
-from delassus.algorithms.dynamics.constraint_acceleration import row_motion
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.constraints import BoundedJoint, Contact
+from delassus.constraints import BoundedJoint
+from delassus.constraints.contact import bounded_joints_of
 from delassus.spatial import manifold
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Scalar
@@ -86,8 +86,7 @@ class ContactStep:
         self.loops: list[int] = []
         self.others: list[int] = []
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
-            free = isinstance(c, Contact | BoundedJoint)
-            (self.others if free else self.loops).extend(range(rows.start, rows.stop))
+            (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
         self.space, self.epsilon = JointSpace(motion), epsilon
 
     def solve(
@@ -137,12 +136,7 @@ class ContactStep:
         own = ops.take(G, self.others, self.others) if n else ops.zeros(0, 0)
         if not self.loops:
             return ops.entries(own) if n else [], None
-        errors = [
-            x
-            for index, c in enumerate(self.problem.constraints)
-            if not isinstance(c, Contact | BoundedJoint)
-            for x in column(ops, row_motion(self.motion, index).position(self.motion.goals[index].pose))
-        ]
+        errors = [x for c, at in self.motion.each_constraint() if not c.n_impulses for x in column(ops, c.position(at))]
         known = ops.matrix([[free[k], CORRECTION * e] for k, e in zip(self.loops, errors, strict=True)])
         right = ops.hstack([ops.take(G, self.loops, self.others), known]) if n else known
         ops.new_system()
@@ -196,26 +190,25 @@ class ContactStep:
 
     def _laws(self) -> _Laws:
         """Laws of all rows but those of loops, and what gaps and bounces add to ``b``."""
-        ops, laws, row, contact = self.ops, _Laws([], [], {}, []), 0, 0
-        approach = None
-        for index, c in enumerate(self.problem.constraints):
-            if isinstance(c, Contact):
-                friction, restitution = self.materials.friction[contact], self.materials.restitution[contact]
-                contact += 1
-                for k, candidate in enumerate(self.problem.candidates[index]):
-                    term = ops.maximum(candidate.gap, 0.0) * self.over_h
-                    if restitution is not None:
-                        if approach is None:
-                            approach = self._approach()
-                        closing = approach[self.problem.rows[index].start + 3 * k + 2]
-                        term = self._bounce(candidate.gap, term, closing, restitution)
-                    laws.points.append(PointLaw(row, friction))
-                    laws.terms[row + 2] = term
-                    laws.gaps.append(candidate.gap)
-                    row += 3
-            elif isinstance(c, BoundedJoint):
-                laws.joints.append(self._joint_law(c, row))
-                row += 1
+        ops, laws, row, approach = self.ops, _Laws([], [], {}, []), 0, None
+        contacts = zip(
+            self.problem.candidates.items(), self.materials.friction, self.materials.restitution, strict=True
+        )
+        for (index, candidates), friction, restitution in contacts:
+            for k, candidate in enumerate(candidates):
+                term = ops.maximum(candidate.gap, 0.0) * self.over_h
+                if restitution is not None:
+                    if approach is None:
+                        approach = self._approach()
+                    closing = approach[self.problem.rows[index].start + 3 * k + 2]
+                    term = self._bounce(candidate.gap, term, closing, restitution)
+                laws.points.append(PointLaw(row, friction))
+                laws.terms[row + 2] = term
+                laws.gaps.append(candidate.gap)
+                row += 3
+        for c in bounded_joints_of(self.problem.constraints):
+            laws.joints.append(self._joint_law(c, row))
+            row += 1
         return laws
 
     def _approach(self) -> list[Scalar]:

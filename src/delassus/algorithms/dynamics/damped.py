@@ -6,8 +6,9 @@ with the rows eliminated as in `soft_rows`, so that small ``D`` lose no digits.
 
 from __future__ import annotations
 
-from delassus.algorithms.dynamics.state import DynamicsProblem, Goal
+from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
+from delassus.constraints.constraint import Goal
 from delassus.spatial.ops import Matrix
 
 

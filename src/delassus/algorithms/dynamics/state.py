@@ -10,12 +10,13 @@ target, damping, a spring) takes no operation.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from delassus.algorithms.problem import Pose, Problem
+from delassus.algorithms.problem import Problem
+from delassus.constraints.constraint import At, Constraint, Goal
 from delassus.frozen import cached_property
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD
@@ -46,22 +47,6 @@ class EliminationOrder:
 
     links: tuple[int, ...]
     block: float = NEVER
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Goal:
-    """Acceleration that a constraint asks for along its rows: ``target − β (velocity error) − α (position error)``.
-
-    Gains ``β = 2 ζ ω`` (1/s) and ``α = ω²`` (1/s²). ``pose`` is where in the world the first frame of a constraint to
-    the world should be; without it there is no position error. ``compliance`` (m, 1) is the diagonal of ``R`` of a soft
-    constraint ((m/s²)/N, (rad/s²)/(N·m)), whose force is ``R⁻¹ (k − Σ K a)``.
-    """
-
-    target: Matrix | None = None
-    velocity_gain: Scalar | None = None
-    position_gain: Scalar | None = None
-    pose: Pose | None = None
-    compliance: Matrix | None = None
 
 
 class DynamicsProblem:
@@ -125,6 +110,11 @@ class DynamicsProblem:
     def v(self) -> list[Matrix]:
         """Velocity of each joint (n_i × 1)."""
         return self.per_joint(self.velocity)
+
+    def each_constraint(self) -> Iterator[tuple[Constraint, At]]:
+        """Constraints, and what their rows are computed from."""
+        for index, c in enumerate(self.problem.constraints):
+            yield c, At(self.problem, index, self)
 
     @property
     def applied(self) -> Matrix:
@@ -248,6 +238,13 @@ class DynamicsProblem:
     def a0(self) -> Matrix:
         """Acceleration (6 × 1) of the world that stands for gravity, in world axes."""
         return self.ops.put(-self.gravity, (6, 1), LINEAR, (0,))
+
+    def gravity_in(self, link: int) -> Matrix:
+        """Gravity (3 × 1) in the axes of a link."""
+        g = self.ops.put(self.gravity, (6, 1), LINEAR, (0,))
+        for i in self.tree.support(link):
+            g = self.problem.X[i].motions_to_child(g)
+        return self.ops.take(g, LINEAR, None)
 
     def along_joint(self, i: int, x: Matrix) -> Matrix:
         """``S_i x`` (6 × 1)."""

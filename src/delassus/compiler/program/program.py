@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.algorithms.inputs import Argument
+from delassus.constraints import Argument
 from delassus.spatial.trace.graph import Graph, OperationCount
 from delassus.spatial.trace.interpret import interpret
 

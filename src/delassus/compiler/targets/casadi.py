@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.inputs import Argument
 from delassus.compiler.program.program import Program, Result
+from delassus.constraints import Argument
 from delassus.errors import missing_dependency
 from delassus.spatial.trace.interpret import evaluate
 from delassus.spatial.trace.operations import OPERATIONS, Op

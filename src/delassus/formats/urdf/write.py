@@ -8,7 +8,6 @@ from itertools import pairwise
 import numpy as np
 
 from delassus.errors import ModelError
-from delassus.formats.equalities import couplings
 from delassus.formats.text import common, element, numbers, tidy
 from delassus.model.describe import describe
 from delassus.model.description import (
@@ -114,7 +113,7 @@ def _mimics(tree: Topology) -> tuple[dict[str, Mimic], list[str]]:
     mimics: dict[str, Mimic] = {}
     others = []
     for constraint in tree.constraints:
-        rows = couplings(constraint) or []
+        rows = constraint.couplings() or []
         if not rows or any(len(row) != 2 for row, _ in rows):
             others.append(repr(constraint))
             continue

@@ -170,7 +170,7 @@ def _why_not(tree: Topology, gimbal: Gimbal) -> str:
         return "damping, friction, armature or springs"
     if any(names.intersection(actuator.transmission) for actuator in tree.actuators):
         return "actuators"
-    if any(names.intersection(getattr(constraint, "joints", ())) for constraint in tree.constraints):
+    if any(names.intersection(constraint.joints) for constraint in tree.constraints):
         return "couplings and mimic joints"
     used = {frame.link for constraint in tree.constraints for frame in constraint.frames} | {*tree.gravity_compensation}
     return "something refers to links between them" if used & lost else ""

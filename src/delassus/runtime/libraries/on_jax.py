@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.inputs import Argument
+from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus.runtime.arrays import check_shape, common_batch, leading, of_one_batch, ordered, time_first
 from delassus.runtime.fallback import solve_states

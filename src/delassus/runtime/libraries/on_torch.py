@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from delassus.algorithms.inputs import Argument
+from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
 from delassus.runtime.arrays import check_shape, common_batch, of_one_batch, ordered, time_first
 

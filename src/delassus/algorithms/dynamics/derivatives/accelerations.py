@@ -27,14 +27,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from delassus.algorithms.blocks import assembled
-from delassus.algorithms.dynamics.derivatives.constraints import ConstraintRates, constraint_rates
-from delassus.algorithms.dynamics.derivatives.rates import Body, Rates, force_matrix, motion_matrix
+from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.constraints.constraint import ConstraintRates
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, diagonal
 from delassus.spatial.ops import Matrix
+from delassus.spatial.rates import force_matrix, motion_matrix
 
 DERIVATIVES: Mapping[str, str] = MappingProxyType(
     {
@@ -115,8 +116,8 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], l
         return x - alone, ops.product(ops.hstack([columns(df_dtau, trunk), -inverse]), minus), beyond
 
     # positions and velocities, side by side
-    with_q = [constraint_rates(rates, index, part, positions=True) for index, part in enumerate(f)]
-    with_v = [constraint_rates(rates, index, part, positions=False) for index, part in enumerate(f)]
+    each = [*zip(motion.each_constraint(), f, strict=True)]
+    with_q, with_v = ([c.rates(at, rates, part, positions) for (c, at), part in each] for positions in (True, False))
     r = ops.hstack(_residuals(rates, with_q))
     g = ops.hstack(
         [

@@ -25,25 +25,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from delassus.algorithms.blocks import assembled
-from delassus.algorithms.dynamics.constraint_acceleration import gravity_in
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.problem import Pose, compose
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix
 from delassus.spatial.ops import Matrix, Ops
-
-
-def motion_matrix(ops: Ops, V: Matrix) -> Matrix:
-    """``V ×`` (6 × 6) on motions; ``V ×* = −(V ×)ᵀ`` on forces."""
-    v, w = cross_matrix(ops, ops.take(V, LINEAR, None)), cross_matrix(ops, ops.take(V, ANGULAR, None))
-    return ops.vstack([ops.hstack([w, v]), ops.hstack([ops.zeros(3, 3), w])])
-
-
-def force_matrix(ops: Ops, F: Matrix) -> Matrix:
-    """Matrix (6 × 6) of ``s ↦ s ×* F``."""
-    f, m = cross_matrix(ops, ops.take(F, LINEAR, None)), cross_matrix(ops, ops.take(F, ANGULAR, None))
-    return -ops.vstack([ops.hstack([ops.zeros(3, 3), f]), ops.hstack([f, m])])
+from delassus.spatial.rates import Side, Vector, motion_matrix
+from delassus.spatial.transform import Pose, compose
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +91,7 @@ class Rates:
         ops, tree = motion.ops, motion.tree
         self.motion = motion
         self.root = 0 if tree.is_floating and tree.parents.count(WORLD) == 1 else WORLD
-        self.gravity = motion.gravity if self.root == WORLD else gravity_in(motion, self.root)
+        self.gravity = motion.gravity if self.root == WORLD else motion.gravity_in(self.root)
         a0 = ops.put(-self.gravity, (6, 1), LINEAR, (0,))
         self.poses: list[Pose] = []
         self.S, self.psi, self.xi, self.phi = list[Matrix](), list[Matrix](), list[Matrix](), list[Matrix]()
@@ -166,12 +154,45 @@ class Rates:
         moving = {(0, j): columns[j] for j in tree.support(link)}
         return assembled(self.motion.ops, [6], [joint.nv for joint in tree.joints], moving)
 
+    def axes_moving(self, link: int) -> Matrix:
+        """Axes (6 × nv) of the joints that move a link; zeros for others."""
+        return self.of_link(link, self.S)
+
+    def side(self, link: int, p: Matrix, positions: bool) -> Side:
+        """A link or the world, and a point ``p`` (3 × 1) of it, with their changes with positions, or velocities."""
+        ops, nv = self.motion.ops, self.motion.tree.nv
+        if link == WORLD:
+            still = Vector(ops, ops.zeros(3, 1), ops.zeros(3, nv))
+            return Side(still, still, still, still, Vector(ops, p, ops.zeros(3, nv)), ops.zeros(3, nv))
+        gravity = ops.put(self.gravity, (6, 1), LINEAR, (0,))
+        V, a = self.V[link], self.a[link] + gravity
+        S, psi, xi, phi = (self.of_link(link, columns) for columns in (self.S, self.psi, self.xi, self.phi))
+        at_V = motion_matrix(ops, V)
+        if positions:
+            dV = psi - at_V @ S
+            da = (xi + motion_matrix(ops, gravity) @ S) - motion_matrix(ops, a) @ S - at_V @ psi
+            dp = ops.take(S, LINEAR, None) - cross_matrix(ops, p) @ ops.take(S, ANGULAR, None)
+        else:
+            dV, da, dp = S, phi - at_V @ S, ops.zeros(3, nv)
+        v, w, a_v, a_w = (
+            Vector(ops, ops.take(x, part, None), ops.take(dx, part, None))
+            for x, dx in ((V, dV), (a, da))
+            for part in (LINEAR, ANGULAR)
+        )
+        turn = ops.take(S, ANGULAR, None) if positions else ops.zeros(3, nv)
+        return Side(v, w, a_v, a_w, Vector(ops, p, dp), turn)
+
     @cached_property
     def bodies(self) -> list[Body]:
         """Each link alone."""
         ops, H = self.motion.ops, self.motion.problem.inertias
         rows = [(*pose, inertia, V) for pose, inertia, V in zip(self.poses, H, self.V, strict=True)]
         return [Body(*parts) for parts in ops.map(self._body, rows)]
+
+    @property
+    def first_moments(self) -> list[tuple[Matrix, Matrix]]:
+        """Mass (1 × 1) and first moment (3 × 1) of each link."""
+        return [(body.m, body.h) for body in self.bodies]
 
     def _body(self, R: Matrix, p: Matrix, H: Matrix, V: Matrix) -> Sequence[Matrix]:
         """Parts of the body of a link."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from delassus.algorithms.inputs import Argument
 from delassus.compiler.program.program import Program, Result
 from delassus.compiler.targets.casadi import jacobian_blocks, matrix_shape
+from delassus.constraints import Argument
 
 ABOUT = (
     "For CasADi and acados: as CasADi's own C code, matrices column by column; jac_ is the Jacobian, adj1_ cotangents."

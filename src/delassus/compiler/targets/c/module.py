@@ -15,12 +15,12 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from delassus.algorithms.inputs import Argument
 from delassus.compiler.passes.allocate import Act, allocate
 from delassus.compiler.program.calls import Rows, c_table
 from delassus.compiler.program.program import Program, Result, Stage
 from delassus.compiler.targets.c.casadi import ABOUT, DEFINITIONS, Interface, functions
 from delassus.compiler.targets.c.text import Scalar, comment, identifier, literal
+from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
 from delassus.spatial.trace.operations import CALL, OPERATIONS, PRODUCT, SUM, Op, arity
 

@@ -3,7 +3,7 @@
 Each internal module is imported by one test file at most (`test_architecture.py` counts): its own, or this one.
 """
 
-from delassus import quantities
+from delassus import constraints, quantities
 from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots, usual_states
 from delassus.algorithms import dynamics, energy, rnea
 from delassus.algorithms.crba import mass_matrix
@@ -34,8 +34,7 @@ from delassus.compiler.targets.casadi import casadi_function
 from delassus.compiler.targets.llvm import parts as llvm_parts
 from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.compiler.targets.llvm.python_entry import MOST, MOST_ALONE, limit
-from delassus.constraints import check_constraints
-from delassus.constraints.constraint import Goal
+from delassus.constraints import Goal, check_constraints
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED
 from delassus.contact.solvers.coulomb import prepare, projected, single

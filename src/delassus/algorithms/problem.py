@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from delassus.algorithms.inputs import inputs_of, payload_name
-from delassus.constraints import Constraint, row_slices
-from delassus.constraints.constraint import At, Candidate
+from delassus.constraints import At, Candidate, Constraint, row_slices
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Placement, Tree, total_mass
 from delassus.spatial.motion import LINEAR, diagonal, from_entries, scaled

@@ -21,7 +21,20 @@ from __future__ import annotations
 
 from delassus.constraints.between_frames import FrameConstraint
 from delassus.constraints.centre_of_mass import CenterOfMass
-from delassus.constraints.constraint import Argument, Constraint, check_constraints, row_slices
+from delassus.constraints.constraint import (
+    PLACEMENT,
+    POSITION,
+    Argument,
+    At,
+    Candidate,
+    Constraint,
+    ConstraintRates,
+    Goal,
+    Rates,
+    check_constraints,
+    exact,
+    row_slices,
+)
 from delassus.constraints.contact import BoundedJoint, Contact, bounded_joints
 from delassus.constraints.distance import Distance
 from delassus.constraints.frame import Frame
@@ -33,22 +46,30 @@ from delassus.constraints.rows import ROW_LAYOUT, Rows
 from delassus.constraints.weld import Weld
 
 __all__ = [
+    "PLACEMENT",
+    "POSITION",
     "ROW_LAYOUT",
     "Argument",
+    "At",
     "BoundedJoint",
+    "Candidate",
     "CenterOfMass",
     "Constraint",
+    "ConstraintRates",
     "Contact",
     "Distance",
     "Frame",
     "FrameConstraint",
+    "Goal",
     "Hinge",
     "JointRows",
     "Orientation",
     "Point",
+    "Rates",
     "Rows",
     "Weld",
     "bounded_joints",
     "check_constraints",
+    "exact",
     "row_slices",
 ]

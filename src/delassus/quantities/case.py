@@ -20,7 +20,7 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder
 from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.problem import Problem
-from delassus.constraints.constraint import Goal
+from delassus.constraints import Goal
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD
 from delassus.planner.elimination import fewest_operations

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.kinematics import REFERENCES
-from delassus.constraints import Argument, Constraint, Frame
-from delassus.constraints.constraint import PLACEMENT, POSITION
+from delassus.constraints import PLACEMENT, POSITION, Argument, Constraint, Frame
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, real_array

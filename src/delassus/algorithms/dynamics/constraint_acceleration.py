@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.rnea import accelerations
-from delassus.constraints.constraint import At, Constraint
+from delassus.constraints import At, Constraint
 from delassus.spatial.motion import scaled
 from delassus.spatial.ops import Matrix
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
-from delassus.constraints.constraint import Goal
+from delassus.constraints import Goal
 from delassus.spatial.ops import Matrix
 
 

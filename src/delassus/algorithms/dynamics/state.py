@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from delassus.algorithms.problem import Problem
-from delassus.constraints.constraint import At, Constraint, Goal
+from delassus.constraints import At, Constraint, Goal
 from delassus.frozen import cached_property
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD

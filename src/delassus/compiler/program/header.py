@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from delassus.constraints.constraint import Constraint, exact
+from delassus.constraints import Constraint, exact
 from delassus.quantities.request import Request
 
 NAMED = ("integrator", "reference", "solver", "sweeps", "tolerance", "friction", "restitution", "limits")

@@ -31,7 +31,7 @@ from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.constraints.constraint import ConstraintRates
+from delassus.constraints import ConstraintRates
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, diagonal
 from delassus.spatial.ops import Matrix

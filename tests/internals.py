@@ -7,11 +7,11 @@ from delassus import constraints, quantities
 from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots, usual_states
 from delassus.algorithms import dynamics, energy, rnea
 from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED
+from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED, pv_early
 from delassus.algorithms.dynamics import METHODS as DYNAMICS_ALGORITHMS
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.popov_vereshchagin import constant_rows
-from delassus.algorithms.dynamics.popov_vereshchagin.activation import Conditions, activated_pv_early
+from delassus.algorithms.dynamics.popov_vereshchagin.activation import Conditions
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder
 from delassus.algorithms.jacobian import jacobian, jacobian_columns
 from delassus.algorithms.problem import Problem

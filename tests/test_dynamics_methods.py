@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.algorithms.dynamics.popov_vereshchagin.early_rows import EarlyElimination
 from delassus.algorithms.dynamics.popov_vereshchagin.pv import pv
-from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import EarlyElimination
 from delassus_studies.bench.errors import BELOW
 from delassus_studies.cases import Case, benchmark_cases, general_rows, general_welds, welds
 from internals import (
@@ -24,10 +24,10 @@ from internals import (
     RawJoint,
     RawLink,
     TraceOps,
-    activated_pv_early,
     build_tree,
     check_constraints,
     constant_rows,
+    pv_early,
 )
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import everything, independent, state
@@ -409,9 +409,9 @@ GAINS = {
 def test_gains_of_pv_early(case, monkeypatch):
     def as_the_paper(link, s, armature, tau, at):
         """The rows' ``L`` is regular after the joint: eqs. 57, 62, 63."""
-        size = link.reflect(s, at)
-        ops, label, shape = link.ops, link.rows[at[0]], (len(link.rows), 7)
-        link.R = link.R + ops.put(ops.matrix([[size]]), shape, (at[0],), (s,))
+        size, label = link.reflect(s, at), at[0]
+        edge = link.ops.put(link.ops.matrix([[size]]), (link.size, link.size), link.indices([label]), (s,))
+        link.V = link.V + edge + link.ops.transpose(edge)
         link.wait([label])
         link.eliminate_dof(s, armature, tau)
         link.eliminate_forces([label])
@@ -462,7 +462,7 @@ def test_every_method_is_here():
     """A hard method that is added is tested with the others."""
     others = {"aba", "kkt", "ltl-soft", "pv-soft", "proximal"}
     assert set(ds.DYNAMICS_METHODS) - others == set(HARD)
-    assert DYNAMICS_ALGORITHMS["pv"] is pv and DYNAMICS_ALGORITHMS["pv-early"] is activated_pv_early
+    assert DYNAMICS_ALGORITHMS["pv"] is pv and DYNAMICS_ALGORITHMS["pv-early"] is pv_early
     robot = ds.mechanisms.humanoid()
     zero = np.zeros(robot.nv)
     assert ds.forward_dynamics(robot, robot.neutral(), zero, zero, ds.Point("left_foot")).method == "ltl"

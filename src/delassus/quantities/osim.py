@@ -11,7 +11,7 @@ from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.damped import damped_problem
-from delassus.algorithms.dynamics.popov_vereshchagin.soft_rows import soft_pv_early
+from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.osim import METHODS as NAMED
 from delassus.algorithms.osim.product import delassus_product
 from delassus.model.rotations import Array
@@ -51,7 +51,7 @@ def _product(case: Case) -> list[Matrix]:
 def _damped_solution(case: Case) -> list[Matrix]:
     damping, x = (stacked(case, case.entries(name)) for name in ("d", "x"))
     motion = damped_problem(case.problem(), damping, x)
-    return [case.judged(motion, soft_pv_early(motion), soft_pv_early).forces]
+    return [case.judged(motion, pv_early(motion), pv_early).forces]
 
 
 def _mass_matrix(case: Case) -> list[Matrix]:

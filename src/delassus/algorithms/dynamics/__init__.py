@@ -9,14 +9,15 @@ method            file                 cost                            source
 ``ltl-soft``      `ltl_soft`           O(n d² + m d²), soft            [LQR] VI and IX-C, MuJoCo
 ``pv``            `pv`                 O(n + m² d + m³)                [LQR] V, algorithm 1
 ``pv-early``      `pv_early`           O(n + m), hard and soft         [LQR] VIII
-``pv-soft``       `pv_soft`            O(n + m), soft                  [LQR] VI
+``pv-soft``       `pv_soft`            O(n + m), soft                  [LQR] VI; of loops ``pv-early``
 ``proximal``      `proximal`           O(n + m) an iteration           Carpentier et al. 2021
 ================  ===================  ==============================  =======================================
 
 `state` holds what they start from, `constraint_acceleration` the right-hand sides of constraints,
-`quantities.redundancy` what happens where rows are dependent. `link_elimination` is what `pv` and `pv_early` share;
-`loop_rows`, `soft_rows`, `activation` and `constant_rows` extend `pv_early`. `rnea`, `kinematics` and `energy` are
-inverse dynamics, frames, energies, momentum and centre of mass; `integrate` and `step_derivatives` time steps.
+`quantities.redundancy` what happens where rows are dependent. `link_elimination` is what `pv` and `pv_early` share,
+`early_rows` what `pv_early` does at a link; `loop_rows`, `activation` and `constant_rows` are about what is not in its
+source. `rnea`, `kinematics` and `energy` are inverse dynamics, frames, energies, momentum and centre of mass;
+`integrate` and `step_derivatives` time steps.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from delassus.algorithms.dynamics.aba import aba
 from delassus.algorithms.dynamics.kkt import kkt
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.ltl_soft import ltl_soft
-from delassus.algorithms.dynamics.popov_vereshchagin.activation import activated_pv_early
 from delassus.algorithms.dynamics.popov_vereshchagin.pv import pv
+from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_soft import pv_soft
 from delassus.algorithms.dynamics.proximal import proximal
 from delassus.algorithms.dynamics.solution import Solution
@@ -43,7 +44,7 @@ METHODS: Mapping[str, Method] = MappingProxyType({
     "ltl": ltl,
     "ltl-soft": ltl_soft,
     "pv": pv,
-    "pv-early": activated_pv_early,
+    "pv-early": pv_early,
     "pv-soft": pv_soft,
     "proximal": proximal,
 })  # fmt: skip

@@ -1,7 +1,7 @@
 """``(G + D)⁻¹ x`` in O(n + m), ``D`` diagonal: a robot at rest without gravity, whose constraints are soft.
 
 Soft constraints of compliance ``D`` that ask for the accelerations ``x`` have these forces. Source: [LQR] section VI,
-with the rows eliminated as in `soft_rows`, so that small ``D`` lose no digits.
+with the rows eliminated as in `pv_early`, so that small ``D`` lose no digits.
 """
 
 from __future__ import annotations

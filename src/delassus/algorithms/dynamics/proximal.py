@@ -9,7 +9,7 @@ those of least norm.
 
 Source: Rockafellar 1976; Carpentier, Budhiraja, Mansard, "Proximal and sparse resolution of constrained dynamic
 equations", RSS 2021. Deviations: ``G`` is not formed. A robot whose hard rows have the compliance ``W`` has the forces
-``S b`` (`soft_rows`), so that an iteration costs O(n + m): it eliminates the same rows, with another right-hand side.
+``S b`` (`pv_early`), so that an iteration costs O(n + m): it eliminates the same rows, with another right-hand side.
 ``W`` may be tiny, for that loses no digits.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import reduce
 
 from delassus.algorithms.dynamics.popov_vereshchagin import loop_rows
-from delassus.algorithms.dynamics.popov_vereshchagin.soft_rows import soft_pv_early
+from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
@@ -74,7 +74,7 @@ class ProximalPoint:
             replace(goal, target=wanted if goal.target is None else goal.target + wanted, compliance=R)
             for goal, wanted, R in zip(self._motion.goals, self._by_constraint(added), self._R, strict=True)
         ]
-        return soft_pv_early(self._motion.with_goals(goals), self._least)
+        return pv_early(self._motion.with_goals(goals), self._least)
 
     def step(self, b: Matrix) -> Matrix:
         """``S b``: forces on the robot at rest."""
@@ -83,7 +83,7 @@ class ProximalPoint:
             for goal, wanted, R in zip(self._motion.goals, self._by_constraint(b), self._R, strict=True)
         ]
         rest = DynamicsProblem(self._motion.problem, None, None, gravity=self._ops.zeros(3, 1), goals=goals)
-        return soft_pv_early(rest, self._least).forces
+        return pv_early(rest, self._least).forces
 
     def left(self, f: Matrix) -> Matrix:
         """``W f``: acceleration that the rows still miss."""
@@ -120,7 +120,7 @@ def proximal(motion: DynamicsProblem) -> Solution:
     """Accelerations and forces after `ITERATIONS`; `delassus.accuracy.iterate` has those that watch convergence."""
     point = ProximalPoint(motion)
     if not motion.problem.n_rows:
-        return soft_pv_early(motion)
+        return pv_early(motion)
     return point.without_idle(point.solve(shift(missed(point, motion), ITERATIONS)))
 
 

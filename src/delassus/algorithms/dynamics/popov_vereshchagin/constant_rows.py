@@ -7,17 +7,18 @@ with constants ``N`` (5 × 6) that do not meet that axis. The forces along the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
+from delassus.algorithms.dynamics.popov_vereshchagin.steps import Label, Rewritten, exchanged
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.inertia import motion_transform
 from delassus.model.rotations import Array, rotation_about
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, from_entries
-from delassus.spatial.ops import Matrix, Ops
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 REGULAR = 1e3
 """Rows of a larger condition stay as they are given."""
@@ -32,16 +33,12 @@ SCALE = 1024.0
 """Rows whose size is about a power of this are divided by it: exactly, as it is one of two."""
 
 
-Rewritten = tuple[Matrix, Callable[[Matrix], Matrix]]
-"""Rows ``[K −k]``, and the map from the forces along them to those along the rows as they were."""
-
-
-def of_held_link(ops: Ops, R: Matrix) -> Rewritten | None:
+def of_held_link(ops: Ops, R: Matrix, labels: tuple[Label, ...]) -> Rewritten | None:
     """Six constant rows as ``a = K⁻¹ k``, or None."""
-    return _rewritten(ops, R, range(6), np.eye(6))
+    return _rewritten(ops, R, labels, range(6), np.eye(6))
 
 
-def on_parent(motion: DynamicsProblem, i: int, R: Matrix) -> Rewritten | None:
+def on_parent(motion: DynamicsProblem, i: int, R: Matrix, labels: tuple[Label, ...]) -> Rewritten | None:
     """Five constant rows that leave nothing but joint i free, as constant rows on the parent, or None."""
     tree, joint, p = motion.tree, motion.tree.joints[i], motion.tree.parents[i]
     if p == WORLD or joint.nv > 1 or motion.ops.shape(R)[0] != 5:
@@ -50,10 +47,10 @@ def on_parent(motion: DynamicsProblem, i: int, R: Matrix) -> Rewritten | None:
     axis = np.asarray(np.linalg.inv(motion_transform(joint.rotation, joint.position))[:, s], dtype=np.float64)
     N = annihilator(axis, tree.joints[p].motion_axes)
     columns = [k for k in range(6) if k != s]
-    return _rewritten(motion.ops, R, columns, N, motion.problem.X[i], motion.c[i])
+    return _rewritten(motion.ops, R, labels, columns, N, motion.problem.X[i], motion.c[i])
 
 
-def turned_on_parent(motion: DynamicsProblem, i: int, R: Matrix) -> Rewritten | None:
+def turned_on_parent(motion: DynamicsProblem, i: int, R: Matrix, labels: tuple[Label, ...]) -> Rewritten | None:
     """Five constant rows that the revolute joint i does nothing to but turn them, as they are before it turns, or None.
 
     Turned rows have the compliance that they had.
@@ -68,15 +65,15 @@ def turned_on_parent(motion: DynamicsProblem, i: int, R: Matrix) -> Rewritten | 
         return None
     columns = [k for k in range(6) if k != s]
     N = numbers @ motion_transform(joint.rotation, joint.position)
-    return _rewritten(motion.ops, R, columns, N, motion.problem.X[i], motion.c[i])
+    return _rewritten(motion.ops, R, labels, columns, N, motion.problem.X[i], motion.c[i])
 
 
-def to_unit_size(motion: DynamicsProblem, late: Collection[int]) -> dict[int, list[float]]:
+def to_unit_size(motion: DynamicsProblem, late: Collection[int]) -> dict[int, list[Scalar]]:
     """Factors for rows of hard constraints that are not ``late``; reflections with large rows cost small ones digits.
 
     They are powers of `SCALE`: rows of about unit size stay as they are, as do those that come with each call.
     """
-    ops, scales = motion.ops, dict[int, list[float]]()
+    ops, scales = motion.ops, dict[int, list[Scalar]]()
     for c, is_soft in enumerate(motion.softness):
         hard = not is_soft and c not in late
         sizes = ops.known(from_entries(ops, motion.problem.row_sizes(c))) if hard else None
@@ -102,7 +99,13 @@ def annihilator(axis: Array, other: Sequence[int]) -> Array:
 
 
 def _rewritten(
-    ops: Ops, R: Matrix, columns: Sequence[int], N: Array, X: Any = None, c: Matrix | None = None
+    ops: Ops,
+    R: Matrix,
+    labels: tuple[Label, ...],
+    columns: Sequence[int],
+    N: Array,
+    X: Any = None,
+    c: Matrix | None = None,
 ) -> Rewritten | None:
     """Rows that meet the ``columns`` only, as ``N X⁻¹ K⁺``, if ``K`` is constant."""
     m, K = ops.shape(R)[0], ops.take(R, None, columns)
@@ -116,15 +119,5 @@ def _rewritten(
         k = k + K @ ops.take(c, columns, None)
     right = ops.put(ops.constant(np.linalg.inv(numbers)), (6, m), columns, range(m))
     rows = ops.constant(N)
-    a = right @ k if X is None else _exchanged(ops, X.forces_to_parent(_exchanged(ops, right @ k)))
-
-    def forces(f: Matrix) -> Matrix:
-        g = ops.transpose(rows) @ f
-        return ops.transpose(right) @ (g if X is None else _exchanged(ops, X.motions_to_child(_exchanged(ops, g))))
-
-    return ops.hstack([rows, rows @ a]), forces
-
-
-def _exchanged(ops: Ops, a: Matrix) -> Matrix:
-    """Linear and angular part, one for the other: so exchanged, ``Xᵀ`` is ``X⁻¹``."""
-    return ops.take(a, (3, 4, 5, 0, 1, 2), None)
+    a = right @ k if X is None else exchanged(ops, X.forces_to_parent(exchanged(ops, right @ k)))
+    return Rewritten(labels, ops.hstack([rows, rows @ a]), rows, X, right)

@@ -15,14 +15,9 @@ from itertools import combinations
 
 import numpy as np
 
-from delassus.algorithms.dynamics.popov_vereshchagin.link_elimination import (
-    Label,
-    LinkElimination,
-    Part,
-    links_of,
-    links_of_labels,
-    row_groups,
-)
+from delassus.algorithms.dynamics.popov_vereshchagin.link_elimination import LinkElimination
+from delassus.algorithms.dynamics.popov_vereshchagin.parts import Part, links_of, links_of_labels, row_groups
+from delassus.algorithms.dynamics.popov_vereshchagin.steps import Label
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem
 from delassus.model.tree import WORLD
 
@@ -104,9 +99,10 @@ def _constant(link: LinkElimination, groups: Iterable[list[Label]]) -> list[Labe
 
 
 def _groups(link: LinkElimination) -> list[list[Label]]:
-    """Forces of a link's form, those that are eliminated together."""
-    constraints = dict.fromkeys(c for c, _ in link.labels if c >= 0)
-    groups = ([x for x in link.labels if x in group] for c in constraints for group in row_groups(link.problem, c))
+    """Forces of a link's form that wait, those that are eliminated together."""
+    labels = [label for label in link.labels if label[0] >= 0 and label not in link.rows]
+    constraints = dict.fromkeys(c for c, _ in labels)
+    groups = ([x for x in labels if x in group] for c in constraints for group in row_groups(link.problem, c))
     return [group for group in groups if group]
 
 

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from delassus.algorithms.dynamics.popov_vereshchagin.link_elimination import (
     LinkElimination,
-    add_forces,
     back_substitution,
+    transform_and_drift,
+)
+from delassus.algorithms.dynamics.popov_vereshchagin.parts import (
+    RowKinds,
     link_parts,
     row_groups,
     take_parts,
-    transform_and_drift,
+    waiting_parts,
 )
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -36,14 +39,12 @@ def pv(motion: DynamicsProblem) -> Solution:
     constraints = range(len(problem.constraints))
     groups = [group for c in constraints for group in row_groups(problem, c)]
     forces = [label for group in groups for label in group]
-    parts, links = link_parts(motion), dict[int, LinkElimination]()
-    add_forces(motion, groups, parts)
-
-    regular_base = False
+    kinds, links, regular_base = RowKinds(), dict[int, LinkElimination](), False
+    parts = [*link_parts(motion), *waiting_parts(motion, groups, kinds)]
 
     # leaves → root: H, p, K, k and L without the joints (eqs. 42a–42e)
     for i in tree.leaves_to_root():
-        link = links[i] = LinkElimination(problem, i, take_parts(problem, i, parts))
+        link = links[i] = LinkElimination(problem, i, take_parts(problem, i, parts), kinds)
         joint = tree.joints[i]
         if i == BASE and tree.is_floating and set(forces) <= set(link.labels):
             L = link.L(forces)
@@ -57,7 +58,7 @@ def pv(motion: DynamicsProblem) -> Solution:
     ops.mark("link elimination", [link.V for link in links.values()])
 
     # at the world: the forces that are left (eqs. 43, 48)
-    world = links[WORLD] = LinkElimination(problem, WORLD, take_parts(problem, WORLD, parts))
+    world = links[WORLD] = LinkElimination(problem, WORLD, take_parts(problem, WORLD, parts), kinds)
     G = None if regular_base else world.L(forces)
     world.eliminate_forces([label for label in forces if label in world.labels])
 

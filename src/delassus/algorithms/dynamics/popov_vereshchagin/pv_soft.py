@@ -4,8 +4,8 @@ Minimises ``Σ_i ½ (a_i − H_i⁻¹ f_i)ᵀ H_i (a_i − H_i⁻¹ f_i) + Σ_c 
 MuJoCo's soft Gauss principle). A constraint to the world is absorbed by its link (eq. 52); its force is
 ``R⁻¹ (k − K a)``. Source: [LQR] section VI.
 
-Deviations: ``p`` is minus the paper's ``f``, whose update is ``Kᵀ R⁻¹ k`` (a misprint there). Loops go to
-`soft_rows`.
+Deviations: ``p`` is minus the paper's ``f``, whose update is ``Kᵀ R⁻¹ k`` (a misprint there). Constraints that have not
+one end on a link (loops, rows on joints) couple links: with these, the method is `pv_early`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.aba import driving_forces, roll_out
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
-from delassus.algorithms.dynamics.popov_vereshchagin.soft_rows import soft_pv_early
+from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 
@@ -23,7 +23,7 @@ def pv_soft(motion: DynamicsProblem) -> Solution:
     ops, problem, constraints = motion.ops, motion.problem, range(len(motion.problem.constraints))
     ends = {end.constraint: end for end in problem.ends}
     if len(ends) < max(len(problem.ends), len(problem.constraints)):
-        return soft_pv_early(motion)
+        return pv_early(motion)
     R = [ops.factor(motion.compliance(c)) for c in constraints]
     k = right_hand_sides(motion)
 

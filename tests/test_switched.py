@@ -167,6 +167,18 @@ def test_random_mechanisms(method):
     assert len(solved) > 5 and np.nanmean(solved) > 0.9
 
 
+def test_rows_of_joints_beside_rows_of_links():
+    """A row that joints alone have, which meets no other one."""
+    tree, rng = ds.mechanisms.chain(6), np.random.default_rng(3)
+    first, second, *_ = tree.joint_names
+    held = [ds.Weld("link6"), ds.Point(ds.Frame("link3", (0.1, 0.2, 0.3))), ds.JointRows([{first: 1.0, second: -0.5}])]
+    q, (v, tau) = tree.random(rng, 3), rng.normal(size=(2, 3, 6))
+    active = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]], float)
+    early, dense = (ds.forward_dynamics(tree, q, v, tau, held, method=m, active=active) for m in ("pv-early", "kkt"))
+    assert np.all(early.status == ds.DynamicsStatus.SOLVED)
+    assert error(early.qdd, dense.qdd) < SAME
+
+
 def test_a_stretched_leg_counts_only_if_its_foot_stands():
     """Estimates are those of the constraints that are on."""
     arm = ds.mechanisms.star(2, 3)

@@ -41,9 +41,6 @@ The command line finds benchmarks and claims in "delassus_studies"; the library 
 USE_FORMATS = ("cli", "delassus_studies", "delassus", "gym", "pictures", "scenes", "simulate", "contact", "formats")
 """Who loads robots and converts states of other libraries; dynamics and compiler know trees only."""
 
-WRITERS = {("delassus.model.tree", f"delassus.formats.{name}.write") for name in ("urdf", "mujoco")}
-"""What a tree calls to write itself; writers know its topology only."""
-
 MOST_ROOMS, MOST_FILES = 16, 12
 """Rooms of the library; files in a room or in a part of one, but for its `__init__`: beyond that it has parts."""
 
@@ -112,8 +109,7 @@ def imports(path):
 def may_import(importer, imported):
     """Whether a module of ours may import another one."""
     own, other = layer_of(importer), layer_of(imported)
-    downwards = LAYERS.index(own) <= LAYERS.index(other) and (other != "formats" or own in USE_FORMATS)
-    return downwards or (importer, imported) in WRITERS
+    return LAYERS.index(own) <= LAYERS.index(other) and (other != "formats" or own in USE_FORMATS)
 
 
 def test_imports_point_downwards():

@@ -105,6 +105,9 @@ from delassus.constraints import (
 )
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.formats.load import load
+from delassus.formats.mujoco.write import write_mjcf as _write_mjcf
+from delassus.formats.urdf.write import write_urdf as _write_urdf
+from delassus.model import description as _description
 from delassus.model import mechanisms
 from delassus.model.tree import Tree
 from delassus.quantities import evaluate as _evaluate
@@ -235,6 +238,7 @@ def _kernel_of(asked: _typing.Any, dtype: str) -> _typing.Any:
 
 
 _evaluate.KERNELS[:] = [_kernel_of]
+_description.WRITERS.update(urdf=_write_urdf, mjcf=_write_mjcf)
 
 
 def __getattr__(name: str) -> _typing.Any:

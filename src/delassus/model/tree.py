@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, ModelError, shown
-from delassus.formats.mujoco.write import write_mjcf
-from delassus.formats.urdf.write import write_urdf
 from delassus.model import joints as joint_rules
 from delassus.model.check import (
     check_batch,
@@ -23,7 +21,7 @@ from delassus.model.check import (
     normalised,
     real_array,
 )
-from delassus.model.description import Unsupported
+from delassus.model.description import WRITERS, Unsupported
 from delassus.model.edit.combine import ON_THE_WORLD, mount
 from delassus.model.edit.reroot import reroot, reroot_configuration
 from delassus.model.rotations import Array, exact_quarter_turns
@@ -461,7 +459,7 @@ class Tree(Topology):
         >>> print(ds.mechanisms.chain(1).to_urdf().splitlines()[0])
         <robot name="chain1">
         """
-        return write_urdf(self, unsupported)
+        return WRITERS["urdf"](self, unsupported)
 
     def to_mjcf(self, *, unsupported: Unsupported = "warn") -> str:
         """Text of an MJCF file of this robot, which `delassus.load` reads as the same tree.
@@ -492,7 +490,7 @@ class Tree(Topology):
         >>> print(ds.mechanisms.chain(1).to_mjcf().splitlines()[0])
         <mujoco model="chain1">
         """
-        return write_mjcf(self, unsupported)
+        return WRITERS["mjcf"](self, unsupported)
 
 
 def total_mass(tree: Tree) -> float:

@@ -2,7 +2,7 @@
 
 `quantity` says what a declaration holds. `osim`, `dynamics`, `contact` and `kinematics` hold the declarations, each
 with its direct functions. A `request` resolves and checks what is asked for, with its `options`; a `case` binds it to a
-backend, and `evaluate` to NumPy. `redundancy` is the one answer to dependent rows, `pivots` how kernels find them.
+backend, and `evaluate` to NumPy. `delassus.accuracy` has the one answer to dependent rows, and how kernels find them.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ method            file                 cost                            source
 ================  ===================  ==============================  =======================================
 
 `state` holds what they start from, `constraint_acceleration` the right-hand sides of constraints,
-`quantities.redundancy` what happens where rows are dependent. `link_elimination` is what `pv` and `pv_early` share,
-`early_rows` what `pv_early` does at a link; `loop_rows`, `activation` and `constant_rows` are about what is not in its
-source. `rnea`, `kinematics` and `energy` are inverse dynamics, frames, energies, momentum and centre of mass;
-`integrate` and `step_derivatives` time steps.
+`delassus.accuracy.status` what happens where rows are dependent. In `popov_vereshchagin`, `link_elimination` is what
+`pv` and `pv_early` share, `early_rows` what `pv_early` does at a link; `loop_rows`, `activation` and `constant_rows`
+are about what is not in its source. `derivatives` are those of accelerations, forces and time steps, which
+`integrate` makes.
 """
 
 from __future__ import annotations

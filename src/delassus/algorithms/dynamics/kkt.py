@@ -2,7 +2,7 @@
 
 Solved by its Schur complement ``G = J M⁻¹ Jᵀ``: ``G f = γ − J M⁻¹ (τ − c)``. ``γ = k − Σ K a°``, ``a°`` the
 accelerations of links that velocities and gravity cause while ``q̈ = 0`` ([LQR] eqs. 2–5). Cost O(n³ + m n² + m³).
-Assumes independent rows; what to do about others is in `quantities.redundancy`.
+Assumes independent rows; what to do about others is in `delassus.accuracy.status`.
 """
 
 from __future__ import annotations

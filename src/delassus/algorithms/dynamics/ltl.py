@@ -3,7 +3,7 @@
 ``G f = γ − Y z`` with ``Y = J L⁻¹``, ``z = L⁻ᵀ (τ − c)`` and ``G = Y Yᵀ``, then ``L q̈ = z + Yᵀ f``; all loops run over
 supports only. Cost O(n d² + m d² + m² d + m³). Source: [LQR] eqs. 2–8; Featherstone 2005 and 2010.
 
-Assumes independent rows; what to do about others is in `quantities.redundancy`. No deviations. `derivatives`
+Assumes independent rows; what to do about others is in `delassus.accuracy.status`. No deviations. `derivatives`
 starts from the same factors.
 """
 

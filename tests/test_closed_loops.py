@@ -367,6 +367,9 @@ def test_rank_of_rows_where_loops_are_closed():
     assert rank_when_closed(tree, [ds.Weld("rocker")]) is None  # no loop
     apart = ds.Point(ds.Frame("crank", (2.0, 0, 0)), ds.Frame("rocker", (0, 0, 5.0)))
     assert rank_when_closed(tree, [apart]) is None  # no configuration closes it
+    tree, rods = parallelogram()
+    assert rank_when_closed(tree, rods) == (1, 2)
+    assert rank_when_closed(tree, [ds.Distance(*rods[0].frames)]) == (1, 1)  # of any length
 
 
 def right(tree, loop, states, qdd, forces):
@@ -393,6 +396,29 @@ def test_auto_solves_loops_that_are_dependent_once_closed():
     assert ds.compile(tilted, point, "dynamics").method == "pv-early"
     assert ds.compile(tree, hinge, "dynamics", compliance=1e-4).method == "pv-early"
     assert ds.compile(tree, hinge, "dynamics", method="ltl").plan is None
+
+
+def parallelogram():
+    """Two cranks side by side, and two rods of the length of the ground: one would do."""
+    links = [RawLink("base", 1.0), rod("left", CRANK), rod("right", CRANK)]
+    places = {"left": (0, 0, 0), "right": (GROUND, 0, 0)}
+    joints = [joint(name, JointKind.REVOLUTE, "base", name, at) for name, at in places.items()]
+    rods = [
+        ds.Distance(*(ds.Frame(name, (part * CRANK, 0, 0)) for name in places), length=GROUND) for part in (1.0, 0.5)
+    ]
+    return build_tree("parallelogram", links, joints), rods
+
+
+def test_distances_that_are_dependent_once_closed():
+    tree, rods = parallelogram()
+    kernel = ds.compile(tree, rods, "dynamics")
+    assert kernel.method == "proximal" and "of 2 rows of loops 1 are independent" in str(kernel.plan)
+    q, v, tau = np.array([0.4, 0.4]), np.array([0.3, 0.3]), np.array([0.1, -0.2])
+    dense = ds.forward_dynamics(tree, q, v, tau, rods)
+    assert dense.status[()].name == "REDUNDANT"
+    qdd, _ = kernel(q, v, tau)
+    assert np.abs(qdd - dense.qdd).max() < 1e-11 * np.abs(dense.qdd).max()  # 6e-16 here
+    assert abs(qdd[0] - qdd[1]) < 1e-11 * np.abs(qdd).max()
 
 
 def test_planar_loops_stay_in_compiled_code(recwarn):

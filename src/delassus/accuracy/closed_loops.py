@@ -49,8 +49,8 @@ class _Loops:
 def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int] | None:
     """Rank of the rows of loops where these are closed, and their number; None: no loops, or none could be closed.
 
-    Loops are constraints between two links whose frames and rows do not come with each call. Of several closed
-    configurations the largest rank counts.
+    Loops are constraints between two links whose frames do not come with each call. Of several closed configurations the
+    largest rank counts.
     """
     found = _found(tree, constraints)
     return None if found is None else found[:2]
@@ -66,7 +66,7 @@ def closed_states(tree: Tree, constraints: Sequence[Constraint]) -> tuple[Array,
 
 
 def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Array, Array] | None:
-    loops = tuple(c for c in constraints if c.is_loop and c.constant_rows is not None and len(c.carriers(tree)) == 2)
+    loops = tuple(c for c in constraints if c.is_loop and len(c.carriers(tree)) == 2)
     return _rank(_Loops((tree.fingerprint, *(c.fingerprint for c in loops)), tree, loops)) if loops else None
 
 
@@ -101,7 +101,7 @@ def closed_configurations(tree: Tree, loops: Sequence[Constraint], starts: int, 
         problem = Problem(ops, tree, loops, q)
         motion = DynamicsProblem(problem, None, None, gravity=ops.zeros(3, 1))
         e, J = numbers(position_errors(motion)), numbers(jacobian(problem))
-        size = np.linalg.norm(e[..., 0], axis=-1)
+        size = np.broadcast_to(np.linalg.norm(e[..., 0], axis=-1), len(q))  # without a length, errors are a constant 0
         enough = CLOSED * np.max(size) if enough is None else enough
         if np.count_nonzero(size <= enough) >= wanted:
             break

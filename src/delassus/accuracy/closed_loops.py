@@ -49,8 +49,8 @@ class _Loops:
 def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int] | None:
     """Rank of the rows of loops where these are closed, and their number; None: no loops, or none could be closed.
 
-    Loops are constraints between two links whose frames do not come with each call. Of several closed configurations the
-    largest rank counts.
+    Loops are constraints between two links whose frames do not come with each call. Of several closed
+    configurations the largest rank counts.
     """
     found = _found(tree, constraints)
     return None if found is None else found[:2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from inspect import signature
@@ -89,13 +90,9 @@ class Kernel:
         self._roll: Any = self._function("roll", 4) if request.states else None
         entry = partial(direct_entry, self.code.address("call"), self.dtype, self.least_rcond)
         self._direct, self._declined = entry()
-        if isinstance(self, _Entered):
-            address, general = self.code.address("called"), partial(Kernel.__call__, self)
-            object.__setattr__(self, "__call__", called_entry(address, general, entry(is_helped=True)[1]))
-
-    def __new__(cls, *_: Any, **__: Any) -> Kernel:
-        """One that Python calls without `__call__`, where it can be."""
-        return super().__new__(_Entered if cls is Kernel and supported() else cls)
+        self.__call__: Callable[..., Any] = self._call
+        if supported():
+            self.__call__ = called_entry(self.code.address("called"), self._call, entry(is_helped=True)[1])
 
     def __repr__(self) -> str:
         method = f"method={self.method!r}, " if self.request.quantity.methods else ""
@@ -135,7 +132,7 @@ class Kernel:
         """What ``method="auto"`` chose and why; None for a named method, and where there is no choice."""
         return self.request.plan
 
-    def __call__(
+    def _call(
         self,
         *arguments: ArrayLike,
         out: Any = None,
@@ -209,6 +206,10 @@ class Kernel:
         if run.again.any():
             self.warn_once(*run.counts, run.again.size)
         return out if out is not None else results[0] if len(results) == 1 else tuple(results)
+
+    # calls go to machine code at once, and from there, if need be, to `_call`
+    __slots__ = {"__call__": _call.__doc__, "__dict__": None, "__weakref__": None}
+    __signature__ = property(lambda self: signature(self._call))
 
     def solve(self, *arguments: ArrayLike, threads: int | None = None, **named: ArrayLike) -> ForwardDynamics:
         """Run compiled "dynamics", and say how each state was solved.
@@ -424,13 +425,6 @@ class Kernel:
             said += f"; {inaccurate} of them stay inaccurate"
         which = "return_error=True, or return_status=True," if self.request.has_status else "return_error=True"
         warn(f"{said}. {which} says which, and silences this.")
-
-
-class _Entered(Kernel):
-    """A kernel whose calls go to machine code at once, and from there, if need be, to `Kernel.__call__`."""
-
-    __slots__ = ("__call__",)
-    __signature__ = property(lambda self: signature(partial(Kernel.__call__, self)))
 
 
 @lru_cache(maxsize=256)

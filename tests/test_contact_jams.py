@@ -135,7 +135,7 @@ def test_a_jam_to_the_last_digit():
 
 def arguments(solver, problem, directions):
     extra = (directions,) if solver.kind == "linear" else ()
-    return (*map(np.array, (problem.W, problem.b, problem.mu, problem.more)), *extra)
+    return (*map(np.array, (problem.W, problem.b, problem.mu, problem.friction_offset)), *extra)
 
 
 @pytest.mark.parametrize("n_directions", [2, 4, 6])
@@ -146,15 +146,15 @@ def test_the_linear_problem_is_that_of_the_paper(n_directions):
     for _ in range(10):
         cone = of_bodies(rng, most=4)
         n = cone.n_contacts
-        more, nothing = rng.random(n), np.zeros((n, n))
+        friction_offset, nothing = rng.random(n), np.zeros((n, n))
         D = np.kron(np.eye(n), [[0, *np.cos(angles)], [0, *np.sin(angles)], [1, *(0 * angles)]])
         E = np.kron(np.eye(n), [[0], *[[1]] * n_directions])
         W, b, mu = map(np.array, (cone.W, cone.b, cone.mu))
-        M, q = linear_problem(W, b, mu, regular_directions(n_directions), more)
+        M, q = linear_problem(W, b, mu, regular_directions(n_directions), friction_offset)
         friction = np.kron(np.diag(cone.mu), [[1, *(0 * angles)]]) - E.T
         np.testing.assert_allclose(M, np.block([[D.T @ cone.W @ D, E], [friction, nothing]]), rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(q, [*(D.T @ cone.b), *more], rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(ConeProblem(W, b, mu, more).polyhedral(n_directions).M, M)
+        np.testing.assert_allclose(q, [*(D.T @ cone.b), *friction_offset], rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(ConeProblem(W, b, mu, friction_offset).polyhedral(n_directions).M, M)
 
 
 @pytest.mark.slow
@@ -193,10 +193,10 @@ def test_lemke_starts_from_the_modes_of_the_step_before():
     kept = 0
     for _ in range(40):
         problem = of_bodies(rng)
-        W, b, mu, more = arguments(SOLVERS["nsgs"], problem, directions)
-        r, *_ = SOLVERS["lemke"].contacts(W, b, mu, more, directions, np.zeros(b.size), TOLERANCE, 2000)
+        W, b, mu, friction_offset = arguments(SOLVERS["nsgs"], problem, directions)
+        r, *_ = SOLVERS["lemke"].contacts(W, b, mu, friction_offset, directions, np.zeros(b.size), TOLERANCE, 2000)
         b = b + 1e-6 * W @ rng.standard_normal(b.size)
-        warm, status, pivots, _ = SOLVERS["lemke"].contacts(W, b, mu, more, directions, r, TOLERANCE, 2000)
+        warm, status, pivots, _ = SOLVERS["lemke"].contacts(W, b, mu, friction_offset, directions, r, TOLERANCE, 2000)
         cold = ConeProblem(W, b, mu).polyhedral(4)
         result = lemke(cold)
         if status is SolverStatus.CONVERGED and result.status is SolverStatus.CONVERGED:

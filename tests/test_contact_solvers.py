@@ -269,11 +269,11 @@ def test_one_contact_is_solved_exactly():
         W, c, mu = a @ a.T, rng.standard_normal(3), float(rng.uniform(0, 1.5))
         prepared = prepare(W, W.max())
         W = W + prepared[0, 0] * np.eye(3)  # its proximal term, from r = 0
-        more = 10 ** rng.uniform(-2, 2) * float(rng.random() < 0.5)
-        *r, mode, _ = single(prepared[0], mu, more, *c, 0.0)
+        friction_offset = 10 ** rng.uniform(-2, 2) * float(rng.random() < 0.5)
+        *r, mode, _ = single(prepared[0], mu, friction_offset, *c, 0.0)
         modes[mode] += 1
         scale = np.abs(W).sum() * np.abs(r).max() + 1
-        assert ConeProblem(W, c, mu, more).residual(r) < 1e-10 * scale
+        assert ConeProblem(W, c, mu, friction_offset).residual(r) < 1e-10 * scale
     assert modes.min() > 100
 
 
@@ -363,7 +363,7 @@ def test_of_two_solvers_that_fail_the_better_one_counts(monkeypatch):
     for k in range(40):
         problem = of_bodies(rng, tips=k % 3 > 0)
         solve = ImpulseSolver(["nsgs", "admm"][k % 2], tolerance=1e-12)
-        given = problem.W, problem.b, problem.mu, problem.more
+        given = problem.W, problem.b, problem.mu, problem.friction_offset
         first, second = (
             SOLVERS[name].contacts(*given, np.zeros(problem.size), 1e-12, 2)
             for name in (solve.name, SOLVERS[solve.name].then)

@@ -19,11 +19,11 @@ from delassus.model.tree import Tree
 
 Indices = NDArray[np.int64]
 
-NEAR = 1e-6
+LIMIT_MARGIN = 1e-6
 """Distance of limits (rad, m) that always take part: what rests there touches them."""
-BEYOND = 1e-9
+LIMIT_TOLERANCE = 1e-9
 """By how much a joint may pass a limit before that is taken back (rad, m)."""
-AHEAD = 2.0
+STEPS_AHEAD = 2.0
 """How many times the way of the motion without impulses is looked ahead for limits."""
 
 

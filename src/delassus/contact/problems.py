@@ -143,8 +143,9 @@ class ConeProblem(Frozen):
 
     At each contact ``K_μ ∋ r ⊥ u + (0, 0, μ |u_t|) ∈ K_μ*`` with ``K_μ = {|r_t| ≤ μ r_n}``: it lets go (``r = 0``,
     ``u_n ≥ 0``), sticks (``u = 0``) or slips (``u_n = 0``, ``r_t = −μ r_n u_t / |u_t|``). Where friction may exceed
-    ``μ r_n`` by a constant, ``|r_t| ≤ μ r_n + more``: ``0 ≤ r_n ⊥ u_n ≥ 0``, and ``r_t`` opposes ``u_t``, as much as it
-    may if that is not zero. So it is with normal impulses given beforehand, and with friction of joints, ``μ = 0``.
+    ``μ r_n`` by a constant, ``|r_t| ≤ μ r_n + friction_offset``: ``0 ≤ r_n ⊥ u_n ≥ 0``, and ``r_t`` opposes ``u_t``, as
+    much as it may if that is not zero. So it is with normal impulses given beforehand, and with friction of joints, ``μ
+    = 0``.
 
     Parameters
     ----------
@@ -176,9 +177,9 @@ class ConeProblem(Frozen):
     W: Array
     b: Array
     mu: Array
-    more: Array
+    friction_offset: Array
 
-    def __init__(self, W: ArrayLike, b: ArrayLike, mu: ArrayLike, more: ArrayLike = 0.0) -> None:
+    def __init__(self, W: ArrayLike, b: ArrayLike, mu: ArrayLike, friction_offset: ArrayLike = 0.0) -> None:
         vector = _finite(b, (-1,), "b of contacts")
         if vector.size % 3:
             raise ConfigurationError(
@@ -195,10 +196,10 @@ class ConeProblem(Frozen):
                 f"asymmetry {asymmetry:.1e}, least diagonal entry {matrix.diagonal().min():.1e}",
                 "Pass J M⁻¹ Jᵀ, with rows and columns in the same order.",
             )  # fmt: skip
-        friction, bound = _bounds(mu, "mu", n), _bounds(more, "more", n)
+        friction, bound = _bounds(mu, "mu", n), _bounds(friction_offset, "friction_offset", n)
         matrix = np.ascontiguousarray(0.5 * (matrix + matrix.T))
         matrix.setflags(write=False)
-        _freeze(self, W=matrix, b=vector, mu=friction, more=bound)
+        _freeze(self, W=matrix, b=vector, mu=friction, friction_offset=bound)
 
     @property
     def size(self) -> int:
@@ -223,7 +224,7 @@ class ConeProblem(Frozen):
         """
         low = None if remainder is None else self._impulses(remainder).ravel()
         omega, _ = mobilities(self.W.copy())
-        return cone_residual(self.W, self.b, self.mu, self.more, omega, self._impulses(r).ravel(), low)[0]
+        return cone_residual(self.W, self.b, self.mu, self.friction_offset, omega, self._impulses(r).ravel(), low)[0]
 
     def complementarity(self, r: ArrayLike) -> float:
         """``max_i |rᵀ (u + s)|`` (J): zero where impulses and shifted velocities are complementary."""
@@ -231,9 +232,9 @@ class ConeProblem(Frozen):
         return float(np.abs((self._impulses(r) * shifted).sum(axis=1)).max(initial=0.0))
 
     def cone_violation(self, r: ArrayLike) -> float:
-        """``max_i max(0, |r_t| − μ r_n − more, −r_n)`` (N s)."""
+        """``max_i max(0, |r_t| − μ r_n − friction_offset, −r_n)`` (N s)."""
         r = self._impulses(r)
-        beyond = np.linalg.norm(r[:, :2], axis=1) - self.mu * r[:, 2] - self.more
+        beyond = np.linalg.norm(r[:, :2], axis=1) - self.mu * r[:, 2] - self.friction_offset
         return float(np.maximum(beyond, -r[:, 2]).max(initial=0.0))
 
     def penetration_velocity(self, r: ArrayLike) -> float:
@@ -272,7 +273,7 @@ class RelaxedProblem(ConeProblem):
     def residual(self, r: ArrayLike, remainder: ArrayLike | None = None) -> float:
         """``max_i |ω r − P_K(ω r − u)|`` (m/s)."""
         omega, _ = mobilities(self.W.copy())
-        steps = natural_map(self._impulses(r), self.velocities(r, remainder), self.mu, self.more, omega)
+        steps = natural_map(self._impulses(r), self.velocities(r, remainder), self.mu, self.friction_offset, omega)
         return float(np.linalg.norm(steps, axis=1).max(initial=0.0))
 
     def complementarity(self, r: ArrayLike) -> float:
@@ -282,10 +283,10 @@ class RelaxedProblem(ConeProblem):
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
 class PolyhedralLCP(LCP):
-    """``M = [D̲ᵀ W D̲, Ê; Ē, 0]``, ``q = (D̲ᵀ b, more)``: a `ConeProblem` with pyramids; of size ``n (n_f + 2)``.
+    """``M = [D̲ᵀ W D̲, Ê; Ē, 0]``, ``q = (D̲ᵀ b, friction_offset)``: pyramids; of size ``n (n_f + 2)``.
 
-    Unknowns are ``β̲ = (F_n, β_1 … β_nf)`` of each contact (N s), then ``σ`` of each contact (m/s). Direction ``j`` of a
-    contact is at the angle ``2π j / n_f`` in its tangent plane. The blocks are those of one contact.
+    Unknowns are ``β̲ = (F_n, β_1 … β_nf)`` of each contact (N s), then ``σ`` of each contact (m/s). Direction ``j`` of
+    a contact is at the angle ``2π j / n_f`` in its tangent plane. The blocks are those of one contact.
 
     Parameters
     ----------
@@ -314,7 +315,7 @@ class PolyhedralLCP(LCP):
 
     def __init__(self, cone: ConeProblem, n_directions: int = 4) -> None:
         n, n_f = cone.n_contacts, check_directions(n_directions)
-        M, q = linear_problem(cone.W, cone.b, cone.mu, regular_directions(n_f), cone.more)
+        M, q = linear_problem(cone.W, cone.b, cone.mu, regular_directions(n_f), cone.friction_offset)
         LCP.__init__(self, M, q, tuple(contact_blocks(n, n_f)))
         _freeze(self, cone=cone, n_directions=n_f)
 

@@ -160,7 +160,7 @@ def solved_cones(
     """Check the problem and the options of a solver on cones, and solve."""
     advice = "Linear problems are for lemke and pgs; a ContactProblem has solve()."
     check_request(problem, ConeProblem, advice, tolerance, limit)
-    given = problem.W, problem.b, problem.mu, problem.more, starting(problem.size, start)
+    given = problem.W, problem.b, problem.mu, problem.friction_offset, starting(problem.size, start)
     found = solve(*given, float(tolerance), int(limit))
     low = None if found.remainder is None else found.remainder.reshape(-1, 3)
     return Solution(problem, found.p.reshape(-1, 3), found.status, found.iterations, low)

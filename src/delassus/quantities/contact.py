@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.contact.laws import largest
+from delassus.algorithms.contact.laws import maximum_of
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.contact.step import ContactStep, Materials
 from delassus.algorithms.crba import mass_matrix
@@ -48,7 +48,7 @@ def _contact_step(case: Case) -> list[Any]:
     q, v, impulses, residuals = step.solve(
         read("impulses"), SOLVERS[options.solver], options.sweeps, options.tolerance, options.solver == "pgs"
     )
-    case.is_within = case.ops.less(largest(case.ops, residuals), options.tolerance)
+    case.is_within = case.ops.less(maximum_of(case.ops, residuals), options.tolerance)
     return [stacked(case, x) for x in (q, v, impulses, residuals)]
 
 

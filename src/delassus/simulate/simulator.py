@@ -232,7 +232,7 @@ class Simulator:
         self._earlier: Counter[SolverStatus] = Counter()
         self.status = SolverStatus.CONVERGED
         contacts = self._start(check_number("max_overlap", max_overlap, UNIT, above=False))
-        self._steps.start_from(contacts, np.zeros((len(contacts), 3)), np.zeros((2, tree.nv)))
+        self._steps.set_warm_start(contacts, np.zeros((len(contacts), 3)), np.zeros((2, tree.nv)))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -244,7 +244,7 @@ class Simulator:
 
     def _start(self, max_overlap: float) -> ContactSet:
         """Contacts at the start, whose links have inertia, loops are closed and bodies do not overlap."""
-        contacts, errors, singular = self._steps.look(self.q, self.v)
+        contacts, errors, singular = self._steps.inspect(self.q, self.v)
         if singular is not None:
             link = self.scene.tree.link_names[singular]
             raise ModelError(f"link {link!r}", "a body that has inertia along its joint", "none", "Give it mass.")
@@ -473,8 +473,8 @@ class Simulator:
         self.rng.bit_generator.state = state["rng"]
         self.status, self._earlier = status, statuses
         self._earlier.subtract(self._steps.totals)
-        self._steps.start_from(contacts, sustained, on_joints, impulses)
-        self._steps.sleep_from(*sleep)
+        self._steps.set_warm_start(contacts, sustained, on_joints, impulses)
+        self._steps.set_sleep_state(*sleep)
 
 
 def _one_state(name: str, array: Array) -> Array:

@@ -1,4 +1,4 @@
-"""One time step by any formulation of [OS]: impact, contact, drift; and `FormulatedSteps`, which makes them.
+"""Time steps by the formulations of [OS]: impact, contact, position correction.
 
 1. *Impact* ([OS] section 7), where a contact with restitution closes faster than gravity would close it in two steps:
    a compression phase that stops all approach, and a decompression phase that returns ``ε`` of each normal impulse.
@@ -27,7 +27,7 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution, collide
-from delassus.contact.joint_contacts import AHEAD, BEYOND, NEAR, JointContacts
+from delassus.contact.joint_contacts import LIMIT_MARGIN, LIMIT_TOLERANCE, STEPS_AHEAD, JointContacts
 from delassus.contact.results import SOLVED, SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Snapshot
@@ -39,9 +39,9 @@ from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.sub_steps import OPEN
 
-NOTHING = np.zeros((0, 3))
+NO_IMPULSES = np.zeros((0, 3))
 
-BLOWS = 8
+MAX_IMPACTS = 8
 """Most impacts of a step, one after the other, where one drives bodies into others."""
 
 
@@ -64,7 +64,7 @@ class StepResult(NamedTuple):
     ----------
     v : (nv,) array
         Velocities at its end, free and planar joints in their axes of the start.
-    drift : (nv,) array or None
+    position_correction : (nv,) array or None
         Displacement that takes back overlaps, loop errors and passed limits; None if there are none.
     impulses, sustained : (n, 3) arrays
         Of all phases, and of the contact phase alone: tangent, tangent, normal, on the first link (N s).
@@ -75,7 +75,7 @@ class StepResult(NamedTuple):
     """
 
     v: Array
-    drift: Array | None
+    position_correction: Array | None
     impulses: Array
     sustained: Array
     on_joints: Array
@@ -94,11 +94,11 @@ class FormulatedSteps:
         self._position_update = compile_kernel(tree, (), "position_update")
         self._energies = compile_kernel(tree, (), "energies", passive=passive)
         self._h, self._no_shift = np.array(options.dt), np.zeros(tree.nv)
-        self.start_from(ContactSet.empty(), NOTHING, np.zeros((2, tree.nv)))
+        self.set_warm_start(ContactSet.empty(), NO_IMPULSES, np.zeros((2, tree.nv)))
         self.status = SolverStatus.CONVERGED
         self.totals: Counter[SolverStatus] = Counter()
 
-    def start_from(
+    def set_warm_start(
         self, contacts: ContactSet, sustained: Array, joint_impulses: Array, impulses: Array | None = None
     ) -> None:
         """Take contacts and impulses of a step before; solvers start from those that are ``sustained``."""
@@ -111,10 +111,10 @@ class FormulatedSteps:
         sizes = {"links": tree.n_links, "nq": tree.nq, "nv": tree.nv}
         return {name: np.zeros(sizes[axis], kind) for name, (kind, axis) in ((k, x.split()) for k, x in SLEEP.items())}
 
-    def sleep_from(self, *_: Array) -> None:
+    def set_sleep_state(self, *_: Array) -> None:
         """Nothing sleeps."""
 
-    def look(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
+    def inspect(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
         """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""
         snapshot = self._dynamics.at(q, v, np.zeros(v.size))
         bad = ~np.isfinite(snapshot.compliances).all(axis=(1, 2))
@@ -131,29 +131,32 @@ class FormulatedSteps:
 
     def _advance(self, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
         snapshot, dt = self._dynamics.at(q, v, tau), self._options.dt
-        found = self._detector.contacts(snapshot.poses, ahead(snapshot, dt, self._detector.size))
+        found = self._detector.contacts(snapshot.poses, search_distance(snapshot, dt, self._detector.size))
         fall = dt * float(np.linalg.norm(snapshot.dynamics.scene.gravity))
         # bodies that fall together touch once something holds one of them
-        margin = self._detector.tolerance + AHEAD * dt * (fall + self._solver.tolerance)
-        for contacts in (closing(snapshot, found, dt, margin), found):
+        margin = self._detector.tolerance + STEPS_AHEAD * dt * (fall + self._solver.tolerance)
+        for contacts in (active_contacts(snapshot, found, dt, margin), found):
             same = np.array_equal(contacts.colliders, self.contacts.colliders)
             start = self.sustained.ravel() if same else None
-            blows = BLOWS if contacts is found else 1
-            done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses, blows)
+            max_impacts = MAX_IMPACTS if contacts is found else 1
+            done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses, max_impacts)
             # impulses may have closed others
-            if len(contacts) == len(found) or ends(snapshot, found, done.v, dt).min() >= -self._options.penetration:
+            if (
+                len(contacts) == len(found)
+                or gaps_after(snapshot, found, done.v, dt).min() >= -self._options.penetration
+            ):
                 break
         following = np.empty_like(q), np.empty_like(v)
-        shift = self._no_shift if done.drift is None else done.drift
+        shift = self._no_shift if done.position_correction is None else done.position_correction
         self._position_update(q, done.v, self._h, shift, out=following)
         self.contacts, self.impulses, self.sustained = contacts, done.impulses, done.sustained
         self.joint_impulses = done.on_joints
-        statuses = [*done.statuses, *self._gaping(snapshot, *following)]
+        statuses = [*done.statuses, *self._opened_loops(snapshot, *following)]
         self.status = worst_of(statuses)
         self.totals.update(statuses)
         return following
 
-    def _gaping(self, before: Snapshot, q: Array, v: Array) -> list[SolverStatus]:
+    def _opened_loops(self, before: Snapshot, q: Array, v: Array) -> list[SolverStatus]:
         """A status where loops gape after a step, and more so than before it."""
         if not self._dynamics.n_loops:
             return []
@@ -167,23 +170,23 @@ class FormulatedSteps:
         return float(kinetic), float(potential)
 
 
-def ahead(snapshot: Snapshot, dt: float, size: float) -> float:
-    """Gap (m) that no two links can close in `AHEAD` steps if they move as now; ``size`` (m) is that of links."""
+def search_distance(snapshot: Snapshot, dt: float, size: float) -> float:
+    """Gap (m) that no two links can close in `STEPS_AHEAD` steps if they move as now; ``size`` (m) is that of links."""
     linear, angular = np.abs(snapshot.twists).reshape(-1, 2, 3).max(axis=(0, 2)).tolist()
     falls = dt * float(np.linalg.norm(snapshot.dynamics.scene.gravity))
-    return 2.0 * AHEAD * dt * float(np.sqrt(3.0) * (linear + size * angular) + falls)
+    return 2.0 * STEPS_AHEAD * dt * float(np.sqrt(3.0) * (linear + size * angular) + falls)
 
 
-def closing(snapshot: Snapshot, contacts: ContactSet, dt: float, tolerance: float) -> ContactSet:
+def active_contacts(snapshot: Snapshot, contacts: ContactSet, dt: float, tolerance: float) -> ContactSet:
     """Those contacts that are closed (their gaps at most ``tolerance``, m), and those that may close in the step."""
     gaps = -contacts.depths
     if not np.any(gaps > tolerance):
         return contacts
-    left = ends(snapshot, contacts, snapshot.v + dt * snapshot.qdd, AHEAD * dt)
+    left = gaps_after(snapshot, contacts, snapshot.v + dt * snapshot.qdd, STEPS_AHEAD * dt)
     return contacts.some((gaps <= tolerance) | (left < 0.0))
 
 
-def ends(snapshot: Snapshot, contacts: ContactSet, v: Array, time: float) -> Array:
+def gaps_after(snapshot: Snapshot, contacts: ContactSet, v: Array, time: float) -> Array:
     """Gaps of contacts (m) after some time (s) at velocities ``v`` (nv,), by the geometry of its start."""
     rows = snapshot.rows(contacts)
     return np.asarray(time * (rows.jacobian[rows.n_loops + 2 :: 3] @ v) - contacts.depths)
@@ -196,7 +199,7 @@ def step(
     options: StepOptions,
     start: Array | None,
     joints_start: Array,
-    blows: int = 1,
+    max_impacts: int = 1,
 ) -> StepResult:
     """Advance velocities by one step, from impulses of contacts (3 n,) and on joints (2, nv) where solvers start.
 
@@ -204,16 +207,16 @@ def step(
     """
     laws, dt = snapshot.dynamics.joints, options.dt
     distances = laws.distances(snapshot.q)
-    moves = AHEAD * dt * laws.steps(snapshot.v + dt * snapshot.qdd)
-    taken = distances + np.minimum(moves, 0.0) <= NEAR
+    moves = STEPS_AHEAD * dt * laws.steps(snapshot.v + dt * snapshot.qdd)
+    active = distances + np.minimum(moves, 0.0) <= LIMIT_MARGIN
     while True:
-        joints = laws.contacts(taken, distances, dt)
-        done = _advance(snapshot, contacts, joints, solver, options, start, joints_start, blows)
-        moved = laws.steps(dt * done.v if done.drift is None else dt * done.v + done.drift)
-        passed = (distances + moved < -BEYOND) & ~taken
+        joints = laws.contacts(active, distances, dt)
+        done = _advance(snapshot, contacts, joints, solver, options, start, joints_start, max_impacts)
+        moved = laws.steps(dt * done.v if done.position_correction is None else dt * done.v + done.position_correction)
+        passed = (distances + moved < -LIMIT_TOLERANCE) & ~active
         if not passed.any():
             return done
-        taken |= passed
+        active |= passed
 
 
 def _advance(
@@ -224,14 +227,14 @@ def _advance(
     options: StepOptions,
     start: Array | None,
     joints_start: Array,
-    blows: int,
+    max_impacts: int,
 ) -> StepResult:
     """The step with given limits."""
     n, k, dt = len(contacts), snapshot.dynamics.n_loops, options.dt
     m, nv = joints.dofs.size, snapshot.v.size
     formulation = FORMULATIONS[options.formulation]
     if not n and not k and not m and not formulation.has_hinges:
-        return StepResult(snapshot.v + dt * snapshot.qdd, None, NOTHING, NOTHING, np.zeros((2, nv)), ())
+        return StepResult(snapshot.v + dt * snapshot.qdd, None, NO_IMPULSES, NO_IMPULSES, np.zeros((2, nv)), ())
     gaps = np.maximum(-contacts.depths, 0.0)
     left = np.zeros((n, 3))
     left[:, 2] = -gaps / dt  # what is open may close
@@ -242,7 +245,7 @@ def _advance(
     solutions: list[ContactSolution] = []
 
     on_contacts = np.zeros((n, 3))
-    for _ in range(blows):
+    for _ in range(max_impacts):
         approach = normals @ snapshot.v
         hit = gaps + dt * np.minimum(approach, 0.0) <= 0.0
         if not np.any(hit & (approach < -options.resting) & (contacts.restitution > 0.0)):
@@ -261,13 +264,13 @@ def _advance(
     found = ContactProblem(model, snapshot, dt, solver.n_directions, *none).solve(solver, start=begin)
     statuses.append(found.status)
     solutions.append(found)
-    shift = drift(rows, dt * found.velocity, solver, options, statuses)
+    shift = position_correction(rows, dt * found.velocity, solver, options, statuses)
     on_contacts += found.impulses
     on_joints = sum((s.joint_impulses for s in solutions), np.zeros((2, nv)))
     return StepResult(found.velocity, shift, on_contacts, found.impulses, on_joints, tuple(statuses))
 
 
-def drift(
+def position_correction(
     rows: ConstraintRows, moved: Array, solver: ImpulseSolver, options: StepOptions, statuses: list[SolverStatus]
 ) -> Array | None:
     """Displacement of joints that reduces overlaps and loop errors; None where there is nothing to do.
@@ -283,15 +286,15 @@ def drift(
     k, n, overlap = rows.n_loops, len(rows.contacts), rows.contacts.depths - options.penetration
     joints = rows.joints
     left = joints.distances + (joints.signs * moved[joints.dofs])[: joints.n_limits]
-    apart = rows.jacobian[k + 2 : k + 3 * n : 3] @ moved - rows.contacts.depths
-    if not k and not np.any(overlap > 0.0) and not np.any(left < -BEYOND):
+    gaps_left = rows.jacobian[k + 2 : k + 3 * n : 3] @ moved - rows.contacts.depths
+    if not k and not np.any(overlap > 0.0) and not np.any(left < -LIMIT_TOLERANCE):
         return None
     m = k + 3 * (n + joints.n_limits)  # friction of joints does not hold a displacement
     G = rows.delassus[:m, :m]
     overlaps, passed = np.minimum(-overlap, 0.0), np.minimum(left, 0.0)
     wanted = options.correction * np.concatenate([rows.snapshot.loop_errors, overlaps, passed])
     farthest = FARTHEST * float(np.abs(wanted).max())
-    wanted[k : k + n] += np.maximum(apart, 0.0)
+    wanted[k : k + n] += np.maximum(gaps_left, 0.0)
     wanted[k + n :] += np.maximum(left, 0.0)
     kept = np.concatenate([np.arange(k), np.arange(k + 2, m, 3)])
     W = G[np.ix_(kept, kept)]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.contact.laws import ENOUGH, TINY, StepProblem, bounded
+from delassus.algorithms.contact.laws import SQUARE_FLOOR, STOP_RATIO, StepProblem, clamped
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Scalar
 
@@ -23,7 +23,7 @@ PENALTY = 1.0
 """``ρ``, relative to mobilities."""
 
 
-def alternating(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
+def admm(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
     """Impulses after so many passes, or fewer where they change no more."""
     ops, n = problem.ops, problem.size
     scale = _scales(problem)
@@ -34,7 +34,7 @@ def alternating(problem: StepProblem, start: Sequence[Scalar], times: int, toler
     ops.new_system()
     inverse = ops.factor(H).inverse()
     b = [s * problem.b[row] for row, s in zip(problem.rows, scale, strict=True)]
-    square = (ENOUGH * tolerance) ** 2
+    square = (STOP_RATIO * tolerance) ** 2
 
     def shifted(z: Sequence[Scalar]) -> list[Scalar]:
         """``z − s``."""
@@ -43,7 +43,7 @@ def alternating(problem: StepProblem, start: Sequence[Scalar], times: int, toler
             out[3 * k + 2] = z[3 * k + 2] - x.friction * _length(problem, z[3 * k], z[3 * k + 1])
         return out
 
-    def a_pass(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+    def iteration(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         y, z = values[:n], values[n:]
         right = [PENALTY * a + c - d for a, c, d in zip(y, shifted(z), b, strict=True)]
         x = column(ops, inverse @ from_entries(ops, right))
@@ -51,9 +51,9 @@ def alternating(problem: StepProblem, start: Sequence[Scalar], times: int, toler
         moved: Scalar = 0.0
         following = []
         for a, old, y_new, z_old, o in zip(x, y, new, z, over, strict=True):
-            apart, change = PENALTY * (a - y_new), PENALTY * (y_new - old)
-            following.append(z_old - apart)
-            moved = moved + (apart * apart + change * change) * (o * o)
+            gaps_after, change = PENALTY * (a - y_new), PENALTY * (y_new - old)
+            following.append(z_old - gaps_after)
+            moved = moved + (gaps_after * gaps_after + change * change) * (o * o)
         return [*new, *following], ops.less(moved, square)
 
     y = [p * o for p, o in zip(start, over, strict=True)]
@@ -61,21 +61,21 @@ def alternating(problem: StepProblem, start: Sequence[Scalar], times: int, toler
     z = [a + c for a, c in zip(u, b, strict=True)]
     for k, law in enumerate(problem.points):  # velocities with the shift
         z[3 * k + 2] = ops.maximum(z[3 * k + 2], 0.0) + law.friction * _length(problem, z[3 * k], z[3 * k + 1])
-    found = ops.repeat(times, [*y, *z], a_pass)
+    found = ops.repeat(times, [*y, *z], iteration)
     return [s * a for s, a in zip(scale, found[:n], strict=True)]
 
 
 def _length(problem: StepProblem, a: Scalar, b: Scalar) -> Scalar:
-    return problem.ops.sqrt(a * a + b * b + TINY)
+    return problem.ops.sqrt(a * a + b * b + SQUARE_FLOOR)
 
 
 def _scales(problem: StepProblem) -> list[Scalar]:
     """One over the root of the mean mobility of each point, and of the mobility of each joint; by unknown."""
     ops, G, out = problem.ops, problem.G, list[Scalar]()
     for x in problem.points:
-        mean = (G[x.row][x.row] + G[x.row + 1][x.row + 1] + G[x.row + 2][x.row + 2]) * (1.0 / 3.0) + TINY
+        mean = (G[x.row][x.row] + G[x.row + 1][x.row + 1] + G[x.row + 2][x.row + 2]) * (1.0 / 3.0) + SQUARE_FLOOR
         out += [1.0 / ops.sqrt(mean)] * 3
-    return out + [1.0 / ops.sqrt(G[row][row] + TINY) for row in problem.rows[len(out) :]]
+    return out + [1.0 / ops.sqrt(G[row][row] + SQUARE_FLOOR) for row in problem.rows[len(out) :]]
 
 
 def _nearest(problem: StepProblem, v: Sequence[Scalar], scale: Sequence[Scalar]) -> list[Scalar]:
@@ -105,5 +105,5 @@ def _nearest(problem: StepProblem, v: Sequence[Scalar], scale: Sequence[Scalar])
             k = problem.dry[y.row]
             assert y.friction is not None
             limit = y.friction * (1.0 / scale[k])
-            out[k] = bounded(ops, v[k], -limit, limit)
+            out[k] = clamped(ops, v[k], -limit, limit)
     return out

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from delassus.spatial.ops import Ops, Scalar
 
-TINY = 1e-30
+SQUARE_FLOOR = 1e-30
 """Added to squares of lengths that may be zero."""
 
-ENOUGH = 0.1
+STOP_RATIO = 0.1
 """Solvers end where a pass changes velocities by less than this part of the tolerance."""
 
 PROXIMAL = 1e-9
@@ -85,10 +85,10 @@ class StepProblem:
         self.rows = [*unknowns, *self.dry]
         self.size = len(self.rows)
         # a little more: some rows cannot move, and what stays where it is solves a law whatever the step
-        least = {x.row: PROXIMAL * size_of[x.row] + TINY for x in self.joints}
+        least = {x.row: PROXIMAL * size_of[x.row] + SQUARE_FLOOR for x in self.joints}
         for x in self.points:
-            most = largest(ops, [size_of[x.row + k] for k in range(3)])
-            least |= {x.row + k: PROXIMAL * most + TINY for k in range(3)}
+            most = maximum_of(ops, [size_of[x.row + k] for k in range(3)])
+            least |= {x.row + k: PROXIMAL * most + SQUARE_FLOOR for k in range(3)}
         self.over = {row: 1.0 / (G[row][row] + least[row]) for row in dict.fromkeys(self.rows)}
         self.mobility = {x.row: self._largest_eigenvalue(x.row) + least[x.row] for x in self.points}
 
@@ -96,7 +96,7 @@ class StepProblem:
         """Of the block of the two tangents."""
         a, b, d = self.G[k][k], self.G[k][k + 1], self.G[k + 1][k + 1]
         half = 0.5 * (a - d)
-        return 0.5 * (a + d) + self.ops.sqrt(half * half + b * b + TINY)
+        return 0.5 * (a + d) + self.ops.sqrt(half * half + b * b + SQUARE_FLOOR)
 
     def totals(self, p: Sequence[Scalar]) -> dict[int, Scalar]:
         """Impulse along each row."""
@@ -112,22 +112,22 @@ class StepProblem:
             total = total + self.G[row][other] * x
         return total
 
-    def tangential(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar], normal: Scalar) -> list[Scalar]:
+    def point_friction(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar], normal: Scalar) -> list[Scalar]:
         """Friction after a step against the sliding velocity, back in the cone, or in the pyramid."""
         ops, limit = self.ops, x.friction * normal
         if self.pyramid:
             tried = [a - v * self.over[x.row + k] for k, (a, v) in enumerate(zip(p, u, strict=True))]
-            return [bounded(ops, a, -limit, limit) for a in tried]
+            return [clamped(ops, a, -limit, limit) for a in tried]
         over = 1.0 / self.mobility[x.row]
         a, b = (y - v * over for y, v in zip(p, u, strict=True))
-        part = ops.minimum(limit / ops.sqrt(a * a + b * b + TINY), 1.0)
+        part = ops.minimum(limit / ops.sqrt(a * a + b * b + SQUARE_FLOOR), 1.0)
         return [part * a, part * b]
 
     def normal(self, row: int, p: Scalar, u: Scalar) -> Scalar:
         """Normal impulse by which the contact, alone, would not approach."""
         return self.ops.maximum(p - u * self.over[row], 0.0)
 
-    def limited(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
+    def limit_impulse(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
         """Impulse of limits by which the joint, alone, would keep within them."""
         assert x.bounds is not None
         ops, over = self.ops, self.over[x.row]
@@ -139,10 +139,10 @@ class StepProblem:
             out = out + ops.minimum(p - (u - most) * over, 0.0)
         return out
 
-    def rubbed(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
+    def dry_friction(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
         """Impulse of dry friction by which the joint, alone, would stop, or as much as there is."""
         assert x.friction is not None
-        return bounded(self.ops, p - u * self.over[x.row], -x.friction, x.friction)
+        return clamped(self.ops, p - u * self.over[x.row], -x.friction, x.friction)
 
     def residuals(self, p: Sequence[Scalar]) -> tuple[Scalar, Scalar, Scalar]:
         """Violation in m/s (rad/s): of complementarity, of friction, and velocity of penetration.
@@ -150,30 +150,32 @@ class StepProblem:
         Of each law, how far an impulse would move in it, times the mobility of its row: zero in a solution alone.
         """
         ops, totals = self.ops, self.totals(p)
-        apart: list[Scalar] = [0.0]
-        rubbing: list[Scalar] = [0.0]
-        into: list[Scalar] = [0.0]
+        gaps_after: list[Scalar] = [0.0]
+        friction_errors: list[Scalar] = [0.0]
+        penetration: list[Scalar] = [0.0]
         for i, x in enumerate(self.points):
             row = x.row + 2
             *tangents, n = (self.velocity(x.row + k, totals) for k in range(3))
             a, b, c = p[3 * i : 3 * i + 3]
-            apart.append(magnitude(ops, c - self.normal(row, c, n)) * self.G[row][row])
-            moved = self.tangential(x, (a, b), tangents, c)
+            gaps_after.append(magnitude(ops, c - self.normal(row, c, n)) * self.G[row][row])
+            moved = self.point_friction(x, (a, b), tangents, c)
             errors = [y - z for y, z in zip((a, b), moved, strict=True)]
-            rubbing.append(ops.sqrt(errors[0] * errors[0] + errors[1] * errors[1] + TINY) * self.mobility[x.row])
-            into.append(-n)
+            friction_errors.append(
+                ops.sqrt(errors[0] * errors[0] + errors[1] * errors[1] + SQUARE_FLOOR) * self.mobility[x.row]
+            )
+            penetration.append(-n)
         for y in self.joints:
             u, at = self.velocity(y.row, totals), self.G[y.row][y.row]
             if y.row in self.limits:
                 own = p[self.limits[y.row]]
-                apart.append(magnitude(ops, own - self.limited(y, own, u)) * at)
+                gaps_after.append(magnitude(ops, own - self.limit_impulse(y, own, u)) * at)
             if y.row in self.dry:
                 own = p[self.dry[y.row]]
-                rubbing.append(magnitude(ops, own - self.rubbed(y, own, u)) * at)
-        return largest(ops, apart), largest(ops, rubbing), largest(ops, into)
+                friction_errors.append(magnitude(ops, own - self.dry_friction(y, own, u)) * at)
+        return maximum_of(ops, gaps_after), maximum_of(ops, friction_errors), maximum_of(ops, penetration)
 
 
-def bounded(ops: Ops, x: Scalar, least: Scalar, most: Scalar) -> Scalar:
+def clamped(ops: Ops, x: Scalar, least: Scalar, most: Scalar) -> Scalar:
     """``x``, or the bound that it is beyond."""
     return ops.maximum(ops.minimum(x, most), least)
 
@@ -183,7 +185,7 @@ def magnitude(ops: Ops, x: Scalar) -> Scalar:
     return ops.maximum(x, -x)
 
 
-def largest(ops: Ops, values: Sequence[Scalar]) -> Scalar:
+def maximum_of(ops: Ops, values: Sequence[Scalar]) -> Scalar:
     """The largest of some numbers."""
     out, *rest = values
     for x in rest:

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 
 from delassus.algorithms.contact.laws import (
     PROXIMAL,
-    TINY,
+    SQUARE_FLOOR,
     JointLaw,
     PointLaw,
     Solver,
     StepProblem,
-    largest,
     magnitude,
+    maximum_of,
 )
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
@@ -48,10 +48,10 @@ YIELD, LEAST = 1e-2, 1e-12
 FARTHEST, MOST_SHIFT = 10.0, 0.02
 """How far rows may move for that, over the largest displacement wanted; and joints (rad, m)."""
 
-TAKEN_BACK = 1e-6
+CORRECTION_TOLERANCE = 1e-6
 """Accuracy of that displacement, relative to the largest one wanted."""
 
-HELD = 16.0
+HELD_FRACTION = 16.0
 """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
 
 RECOVERY = 0.5
@@ -100,19 +100,19 @@ class ContactStep:
         open_loops = ops.entries(space.G) if self.others else []
         self.size_of = [open_loops[k][k] for k in self.others]
         G, of_loops = self._without_loops(free)
-        b = [free[k] - x for k, x in zip(self.others, self._by_loops(of_loops, 0), strict=True)]
+        b = [free[k] - x for k, x in zip(self.others, self._velocity_from_loops(of_loops, 0), strict=True)]
         laws = self._laws()
         for row, x in laws.terms.items():
             b[row] = b[row] + x
         ops.mark("contact problem", [ops.matrix([b]), ops.matrix(G)] if b else [])
-        moves = {} if of_loops is None else self._let_go(G, of_loops, laws.points)
+        moves = {} if of_loops is None else self._release_held_rows(G, of_loops, laws.points)
         problem = StepProblem(ops, G, b, self.size_of, laws.points, laws.joints, pyramid)
         p = solver(problem, start, times, tolerance) if problem.size else []
         p = [moves.get(row, 1.0) * x for row, x in zip(problem.rows, p, strict=True)]
         impulses = problem.totals(p)
-        whole = self._with_loops(impulses, of_loops, 0)
+        whole = self._all_impulses(impulses, of_loops, 0)
         v = column(ops, space.back(y, whole))
-        shift = self._displacement(problem, of_loops, laws.apart(self.h, problem, impulses), times)
+        shift = self._displacement(problem, of_loops, laws.gaps_after(self.h, problem, impulses), times)
         q, v = position_update(ops, self.tree, list(self.q), v, self.h, shift)
         return q, v, p, list(problem.residuals(p))
 
@@ -147,7 +147,9 @@ class ContactStep:
         own = ops.sym_subtract(own, ops.sym_product(mixed, ops.take(response, None, range(n))))
         return ops.entries(own), response
 
-    def _let_go(self, G: list[list[Scalar]], response: Matrix, points: Sequence[PointLaw]) -> dict[int, Scalar]:
+    def _release_held_rows(
+        self, G: list[list[Scalar]], response: Matrix, points: Sequence[PointLaw]
+    ) -> dict[int, Scalar]:
         """Part the rows of ``G`` that loops hold from the others; 1 for each row that is not held, else 0.
 
         Round-off of ``G_oo − G_ol G_ll⁻¹ G_lo`` is that of its terms, ``G_oo`` and what that of ``G_ll`` makes. A point
@@ -157,7 +159,7 @@ class ContactStep:
         mobilities = [open_loops[k][k] for k in self.loops]
         for k, size in enumerate(self.size_of):
             terms = [x * x * g for x, g in zip(column(ops, ops.take(response, None, (k,))), mobilities, strict=True)]
-            moves[k] = ops.less(HELD * self.epsilon * sum(terms, size), G[k][k])
+            moves[k] = ops.less(HELD_FRACTION * self.epsilon * sum(terms, size), G[k][k])
         for x in points:
             for k in range(2):
                 moves[x.row + k] = moves[x.row + k] * moves[x.row + 2]
@@ -167,14 +169,14 @@ class ContactStep:
                 G[k][j] = G[j][k] = moves[k] * moves[j] * G[k][j]
         return moves
 
-    def _by_loops(self, response: Matrix | None, which: int) -> list[Scalar]:
+    def _velocity_from_loops(self, response: Matrix | None, which: int) -> list[Scalar]:
         """``G_ol G_ll⁻¹ u_l``, or ``e_l`` in place of ``u_l``: what loops make the other rows do."""
         if response is None or not self.others:
             return [0.0] * len(self.others)
         ops, n = self.ops, len(self.others)
         return column(ops, ops.take(self.space.G, self.others, self.loops) @ ops.take(response, None, (n + which,)))
 
-    def _with_loops(self, impulses: dict[int, Scalar], response: Matrix | None, which: int) -> Matrix:
+    def _all_impulses(self, impulses: dict[int, Scalar], response: Matrix | None, which: int) -> Matrix:
         """Impulses of all rows (m × 1), those of loops for ``u_l`` or for ``e_l``."""
         ops = self.ops
         out: list[Scalar] = [0.0] * self.problem.n_rows
@@ -221,7 +223,7 @@ class ContactStep:
         """What is added to the normal velocity of a contact: ``ε u_n⁻`` where it hits in this step, and fast."""
         ops = self.ops
         gravity = column(ops, self.motion.gravity)
-        fall = RESTING * self.h * ops.sqrt(sum(g * g for g in gravity) + TINY)
+        fall = RESTING * self.h * ops.sqrt(sum(g * g for g in gravity) + SQUARE_FLOOR)
         hits = ops.less(gap + self.h * closing, 0.0)
         fast = ops.less(closing, -fall)
         return ops.select(hits * fast, restitution * closing, term)
@@ -246,41 +248,41 @@ class ContactStep:
     # -- displacement --------------------------------------------------------------------------------------------------
 
     def _displacement(
-        self, problem: StepProblem, of_loops: Matrix | None, apart: Sequence[Scalar], times: int
+        self, problem: StepProblem, of_loops: Matrix | None, gaps_after: Sequence[Scalar], times: int
     ) -> list[Scalar]:
-        """Displacement of joints (nv) that reduces overlaps and errors of loops, and does not close gaps ``apart``."""
+        """Displacement of joints (nv) that reduces overlaps and errors of loops, without closing ``gaps_after``."""
         ops, tree, G = self.ops, self.tree, problem.G
         gaps = [c.gap for points in self.problem.candidates.values() for c in points]
         if not gaps and of_loops is None:
             return [0.0] * tree.nv
-        rows, by_loops = [x.row + 2 for x in problem.points], self._by_loops(of_loops, 1)
+        rows, by_loops = [x.row + 2 for x in problem.points], self._velocity_from_loops(of_loops, 1)
         wanted = [CORRECTION * ops.maximum(-gap - PENETRATION, 0.0) for gap in gaps]
         own = []
         for x in problem.points:
             mean = sum(self.size_of[x.row : x.row + 3]) * (1.0 / 3.0)
             own.append(G[x.row + 2][x.row + 2] + YIELD * ops.maximum(mean, LEAST))
         over = [1.0 / x for x in own]
-        most = largest(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), TINY])
+        most = maximum_of(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), SQUARE_FLOOR])
 
         def sweep(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
             s = list(values)
             moved: Scalar = 0.0
             for i, row in enumerate(rows):
-                u = own[i] * s[i] - wanted[i] - by_loops[row] + apart[i]
+                u = own[i] * s[i] - wanted[i] - by_loops[row] + gaps_after[i]
                 for j, other in enumerate(rows):
                     if j != i:
                         u = u + G[row][other] * s[j]
                 new = ops.maximum(s[i] - u * over[i], 0.0)
                 moved = ops.maximum(moved, magnitude(ops, new - s[i]) * own[i])
                 s[i] = new
-            return s, ops.less(moved, TAKEN_BACK * most)
+            return s, ops.less(moved, CORRECTION_TOLERANCE * most)
 
         s = ops.repeat(times, [0.0] * len(rows), sweep) if rows else []
         impulses = dict(zip(rows, s, strict=True))
-        shift = column(ops, self.space.back(ops.zeros(tree.nv, 1), self._with_loops(impulses, of_loops, 1)))
+        shift = column(ops, self.space.back(ops.zeros(tree.nv, 1), self._all_impulses(impulses, of_loops, 1)))
         moves = [sum((G[k][j] * x for j, x in impulses.items()), -by_loops[k]) for k in range(len(G))]
-        moved = largest(ops, [TINY, *(magnitude(ops, x) for x in moves)])
-        turned = largest(ops, [TINY, *(magnitude(ops, x) for x in shift)])
+        moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])
+        turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in shift)])
         part = ops.minimum(FARTHEST * most / moved, 1.0)
         part = part * ops.minimum(MOST_SHIFT / (part * turned), 1.0)
         return [part * x for x in shift]
@@ -293,7 +295,7 @@ class _Laws:
     terms: dict[int, Scalar]
     gaps: list[Scalar]
 
-    def apart(self, h: Scalar, problem: StepProblem, impulses: dict[int, Scalar]) -> list[Scalar]:
+    def gaps_after(self, h: Scalar, problem: StepProblem, impulses: dict[int, Scalar]) -> list[Scalar]:
         """Gap of each candidate after the step, zero where they overlap."""
         rows = [x.row + 2 for x in self.points]
         moves = [h * (problem.velocity(row, impulses) - self.terms[row]) for row in rows]

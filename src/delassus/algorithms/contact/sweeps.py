@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.contact.laws import ENOUGH, TINY, StepProblem
+from delassus.algorithms.contact.laws import SQUARE_FLOOR, STOP_RATIO, StepProblem
 from delassus.spatial.ops import Scalar
 
 
 def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
     """Impulses after so many sweeps, or fewer where they change no more."""
     ops, n = problem.ops, problem.size
-    square = (ENOUGH * tolerance) ** 2
+    square = (STOP_RATIO * tolerance) ** 2
 
-    def swept(values: Sequence[Scalar]) -> list[Scalar]:
+    def sweep_once(values: Sequence[Scalar]) -> list[Scalar]:
         p = list(values)
         totals = problem.totals(p)
 
@@ -39,29 +39,29 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
             k = 3 * i
             put(k + 2, problem.normal(x.row + 2, p[k + 2], problem.velocity(x.row + 2, totals)))
             u = [problem.velocity(x.row + a, totals) for a in range(2)]
-            for a, new in enumerate(problem.tangential(x, p[k : k + 2], u, p[k + 2])):
+            for a, new in enumerate(problem.point_friction(x, p[k : k + 2], u, p[k + 2])):
                 put(k + a, new)
         for y in problem.joints:
             u_joint = problem.velocity(y.row, totals)
             if y.row in problem.dry:
                 k = problem.dry[y.row]
-                old, new = p[k], problem.rubbed(y, p[k], u_joint)
+                old, new = p[k], problem.dry_friction(y, p[k], u_joint)
                 put(k, new)
                 u_joint = u_joint + problem.G[y.row][y.row] * (new - old)
             if y.row in problem.limits:
                 k = problem.limits[y.row]
-                put(k, problem.limited(y, p[k], u_joint))
+                put(k, problem.limit_impulse(y, p[k], u_joint))
         return p
 
     normals = {3 * i + 2 for i in range(len(problem.points))}
 
-    def a_pass(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+    def iteration(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         p, g_before, F_before, before = values[:n], values[n : 2 * n], values[2 * n : -1], values[-1]
-        g = swept(p)
+        g = sweep_once(p)
         F = [problem.G[row][row] * (new - old) for row, old, new in zip(problem.rows, p, g, strict=True)]
         moved: Scalar = 0.0
         slope: Scalar = 0.0
-        turned: Scalar = TINY
+        turned: Scalar = SQUARE_FLOOR
         for f, f_before in zip(F, F_before, strict=True):
             change = f - f_before
             moved, slope, turned = moved + f * f, slope + f * change, turned + change * change
@@ -70,5 +70,5 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
         following = [ops.maximum(x, 0.0) if k in normals else x for k, x in enumerate(following)]
         return [*following, *g, *F, moved], ops.less(moved, square)
 
-    found = ops.repeat(times, [*start, *start, *([0.0] * (n + 1))], a_pass)
+    found = ops.repeat(times, [*start, *start, *([0.0] * (n + 1))], iteration)
     return found[n : 2 * n]

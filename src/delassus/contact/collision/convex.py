@@ -65,7 +65,7 @@ MOST_STEPS = 64
 
 
 @compiled
-def furthest(a: Array, A: Array, vertices: Array, d: Vector) -> Vector:
+def support_point(a: Array, A: Array, vertices: Array, d: Vector) -> Vector:
     """Point of a core that lies furthest along ``d``, in the world."""
     kind, own = int(a[KIND]), in_frame(A, d)
     x = (0.0, 0.0, 0.0)
@@ -89,11 +89,11 @@ def furthest(a: Array, A: Array, vertices: Array, d: Vector) -> Vector:
 
 
 @compiled
-def extreme(
+def support_vertex(
     a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, d: Vector, W: Array, k: int
 ) -> float:
     """Furthest vector along ``d`` from B to A, moved by ``push``: to row ``k`` of ``W``, beside its point of A."""
-    p, q = furthest(a, A, vertices, d), furthest(b, B, vertices, scaled(-1.0, d))
+    p, q = support_point(a, A, vertices, d), support_point(b, B, vertices, scaled(-1.0, d))
     w = along(along(p, 1.0, push), -1.0, q)
     for r in range(3):
         W[k, r], W[k, 3 + r] = w[r], p[r]
@@ -101,7 +101,7 @@ def extreme(
 
 
 @compiled
-def keep(W: Array, source: int, k: int, weight: float) -> None:
+def copy_vertex(W: Array, source: int, k: int, weight: float) -> None:
     """Move a corner of a simplex to row ``k``, with its weight."""
     for r in range(6):
         W[k, r] = W[source, r]
@@ -142,11 +142,11 @@ def nearest_in_simplex(W: Array, n: int) -> tuple[int, Vector]:
         if (of_a > 0) == (of_b > 0) == (of_c > 0) == (of_d > 0) and of_a * of_d != 0.0:
             return 4, (0.0, 0.0, 0.0)
     if count == 3:  # j < i < last
-        keep(W, j, 0, t)
-        keep(W, i, 1, s)
+        copy_vertex(W, j, 0, t)
+        copy_vertex(W, i, 1, s)
     elif count == 2:
-        keep(W, i, 0, s)
-    keep(W, last, count - 1, 1.0 - s - t)
+        copy_vertex(W, i, 0, s)
+    copy_vertex(W, last, count - 1, 1.0 - s - t)
     return count, v
 
 
@@ -162,7 +162,7 @@ def gap_of_cores(
     d = along(along(column(A, 3), 1.0, push), -1.0, column(B, 3))
     length = norm(d)
     d = scaled(-1.0 / length, d) if length > 0.0 else (0.0, 0.0, 1.0)
-    extreme(a, A, b, B, vertices, push, d, W, 0)
+    support_vertex(a, A, b, B, vertices, push, d, W, 0)
     W[0, 6] = 1.0
     v, n, gap, normal = row_of(W, 0), 1, -np.inf, d
     tolerance = ROUND_OFF * (a[RADIUS] + b[RADIUS])
@@ -171,7 +171,7 @@ def gap_of_cores(
         if length <= 10.0 * tolerance:
             return 0.0, normal, n
         d = scaled(-1.0 / length, v)
-        least = -extreme(a, A, b, B, vertices, push, d, W, n)
+        least = -support_vertex(a, A, b, B, vertices, push, d, W, n)
         if least > gap:
             gap, normal = least, scaled(-1.0, d)
         if gap > most or length - least <= tolerance:
@@ -196,7 +196,7 @@ def new_face(V: Array, faces: Array, f: int, i: int, j: int, k: int) -> None:
 
 
 @compiled
-def filled(a: Array, A: Array, b: Array, B: Array, vertices: Array, n: int, V: Array) -> None:
+def initial_tetrahedron(a: Array, A: Array, b: Array, B: Array, vertices: Array, n: int, V: Array) -> None:
     """Make a tetrahedron of a simplex of ``n`` corners that touches the origin."""
     for k in range(n, 4):
         x = row_of(V, 0)
@@ -206,14 +206,14 @@ def filled(a: Array, A: Array, b: Array, B: Array, vertices: Array, n: int, V: A
         elif k == 3:
             d = cross(e, along(row_of(V, 2), -1.0, x))
         d = scaled(1.0 / norm(d), d)
-        one = extreme(a, A, b, B, vertices, (0.0, 0.0, 0.0), d, V, k) - dot(d, x)
-        other = extreme(a, A, b, B, vertices, (0.0, 0.0, 0.0), scaled(-1.0, d), V, k + 1) + dot(d, x)
+        one = support_vertex(a, A, b, B, vertices, (0.0, 0.0, 0.0), d, V, k) - dot(d, x)
+        other = support_vertex(a, A, b, B, vertices, (0.0, 0.0, 0.0), scaled(-1.0, d), V, k + 1) + dot(d, x)
         if other > one:
-            keep(V, k + 1, k, 0.0)
+            copy_vertex(V, k + 1, k, 0.0)
 
 
 @compiled
-def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, work: Array) -> tuple[Vector, float]:
+def penetration_direction(a: Array, A: Array, b: Array, B: Array, vertices: Array, work: Array) -> tuple[Vector, float]:
     """Direction in which A has the shortest way out of B, and the gap along it, from a simplex that holds the origin.
 
     A polytope grows from it: where its face that is nearest to the origin is not on the outside, by a corner beyond.
@@ -233,7 +233,7 @@ def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, work: Array
             if faces[f, 3] < faces[nearest, 3]:
                 nearest = f
         d, inside = row_of(faces, nearest), faces[nearest, 3]
-        depth = extreme(a, A, b, B, vertices, (0.0, 0.0, 0.0), d, V, n)
+        depth = support_vertex(a, A, b, B, vertices, (0.0, 0.0, 0.0), d, V, n)
         if depth < best:
             best, normal = depth, d
         if not best - inside > 1e-10 * size:
@@ -265,7 +265,7 @@ def way_out(a: Array, A: Array, b: Array, B: Array, vertices: Array, work: Array
 
 
 @compiled
-def closest(
+def core_distance(
     a: Array, A: Array, b: Array, B: Array, vertices: Array, gap: float, n: Vector, most: float, work: Array
 ) -> tuple[float, Vector, Vector]:
     """Gap (m) of two cores, negative if they overlap, if it is at most ``most``; the normal; the nearest point of A.
@@ -278,10 +278,10 @@ def closest(
         if gap > most:
             return gap, n, n
         if gap <= 0.0:
-            filled(a, A, b, B, vertices, count, W)
-            n, gap = way_out(a, A, b, B, vertices, work)
+            initial_tetrahedron(a, A, b, B, vertices, count, W)
+            n, gap = penetration_direction(a, A, b, B, vertices, work)
         if gap < NEAR * size:
-            gap = -extreme(a, A, b, B, vertices, (0.0, 0.0, 0.0), scaled(-1.0, n), W, 5)
+            gap = -support_vertex(a, A, b, B, vertices, (0.0, 0.0, 0.0), scaled(-1.0, n), W, 5)
     if gap < NEAR * size:
         for _ in range(MOST_STEPS):
             out = NEAR * size - gap
@@ -298,7 +298,7 @@ def closest(
 
 
 @compiled
-def deepest(out: Array, m: int, end: int) -> float:
+def max_depth(out: Array, m: int, end: int) -> float:
     """Largest depth of some contacts."""
     most = -np.inf
     for k in range(m, end):
@@ -319,14 +319,14 @@ def convex_pair(
             return m
         if face:
             end = patch(a, A, b, B, hulls, n, -gap, most, work, out, m)
-            if deepest(out, m, end) >= -gap - EXACT * size:
+            if max_depth(out, m, end) >= -gap - EXACT * size:
                 return end
-    gap, n, p = closest(a, A, b, B, hulls[VERTICES], gap, n, most + rounded, work)
+    gap, n, p = core_distance(a, A, b, B, hulls[VERTICES], gap, n, most + rounded, work)
     depth = rounded - gap
     if depth < -most:
         return m
     end = m if a[KIND] == SPHERE else patch(a, A, b, B, hulls, n, depth, most, work, out, m)
-    if end == m or deepest(out, m, end) < depth - EXACT * size:
+    if end == m or max_depth(out, m, end) < depth - EXACT * size:
         if end == m + MOST_POINTS:  # the shallowest gives way
             end -= 1
             least = m

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, collider_arrays, workspace
 from delassus.contact.collision.filters import Solids
-from delassus.contact.collision.narrow_phase import OTHERS, WRONG, find_contacts, unpack
+from delassus.contact.collision.narrow_phase import INVALID_POSE, MESHES_LEFT, find_contacts, unpack
 from delassus.contact.collision.surfaces import Surfaces
 from delassus.contact.contacts import ContactSet
 from delassus.errors import ConfigurationError, shown
@@ -115,18 +115,20 @@ class CollisionDetector:
         else:
             of_links = np.ascontiguousarray(np.broadcast_to(reach, of_links.shape), dtype=np.float64)
         count = self.find(at, of_links, gap)
-        if count == WRONG:
+        if count == INVALID_POSE:
             self.refuse(at, of_links)
         return ContactSet.trusted(*(array[:count].copy() for array in self.found)) if count else _NOTHING
 
     def find(self, poses: Array, reach: Array, gap: float) -> int:
         """`find_contacts` with what is left to Python: nothing is checked.
 
-        Returns how many rows of ``found`` are contacts, or `WRONG`.
+        Returns how many rows of ``found`` are contacts, or `INVALID_POSE`.
         """
-        while (count := find_contacts(poses, reach, gap, self.margin, self.arrays, self.space, self.found)) < WRONG:
-            if count == OTHERS:
-                self._surfaces.touch(reach, gap, self.space)
+        while (
+            count := find_contacts(poses, reach, gap, self.margin, self.arrays, self.space, self.found)
+        ) < INVALID_POSE:
+            if count == MESHES_LEFT:
+                self._surfaces.find_touching(reach, gap, self.space)
                 unpack(self.arrays, self.space, self.found)
                 return int(self.space.counts[1])
             self.space, self.found = workspace(self.arrays, 2 * int(self.space.counts[0]))

@@ -32,7 +32,7 @@ DIRECTIONS = MOST_POINTS - 1
 
 
 @compiled
-def over_plane(out: Array, m: int, x: Vector, P: Array, most: float) -> int:
+def point_on_plane(out: Array, m: int, x: Vector, P: Array, most: float) -> int:
     """Write the contact of a point with the half space at ``P`` if it is no higher than ``most``."""
     n = column(P, 2)
     h = dot(along(x, -1.0, column(P, 3)), n)
@@ -45,16 +45,16 @@ def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, wor
     kind = int(shape[0])
     a, b, c = shape[SIZE], shape[SIZE + 1], shape[SIZE + 2]
     if kind == SPHERE:
-        return over_plane(out, m, along(column(T, 3), -a, column(P, 2)), P, most)
+        return point_on_plane(out, m, along(column(T, 3), -a, column(P, 2)), P, most)
     if kind == CAPSULE:
         for side in (-1.0, 1.0):
             end = along(column(T, 3), side * b, column(T, 2))
-            m = over_plane(out, m, along(end, -a, column(P, 2)), P, most)
+            m = point_on_plane(out, m, along(end, -a, column(P, 2)), P, most)
         return m
     if kind == BOX:
         for k in range(8):
             corner = (a * (1 - 2 * (k & 1)), b * (1 - (k & 2)), c * (1 - (k & 4) // 2))
-            m = over_plane(out, m, point_at(T, corner), P, most)
+            m = point_on_plane(out, m, point_at(T, corner), P, most)
         return m
     if kind == CYLINDER:
         return cylinder_on_plane(a, b, T, P, most, out, m)
@@ -72,12 +72,12 @@ def cylinder_on_plane(radius: float, half: float, T: Array, P: Array, most: floa
     level = math.hypot(n[0], n[1])
     u, v = (-n[0] / level, -n[1] / level) if level > LEVEL else (1.0, 0.0)
     low = -half if n[2] >= 0 else half
-    m = over_plane(out, m, point_at(T, (radius * u, radius * v, low)), P, most)
-    m = over_plane(out, m, point_at(T, (-radius * v, radius * u, low)), P, most)
-    m = over_plane(out, m, point_at(T, (radius * v, -radius * u, low)), P, most)
+    m = point_on_plane(out, m, point_at(T, (radius * u, radius * v, low)), P, most)
+    m = point_on_plane(out, m, point_at(T, (-radius * v, radius * u, low)), P, most)
+    m = point_on_plane(out, m, point_at(T, (radius * v, -radius * u, low)), P, most)
     lies = half * abs(n[2]) < radius * level
     opposite = (radius * u, radius * v, -low) if lies else (-radius * u, -radius * v, low)
-    return over_plane(out, m, point_at(T, opposite), P, most)
+    return point_on_plane(out, m, point_at(T, opposite), P, most)
 
 
 @compiled
@@ -93,13 +93,13 @@ def corners_on_plane(
             work[count, 0], work[count, 1], work[count, 2] = x
             work[count, 3] = depth
             count += 1
-    for k in range(few(work, count, column(P, 0), column(P, 1), 0.0)):
-        m = over_plane(out, m, row_of(work, k), P, most)
+    for k in range(reduce_manifold(work, count, column(P, 0), column(P, 1), 0.0)):
+        m = point_on_plane(out, m, row_of(work, k), P, most)
     return m
 
 
 @compiled
-def few(points: Array, n: int, u: Vector, v: Vector, first: float) -> int:
+def reduce_manifold(points: Array, n: int, u: Vector, v: Vector, first: float) -> int:
     """Leave of points (rows of place, depth) the deepest and the furthest in `DIRECTIONS` along a face.
 
     All stay if they are not more; returns how many stay. ``u`` and ``v`` span the face; ``first`` is the first

@@ -21,12 +21,12 @@ from delassus.contact.collision.colliders import (
 )  # fmt: skip
 from delassus.contact.collision.convex import convex_pair
 from delassus.contact.collision.half_spaces import on_plane
-from delassus.contact.collision.near_pairs import collider_poses, list_holds, list_pairs
+from delassus.contact.collision.near_pairs import collider_poses, list_is_valid, list_pairs
 from delassus.contact.collision.spheres_capsules import round_pair
 from delassus.contact.collision.vectors import along, cross, norm, row_of, scaled
 from delassus.model.rotations import Array
 
-WRONG, MORE, OTHERS = -1, -2, -3
+INVALID_POSE, BUFFER_FULL, MESHES_LEFT = -1, -2, -3
 """Instead of a number of contacts: some pose is not finite; the arrays are too small; pairs that `surfaces` knows are
 left, and the others found."""
 
@@ -36,7 +36,7 @@ def find_contacts(
     poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace,
     contacts: ContactArrays,
 ) -> int:  # fmt: skip
-    """Write contacts at poses of links; returns how many, `WRONG`, `MORE` or `OTHERS`.
+    """Write contacts at poses of links; returns how many, `INVALID_POSE`, `BUFFER_FULL` or `MESHES_LEFT`.
 
     Shapes apart touch if their gap is at most ``gap`` and the ``reach`` (n_links,) of their two links. The list of near
     pairs is made for motions of half the ``margin`` (m).
@@ -48,23 +48,23 @@ def find_contacts(
             for c in range(4):
                 finite += 0.0 * poses[i, r, c]
     if not finite == 0.0:
-        return WRONG
+        return INVALID_POSE
     collider_poses(poses, colliders, space)
-    if not list_holds(reach, gap, colliders, space):
+    if not list_is_valid(reach, gap, colliders, space):
         count = list_pairs(reach, gap, margin, colliders, space)
         space.counts[0] = count
         if count > space.pairs.shape[0]:
             space.listed[0] = -1.0
-            return MORE
-    touch(reach, gap, colliders, space)
+            return BUFFER_FULL
+    find_touching(reach, gap, colliders, space)
     if space.counts[2] > 0:
-        return OTHERS
+        return MESHES_LEFT
     unpack(colliders, space, contacts)
     return int(space.counts[1])
 
 
 @compiled
-def touch(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
+def find_touching(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
     """Find contacts of near pairs; list those that are left."""
     shapes, world, hulls, out, work = colliders.shapes, space.world, colliders.hulls, space.found, space.work
     m = waiting = 0 * space.counts[0]  # no literal: that is a type of its own

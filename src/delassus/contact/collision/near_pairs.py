@@ -50,7 +50,7 @@ def collider_poses(poses: Array, colliders: Colliders, space: Workspace) -> None
 
 
 @compiled
-def list_holds(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> bool:
+def list_is_valid(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> bool:
     """Whether no pair that is not in the list can have a gap of at most ``gap`` and what its two links may move.
 
     A rotation by the angle θ moves a point at distance r from the centre by at most ``2 r sin(θ/2)``, which is

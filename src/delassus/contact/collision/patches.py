@@ -28,7 +28,7 @@ from delassus.contact.collision.colliders import (
     SIZE,
     VERTICES,
 )  # fmt: skip
-from delassus.contact.collision.half_spaces import LEVEL, few
+from delassus.contact.collision.half_spaces import LEVEL, reduce_manifold
 from delassus.contact.collision.vectors import (
     Vector,
     along,
@@ -66,7 +66,7 @@ def put(points: Array, k: int, x: Vector) -> None:
 
 
 @compiled
-def feature(a: Array, A: Array, hulls: Any, d: Vector, points: Array) -> tuple[int, Vector]:
+def support_feature(a: Array, A: Array, hulls: Any, d: Vector, points: Array) -> tuple[int, Vector]:
     """Corners of what lies furthest in the direction ``d``, in the world: counterclockwise, seen from outside.
 
     Returns their number, and the face's outward normal; that of lines is zero.
@@ -116,7 +116,7 @@ def feature(a: Array, A: Array, hulls: Any, d: Vector, points: Array) -> tuple[i
 
 
 @compiled
-def edge(points: Array, count: int, d: Vector) -> None:
+def support_edge(points: Array, count: int, d: Vector) -> None:
     """Leave of a face the edge that lies furthest along ``d``, as a line."""
     best, k = -np.inf, 0
     for i in range(count):
@@ -170,14 +170,14 @@ def patch(
     """Contacts between the features of A and B that face each other along ``n`` (from B to A), none below ``depth``."""
     of_a, of_b = work[1], work[2]
     back = scaled(-1.0, n)
-    count_a, N_a = feature(a, A, hulls, back, of_a)
-    count_b, N_b = feature(b, B, hulls, n, of_b)
+    count_a, N_a = support_feature(a, A, hulls, back, of_a)
+    count_b, N_b = support_feature(b, B, hulls, n, of_b)
     flat_a, flat_b = 1 + dot(N_a, n), 1 - dot(N_b, n)
     if min(flat_a, flat_b) > ALIGNED:
         if count_a > 2:
-            edge(of_a, count_a, back)
+            support_edge(of_a, count_a, back)
         if count_b > 2:
-            edge(of_b, count_b, n)
+            support_edge(of_b, count_b, n)
         return lines(of_a, of_b, n, depth, most, out, m)
     if flat_b <= ALIGNED:  # either would do: what they share, seen along the normal, is the same
         points, count, face, corners, N, up = of_a, count_a, of_b, count_b, N_b, n
@@ -195,7 +195,7 @@ def patch(
             left[kept, 3] = under
             kept += 1
     u = scaled(1.0 / norm(u), u)
-    for k in range(few(left, kept, u, cross(N, u), 0.25)):
+    for k in range(reduce_manifold(left, kept, u, cross(N, u), 0.25)):
         m = write(out, m, along(row_of(left, k), 0.5 * left[k, 3], up), n, left[k, 3])
     return m
 

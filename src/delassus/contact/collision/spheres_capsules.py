@@ -30,7 +30,7 @@ PARALLEL = 1e-4
 
 
 @compiled
-def balls(x: Vector, ra: float, y: Vector, rb: float, spare: Vector, most: float, out: Array, m: int) -> int:
+def sphere_sphere(x: Vector, ra: float, y: Vector, rb: float, spare: Vector, most: float, out: Array, m: int) -> int:
     """Contact of two balls; where they have one centre, the normal is the unit vector ``spare``."""
     d = along(x, -1.0, y)
     distance = norm(d)
@@ -44,20 +44,20 @@ def balls(x: Vector, ra: float, y: Vector, rb: float, spare: Vector, most: float
 def round_pair(a: Array, A: Array, b: Array, B: Array, most: float, out: Array, m: int) -> int:
     """Contacts of a sphere with a sphere, capsule, box or cylinder, or of two capsules."""
     if a[0] == CAPSULE:
-        return capsules(a[SIZE], a[SIZE + 1], A, b[SIZE], b[SIZE + 1], B, most, out, m)
+        return capsule_capsule(a[SIZE], a[SIZE + 1], A, b[SIZE], b[SIZE + 1], B, most, out, m)
     if b[0] == BOX:
-        return ball_on_box(a[SIZE], A, (b[SIZE], b[SIZE + 1], b[SIZE + 2]), B, most, out, m)
+        return sphere_box(a[SIZE], A, (b[SIZE], b[SIZE + 1], b[SIZE + 2]), B, most, out, m)
     if b[0] == CYLINDER:
-        return ball_on_cylinder(a[SIZE], A, b[SIZE], b[SIZE + 1], B, most, out, m)
+        return sphere_cylinder(a[SIZE], A, b[SIZE], b[SIZE + 1], B, most, out, m)
     y = column(B, 3)
     if b[0] == CAPSULE:
         t = dot(column(B, 2), along(column(A, 3), -1.0, y))
         y = along(y, min(max(t, -b[SIZE + 1]), b[SIZE + 1]), column(B, 2))
-    return balls(column(A, 3), a[SIZE], y, b[SIZE], column(B, 0), most, out, m)
+    return sphere_sphere(column(A, 3), a[SIZE], y, b[SIZE], column(B, 0), most, out, m)
 
 
 @compiled
-def ball_on_box(radius: float, A: Array, half: Vector, B: Array, most: float, out: Array, m: int) -> int:
+def sphere_box(radius: float, A: Array, half: Vector, B: Array, most: float, out: Array, m: int) -> int:
     """Contact of a sphere with the nearest point of a box; from inside, through the nearest face."""
     own = in_frame(B, along(column(A, 3), -1.0, column(B, 3)))
     near = (
@@ -80,7 +80,7 @@ def ball_on_box(radius: float, A: Array, half: Vector, B: Array, most: float, ou
 
 
 @compiled
-def ball_on_cylinder(
+def sphere_cylinder(
     radius: float, A: Array, round: float, half: float, B: Array, most: float, out: Array, m: int
 ) -> int:
     """Contact of a sphere with the nearest point of a cylinder; from inside, through the nearer of base and side."""
@@ -103,7 +103,9 @@ def ball_on_cylinder(
 
 
 @compiled
-def capsules(ra: float, ha: float, A: Array, rb: float, hb: float, B: Array, most: float, out: Array, m: int) -> int:
+def capsule_capsule(
+    ra: float, ha: float, A: Array, rb: float, hb: float, B: Array, most: float, out: Array, m: int
+) -> int:
     """Contact of two capsules at the nearest points of their segments; two contacts where they are parallel."""
     a, b = column(A, 2), column(B, 2)
     d = along(column(A, 3), -1.0, column(B, 3))
@@ -119,11 +121,11 @@ def capsules(ra: float, ha: float, A: Array, rb: float, hb: float, B: Array, mos
             s = first if e == 0 else last
             t = min(max(b_to + cosine * s, -hb), hb)
             s = min(max(cosine * t - a_to, -ha), ha)
-            m = balls(along(column(A, 3), s, a), ra, along(column(B, 3), t, b), rb, spare, most, out, m)
+            m = sphere_sphere(along(column(A, 3), s, a), ra, along(column(B, 3), t, b), rb, spare, most, out, m)
         return m
     s = min(max((cosine * b_to - a_to) / sine, -ha), ha)
     t = b_to + cosine * s
     if t > hb or t < -hb:
         t = min(max(t, -hb), hb)
         s = min(max(cosine * t - a_to, -ha), ha)
-    return balls(along(column(A, 3), s, a), ra, along(column(B, 3), t, b), rb, spare, most, out, m)
+    return sphere_sphere(along(column(A, 3), s, a), ra, along(column(B, 3), t, b), rb, spare, most, out, m)

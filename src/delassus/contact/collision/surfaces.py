@@ -41,8 +41,8 @@ class Surfaces:
         request.gjk_tolerance, request.epa_tolerance, request.epa_max_iterations = GJK, EPA, MOST_ITERATIONS
         return request
 
-    def touch(self, reach: Array, gap: float, space: Workspace) -> None:
-        """Add contacts of the pairs that `touch` of `narrow_phase` has left, and sort all by their pairs."""
+    def find_touching(self, reach: Array, gap: float, space: Workspace) -> None:
+        """Add contacts of the pairs that `find_touching` of `narrow_phase` has left, and sort all by their pairs."""
         coal, found, count = _coal(), space.found, int(space.counts[1])
         for pair in space.left[: space.counts[2]].tolist():
             i, j = space.pairs[pair].tolist()

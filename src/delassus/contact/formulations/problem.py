@@ -107,7 +107,7 @@ class ContactProblem(Frozen):
         return self.dt * self.model.rows.forces
 
     @property
-    def more(self) -> Array:
+    def friction_offset(self) -> Array:
         """By how much friction may exceed ``μ F_n`` (n_u,)."""
         return self.model.rows.friction * self.recovered + self.bounds
 
@@ -118,9 +118,9 @@ class ContactProblem(Frozen):
 
     @cached_property
     def _pyramids(self) -> tuple[Array, Array]:
-        """``[D̲ᵀ W D̲, Ê; Ē, 0]`` and ``(D̲ᵀ b, more)``: rows and unknowns of contacts."""
+        """``[D̲ᵀ W D̲, Ê; Ē, 0]`` and ``(D̲ᵀ b, friction_offset)``: rows and unknowns of contacts."""
         mu, directions = self.model.rows.friction, regular_directions(self.n_directions)
-        return linear_problem(np.ascontiguousarray(self.model.W), self.terms[1], mu, directions, self.more)
+        return linear_problem(np.ascontiguousarray(self.model.W), self.terms[1], mu, directions, self.friction_offset)
 
     @cached_property
     def matrix(self) -> Array:
@@ -177,7 +177,7 @@ class ContactProblem(Frozen):
 
     def cone(self) -> ConeProblem:
         """The problem of exact Coulomb cones, free unknowns eliminated: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
-        return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction, self.more)
+        return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction, self.friction_offset)
 
     def solve(
         self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = TOLERANCE, start: Array | None = None
@@ -213,7 +213,7 @@ class ContactProblem(Frozen):
             solution = ContactSolution(self, p, converged, 0)
             return max(solution.residual(), solution._law_residual(solver.name)) <= tolerance
 
-        found = solver(W, b, mu, self.more, start, accept if checked else None)
+        found = solver(W, b, mu, self.friction_offset, start, accept if checked else None)
         status = found.status
         if not consistent:
             status = SolverStatus.CONFLICTING
@@ -369,7 +369,7 @@ class ContactSolution(Frozen):
         u = rows.jacobian @ (start.v + problem.dt * start.qdd + rows.response(impulses))
         loops, u = u[:k] - rows.loop_velocities, (u[k:] - rows.contact_velocities).reshape(-1, 3)
         p, omega = self.found.reshape(-1, 3), mobilities(problem.reduced.W)[0]
-        steps = natural_map(p, u if solver == "convex" else de_saxce(u, mu), mu, problem.more, omega)
+        steps = natural_map(p, u if solver == "convex" else de_saxce(u, mu), mu, problem.friction_offset, omega)
         if SOLVERS[solver].kind == "linear":
             steps = np.minimum(omega * p[:, 2], u[:, 2])
         return float(max(np.abs(loops).max(initial=0.0), np.abs(steps).max(initial=0.0)))

@@ -37,7 +37,7 @@ CHECK = 8
 
 @compiled
 def admm_loop(
-    W: Array, b: Array, mu: Array, more: Array, start: Array, tolerance: float, limit: int
+    W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> tuple[Array, float, int]:
     """The best impulses, their residual and the number of iterations; ends where only round-off may be left."""
     size, contacts = b.size, mu.size
@@ -48,14 +48,16 @@ def admm_loop(
         scale[k] = 1.0 / np.sqrt(omega[k // 3])
     r, u = np.copy(start), np.empty(size)
     affine(W, r, b, u)
-    best_r, best = np.copy(r), natural_residual(u, r, mu, more, omega)
+    best_r, best = np.copy(r), natural_residual(u, r, mu, friction_offset, omega)
     try_r, try_u = np.empty(size), np.empty(size)
     x, y, z, right = np.empty(size), np.empty(size), np.zeros(size), np.empty(size)
     for k in range(size):
         y[k] = r[k] / scale[k]
     for i in range(contacts):
         k = 3 * i
-        if r[k + 2] > 0.0 or more[i] > 0.0:  # a warm start: the multipliers that the velocities there ask for
+        if (
+            r[k + 2] > 0.0 or friction_offset[i] > 0.0
+        ):  # a warm start: the multipliers that the velocities there ask for
             z[k], z[k + 1] = u[k] * scale[k], u[k + 1] * scale[k]
             z[k + 2] = max(u[k + 2], 0.0) * scale[k] + mu[i] * np.sqrt(z[k] ** 2 + z[k + 1] ** 2)
     penalty, factorised, wait, after, iteration = PENALTY, False, CHECK, CHECK, 0
@@ -85,7 +87,7 @@ def admm_loop(
                 x[k + 1] - z[k + 1] / penalty,
                 x[k + 2] - z[k + 2] / penalty,
                 mu[i],
-                more[i] / scale[k],
+                friction_offset[i] / scale[k],
             )
             dual = max(dual, abs(p1 - y[k]), abs(p2 - y[k + 1]), abs(p3 - y[k + 2]))
             y[k], y[k + 1], y[k + 2] = p1, p2, p3
@@ -97,7 +99,7 @@ def admm_loop(
         for k in range(size):
             r[k] = scale[k] * y[k]
         affine(W, r, b, u)
-        residual = natural_residual(u, r, mu, more, omega)
+        residual = natural_residual(u, r, mu, friction_offset, omega)
         if residual < best:
             best = residual
             assign(best_r, r)
@@ -107,8 +109,8 @@ def admm_loop(
             for still in (1e-6, 1e-3):  # contacts with a smaller velocity z − s are taken to stick
                 for k in range(size):
                     try_r[k], try_u[k] = r[k], z[k] / scale[k] if k % 3 < 2 else 0.0
-                modes_of(try_r, try_u, more, still, mode)
-                residual = newton(W, b, mu, more, omega, most, mode, 1e-3 * tolerance, try_r, try_u)
+                modes_of(try_r, try_u, friction_offset, still, mode)
+                residual = newton(W, b, mu, friction_offset, omega, most, mode, 1e-3 * tolerance, try_r, try_u)
                 if residual < best:
                     best = residual
                     assign(best_r, try_r)
@@ -125,10 +127,12 @@ def admm_loop(
     return best_r, best, iteration
 
 
-def admm_contacts(W: Array, b: Array, mu: Array, more: Array, start: Array, tolerance: float, limit: int) -> Impulses:
+def admm_contacts(
+    W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
+) -> Impulses:
     """Impulses by alternating directions; see `delassus.contact.solvers.registry`."""
-    r, residual, iterations = admm_loop(W, b, mu, more, start, tolerance, limit)
-    return concluded(W, b, mu, more, r, residual, tolerance, iterations)[0]
+    r, residual, iterations = admm_loop(W, b, mu, friction_offset, start, tolerance, limit)
+    return concluded(W, b, mu, friction_offset, r, residual, tolerance, iterations)[0]
 
 
 def admm(

@@ -13,11 +13,12 @@ and smaller far out, so that a root is between, found by Newton's method on the 
 nearly straight, with bisection where that leaves the bracket. (Bonnefon and Daviet 2011 find the same roots from a
 quartic.)
 
-Friction may exceed ``μ r_n`` by a constant: ``|r_t| ≤ μ r_n + more``, ``r_n ≥ 0`` is a cone without its tip. So is that
-of decompression, where normal impulses are given beforehand, and, with ``μ = 0`` and normal rows of zeros, that of
-joints. There is friction then also where ``r_n = 0``: the contact *holds* (``u_t = 0``) or *rubs* (``|r_t| = more``),
-with ``u_n ≥ 0``, by the same equation with ``Ã`` the tangential block and ``μ = 0``. That is tried first. Where it
-brings ``u_n < 0``, ``r_n(α)`` is positive at its ``α``, and where ``r_n(α)`` is not, the root is on the side of that.
+Friction may exceed ``μ r_n`` by a constant: ``|r_t| ≤ μ r_n + friction_offset``, ``r_n ≥ 0`` is a cone without its tip.
+So is that of decompression, where normal impulses are given beforehand, and, with ``μ = 0`` and normal rows of zeros,
+that of joints. There is friction then also where ``r_n = 0``: the contact *holds* (``u_t = 0``) or *rubs* (``|r_t| =
+friction_offset``), with ``u_n ≥ 0``, by the same equation with ``Ã`` the tangential block and ``μ = 0``. That is tried
+first. Where it brings ``u_n < 0``, ``r_n(α)`` is positive at its ``α``, and where ``r_n(α)`` is not, the root is on the
+side of that.
 """
 
 from __future__ import annotations
@@ -51,26 +52,26 @@ def mobilities(W: Array) -> tuple[Array, float]:
 
 
 @compiled
-def projected(x: float, y: float, z: float, mu: float, more: float) -> tuple[float, float, float]:
-    """The nearest point of the cone ``|r_t| ≤ μ r_n + more``, ``r_n ≥ 0``."""
+def projected(x: float, y: float, z: float, mu: float, friction_offset: float) -> tuple[float, float, float]:
+    """The nearest point of the cone ``|r_t| ≤ μ r_n + friction_offset``, ``r_n ≥ 0``."""
     t = np.sqrt(x * x + y * y)
-    if t <= mu * z + more and z >= 0.0:
+    if t <= mu * z + friction_offset and z >= 0.0:
         return x, y, z
-    n = max((z + mu * (t - more)) / (1.0 + mu * mu), 0.0)
-    limit = mu * n + more
+    n = max((z + mu * (t - friction_offset)) / (1.0 + mu * mu), 0.0)
+    limit = mu * n + friction_offset
     f = limit / t if t > limit else 1.0
     return f * x, f * y, n
 
 
 @compiled
-def natural_residual(u: Array, r: Array, mu: Array, more: Array, omega: Array) -> float:
+def natural_residual(u: Array, r: Array, mu: Array, friction_offset: Array, omega: Array) -> float:
     """Largest ``|ω r − P(ω r − u − s)|`` of a contact, with ``s = (0, 0, μ |u_t|)`` of De Saxcé; NaN is infinite."""
     worst = 0.0
     for i in range(mu.size):
         k = 3 * i
         x, y, z = omega[i] * r[k], omega[i] * r[k + 1], omega[i] * r[k + 2]
         shift = mu[i] * np.sqrt(u[k] * u[k] + u[k + 1] * u[k + 1])
-        px, py, pz = projected(x - u[k], y - u[k + 1], z - u[k + 2] - shift, mu[i], omega[i] * more[i])
+        px, py, pz = projected(x - u[k], y - u[k + 1], z - u[k + 2] - shift, mu[i], omega[i] * friction_offset[i])
         error = np.sqrt((x - px) ** 2 + (y - py) ** 2 + (z - pz) ** 2)
         if not error <= worst:
             worst = error
@@ -134,13 +135,15 @@ def prepare_one(W: Array, k: int, most: float, p: Array) -> None:
 
 @compiled
 def single(
-    p: Array, mu: float, more: float, c1: float, c2: float, c3: float, guess: float
+    p: Array, mu: float, friction_offset: float, c1: float, c2: float, c3: float, guess: float
 ) -> tuple[float, float, float, int, float]:
     """Impulse of one contact, its mode, and ``α`` where it slips."""
     within = 0.0
-    if more > 0.0:
+    if friction_offset > 0.0:
         c, s = p[10], p[11]
-        x, y, _, within = friction(p[8], p[9], c * c1 + s * c2, c * c2 - s * c1, 0.0, 0.0, 0.0, 0.0, more, 0.0, guess)
+        x, y, _, within = friction(
+            p[8], p[9], c * c1 + s * c2, c * c2 - s * c1, 0.0, 0.0, 0.0, 0.0, friction_offset, 0.0, guess
+        )
         x, y = c * x - s * y, s * x + c * y
         c, s = p[4], p[5]
         if c3 + p[1] * (p[6] * (c * x + s * y) + p[7] * (c * y - s * x)) >= 0.0:
@@ -149,13 +152,13 @@ def single(
         return 0.0, 0.0, 0.0, OPEN, 0.0
     c, s, alone = p[4], p[5], -c3 / p[1]
     x0, y0 = c * c1 + s * c2 + p[6] * -c3, c * c2 - s * c1 + p[7] * -c3
-    x, y, n, alpha = friction(p[2], p[3], x0, y0, p[6], p[7], alone, mu, more, within, guess)
+    x, y, n, alpha = friction(p[2], p[3], x0, y0, p[6], p[7], alone, mu, friction_offset, within, guess)
     return c * x - s * y, s * x + c * y, n, SLIP if alpha > 0.0 else STICK, alpha
 
 
 @compiled
 def friction(
-    a: float, d: float, x0: float, y0: float, h1: float, h2: float, alone: float, mu: float, more: float,
+    a: float, d: float, x0: float, y0: float, h1: float, h2: float, alone: float, mu: float, friction_offset: float,
     within: float, guess: float,
 ) -> tuple[float, float, float, float]:  # fmt: skip
     """``r_t(α) = −(x0 / (a + α), y0 / (d + α))``, ``r_n(α) = alone − h · r_t(α)``, and ``α``: 0 where it sticks.
@@ -164,12 +167,12 @@ def friction(
     """
     x, y = -x0 / a, -y0 / d
     n = alone - h1 * x - h2 * y
-    if x * x + y * y <= (mu * n + more) ** 2 and n >= 0.0:
+    if x * x + y * y <= (mu * n + friction_offset) ** 2 and n >= 0.0:
         return x, y, n, 0.0
     size, h = np.sqrt(x0 * x0 + y0 * y0), np.sqrt(h1 * h1 + h2 * h2)
-    if mu == 0.0 and more == 0.0:
+    if mu == 0.0 and friction_offset == 0.0:
         return 0.0, 0.0, alone, size
-    least = mu * alone + more
+    least = mu * alone + friction_offset
     low, high = 0.0, max(size * (1.0 + mu * h) / least if least > 0.0 else size * h / -alone, 2.0 * within)
     alpha = guess if low < guess < high else (min(size / least, 0.5 * high) if least > 0.0 else 0.5 * high)
     tangential, limit = 1.0, 1.0
@@ -177,10 +180,10 @@ def friction(
         e1, e2 = 1.0 / (a + alpha), 1.0 / (d + alpha)
         x, y = -x0 * e1, -y0 * e2
         tangential, n = np.sqrt(x * x + y * y), alone - h1 * x - h2 * y
-        limit = more + mu * n
+        limit = friction_offset + mu * n
         if abs(tangential - limit) <= 4e-16 * tangential and n >= 0.0:
             break
-        if tangential > limit if n >= 0.0 or more == 0.0 else alpha < within:
+        if tangential > limit if n >= 0.0 or friction_offset == 0.0 else alpha < within:
             low = alpha
         else:
             high = alpha
@@ -195,6 +198,6 @@ def friction(
             break
         alpha = following
     if n < 0.0:
-        n = max(tangential - more, 0.0) / mu if mu > 0.0 else 0.0
-    f = (mu * n + more) / tangential
+        n = max(tangential - friction_offset, 0.0) / mu if mu > 0.0 else 0.0
+    f = (mu * n + friction_offset) / tangential
     return f * x, f * y, n, alpha

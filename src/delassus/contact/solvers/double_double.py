@@ -70,19 +70,20 @@ def cone_distance(r: Array, mu: Array, low: Array | None = None) -> Array:
     return np.where(p > 0.0, above / np.where(p > 0.0, t + p, 1.0), t - p)
 
 
-def natural_map(r: Array, v: Array, mu: Array, more: Array, omega: Array, low: Array | None = None) -> Array:
+def natural_map(r: Array, v: Array, mu: Array, friction_offset: Array, omega: Array, low: Array | None = None) -> Array:
     """``x − P_K(x − v)`` (n, 3) at ``x = ω (r + low)``, with the projection ``P_K`` on friction cones.
 
-    Computed from small differences: with ``y = x − v`` the distance ``|y_t| − μ y_n − ω more`` from the cone is that of
-    ``x`` and a change, and the projection of ``y`` is ``y`` less a multiple of that distance, or has ``y_n = 0``.
+    Computed from small differences: with ``y = x − v`` the distance ``|y_t| − μ y_n − ω friction_offset`` from the cone
+    is that of ``x`` and a change, and the projection of ``y`` is ``y`` less a multiple of that distance, or has ``y_n =
+    0``.
     """
     x = omega[:, None] * r
     y = x - v
     t = np.hypot(y[:, 0], y[:, 1])
     sizes = t + np.hypot(x[:, 0], x[:, 1])
     change = ((v[:, :2] - 2.0 * x[:, :2]) * v[:, :2]).sum(axis=1) / np.where(sizes > 0.0, sizes, 1.0)
-    beyond = t - omega * more
-    gap = omega * (cone_distance(r, mu, low) - more) + change + mu * v[:, 2]
+    beyond = t - omega * friction_offset
+    gap = omega * (cone_distance(r, mu, low) - friction_offset) + change + mu * v[:, 2]
     inside, below = (gap <= 0.0) & (y[:, 2] >= 0.0), mu * beyond <= -y[:, 2]
     f = gap / (1.0 + mu**2)
     onto = np.column_stack([y[:, :2] * (f / np.where(t > 0.0, t, 1.0))[:, None], -f * mu])
@@ -97,11 +98,11 @@ def de_saxce(u: Array, mu: Array) -> Array:
 
 
 def cone_residual(
-    W: Array, b: Array, mu: Array, more: Array, omega: Array, r: Array, low: Array | None = None
+    W: Array, b: Array, mu: Array, friction_offset: Array, omega: Array, r: Array, low: Array | None = None
 ) -> tuple[float, Array]:
     """``max_i |ω r − P_K(ω r − u − s)|`` with De Saxcé's ``s``, and the velocities ``u`` (3n,)."""
     u = velocities(W, r, b, low)
     parts = None if low is None else low.reshape(-1, 3)
     v = de_saxce(u.reshape(-1, 3), mu)
-    worst = np.linalg.norm(natural_map(r.reshape(-1, 3), v, mu, more, omega, parts), axis=1).max(initial=0.0)
+    worst = np.linalg.norm(natural_map(r.reshape(-1, 3), v, mu, friction_offset, omega, parts), axis=1).max(initial=0.0)
     return (float(worst) if worst == worst else np.inf), u

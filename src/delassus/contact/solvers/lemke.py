@@ -44,8 +44,8 @@ def lemke_kernel(M: Array, q: Array, tolerance: float, limit: int) -> tuple[Arra
     seed = 0.5
     ended = RAY
     for _ in range(ATTEMPTS):
-        outcome, more = pivot(M, q, s, d, limit - pivots, active, z)
-        pivots += more
+        outcome, further = pivot(M, q, s, d, limit - pivots, active, z)
+        pivots += further
         affine(M, z, q, w)
         residual = gap(z, w)
         if residual > tolerance * SHARPER and outcome == SOLVED:
@@ -69,12 +69,12 @@ def lemke_kernel(M: Array, q: Array, tolerance: float, limit: int) -> tuple[Arra
 
 @compiled
 def from_impulses(
-    W: Array, b: Array, mu: Array, more: Array, directions: Array, start: Array, tolerance: float, limit: int
+    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
 ) -> tuple[Array, int, int]:
     """Impulses on pyramids; no pivot is needed if the contact modes of ``start`` still hold."""
     n = mu.size
-    M, q = linear_problem(W, b, mu, directions, more)
-    z, active, some = unknowns(W, b, mu, directions, start, more)
+    M, q = linear_problem(W, b, mu, directions, friction_offset)
+    z, active, some = unknowns(W, b, mu, directions, start, friction_offset)
     if some:
         w, s = np.empty(q.size), np.empty(q.size)
         scales(M, s)
@@ -85,10 +85,10 @@ def from_impulses(
 
 
 def lemke_contacts(
-    W: Array, b: Array, mu: Array, more: Array, directions: Array, start: Array, tolerance: float, limit: int
+    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses by Lemke's method; see `delassus.contact.solvers.registry`."""
-    r, outcome, pivots = from_impulses(W, b, mu, more, directions, start, tolerance, limit)
+    r, outcome, pivots = from_impulses(W, b, mu, friction_offset, directions, start, tolerance, limit)
     return Impulses(r, OUTCOMES[outcome], pivots)
 
 

@@ -53,8 +53,8 @@ NEAR = 64.0
 
 @compiled
 def linearised(
-    W: Array, mu: Array, more: Array, most: float, mode: Indices, r: Array, u: Array, S: Array, owner: Indices,
-    J: Array, right: Array,
+    W: Array, mu: Array, friction_offset: Array, most: float, mode: Indices, r: Array, u: Array, S: Array, owner:
+    Indices, J: Array, right: Array,
 ) -> int:  # fmt: skip
     """Newton's equations ``J x = right``; ``S`` (row by row) and ``owner`` say which impulse an unknown changes.
 
@@ -100,7 +100,9 @@ def linearised(
 
 
 @compiled
-def advance(mode: Indices, mu: Array, more: Array, m: int, S: Array, owner: Indices, step: Array, r: Array) -> bool:
+def advance(
+    mode: Indices, mu: Array, friction_offset: Array, m: int, S: Array, owner: Indices, step: Array, r: Array
+) -> bool:
     """Change impulses by a step of the unknowns, within the cones; False if a contact would pull."""
     for c in range(m):
         k = 3 * owner[c]
@@ -112,18 +114,18 @@ def advance(mode: Indices, mu: Array, more: Array, m: int, S: Array, owner: Indi
         if not r[k + 2] >= 0.0:
             return False
         if mode[i] == STICK or mode[i] == HOLD:
-            r[k], r[k + 1], r[k + 2] = projected(r[k], r[k + 1], r[k + 2], mu[i], more[i])
+            r[k], r[k + 1], r[k + 2] = projected(r[k], r[k + 1], r[k + 2], mu[i], friction_offset[i])
         t = np.sqrt(r[k] ** 2 + r[k + 1] ** 2)
         if (mode[i] == SLIP or mode[i] == RUB) and t > 0.0:
-            limit = mu[i] * r[k + 2] + more[i]
+            limit = mu[i] * r[k + 2] + friction_offset[i]
             r[k], r[k + 1] = r[k] * limit / t, r[k + 1] * limit / t
     return True
 
 
 @compiled
 def newton(
-    W: Array, b: Array, mu: Array, more: Array, omega: Array, most: float, mode: Indices, goal: float, r: Array,
-    u: Array,
+    W: Array, b: Array, mu: Array, friction_offset: Array, omega: Array, most: float, mode: Indices, goal: float, r:
+    Array, u: Array,
 ) -> float:  # fmt: skip
     """Overwrite ``r`` and ``u`` by the best that Newton's method found; returns its residual (infinite: nothing)."""
     size = b.size
@@ -136,14 +138,14 @@ def newton(
     affine(W, try_r, b, try_u)
     best, before = np.inf, np.inf
     for _ in range(STEPS):
-        m = linearised(W, mu, more, most, mode, try_r, try_u, S, owner, J, right)
+        m = linearised(W, mu, friction_offset, most, mode, try_r, try_u, S, owner, J, right)
         if factor(J, m, order) == 0.0:
             return best
         substitute(J, m, order, right, step)
-        if not advance(mode, mu, more, m, S, owner, step, try_r):
+        if not advance(mode, mu, friction_offset, m, S, owner, step, try_r):
             return best
         affine(W, try_r, b, try_u)
-        residual = natural_residual(try_u, try_r, mu, more, omega)
+        residual = natural_residual(try_u, try_r, mu, friction_offset, omega)
         if residual < best:
             best = residual
             assign(r, try_r)
@@ -155,21 +157,21 @@ def newton(
 
 
 @compiled
-def modes_of(r: Array, u: Array, more: Array, still: float, mode: Indices) -> None:
+def modes_of(r: Array, u: Array, friction_offset: Array, still: float, mode: Indices) -> None:
     """Contact modes from impulses and velocities: what moves no faster than ``still`` sticks."""
     for i in range(mode.size):
         k = 3 * i
         moves = abs(u[k]) + abs(u[k + 1]) > still
         if r[k + 2] > 0.0:
             mode[i] = SLIP if moves or abs(u[k + 2]) > still else STICK
-        elif more[i] > 0.0:
+        elif friction_offset[i] > 0.0:
             mode[i] = RUB if moves else HOLD
         else:
             mode[i] = OPEN
 
 
 def concluded(
-    W: Array, b: Array, mu: Array, more: Array, r: Array, residual: float, tolerance: float, iterations: int
+    W: Array, b: Array, mu: Array, friction_offset: Array, r: Array, residual: float, tolerance: float, iterations: int
 ) -> tuple[Impulses, float]:
     """How impulses with a float64 residual stand, and the residual that this is based on.
 
@@ -183,16 +185,16 @@ def concluded(
     if residual <= tolerance and noise <= TRUSTED * tolerance:
         return Impulses(r, SolverStatus.CONVERGED, iterations), residual
     omega, most = mobilities(W)
-    residual, u = cone_residual(W, b, mu, more, omega, r)
+    residual, u = cone_residual(W, b, mu, friction_offset, omega, r)
     if residual <= tolerance:
         return Impulses(r, SolverStatus.CONVERGED, iterations), residual
     if residual <= NEAR * noise:
         mode = np.empty(mu.size, np.int64)
         for still in (10.0 * residual, 1e3 * residual, 0.1 * residual):
-            modes_of(r, u, more, still, mode)
-            found, low, left = refined(W, b, mu, more, omega, most, mode, 1e-3 * tolerance, r)
+            modes_of(r, u, friction_offset, still, mode)
+            found, low, left = refined(W, b, mu, friction_offset, omega, most, mode, 1e-3 * tolerance, r)
             if left <= tolerance:
-                alone, _ = cone_residual(W, b, mu, more, omega, found)
+                alone, _ = cone_residual(W, b, mu, friction_offset, omega, found)
                 if alone <= tolerance:
                     return Impulses(found, SolverStatus.CONVERGED, iterations), alone
                 return Impulses(found, SolverStatus.ROUND_OFF, iterations, low), left
@@ -200,7 +202,15 @@ def concluded(
 
 
 def refined(
-    W: Array, b: Array, mu: Array, more: Array, omega: Array, most: float, mode: Indices, goal: float, start: Array
+    W: Array,
+    b: Array,
+    mu: Array,
+    friction_offset: Array,
+    omega: Array,
+    most: float,
+    mode: Indices,
+    goal: float,
+    start: Array,
 ) -> tuple[Array, Array, float]:
     """Impulses ``r + low`` by iterative refinement on given contact modes, and their residual: the best found."""
     size = b.size
@@ -209,13 +219,13 @@ def refined(
     best, before = (r, low, np.inf), np.inf
     slips = np.repeat((mode == SLIP) | (mode == RUB), 3).reshape(-1, 3) & [True, True, False]
     for _ in range(REFINEMENTS):
-        residual, u = cone_residual(W, b, mu, more, omega, r, low)
+        residual, u = cone_residual(W, b, mu, friction_offset, omega, r, low)
         if residual < best[2]:
             best = r, low, residual
         if best[2] <= goal or not residual < 1e3 * before:
             break
         before = residual
-        m = linearised(W, mu, more, most, mode, r, u, S, owner, J, right)
+        m = linearised(W, mu, friction_offset, most, mode, r, u, S, owner, J, right)
         try:
             step = np.linalg.solve(J[:m, :m], right[:m])
         except np.linalg.LinAlgError:
@@ -227,6 +237,6 @@ def refined(
             break
         rows = r.reshape(-1, 3)
         t = np.hypot(rows[:, 0], rows[:, 1])
-        excess = (cone_distance(rows, mu, low.reshape(-1, 3)) - more) / np.where(t > 0.0, t, 1.0)
+        excess = (cone_distance(rows, mu, low.reshape(-1, 3)) - friction_offset) / np.where(t > 0.0, t, 1.0)
         r, low = two_sum(r, low - np.where(slips, excess[:, None] * rows, 0.0).ravel())
     return best

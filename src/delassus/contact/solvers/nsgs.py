@@ -44,7 +44,15 @@ Candidate = tuple[Impulses, float]
 
 @compiled
 def sweep(
-    W: Array, mu: Array, more: Array, omega: Array, prepared: Array, r: Array, u: Array, mode: Indices, alphas: Array
+    W: Array,
+    mu: Array,
+    friction_offset: Array,
+    omega: Array,
+    prepared: Array,
+    r: Array,
+    u: Array,
+    mode: Indices,
+    alphas: Array,
 ) -> tuple[float, int]:
     """Solve every contact once, in order, each with the newest velocities ``u = W r + b``.
 
@@ -60,7 +68,7 @@ def sweep(
         c1 = u[k] - A[k] * r1 - A[k + 1] * r2 - A[k + 2] * r3 - p[0] * r1
         c2 = u[k + 1] - B[k] * r1 - B[k + 1] * r2 - B[k + 2] * r3 - p[0] * r2
         c3 = u[k + 2] - C[k] * r1 - C[k + 1] * r2 - C[k + 2] * r3 - p[0] * r3
-        x, y, z, now, alphas[i] = single(p, mu[i], more[i], c1, c2, c3, alphas[i])
+        x, y, z, now, alphas[i] = single(p, mu[i], friction_offset[i], c1, c2, c3, alphas[i])
         changed += now != mode[i]
         mode[i] = now
         d1, d2, d3 = x - r1, y - r2, z - r3
@@ -74,7 +82,7 @@ def sweep(
 
 @compiled
 def relax(
-    W: Array, b: Array, mu: Array, more: Array, start: Array, tolerance: float, limit: int
+    W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> tuple[Array, Array, float, int]:
     """Sweep until the residual is small; returns the best impulses, their velocities and residual, and sweeps.
 
@@ -85,22 +93,22 @@ def relax(
     mode, alphas = np.full(mu.size, -1), np.zeros(mu.size)
     r, u, try_r, try_u = np.copy(start), np.empty(b.size), np.empty(b.size), np.empty(b.size)
     affine(W, r, b, u)
-    best_r, best_u, best = np.copy(r), np.copy(u), natural_residual(u, r, mu, more, omega)
+    best_r, best_u, best = np.copy(r), np.copy(u), natural_residual(u, r, mu, friction_offset, omega)
     steady, after, wait, sweeps = 0, 4, 2, 0
     while best > tolerance and sweeps < limit:
-        moved, changed = sweep(W, mu, more, omega, prepared, r, u, mode, alphas)
+        moved, changed = sweep(W, mu, friction_offset, omega, prepared, r, u, mode, alphas)
         sweeps += 1
         steady = 0 if changed else steady + 1
         if (steady >= 2 and sweeps >= after) or sweeps >= 4 * after or moved <= tolerance or sweeps == limit:
             affine(W, r, b, u)
-            residual = natural_residual(u, r, mu, more, omega)
+            residual = natural_residual(u, r, mu, friction_offset, omega)
             if residual < best:
                 best = residual
                 assign(best_r, r)
                 assign(best_u, u)
             assign(try_r, r)
             assign(try_u, u)
-            residual = newton(W, b, mu, more, omega, most, mode, 1e-3 * tolerance, try_r, try_u)
+            residual = newton(W, b, mu, friction_offset, omega, most, mode, 1e-3 * tolerance, try_r, try_u)
             if residual < best:
                 best = residual
                 assign(best_r, try_r)
@@ -113,17 +121,19 @@ def relax(
     return best_r, best_u, best, sweeps
 
 
-def nsgs_contacts(W: Array, b: Array, mu: Array, more: Array, start: Array, tolerance: float, limit: int) -> Impulses:
+def nsgs_contacts(
+    W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
+) -> Impulses:
     """Impulses by nonsmooth Gauss–Seidel; see `delassus.contact.solvers.registry`."""
-    r, _, residual, sweeps = relax(W, b, mu, more, start, tolerance, min(PATIENCE, limit))
-    found, residual = concluded(W, b, mu, more, r, residual, tolerance, sweeps)
+    r, _, residual, sweeps = relax(W, b, mu, friction_offset, start, tolerance, min(PATIENCE, limit))
+    found, residual = concluded(W, b, mu, friction_offset, r, residual, tolerance, sweeps)
     if found.status is not SolverStatus.ITERATION_LIMIT or sweeps >= limit:
         return found
-    return attempts(W, b, mu, more, (found, residual), tolerance, limit)
+    return attempts(W, b, mu, friction_offset, (found, residual), tolerance, limit)
 
 
 def harden(
-    W: Array, b: Array, mu: Array, more: Array, weights: Array, end: float, tolerance: float, limit: int
+    W: Array, b: Array, mu: Array, friction_offset: Array, weights: Array, end: float, tolerance: float, limit: int
 ) -> tuple[Candidate, int, float]:
     """One path of compliances: the best impulses, the number of sweeps, and the last compliance solved (0: none).
 
@@ -139,7 +149,7 @@ def harden(
         soft = W + np.diag(np.repeat(delta * most * weights**unequal, 3))
         ahead = (1.0 / delta - 1.0 / last) / (1.0 / last - 1.0 / older) if older > 0.0 else 0.0
         r, u, left, added = relax(
-            soft, b, mu, more, found + ahead * (found - before), tolerance, min(SHORT, limit - sweeps)
+            soft, b, mu, friction_offset, found + ahead * (found - before), tolerance, min(SHORT, limit - sweeps)
         )
         sweeps += added
         if left > max(tolerance, rounding(W, r, b)):
@@ -151,14 +161,14 @@ def harden(
         before, found, older, last = found, r, last, delta
         delta /= ratio
         ratio = min(ratio**1.5, RATIO)
-        modes_of(r, u, more, 10.0 * tolerance, mode)
+        modes_of(r, u, friction_offset, 10.0 * tolerance, mode)
         rigid = r.copy()
-        left = newton(W, b, mu, more, omega, most, mode, 1e-3 * tolerance, rigid, u)
-        best = min(best, concluded(W, b, mu, more, rigid, left, tolerance, 0), key=quality)
+        left = newton(W, b, mu, friction_offset, omega, most, mode, 1e-3 * tolerance, rigid, u)
+        best = min(best, concluded(W, b, mu, friction_offset, rigid, left, tolerance, 0), key=quality)
         if best[0].status in SOLVED:
             return best, sweeps, last
-    r, _, left, added = relax(W, b, mu, more, found, tolerance, min(SHORT, limit - sweeps))
-    return min(best, concluded(W, b, mu, more, r, left, tolerance, 0), key=quality), sweeps + added, last
+    r, _, left, added = relax(W, b, mu, friction_offset, found, tolerance, min(SHORT, limit - sweeps))
+    return min(best, concluded(W, b, mu, friction_offset, r, left, tolerance, 0), key=quality), sweeps + added, last
 
 
 def quality(candidate: Candidate) -> tuple[bool, float]:
@@ -166,7 +176,9 @@ def quality(candidate: Candidate) -> tuple[bool, float]:
     return candidate[0].status not in SOLVED, candidate[1]
 
 
-def attempts(W: Array, b: Array, mu: Array, more: Array, best: Candidate, tolerance: float, limit: int) -> Impulses:
+def attempts(
+    W: Array, b: Array, mu: Array, friction_offset: Array, best: Candidate, tolerance: float, limit: int
+) -> Impulses:
     """Paths, one after the other, until one arrives; sweeps without compliance go on between them."""
     weights, end, sweeps = np.ones(mu.size), SOFTEST, best[0].iterations
     slow, random, first = best[0].p, np.random.default_rng(0), True
@@ -178,19 +190,21 @@ def attempts(W: Array, b: Array, mu: Array, more: Array, best: Candidate, tolera
         return best[0].status in SOLVED or sweeps >= limit
 
     while True:
-        path, added, last = harden(W, b, mu, more, weights, end, tolerance, limit - sweeps)
+        path, added, last = harden(W, b, mu, friction_offset, weights, end, tolerance, limit - sweeps)
         sweeps += max(added, 1)
         if solved(path):
             break
         if first:
             first, end = False, max(last, HARDEST / LAST_EQUAL)
-            other = admm_contacts(W, b, mu, more, np.zeros(b.size), tolerance, min(ALTERNATING, limit - sweeps))
+            other = admm_contacts(
+                W, b, mu, friction_offset, np.zeros(b.size), tolerance, min(ALTERNATING, limit - sweeps)
+            )
             sweeps += other.iterations
             if solved((other, 0.0 if other.status in SOLVED else np.inf)):
                 break
-        slow, _, left, added = relax(W, b, mu, more, slow, tolerance, min(BETWEEN, limit - sweeps))
+        slow, _, left, added = relax(W, b, mu, friction_offset, slow, tolerance, min(BETWEEN, limit - sweeps))
         sweeps += added
-        if solved(concluded(W, b, mu, more, slow, left, tolerance, 0)):
+        if solved(concluded(W, b, mu, friction_offset, slow, left, tolerance, 0)):
             break
         weights = 10.0 ** (spread * random.uniform(-1.0, 1.0, mu.size))
         spread = SPREADS[1] if spread == SPREADS[0] else SPREADS[0]

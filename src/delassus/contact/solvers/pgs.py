@@ -90,22 +90,22 @@ def pgs_kernel(
 
 @compiled
 def from_impulses(
-    W: Array, b: Array, mu: Array, more: Array, directions: Array, blocks: NDArray[np.int64], start: Array,
+    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, blocks: NDArray[np.int64], start: Array,
     tolerance: float, limit: int,
 ) -> tuple[Array, int, int]:  # fmt: skip
     """Impulses on pyramids, from those of a step before."""
-    M, q = linear_problem(W, b, mu, directions, more)
-    z, _, _ = unknowns(W, b, mu, directions, start, more)
+    M, q = linear_problem(W, b, mu, directions, friction_offset)
+    z, _, _ = unknowns(W, b, mu, directions, start, friction_offset)
     z, outcome, sweeps = pgs_kernel(M, q, blocks, z, tolerance, limit)
     return impulses_of(z, directions, mu.size), outcome, sweeps
 
 
 def pgs_contacts(
-    W: Array, b: Array, mu: Array, more: Array, directions: Array, start: Array, tolerance: float, limit: int
+    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses by projected Gauss–Seidel over contacts; see `delassus.contact.solvers.registry`."""
     blocks = contact_blocks(mu.size, len(directions))
-    r, outcome, sweeps = from_impulses(W, b, mu, more, directions, blocks, start, tolerance, limit)
+    r, outcome, sweeps = from_impulses(W, b, mu, friction_offset, directions, blocks, start, tolerance, limit)
     return Impulses(r, OUTCOMES[outcome], sweeps)
 
 

@@ -37,8 +37,8 @@ def impulse_directions(n_contacts: int, directions: Array) -> Array:
 
 
 @compiled
-def linear_problem(W: Array, b: Array, mu: Array, directions: Array, more: Array) -> tuple[Array, Array]:
-    """``M = [D̲ᵀ W D̲, Ê; Ē, 0]`` and ``q = (D̲ᵀ b, more)``: friction may exceed ``μ F_n`` by ``more`` (n,)."""
+def linear_problem(W: Array, b: Array, mu: Array, directions: Array, friction_offset: Array) -> tuple[Array, Array]:
+    """``M = [D̲ᵀ W D̲, Ê; Ē, 0]`` and ``q = (D̲ᵀ b, friction_offset)``."""
     n, f = mu.size, directions.shape[0]
     size = n * (f + 1)
     D = np.zeros((f + 1, 3))
@@ -58,7 +58,7 @@ def linear_problem(W: Array, b: Array, mu: Array, directions: Array, more: Array
             if a > 0:
                 M[here, size + i], M[size + i, here] = 1.0, -1.0
         M[size + i, i * (f + 1)] = mu[i]
-        q[size + i] = more[i]
+        q[size + i] = friction_offset[i]
     return M, q
 
 
@@ -70,7 +70,7 @@ def contact_blocks(n: int, n_directions: int) -> NDArray[np.int64]:
 
 @compiled
 def unknowns(
-    W: Array, b: Array, mu: Array, directions: Array, r: Array, more: Array
+    W: Array, b: Array, mu: Array, directions: Array, r: Array, friction_offset: Array
 ) -> tuple[Array, NDArray[np.bool_], bool]:
     """Unknowns of the linear problem that stand for impulses, the basis they suggest, and whether there are any.
 
@@ -84,7 +84,7 @@ def unknowns(
     for i in range(n):
         k, first, sigma = 3 * i, i * (f + 1), n * (f + 1) + i
         total, fastest, against, least = 0.0, 0.0, 0, NOTHING * (abs(r[k]) + abs(r[k + 1]))
-        limit = mu[i] * max(r[k + 2], 0.0) + more[i]
+        limit = mu[i] * max(r[k + 2], 0.0) + friction_offset[i]
         for d in range(f):
             speed = -(directions[d, 0] * u[k] + directions[d, 1] * u[k + 1])
             if speed > fastest:

@@ -1,8 +1,9 @@
 """The contact solvers by name, which one is asked next where one fails, and `ImpulseSolver`, which asks them.
 
-Functions of arrays check nothing, for callers that solve at every step: ``contacts(W, b, mu, more, start, tolerance,
-limit)`` on exact cones, with ``directions`` (n_f, 2) before ``start`` on pyramids. ``W`` (3n, 3n), ``b`` (3n,), ``mu``
-and ``more`` (n,) are those of a `ConeProblem`, C-contiguous float64; ``start`` (3n,) are impulses to start from.
+Functions of arrays check nothing, for callers that solve at every step: ``contacts(W, b, mu, friction_offset, start,
+tolerance, limit)`` on exact cones, with ``directions`` (n_f, 2) before ``start`` on pyramids. ``W`` (3n, 3n), ``b``
+(3n,), ``mu`` and ``friction_offset`` (n,) are those of a `ConeProblem`, C-contiguous float64; ``start`` (3n,) are
+impulses to start from.
 """
 
 from __future__ import annotations
@@ -97,24 +98,27 @@ class ImpulseSolver:
         W: Array,
         b: Array,
         mu: Array,
-        more: Array,
+        friction_offset: Array,
         start: Array | None = None,
         accept: Callable[[Array], bool] | None = None,
     ) -> Impulses:
         """Impulses (3 n,) that obey the law of contact for ``W`` (3 n, 3 n), ``b`` (3 n,) and ``mu`` (n,).
 
-        Friction may exceed ``μ`` times the normal impulse by ``more`` (n,), in N s. ``start`` (3 n,) are impulses of a
-        step before. ``accept`` says of those on pyramids whether they solve the problem that ``W`` and ``b`` were
-        reduced from. Of two solvers that fail, the impulses with the smaller residual on exact cones are returned.
+        Friction may exceed ``μ`` times the normal impulse by ``friction_offset`` (n,), in N s. ``start`` (3 n,) are
+        impulses of a step before. ``accept`` says of those on pyramids whether they solve the problem that ``W`` and
+        ``b`` were reduced from. Of two solvers that fail, the impulses with the smaller residual on exact cones are
+        returned.
         """
         if not mu.size:
             return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
-        found = self._solved(self.name, W, b, mu, more, np.zeros(b.size) if start is None else start, accept)
+        found = self._solved(self.name, W, b, mu, friction_offset, np.zeros(b.size) if start is None else start, accept)
         then = SOLVERS[self.name].then
         if found.status in SOLVED or not then:
             return found
-        other, omega = self._solved(then, W, b, mu, more, np.zeros(b.size), None), mobilities(W)[0]
-        ways = [(way, cone_residual(W, b, mu, more, omega, way.p, way.remainder)[0]) for way in (found, other)]
+        other, omega = self._solved(then, W, b, mu, friction_offset, np.zeros(b.size), None), mobilities(W)[0]
+        ways = [
+            (way, cone_residual(W, b, mu, friction_offset, omega, way.p, way.remainder)[0]) for way in (found, other)
+        ]
         return min(ways, key=quality)[0]._replace(iterations=found.iterations + other.iterations)
 
     def _solved(
@@ -123,14 +127,14 @@ class ImpulseSolver:
         W: Array,
         b: Array,
         mu: Array,
-        more: Array,
+        friction_offset: Array,
         start: Array,
         accept: Callable[[Array], bool] | None,
     ) -> Impulses:
         kind, contacts, _ = SOLVERS[name]
         if kind == "cone":
-            return contacts(W, b, mu, more, start, self.tolerance, LIMIT)
-        first = contacts(W, b, mu, more, self.directions, start, self.tolerance, LIMIT)
+            return contacts(W, b, mu, friction_offset, start, self.tolerance, LIMIT)
+        first = contacts(W, b, mu, friction_offset, self.directions, start, self.tolerance, LIMIT)
         rounding = EPSILON * W.trace() * np.sqrt(first.p @ first.p)  # at least that of W p: W is positive semidefinite
         definite = rounding <= DIGITS * self.tolerance
         if first.status is SolverStatus.CONVERGED and definite and (accept is None or accept(first.p)):
@@ -139,7 +143,7 @@ class ImpulseSolver:
         for compliance in COMPLIANCES:
             soft = W.copy()
             soft.flat[:: b.size + 1] += compliance * W.diagonal().mean()
-            found = contacts(soft, b, mu, more, self.directions, start, self.tolerance, LIMIT)
+            found = contacts(soft, b, mu, friction_offset, self.directions, start, self.tolerance, LIMIT)
             iterations += found.iterations
             # the velocity that the compliance adds must not show in the residual
             hidden = np.abs((soft - W) @ found.p).max() <= self.tolerance

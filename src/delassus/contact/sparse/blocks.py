@@ -28,7 +28,7 @@ Loop = tuple[Constraint, int]
 """A loop, and its number among those of the scene."""
 
 
-class Kind:
+class BodyGroup:
     """Blocks with equal trees.
 
     Attributes
@@ -55,7 +55,7 @@ class Kind:
         return compile_kernel(self.tree, self.loops if what == "joint_space_motion" else (), what, passive=passive)
 
 
-def kinds_of(scene: Scene, passive: Passive) -> list[Kind]:
+def body_groups(scene: Scene, passive: Passive) -> list[BodyGroup]:
     """Blocks of a scene by kind, in the order of their first links, free bodies first."""
     tree = scene.tree
     root = list(range(tree.n_links))
@@ -81,19 +81,19 @@ def kinds_of(scene: Scene, passive: Passive) -> list[Kind]:
         blocks.setdefault(top(i), []).append(i)
 
     made: dict[object, tuple[Tree, list[list[int]]]] = {}
-    kinds, free = list[Kind](), list[list[int]]()
+    kinds, free = list[BodyGroup](), list[list[int]]()
     for first, links in blocks.items():
         loops = tied.get(first, [])
         own = part_of(tree, links, named=bool(loops))
         if not loops and _is_free(own, passive):
             free.append(links)
         elif loops:
-            kinds.append(Kind(own, loops, np.array([links]), False))
+            kinds.append(BodyGroup(own, loops, np.array([links]), False))
         else:
             made.setdefault(own.fingerprint, (own, []))[1].append(links)
-    kinds += [Kind(own, (), np.array(links), False) for own, links in made.values()]
+    kinds += [BodyGroup(own, (), np.array(links), False) for own, links in made.values()]
     if free:
-        kinds.insert(0, Kind(part_of(tree, free[0], named=False), (), np.array(free), True))
+        kinds.insert(0, BodyGroup(part_of(tree, free[0], named=False), (), np.array(free), True))
     return kinds
 
 
@@ -129,7 +129,7 @@ class Blocks:
 
     def __init__(self, scene: Scene, passive: Passive, limits: bool) -> None:
         tree = scene.tree
-        self.scene, self.kinds = scene, kinds_of(scene, passive)
+        self.scene, self.kinds = scene, body_groups(scene, passive)
         blocks = [links for kind in self.kinds for links in kind.links]
         of = [int(i) for links in blocks for i in links]
         self.links = np.array(of, np.int64)
@@ -176,14 +176,24 @@ class Blocks:
         tree, of_links = self.scene.tree, self.of_links
         place = np.zeros(tree.nq, np.int64)
         place[self.coordinates] = np.arange(tree.nq)
-        lower, upper, forces = np.full(tree.nv, -np.inf), np.full(tree.nv, np.inf), np.zeros(tree.nv)
+        lower, multiply_by_transpose, forces = np.full(tree.nv, -np.inf), np.full(tree.nv, np.inf), np.zeros(tree.nv)
         coordinates, below = np.zeros(tree.nv, np.int64), laws.signs > 0
         coordinates[laws.limited] = place[laws.coordinates]
-        lower[laws.limited[below]], upper[laws.limited[~below]] = laws.values[below], laws.values[~below]
+        lower[laws.limited[below]], multiply_by_transpose[laws.limited[~below]] = (
+            laws.values[below],
+            laws.values[~below],
+        )
         forces[laws.rubbing] = laws.forces
         dofs = np.union1d(laws.limited, laws.rubbing)
         blocks = of_links.block[np.searchsorted(of_links.first_dof, dofs, side="right") - 1]
-        of_joints = of_links.place[dofs], coordinates[dofs], blocks, lower[dofs], upper[dofs], forces[dofs]
+        of_joints = (
+            of_links.place[dofs],
+            coordinates[dofs],
+            blocks,
+            lower[dofs],
+            multiply_by_transpose[dofs],
+            forces[dofs],
+        )
         return Joints(*of_joints, np.zeros((2, tree.nv)), np.zeros((2, tree.nv)))
 
     def _describe_free(self, tree: Tree) -> None:

@@ -11,8 +11,8 @@ the velocity ``w`` in the axes of the start of the step, which do not turn. Afte
 positions and velocities is taken back, along displacements of least kinetic energy. The errors that count are those of
 the energy, ``vᵀ M δw + q̈ᵀ M δu``, and the gap of the loops before it is taken back.
 
-Contacts, limits and friction of joints act on the whole step, by the geometry of its start: `settle` adds what their
-impulses change to what the smooth motion does.
+Contacts, limits and friction of joints act on the whole step, by the geometry of its start: `add_smooth_motion` adds
+what their impulses change to what the smooth motion does.
 
 Sources: Bogacki and Shampine 1989; Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.4 (projection) and
 IV.8 (``dexp``).
@@ -25,37 +25,37 @@ import math
 from delassus.compiler.jit.compile import compiled, run_kernel
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, cholesky
-from delassus.contact.sparse.loops import orthonormalise, product, upper, within_loops
+from delassus.contact.sparse.loops import multiply_by_transpose, orthonormalise, product, remove_loop_rows
 from delassus.contact.sparse.records import Bodies, Flow, State
 from delassus.model.rotations import Array
 from delassus.runtime.sub_steps import OPEN
 
-ENERGY = 1e-5
+ENERGY_TOLERANCE = 1e-5
 """Error of the energy over a step that sub-steps may make, over the kinetic energy."""
 
-GAP = 1e-5
+GAP_TOLERANCE = 1e-5
 """Gap of loops (m, rad) that a sub-step may leave before it is taken back."""
 
-CLOSED = 1e-2
+CLOSED_ERROR = 1e-2
 """Errors of loops (m, rad) up to which these are closed: there, the rows of loops are the rates of their errors."""
 
-HELD = 1e-6
+HELD_FRACTION = 1e-6
 """Part of the kinetic energy that there would be without loops which counts as such: loops may hold all motion."""
 
-GAIN, SHUT = 0.02, 1e-8
+ENERGY_GAIN, SHUT_ERROR = 0.02, 1e-8
 """Part of the kinetic energy that a step may gain beyond the work of joint forces, where errors of loops (m, rad) are
 no larger at its start: to take back larger ones takes work."""
 
-OPENING = 1e-8
+OPENING_FRACTION = 1e-8
 """Part of the kinetic energy that is in velocities which open loops, up to which accelerations are those without."""
 
-SMALLEST = 1.0 / 4096.0
+SMALLEST_SUB_STEP = 1.0 / 4096.0
 """Length of the smallest sub-steps over that of the step."""
 
-SHORTER, LONGER, SAFETY = 0.2, 5.0, 0.9
+MOST_SHRINKING, MOST_GROWTH, SAFETY = 0.2, 5.0, 0.9
 """Bounds of the length of a sub-step over that of the one before, and how much shorter it is than the estimate says."""
 
-LEAST, ROUND = 1e-9, 1.01
+LEAST_ERROR, STRETCH_TO_END = 1e-9, 1.01
 """Estimate below which sub-steps grow no more; how far a sub-step may be lengthened to the end of the step."""
 
 
@@ -84,22 +84,22 @@ def flow_block(
         flow.before[r] = state.errors[first + r]
         flow.wanted[r] = (1.0 - correction) * state.errors[first + r]
         most = max(most, abs(state.errors[first + r]))
-    closed = most <= CLOSED
+    closed = most <= CLOSED_ERROR
     flow.found[k, 0] = 1 if closed else 0
-    upper(bodies.L, at, m, state.v, f, x)
+    multiply_by_transpose(bodies.L, at, m, state.v, f, x)
     given = product(x, 0, x, 0, m)
-    within_loops(bodies.Q, loop[2], n, m, state.rates, first, 0.0, x)
+    remove_loop_rows(bodies.Q, loop[2], n, m, state.rates, first, 0.0, x)
     kept = product(x, 0, x, 0, m)
     backward(bodies.L, at, m, x, 0)
     for c in range(m):
         flow.u0[c], flow.w0[c] = 0.0, x[c]
-    upper(bodies.L, at, m, state.qdd, f, x)
-    within_loops(bodies.Q, loop[2], n, m, state.rates, first, 1.0, x)
+    multiply_by_transpose(bodies.L, at, m, state.qdd, f, x)
+    remove_loop_rows(bodies.Q, loop[2], n, m, state.rates, first, 1.0, x)
     backward(bodies.L, at, m, x, 0)
     for c in range(m):
         flow.w_rates[c] = x[c]
     chart_rate(flow, k, m, flow.u0, flow.w0, 0)
-    if given - kept > OPENING * given:  # velocity products are those of another velocity
+    if given - kept > OPENING_FRACTION * given:  # velocity products are those of another velocity
         stage(flow, k, m, n, 0, 0.0, 0.0, 0.0)
     left, h, tried, resolved = dt, dt, 0, True
     while left > 0.0:
@@ -109,21 +109,21 @@ def flow_block(
         stage(flow, k, m, n, 3, 2.0 / 9.0 * h, 3.0 / 9.0 * h, 4.0 / 9.0 * h)
         error = sub_step_error(flow, m, n, h, dt, closed)
         good = error <= 1.0
-        if not good and h > SMALLEST * dt:
-            h = max(h * max(SHORTER, SAFETY / math.sqrt(error)), SMALLEST * dt)
+        if not good and h > SMALLEST_SUB_STEP * dt:
+            h = max(h * max(MOST_SHRINKING, SAFETY / math.sqrt(error)), SMALLEST_SUB_STEP * dt)
             continue
         resolved = resolved and good
-        take_back(flow, k, m, n, closed)
+        project_onto_loops(flow, k, m, n, closed)
         for r in range(n):
             flow.before[r] = flow.wanted[r]
         for c in range(m):
             flow.u0[c], flow.w0[c] = flow.u[c], flow.w[c]
             flow.u_rates[c], flow.w_rates[c] = flow.u_rates[3 * m + c], flow.w_rates[3 * m + c]
         left -= h
-        h *= min(LONGER, SAFETY / math.sqrt(math.sqrt(max(error, LEAST)))) if good else 1.0
-        h = left if ROUND * h > left else h
-    upper(bodies.L, at, m, flow.w0, 0, x)
-    within_loops(bodies.Q, loop[2], n, m, state.rates, first, 0.0, x)
+        h *= min(MOST_GROWTH, SAFETY / math.sqrt(math.sqrt(max(error, LEAST_ERROR)))) if good else 1.0
+        h = left if STRETCH_TO_END * h > left else h
+    multiply_by_transpose(bodies.L, at, m, flow.w0, 0, x)
+    remove_loop_rows(bodies.Q, loop[2], n, m, state.rates, first, 0.0, x)
     backward(bodies.L, at, m, x, 0)
     for c in range(m):
         state.moved[f + c], state.reached[f + c], state.target[f + c] = flow.u0[c], flow.w0[c], x[c]
@@ -154,17 +154,17 @@ def stage(flow: Flow, k: int, m: int, n: int, i: int, a: float, b: float, c: flo
     if not cholesky(flow.L, 0, m):
         flow.L[0] = math.nan
     orthonormalise(flow.L, 0, m, flow.Q, 0, n, flow.gaps, flow.rates, 0)
-    upper(flow.L, 0, m, flow.qdd, 0, x)
+    multiply_by_transpose(flow.L, 0, m, flow.qdd, 0, x)
     flow.free[0] = product(x, 0, x, 0, m)
-    within_loops(flow.Q, 0, n, m, flow.rates, 0, 1.0, x)
-    at_start(flow, k, m)
+    remove_loop_rows(flow.Q, 0, n, m, flow.rates, 0, 1.0, x)
+    to_start_axes(flow, k, m)
     for d in range(m):
         flow.w_rates[i * m + d] = flow.turned[d]
     chart_rate(flow, k, m, flow.u, flow.w, i * m)
 
 
 @compiled
-def at_start(flow: Flow, k: int, m: int) -> None:
+def to_start_axes(flow: Flow, k: int, m: int) -> None:
     """``turned``: ``L⁻ᵀ x`` in the axes of the start of the step."""
     call = flow.calls[k]
     backward(flow.L, 0, m, flow.x, 0)
@@ -207,39 +207,39 @@ def sub_step_error(flow: Flow, m: int, n: int, h: float, dt: float, closed: bool
         flow.turned[d] = h * (ku[m + d] / 12.0 + ku[2 * m + d] / 9.0 - 5.0 / 72.0 * ku[d] - ku[3 * m + d] / 8.0)
     of_w, of_u = length(flow, m, flow.qdd, 0), length(flow, m, flow.turned, 0)
     v, a = length(flow, m, flow.w, 0), length(flow, m, kw, 3 * m)
-    kinetic = 0.5 * (v * v + dt * dt * (a * a + HELD * flow.free[0]))
-    error = max(dt / h * (v * of_w + a * of_u) / (ENERGY * kinetic + 1e-300), gap / GAP)
+    kinetic = 0.5 * (v * v + dt * dt * (a * a + HELD_FRACTION * flow.free[0]))
+    error = max(dt / h * (v * of_w + a * of_u) / (ENERGY_TOLERANCE * kinetic + 1e-300), gap / GAP_TOLERANCE)
     return error if error < math.inf else math.inf
 
 
 @compiled
 def length(flow: Flow, m: int, v: Array, at: int) -> float:
     """Length ``(vᵀ M v)^½`` of a velocity, or of a difference of two."""
-    upper(flow.L, 0, m, v, at, flow.x)
+    multiply_by_transpose(flow.L, 0, m, v, at, flow.x)
     return math.sqrt(product(flow.x, 0, flow.x, 0, m))
 
 
 @compiled
-def take_back(flow: Flow, k: int, m: int, n: int, closed: bool) -> None:
+def project_onto_loops(flow: Flow, k: int, m: int, n: int, closed: bool) -> None:
     """Gaps of loops after a sub-step, and velocities that open them."""
     x, _call = flow.x, flow.calls[k]
     if closed:
         for d in range(m):
             x[d] = 0.0
-        within_loops(flow.Q, 0, n, m, flow.gaps, 0, 1.0, x)
-        at_start(flow, k, m)
+        remove_loop_rows(flow.Q, 0, n, m, flow.gaps, 0, 1.0, x)
+        to_start_axes(flow, k, m)
         chart_rate(flow, k, m, flow.u, flow.turned, 0)
         for d in range(m):
             flow.u[d] += flow.u_rates[d]
-    upper(flow.L, 0, m, flow.v, 0, x)
-    within_loops(flow.Q, 0, n, m, flow.rates, 0, 0.0, x)
-    at_start(flow, k, m)
+    multiply_by_transpose(flow.L, 0, m, flow.v, 0, x)
+    remove_loop_rows(flow.Q, 0, n, m, flow.rates, 0, 0.0, x)
+    to_start_axes(flow, k, m)
     for d in range(m):
         flow.w[d] = flow.turned[d]
 
 
 @compiled
-def settle(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: float) -> None:
+def add_smooth_motion(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: float) -> None:
     """To the velocities ``after`` impulses, and to ``shift``, what smooth motion over the step adds to them.
 
     Where there are no impulses, the step ends where the smooth motion does. Impulses act on the whole step: what they
@@ -261,7 +261,7 @@ def settle(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: float) 
 
 
 @compiled
-def gape(state: State, flow: Flow, loops: Indices) -> bool:
+def loops_open(state: State, flow: Flow, loops: Indices) -> bool:
     """Whether loops gape at the end of a step, and more so than at its start."""
     for k in range(loops.shape[0]):
         call, n, first, before, after = flow.calls[k], loops[k, 1], loops[k, 3], 0.0, 0.0
@@ -280,7 +280,7 @@ def gape(state: State, flow: Flow, loops: Indices) -> bool:
 
 
 @compiled
-def gains(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: float) -> bool:
+def gains_energy(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: float) -> bool:
     """Whether a block with loops on which no impulses act has gained energy in a step, beyond the work of ``tau``.
 
     What it gains counts beside its kinetic energy, or what its accelerations make of that in a step.
@@ -291,7 +291,7 @@ def gains(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: float) -
         m = bodies.first[b + 1] - f
         for r in range(loops[k, 1]):
             opened = max(opened, abs(state.errors[loops[k, 3] + r]))
-        if opened > SHUT or flow.found[k, 2] == 1:
+        if opened > SHUT_ERROR or flow.found[k, 2] == 1:
             continue
         run_kernel(call[24], 1, (call[2], call[25], call[26], call[27]))
         kinetic, gained = flow.kinetic[0], -flow.kinetic[0] - flow.potential[0]
@@ -299,8 +299,8 @@ def gains(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: float) -
         kinetic, gained = max(kinetic, flow.kinetic[0]), gained + flow.kinetic[0] + flow.potential[0]
         for c in range(f, f + m):
             gained -= state.tau[c] * state.moved[c]
-        upper(bodies.L, bodies.at[b], m, state.qdd, f, x)
-        if gained > GAIN * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)):
+        multiply_by_transpose(bodies.L, bodies.at[b], m, state.qdd, f, x)
+        if gained > ENERGY_GAIN * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)):
             return True
     return False
 

@@ -22,7 +22,7 @@ GOAL = 0.01
 GAIN = 1e-12
 """Part of the kinetic energy that round-off may add."""
 
-DONE, UNSOLVED, REDUCED, SINGULAR, COARSE, GAPING = range(6)
+DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN = range(6)
 """Solved, or nothing to solve; not to the tolerance; solved, with less restitution than asked for; a
 mass matrix is singular; the smooth motion is too fast for the step; loops gape."""
 
@@ -72,19 +72,19 @@ def kinetic_energy(bodies: Bodies, block: int, v: Array, w: Array) -> float:
 
 @compiled
 def has_impact(
-    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands, driven: Indices, every: bool,
+    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands, tunnelling: Indices, every: bool,
     options: Options, n: int,
 ) -> bool:  # fmt: skip
     """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces.
 
-    ``every`` one may bounce, or those of blocks that are ``driven``.
+    ``every`` one may bounce, or those of blocks that are ``tunnelling``.
     """
     found = False
     for i in range(n):
         e = islands.contact[i]
         approach = velocity(bodies, rows, i, state.v)[2]
         hits = max(-contacts.found.depths[e], 0.0) + options.dt * min(approach, 0.0) <= 0.0
-        may = every or driven[rows.a[i]] == 1 or (rows.b[i] >= 0 and driven[rows.b[i]] == 1)
+        may = every or tunnelling[rows.a[i]] == 1 or (rows.b[i] >= 0 and tunnelling[rows.b[i]] == 1)
         bounces = may and hits and approach < -options.resting and contacts.found.restitution[e] > 0.0
         rows.guess[i] = 2.0 if bounces else 1.0 if hits else 0.0
         found = found or bounces
@@ -121,7 +121,7 @@ def impact(
             rows.d[i, 0], rows.d[i, 1], rows.d[i, 2] = -OUT_OF_REACH, OUT_OF_REACH, OUT_OF_REACH
         elif i < n_contacts:
             rows.d[i, 2] = 0.0 if rows.guess[i] > 0.0 else OUT_OF_REACH
-        rows.more[i] = 0.0
+        rows.friction_offset[i] = 0.0
         rows.guess[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
     status = solve_all(bodies, rows, islands, work, n, start, squeezed, options, report)
     if status == TOO_SMALL:
@@ -137,7 +137,7 @@ def impact(
             for c in range(3):
                 contacts.impulses[e, c] += rows.r[i, c]
             contacts.sustained[e, 2] = given_back
-            rows.more[i] = rows.mu[i] * given_back
+            rows.friction_offset[i] = rows.mu[i] * given_back
             push(bodies, rows, i, 0.0, 0.0, given_back, target)
         rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
     status = solve_all(bodies, rows, islands, work, n, target, state.v, options, report)
@@ -179,6 +179,9 @@ def impact(
 def add_joint_impulses(rows: Rows, joints: Joints, begin: int, end: int) -> None:
     """Add impulses of limits and of friction to those on degrees of freedom."""
     for i in range(begin, end):
-        dof, of_friction = joints.dofs[i - begin], min(max(rows.r[i, 2], -rows.more[i]), rows.more[i])
+        dof, of_friction = (
+            joints.dofs[i - begin],
+            min(max(rows.r[i, 2], -rows.friction_offset[i]), rows.friction_offset[i]),
+        )
         joints.impulses[0, dof] += rows.r[i, 2] - of_friction
         joints.impulses[1, dof] += of_friction

@@ -58,7 +58,7 @@ def orthonormalise(L: Array, at: int, m: int, Q: Array, start: int, n: int, gaps
 
 
 @compiled
-def upper(L: Array, at: int, m: int, v: Array, i: int, x: Array) -> None:
+def multiply_by_transpose(L: Array, at: int, m: int, v: Array, i: int, x: Array) -> None:
     """``x = Lᵀ v`` of the part of ``v`` at ``i``."""
     for c in range(m):
         total = v[i + c] / L[at + c * m + c]
@@ -68,7 +68,7 @@ def upper(L: Array, at: int, m: int, v: Array, i: int, x: Array) -> None:
 
 
 @compiled
-def within_loops(Q: Array, start: int, n: int, m: int, rates: Array, k0: int, part: float, x: Array) -> None:
+def remove_loop_rows(Q: Array, start: int, n: int, m: int, rates: Array, k0: int, part: float, x: Array) -> None:
     """``x ← x − Qᵀ (Q x + part · rates)``: what loops leave of ``x = Lᵀ v``, or of an acceleration."""
     for k in range(n):
         row = start + k * m
@@ -115,7 +115,7 @@ def close_gaps(bodies: Bodies, state: State, loop: Indices, part: float, x: Arra
         x[c] = 0.0
     for k in range(n):
         most = max(most, abs(part * state.errors[first + k]))
-    within_loops(bodies.Q, loop[2], n, m, state.gaps, first, part, x)
+    remove_loop_rows(bodies.Q, loop[2], n, m, state.gaps, first, part, x)
     backward(bodies.L, bodies.at[b], m, x, 0)
     for c in range(m):
         state.shift[f + c] += x[c]

@@ -22,7 +22,7 @@ from delassus.model.rotations import Array
 ROTATIONS = 3
 """Iterations of the mean angular velocity."""
 
-DOUBTFUL = 1e-13
+LEAST_RCOND = 1e-13
 """Reciprocal condition of the mass matrix below which accelerations are not trusted."""
 
 
@@ -54,7 +54,7 @@ def free_motion(
         state.target[c] = v[c] + dt * state.qdd[c]
     regular = True
     for k in range(state.rcond.size):
-        regular = regular and state.rcond[k] >= DOUBTFUL
+        regular = regular and state.rcond[k] >= LEAST_RCOND
     for b in range(n, bodies.at.size):
         at, m = bodies.at[b], first[b + 1] - first[b]
         for c in range(m * m):
@@ -74,7 +74,7 @@ def rotation_of(x: float, y: float, z: float, w: float, T: Array) -> None:
 
 
 @compiled
-def turned(x: float, y: float, z: float, a: float, b: float, c: float) -> tuple[float, float, float]:
+def rotated(x: float, y: float, z: float, a: float, b: float, c: float) -> tuple[float, float, float]:
     """``exp(−[x y z]) (a, b, c)``: a vector in axes that have turned by a rotation vector."""
     angle = math.sqrt(x * x + y * y + z * z)
     if angle > 1e-8:
@@ -88,7 +88,7 @@ def turned(x: float, y: float, z: float, a: float, b: float, c: float) -> tuple[
 
 
 @compiled
-def times(A: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
+def multiply(A: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
     """``A`` times a vector."""
     return (
         A[0, 0] * x + A[0, 1] * y + A[0, 2] * z, A[1, 0] * x + A[1, 1] * y + A[1, 2] * z,
@@ -97,7 +97,7 @@ def times(A: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
 
 
 @compiled
-def move(bodies: Bodies, free: Free, state: State, updates: Indices, asleep: Indices, dt: float) -> None:
+def integrate_positions(bodies: Bodies, free: Free, state: State, updates: Indices, asleep: Indices, dt: float) -> None:
     """``q`` and ``v`` after a step with the velocities ``after``, displaced by ``shift``."""
     q, after, shift = state.q_next, state.after, state.shift
     for k in range(updates.shape[0]):
@@ -116,23 +116,23 @@ def move(bodies: Bodies, free: Free, state: State, updates: Indices, asleep: Ind
         v0 = after[f] + w1 * c[2] - w2 * c[1]
         v1 = after[f + 1] + w2 * c[0] - w0 * c[2]
         v2 = after[f + 2] + w0 * c[1] - w1 * c[0]
-        L = times(free.inertia[b], w0, w1, w2)
+        L = multiply(free.inertia[b], w0, w1, w2)
         t0, t1, t2, end = dt * w0, dt * w1, dt * w2, (w0, w1, w2)
         for _ in range(ROTATIONS):
-            own = turned(t0, t1, t2, L[0], L[1], L[2])
-            end = times(free.inverse[b], own[0], own[1], own[2])
+            own = rotated(t0, t1, t2, L[0], L[1], L[2])
+            end = multiply(free.inverse[b], own[0], own[1], own[2])
             t0, t1, t2 = 0.5 * dt * (w0 + end[0]), 0.5 * dt * (w1 + end[1]), 0.5 * dt * (w2 + end[2])
-        own = turned(t0, t1, t2, L[0], L[1], L[2])
-        end = times(free.inverse[b], own[0], own[1], own[2])
+        own = rotated(t0, t1, t2, L[0], L[1], L[2])
+        end = multiply(free.inverse[b], own[0], own[1], own[2])
         if s0 != 0.0 or s1 != 0.0 or s2 != 0.0:  # the displacement leaves the velocity in the world as it is
-            end = turned(-t0, -t1, -t2, end[0], end[1], end[2])
+            end = rotated(-t0, -t1, -t2, end[0], end[1], end[2])
             t0, t1, t2 = t0 + s0, t1 + s1, t2 + s2
-            end = turned(t0, t1, t2, end[0], end[1], end[2])
+            end = rotated(t0, t1, t2, end[0], end[1], end[2])
         # centre: straight; origin: the centre less its arm after the rotation
         d0 = c[0] + dt * v0 + shift[f] + s1 * c[2] - s2 * c[1]
         d1 = c[1] + dt * v1 + shift[f + 1] + s2 * c[0] - s0 * c[2]
         d2 = c[2] + dt * v2 + shift[f + 2] + s0 * c[1] - s1 * c[0]
-        arm = turned(-t0, -t1, -t2, c[0], c[1], c[2])
+        arm = rotated(-t0, -t1, -t2, c[0], c[1], c[2])
         d0, d1, d2 = d0 - arm[0], d1 - arm[1], d2 - arm[2]
         for r in range(3):
             q[at + r] = T[r, 3] + T[r, 0] * d0 + T[r, 1] * d1 + T[r, 2] * d2
@@ -144,7 +144,7 @@ def move(bodies: Bodies, free: Free, state: State, updates: Indices, asleep: Ind
         c0, e = w0 * z + x0 * y - y0 * x + z0 * w, w0 * w - x0 * x - y0 * y - z0 * z
         scale = 1.0 / math.sqrt(a * a + b0 * b0 + c0 * c0 + e * e)
         q[at + 3], q[at + 4], q[at + 5], q[at + 6] = scale * a, scale * b0, scale * c0, scale * e
-        own = turned(t0, t1, t2, v0, v1, v2)
+        own = rotated(t0, t1, t2, v0, v1, v2)
         v = state.v_next
         v[f + 3], v[f + 4], v[f + 5] = end
         v[f] = own[0] - end[1] * c[2] + end[2] * c[1]

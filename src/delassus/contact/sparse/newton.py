@@ -115,7 +115,7 @@ def respond(
         u0, u1, over = u[0] + rows.d[i, 0], u[1] + rows.d[i, 1], 1.0 / R
         t = math.sqrt(u0 * u0 + u1 * u1)
         law = impulse(
-            rows.kind[i], mu, R * rows.more[i], R * centre[i, 0] - u0, R * centre[i, 1] - u1,
+            rows.kind[i], mu, R * rows.friction_offset[i], R * centre[i, 0] - u0, R * centre[i, 1] - u1,
             R * centre[i, 2] - u[2] - rows.d[i, 2] - mu * t,
         )  # fmt: skip
         r[i, 0], r[i, 1], r[i, 2] = over * law[0], over * law[1], over * law[2]
@@ -154,7 +154,7 @@ def linearise(bodies: Bodies, rows: Rows, members: Indices, m: int, v: Array, de
         u0, u1 = u[0] + rows.d[i, 0], u[1] + rows.d[i, 1]
         t = math.sqrt(u0 * u0 + u1 * u1)
         x, y, z = w * r[i, 0], w * r[i, 1], w * r[i, 2]
-        law = impulse(rows.kind[i], mu, w * rows.more[i], x - u0, y - u1, z - u[2] - rows.d[i, 2] - mu * t)
+        law = impulse(rows.kind[i], mu, w * rows.friction_offset[i], x - u0, y - u1, z - u[2] - rows.d[i, 2] - mu * t)
         x, y, z = law[0] - x, law[1] - y, law[2] - z
         P0, P1, P2, P3, P4, P5 = law[3], law[4], law[5], law[6], law[7], law[8]
         if rows.kind[i] != CONTACT:
@@ -230,7 +230,7 @@ def assemble(
 
 
 @compiled
-def choose(rows: Rows, work: Work, members: Indices, begin: int, end: int, worst: float) -> int:
+def choose_groups(rows: Rows, work: Work, members: Indices, begin: int, end: int, worst: float) -> int:
     """Groups on bodies whose groups are above ``worst`` into ``work.part``; returns how many."""
     for e in range(begin, end):
         i = members[e]
@@ -277,7 +277,7 @@ def assign(bodies: Bodies, nodes: Indices, n: int, x: Array, y: Array) -> None:
 
 
 @compiled
-def take_back(bodies: Bodies, rows: Rows, members: Indices, m: int, v: Array) -> None:
+def restore_centre(bodies: Bodies, rows: Rows, members: Indices, m: int, v: Array) -> None:
     """Impulses ``r`` as ``centre`` has them, whose velocities are added to ``v``."""
     r, centre = rows.r, rows.g
     for e in range(m):
@@ -346,7 +346,7 @@ def solve_part(
             residual = after
         else:
             assign(bodies, nodes, n, x, base)
-            take_back(bodies, rows, members, m, x)
+            restore_centre(bodies, rows, members, m, x)
         assign(bodies, nodes, n, v, x)
         if not good:
             delta *= FACTOR
@@ -384,7 +384,12 @@ def step_fully(
             for k in range(3):  # Δr = q − D J Δv
                 q[i, k] -= D[i, 3 * k] * u[0] + D[i, 3 * k + 1] * u[1] + D[i, 3 * k + 2] * u[2]
             law = impulse(
-                rows.kind[i], rows.mu[i], rows.more[i], r[i, 0] + q[i, 0], r[i, 1] + q[i, 1], r[i, 2] + q[i, 2]
+                rows.kind[i],
+                rows.mu[i],
+                rows.friction_offset[i],
+                r[i, 0] + q[i, 0],
+                r[i, 1] + q[i, 1],
+                r[i, 2] + q[i, 2],
             )
             r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
             push(bodies, rows, i, law[0], law[1], law[2], v)
@@ -395,7 +400,7 @@ def step_fully(
         else:
             ahead = ahead + 1 if after < math.inf else AHEAD
     assign(bodies, nodes, n, v, base)
-    take_back(bodies, rows, members, m, v)
+    restore_centre(bodies, rows, members, m, v)
     return count
 
 
@@ -417,7 +422,7 @@ def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
 
 
 @compiled
-def moves(bodies: Bodies, nodes: Indices, begin: int, end: int, v: Array, least: float) -> bool:
+def is_moving(bodies: Bodies, nodes: Indices, begin: int, end: int, v: Array, least: float) -> bool:
     """Whether a velocity of these blocks is above ``least``."""
     for k in range(begin, end):
         for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
@@ -447,7 +452,7 @@ def solve_island(
             if done == 1 or before <= goal * goal or (done - begun) % LOOK == 0:
                 residual = residual_of(bodies, rows, members, begin, end, v)
                 if goal < residual <= tolerance:
-                    enough = tolerance if moves(bodies, nodes, n_begin, n_end, v, MOVING * tolerance) else goal
+                    enough = tolerance if is_moving(bodies, nodes, n_begin, n_end, v, MOVING * tolerance) else goal
                 if residual <= enough or (residual < NEARLY and done > 1):
                     break
         most = BETWEEN if count < COMPLIANT else LONGER
@@ -461,9 +466,9 @@ def solve_island(
             keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.best, work.best_r, v, rows.r)
         if best <= tolerance and count >= ENOUGH_ROUNDS:
             break
-        at_rest = not moves(bodies, nodes, n_begin, n_end, v, MOVING * tolerance)
+        at_rest = not is_moving(bodies, nodes, n_begin, n_end, v, MOVING * tolerance)
         part_goal = FINER * goal if at_rest else WITHIN * tolerance
-        m = choose(rows, work, members, begin, end, max(share * residual, 0.1 * enough))
+        m = choose_groups(rows, work, members, begin, end, max(share * residual, 0.1 * enough))
         n = choose_blocks(rows, work, nodes, n_begin, n_end, m)
         entries = begin_part(bodies, rows, work, n, m, v)
         if entries < 0:

@@ -145,7 +145,7 @@ class Rows(NamedTuple):
     prepared: Array
     d: Array
     mu: Array
-    more: Array
+    friction_offset: Array
     w: Array
     R: Array
     r: Array
@@ -198,7 +198,7 @@ class Joints(NamedTuple):
     coordinates: Indices
     blocks: Indices
     lower: Array
-    upper: Array
+    multiply_by_transpose: Array
     forces: Array
     impulses: Array
     before: Array
@@ -277,7 +277,7 @@ class Model(NamedTuple):
 class Scratch(NamedTuple):
     """Memory of a step: that of the solver, islands, the search for contacts, poses and reach of the scene's links.
 
-    ``moves`` are twists of links after the step, ``attempt`` counts how often it has been made, and ``driven`` are
+    ``moves`` are twists of links after the step, ``attempt`` counts how often it has been made, and ``tunnelling`` are
     blocks that impulses drive into others.
     Of the step, ``statuses`` counts how its problems ended, ``report`` has the largest residual and the numbers of
     sweeps and of factorisations; ``totals`` counts over all steps.
@@ -290,7 +290,7 @@ class Scratch(NamedTuple):
     reach: Array
     moves: Array
     attempt: Indices
-    driven: Indices
+    tunnelling: Indices
     sleep: Sleep
     statuses: Indices
     totals: Indices

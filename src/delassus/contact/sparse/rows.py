@@ -111,7 +111,7 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
         for r in range(height):
             forward(bodies.L, bodies.at[block], m, Y, at + r * m)
             if bodies.loop_rows[block] > 0:
-                close(bodies, block, m, Y, at + r * m)
+                project_onto_loops(bodies, block, m, Y, at + r * m)
             for s in range(r + 1):
                 total = 0.0
                 for k in range(m):
@@ -123,11 +123,11 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
     rows.w[i] = (W[i, 0, 0] + W[i, 1, 1] + W[i, 2, 2]) / height
     if rows.w[i] <= 0.0:  # it cannot move
         rows.w[i] = 1.0
-    soften(rows, i, compliance)
+    add_compliance(rows, i, compliance)
 
 
 @compiled
-def close(bodies: Bodies, block: int, m: int, Y: Array, row: int) -> None:
+def project_onto_loops(bodies: Bodies, block: int, m: int, Y: Array, row: int) -> None:
     """What loops of a block leave of ``L⁻¹ Jᵀ``: nothing but round-off is nothing."""
     before, after, Q = 0.0, 0.0, bodies.Q
     for c in range(m):
@@ -145,7 +145,7 @@ def close(bodies: Bodies, block: int, m: int, Y: Array, row: int) -> None:
 
 
 @inlined
-def soften(rows: Rows, i: int, compliance: float) -> None:
+def add_compliance(rows: Rows, i: int, compliance: float) -> None:
     """What the problem of a group alone needs, with a compliance over its mobility."""
     W, R = rows.W[i], compliance * rows.w[i]
     rows.R[i] = R

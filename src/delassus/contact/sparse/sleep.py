@@ -8,7 +8,7 @@ or may close ties one of its bodies to one that is awake.
 from __future__ import annotations
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.joint_contacts import AHEAD
+from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Links, Model, Options, Rows, Sleep, State
 from delassus.contact.sparse.rows import contact_rows
@@ -20,7 +20,7 @@ SLOW = 1e-3
 
 
 @inlined
-def rests(links: Links, island: Indices, contacts: Contacts, e: int) -> bool:
+def is_at_rest(links: Links, island: Indices, contacts: Contacts, e: int) -> bool:
     """Whether a contact is between bodies that sleep, or between one and the world."""
     some = False
     for side in range(2):
@@ -33,7 +33,7 @@ def rests(links: Links, island: Indices, contacts: Contacts, e: int) -> bool:
 
 
 @compiled
-def hold_still(bodies: Bodies, state: State, sleep: Sleep) -> None:
+def stop_sleeping(bodies: Bodies, state: State, sleep: Sleep) -> None:
     """No velocity at the end of the step for bodies that sleep."""
     for b in range(sleep.island.size):
         if sleep.island[b] > 0:
@@ -69,7 +69,7 @@ def wake_touched(
                 continue
             gap = -contacts.found.depths[e]
             contact_rows(model.links, bodies, state.poses, rows, 0, 0, contacts.found, e)
-            if gap > margin and gap + AHEAD * options.dt * velocity(bodies, rows, 0, state.target)[2] >= 0.0:
+            if gap > margin and gap + STEPS_AHEAD * options.dt * velocity(bodies, rows, 0, state.target)[2] >= 0.0:
                 continue
             wake(bodies, state, sleep, max(one, other), options.dt)
             again = True

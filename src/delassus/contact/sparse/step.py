@@ -1,4 +1,4 @@
-"""One time step of a scene by its blocks: impact, contact, drift, as `delassus.simulate.step` has them.
+"""One time step of a scene by its blocks: impact, contact, position correction, as `delassus.simulate.step` has them.
 
 All limits of joints take part in every step, ``u + φ / dt ≥ 0``: those that are far away have no impulses.
 """
@@ -10,14 +10,14 @@ import math
 from delassus.algorithms.contact.step import FARTHEST, MOST_SHIFT, YIELD
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.narrow_phase import find_contacts
-from delassus.contact.joint_contacts import AHEAD, BEYOND
+from delassus.contact.joint_contacts import LIMIT_TOLERANCE, STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH
-from delassus.contact.sparse.flow import gains, gape, is_pushed, settle
+from delassus.contact.sparse.flow import add_smooth_motion, gains_energy, is_pushed, loops_open
 from delassus.contact.sparse.impact import (
-    COARSE,
+    COARSE_STEP,
     DONE,
-    GAPING,
+    LOOPS_OPEN,
     SINGULAR,
     add_joint_impulses,
     has_impact,
@@ -25,7 +25,7 @@ from delassus.contact.sparse.impact import (
     solve_all,
 )
 from delassus.contact.sparse.loops import close_gaps
-from delassus.contact.sparse.motion import free_motion, move
+from delassus.contact.sparse.motion import free_motion, integrate_positions
 from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.records import (
     Bodies,
@@ -40,24 +40,24 @@ from delassus.contact.sparse.records import (
     State,
     Work,
 )
-from delassus.contact.sparse.rows import contact_rows, prepare_group, soften
-from delassus.contact.sparse.sleep import fall_asleep, hold_still, rests, wake_touched
+from delassus.contact.sparse.rows import add_compliance, contact_rows, prepare_group
+from delassus.contact.sparse.sleep import fall_asleep, is_at_rest, stop_sleeping, wake_touched
 from delassus.contact.sparse.sweeps import sweep, velocity
 from delassus.model.rotations import Array
 
-TAKEN_BACK = 20
+CORRECTION_SWEEPS = 20
 """Most sweeps for displacements that take back errors."""
 
-ACCURATE = 1e-2
+CORRECTION_ACCURACY = 1e-2
 """Accuracy of displacements that take back errors, over the largest one wanted."""
 
-ATTEMPTS = 8
+MAX_ATTEMPTS = 8
 """Most times that a step is made: as many bodies as may hand a blow on within it."""
 
-AGAIN = -10
+REPEAT_STEP = -10
 """The step is to be made again, with contacts farther away."""
 
-CLOSED = 0.005
+CLOSED_FRACTION = 0.005
 """Part of the gaps that gravity may close, up to which they are closed: what rests does so on gaps that are not."""
 
 NO_ROOM, NO_FACTOR, NOT_FINITE = -11, -12, -13
@@ -65,36 +65,36 @@ NO_ROOM, NO_FACTOR, NOT_FINITE = -11, -12, -13
 
 
 @compiled
-def nearness(model: Model, options: Options) -> float:
+def activation_gap(model: Model, options: Options) -> float:
     """Gap (m) up to which contacts take part: bodies that fall together touch once something holds one of them."""
     g, dt = model.gravity, options.dt
     fall = dt * math.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
-    return options.touching + AHEAD * dt * (fall + options.tolerance)
+    return options.touching + STEPS_AHEAD * dt * (fall + options.tolerance)
 
 
 @compiled
-def take_contacts(
+def add_contact_groups(
     model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands,
     scratch: Scratch, options: Options, n: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end.
 
-    Every contact is taken of blocks that are ``driven`` by impulses, none of bodies that sleep.
+    Every contact is taken of blocks that are ``tunnelling`` by impulses, none of bodies that sleep.
     """
-    count, at, dt, driven, margin = 0, 0, options.dt, scratch.driven, nearness(model, options)
-    closed = options.touching + CLOSED * (margin - options.touching)
+    count, at, dt, tunnelling, margin = 0, 0, options.dt, scratch.tunnelling, activation_gap(model, options)
+    closed = options.touching + CLOSED_FRACTION * (margin - options.touching)
     for e in range(n):
         contacts.row[e] = -1
-        if rests(model.links, scratch.sleep.island, contacts, e):
+        if is_at_rest(model.links, scratch.sleep.island, contacts, e):
             continue
         end = contact_rows(model.links, bodies, state.poses, rows, count, at, contacts.found, e)
         gap = -contacts.found.depths[e]
-        free = driven[rows.a[count]] == 0 and (rows.b[count] < 0 or driven[rows.b[count]] == 0) and gap > margin
-        if free and gap + AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
+        free = tunnelling[rows.a[count]] == 0 and (rows.b[count] < 0 or tunnelling[rows.b[count]] == 0) and gap > margin
+        if free and gap + STEPS_AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
             continue
         rows.d[count, 0] = rows.d[count, 1] = 0.0
         rows.d[count, 2] = gap / dt if gap > closed else 0.0
-        rows.mu[count], rows.more[count] = contacts.found.friction[e], 0.0
+        rows.mu[count], rows.friction_offset[count] = contacts.found.friction[e], 0.0
         prepare_group(bodies, rows, count, 0.0)
         contacts.row[e], islands.contact[count] = count, e
         count += 1
@@ -103,7 +103,7 @@ def take_contacts(
 
 
 @compiled
-def take_joints(
+def add_joint_groups(
     bodies: Bodies, state: State, rows: Rows, joints: Joints, islands: Islands, dt: float, count: int, at: int
 ) -> int:
     """Row groups of limits and friction behind the others, whose Jacobians end at ``at``; returns how many."""
@@ -112,9 +112,9 @@ def take_joints(
         m = bodies.first[block + 1] - bodies.first[block]
         rows.a[count], rows.b[count], rows.at_a[count] = block, -1, at
         islands.contact[count] = -1
-        rows.kind[count], rows.mu[count], rows.more[count] = JOINT, 0.0, dt * joints.forces[e]
+        rows.kind[count], rows.mu[count], rows.friction_offset[count] = JOINT, 0.0, dt * joints.forces[e]
         rows.d[count, 0] = max(-max(q - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)
-        rows.d[count, 1], rows.d[count, 2] = min(max(joints.upper[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
+        rows.d[count, 1], rows.d[count, 2] = min(max(joints.multiply_by_transpose[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
         for k in range(m):
             rows.J[at + k] = 0.0
         rows.J[at + dof - bodies.first[block]] = 1.0
@@ -125,7 +125,7 @@ def take_joints(
 
 
 @compiled
-def drift(
+def correct_positions(
     bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, islands: Islands, loops: Indices,
     flow: Flow, work: Work, options: Options, n_contacts: int, n: int,
 ) -> None:  # fmt: skip
@@ -145,7 +145,7 @@ def drift(
             wanted[islands.island[b]] = max(wanted[islands.island[b]], most)
         else:
             work.sizes[0] = b
-            shorten(bodies, work.sizes, 0, 1, shift, 1.0)
+            limit_displacement(bodies, work.sizes, 0, 1, shift, 1.0)
     for i in range(n):
         e, moved = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2]
         back, k = 0.0, islands.island[rows.a[i]]
@@ -154,10 +154,10 @@ def drift(
             rows.d[i, 2] = back + max(moved - contacts.found.depths[e], 0.0)
         else:
             q = state.q[joints.coordinates[i - n_contacts]] + moved
-            below, above = joints.lower[i - n_contacts] - q, q - joints.upper[i - n_contacts]
-            back = options.correction * max(below, above) if max(below, above) > BEYOND else 0.0
-            rows.d[i, 0] = back if below > BEYOND else max(min(below, 0.0), -OUT_OF_REACH)
-            rows.d[i, 1] = -back if above > BEYOND else min(max(-above, 0.0), OUT_OF_REACH)
+            below, above = joints.lower[i - n_contacts] - q, q - joints.multiply_by_transpose[i - n_contacts]
+            back = options.correction * max(below, above) if max(below, above) > LIMIT_TOLERANCE else 0.0
+            rows.d[i, 0] = back if below > LIMIT_TOLERANCE else max(min(below, 0.0), -OUT_OF_REACH)
+            rows.d[i, 1] = -back if above > LIMIT_TOLERANCE else min(max(-above, 0.0), OUT_OF_REACH)
         wanted[k] = max(wanted[k], abs(back))
     for k in range(islands.island[bodies.at.size]):
         if wanted[k] == 0.0:
@@ -165,20 +165,20 @@ def drift(
         begin, end, farthest = islands.member_ends[k], islands.member_ends[k + 1], 0.0
         for e in range(begin, end):
             i = islands.members[e]
-            rows.more[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
-            soften(rows, i, YIELD)
-        for _ in range(TAKEN_BACK):
-            if sweep(bodies, rows, islands.members, begin, end, shift) <= ACCURATE * wanted[k]:
+            rows.friction_offset[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
+            add_compliance(rows, i, YIELD)
+        for _ in range(CORRECTION_SWEEPS):
+            if sweep(bodies, rows, islands.members, begin, end, shift) <= CORRECTION_ACCURACY * wanted[k]:
                 break
         for e in range(begin, end):
             u = velocity(bodies, rows, islands.members[e], shift)
             farthest = max(farthest, max(abs(u[0]), max(abs(u[1]), abs(u[2]))))
         scale = min(1.0, FARTHEST * wanted[k] / farthest) if farthest > 0.0 else 1.0
-        shorten(bodies, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], shift, scale)
+        limit_displacement(bodies, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], shift, scale)
 
 
 @compiled
-def shorten(bodies: Bodies, nodes: Indices, begin: int, end: int, shift: Array, scale: float) -> None:
+def limit_displacement(bodies: Bodies, nodes: Indices, begin: int, end: int, shift: Array, scale: float) -> None:
     """Scale the displacement of some blocks, and further where it is more than a step may move a joint."""
     most = 0.0
     for k in range(begin, end):
@@ -192,13 +192,13 @@ def shorten(bodies: Bodies, nodes: Indices, begin: int, end: int, shift: Array, 
 
 
 @compiled
-def passes(model: Model, state: State, contacts: Contacts, scratch: Scratch, options: Options, n: int) -> bool:
+def find_tunnelling(model: Model, state: State, contacts: Contacts, scratch: Scratch, options: Options, n: int) -> bool:
     """Whether impulses make bodies pass others, by more than `penetration`, or may do so with others out of reach.
 
-    Then these are ``driven``, and ``reach`` is that of the velocities after the step.
+    Then these are ``tunnelling``, and ``reach`` is that of the velocities after the step.
     """
     links, poses, V, v, dt, found = model.links, scratch.poses, scratch.moves, state.after, options.dt, False
-    driven = scratch.driven
+    tunnelling = scratch.tunnelling
     for link in range(scratch.reach.size):  # twists in the axes of the world
         parent, T, speed, turning = links.parents[link], poses[link], 0.0, 0.0
         for c in range(6):
@@ -217,9 +217,9 @@ def passes(model: Model, state: State, contacts: Contacts, scratch: Scratch, opt
             turning += V[link, 3 + c] * V[link, 3 + c]
         farthest = dt * (math.sqrt(speed) + model.size * math.sqrt(turning))
         if farthest > scratch.reach[link] + options.penetration:
-            scratch.reach[link], driven[links.block[link]], found = AHEAD * farthest, 1, True
+            scratch.reach[link], tunnelling[links.block[link]], found = STEPS_AHEAD * farthest, 1, True
     for e in range(n):
-        if contacts.row[e] >= 0 or rests(model.links, scratch.sleep.island, contacts, e):
+        if contacts.row[e] >= 0 or is_at_rest(model.links, scratch.sleep.island, contacts, e):
             continue
         gap, moved = -contacts.found.depths[e], 0.0
         for side in range(2):
@@ -236,7 +236,7 @@ def passes(model: Model, state: State, contacts: Contacts, scratch: Scratch, opt
             found = True
             for side in range(2):
                 if contacts.found.links[e, side] >= 0:
-                    driven[links.block[contacts.found.links[e, side]]] = 1
+                    tunnelling[links.block[contacts.found.links[e, side]]] = 1
     return found
 
 
@@ -247,9 +247,9 @@ def contact_step(
 ) -> int:  # fmt: skip
     """From what `free_motion` left and ``n`` contacts to the state after the step.
 
-    `TOO_SMALL`, `AGAIN`: nothing is done.
+    `TOO_SMALL`, `REPEAT_STEP`: nothing is done.
     """
-    driven = scratch.driven
+    tunnelling = scratch.tunnelling
     work, islands, statuses, report = scratch.work, scratch.islands, scratch.statuses, scratch.report
     for c in range(SINGULAR):
         statuses[c] = 0
@@ -261,32 +261,34 @@ def contact_step(
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = 0.0
         work.start_v[c] = state.v[c]
-    m, at = take_contacts(model, bodies, state, rows, contacts, islands, scratch, options, n)
-    total = take_joints(bodies, state, rows, joints, islands, options.dt, m, at)
-    blows = 0
-    while blows < ATTEMPTS and has_impact(bodies, state, rows, contacts, islands, driven, blows == 0, options, m):
-        blows += 1
+    m, at = add_contact_groups(model, bodies, state, rows, contacts, islands, scratch, options, n)
+    total = add_joint_groups(bodies, state, rows, joints, islands, options.dt, m, at)
+    impacts = 0
+    while impacts < MAX_ATTEMPTS and has_impact(
+        bodies, state, rows, contacts, islands, tunnelling, impacts == 0, options, m
+    ):
+        impacts += 1
         if impact(bodies, state, rows, contacts, joints, scratch, options, m, total) == TOO_SMALL:
             for c in range(state.v.size):
                 state.v[c] = work.start_v[c]
             return TOO_SMALL
         smooth_motion(model, bodies, state, scratch, options)
-        hold_still(bodies, state, scratch.sleep)
+        stop_sleeping(bodies, state, scratch.sleep)
         for e in range(n):
             contacts.sustained[e, 2] = 0.0
-        m, at = take_contacts(model, bodies, state, rows, contacts, islands, scratch, options, n)
-        total = take_joints(bodies, state, rows, joints, islands, options.dt, m, at)
+        m, at = add_contact_groups(model, bodies, state, rows, contacts, islands, scratch, options, n)
+        total = add_joint_groups(bodies, state, rows, joints, islands, options.dt, m, at)
     for i in range(m):
         e, rows.guess[i] = islands.contact[i], 0.0
         for c in range(3):
             rows.r[i, c] = contacts.start[e, c]
-    start_joints(rows, joints, m, total)
+    warm_start_joints(rows, joints, m, total)
     status = solve_all(bodies, rows, islands, work, total, state.target, state.after, options, report)
-    again = status != TOO_SMALL and scratch.attempt[0] < ATTEMPTS - 1
-    if again and passes(model, state, contacts, scratch, options, n):
+    again = status != TOO_SMALL and scratch.attempt[0] < MAX_ATTEMPTS - 1
+    if again and find_tunnelling(model, state, contacts, scratch, options, n):
         scratch.attempt[0] += 1
-        status = AGAIN
-    if status == TOO_SMALL or status == AGAIN:
+        status = REPEAT_STEP
+    if status == TOO_SMALL or status == REPEAT_STEP:
         for c in range(state.v.size):
             state.v[c] = work.start_v[c]
         return status
@@ -301,23 +303,23 @@ def contact_step(
             contacts.sustained[e, c] = rows.r[i, c]
             contacts.impulses[e, c] += rows.r[i, c]
     for e in range(n):
-        if rests(model.links, scratch.sleep.island, contacts, e):
+        if is_at_rest(model.links, scratch.sleep.island, contacts, e):
             for c in range(3):
                 contacts.sustained[e, c] = contacts.impulses[e, c] = contacts.start[e, c]
     add_joint_impulses(rows, joints, m, total)
     for c in range(state.shift.size):
         state.shift[c] = 0.0
-    drift(bodies, state, rows, contacts, joints, islands, model.loops, model.flow, work, options, m, total)
-    settle(bodies, state, model.flow, model.loops, options.dt)
-    move(bodies, model.free, state, model.updates, scratch.sleep.island, options.dt)
-    statuses[GAPING] = 1 if gape(state, model.flow, model.loops) else 0
-    if gains(bodies, state, model.flow, model.loops, options.dt):
-        statuses[COARSE] = 1
+    correct_positions(bodies, state, rows, contacts, joints, islands, model.loops, model.flow, work, options, m, total)
+    add_smooth_motion(bodies, state, model.flow, model.loops, options.dt)
+    integrate_positions(bodies, model.free, state, model.updates, scratch.sleep.island, options.dt)
+    statuses[LOOPS_OPEN] = 1 if loops_open(state, model.flow, model.loops) else 0
+    if gains_energy(bodies, state, model.flow, model.loops, options.dt):
+        statuses[COARSE_STEP] = 1
     return DONE
 
 
 @compiled
-def start_joints(rows: Rows, joints: Joints, begin: int, end: int) -> None:
+def warm_start_joints(rows: Rows, joints: Joints, begin: int, end: int) -> None:
     """Impulses of limits and of friction where a solver may start: those of the step before."""
     for i in range(begin, end):
         dof = joints.dofs[i - begin]
@@ -325,7 +327,7 @@ def start_joints(rows: Rows, joints: Joints, begin: int, end: int) -> None:
 
 
 @compiled
-def match(contacts: Contacts, n: int) -> None:
+def warm_start_contacts(contacts: Contacts, n: int) -> None:
     """``start`` of each contact: the impulse of the nearest one of the same pair in the step before, or none.
 
     Contacts come in the order of their pairs, so that two lists are gone through once.
@@ -366,7 +368,7 @@ def match(contacts: Contacts, n: int) -> None:
 
 
 @compiled
-def remember(contacts: Contacts, joints: Joints, n: int) -> None:
+def store_warm_start(contacts: Contacts, joints: Joints, n: int) -> None:
     """Keep contacts and impulses for the next step."""
     found = contacts.found
     contacts.number[0] = n
@@ -382,20 +384,20 @@ def remember(contacts: Contacts, joints: Joints, n: int) -> None:
 
 @compiled
 def smooth_motion(model: Model, bodies: Bodies, state: State, scratch: Scratch, options: Options) -> None:
-    """Motion without contacts; the statuses `SINGULAR` and `COARSE` are those of the masses and of the time step."""
+    """Motion without contacts; sets the statuses `SINGULAR` (masses) and `COARSE_STEP` (time step)."""
     regular, resolved = free_motion(
         bodies, model.free, state, model.motions, model.loops, model.flow, model.gravity, options.dt,
         options.correction, scratch.work.K,
     )  # fmt: skip
     scratch.statuses[SINGULAR] = 0 if regular else 1
-    scratch.statuses[COARSE] = 0 if resolved else 1
+    scratch.statuses[COARSE_STEP] = 0 if resolved else 1
 
 
 @compiled
 def evaluate(model: Model, bodies: Bodies, state: State, scratch: Scratch, options: Options) -> None:
     """Motion without contacts; in the order of the scene, poses of links and how far contacts are looked for."""
     smooth_motion(model, bodies, state, scratch, options)
-    hold_still(bodies, state, scratch.sleep)
+    stop_sleeping(bodies, state, scratch.sleep)
     falls = options.dt * math.sqrt(model.gravity[0] ** 2 + model.gravity[1] ** 2 + model.gravity[2] ** 2)
     for link in range(scratch.reach.size):
         slot = model.links.slot[link]
@@ -406,7 +408,7 @@ def evaluate(model: Model, bodies: Bodies, state: State, scratch: Scratch, optio
             for d in range(4):
                 scratch.poses[link, c, d] = state.poses[slot, c, d]
         speed = math.sqrt(linear) + model.size * math.sqrt(angular) + falls
-        reach = AHEAD * options.dt * speed
+        reach = STEPS_AHEAD * options.dt * speed
         scratch.reach[link] = max(reach, scratch.reach[link]) if scratch.attempt[0] > 0 else reach
 
 
@@ -443,13 +445,13 @@ def advance(
         if steps == 0:
             return n, DONE
         if options.sleep > 0.0:
-            near = nearness(model, options)
+            near = activation_gap(model, options)
             wake_touched(model, bodies, state, rows, contacts, scratch.sleep, options, near, n)
-        match(contacts, n)
+        warm_start_contacts(contacts, n)
         code = contact_step(model, bodies, state, rows, contacts, joints, scratch, options, n)
         if code == TOO_SMALL:
             return done, NO_FACTOR
-        if code == AGAIN:
+        if code == REPEAT_STEP:
             n = -1
             continue
         for c in range(state.v.size):
@@ -458,11 +460,11 @@ def advance(
         if options.sleep > 0.0:
             n_free, size, memory = model.free.mass.size, model.size, scratch.work.V
             fall_asleep(bodies, state, scratch.islands, scratch.sleep, n_free, size, options, memory)
-        remember(contacts, joints, n)
+        store_warm_start(contacts, joints, n)
         if scratch.attempt[0] > 0:
             scratch.attempt[0] = 0
-            for c in range(scratch.driven.size):
-                scratch.driven[c] = 0
+            for c in range(scratch.tunnelling.size):
+                scratch.tunnelling[c] = 0
         for c in range(scratch.statuses.size):
             scratch.totals[c] += scratch.statuses[c]
         for c in range(state.q.size):

@@ -9,7 +9,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import Compiled
 from delassus.contact.collision import CollisionDetector
-from delassus.contact.collision.narrow_phase import WRONG
+from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
 from delassus.contact.results import SolverStatus, worst_of
 from delassus.contact.scene import Scene
@@ -104,7 +104,7 @@ class BlockSteps:
         self._contact_set: ContactSet | None = None
         self._impulses: tuple[Array, Array] | None = None
         self._passive = passive
-        self.start_from(ContactSet.empty(), np.zeros((0, 3)), np.zeros((2, nv)))
+        self.set_warm_start(ContactSet.empty(), np.zeros((0, 3)), np.zeros((2, nv)))
 
     def _calls(self, passive: Passive) -> tuple[Indices, Indices, Flow]:
         """What kernels are called with: address, number of blocks, and addresses of arrays."""
@@ -184,7 +184,7 @@ class BlockSteps:
             self.options,
         )  # fmt: skip
 
-    def start_from(
+    def set_warm_start(
         self, contacts: ContactSet, sustained: Array, joint_impulses: Array, impulses: Array | None = None
     ) -> None:
         """Take contacts and impulses of a step before; solvers start from those that are ``sustained``."""
@@ -207,7 +207,7 @@ class BlockSteps:
         of = blocks.of_links.block
         return {"islands": sleep.island[of], "rested": sleep.time[of], **last}
 
-    def sleep_from(self, islands: Array, rested: Array, last_q: Array, last_v: Array, last_tau: Array) -> None:
+    def set_sleep_state(self, islands: Array, rested: Array, last_q: Array, last_v: Array, last_tau: Array) -> None:
         """Let bodies sleep as `sleep_state` says."""
         blocks, s, of = self.blocks, self.state, self.blocks.of_links.block
         self._sleep.island[of], self._sleep.time[of] = islands, rested
@@ -225,7 +225,7 @@ class BlockSteps:
         s.q[:], s.v[:], s.tau[:] = q[b.coordinates], v[b.dofs], tau[b.dofs]
         self._attempt[:] = self._driven[:] = 0
 
-    def look(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
+    def inspect(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
         """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""
         blocks, s = self.blocks, self.state
         self._set(q, v, np.zeros(v.size))
@@ -281,7 +281,7 @@ class BlockSteps:
                 self._make_room(2 * n, fill, entries)
             else:  # contacts of meshes, or more near pairs than there is room for
                 given = self.detector.find(self._poses, self._reach, self.options.touching)
-                if given == WRONG:
+                if given == INVALID_POSE:
                     self.detector.refuse(self._poses, self._reach)
                 self._make_room(max(n, 2 * given), fill, entries)
 

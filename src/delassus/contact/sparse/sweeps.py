@@ -79,17 +79,19 @@ def sweep(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v:
         u = velocity(bodies, rows, i, v)
         r0, r1, r2, u2 = r[i, 0], r[i, 1], r[i, 2], u[2] + d[i, 2]
         if rows.kind[i] == CONTACT:
-            if r2 == 0.0 and u2 >= 0.0 and rows.more[i] == 0.0:
+            if r2 == 0.0 and u2 >= 0.0 and rows.friction_offset[i] == 0.0:
                 continue
             u0, u1, epsilon = u[0] + d[i, 0], u[1] + d[i, 1], rows.prepared[i, 0]
             c0 = u0 - (W[i, 0, 0] + epsilon) * r0 - W[i, 0, 1] * r1 - W[i, 0, 2] * r2
             c1 = u1 - W[i, 1, 0] * r0 - (W[i, 1, 1] + epsilon) * r1 - W[i, 1, 2] * r2
             c2 = u2 - W[i, 2, 0] * r0 - W[i, 2, 1] * r1 - (W[i, 2, 2] + epsilon) * r2
-            x, y, z, _, rows.guess[i] = single(rows.prepared[i], rows.mu[i], rows.more[i], c0, c1, c2, rows.guess[i])
+            x, y, z, _, rows.guess[i] = single(
+                rows.prepared[i], rows.mu[i], rows.friction_offset[i], c0, c1, c2, rows.guess[i]
+            )
         else:
             x = y = 0.0
             w = rows.w[i] + rows.R[i]
-            z = impulse(rows.kind[i], 0.0, w * rows.more[i], -d[i, 0], -d[i, 1], rows.w[i] * r2 - u2)[2] / w
+            z = impulse(rows.kind[i], 0.0, w * rows.friction_offset[i], -d[i, 0], -d[i, 1], rows.w[i] * r2 - u2)[2] / w
         x, y, z = x - r0, y - r1, z - r2
         if x != 0.0 or y != 0.0 or z != 0.0:
             moved = max(moved, rows.w[i] * max(abs(x), max(abs(y), abs(z))))
@@ -126,7 +128,7 @@ def accelerated(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: i
         x, y, z = r[i, 0], r[i, 1], r[i, 2]
         if theta != 0.0:
             law = impulse(
-                rows.kind[i], rows.mu[i], rows.more[i], x - theta * (x - g[i, 0]), y - theta * (y - g[i, 1]),
+                rows.kind[i], rows.mu[i], rows.friction_offset[i], x - theta * (x - g[i, 0]), y - theta * (y - g[i, 1]),
                 z - theta * (z - g[i, 2]),
             )  # fmt: skip
             r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
@@ -141,7 +143,7 @@ def law_residual(rows: Rows, i: int, u0: float, u1: float, u2: float) -> float:
     w, mu = rows.w[i], rows.mu[i]
     x, y, z = w * rows.r[i, 0], w * rows.r[i, 1], w * rows.r[i, 2]
     shift = mu * math.sqrt(u0 * u0 + u1 * u1)
-    law = impulse(rows.kind[i], mu, w * rows.more[i], x - u0, y - u1, z - u2 - shift)
+    law = impulse(rows.kind[i], mu, w * rows.friction_offset[i], x - u0, y - u1, z - u2 - shift)
     return math.sqrt((x - law[0]) ** 2 + (y - law[1]) ** 2 + (z - law[2]) ** 2)
 
 

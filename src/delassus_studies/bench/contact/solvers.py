@@ -58,20 +58,21 @@ def of_bodies(rng: np.random.Generator, most: int = 12, tips: bool = True) -> Co
             second = (first + 1 + rng.integers(bodies - 1)) % bodies
             J[rows, 6 * second : 6 * second + 6] = -axes @ _point(rng)
     inverse = np.repeat(1 / mass, 6) * np.tile([1, 1, 1, 10, 10, 10], bodies)
-    more = 0.0 if tips else 10 ** rng.uniform(-2, 1, n)
-    return ConeProblem((J * inverse) @ J.T, J @ rng.standard_normal(6 * bodies), mu, more)
+    friction_offset = 0.0 if tips else 10 ** rng.uniform(-2, 1, n)
+    return ConeProblem((J * inverse) @ J.T, J @ rng.standard_normal(6 * bodies), mu, friction_offset)
 
 
 def law_residual(problem: ConeProblem, r: Array, remainder: Array | None = None) -> float:
     """How far impulses (n, 3) are from Coulomb's law (m/s), in 80-bit numbers and without De Saxcé's shift.
 
-    ``max |min(ω r_n, u_n)|`` and ``max |ω r_t − P(ω r_t − u_t)|``, ``P`` on the disc of radius ``ω (μ r_n + more)``.
+    ``max |min(ω r_n, u_n)|`` and ``max |ω r_t − P(ω r_t − u_t)|``, ``P`` on the disc of radius ``ω (μ r_n +
+    friction_offset)``.
     """
     p = np.asarray(r, np.longdouble) + (0.0 if remainder is None else remainder)
     u = (problem.W.astype(np.longdouble) @ p.ravel() + problem.b).reshape(-1, 3)
     omega = problem.W.diagonal().reshape(-1, 3).mean(axis=1)
     y = omega[:, None] * p[:, :2] - u[:, :2]
-    limit = omega * np.maximum(problem.mu * p[:, 2] + problem.more, 0.0)
+    limit = omega * np.maximum(problem.mu * p[:, 2] + problem.friction_offset, 0.0)
     kept = np.minimum(1.0, limit / np.maximum(np.hypot(y[:, 0], y[:, 1]), 1e-300))
     tangential = omega[:, None] * p[:, :2] - kept[:, None] * y
     return float(max(np.abs(np.minimum(omega * p[:, 2], u[:, 2])).max(), np.abs(tangential).max()))
@@ -96,7 +97,7 @@ def _relative(problem: ConeProblem, r: Array, remainder: Array | None = None) ->
     """Residual of a cone problem relative to the size of ``b``, free of round-off."""
     u = problem.velocities(r, remainder)
     shifted, ones = de_saxce(u, problem.mu), np.ones(problem.n_contacts)
-    step = natural_map(np.reshape(r, (-1, 3)), shifted, problem.mu, problem.more, ones, remainder)
+    step = natural_map(np.reshape(r, (-1, 3)), shifted, problem.mu, problem.friction_offset, ones, remainder)
     return float(np.linalg.norm(step) / np.linalg.norm(problem.b))
 
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.algorithms.contact.step import CORRECTION, PENETRATION
+from delassus.algorithms.contact.step import TUNING as STEP
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.problems import check_directions
@@ -163,8 +163,8 @@ class Simulator:
         n_directions: int = 4,
         seed: int = 0,
         resting: float | None = None,
-        penetration: float = PENETRATION,
-        correction: float = CORRECTION,
+        penetration: float = STEP.penetration,
+        correction: float = STEP.correction,
         sleep: float = 0.0,
         max_overlap: float = 1e-3,
         tolerance: float = TOLERANCE,

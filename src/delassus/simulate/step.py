@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.algorithms.contact.step import FARTHEST, LEAST, MOST_SHIFT, YIELD
+from delassus.algorithms.contact.step import TUNING as STEP
 from delassus.constraints import row_slices
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
@@ -279,9 +279,10 @@ def position_correction(
     way.
 
     Contacts yield a little: one that can hardly move along its normal, such as of two neighbouring links that the joint
-    between them cannot part, would otherwise throw the robot about. No contact point moves by more than `FARTHEST`
-    times the largest displacement wanted, and no joint by more than `MOST_SHIFT`. Where the problem cannot be solved
-    there is no displacement, and the status is added to ``statuses``.
+    between them cannot part, would otherwise throw the robot about. No contact point moves by more than
+    `most_displacement` times the largest displacement wanted, and no joint by more than
+    `most_joint_displacement`. Where the problem cannot be solved there is no displacement, and the status
+    is added to ``statuses``.
     """
     k, n, overlap = rows.n_loops, len(rows.contacts), rows.contacts.depths - options.penetration
     joints = rows.joints
@@ -293,13 +294,14 @@ def position_correction(
     G = rows.delassus[:m, :m]
     overlaps, passed = np.minimum(-overlap, 0.0), np.minimum(left, 0.0)
     wanted = options.correction * np.concatenate([rows.snapshot.loop_errors, overlaps, passed])
-    farthest = FARTHEST * float(np.abs(wanted).max())
+    farthest = STEP.most_displacement * float(np.abs(wanted).max())
     wanted[k : k + n] += np.maximum(gaps_left, 0.0)
     wanted[k + n :] += np.maximum(left, 0.0)
     kept = np.concatenate([np.arange(k), np.arange(k + 2, m, 3)])
     W = G[np.ix_(kept, kept)]
     normals = np.arange(k, kept.size)
-    W[normals, normals] += YIELD * np.maximum(G.diagonal()[k:].reshape(-1, 3).mean(axis=1), LEAST)
+    mobilities = np.maximum(G.diagonal()[k:].reshape(-1, 3).mean(axis=1), STEP.least_mobility)
+    W[normals, normals] += STEP.compliance * mobilities
     if k:  # impulses of loops follow from those of contacts
         loops, _, _ = eliminated(W[:k, :k], np.column_stack([W[:k, k:], wanted[:k]]))
         of_normals, b = W[k:, k:] - W[k:, :k] @ loops[:, :-1], wanted[k:] - W[k:, :k] @ loops[:, -1]
@@ -316,4 +318,4 @@ def position_correction(
     most = float(np.abs(G @ p[:m]).max())
     shift = rows.response(p if most <= farthest else p * (farthest / most))
     turned = float(np.abs(shift).max())
-    return shift if turned <= MOST_SHIFT else shift * (MOST_SHIFT / turned)
+    return shift if turned <= STEP.most_joint_displacement else shift * (STEP.most_joint_displacement / turned)

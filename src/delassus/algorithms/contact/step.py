@@ -8,8 +8,8 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
 - What closes faster than gravity would close it in two steps bounces: ``u_n ≥ ε |u_n⁻|`` (Newton's restitution).
 - Bilateral constraints are eliminated: ``G`` and ``b`` of the others are those under closed loops. Rows whose mobility
   these leave to round-off, as at a point that is held, are held: they have no impulse.
-- Overlaps beyond `PENETRATION` and errors of loops are taken back by a displacement of its own, without friction and
-  without any change of velocity, as `delassus.simulate.step` does.
+- Overlaps beyond `TUNING.penetration` and errors of loops are taken back by a displacement of its own, without
+  friction and without any change of velocity, as `delassus.simulate.step` does.
 
 Velocities are in the axes of the start of the step (see `delassus.algorithms.dynamics.integrate`). Cost that of "ltl"
 and O(m²) a sweep. Source: Stewart and Trinkle 1996; Anitescu and Potra 1997; [OS] section 6.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from delassus.algorithms.contact.laws import (
     PROXIMAL,
@@ -39,26 +40,33 @@ from delassus.spatial import manifold
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Scalar
 
-PENETRATION, CORRECTION = 1e-4, 0.2
-"""Overlap (m) that is left alone, and the part of the rest of it, and of loop errors, that a step takes back."""
 
-YIELD, LEAST = 1e-2, 1e-12
-"""Compliance of contacts where overlaps are taken back, over their mean mobility; and the least of these (1/kg)."""
+class Tuning(NamedTuple):
+    """Numbers of the step, in kernels and in `delassus.Simulator`."""
 
-FARTHEST, MOST_SHIFT = 10.0, 0.02
-"""How far rows may move for that, over the largest displacement wanted; and joints (rad, m)."""
+    penetration: float = 1e-4
+    """Overlap (m) that is left alone."""
+    correction: float = 0.2
+    """Fraction of the rest of it, and of loop errors, that a step takes back."""
+    compliance: float = 1e-2
+    """Compliance of contacts in the position correction, over their mean mobility."""
+    least_mobility: float = 1e-12
+    """The least of these mobilities (1/kg)."""
+    most_displacement: float = 10.0
+    """How far rows may move in the position correction, over the largest displacement wanted."""
+    most_joint_displacement: float = 0.02
+    """How far joints may move in it (rad, m)."""
+    correction_tolerance: float = 1e-6
+    """Accuracy of the position correction, over the largest displacement wanted."""
+    held_fraction: float = 16.0
+    """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
+    recovery: float = 0.5
+    """Largest velocity (rad/s, m/s) at which joints return that are beyond their limits."""
+    resting: float = 2.0
+    """Contacts bounce that approach faster than gravity makes them in so many steps."""
 
-CORRECTION_TOLERANCE = 1e-6
-"""Accuracy of that displacement, relative to the largest one wanted."""
 
-HELD_FRACTION = 16.0
-"""Mobility of a row under closed loops, over its round-off, up to which these hold it."""
-
-RECOVERY = 0.5
-"""Largest velocity (rad/s, m/s) at which joints return that are beyond their limits."""
-
-RESTING = 2.0
-"""Contacts bounce that approach faster than gravity makes them in so many steps."""
+TUNING = Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ class ContactStep:
         if not self.loops:
             return ops.entries(own) if n else [], None
         errors = [x for c, at in self.motion.each_constraint() if not c.n_impulses for x in column(ops, c.position(at))]
-        known = ops.matrix([[free[k], CORRECTION * e] for k, e in zip(self.loops, errors, strict=True)])
+        known = ops.matrix([[free[k], TUNING.correction * e] for k, e in zip(self.loops, errors, strict=True)])
         right = ops.hstack([ops.take(G, self.loops, self.others), known]) if n else known
         ops.new_system()
         response = ops.factor(ops.take(G, self.loops, self.loops)).solve(right)
@@ -159,7 +167,7 @@ class ContactStep:
         mobilities = [open_loops[k][k] for k in self.loops]
         for k, size in enumerate(self.size_of):
             terms = [x * x * g for x, g in zip(column(ops, ops.take(response, None, (k,))), mobilities, strict=True)]
-            moves[k] = ops.less(HELD_FRACTION * self.epsilon * sum(terms, size), G[k][k])
+            moves[k] = ops.less(TUNING.held_fraction * self.epsilon * sum(terms, size), G[k][k])
         for x in points:
             for k in range(2):
                 moves[x.row + k] = moves[x.row + k] * moves[x.row + 2]
@@ -223,7 +231,7 @@ class ContactStep:
         """What is added to the normal velocity of a contact: ``ε u_n⁻`` where it hits in this step, and fast."""
         ops = self.ops
         gravity = column(ops, self.motion.gravity)
-        fall = RESTING * self.h * ops.sqrt(sum(g * g for g in gravity) + SQUARE_FLOOR)
+        fall = TUNING.resting * self.h * ops.sqrt(sum(g * g for g in gravity) + SQUARE_FLOOR)
         hits = ops.less(gap + self.h * closing, 0.0)
         fast = ops.less(closing, -fall)
         return ops.select(hits * fast, restitution * closing, term)
@@ -242,7 +250,7 @@ class ContactStep:
         if not abs(limit) < float("inf"):
             return None
         ops, left = self.ops, side * (limit - position)
-        back = ops.maximum(CORRECTION * left * self.over_h, -RECOVERY)
+        back = ops.maximum(TUNING.correction * left * self.over_h, -TUNING.recovery)
         return side * ops.select(ops.less(left, 0.0), back, left * self.over_h)
 
     # -- displacement --------------------------------------------------------------------------------------------------
@@ -256,11 +264,11 @@ class ContactStep:
         if not gaps and of_loops is None:
             return [0.0] * tree.nv
         rows, by_loops = [x.row + 2 for x in problem.points], self._velocity_from_loops(of_loops, 1)
-        wanted = [CORRECTION * ops.maximum(-gap - PENETRATION, 0.0) for gap in gaps]
+        wanted = [TUNING.correction * ops.maximum(-gap - TUNING.penetration, 0.0) for gap in gaps]
         own = []
         for x in problem.points:
             mean = sum(self.size_of[x.row : x.row + 3]) * (1.0 / 3.0)
-            own.append(G[x.row + 2][x.row + 2] + YIELD * ops.maximum(mean, LEAST))
+            own.append(G[x.row + 2][x.row + 2] + TUNING.compliance * ops.maximum(mean, TUNING.least_mobility))
         over = [1.0 / x for x in own]
         most = maximum_of(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), SQUARE_FLOOR])
 
@@ -275,7 +283,7 @@ class ContactStep:
                 new = ops.maximum(s[i] - u * over[i], 0.0)
                 moved = ops.maximum(moved, magnitude(ops, new - s[i]) * own[i])
                 s[i] = new
-            return s, ops.less(moved, CORRECTION_TOLERANCE * most)
+            return s, ops.less(moved, TUNING.correction_tolerance * most)
 
         s = ops.repeat(times, [0.0] * len(rows), sweep) if rows else []
         impulses = dict(zip(rows, s, strict=True))
@@ -283,8 +291,8 @@ class ContactStep:
         moves = [sum((G[k][j] * x for j, x in impulses.items()), -by_loops[k]) for k in range(len(G))]
         moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])
         turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in shift)])
-        part = ops.minimum(FARTHEST * most / moved, 1.0)
-        part = part * ops.minimum(MOST_SHIFT / (part * turned), 1.0)
+        part = ops.minimum(TUNING.most_displacement * most / moved, 1.0)
+        part = part * ops.minimum(TUNING.most_joint_displacement / (part * turned), 1.0)
         return [part * x for x in shift]
 
 

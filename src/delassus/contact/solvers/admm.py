@@ -14,6 +14,8 @@ Source: Carpentier, Le Lidec and Montaut 2024, *From compliant to rigid contact 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -22,17 +24,29 @@ from delassus.contact.problems import ConeProblem
 from delassus.contact.results import Impulses, Solution, solved_cones
 from delassus.contact.solvers.coulomb import mobilities, natural_residual, projected, rounding
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
-from delassus.contact.solvers.newton import NEAR, concluded, modes_of, newton
+from delassus.contact.solvers.newton import TUNING as NEWTON
+from delassus.contact.solvers.newton import concluded, modes_of, newton
 from delassus.model.rotations import Array
 
-PENALTY = 0.1
-"""First penalty, relative to mobilities."""
-BALANCE, CHANGE = 10.0, 4.0
-"""Ratio of residuals from which on the penalty changes, and by how much."""
-LEAST, MOST = 1e-8, 1e4
-"""Range of the penalty."""
-CHECK = 8
-"""Iterations between two looks at the residual and the penalty."""
+
+class Tuning(NamedTuple):
+    """Numbers of `admm`; penalties are relative to mobilities."""
+
+    first_penalty: float = 0.1
+    """First penalty."""
+    residual_ratio: float = 10.0
+    """Ratio of residuals from which on the penalty changes."""
+    penalty_ratio: float = 4.0
+    """Ratio of one penalty to the next."""
+    least_penalty: float = 1e-8
+    """Least penalty."""
+    largest_penalty: float = 1e4
+    """Largest penalty."""
+    iterations_a_check: int = 8
+    """Iterations between two looks at the residual and the penalty."""
+
+
+TUNING = Tuning()
 
 
 @compiled
@@ -60,9 +74,15 @@ def admm_loop(
         ):  # a warm start: the multipliers that the velocities there ask for
             z[k], z[k + 1] = u[k] * scale[k], u[k + 1] * scale[k]
             z[k + 2] = max(u[k + 2], 0.0) * scale[k] + mu[i] * np.sqrt(z[k] ** 2 + z[k + 1] ** 2)
-    penalty, factorised, wait, after, iteration = PENALTY, False, CHECK, CHECK, 0
+    penalty, factorised, wait, after, iteration = (
+        TUNING.first_penalty,
+        False,
+        TUNING.iterations_a_check,
+        TUNING.iterations_a_check,
+        0,
+    )
     H, order = np.empty((size, size)), np.empty(size, np.int64)
-    enough = max(tolerance, NEAR * rounding(W, best_r, b))
+    enough = max(tolerance, NEWTON.round_off_multiple * rounding(W, best_r, b))
     while iteration < limit and best > enough:
         iteration += 1
         if not factorised:
@@ -94,7 +114,7 @@ def admm_loop(
             for j in range(k, k + 3):
                 z[j] -= penalty * (x[j] - y[j])
                 primal = max(primal, abs(x[j] - y[j]))
-        if iteration % CHECK and iteration != limit:
+        if iteration % TUNING.iterations_a_check and iteration != limit:
             continue
         for k in range(size):
             r[k] = scale[k] * y[k]
@@ -104,7 +124,7 @@ def admm_loop(
             best = residual
             assign(best_r, r)
         if best > tolerance and (iteration >= after or iteration == limit):
-            wait = min(2 * wait, 16 * CHECK)
+            wait = min(2 * wait, 16 * TUNING.iterations_a_check)
             after = iteration + wait
             for still in (1e-6, 1e-3):  # contacts with a smaller velocity z − s are taken to stick
                 for k in range(size):
@@ -116,13 +136,13 @@ def admm_loop(
                     assign(best_r, try_r)
                 if best <= tolerance:
                     break
-        enough = max(tolerance, NEAR * rounding(W, best_r, b))
+        enough = max(tolerance, NEWTON.round_off_multiple * rounding(W, best_r, b))
         dual *= penalty
-        if primal > BALANCE * dual and penalty < MOST:
-            penalty *= CHANGE
+        if primal > TUNING.residual_ratio * dual and penalty < TUNING.largest_penalty:
+            penalty *= TUNING.penalty_ratio
             factorised = False
-        elif dual > BALANCE * primal and penalty > LEAST:
-            penalty /= CHANGE
+        elif dual > TUNING.residual_ratio * primal and penalty > TUNING.least_penalty:
+            penalty /= TUNING.penalty_ratio
             factorised = False
     return best_r, best, iteration
 

@@ -17,7 +17,7 @@ double-double. Each gains the digits that the factorisation keeps.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,14 +41,23 @@ from delassus.model.rotations import Array
 
 Indices = NDArray[Any]
 
-PROXIMAL = 1e-13
-"""Added to the reduced matrix, relative to the largest mobility, so that redundant impulses stay where they are."""
-STEPS, REFINEMENTS = 8, 12
-"""Most steps in float64, and in double-double."""
-TRUSTED = 1e-3
-"""Part of the tolerance that round-off may make up before residuals are computed in double-double."""
-NEAR = 64.0
-"""Residuals up to this multiple of round-off may come from it: Newton's method makes more of it than sums do."""
+
+class Tuning(NamedTuple):
+    """Numbers of Newton's method."""
+
+    proximal: float = 1e-13
+    """Added to the reduced matrix, relative to the largest mobility, so that redundant impulses stay where they are."""
+    steps: int = 8
+    """Most steps in float64."""
+    refinements: int = 12
+    """Most steps in double-double."""
+    round_off_fraction: float = 1e-3
+    """Fraction of the tolerance that round-off may make up before residuals are computed in double-double."""
+    round_off_multiple: float = 64.0
+    """Residuals up to this multiple of round-off may come from it: Newton's method makes more of it than sums do."""
+
+
+TUNING = Tuning()
 
 
 @compiled
@@ -95,7 +104,7 @@ def linearised(
         for c in range(m):
             j = 3 * owner[c]
             J[a, c] = row[j] * S[c, 0] + row[j + 1] * S[c, 1] + row[j + 2] * S[c, 2]
-        J[a, a] += across[a] + PROXIMAL * most
+        J[a, a] += across[a] + TUNING.proximal * most
     return m
 
 
@@ -137,7 +146,7 @@ def newton(
             try_r[k] = 0.0
     affine(W, try_r, b, try_u)
     best, before = np.inf, np.inf
-    for _ in range(STEPS):
+    for _ in range(TUNING.steps):
         m = linearised(W, mu, friction_offset, most, mode, try_r, try_u, S, owner, J, right)
         if factor(J, m, order) == 0.0:
             return best
@@ -179,16 +188,16 @@ def concluded(
     no more than round-off explains are refined.
     """
     noise = rounding(W, r, b)
-    if residual > max(tolerance, NEAR * noise):
+    if residual > max(tolerance, TUNING.round_off_multiple * noise):
         status = SolverStatus.ITERATION_LIMIT if residual < np.inf else SolverStatus.NUMERICAL_TROUBLE
         return Impulses(r, status, iterations), residual
-    if residual <= tolerance and noise <= TRUSTED * tolerance:
+    if residual <= tolerance and noise <= TUNING.round_off_fraction * tolerance:
         return Impulses(r, SolverStatus.CONVERGED, iterations), residual
     omega, most = mobilities(W)
     residual, u = cone_residual(W, b, mu, friction_offset, omega, r)
     if residual <= tolerance:
         return Impulses(r, SolverStatus.CONVERGED, iterations), residual
-    if residual <= NEAR * noise:
+    if residual <= TUNING.round_off_multiple * noise:
         mode = np.empty(mu.size, np.int64)
         for still in (10.0 * residual, 1e3 * residual, 0.1 * residual):
             modes_of(r, u, friction_offset, still, mode)
@@ -218,7 +227,7 @@ def refined(
     r, low = start, np.zeros(size)
     best, before = (r, low, np.inf), np.inf
     slips = np.repeat((mode == SLIP) | (mode == RUB), 3).reshape(-1, 3) & [True, True, False]
-    for _ in range(REFINEMENTS):
+    for _ in range(TUNING.refinements):
         residual, u = cone_residual(W, b, mu, friction_offset, omega, r, low)
         if residual < best[2]:
             best = r, low, residual

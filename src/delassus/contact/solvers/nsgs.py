@@ -1,17 +1,20 @@
 """Nonsmooth Gauss–Seidel (NSGS) on the exact Coulomb cone, O(n²) a sweep.
 
 Contacts are solved one after the other, each exactly (`coulomb`). Once contact modes stand still, `newton` takes over,
-which ends at round-off or is dropped. What neither solves within `PATIENCE` sweeps is solved by continuation in
-compliance: ``W + δ D`` from soft to hard, each from where the last two solutions point. Impulses are taken to go on as
-``x + y / δ``, which covers those that grow without bound. Where paths end early (solutions of friction problems come
-and go in pairs), another path may go on: the next have random weights ``D``, which become equal behind the place where
-the first ended. Between them, other ways are tried: `admm` once, and more sweeps without compliance.
+which ends at round-off or is dropped. What neither solves within `TUNING.sweeps_before_continuation` sweeps is solved
+by continuation in compliance: ``W + δ D`` from soft to hard, each from where the last two solutions point. Impulses are
+taken to go on as ``x + y / δ``, which covers those that grow without bound. Where paths end early (solutions of
+friction problems come and go in pairs), another path may go on: the next have random weights ``D``, which become equal
+behind the place where the first ended. Between them, other ways are tried: `admm` once, and more sweeps without
+compliance.
 
 Source: Jean 1999, Moreau 1999; Acary, Brémond and Huber 2018 for the survey.
 *Deviations*: the local problem is solved by one equation; Newton's method and the continuation are this library's.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,18 +28,36 @@ from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.newton import Indices, concluded, modes_of, newton
 from delassus.model.rotations import Array
 
-PATIENCE = 150
-"""Sweeps before the continuation begins."""
-RATIO, SMALLEST_RATIO = 10.0**0.5, 1.05
-"""Largest and smallest ratio of one compliance to the next."""
-SOFTEST, HARDEST = 1.0, 1e-10
-"""First and last compliance, relative to the largest mobility."""
-SPREADS = (1.5, 0.4)
-"""Decades by which weights differ from one, either way, in turn."""
-FIRST_EQUAL, LAST_EQUAL = 0.3, 1e-3
-"""Compliances, relative to where the first path ended, between which weights become equal."""
-SHORT, BETWEEN, ALTERNATING = 60, 200, 1500
-"""Most sweeps at one compliance; those without between two paths; iterations of `admm` after the first path."""
+
+class Tuning(NamedTuple):
+    """Numbers of `nsgs`; compliances are relative to the largest mobility."""
+
+    sweeps_before_continuation: int = 150
+    """Sweeps before the continuation begins."""
+    largest_ratio: float = 10.0**0.5
+    """Largest ratio of one compliance to the next."""
+    smallest_ratio: float = 1.05
+    """Smallest ratio of one compliance to the next."""
+    first_compliance: float = 1.0
+    """First compliance."""
+    last_compliance: float = 1e-10
+    """Last compliance."""
+    weight_spreads: tuple[float, float] = (1.5, 0.4)
+    """Decades by which weights differ from one, either way, in turn."""
+    weights_differ_above: float = 0.3
+    """Compliance, relative to where the first path ended, from which on weights become equal."""
+    weights_equal_below: float = 1e-3
+    """The same at which they are equal."""
+    sweeps_a_compliance: int = 60
+    """Most sweeps at one compliance."""
+    sweeps_between_paths: int = 200
+    """Most sweeps without compliance between two paths."""
+    admm_iterations: int = 1500
+    """Iterations of `admm` after the first path."""
+
+
+TUNING = Tuning()
+
 
 Candidate = tuple[Impulses, float]
 """Impulses and their residual."""
@@ -125,7 +146,9 @@ def nsgs_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses by nonsmooth Gauss–Seidel; see `delassus.contact.solvers.registry`."""
-    r, _, residual, sweeps = relax(W, b, mu, friction_offset, start, tolerance, min(PATIENCE, limit))
+    r, _, residual, sweeps = relax(
+        W, b, mu, friction_offset, start, tolerance, min(TUNING.sweeps_before_continuation, limit)
+    )
     found, residual = concluded(W, b, mu, friction_offset, r, residual, tolerance, sweeps)
     if found.status is not SolverStatus.ITERATION_LIMIT or sweeps >= limit:
         return found
@@ -142,14 +165,25 @@ def harden(
     omega, most = mobilities(W)
     mode = np.empty(mu.size, np.int64)
     best: Candidate = Impulses(np.zeros(b.size), SolverStatus.ITERATION_LIMIT, 0), np.inf
-    delta, ratio, last, older, sweeps = SOFTEST, RATIO, 0.0, 0.0, 0
+    delta, ratio, last, older, sweeps = TUNING.first_compliance, TUNING.largest_ratio, 0.0, 0.0, 0
     found = before = np.zeros(b.size)
-    while delta > HARDEST and ratio > SMALLEST_RATIO and sweeps < limit:
-        unequal = np.clip(np.log(delta / (LAST_EQUAL * end)) / np.log(FIRST_EQUAL / LAST_EQUAL), 0.0, 1.0)
+    while delta > TUNING.last_compliance and ratio > TUNING.smallest_ratio and sweeps < limit:
+        unequal = np.clip(
+            np.log(delta / (TUNING.weights_equal_below * end))
+            / np.log(TUNING.weights_differ_above / TUNING.weights_equal_below),
+            0.0,
+            1.0,
+        )
         soft = W + np.diag(np.repeat(delta * most * weights**unequal, 3))
         ahead = (1.0 / delta - 1.0 / last) / (1.0 / last - 1.0 / older) if older > 0.0 else 0.0
         r, u, left, added = relax(
-            soft, b, mu, friction_offset, found + ahead * (found - before), tolerance, min(SHORT, limit - sweeps)
+            soft,
+            b,
+            mu,
+            friction_offset,
+            found + ahead * (found - before),
+            tolerance,
+            min(TUNING.sweeps_a_compliance, limit - sweeps),
         )
         sweeps += added
         if left > max(tolerance, rounding(W, r, b)):
@@ -160,14 +194,16 @@ def harden(
             continue
         before, found, older, last = found, r, last, delta
         delta /= ratio
-        ratio = min(ratio**1.5, RATIO)
+        ratio = min(ratio**1.5, TUNING.largest_ratio)
         modes_of(r, u, friction_offset, 10.0 * tolerance, mode)
         rigid = r.copy()
         left = newton(W, b, mu, friction_offset, omega, most, mode, 1e-3 * tolerance, rigid, u)
         best = min(best, concluded(W, b, mu, friction_offset, rigid, left, tolerance, 0), key=quality)
         if best[0].status in SOLVED:
             return best, sweeps, last
-    r, _, left, added = relax(W, b, mu, friction_offset, found, tolerance, min(SHORT, limit - sweeps))
+    r, _, left, added = relax(
+        W, b, mu, friction_offset, found, tolerance, min(TUNING.sweeps_a_compliance, limit - sweeps)
+    )
     return min(best, concluded(W, b, mu, friction_offset, r, left, tolerance, 0), key=quality), sweeps + added, last
 
 
@@ -180,9 +216,9 @@ def attempts(
     W: Array, b: Array, mu: Array, friction_offset: Array, best: Candidate, tolerance: float, limit: int
 ) -> Impulses:
     """Paths, one after the other, until one arrives; sweeps without compliance go on between them."""
-    weights, end, sweeps = np.ones(mu.size), SOFTEST, best[0].iterations
+    weights, end, sweeps = np.ones(mu.size), TUNING.first_compliance, best[0].iterations
     slow, random, first = best[0].p, np.random.default_rng(0), True
-    spread = SPREADS[0]
+    spread = TUNING.weight_spreads[0]
 
     def solved(candidate: Candidate) -> bool:
         nonlocal best
@@ -195,19 +231,21 @@ def attempts(
         if solved(path):
             break
         if first:
-            first, end = False, max(last, HARDEST / LAST_EQUAL)
+            first, end = False, max(last, TUNING.last_compliance / TUNING.weights_equal_below)
             other = admm_contacts(
-                W, b, mu, friction_offset, np.zeros(b.size), tolerance, min(ALTERNATING, limit - sweeps)
+                W, b, mu, friction_offset, np.zeros(b.size), tolerance, min(TUNING.admm_iterations, limit - sweeps)
             )
             sweeps += other.iterations
             if solved((other, 0.0 if other.status in SOLVED else np.inf)):
                 break
-        slow, _, left, added = relax(W, b, mu, friction_offset, slow, tolerance, min(BETWEEN, limit - sweeps))
+        slow, _, left, added = relax(
+            W, b, mu, friction_offset, slow, tolerance, min(TUNING.sweeps_between_paths, limit - sweeps)
+        )
         sweeps += added
         if solved(concluded(W, b, mu, friction_offset, slow, left, tolerance, 0)):
             break
         weights = 10.0 ** (spread * random.uniform(-1.0, 1.0, mu.size))
-        spread = SPREADS[1] if spread == SPREADS[0] else SPREADS[0]
+        spread = TUNING.weight_spreads[1] if spread == TUNING.weight_spreads[0] else TUNING.weight_spreads[0]
     return best[0]._replace(iterations=sweeps)
 
 

@@ -21,6 +21,7 @@ IV.8 (``dexp``).
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled, run_kernel
 from delassus.contact.snapshot import Indices
@@ -30,33 +31,39 @@ from delassus.contact.sparse.records import Bodies, Flow, State
 from delassus.model.rotations import Array
 from delassus.runtime.sub_steps import OPEN
 
-ENERGY_TOLERANCE = 1e-5
-"""Error of the energy over a step that sub-steps may make, over the kinetic energy."""
 
-GAP_TOLERANCE = 1e-5
-"""Gap of loops (m, rad) that a sub-step may leave before it is taken back."""
+class Tuning(NamedTuple):
+    """Numbers of `flow_block` and of its statuses."""
 
-CLOSED_ERROR = 1e-2
-"""Errors of loops (m, rad) up to which these are closed: there, the rows of loops are the rates of their errors."""
+    energy_tolerance: float = 1e-5
+    """Error of the energy over a step that sub-steps may make, over the kinetic energy."""
+    gap_tolerance: float = 1e-5
+    """Gap of loops (m, rad) that a sub-step may leave before it is taken back."""
+    closed: float = 1e-2
+    """Errors of loops (m, rad) up to which these are closed: there, the rows of loops are the rates of their errors."""
+    held_fraction: float = 1e-6
+    """Fraction of the kinetic energy without loops that counts as kinetic energy: loops may hold all motion."""
+    energy_gain: float = 0.02
+    """Fraction of the kinetic energy that a step may gain beyond the work of joint forces."""
+    gain_checked_below: float = 1e-8
+    """Errors of loops (m, rad) at the start up to which that is checked: to take back larger ones takes work."""
+    opening_fraction: float = 1e-8
+    """Fraction of the kinetic energy in velocities that open loops, up to which these are left out of accelerations."""
+    smallest_sub_step: float = 1.0 / 4096.0
+    """Length of the smallest sub-steps over that of the step."""
+    most_shrinking: float = 0.2
+    """Least length of a sub-step over that of the one before."""
+    most_growth: float = 5.0
+    """Largest length of a sub-step over that of the one before."""
+    safety: float = 0.9
+    """Length of a sub-step over what the estimate of its error allows."""
+    least_error: float = 1e-9
+    """Estimate below which sub-steps grow no more."""
+    stretch_to_end: float = 1.01
+    """How far a sub-step may be lengthened to the end of the step."""
 
-HELD_FRACTION = 1e-6
-"""Part of the kinetic energy that there would be without loops which counts as such: loops may hold all motion."""
 
-ENERGY_GAIN, SHUT_ERROR = 0.02, 1e-8
-"""Part of the kinetic energy that a step may gain beyond the work of joint forces, where errors of loops (m, rad) are
-no larger at its start: to take back larger ones takes work."""
-
-OPENING_FRACTION = 1e-8
-"""Part of the kinetic energy that is in velocities which open loops, up to which accelerations are those without."""
-
-SMALLEST_SUB_STEP = 1.0 / 4096.0
-"""Length of the smallest sub-steps over that of the step."""
-
-MOST_SHRINKING, MOST_GROWTH, SAFETY = 0.2, 5.0, 0.9
-"""Bounds of the length of a sub-step over that of the one before, and how much shorter it is than the estimate says."""
-
-LEAST_ERROR, STRETCH_TO_END = 1e-9, 1.01
-"""Estimate below which sub-steps grow no more; how far a sub-step may be lengthened to the end of the step."""
+TUNING = Tuning()
 
 
 @compiled
@@ -84,7 +91,7 @@ def flow_block(
         flow.before[r] = state.errors[first + r]
         flow.wanted[r] = (1.0 - correction) * state.errors[first + r]
         most = max(most, abs(state.errors[first + r]))
-    closed = most <= CLOSED_ERROR
+    closed = most <= TUNING.closed
     flow.found[k, 0] = 1 if closed else 0
     multiply_by_transpose(bodies.L, at, m, state.v, f, x)
     given = product(x, 0, x, 0, m)
@@ -99,7 +106,7 @@ def flow_block(
     for c in range(m):
         flow.w_rates[c] = x[c]
     chart_rate(flow, k, m, flow.u0, flow.w0, 0)
-    if given - kept > OPENING_FRACTION * given:  # velocity products are those of another velocity
+    if given - kept > TUNING.opening_fraction * given:  # velocity products are those of another velocity
         stage(flow, k, m, n, 0, 0.0, 0.0, 0.0)
     left, h, tried, resolved = dt, dt, 0, True
     while left > 0.0:
@@ -109,8 +116,8 @@ def flow_block(
         stage(flow, k, m, n, 3, 2.0 / 9.0 * h, 3.0 / 9.0 * h, 4.0 / 9.0 * h)
         error = sub_step_error(flow, m, n, h, dt, closed)
         good = error <= 1.0
-        if not good and h > SMALLEST_SUB_STEP * dt:
-            h = max(h * max(MOST_SHRINKING, SAFETY / math.sqrt(error)), SMALLEST_SUB_STEP * dt)
+        if not good and h > TUNING.smallest_sub_step * dt:
+            h = max(h * max(TUNING.most_shrinking, TUNING.safety / math.sqrt(error)), TUNING.smallest_sub_step * dt)
             continue
         resolved = resolved and good
         project_onto_loops(flow, k, m, n, closed)
@@ -120,8 +127,12 @@ def flow_block(
             flow.u0[c], flow.w0[c] = flow.u[c], flow.w[c]
             flow.u_rates[c], flow.w_rates[c] = flow.u_rates[3 * m + c], flow.w_rates[3 * m + c]
         left -= h
-        h *= min(MOST_GROWTH, SAFETY / math.sqrt(math.sqrt(max(error, LEAST_ERROR)))) if good else 1.0
-        h = left if STRETCH_TO_END * h > left else h
+        h *= (
+            min(TUNING.most_growth, TUNING.safety / math.sqrt(math.sqrt(max(error, TUNING.least_error))))
+            if good
+            else 1.0
+        )
+        h = left if TUNING.stretch_to_end * h > left else h
     multiply_by_transpose(bodies.L, at, m, flow.w0, 0, x)
     remove_loop_rows(bodies.Q, loop[2], n, m, state.rates, first, 0.0, x)
     backward(bodies.L, at, m, x, 0)
@@ -207,8 +218,10 @@ def sub_step_error(flow: Flow, m: int, n: int, h: float, dt: float, closed: bool
         flow.turned[d] = h * (ku[m + d] / 12.0 + ku[2 * m + d] / 9.0 - 5.0 / 72.0 * ku[d] - ku[3 * m + d] / 8.0)
     of_w, of_u = length(flow, m, flow.qdd, 0), length(flow, m, flow.turned, 0)
     v, a = length(flow, m, flow.w, 0), length(flow, m, kw, 3 * m)
-    kinetic = 0.5 * (v * v + dt * dt * (a * a + HELD_FRACTION * flow.free[0]))
-    error = max(dt / h * (v * of_w + a * of_u) / (ENERGY_TOLERANCE * kinetic + 1e-300), gap / GAP_TOLERANCE)
+    kinetic = 0.5 * (v * v + dt * dt * (a * a + TUNING.held_fraction * flow.free[0]))
+    error = max(
+        dt / h * (v * of_w + a * of_u) / (TUNING.energy_tolerance * kinetic + 1e-300), gap / TUNING.gap_tolerance
+    )
     return error if error < math.inf else math.inf
 
 
@@ -291,7 +304,7 @@ def gains_energy(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: f
         m = bodies.first[b + 1] - f
         for r in range(loops[k, 1]):
             opened = max(opened, abs(state.errors[loops[k, 3] + r]))
-        if opened > SHUT_ERROR or flow.found[k, 2] == 1:
+        if opened > TUNING.gain_checked_below or flow.found[k, 2] == 1:
             continue
         run_kernel(call[24], 1, (call[2], call[25], call[26], call[27]))
         kinetic, gained = flow.kinetic[0], -flow.kinetic[0] - flow.potential[0]
@@ -300,7 +313,7 @@ def gains_energy(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: f
         for c in range(f, f + m):
             gained -= state.tau[c] * state.moved[c]
         multiply_by_transpose(bodies.L, bodies.at[b], m, state.qdd, f, x)
-        if gained > ENERGY_GAIN * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)):
+        if gained > TUNING.energy_gain * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)):
             return True
     return False
 

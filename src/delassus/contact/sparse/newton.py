@@ -31,44 +31,71 @@ Source: Rockafellar 1976 for proximal points; Alart and Curnier 1991 for Newton'
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, impulse
 from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Bodies, Rows, Work
-from delassus.contact.sparse.sweeps import accelerated, keep, push, residual_of, velocity
+from delassus.contact.sparse.sweeps import accelerated, add_force, keep, push, residual_of, velocity
 from delassus.model.rotations import Array
 
-LOOK, ALONE, BETWEEN, LONGER, NEARLY = 10, 60, 10, 100, 1e-4
-"""Sweeps between two looks at the residual; most sweeps before Newton's method, which begins earlier below a residual
-of ``NEARLY`` (m/s); sweeps between two of its parts, the first and the later ones."""
 
-ROUNDS, ENOUGH_ROUNDS, COMPLIANT, PART = 20, 3, 14, 0.3
-"""Most parts that are tried, and of an island within its tolerance; a part has contacts above so much of the largest
-residual, and in each round above so much of what it was before."""
+class Tuning(NamedTuple):
+    """Numbers of `solve_island`; ``δ`` is a compliance over mobilities."""
 
-MOVING, WITHIN, FINER = 1000.0, 0.5, 1e-3
-"""Over the tolerance, velocities of islands that are not at rest. Of these, parts are solved to so much of the
-tolerance, of the others to so much of their goal: what rests in one step needs no work in the next."""
+    sweeps_a_check: int = 10
+    """Sweeps between two computations of the residual."""
+    sweeps_before_newton: int = 60
+    """Most sweeps before Newton's method."""
+    residual_for_newton: float = 1e-4
+    """Residual (m/s) below which Newton's method begins earlier."""
+    sweeps_after_part: int = 10
+    """Sweeps between two parts that Newton's method solves, the first ones."""
+    sweeps_after_late_part: int = 100
+    """The same of later parts."""
+    max_parts: int = 20
+    """Most parts that are tried."""
+    max_parts_within_tolerance: int = 3
+    """The same of an island within its tolerance."""
+    compliant_rounds: int = 14
+    """Rounds of compliant steps; full steps follow."""
+    part_threshold: float = 0.3
+    """Residual from which on contacts are in a part, over the largest one; each round has this fraction of the last."""
+    moving_threshold: float = 1000.0
+    """Velocity over the tolerance from which on an island is not at rest."""
+    moving_goal: float = 0.5
+    """Goal of parts of islands that move, over the tolerance."""
+    resting_goal: float = 1e-3
+    """Goal of parts of islands at rest, over their goal: what rests in one step needs no work in the next."""
+    first_delta: float = 0.3
+    """First ``δ`` over the root of the residual (m/s)."""
+    least_delta: float = 1e-7
+    """Least ``δ``."""
+    largest_delta: float = 0.3
+    """Largest ``δ``."""
+    delta_ratio: float = 10.0
+    """Ratio of one ``δ`` to the next."""
+    max_steps_a_centre: int = 10
+    """Most compliant steps at one ``c``."""
+    centre_accuracy: float = 0.1
+    """Fraction of the residual at which compliant steps at one ``c`` end."""
+    shortest_step: float = 1.0 / 64.0
+    """Shortest step of the line search."""
+    full_deltas: tuple[float, float, float] = (1e-8, 1e-4, 1e-2)
+    """``δ`` of full steps, in turn; the first is the least."""
+    decrease: float = 0.5
+    """Fraction of the residual that a full step has to reach."""
+    steps_without_decrease: int = 6
+    """How many full steps in a row need not."""
+    exact_fraction: float = 1e-6
+    """Fraction of the residual at which iterations end, above which there is one sweep at least."""
+    still: float = 1e-14
+    """Sliding velocity (m/s) below which friction has no direction."""
 
-FIRST, LEAST, MOST, FACTOR = 0.3, 1e-7, 0.3, 10.0
-"""``δ``: the first one over the root of the residual (m/s), the least and largest ones, and its changes."""
 
-INNER, ETA, SHORTEST = 10, 0.1, 1.0 / 64.0
-"""Most compliant steps at one ``c``; part of the residual at which they end; shortest step of the line search."""
-
-HARDEST, SOFT, SOFTEST = 1e-8, 1e-4, 1e-2
-"""``δ`` of full steps, in turn."""
-
-ENOUGH, AHEAD = 0.5, 6
-"""Part of the residual that a full step has to leave, and how many in a row need not."""
-
-EXACT = 1e-6
-"""Part of the residual at which iterations end, above which there is one sweep at least."""
-
-STILL = 1e-14
-"""Sliding (m/s) that has no direction."""
+TUNING = Tuning()
 
 TOO_SMALL = -1
 """In place of a count: memory is too small."""
@@ -120,15 +147,9 @@ def respond(
         )  # fmt: skip
         r[i, 0], r[i, 1], r[i, 2] = over * law[0], over * law[1], over * law[2]
         push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], x)
-        P0, P1, P2, P3, P4, P5 = (
-            over * law[3],
-            over * law[4],
-            over * law[5],
-            over * law[6],
-            over * law[7],
-            over * law[8],
-        )
-        s0, s1 = (mu * u0 / t, mu * u1 / t) if t > STILL else (0.0, 0.0)
+        P0, P1, P2 = over * law[3], over * law[4], over * law[5]
+        P3, P4, P5 = over * law[6], over * law[7], over * law[8]
+        s0, s1 = (mu * u0 / t, mu * u1 / t) if t > TUNING.still else (0.0, 0.0)
         D[i, 0], D[i, 1], D[i, 2] = P0 + s0 * P3, P1 + s1 * P3, P3
         D[i, 3], D[i, 4], D[i, 5] = P1 + s0 * P4, P2 + s1 * P4, P4
         D[i, 6], D[i, 7], D[i, 8] = P3 + s0 * P5, P4 + s1 * P5, P5
@@ -171,7 +192,7 @@ def linearise(bodies: Bodies, rows: Rows, members: Indices, m: int, v: Array, de
         q[i, 0] = over * (A * x + B * y + C * z)
         q[i, 1] = over * (B * x + F * y + G * z)
         q[i, 2] = over * (C * x + G * y + H * z)
-        s0, s1 = (mu * u0 / t, mu * u1 / t) if t > STILL else (0.0, 0.0)
+        s0, s1 = (mu * u0 / t, mu * u1 / t) if t > TUNING.still else (0.0, 0.0)
         for k in range(3):  # a column of P S, then of D
             if k == 0:
                 x, y, z = P0 + s0 * P3, P1 + s0 * P4, P3 + s0 * P5
@@ -313,12 +334,12 @@ def solve_part(
 ) -> int:  # fmt: skip
     """Compliant steps for the groups ``work.part`` on ``work.blocks``, to a residual of ``goal``; their number."""
     nodes, members, base, x, p = work.blocks, work.part, work.x, work.trial, work.p
-    delta, count = min(max(FIRST * math.sqrt(residual), LEAST), 0.1), 0
-    while residual > goal and count < limit and delta <= MOST:
+    delta, count = min(max(TUNING.first_delta * math.sqrt(residual), TUNING.least_delta), 0.1), 0
+    while residual > goal and count < limit and delta <= TUNING.largest_delta:
         set_centre(rows, members, m)
         size = respond(bodies, rows, nodes, n, members, m, base, v, x, p, delta)
         good, inner, after = False, 0, math.inf
-        while not good and inner < INNER and count < limit:
+        while not good and inner < TUNING.max_steps_a_centre and count < limit:
             assemble(bodies, rows, work, nodes, n, members, m, entries)
             inner += 1
             count += 1
@@ -333,7 +354,7 @@ def solve_part(
                     for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
                         v[c] = work.start_part[c] - step * work.direction[c]
                 new = respond(bodies, rows, nodes, n, members, m, base, v, x, p, delta)
-                if step <= SHORTEST or new < (1.0 - 0.02 * step) * size:
+                if step <= TUNING.shortest_step or new < (1.0 - 0.02 * step) * size:
                     break
                 step *= 0.5
             size, error = new, 0.0
@@ -341,7 +362,9 @@ def solve_part(
                 for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
                     error = max(error, abs(v[c] - x[c]))
             after = residual_of(bodies, rows, members, 0, m, x)
-            good = after <= goal or error <= ETA * after or after <= ETA * residual
+            good = (
+                after <= goal or error <= TUNING.centre_accuracy * after or after <= TUNING.centre_accuracy * residual
+            )
         if good or after < residual:
             residual = after
         else:
@@ -349,9 +372,9 @@ def solve_part(
             restore_centre(bodies, rows, members, m, x)
         assign(bodies, nodes, n, v, x)
         if not good:
-            delta *= FACTOR
-        elif inner <= INNER // 2:
-            delta = max(delta / FACTOR, LEAST)
+            delta *= TUNING.delta_ratio
+        elif inner <= TUNING.max_steps_a_centre // 2:
+            delta = max(delta / TUNING.delta_ratio, TUNING.least_delta)
     return count
 
 
@@ -364,7 +387,7 @@ def step_fully(
     nodes, members, base, p, r, q, D = work.blocks, work.part, work.x, work.p, rows.r, rows.q, rows.D
     count, ahead = 0, 0  # steps, and those in a row that have not made the residual smaller
     set_centre(rows, members, m)
-    while residual > goal and count < limit and ahead < AHEAD:
+    while residual > goal and count < limit and ahead < TUNING.steps_without_decrease:
         linearise(bodies, rows, members, m, v, delta)
         assemble(bodies, rows, work, nodes, n, members, m, entries)
         count += 1
@@ -383,42 +406,19 @@ def step_fully(
             u = velocity(bodies, rows, i, p)
             for k in range(3):  # Δr = q − D J Δv
                 q[i, k] -= D[i, 3 * k] * u[0] + D[i, 3 * k + 1] * u[1] + D[i, 3 * k + 2] * u[2]
-            law = impulse(
-                rows.kind[i],
-                rows.mu[i],
-                rows.friction_offset[i],
-                r[i, 0] + q[i, 0],
-                r[i, 1] + q[i, 1],
-                r[i, 2] + q[i, 2],
-            )
+            x, y, z = r[i, 0] + q[i, 0], r[i, 1] + q[i, 1], r[i, 2] + q[i, 2]
+            law = impulse(rows.kind[i], rows.mu[i], rows.friction_offset[i], x, y, z)
             r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
             push(bodies, rows, i, law[0], law[1], law[2], v)
         after = residual_of(bodies, rows, members, 0, m, v)
-        if after < ENOUGH * residual:
-            ahead, residual, delta = 0, after, max(delta / FACTOR, HARDEST)
+        if after < TUNING.decrease * residual:
+            ahead, residual, delta = 0, after, max(delta / TUNING.delta_ratio, TUNING.full_deltas[0])
             set_centre(rows, members, m)
         else:
-            ahead = ahead + 1 if after < math.inf else AHEAD
+            ahead = ahead + 1 if after < math.inf else TUNING.steps_without_decrease
     assign(bodies, nodes, n, v, base)
     restore_centre(bodies, rows, members, m, v)
     return count
-
-
-@compiled
-def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
-    """``p += Jᵀ q`` of a group."""
-    J, q, whole = rows.J, rows.q, rows.kind[i] == CONTACT
-    for side in range(2):
-        block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
-        if block < 0:
-            continue
-        f = bodies.first[block]
-        m = bodies.first[block + 1] - f
-        for c in range(m):
-            if whole:
-                p[f + c] += J[at + c] * q[i, 0] + J[at + m + c] * q[i, 1] + J[at + 2 * m + c] * q[i, 2]
-            else:
-                p[f + c] += J[at + c] * q[i, 2]
 
 
 @compiled
@@ -443,43 +443,44 @@ def solve_island(
     the best that it has met. −1: memory is too small. To ``report`` it adds the numbers of sweeps and factorisations.
     """
     residual = residual_of(bodies, rows, members, begin, end, v)
-    best, count, done, most, share, enough = math.inf, 0, 0, ALONE, PART, goal
-    while residual > EXACT * goal:
+    best, count, done, most, share, enough = math.inf, 0, 0, TUNING.sweeps_before_newton, TUNING.part_threshold, goal
+    while residual > TUNING.exact_fraction * goal:
         before, begun = -1.0, done
         while done - begun < most:
             before = accelerated(bodies, rows, members, begin, end, v, before)
             done += 1
-            if done == 1 or before <= goal * goal or (done - begun) % LOOK == 0:
+            if done == 1 or before <= goal * goal or (done - begun) % TUNING.sweeps_a_check == 0:
                 residual = residual_of(bodies, rows, members, begin, end, v)
                 if goal < residual <= tolerance:
-                    enough = tolerance if is_moving(bodies, nodes, n_begin, n_end, v, MOVING * tolerance) else goal
-                if residual <= enough or (residual < NEARLY and done > 1):
+                    moving = is_moving(bodies, nodes, n_begin, n_end, v, TUNING.moving_threshold * tolerance)
+                    enough = tolerance if moving else goal
+                if residual <= enough or (residual < TUNING.residual_for_newton and done > 1):
                     break
-        most = BETWEEN if count < COMPLIANT else LONGER
+        most = TUNING.sweeps_after_part if count < TUNING.compliant_rounds else TUNING.sweeps_after_late_part
         if residual < best:
             best = residual
             keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
-        if residual <= enough or not best < math.inf or count >= ROUNDS:
+        if residual <= enough or not best < math.inf or count >= TUNING.max_parts:
             break
         if not residual < math.inf:  # a step has gone astray
             residual = best
             keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.best, work.best_r, v, rows.r)
-        if best <= tolerance and count >= ENOUGH_ROUNDS:
+        if best <= tolerance and count >= TUNING.max_parts_within_tolerance:
             break
-        at_rest = not is_moving(bodies, nodes, n_begin, n_end, v, MOVING * tolerance)
-        part_goal = FINER * goal if at_rest else WITHIN * tolerance
+        at_rest = not is_moving(bodies, nodes, n_begin, n_end, v, TUNING.moving_threshold * tolerance)
+        part_goal = TUNING.resting_goal * goal if at_rest else TUNING.moving_goal * tolerance
         m = choose_groups(rows, work, members, begin, end, max(share * residual, 0.1 * enough))
         n = choose_blocks(rows, work, nodes, n_begin, n_end, m)
         entries = begin_part(bodies, rows, work, n, m, v)
         if entries < 0:
             return TOO_SMALL
-        if count >= COMPLIANT:
-            delta = HARDEST if count == COMPLIANT else (SOFT if count == COMPLIANT + 1 else SOFTEST)
+        if count >= TUNING.compliant_rounds:
+            delta = TUNING.full_deltas[min(count - TUNING.compliant_rounds, 2)]
             report[2] += step_fully(bodies, rows, work, n, m, v, residual, part_goal, limit, entries, delta)
         else:
             report[2] += solve_part(bodies, rows, work, n, m, v, residual, part_goal, limit, entries)
         count += 1
-        share *= PART
+        share *= TUNING.part_threshold
         if m == end - begin:
             residual = residual_of(bodies, rows, members, begin, end, v)
             if residual < best:

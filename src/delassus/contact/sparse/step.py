@@ -6,8 +6,9 @@ All limits of joints take part in every step, ``u + φ / dt ≥ 0``: those that 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-from delassus.algorithms.contact.step import FARTHEST, MOST_SHIFT, YIELD
+from delassus.algorithms.contact.step import TUNING as STEP
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.narrow_phase import find_contacts
 from delassus.contact.joint_contacts import LIMIT_TOLERANCE, STEPS_AHEAD
@@ -45,20 +46,26 @@ from delassus.contact.sparse.sleep import fall_asleep, is_at_rest, stop_sleeping
 from delassus.contact.sparse.sweeps import sweep, velocity
 from delassus.model.rotations import Array
 
-CORRECTION_SWEEPS = 20
-"""Most sweeps for displacements that take back errors."""
 
-CORRECTION_ACCURACY = 1e-2
-"""Accuracy of displacements that take back errors, over the largest one wanted."""
+class Tuning(NamedTuple):
+    """Numbers of `contact_step`."""
 
-MAX_ATTEMPTS = 8
-"""Most times that a step is made: as many bodies as may hand a blow on within it."""
+    correction_sweeps: int = 20
+    """Most sweeps of the position correction."""
+    correction_accuracy: float = 1e-2
+    """Accuracy of the position correction, over the largest displacement wanted."""
+    max_attempts: int = 8
+    """Most times that a step is made, and most impacts in it, one after the other."""
+    closed_fraction: float = 0.005
+    """Contacts are closed whose gaps are below this fraction of what gravity may close in a step."""
+
+
+TUNING = Tuning()
+
 
 REPEAT_STEP = -10
 """The step is to be made again, with contacts farther away."""
 
-CLOSED_FRACTION = 0.005
-"""Part of the gaps that gravity may close, up to which they are closed: what rests does so on gaps that are not."""
 
 NO_ROOM, NO_FACTOR, NOT_FINITE = -11, -12, -13
 """Memory is too small for that many contacts; for the factor; velocities after the step are not finite."""
@@ -82,7 +89,7 @@ def add_contact_groups(
     Every contact is taken of blocks that are ``tunnelling`` by impulses, none of bodies that sleep.
     """
     count, at, dt, tunnelling, margin = 0, 0, options.dt, scratch.tunnelling, activation_gap(model, options)
-    closed = options.touching + CLOSED_FRACTION * (margin - options.touching)
+    closed = options.touching + TUNING.closed_fraction * (margin - options.touching)
     for e in range(n):
         contacts.row[e] = -1
         if is_at_rest(model.links, scratch.sleep.island, contacts, e):
@@ -166,14 +173,14 @@ def correct_positions(
         for e in range(begin, end):
             i = islands.members[e]
             rows.friction_offset[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
-            add_compliance(rows, i, YIELD)
-        for _ in range(CORRECTION_SWEEPS):
-            if sweep(bodies, rows, islands.members, begin, end, shift) <= CORRECTION_ACCURACY * wanted[k]:
+            add_compliance(rows, i, STEP.compliance)
+        for _ in range(TUNING.correction_sweeps):
+            if sweep(bodies, rows, islands.members, begin, end, shift) <= TUNING.correction_accuracy * wanted[k]:
                 break
         for e in range(begin, end):
             u = velocity(bodies, rows, islands.members[e], shift)
             farthest = max(farthest, max(abs(u[0]), max(abs(u[1]), abs(u[2]))))
-        scale = min(1.0, FARTHEST * wanted[k] / farthest) if farthest > 0.0 else 1.0
+        scale = min(1.0, STEP.most_displacement * wanted[k] / farthest) if farthest > 0.0 else 1.0
         limit_displacement(bodies, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], shift, scale)
 
 
@@ -184,8 +191,8 @@ def limit_displacement(bodies: Bodies, nodes: Indices, begin: int, end: int, shi
     for k in range(begin, end):
         for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
             most = max(most, abs(scale * shift[c]))
-    if most > MOST_SHIFT:
-        scale *= MOST_SHIFT / most
+    if most > STEP.most_joint_displacement:
+        scale *= STEP.most_joint_displacement / most
     for k in range(begin, end):
         for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
             shift[c] *= scale
@@ -264,7 +271,7 @@ def contact_step(
     m, at = add_contact_groups(model, bodies, state, rows, contacts, islands, scratch, options, n)
     total = add_joint_groups(bodies, state, rows, joints, islands, options.dt, m, at)
     impacts = 0
-    while impacts < MAX_ATTEMPTS and has_impact(
+    while impacts < TUNING.max_attempts and has_impact(
         bodies, state, rows, contacts, islands, tunnelling, impacts == 0, options, m
     ):
         impacts += 1
@@ -284,7 +291,7 @@ def contact_step(
             rows.r[i, c] = contacts.start[e, c]
     warm_start_joints(rows, joints, m, total)
     status = solve_all(bodies, rows, islands, work, total, state.target, state.after, options, report)
-    again = status != TOO_SMALL and scratch.attempt[0] < MAX_ATTEMPTS - 1
+    again = status != TOO_SMALL and scratch.attempt[0] < TUNING.max_attempts - 1
     if again and find_tunnelling(model, state, contacts, scratch, options, n):
         scratch.attempt[0] += 1
         status = REPEAT_STEP

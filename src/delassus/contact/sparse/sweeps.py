@@ -71,6 +71,23 @@ def push(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: float, v:
 
 
 @compiled
+def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
+    """``p += Jᵀ q`` of a group."""
+    J, q, whole = rows.J, rows.q, rows.kind[i] == CONTACT
+    for side in range(2):
+        block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
+        if block < 0:
+            continue
+        f = bodies.first[block]
+        m = bodies.first[block + 1] - f
+        for c in range(m):
+            if whole:
+                p[f + c] += J[at + c] * q[i, 0] + J[at + m + c] * q[i, 1] + J[at + 2 * m + c] * q[i, 2]
+            else:
+                p[f + c] += J[at + c] * q[i, 2]
+
+
+@compiled
 def sweep(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array) -> float:
     """Solve every group once, in order, each at the newest velocities ``v``; the largest change as a velocity."""
     moved, r, d, W = 0.0, rows.r, rows.d, rows.W

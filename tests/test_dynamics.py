@@ -804,7 +804,7 @@ NAN = np.array([0.0, np.nan, 0.0])
         ({"damping": [-1, 0, 0]}, ConfigurationError, "damping: expected coefficients that are not negative"),
         ({"damping": "some"}, ConfigurationError, "damping: expected numbers or 'input'"),
         ({"damping": None}, ConfigurationError, "damping: expected numbers or 'input', got None.*passive='none'"),
-        ({"passive": None}, ConfigurationError, "passive: expected 'model' or 'none', got None"),
+        ({"passive": None}, UnknownNameError, r"passive: expected one of 2 names \(model, none\), got None"),
         ({"damping": [1, 2]}, ConfigurationError, "damping: expected shape"),
         ({"wrenches": np.zeros(6)}, ConfigurationError, "wrenches: expected a mapping"),
         ({"wrenches": {"link9": np.zeros(6)}}, UnknownNameError, "Did you mean"),

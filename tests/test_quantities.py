@@ -88,16 +88,8 @@ def test_outputs_that_are_none(robot):
 
 @pytest.mark.parametrize("name", QUANTITIES)
 def test_declarations_are_documented(name):
-    quantity, text = QUANTITIES[name], inspect.getdoc(ds.compile)
-    rows = text[text.index("====") : text.rindex("====")].splitlines()
-    cells = {r.split(" ")[0]: r for r in rows}
-    shared = (r for c, r in cells.items() if c[-1:] == "_" and name.startswith(c[2:]))
-    row = cells.get(f"``{name}``") or next(shared, "")
-    assert row, f"src/delassus/runtime/compile.py: the table of `compile` lacks {name!r}"
-    column = slice(text.index("arguments") - text.index("what  "), text.index("results") - text.index("what  "))
-    following = (rows[rows.index(row) + 1 :] or [""])[0]  # where the row goes on
-    shown = [row[column], following[column] if following[:1] == " " else ""]
-    assert " ".join(" ".join(shown).split()) == ", ".join(quantity.inputs)
+    quantity = QUANTITIES[name]
+    assert f"\n``{name}``" in inspect.getdoc(ds.compile)
     assert set(quantity.options) <= set(Keywords.__annotations__)
     assert quantity.meaning and not (quantity.states == 2 and not quantity.has_status)
 

@@ -63,16 +63,13 @@ class Case:
 
     def motion(self, q: Any = None, v: Any = None) -> DynamicsProblem:
         """The problem in motion, with all that the options ask for, at ``q`` and ``v`` (the arguments if None)."""
-        ops, options, values = self.ops, self.request.options, self.values
-        gravity = (
-            self._column("gravity") if options.gravity == "input" else ops.constant([[g] for g in options.gravity])
-        )
+        options, values = self.request.options, self.values
         damping = values["damping"] if options.damping == "input" else options.damping
         return DynamicsProblem(
             self.problem(q),
             values.get("v") if v is None else self.as_vector(v),
             self.control_forces(q, v),
-            gravity=gravity,
+            gravity=self._given("gravity", options.gravity),
             wrenches=self._wrenches(),
             damping=None if damping is None else self.as_vector(damping),
             passive=options.passive,
@@ -166,21 +163,20 @@ class Case:
                 out[at.link] = out[at.link] + wrench if at.link in out else wrench
         return out
 
+    def _given(self, name: str, option: Sequence[float] | str) -> Matrix:
+        """Column of the numbers of an option, or of the argument that it asks for."""
+        return self._column(name) if isinstance(option, str) else self.ops.constant([[x] for x in option])
+
     def _goal(self, index: int) -> Goal:
         options = self.request.options
         velocity_gain, position_gain = options.gains[index] or (None, None)
         soft = options.compliance[index]
-        compliance: Matrix | None = None
-        if soft is not None:
-            compliance = (
-                self._column(f"compliance{index}") if soft == "input" else self.ops.constant([[r] for r in soft])
-            )
         return Goal(
             target=self._column(f"target{index}") if options.targets[index] else None,
             velocity_gain=velocity_gain,
             position_gain=position_gain or None,
             pose=self._pose(f"pose{index}") if options.poses[index] else None,
-            compliance=compliance,
+            compliance=None if soft is None else self._given(f"compliance{index}", soft),
         )
 
     def _pose(self, name: str) -> tuple[Matrix, Matrix]:

@@ -20,7 +20,7 @@ from delassus.algorithms.kinematics import REFERENCES
 from delassus.constraints import PLACEMENT, POSITION, Argument, Constraint, Frame
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen
-from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, real_array
+from delassus.model.check import check_flag, check_number, check_whole, finite_array, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.quantity import CONTROLS
 
@@ -185,7 +185,7 @@ class Keywords(TypedDict, total=False):
     tolerance: float
 
 
-MOTION: frozenset[str] = frozenset({"gravity", "passive", "damping", "wrenches"})
+MOTION: frozenset[str] = frozenset(Motion.__annotations__)
 """Options of everything that depends on velocities."""
 
 CONTROLLED = frozenset({"control", "v_target"})
@@ -193,6 +193,15 @@ CONTROLLED = frozenset({"control", "v_target"})
 
 CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "compliance", "active"}
 """Options of constrained dynamics."""
+
+CHOICES = {
+    "passive": ("model", "none"),
+    "control": tuple(CONTROLS),
+    "reference": tuple(REFERENCES),
+    "integrator": tuple(INTEGRATE),
+    "solver": tuple(SOLVERS),
+}
+"""Options that are one of these names, the first if not given."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -285,19 +294,11 @@ def check_options(
     gains = [_gains(c, b) for c, b in zip(constraints, one_each("baumgarte", options.get("baumgarte"), n), strict=True)]
     stable = [c.pose_size > 0 and g is not None for c, g in zip(constraints, gains, strict=True)]
     soft = one_each("compliance", options.get("compliance"), n)
-    named = {}
-    for name, choices in (
-        ("integrator", tuple(INTEGRATE)),
-        ("reference", tuple(REFERENCES)),
-        ("solver", tuple(SOLVERS)),
-    ):
-        named[name] = options.get(name, choices[0])
-        if not isinstance(named[name], str) or named[name] not in choices:
-            raise unknown_name(name, named[name], choices)
-    passive = options.get("passive", "model")
-    check_choice("passive", passive, ("model", "none"), ConfigurationError)
-    control = options.get("control", "tau")
-    check_choice("control", control, tuple(CONTROLS), ConfigurationError)
+    chosen = {name: options.get(name, choices[0]) for name, choices in CHOICES.items()}
+    for name, value in chosen.items():
+        if not isinstance(value, str) or value not in CHOICES[name]:
+            raise unknown_name(name, value, CHOICES[name])
+    passive, control = chosen.pop("passive") == "model", chosen["control"]
     if control == "actuators" and not tree.nu:
         raise ConfigurationError(
             "control", f"'tau' or 'pd', as {tree.name!r} has no actuators", "'actuators'", "MJCF files have actuators."
@@ -307,10 +308,8 @@ def check_options(
         raise ConfigurationError("v_target", "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
     return Options(
         gravity=_numbers(options.get("gravity", tree.gravity), 3, "gravity", "m/s² along the axes of the world"),
-        passive=passive == "model"
-        and (bool(tree.gravity_compensation) or any(joint.stiffness.any() for joint in tree.joints)),
-        damping=_damping(tree, options.get("damping", tree.per_dof("damping") * (passive == "model"))),
-        control=control,
+        passive=passive and (bool(tree.gravity_compensation) or any(joint.stiffness.any() for joint in tree.joints)),
+        damping=_damping(tree, options.get("damping", tree.per_dof("damping") * passive)),
         v_target=v_target,
         wrenches=_frames(tree, "wrenches", options.get("wrenches", ())),
         targets=_flags("targets", options.get("targets", False), [True] * n),
@@ -323,10 +322,10 @@ def check_options(
         friction=_coefficient("friction", options.get("friction"), None),
         restitution=_coefficient("restitution", options.get("restitution"), 1.0),
         limits=check_flag("limits", options.get("limits", True), "Limits are those of the robot's description."),
-        dry_friction=passive == "model",
+        dry_friction=passive,
         sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1),
         tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), "A velocity in m/s, such as 1e-4."),
-        **named,
+        **chosen,
     )
 
 

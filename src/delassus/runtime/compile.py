@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from inspect import cleandoc
+from itertools import zip_longest
+from textwrap import wrap
 from typing import Literal, Unpack
 
 from delassus.accuracy.estimate import check_error_bound
@@ -10,12 +13,15 @@ from delassus.compiler.machine.cpu import host
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_choice, is_whole
 from delassus.model.tree import Tree
-from delassus.quantities import find_quantity
+from delassus.quantities import QUANTITIES, find_quantity
 from delassus.quantities.options import Constraints, Keywords
 from delassus.quantities.request import Request, request
 from delassus.runtime.kernel import Kernel, restored
 
 DTYPES = ("float64", "float32")
+
+COLUMNS = 32, 15, 18, 39
+"""Widths of the columns of the table of `compile`."""
 
 
 def kernel_of(asked: Request, dtype: str) -> Kernel:
@@ -42,53 +48,11 @@ def compile(  # the public name; the built-in of that name is not used here
     Damping, springs, gravity, its compensation and constraints act as the robot's file says; ``passive="none"`` leaves
     out damping, springs and compensation, ``constraints=()`` the last.
 
-    ================================  ===============  ==================  =======================================
-    what                              arguments        results             options
-    ================================  ===============  ==================  =======================================
-    ``delassus``                      q                G
-    ``osim``                          q                Lambda
-    ``mass_matrix``                   q                M
-    ``jacobian``                      q                J
-    ``delassus_product``              q, x             y (G x)
-    ``damped_solution``               q, x, d          y ((G + D)⁻¹ x)
-    ``jacobian_drift``                q, v             drift
-    ``constraint_errors``             q, v             errors, velocities
-    ``kinematics``                    q                poses               frames
-    ``frame_jacobian``                q                J                   frames, reference
-    ``frame_velocity``                q, v             twists              frames, reference
-    ``frame_acceleration``            q, v, qdd        accelerations       frames, reference
-    ``inverse_dynamics``              q, v, qdd        tau                 gravity, passive, damping, wrenches
-    ``bias_force``                    q, v             c                   gravity, passive, damping, wrenches
-    ``dynamics``                      q, v, tau        qdd, forces         control, v_target, gravity, passive,
-                                                                           damping, wrenches, targets, baumgarte,
-                                                                           poses, compliance, active
-    ``dynamics_derivatives``          q, v, tau        qdd, forces,        those of ``dynamics`` but compliance
-                                                       dqdd_dq, dqdd_dv,
-                                                       dqdd_dtau, df_dq,
-                                                       df_dv, df_dtau
-    ``step``                          q, v, tau, dt    q_next, v_next      those of ``dynamics``, integrator
-    ``step_derivatives``              q, v, tau, dt    q_next, v_next, A,  those of ``dynamics_derivatives``,
-                                                       B                   integrator
-    ``contact_step``                  q, v, impulses,  q_next, v_next,     gravity, passive, damping, wrenches,
-                                      tau, dt          impulses_next,      control, v_target, friction,
-                                                       residuals           restitution, limits, solver, sweeps,
-                                                                           tolerance
-    ``control_forces``                q, v, tau        tau                 control, v_target
-    ``energies``                      q, v             kinetic, potential  gravity, passive
-    ``momentum``                      q, v             momentum
-    ``momentum_jacobian``             q                A
-    ``momentum_drift``                q, v             drift
-    ``centre_of_mass``                q                centre
-    ``centre_of_mass_jacobian``       q                J
-    ``centre_of_mass_drift``          q, v             drift
-    ``position_update``               q, v, dt, shift  q_next, v_next
-    ``operational_space_compliance``  q, v, tau        see `Snapshot`      gravity, passive, damping, wrenches
-    ``joint_space_motion``            q, v, tau        see `Blocks`        gravity, passive, damping, wrenches
-    ``link_wrenches``                 q, v             wrenches            gravity, passive
-    ================================  ===============  ==================  =======================================
+    {table}
 
-    They mean what the direct functions of these names return. ``forces`` holds those of all constraints, one after the
-    other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see `delassus.rollout`).
+    They mean what the direct functions of these names return; ``delassus_product`` is ``G x``, ``damped_solution``
+    ``(G + D)⁻¹ x``. ``forces`` holds those of all constraints, one after the other; ``step`` integrates ``dynamics``
+    over a time ``dt`` while ``tau`` is held (see `delassus.rollout`).
 
     Parameters
     ----------
@@ -166,3 +130,20 @@ def compile(  # the public name; the built-in of that name is not used here
         raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", shown(lanes), "Or leave it out.")
     check_error_bound(error_bound, dtype)
     return Kernel(asked, dtype, lanes, error_bound=error_bound)
+
+
+def _table() -> str:
+    """What there is to compute, a row for each quantity."""
+    rows, rule = [("what", "arguments", "results", "options")], "  ".join("=" * width for width in COLUMNS)
+    for name, q in QUANTITIES.items():
+        options = (option for option in Keywords.__annotations__ if option in q.options)
+        rows.append((f"``{name}``", ", ".join(q.inputs), ", ".join(o.name for o in q.outputs), ", ".join(options)))
+    lines = [
+        "  ".join(map(str.ljust, parts, COLUMNS)).rstrip()
+        for row in rows
+        for parts in zip_longest(*map(wrap, row, COLUMNS), fillvalue="")
+    ]
+    return "\n".join([rule, lines[0], rule, *lines[1:], rule])
+
+
+compile.__doc__ = cleandoc(compile.__doc__ or "").replace("{table}", _table())

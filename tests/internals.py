@@ -18,7 +18,8 @@ from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.cli import app as cli
 from delassus.compiler.jit import compile as runtime_loops
-from delassus.compiler.jit.compile import Bound, compiled, inlined, run_kernel
+from delassus.compiler.jit.compile import Bound, compiled, inlined
+from delassus.compiler.jit.memory import call_at
 from delassus.compiler.machine import code
 from delassus.compiler.machine.code import key_of
 from delassus.compiler.machine.cpu import Code, Host, host, object_code

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from internals import Bound, compiled, inlined, run_kernel
+from internals import Bound, call_at, compiled, inlined
 
 HALF, SIDES = 0.5, (2, 3.5, -1.25)
 
@@ -231,12 +231,12 @@ def test_other_threads_run() -> None:
 
 @compiled
 def _through(address, x, y):
-    run_kernel(address, x.size, (x.ctypes, y.ctypes))
+    call_at(address, x.size, (x.ctypes, y.ctypes))
 
 
 @compiled
 def _called_by_address(address, n, a, b):
-    run_kernel(address, n, (a, b))
+    call_at(address, n, (a, b))
 
 
 def test_machine_code_is_called_by_its_address() -> None:

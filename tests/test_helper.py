@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.targets.llvm.helper import FIELDS, HELPED, LONGEST, UNIT
 from delassus.runtime import helper
+from delassus.runtime.helper import LONGEST, UNIT
 from internals import threads
 
 pytestmark = [
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 SPAN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-TAKEN, REST = FIELDS.index("taken"), FIELDS.index("rest")
+HELPED, TAKEN, REST = threads.HELPED, helper.TAKEN // 8, helper.REST // 8
 
 
 @pytest.fixture

@@ -1,4 +1,17 @@
-"""The thread that takes part in calls; see `delassus.compiler.targets.llvm.helper`."""
+"""The helper: a thread that takes part in calls of kernels, and stays awake for a while after each.
+
+``_help(helper)`` is what the thread runs, for good. ``_share(helper, span, arrays, n)`` is a call of n states: the
+caller takes states from the first on, the helper from the last, each a quarter of what is left at a time, in whole
+units of `UNIT` states, so that all are computed as on one thread. ``span(arrays, first, n)`` computes some of them. The
+caller offers its job in ``BOX``. What the helper has not taken by the time that no states are left, the caller takes
+back: nobody waits for a thread that has not begun. Of several callers at once, one has the helper, the others work
+alone.
+
+A helper that finds no job yields its processor and looks again, for `PATIENCE` nanoseconds; then it waits for a lock of
+Python's, which the next caller releases. Where other threads want its processor, it is away for longer than `CROWDED`,
+and callers that wait for it lose more than they gain. They do without it then for `PAUSE` times as long, at most
+`LONGEST`, so that they lose a small part of their time.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +23,21 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from delassus.compiler.machine.cpu import Code, object_code
-from delassus.compiler.targets.llvm.helper import FIELDS, helper_module
+from delassus.compiler.jit.compile import address_of, compiled
+from delassus.compiler.jit.memory import call_at, compare_exchange, exchange, load, reserve, store
+
+UNIT = 32
+"""States: a multiple of what a block has."""
+
+PATIENCE, CROWDED, LONGEST, PAUSE = 200_000, 50_000, 256_000_000, 16
+"""Nanoseconds, and how many times; see above."""
+
+SHARE, ACQUIRE, RELEASE, YIELD, TIME, CLOCK, LOCK, BOX, BUSY, TAKEN, AWAKE, REST = FIELDS = range(0, 96, 8)
+"""Offsets in a helper: functions of this file, of Python and of the system, number of a clock, lock, job that is
+offered, whether the helper is at one, whether a caller has it, whether it is awake, when callers may have it again."""
+
+ENDS, SPAN, ARRAYS, JOB = range(0, 32, 8)
+"""Offsets in a job: the first state that is left and the end of them, 32 bits each; span; arrays; and its size."""
 
 _HELPER = (ctypes.c_int64 * len(FIELDS))()
 """The helper of this process, whose first field is 0 until it is started."""
@@ -21,19 +47,100 @@ ADDRESS = ctypes.addressof(_HELPER)
 _starting = threading.Lock()
 
 
+@compiled
+def _take(job: int, is_upward: bool) -> None:
+    """Compute states of a job until none are left."""
+    while True:
+        ends = load(job + ENDS)
+        first, last = ends >> 32, ends & 0xFFFFFFFF
+        if first >= last:
+            return
+        size, ragged = (((last - first) >> 2) + UNIT) & -UNIT, last % UNIT
+        if not is_upward and ragged > 0:
+            size = ragged + UNIT
+        if last - first - size < UNIT:
+            size = last - first
+        begin = first if is_upward else last - size
+        left = (first + size) << 32 | last if is_upward else first << 32 | begin
+        if compare_exchange(job + ENDS, ends, left):
+            call_at(load(job + SPAN), load(job + ARRAYS), begin, size)
+
+
+@compiled
+def _now(helper: int) -> int:
+    """Time in nanoseconds."""
+    time = reserve(16)
+    call_at(load(helper + TIME), load(helper + CLOCK), time)
+    seconds: int = load(time)
+    return seconds * 1_000_000_000 + int(load(time + 8))
+
+
+@compiled
+def _withdraw(helper: int, now: int, away: int) -> None:
+    """Let callers do without a helper that was away so long."""
+    store(helper + REST, now + min(PAUSE * away, LONGEST))
+
+
+@compiled
+def _help(helper: int) -> None:
+    """Take part in calls, for good."""
+    while True:
+        call_at(load(helper + ACQUIRE), load(helper + LOCK), 1)
+        last = before = _now(helper)
+        is_awake = True
+        while is_awake:
+            job = exchange(helper + BOX, 0) if load(helper + BOX) != 0 else 0
+            if job != 0:
+                _take(job, False)
+                store(helper + BUSY, 0)
+                last = before = _now(helper)
+                continue
+            call_at(load(helper + YIELD))
+            now = _now(helper)
+            if now - before > CROWDED:
+                _withdraw(helper, now, now - before)
+            is_awake = now - before <= CROWDED and now - last <= PATIENCE
+            before = now
+        exchange(helper + AWAKE, 0)
+
+
+@compiled
+def _share(helper: int, span: int, arrays: int, n: int) -> None:
+    """Compute n states with the helper, if there is one to be had."""
+    job = reserve(JOB)
+    store(job + ENDS, n)
+    store(job + SPAN, span)
+    store(job + ARRAYS, arrays)
+    if not compare_exchange(helper + TAKEN, 0, 1):
+        _take(job, True)
+        return
+    if _now(helper) < load(helper + REST):
+        _take(job, True)
+    else:
+        if exchange(helper + AWAKE, 1) == 0:
+            call_at(load(helper + RELEASE), load(helper + LOCK))
+        store(helper + BUSY, 1)
+        store(helper + BOX, job)
+        _take(job, True)
+        if compare_exchange(helper + BOX, job, 0):
+            store(helper + BUSY, 0)
+        else:
+            ended = _now(helper)
+            while load(helper + BUSY) != 0:
+                call_at(load(helper + YIELD))
+            now = _now(helper)
+            if now - ended > CROWDED:
+                _withdraw(helper, now, now - ended)
+    store(helper + TAKEN, 0)
+
+
 @cache
-def _code() -> Code:
-    code = Code(object_code(helper_module()))
-    for function in ("share", "help"):
-        code.address(function)
-    for kept in (code, _HELPER):  # for good: the thread may still run when Python ends
+def _functions() -> tuple[Any, Any]:
+    """What shares a call, and what the thread runs; for good: it may still run when Python ends."""
+    for kept in (_share, _help, _HELPER):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-    return code
-
-
-@cache
-def _share() -> Any:
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(_code().address("share"))
+    share = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(address_of(_share))
+    return share, ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address_of(_help))
 
 
 def _start() -> None:
@@ -43,23 +150,22 @@ def _start() -> None:
     lock = allocate()
     ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(("PyThread_acquire_lock", python))(lock, 1)
     functions = (python.PyThread_acquire_lock, python.PyThread_release_lock, system.sched_yield, system.clock_gettime)
-    addresses = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_code().address("help"))
-    known = [*addresses, time.CLOCK_MONOTONIC, lock]
+    known = [*(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions), time.CLOCK_MONOTONIC, lock]
     _HELPER[1:] = [*known, *[0] * (len(FIELDS) - 1 - len(known))]
+    share, run = _functions()
     try:
         threading.Thread(target=run, args=(ADDRESS,), daemon=True, name="delassus helper").start()
     except RuntimeError:
-        _HELPER[FIELDS.index("taken")] = 1
-    _HELPER[0] = _code().address("share")
+        _HELPER[TAKEN // 8] = 1
+    _HELPER[0] = ctypes.cast(share, ctypes.c_void_p).value or 0
 
 
 def share(span: int, addresses: Sequence[int], n: int) -> None:
-    """Compute n states of the arrays at these addresses, fewer than 2³², with the helper, which is started first."""
+    """Compute n states of the arrays at these addresses, fewer than 2³¹, with the helper, which is started first."""
     with _starting:
         if not _HELPER[0]:
             _start()
-    _share()(ADDRESS, span, (ctypes.c_void_p * len(addresses))(*addresses), n)
+    _functions()[0](ADDRESS, span, (ctypes.c_void_p * len(addresses))(*addresses), n)
 
 
 def _forget() -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from delassus.compiler.targets.llvm.helper import HELPED, UNIT
-from delassus.compiler.targets.llvm.python_entry import OPERATIONS
+from delassus.compiler.targets.llvm.python_entry import HELPED, OPERATIONS
 from delassus.model.check import check_whole
 from delassus.runtime import helper
+from delassus.runtime.helper import UNIT
 
 ENOUGH_FOR_THREADS = OPERATIONS
 """Operations of a whole call from which ``threads=None`` uses every core; to wake a thread takes 50 to 100 µs."""

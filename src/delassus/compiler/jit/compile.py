@@ -25,12 +25,12 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from delassus.compiler.jit.expressions import run_kernel
 from delassus.compiler.jit.module import Module
 from delassus.compiler.jit.types import (
     BOOL,
     DTYPES,
     FLOAT,
+    INT,
     ArrayOf,
     Number,
     TupleOf,
@@ -42,7 +42,7 @@ from delassus.compiler.machine import cache
 from delassus.compiler.machine.code import sources
 from delassus.compiler.machine.cpu import Code, host, optimised_code, versions
 
-__all__ = ["Compiled", "compiled", "inlined", "run_kernel"]
+__all__ = ["Compiled", "address_of", "compiled", "inlined"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,12 +87,16 @@ class Compiled:
             types = tuple(map(type_of, arguments))
         except TypeError as error:
             raise TypeError(f"{self.function.__qualname__}: {error}") from None
+        return Bound(self.machine(types), arguments)
+
+    def machine(self, types: tuple[Type, ...]) -> _Machine:
+        """Machine code for arguments of these types, made when it is first asked for."""
         machine = self._made.get(types)
         if machine is None:
             with _one_at_a_time:
                 machine = self._made.get(types) or _Machine(self, types)
                 self._made[types] = machine
-        return Bound(machine, arguments)
+        return machine
 
     def called(self) -> dict[str, Compiled]:
         """Compiled functions that this one calls, by the names it has for them."""
@@ -119,6 +123,12 @@ def inlined(function: F) -> F:
     return cast(F, Compiled(cast(FunctionType, function), is_inlined=True))
 
 
+def address_of(function: Callable[..., Any]) -> int:
+    """Address of the machine code of a compiled function of integers, as C calls it; pointers are integers."""
+    loop = cast(Compiled, function)
+    return loop.machine((INT,) * loop.function.__code__.co_argcount).code.address("direct")
+
+
 class _Machine:
     """Machine code of a function for arguments of certain types."""
 
@@ -134,10 +144,10 @@ class _Machine:
         facts, _, payload = cache.fetch(key, lambda: _make(loop, types), what).partition(b"\n")
         self.types, self.name, self.result = types, loop.function.__qualname__, _type_from(json.loads(facts))
         _announce_library()
-        self._code = Code(payload)
-        self.entry = _entry_type(self._code.address("entry"))
-        self.release = _release_type(self._code.address("release_all"))
-        self.outside = ctypes.c_int64.from_address(self._code.address_of_data("outside"))
+        self.code = Code(payload)
+        self.entry = _entry_type(self.code.address("entry"))
+        self.release = _release_type(self.code.address("release_all"))
+        self.outside = ctypes.c_int64.from_address(self.code.address_of_data("outside"))
         self.n_results = len(operands_of(self.result))
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from delassus.compiler.jit.memory import ACCESSES, STORED
 from delassus.compiler.jit.text import FAST, Text
 from delassus.compiler.jit.types import (
     BOOL,
@@ -61,11 +62,6 @@ class Called:
     text: str
     result: Type
     allocates: bool
-
-
-def run_kernel(address: int, n: int, pointers: tuple[int, ...]) -> None:
-    """Call machine code of a kernel for ``n`` states, from a compiled loop; ``pointers`` are those of its arrays."""
-    raise AssertionError("kernels are called by address from compiled functions only")
 
 
 class Expressions(Text):
@@ -342,8 +338,8 @@ class Expressions(Text):
             return self._extreme(f is max, [self.value(x) for x in node.args])
         if f in (abs, int, float, bool):
             return self._of_one(name, self.value(node.args[0]))
-        if f is run_kernel:
-            return self._kernel([self.value(x) for x in node.args])
+        if f in ACCESSES:
+            return self._memory(name, node.args)
         if isinstance(f, type) and issubclass(f, tuple) and hasattr(f, "_fields"):
             return tuple_of([self.value(x) for x in node.args], f._fields)
         raise TypeError(f"calls of {ast.unparse(node.func)} are not compiled")
@@ -428,11 +424,37 @@ class Expressions(Text):
         whole = self.converted(value, INT)
         return self._extreme(True, [whole, Value(INT, (self.do(f"sub nsw i64 0, {whole.operands[0]}"),))])
 
-    def _kernel(self, arguments: list[Value]) -> Value:
-        address, n, pointers = arguments
-        code = self.do(f"inttoptr i64 {address.operands[0]} to ptr")
-        arrays = [f"ptr {self.do(f'inttoptr i64 {x} to ptr')}" for x in pointers.operands]
-        self.lines.append(f"call void {code}({', '.join([f'i64 {n.operands[0]}', *arrays])})")
+    def _memory(self, name: str, nodes: list[ast.expr]) -> Value:
+        """Functions of `ACCESSES`."""
+        first = self.number(nodes[0], INT)
+        if name == "reserve":
+            return Value(INT, (self.do(f"ptrtoint ptr {self.slot(f'[{first} x i8], align 64')} to i64"),))
+        place = self.do(f"inttoptr i64 {first} to ptr")
+        if name == "call_at":
+            values = [self.value(x) for x in nodes[1:]]
+            kinds = [llvm for value in values for llvm in operands_of(value.type)]
+            operands = map(" ".join, zip(kinds, (x for value in values for x in value.operands), strict=True))
+            return Value(INT, (self.do(f"call i64 {place}({', '.join(operands)})"),))
+        if name in ("load", "store"):
+            item, given = nodes[1 + (name == "store") :], self.value(nodes[1]) if name == "store" else None
+            stored = STORED[np.dtype(self.object_of(item[0]) if item else np.int64)]
+            return self._access(place, *stored, given)
+        numbers = ", ".join(f"i64 {self.number(x, INT)}" for x in nodes[1:])
+        if name == "exchange":
+            return Value(INT, (self.do(f"atomicrmw xchg ptr {place}, {numbers} seq_cst"),))
+        found = self.do(f"cmpxchg ptr {place}, {numbers} seq_cst seq_cst")
+        return Value(BOOL, (self.do(f"extractvalue {{ i64, i1 }} {found}, 1"),))
+
+    def _access(self, place: str, stored: str, read: str, written: str, given: Value | None) -> Value:
+        """Number at an address, or ``given`` written there, as it is ``stored``; how it is made wider and narrower."""
+        kind = FLOAT if stored in ("double", "float") else INT
+        shared = ("atomic ", " acquire, align 8", " release, align 8") if stored == "i64" else ("", "", "")
+        if given is None:
+            x = self.do(f"load {shared[0]}{stored}, ptr {place}{shared[1]}")
+            return Value(kind, (self.do(f"{read} {stored} {x} to {kind.llvm}") if read else x,))
+        (x,) = self.converted(given, kind).operands
+        x = self.do(f"{written} {kind.llvm} {x} to {stored}") if written else x
+        self.lines.append(f"store {shared[0]}{stored} {x}, ptr {place}{shared[2]}")
         return NOTHING_AT_ALL
 
 

@@ -1,7 +1,8 @@
 """A compiled loop and all that it calls, as one module of LLVM assembly with an entry for Python.
 
 ``entry(in, out)`` reads operands of the arguments, 8 bytes each, and writes those of the result behind the list of the
-memory that arrays of the result are in, which ``release_all`` gives back.
+memory that arrays of the result are in, which ``release_all`` gives back. ``direct(…)`` is
+a function of integers as C calls it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 
 from delassus.compiler.jit.expressions import Called, Loop, returned
 from delassus.compiler.jit.statements import Body
-from delassus.compiler.jit.types import Type, has_arrays, operands_of
+from delassus.compiler.jit.types import INT, NOTHING, Type, has_arrays, operands_of
 
 MEMORY = """
 declare ptr @malloc(i64)
@@ -133,7 +134,15 @@ class Module:
         numbers = itertools.count(FIRST_LOOP)
         text = re.sub("!loop", lambda _: f"!{next(numbers)}", "\n".join(bodies))
         loops = [f"!{k} = distinct !{{!{k}, !9}}" for k in range(FIRST_LOOP, next(numbers))]
-        return "\n".join([outside, MEMORY, text, _entry(main, arguments), ALIASES, *loops]), main.result
+        direct = [_direct(main, len(arguments))] if {*arguments} == {INT} and main.result in (INT, NOTHING) else []
+        return "\n".join([outside, MEMORY, text, _entry(main, arguments), *direct, ALIASES, *loops]), main.result
+
+
+def _direct(main: Called, n: int) -> str:
+    operands = ", ".join(f"i64 %a{k}" for k in range(n))
+    call = f"{returned(operands_of(main.result))} @{main.name}({operands})"
+    body = f"%r = call {call}\nret i64 %r" if main.result is INT else f"call {call}\nret i64 0"
+    return f"define i64 @direct({operands}) {{\n{body}\n}}"
 
 
 def _entry(main: Called, arguments: list[Type]) -> str:

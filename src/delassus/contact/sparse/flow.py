@@ -23,7 +23,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from delassus.compiler.jit.compile import compiled, run_kernel
+from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.memory import call_at
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, cholesky
 from delassus.contact.sparse.loops import multiply_by_transpose, orthonormalise, product, remove_loop_rows
@@ -155,10 +156,10 @@ def stage(flow: Flow, k: int, m: int, n: int, i: int, a: float, b: float, c: flo
             flow.w[d] += part * kw[j * m + d]
     for d in range(m):
         flow.back[d] = -flow.u[d]
-    run_kernel(call[0], 1, (call[2], call[3], call[4], call[5], call[6], call[7]))
-    run_kernel(
-        call[1], 1,
-        (call[8], call[9], call[10], call[11], call[12], call[13], call[14], call[15], call[16], call[17], call[18]),
+    call_at(call[0], 1, call[2], call[3], call[4], call[5], call[6], call[7])
+    call_at(
+        call[1], 1, call[8], call[9], call[10], call[11], call[12], call[13], call[14], call[15], call[16],
+        call[17], call[18],
     )  # fmt: skip
     for r in range(n):
         flow.gaps[r] = flow.errors[r] - flow.wanted[r]
@@ -181,7 +182,7 @@ def to_start_axes(flow: Flow, k: int, m: int) -> None:
     backward(flow.L, 0, m, flow.x, 0)
     for d in range(m):
         flow.qdd[d] = flow.x[d]
-    run_kernel(call[0], 1, (call[8], call[14], call[4], call[19], call[20], call[21]))
+    call_at(call[0], 1, call[8], call[14], call[4], call[19], call[20], call[21])
 
 
 @compiled
@@ -278,10 +279,9 @@ def loops_open(state: State, flow: Flow, loops: Indices) -> bool:
     """Whether loops gape at the end of a step, and more so than at its start."""
     for k in range(loops.shape[0]):
         call, n, first, before, after = flow.calls[k], loops[k, 1], loops[k, 3], 0.0, 0.0
-        run_kernel(
-            call[1], 1,
-            (call[22], call[23], call[10], call[11], call[12], call[13], call[14], call[15], call[16], call[17],
-             call[18]),
+        call_at(
+            call[1], 1, call[22], call[23], call[10], call[11], call[12], call[13], call[14], call[15],
+            call[16], call[17], call[18],
         )  # fmt: skip
         for r in range(n):
             before, after = max(before, abs(state.errors[first + r])), max(after, abs(flow.errors[r]))
@@ -306,9 +306,9 @@ def gains_energy(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: f
             opened = max(opened, abs(state.errors[loops[k, 3] + r]))
         if opened > TUNING.gain_checked_below or flow.found[k, 2] == 1:
             continue
-        run_kernel(call[24], 1, (call[2], call[25], call[26], call[27]))
+        call_at(call[24], 1, call[2], call[25], call[26], call[27])
         kinetic, gained = flow.kinetic[0], -flow.kinetic[0] - flow.potential[0]
-        run_kernel(call[24], 1, (call[22], call[23], call[26], call[27]))
+        call_at(call[24], 1, call[22], call[23], call[26], call[27])
         kinetic, gained = max(kinetic, flow.kinetic[0]), gained + flow.kinetic[0] + flow.potential[0]
         for c in range(f, f + m):
             gained -= state.tau[c] * state.moved[c]

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 
-from delassus.compiler.jit.compile import compiled, run_kernel
+from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.memory import call_at
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, cholesky, forward
 from delassus.contact.sparse.flow import flow_loops
@@ -36,7 +37,7 @@ def free_motion(
     for k in range(motions.shape[0]):
         call = motions[k]
         arrays = (call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11], call[12])
-        run_kernel(call[0], call[1], arrays)
+        call_at(call[0], call[1], arrays)
     n = free.mass.size
     for b in range(n):
         at, f, T = 7 * b, 6 * b, state.poses[b]
@@ -102,7 +103,7 @@ def integrate_positions(bodies: Bodies, free: Free, state: State, updates: Indic
     q, after, shift = state.q_next, state.after, state.shift
     for k in range(updates.shape[0]):
         call = updates[k]
-        run_kernel(call[0], call[1], (call[2], call[3], call[4], call[5], call[6], call[7]))
+        call_at(call[0], call[1], call[2], call[3], call[4], call[5], call[6], call[7])
     for b in range(free.mass.size):
         at, f, T, c = 7 * b, 6 * b, state.poses[b], free.centre[b]
         if asleep[b] > 0:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,10 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from delassus.compiler.jit.compile import address_of
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus.runtime.arrays import check_shape, common_batch, leading, of_one_batch, ordered, time_first
 from delassus.runtime.fallback import solve_states
+from delassus.runtime.libraries.xla_entry import SETTLE, SETTLING, _task, _xla
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
 
 ENOUGH = 2_000_000
@@ -253,32 +256,37 @@ def _target(kernel: Any) -> str:
 
     name = f"delassus_{kernel.identity}"
     if name not in _targets:
-        settle = Settle(lambda n, addresses: _settled(kernel, n, addresses))
-        number = ctypes.c_double if kernel.dtype == np.float64 else ctypes.c_float
-        variable = kernel.code.address_of_data
-        number.from_address(variable("xla_least")).value = kernel.least_rcond
-        ctypes.c_int64.from_address(variable("xla_many")).value = -(-ENOUGH // max(kernel.operations.total, 1))
-        ctypes.c_int64.from_address(variable("xla_threads")).value = number_of(None, ENOUGH_FOR_THREADS)
+        settle, code = Settle(lambda n, addresses: _settled(kernel, n, addresses)), kernel.code
+        several = len(kernel.arguments), len(kernel.arguments) + len(kernel.results), len(kernel.arguments[0].shape)
+        many, threads = -(-ENOUGH // max(kernel.operations.total, 1)), number_of(None, ENOUGH_FOR_THREADS)
+        functions = (
+            ctypes.pythonapi.PyMem_RawMalloc,  # of threads with and without Python
+            ctypes.pythonapi.PyMem_RawFree,
+            ctypes.CDLL(None).sched_yield if os.name == "posix" else _kernel32().SwitchToThread,
+            *(LATE, FULL, settle),
+        )
+        *others, late, full, settles = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
+        record = ctypes.create_string_buffer(struct.pack(
+            "16qd2q",
+            *(address_of(_xla), address_of(_task), code.address("span"), *others, late, full),
+            *(*several, kernel.lanes, kernel.dtype.itemsize, kernel.is_judged, many, threads),
+            *(kernel.dtype.type(kernel.least_rcond), settles, 0),
+        ))  # fmt: skip
+        ctypes.c_void_p.from_address(code.address_of_data("xla_record")).value = ctypes.addressof(record)
         if not _targets:
             atexit.register(_settle_no_more)
-        settling = ctypes.c_int64.from_address(variable("xla_settling"))
-        _settles.append((ctypes.c_void_p.from_address(variable("xla_settle")), settling))
-        functions = {
-            "settle": settle,
-            "allocate": ctypes.pythonapi.PyMem_RawMalloc,  # of threads with and without Python
-            "release": ctypes.pythonapi.PyMem_RawFree,
-            "yield": ctypes.CDLL(None).sched_yield if os.name == "posix" else _kernel32().SwitchToThread,
-        }
-        for which, function in functions.items():
-            at = ctypes.c_void_p.from_address(variable(f"xla_{which}"))
-            at.value = ctypes.cast(function, ctypes.c_void_p).value
-        entry = ctypes.c_void_p(kernel.code.address("xla"))
-        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(entry), platform="cpu")
-        for needed in (kernel.code, settle):  # for good: XLA forgets nothing, and its threads may still run at exit
+        _settles.append((ctypes.c_void_p.from_buffer(record, SETTLE), ctypes.c_int64.from_buffer(record, SETTLING)))
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(ctypes.c_void_p(code.address("xla"))), platform="cpu")
+        for needed in (code, settle, record, _xla, _task):  # for good: XLA forgets nothing, its threads may run at exit
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(needed))
         _targets.add(name)
     return name
 
+
+LATE = ctypes.create_string_buffer(b"Python has ended before all states were solved")
+"""What XLA is told then; nobody is left to read it."""
+
+FULL = ctypes.create_string_buffer(b"There is no memory for the call")
 
 _failures: list[ctypes.Array[ctypes.c_char]] = []
 """Texts that XLA may still read."""

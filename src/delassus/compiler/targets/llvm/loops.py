@@ -88,6 +88,16 @@ def span(program: Program, scalar: str, attributes: str) -> str:
     return "\n".join([*lines, call, "  ret void", "}"])
 
 
+XLA_ENTRY = """@xla_record = global ptr null
+define ptr @xla(ptr %frame) nounwind {
+  %record = load ptr, ptr @xla_record
+  %entry = load ptr, ptr %record
+  %error = tail call ptr %entry(ptr %frame, ptr %record)
+  ret ptr %error
+}"""
+"""Calls the entry that is the first of a kernel's record."""
+
+
 def doubtful(scalar: str, attributes: str) -> str:
     """Assembly of ``doubtful``."""
     return f"""define i1 @doubtful(i64 %n, {scalar} %least, ptr readonly %rcond) {attributes} {{

@@ -10,7 +10,7 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 ``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see there
 ``call(self, args, nargs)``            one or a few states, straight from Python; see `delassus.runtime.fastcall`
 ``called(self, args, nargs, names)``   the same, as a kernel is called: with ``out=``
-``xla(frame)``                         a batch of JAX arrays; see `delassus.runtime.libraries.on_jax`
+``xla(frame)``                         a batch of JAX arrays; see `delassus.runtime.libraries.xla_entry`
 =====================================  ==========================================================================
 
 The operations are in functions ``one_part0``, … and ``block_part0``, … that ``one`` and ``block`` call one by one; see
@@ -27,14 +27,13 @@ from typing import Any
 
 from delassus.compiler.program.columns import WIDTH
 from delassus.compiler.program.program import Program, Stage
-from delassus.compiler.targets.llvm.loops import batch, doubtful, pointers, roll, sizes, span
+from delassus.compiler.targets.llvm.loops import XLA_ENTRY, batch, doubtful, pointers, roll, sizes, span
 from delassus.compiler.targets.llvm.operations import Operations
 from delassus.compiler.targets.llvm.parts import ATTRIBUTES, Code, Section, define
 from delassus.compiler.targets.llvm.python_entry import called, python_entry
 from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.targets.llvm.text import LlvmText, hexadecimal
 from delassus.compiler.targets.llvm.trig import sincos
-from delassus.compiler.targets.llvm.xla_entry import xla_entry
 from delassus.spatial.trace.operations import Op
 
 LOOPED = 40
@@ -68,8 +67,8 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
         span(program, scalar, ATTRIBUTES),
         python_entry(program, 8 if scalar == "double" else 4),
         called(program),
+        XLA_ENTRY,
     ]
-    functions.append(xla_entry(program, scalar, lanes))
     if program.is_step:
         functions.append(roll(program, scalar, lanes, ATTRIBUTES))
     declarations = set[str]().union(*(code.declarations for code in codes))

@@ -20,7 +20,6 @@ from __future__ import annotations
 from math import prod
 
 from delassus.compiler.program.program import Program
-from delassus.compiler.targets.llvm.helper import HELPED
 
 OBJECT_TYPE, DATA, DIMENSIONS_COUNT, DIMENSIONS, DESCRIPTOR, FLAGS = 8, 16, 24, 32, 56, 64
 """Offsets in an array object (64-bit): type, data, nd, dimensions, descr, flags."""
@@ -36,7 +35,7 @@ TABLE = (
     *("new_array", "set_base", "new_tuple", "drop", "helper", "double_type"),
 )
 """Fields of the table, 8 bytes each: types, descriptors, the least pivot, functions of NumPy and Python, and a helper
-(`delassus.compiler.targets.llvm.helper`), or NULL for one that stays on this thread; NumPy's type of a float."""
+(`delassus.runtime.helper`), or NULL for one that stays on this thread; NumPy's type of a float."""
 
 CALLED = ("general", "table", "out", "tuple_type", "vectorcall")
 """Fields of what `called` reads: the general path, the entry's table, the name "out", a type, a function of Python."""
@@ -50,6 +49,9 @@ which releases the interpreter lock and may use more threads, takes 20 µs more.
 
 MOST_ALONE = 1024
 """States up to which a call without a helper comes here: other threads wait for the lock."""
+
+HELPED = 2_500_000
+"""Operations of a call from which it pays to share it, even with a helper that has to wake up."""
 
 PART = 128
 """States that are run before the entry looks whether some of them are doubtful."""

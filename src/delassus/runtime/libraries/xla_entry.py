@@ -1,0 +1,203 @@
+"""An entry that XLA calls directly, by its typed foreign-function interface, without Python or its lock.
+
+``_xla(frame, record)`` is what the ``XLA_FFI_Handler`` of a kernel calls, with what is known of the kernel. It reads
+the structures of ``xla/ffi/api/c_api.h``, whose version it tells XLA when that asks for it. What it does not check,
+types and shapes, the caller has checked when the program was traced.
+
+States are taken a chunk at a time by ``_work(job)``, on this thread and, from ``MANY`` states on, on those that XLA's
+own pool lends, at most ``THREADS`` in all. A job is in memory of its own, which the last to leave it releases: threads
+that come late find no states left, after the entry has returned. Nobody waits for a thread that has not begun; while
+others end their chunks, this thread yields.
+
+A program's hidden result, its reciprocal condition, stays inside: where that of a state is below ``LEAST``, the entry
+calls the function ``SETTLE`` with the number of all states and an array of pointers to all arrays. That does it all
+again and returns NULL, or the text of an error, which XLA raises. There is no such function any more when Python ends,
+which ``SETTLING``, the number of its calls, makes wait for those that have begun: threads that want Python's lock later
+never get it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from delassus.compiler.jit.compile import compiled, inlined
+from delassus.compiler.jit.memory import call_at, compare_exchange, load, reserve, store
+
+API_VERSION = 0, 3
+"""Major and minor version of the interface."""
+
+EXTENSION, API, CONTEXT, ARGUMENTS, RESULTS = 8, 16, 24, 72, 112
+"""Offsets in ``XLA_FFI_CallFrame``: ``extension_start``, ``api``, ``ctx``, ``args.args``, ``rets.rets``."""
+
+DATA, RANK, DIMENSIONS = 24, 32, 40
+"""Offsets in ``XLA_FFI_Buffer``."""
+
+EXTENSION_TYPE, METADATA, IS_METADATA = 8, 24, 1
+"""Offsets in ``XLA_FFI_Metadata_Extension``, and its type."""
+
+MAJOR, MINOR, TRAITS, STATE_TYPE = 24, 28, 32, 40
+"""Offsets in ``XLA_FFI_Metadata``: both of its ``api_version``, ``traits``, ``state_type_id``."""
+
+ERROR_CREATE, ERROR_DESTROY, SCHEDULE, NUM_THREADS = 48, 64, 136, 144
+"""Offsets in ``XLA_FFI_Api``. What these take begins with its size and an extension."""
+
+INTERNAL = 13
+"""``XLA_FFI_Error_Code_INTERNAL``."""
+
+MOST, CHUNKS = 1024, 4
+"""States of a chunk at most, and chunks for each thread at least."""
+
+ENTRY, TASK, SPAN, ALLOCATE, RELEASE, YIELD, LATE, FULL = range(0, 64, 8)
+INPUTS, ARRAYS, AXES, LANES, ITEM, JUDGED, MANY, THREADS, LEAST, SETTLE, SETTLING = range(64, 152, 8)
+"""Offsets in what is known of a kernel: functions and texts; numbers of arguments, of these and shown results, of axes
+of a state of the first argument, of states of a vector; bytes of a number; whether there are reciprocal conditions; and
+see above."""
+
+OF, USERS, NEXT, DONE, STATES, CHUNK, DOUBT, POINTERS = range(0, 64, 8)
+"""Offsets in a job: the record, threads that may still read it, states that have been taken, states that are done, all
+states, states of a chunk, whether one is doubtful, pointers to all arrays. Reciprocal conditions are behind these."""
+
+
+@inlined
+def _add(address: int, n: int) -> int:
+    """Add to what threads share; what it was."""
+    while True:
+        before: int = load(address)
+        if compare_exchange(address, before, before + n):
+            return before
+
+
+@compiled
+def _doubtful(rcond: int, n: int, least: float, item: int) -> bool:
+    """Whether a reciprocal condition is below the least or not a number."""
+    for s in range(n):
+        at = rcond + s * item
+        if not (load(at, np.float64) if item == 8 else load(at, np.float32)) >= least:
+            return True
+    return False
+
+
+@inlined
+def _filled(call: int, size: int, of: int) -> int:
+    """What a function of XLA takes: its size, no extension, and what the call is of."""
+    store(call, size)
+    store(call + 8, 0)
+    store(call + 16, of)
+    return call
+
+
+@compiled
+def _forget(api: int, error: int) -> None:
+    """Destroy an error, if there is one."""
+    if error != 0:
+        call_at(load(api + ERROR_DESTROY), _filled(reserve(24), 24, error))
+
+
+@compiled
+def _leave(job: int) -> None:
+    """Release a job that no other thread is at."""
+    if _add(job + USERS, -1) == 1:
+        call_at(load(load(job + OF) + RELEASE), job)
+
+
+@compiled
+def _work(job: int) -> None:
+    """Compute states of a job until none are left."""
+    record, n, chunk = load(job + OF), load(job + STATES), load(job + CHUNK)
+    item = load(record + ITEM)
+    while True:
+        first = _add(job + NEXT, chunk)
+        size = min(chunk, n - first)
+        if size <= 0:
+            return
+        call_at(load(record + SPAN), job + POINTERS, first, size)
+        if load(record + JUDGED) != 0:
+            rcond = load(job + POINTERS + 8 * load(record + ARRAYS))
+            if _doubtful(rcond + first * item, size, load(record + LEAST, np.float64), item):
+                store(job + DOUBT, 1)
+        _add(job + DONE, size)
+
+
+@compiled
+def _task(job: int) -> None:
+    """What threads of XLA's pool do."""
+    _work(job)
+    _leave(job)
+
+
+@compiled
+def _threads(record: int, api: int, context: int) -> int:
+    """Threads of XLA's pool, if it has one, and at most those that are allowed."""
+    call, n = _filled(reserve(32), 32, context), reserve(8)
+    store(n, 1)
+    store(call + 24, n)
+    _forget(api, call_at(load(api + NUM_THREADS), call))
+    lent, allowed = int(load(n)), int(load(record + THREADS))
+    return max(min(lent, allowed), 1)
+
+
+@compiled
+def _solve(record: int, frame: int) -> int:
+    """Compute all states; NULL or the text of an error."""
+    n_inputs, n_arrays, lanes = load(record + INPUTS), load(record + ARRAYS), load(record + LANES)
+    first, n = load(load(frame + ARGUMENTS)), 1
+    for axis in range(load(first + RANK) - load(record + AXES)):
+        n *= load(load(first + DIMENSIONS) + 8 * axis)
+    api, context, n_threads = load(frame + API), load(frame + CONTEXT), 1
+    if n >= load(record + MANY):
+        n_threads = _threads(record, api, context)
+    rcond = POINTERS + 8 * n_arrays + 8
+    job = call_at(load(record + ALLOCATE), rcond + n * load(record + ITEM) * load(record + JUDGED))
+    if job == 0:
+        text: int = load(record + FULL)
+        return text
+    whole = n if n_threads == 1 else (n // (n_threads * CHUNKS * lanes) + 1) * lanes
+    store(job + OF, record)
+    store(job + USERS, n_threads)
+    store(job + NEXT, 0)
+    store(job + DONE, 0)
+    store(job + STATES, n)
+    store(job + CHUNK, min(whole, MOST // lanes * lanes))
+    store(job + DOUBT, 0)
+    for k in range(n_arrays):
+        at = load(frame + ARGUMENTS) + 8 * k if k < n_inputs else load(frame + RESULTS) + 8 * (k - n_inputs)
+        store(job + POINTERS + 8 * k, load(load(at) + DATA))
+    store(job + POINTERS + 8 * n_arrays, job + rcond)
+    for _ in range(1, n_threads):
+        call = _filled(reserve(40), 40, context)
+        store(call + 24, load(record + TASK))
+        store(call + 32, job)
+        refused = call_at(load(api + SCHEDULE), call)
+        if refused != 0:
+            _forget(api, refused)
+            _leave(job)
+    _work(job)
+    while load(job + DONE) < n:
+        call_at(load(record + YIELD))
+    text = 0
+    if load(job + DOUBT) != 0:
+        _add(record + SETTLING, 1)
+        settle = load(record + SETTLE)
+        text = call_at(settle, n, job + POINTERS) if settle != 0 else load(record + LATE)
+        _add(record + SETTLING, -1)
+    _leave(job)
+    return text
+
+
+@compiled
+def _xla(frame: int, record: int) -> int:
+    """Answer a call of XLA: NULL or an error."""
+    extension = load(frame + EXTENSION)
+    if extension != 0 and load(extension + EXTENSION_TYPE, np.int32) == IS_METADATA:
+        metadata = load(extension + METADATA)
+        store(metadata + MAJOR, API_VERSION[0], np.int32)
+        store(metadata + MINOR, API_VERSION[1], np.int32)
+        store(metadata + TRAITS, 0, np.int32)
+        store(metadata + STATE_TYPE, 0)
+        return 0
+    text = _solve(record, frame)
+    if text == 0:
+        return 0
+    call = _filled(reserve(32), 28, text)
+    store(call + 24, INTERNAL, np.int32)
+    return call_at(load(load(frame + API) + ERROR_CREATE), call)

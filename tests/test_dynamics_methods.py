@@ -412,7 +412,7 @@ def test_gains_of_pv_early(case, monkeypatch):
         size, label = link.reflect(s, at), at[0]
         edge = link.ops.put(link.ops.matrix([[size]]), (link.size, link.size), link.indices([label]), (s,))
         link.V = link.V + edge + link.ops.transpose(edge)
-        link.wait([label])
+        link.defer_rows([label])
         link.eliminate_dof(s, armature, tau)
         link.eliminate_forces([label])
 

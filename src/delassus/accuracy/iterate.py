@@ -43,7 +43,7 @@ def iterate(
     if not m:
         return proximal(motion), None
     point, saddle = ProximalPoint(motion), SaddlePoint(motion)
-    G, asked, gamma = (numbers(x) for x in (saddle.G, saddle.missing, saddle.gamma))
+    G, asked, gamma = (numbers(x) for x in (saddle.G, saddle.row_deficit, saddle.gamma))
     scale = 1.0 / np.maximum(np.diagonal(G, axis1=-2, axis2=-1), np.finfo(float).tiny)[..., None]
 
     def part(x: Array) -> Array:

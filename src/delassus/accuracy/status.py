@@ -138,7 +138,7 @@ def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated:
             forces[wrong] = _vectors(other.forces, forces.shape)[wrong]
             error[wrong] = found[wrong]
             if iterated is not None:
-                left = numbers(saddle.missing) - numbers(saddle.G) @ forces[..., None]
+                left = numbers(saddle.row_deficit) - numbers(saddle.G) @ forces[..., None]
                 iterated.residual[wrong] = np.linalg.norm(left[..., 0], axis=-1)[wrong]
         if not regular.all():
             deficient = ~regular
@@ -191,7 +191,7 @@ def _least_squares(
     Accelerations come from forces at unit diagonal, before those are made the ones of least norm: rows of very
     different size do not hold to all digits with the latter.
     """
-    J, free, asked, gamma = (numbers(x) for x in (saddle.J, saddle.free, saddle.missing, saddle.gamma))
+    J, free, asked, gamma = (numbers(x) for x in (saddle.J, saddle.free, saddle.row_deficit, saddle.gamma))
     m, nv = J.shape[-2:]
     typical = mobility_bound(motion.problem, Articulated(motion.problem))
     G = np.broadcast_to(G, (*batch, m, m))
@@ -199,7 +199,7 @@ def _least_squares(
     compliance = numbers(motion.ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))]))
 
     def caused(f: Array) -> Array:
-        return np.asarray(numbers(saddle.respond(numbers(np.swapaxes(J, -1, -2) @ f))))
+        return np.asarray(numbers(saddle.solve_mass_matrix(numbers(np.swapaxes(J, -1, -2) @ f))))
 
     def moved(f: Array) -> tuple[Array, Array]:
         qdd = free + caused(f)

@@ -94,9 +94,9 @@ class FrameMotions:
         a = self._of_links(accelerations(motion, qdd))
         if not self._is_aligned:
             return a
-        return [x + self._turning(V) for x, V in zip(a, self.velocities(motion), strict=True)]
+        return [x + self._velocity_product(V) for x, V in zip(a, self.velocities(motion), strict=True)]
 
-    def _turning(self, V: Matrix) -> Matrix:
+    def _velocity_product(self, V: Matrix) -> Matrix:
         """``[ω × ṗ; 0]``."""
         ops = self._ops
         return ops.put(cross(ops, ops.take(V, ANGULAR, None), ops.take(V, LINEAR, None)), (6, 1), LINEAR, (0,))

@@ -16,7 +16,7 @@ Sources: [OS] appendix; Featherstone, Rigid Body Dynamics Algorithms, table 7.1.
 from __future__ import annotations
 
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.dynamics.aba import driving_forces, roll_out
+from delassus.algorithms.dynamics.aba import driving_forces, forward_pass
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift, position_errors
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.kinematics import body_poses
@@ -31,7 +31,7 @@ def operational_space_compliance(motion: DynamicsProblem) -> dict[str, Matrix]:
     """The outputs of that quantity by name, one link or end below the other."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     body = Articulated(problem)
-    qdd, _ = roll_out(motion, body, driving_forces(motion, body))
+    qdd, _ = forward_pass(motion, body, driving_forces(motion, body))
 
     # root → leaves: A_i, and Υ_i = A_i Υ_{p(i)} A_iᵀ + S_i D_i⁻¹ S_iᵀ  ([OS] eq. 67)
     A, Upsilon = list[Matrix](), list[Matrix]()
@@ -53,12 +53,12 @@ def operational_space_compliance(motion: DynamicsProblem) -> dict[str, Matrix]:
 
 def straight_accelerations(motion: DynamicsProblem, qdd: list[Matrix]) -> Matrix:
     """``q̈ + ω × v`` (nv × 1): accelerations of joints, of free and planar ones in axes that do not turn."""
-    return motion.stacked([own + _turning(motion, i) for i, own in enumerate(qdd)])
+    return motion.stacked([own + _velocity_product(motion, i) for i, own in enumerate(qdd)])
 
 
 def straight_drift(motion: DynamicsProblem) -> Matrix:
     """``J̇ v − J (ω × v)`` (m × 1): rate of ``J v`` where `straight_accelerations` are zero."""
-    return jacobian_drift(motion, [-_turning(motion, i) for i in motion.tree.root_to_leaves()])
+    return jacobian_drift(motion, [-_velocity_product(motion, i) for i in motion.tree.root_to_leaves()])
 
 
 def link_wrenches(motion: DynamicsProblem) -> Matrix:
@@ -69,12 +69,12 @@ def link_wrenches(motion: DynamicsProblem) -> Matrix:
     ops = motion.ops
 
     # root → leaves: a_i at joint accelerations that are zero in axes that do not turn
-    a = accelerations(motion, [-_turning(motion, i) for i in motion.tree.root_to_leaves()])
+    a = accelerations(motion, [-_velocity_product(motion, i) for i in motion.tree.root_to_leaves()])
     wrenches = [-(H @ a[i] + motion.p[i]) for i, H in enumerate(motion.problem.inertias)]
     return ops.vstack([ops.transpose(w) for w in wrenches])
 
 
-def _turning(motion: DynamicsProblem, i: int) -> Matrix:
+def _velocity_product(motion: DynamicsProblem, i: int) -> Matrix:
     """``ω × v`` (n_i × 1) of free and planar joints, whose axes turn; zero for others."""
     ops, joint = motion.ops, motion.tree.joints[i]
     delta = turning(joint, column(ops, motion.v[i]))

@@ -218,11 +218,11 @@ class Problem:
         # root → leaves: p_i = p_p + R_p p
         for i in self.tree.root_to_leaves():
             p, own = self.tree.parents[i], self.X[i].position()
-            out.append(own if p == WORLD else out[p] + self.turns[p] @ own)
+            out.append(own if p == WORLD else out[p] + self.link_rotations[p] @ own)
         return out
 
     @cached_property
-    def turns(self) -> list[Matrix]:
+    def link_rotations(self) -> list[Matrix]:
         """Rotation of each link's body frame in the world."""
         out: list[Matrix] = []
 

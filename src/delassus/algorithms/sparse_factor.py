@@ -65,7 +65,7 @@ class SparseFactor:
             return row
         return self._ops.put(row, (1, len(wanted)), (0,), [wanted.index(k) for k in columns])
 
-    def times(self, x: Sequence[Matrix]) -> list[Matrix]:
+    def multiply(self, x: Sequence[Matrix]) -> list[Matrix]:
         """``L x`` for a matrix that is given row by row, and so is the result."""
         out = []
         for k, above in enumerate(self.ancestors):
@@ -73,7 +73,7 @@ class SparseFactor:
             out.append(own + self.rows[k] @ self._ops.vstack([x[i] for i in above]) if above else own)
         return out
 
-    def over_transpose(self, B: Matrix, kept: Collection[int] = ()) -> list[Matrix]:
+    def solve_transpose(self, B: Matrix, kept: Collection[int] = ()) -> list[Matrix]:
         """``L⁻ᵀ B``, row by row; as sparse as ``B`` where that is as sparse as ``L``.
 
         The rows ``kept``, and with each those above it, are not eliminated: they hold what is left to solve.
@@ -89,7 +89,7 @@ class SparseFactor:
                 x[i] = x[i] - self._ops.take(self.rows[k], None, (position,)) @ x[k]
         return x
 
-    def over(self, B: Sequence[Matrix]) -> list[Matrix]:
+    def solve(self, B: Sequence[Matrix]) -> list[Matrix]:
         """``L⁻¹ B`` for a matrix that is given row by row, and so is the result."""
         x: list[Matrix] = []
 
@@ -99,7 +99,7 @@ class SparseFactor:
             x.append(self.reciprocal[k] @ left)
         return x
 
-    def following(self, led: Collection[int]) -> Matrix:
+    def followers(self, led: Collection[int]) -> Matrix:
         """``T`` (nv × k): ``x`` by its k rows ``led``, where all other rows of ``L x`` are zero.
 
         No others may be above those rows.

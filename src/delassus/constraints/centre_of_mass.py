@@ -64,15 +64,15 @@ class CenterOfMass(Constraint):
         ops, inertias = at.ops, at.robot.inertias
         mass = sum(ops.entries(H)[0][0] for H in inertias)
         shares = [[[x * (1.0 / mass) for x in row] for row in ops.entries(H)[:3]] for H in inertias]
-        turns = zip(at.robot.turns, shares, strict=True)
-        return {i: R @ ops.matrix(share) for i, (R, share) in enumerate(turns)}
+        links = zip(at.robot.link_rotations, shares, strict=True)
+        return {i: R @ ops.matrix(share) for i, (R, share) in enumerate(links)}
 
     def drift(self, at: At) -> Matrix:
         """Acceleration that velocities alone cause, beside that of links: ``Σ R ω × K V``."""
         ops, drift = at.ops, at.ops.zeros(3, 1)
         for link, K in at.ends.items():
             V = at.motion.V[link]
-            drift = drift + cross(ops, at.robot.turns[link] @ ops.take(V, ANGULAR, None), K @ V)
+            drift = drift + cross(ops, at.robot.link_rotations[link] @ ops.take(V, ANGULAR, None), K @ V)
         return drift
 
     def gravity(self, at: At) -> Matrix:

@@ -109,7 +109,7 @@ class Configuration(Protocol):
         """Origin (3 × 1) of each link's body frame in the world."""
 
     @property
-    def turns(self) -> Sequence[Matrix]:
+    def link_rotations(self) -> Sequence[Matrix]:
         """Rotation (3 × 3) of each link's body frame in the world."""
 
     @property
@@ -253,11 +253,11 @@ class ConstraintRates:
     def of_forces(cls, rates: Rates, rows: Matrix, acting: Acting, positions: bool) -> ConstraintRates:
         """With the wrenches of forces; what acts on the world is left out."""
         wrenches, changes = dict[int, Matrix](), dict[int, Matrix]()
-        for link, force, about, turns in acting:
+        for link, force, about, rotates in acting:
             if link != WORLD:
                 ops = force.ops
                 W = wrenches[link] = ops.vstack([force.value, about.value])
-                if positions and turns:
+                if positions and rotates:
                     S = rates.axes_moving(link)
                     changes[link] = ops.vstack([force.change, about.change]) - force_matrix(ops, W) @ S
         return cls(rows, wrenches, changes)

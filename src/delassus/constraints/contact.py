@@ -204,7 +204,7 @@ class Contact(Constraint):
         centres = [on.position + on.rotation @ p for p, _ in self.spheres]
         if self.second is not None:
             return [self._between_links(at)]
-        R, origin = at.robot.turns[on.link], at.robot.origins[on.link]
+        R, origin = at.robot.link_rotations[on.link], at.robot.origins[on.link]
         out = []
         for k, (centre, (_, radius)) in enumerate(zip(centres, self.spheres, strict=True)):
             own = ops.constant(centre[:, None])
@@ -237,7 +237,7 @@ class Contact(Constraint):
             if on.link == WORLD:
                 R, origin = ops.eye(3), ops.zeros(3, 1)
             else:
-                R, origin = at.robot.turns[on.link], at.robot.origins[on.link]
+                R, origin = at.robot.link_rotations[on.link], at.robot.origins[on.link]
             centre = column(ops, origin + R @ ops.constant(on.position[:, None]))
             axis = column(ops, R @ ops.constant(half * _clean(on.rotation)[:, 2:]))
             segments.append((on.link, R, origin, centre, axis, half))

@@ -102,7 +102,7 @@ class ContactStep:
     ) -> tuple[list[Scalar], list[Scalar], list[Scalar], list[Scalar]]:
         """Configuration and velocity after the step, impulses and residuals."""
         ops, space = self.ops, self.space
-        y = ops.vstack(space.L.times([ops.matrix([[x]]) for x in self._free_velocity_start()]))
+        y = ops.vstack(space.L.multiply([ops.matrix([[x]]) for x in self._free_velocity_start()]))
         y = y + ops.matrix([[self.h * x] for x in column(ops, space.z)])
         free = column(ops, space.along_rows(y))
         open_loops = ops.entries(space.G) if self.others else []
@@ -119,7 +119,7 @@ class ContactStep:
         p = [moves.get(row, 1.0) * x for row, x in zip(problem.rows, p, strict=True)]
         impulses = problem.totals(p)
         whole = self._all_impulses(impulses, of_loops, 0)
-        v = column(ops, space.back(y, whole))
+        v = column(ops, space.back_substitution(y, whole))
         shift = self._displacement(problem, of_loops, laws.gaps_after(self.h, problem, impulses), times)
         q, v = position_update(ops, self.tree, list(self.q), v, self.h, shift)
         return q, v, p, list(problem.residuals(p))
@@ -224,7 +224,7 @@ class ContactStep:
     def _approach(self) -> list[Scalar]:
         """Velocities of all rows before the step."""
         ops = self.ops
-        y = ops.vstack(self.space.L.times([ops.matrix([[x]]) for x in self.v]))
+        y = ops.vstack(self.space.L.multiply([ops.matrix([[x]]) for x in self.v]))
         return column(ops, self.space.along_rows(y))
 
     def _bounce(self, gap: Scalar, term: Scalar, closing: Scalar, restitution: Scalar) -> Scalar:
@@ -287,7 +287,9 @@ class ContactStep:
 
         s = ops.repeat(times, [0.0] * len(rows), sweep) if rows else []
         impulses = dict(zip(rows, s, strict=True))
-        shift = column(ops, self.space.back(ops.zeros(tree.nv, 1), self._all_impulses(impulses, of_loops, 1)))
+        shift = column(
+            ops, self.space.back_substitution(ops.zeros(tree.nv, 1), self._all_impulses(impulses, of_loops, 1))
+        )
         moves = [sum((G[k][j] * x for j, x in impulses.items()), -by_loops[k]) for k in range(len(G))]
         moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])
         turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in shift)])

@@ -1,8 +1,8 @@
 """Articulated-body algorithm: forward dynamics without constraints.
 
 Leaves → root ``u_i = τ_i − S_iᵀ pᴬ_i``, ``pᴬ_p += X_iᵀ (pᴬ_i + Hᵃ_i c_i + U_i D_i⁻¹ u_i)``; root → leaves
-``a'_i = X_i a_p + c_i``, ``q̈_i = D_i⁻¹ (u_i − U_iᵀ a'_i)``, ``a_i = a'_i + S_i q̈_i``. Cost O(n). Source: Featherstone,
-Rigid Body Dynamics Algorithms, table 7.1; [LQR] eqs. 41, 42a, 42b.
+``a'_i = X_i a_p + c_i``, ``q̈_i = D_i⁻¹ (u_i − U_iᵀ a'_i)``, ``a_i = a'_i + S_i q̈_i``. Cost O(n). Source:
+Featherstone, Rigid Body Dynamics Algorithms, table 7.1; [LQR] eqs. 41, 42a, 42b.
 
 Deviations: without armature the force that passes a joint along its own axes is ``τ_i``, not computed. The two sweeps
 are functions of their own, which `pv_soft` and contact dynamics use too.
@@ -38,7 +38,9 @@ def driving_forces(
     return u
 
 
-def roll_out(motion: DynamicsProblem, body: Articulated, u: Mapping[int, Matrix]) -> tuple[list[Matrix], list[Matrix]]:
+def forward_pass(
+    motion: DynamicsProblem, body: Articulated, u: Mapping[int, Matrix]
+) -> tuple[list[Matrix], list[Matrix]]:
     """Accelerations ``q̈_i`` (n_i × 1) of the joints and ``a_i`` (6 × 1) of the links under the driving forces ``u``."""
     a: list[Matrix] = []
     qdd: list[Matrix] = []
@@ -58,5 +60,5 @@ def roll_out(motion: DynamicsProblem, body: Articulated, u: Mapping[int, Matrix]
 def aba(motion: DynamicsProblem) -> Solution:
     """Accelerations of the joints; for problems without constraints."""
     body = motion.problem.once(Articulated)
-    qdd, _ = roll_out(motion, body, driving_forces(motion, body))
+    qdd, _ = forward_pass(motion, body, driving_forces(motion, body))
     return Solution(motion.stacked(qdd), motion.ops.zeros(0, 1))

@@ -30,17 +30,17 @@ class SaddlePoint:
         self.G = motion.softened(self.G)
         ops.mark("Delassus matrix", [self.G])
 
-    def respond(self, force: Matrix) -> Matrix:
+    def solve_mass_matrix(self, force: Matrix) -> Matrix:
         """``M⁻¹ force`` (nv × k)."""
         return force if self._factor is None else self._factor.solve(force)
 
     @cached_property
     def free(self) -> Matrix:
         """Accelerations (nv × 1) without the constraints."""
-        return self.respond(self.force)
+        return self.solve_mass_matrix(self.force)
 
     @cached_property
-    def missing(self) -> Matrix:
+    def row_deficit(self) -> Matrix:
         """``γ − J M⁻¹ (τ − c)`` (m × 1): acceleration of the rows that the constraints have to add."""
         return self.gamma - self.J @ self.free
 
@@ -49,8 +49,8 @@ class SaddlePoint:
         ops = self._motion.ops
         if not ops.shape(self.gamma)[0]:
             return Solution(self.free, self.gamma, self.G)
-        f = ops.factor(self._motion.problem.relaxed(self.G)).solve(self.missing)
-        qdd = self.free + self.respond(ops.transpose(self.J) @ f)
+        f = ops.factor(self._motion.problem.relaxed(self.G)).solve(self.row_deficit)
+        qdd = self.free + self.solve_mass_matrix(ops.transpose(self.J) @ f)
         ops.mark("saddle point", [qdd, f])
         return Solution(qdd, f, self.G)
 

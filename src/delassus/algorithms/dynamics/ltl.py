@@ -30,7 +30,7 @@ class JointSpace:
         problem = motion.problem
         self.L = problem.once(SparseFactor)
         self.Y = problem.once(_rows)
-        self.z = self.over_transpose(applied_forces(motion))
+        self.z = self.solve_transpose(applied_forces(motion))
 
     @cached_property
     def gamma(self) -> Matrix:
@@ -43,19 +43,19 @@ class JointSpace:
         return self._motion.problem.once(_delassus)
 
     @cached_property
-    def missing(self) -> Matrix:
+    def row_deficit(self) -> Matrix:
         """``γ − Y z`` (m × 1): acceleration of the rows that the constraints have to add."""
         return self.gamma - self.along_rows(self.z)
 
     def accelerations(self, f: Matrix) -> Matrix:
         """``L⁻¹ (z + Yᵀ f)`` (nv × 1) under the constraint forces ``f``."""
-        qdd = self.back(self.z, f)
+        qdd = self.back_substitution(self.z, f)
         self._ops.mark("accelerations", [qdd])
         return qdd
 
-    def over_transpose(self, B: Matrix, kept: Collection[int] = ()) -> Matrix:
+    def solve_transpose(self, B: Matrix, kept: Collection[int] = ()) -> Matrix:
         """``L⁻ᵀ B`` (nv × k); as sparse as ``B`` where that is as sparse as ``M``. See `SparseFactor` for ``kept``."""
-        return self._motion.stacked(self.L.over_transpose(B, kept)) if self._motion.tree.nv else B
+        return self._motion.stacked(self.L.solve_transpose(B, kept)) if self._motion.tree.nv else B
 
     def along_rows(self, x: Matrix) -> Matrix:
         """``Y x`` (m × k)."""
@@ -68,7 +68,7 @@ class JointSpace:
             out.append(rows)
         return ops.vstack(out) if out else ops.zeros(0, width)
 
-    def back(self, x: Matrix, f: Matrix) -> Matrix:
+    def back_substitution(self, x: Matrix, f: Matrix) -> Matrix:
         """``L⁻¹ (x + Yᵀ f)`` (nv × k) under the constraint forces ``f`` (m × k)."""
         ops = self._ops
         left = [ops.take(x, (k,), None) for k in range(self._motion.tree.nv)]
@@ -76,7 +76,7 @@ class JointSpace:
             own = ops.take(f, range(rows.start, rows.stop), None)
             for k, column in columns.items():
                 left[k] = left[k] + ops.transpose(column) @ own
-        return ops.vstack(self.L.over(left)) if left else x
+        return ops.vstack(self.L.solve(left)) if left else x
 
 
 def _rows(problem: Problem) -> list[dict[int, Matrix]]:
@@ -92,6 +92,6 @@ def ltl(motion: DynamicsProblem) -> Solution:
     ops, space = motion.ops, JointSpace(motion)
     f, G = space.gamma, motion.softened(space.G)
     if motion.problem.n_rows:
-        f = ops.factor(motion.problem.relaxed(G)).solve(space.missing)
+        f = ops.factor(motion.problem.relaxed(G)).solve(space.row_deficit)
     ops.mark("constraint forces", [f])
     return Solution(space.accelerations(f), f, G)

@@ -38,7 +38,7 @@ def ltl_soft(motion: DynamicsProblem) -> Solution:
         asked = W @ g
         for i, block in columns.items():
             b[i] = b[i] + ops.transpose(block) @ asked
-    qdd = L.over(L.over_transpose(motion.stacked(b)))
+    qdd = L.solve(L.solve_transpose(motion.stacked(b)))
     ops.mark("accelerations", qdd)
 
     f = []

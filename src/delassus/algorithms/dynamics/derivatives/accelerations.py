@@ -15,7 +15,7 @@ Columns of the trunk are solved by ``L⁻¹`` itself. Positions and velocities a
 up to ``ρ`` and ``σ`` (`Ops.by_column`); what follows are products of dense blocks (`Ops.product`).
 
 Rows of constraints that are off are zero, and an identity stands for their part of ``G`` (`Problem.relaxed`).
-Limbs without constraints follow the others, by ``T`` of `SparseFactor.following`. Cost O(n d + m d) for the residuals,
+Limbs without constraints follow the others, by ``T`` of `SparseFactor.followers`. Cost O(n d + m d) for the residuals,
 O(n² + n m) for each degree of freedom of the trunk and for each of a limb's end. Source: Carpentier, Mansard, RSS 2018;
 Budhiraja et al., "Differential dynamic programming for multi-phase rigid contact dynamics", Humanoids 2018.
 """
@@ -66,15 +66,15 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], l
     def columns(a: Matrix, which: Sequence[int]) -> Matrix:
         return ops.take(a, None, which)
 
-    forces = solved(system.missing)
+    forces = solved(system.row_deficit)
     qdd = system.accelerations(forces)
     rates = Rates(motion, [ops.take(qdd, range(s.start, s.stop), None) for s in motion.tree.v_slices])
     f = [ops.take(forces, range(s.start, s.stop), None) for s in problem.rows]
 
     # joint forces: A and ∂f/∂τ of leaders; followers are T times those, and what their own forces make
     leaders, followers, trunk, limbs = _division(motion, system)
-    root = system.over_transpose(ops.eye(nv))  # L⁻ᵀ
-    T, own = system.L.following(leaders), ops.put(ops.take(root, followers, followers), (nv, nv), followers, followers)
+    root = system.solve_transpose(ops.eye(nv))  # L⁻ᵀ
+    T, own = system.L.followers(leaders), ops.put(ops.take(root, followers, followers), (nv, nv), followers, followers)
     to_leaders = columns(root, leaders)
     response = system.along_rows(to_leaders)
     inverse = ops.zeros(0, 0) if factor is None else factor.inverse()
@@ -93,7 +93,7 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], l
         """Changes of q̈ of leaders, of f, and of q̈ beyond that, where all limbs feel what changes."""
 
         def asked(r: Matrix, g: Matrix) -> list[Matrix]:
-            W = system.over_transpose(r)
+            W = system.solve_transpose(r)
             return [-W, system.along_rows(W) - g, ops.transpose(own) @ W]
 
         minus_W, sigma, beyond = ops.by_column(asked, r, g)
@@ -105,7 +105,7 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], l
         """The same where one limb feels it, and the others by way of the trunk only."""
 
         def asked(r: Matrix, g: Matrix) -> list[Matrix]:
-            left = system.over_transpose(r, trunk)
+            left = system.solve_transpose(r, trunk)
             k = range(ops.shape(r)[1])
             W = ops.put(ops.take(left, limbs, None), (nv, len(k)), limbs, k)
             minus = ops.vstack([-ops.take(left, trunk, None), g - system.along_rows(W)])

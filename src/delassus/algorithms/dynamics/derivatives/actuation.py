@@ -18,7 +18,7 @@ Rates = Mapping[tuple[str, int], Scalar]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Varied:
+class Dual:
     """A number, and its rates of change."""
 
     x: Scalar
@@ -28,25 +28,25 @@ class Varied:
         """Arrays leave sums and products to this class."""
         return NotImplemented
 
-    def __add__(self, other: Any) -> Varied:
+    def __add__(self, other: Any) -> Dual:
         """Sum with another one, or with a number."""
-        if isinstance(other, Varied):
-            return Varied(self.x + other.x, _sum(self.rates, other.rates))
-        return Varied(self.x + other, self.rates)
+        if isinstance(other, Dual):
+            return Dual(self.x + other.x, _sum(self.rates, other.rates))
+        return Dual(self.x + other, self.rates)
 
-    def __mul__(self, other: Any) -> Varied:
+    def __mul__(self, other: Any) -> Dual:
         """Product with another one, or with a number."""
-        if isinstance(other, Varied):
-            return Varied(self.x * other.x, _sum((self * other.x).rates, (other * self.x).rates))
-        return Varied(self.x * other, {k: rate * other for k, rate in self.rates.items()})
+        if isinstance(other, Dual):
+            return Dual(self.x * other.x, _sum((self * other.x).rates, (other * self.x).rates))
+        return Dual(self.x * other, {k: rate * other for k, rate in self.rates.items()})
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __neg__(self) -> Varied:
+    def __neg__(self) -> Dual:
         """Negative."""
         return self * -1.0
 
-    def __sub__(self, other: Any) -> Varied:
+    def __sub__(self, other: Any) -> Dual:
         """Difference with another one, or with a number."""
         return self.__add__(-other)
 
@@ -56,15 +56,15 @@ def _sum(a: Rates, b: Rates) -> Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class VariedOps:
+class DualOps:
     """The one operation that `actuation` asks for, on numbers that vary."""
 
     ops: Ops
 
-    def minimum(self, x: Varied, most: float) -> Varied:
+    def minimum(self, x: Dual, most: float) -> Dual:
         """The smaller of the two; a number does not vary."""
         counts = 0.5 + self.ops.copysign(0.5, most - x.x)
-        return Varied(self.ops.minimum(x.x, most), (x * counts).rates)
+        return Dual(self.ops.minimum(x.x, most), (x * counts).rates)
 
 
 def control_rates(
@@ -75,9 +75,9 @@ def control_rates(
     ``forces`` is of `actuation`; of ``controls``, the first varies.
     """
     vary = (("q", q), ("v", v), ("u", controls[0]))
-    varied = ([Varied(x, {(name, k): 1.0}) for k, x in enumerate(numbers)] for name, numbers in vary)
+    dual = ([Dual(x, {(name, k): 1.0}) for k, x in enumerate(numbers)] for name, numbers in vary)
     tau: Mapping[int, Any] = forces(
-        VariedOps(ops), tree, *varied, *([Varied(x) for x in numbers] for numbers in controls[1:])
+        DualOps(ops), tree, *dual, *([Dual(x) for x in numbers] for numbers in controls[1:])
     )
     rates: list[Rates] = [tau[dof].rates if dof in tau else {} for dof in range(tree.nv)]
     coordinate = {sv.start: sq.start for sq, sv in zip(tree.q_slices, tree.v_slices, strict=True)}

@@ -26,36 +26,36 @@ Accelerate = Callable[[State, State], tuple[State, Matrix, Matrix, Matrix]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Varied:
+class Dual:
     """Numbers of ``q`` or ``v``, and their change (nv × k)."""
 
     x: State
     change: Matrix
 
 
-class VariedFlow(Flow):
+class DualFlow(Flow):
     """The same of states that vary."""
 
-    def times(self, h: Scalar, rate: Varied) -> Varied:
+    def times(self, h: Scalar, rate: Dual) -> Dual:
         """``h x``."""
-        return Varied(super().times(h, rate.x), scaled_matrix(self.ops, h, rate.change))
+        return Dual(super().times(h, rate.x), scaled_matrix(self.ops, h, rate.change))
 
-    def along(self, start: Varied, h: Scalar, rate: Varied) -> Varied:
+    def along(self, start: Dual, h: Scalar, rate: Dual) -> Dual:
         """``x + h ẋ``."""
-        return Varied(super().along(start.x, h, rate.x), start.change + scaled_matrix(self.ops, h, rate.change))
+        return Dual(super().along(start.x, h, rate.x), start.change + scaled_matrix(self.ops, h, rate.change))
 
-    def weighted(self, a: Varied, b: Varied, c: Varied, d: Varied) -> Varied:
+    def weighted(self, a: Dual, b: Dual, c: Dual, d: Dual) -> Dual:
         """``a + 2 b + 2 c + d``."""
         middle = b.change + c.change
-        return Varied(super().weighted(a.x, b.x, c.x, d.x), a.change + middle + middle + d.change)
+        return Dual(super().weighted(a.x, b.x, c.x, d.x), a.change + middle + middle + d.change)
 
-    def moved(self, q: Varied, u: Varied) -> Varied:
+    def moved(self, q: Dual, u: Dual) -> Dual:
         """``q ⊕ u``."""
         parts = [manifold.integrate_changes(self.ops, joint, u.x[sv]) for joint, sv in self._joints()]
         along_q, along_u = (self.ops.block_diagonal([part[k] for part in parts]) for k in (0, 1))
-        return Varied(super().moved(q.x, u.x), along_q @ q.change + along_u @ u.change)
+        return Dual(super().moved(q.x, u.x), along_q @ q.change + along_u @ u.change)
 
-    def tangent_rate(self, u: Varied, v: Varied) -> Varied:
+    def tangent_rate(self, u: Dual, v: Dual) -> Dual:
         """``v + ½ [u, v] + 1/12 [u, [u, v]]``."""
         ops = self.ops
         with_u, with_v = list[Matrix](), list[Matrix]()
@@ -73,7 +73,7 @@ class VariedFlow(Flow):
                 ops.take(ops.eye(6) + scaled_matrix(ops, 0.5, U) + scaled_matrix(ops, twelfth, U @ U), axes, axes)
             )
         change = ops.block_diagonal(with_u) @ u.change + ops.block_diagonal(with_v) @ v.change
-        return Varied(super().tangent_rate(u.x, v.x), change)
+        return Dual(super().tangent_rate(u.x, v.x), change)
 
     def _joints(self) -> Any:
         return zip(self.tree.joints, self.tree.v_slices, strict=True)
@@ -87,12 +87,12 @@ def step_derivatives(
     columns = range(nv), range(nv, 2 * nv), range(2 * nv, end)
     unit = [ops.put(ops.eye(len(own)), (len(own), end), range(len(own)), own) for own in columns]
 
-    def varied(at_q: Varied, at_v: Varied) -> Varied:
+    def dual(at_q: Dual, at_v: Dual) -> Dual:
         qdd, with_q, with_v, with_controls = accelerate(at_q.x, at_v.x)
-        return Varied(qdd, with_q @ at_q.change + with_v @ at_v.change + with_controls @ unit[2])
+        return Dual(qdd, with_q @ at_q.change + with_v @ at_v.change + with_controls @ unit[2])
 
-    start = Varied(q, unit[0]), Varied(v, unit[1])
-    q_next, v_next = INTEGRATE[integrator](VariedFlow(ops, tree), *start, h, varied)
+    start = Dual(q, unit[0]), Dual(v, unit[1])
+    q_next, v_next = INTEGRATE[integrator](DualFlow(ops, tree), *start, h, dual)
     change = ops.vstack([q_next.change, v_next.change])
     both = range(2 * nv)
     return q_next.x, v_next.x, ops.take(change, None, both), ops.take(change, None, columns[2])

@@ -2,7 +2,7 @@
 
 The structure stays as it is where all are on. A degree of freedom is eliminated with the row that meets it where that
 acts, and as one that moves as the forces say elsewhere: all is a sum of two parts of which one is zero, and divisors
-that belong to the other part are one. Rows are not multiplied by flags; forces that wait (`wait`) are.
+that belong to the other part are one. Rows are not multiplied by flags; forces that wait (`defer_rows`) are.
 
 A *condition* is a set of sets of constraints: it holds where all constraints of one of the sets are on. Rows of one
 constraint act where that is on. Of rows of several conditions that meet a degree of freedom, a Givens rotation turns

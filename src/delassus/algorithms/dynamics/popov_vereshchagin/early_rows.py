@@ -54,7 +54,7 @@ class EarlyElimination(LinkElimination):
         conditions = self.kinds.conditions
         return None if conditions is None else conditions.of[label]
 
-    def met(self, without: int | None = None) -> list[int]:
+    def met_entries(self, without: int | None = None) -> list[int]:
         """Entries of ``z`` that are no forces of ``rows``, and not that one."""
         rows = self.indices(self.rows)
         return [k for k in range(self.size) if k not in rows and k != without]
@@ -77,16 +77,16 @@ class EarlyElimination(LinkElimination):
         L = ops.put(ops.take(self.V, own, own), (n, n), own, own)
         self.V = ops.sym_add(ops.sym_add(V, L), edge + ops.transpose(edge))
 
-    def wait(self, labels: Sequence[Label]) -> None:
+    def defer_rows(self, labels: Sequence[Label]) -> None:
         """Let rows wait until their ``L`` is regular, multiplied by their flags: ``f`` takes the place of ``−f``."""
-        conditions, at = self.kinds.conditions, self.met()
+        conditions, at = self.kinds.conditions, self.met_entries()
         R = self.entries_of(labels, at)
         if conditions is not None:
             R = diagonal(self.ops, [conditions.on(conditions.of[label]) for label in labels]) @ R
         self.set_rows(labels, -R, at)
         self.rows = tuple(label for label in self.rows if label not in labels)
 
-    def leave_rows(self) -> None:
+    def drop_unmet_rows(self) -> None:
         """Rows that no joint meets: hard ones are redundant, and have no force; soft ones have ``−R z / ρ``."""
         ops, rows, z = self.ops, self.rows, self.labels
         R = self.entries_of(rows, [*range(FIRST), *self.indices(x for x in z if x not in rows)])
@@ -102,7 +102,7 @@ class EarlyElimination(LinkElimination):
 
     # -- rows that meet an entry of z: all but one of them made zero there -----------------------------------------
 
-    def single_out(self, t: int, labels: Sequence[Label]) -> tuple[Label, Scalar]:
+    def isolate_row(self, t: int, labels: Sequence[Label]) -> tuple[Label, Scalar]:
         """Make all rows but one zero at the entry ``t`` of ``z``, a hard one if there is any; returns it and its entry.
 
         Of rows of several conditions that meet it, a Givens rotation turns two at a time so that one does not meet it
@@ -119,7 +119,7 @@ class EarlyElimination(LinkElimination):
         if hard and soft:
             if len(hard) == 1:
                 self.ops.pivot(size, squared=True)
-            self.take_off(t, row, size, soft)
+            self.eliminate_entry(t, row, size, soft)
         return row, size
 
     def reflect(self, t: int, labels: Sequence[Label]) -> Scalar:
@@ -127,7 +127,7 @@ class EarlyElimination(LinkElimination):
 
         Returns that row's entry there, ``‖K S‖`` but for its sign; in the form it is left out.
         """
-        ops, others = self.ops, self.met(t)
+        ops, others = self.ops, self.met_entries(t)
         x, A = [row[0] for row in ops.entries(self.entries_of(labels, (t,)))], self.entries_of(labels, others)
         if len(labels) == 1:
             self.set_rows(labels, A, others)
@@ -161,7 +161,7 @@ class EarlyElimination(LinkElimination):
 
     def rotate(self, t: int, row: Label, size: Scalar, other: Label, other_size: Scalar) -> Scalar:
         """Givens rotation of two rows after which the other one is zero at the entry ``t``; returns the row's entry."""
-        ops, conditions, columns = self.ops, self.kinds.conditions, self.met(t)
+        ops, conditions, columns = self.ops, self.kinds.conditions, self.met_entries(t)
         assert conditions is not None, "rows of several conditions"
         act, other_act = conditions.of[row], conditions.of[other]
         a, b = conditions.on(act) * size, conditions.on(other_act) * other_size
@@ -176,9 +176,9 @@ class EarlyElimination(LinkElimination):
         conditions.of[other], conditions.of[row] = conditions.both(act, other_act), either
         return size
 
-    def take_off(self, t: int, row: Label, size: Scalar, others: Sequence[Label]) -> None:
+    def eliminate_entry(self, t: int, row: Label, size: Scalar, others: Sequence[Label]) -> None:
         """Make others zero at the entry ``t`` of ``z`` by a row that is ``size`` there."""
-        ops, columns = self.ops, self.met(t)
+        ops, columns = self.ops, self.met_entries(t)
         factors = self.entries_of(others, (t,)) @ ops.matrix([[1.0 / size]])
         own = self.entries_of((row,), columns)
         left = self.entries_of(others, columns) - factors @ own
@@ -235,9 +235,14 @@ class EarlyElimination(LinkElimination):
         """Put ``a_s = W z + e bᵀ z`` into the form; where ``e`` is not zero, ``W`` is."""
         ops, n = self.ops, self.size
         if self.kinds.conditions is not None:  # along what the row meets, and along the rest
-            met = sorted({*np.flatnonzero(ops.nonzero(W)[0]).tolist(), *ONE})
-            rest = [k for k in range(n) if k not in met]
-            W = ops.put(ops.take(W, None, met) + e @ ops.transpose(ops.take(b, met, None)), (1, n), (0,), met)
+            met_entries = sorted({*np.flatnonzero(ops.nonzero(W)[0]).tolist(), *ONE})
+            rest = [k for k in range(n) if k not in met_entries]
+            W = ops.put(
+                ops.take(W, None, met_entries) + e @ ops.transpose(ops.take(b, met_entries, None)),
+                (1, n),
+                (0,),
+                met_entries,
+            )
             free = ops.take(b, rest, None)
             if ops.known(free) is None:
                 taken = ops.sym_product(free @ e, ops.transpose(free))
@@ -252,8 +257,8 @@ class EarlyElimination(LinkElimination):
     def eliminate_joint(self, joint: Joint, tau: Matrix) -> None:
         """Degrees of freedom one by one, with a row each where rows meet them (eqs. 56–68)."""
         ops, axes = self.ops, joint.motion_axes
-        if self.joints_say(axes):
-            self.leave_acceleration(axes[0], float(joint.armature[0]), tau)
+        if self.is_prescribed_by_joints(axes):
+            self.pass_acceleration_to_parent(axes[0], float(joint.armature[0]), tau)
             return
         KS = self.at_joint(axes)
         meets = ops.nonzero(KS)
@@ -262,11 +267,11 @@ class EarlyElimination(LinkElimination):
             labels = [label for label, is_met in zip(self.rows, meets.any(axis=1), strict=True) if is_met]
             few = ranks[0] == len(labels) < np.count_nonzero(meets.any(axis=0))
             if few or not self.are_alike(labels):  # where L of rows of several conditions is regular, it is of any
-                self.wait(labels)
+                self.defer_rows(labels)
         for k in reversed(range(len(axes))):
             s, armature, force = axes[k], float(joint.armature[k]), ops.take(tau, (k,), None)
-            self.join_acceleration(s)
-            meeting, others = self.meeting(s), self.met(s)
+            self.merge_joint_acceleration(s)
+            meeting, others = self.meeting(s), self.met_entries(s)
             chosen = self.chosen(s, meeting, ranks[k] > ranks[k + 1])
             if round_off := [row for row in meeting if row not in chosen]:
                 self.set_rows(round_off, self.entries_of(round_off, others), others)
@@ -308,13 +313,13 @@ class EarlyElimination(LinkElimination):
 
     def constrain_dof(self, s: int, armature: float, tau: Matrix, labels: Sequence[Label]) -> None:
         """A degree of freedom along the axis ``s`` that rows meet."""
-        row, size = self.single_out(s, labels)
+        row, size = self.isolate_row(s, labels)
         b, D = self.separate_dof(s, armature, tau)
         self.eliminate_with_row(s, b, D, row, size, len(labels) == 1)
 
     # -- rows on joints --------------------------------------------------------------------------------------------
 
-    def joints_say(self, axes: Sequence[int]) -> bool:
+    def is_prescribed_by_joints(self, axes: Sequence[int]) -> bool:
         """Whether a row on joints alone, or no row on the link, says how the one degree of freedom moves."""
         label = self.acceleration_of(axes[0])
         if len(axes) != 1 or label not in self.labels or self.kinds.conditions is not None:
@@ -323,7 +328,7 @@ class EarlyElimination(LinkElimination):
         says = meets[:, self.indices([label])[0]] & (~meets[:, list(AXES)].any(axis=1) | ~meets[:, axes[0]].any())
         return self.problem.tree.parents[self.link] != WORLD and bool(says.any())
 
-    def leave_acceleration(self, s: int, armature: float, tau: Matrix) -> None:
+    def pass_acceleration_to_parent(self, s: int, armature: float, tau: Matrix) -> None:
         """``a_s = a'_s + q̈``: the joint's acceleration goes to the parent, where rows say what it is."""
         ops, n = self.ops, self.size
         (at,) = self.indices([self.acceleration_of(s)])
@@ -350,7 +355,7 @@ class EarlyElimination(LinkElimination):
             if alone and len(labels) > 1:
                 row = max(alone, key=lambda x: abs(float(sizes[x][0, 0])))
                 size: Scalar = float(sizes[row][0, 0])
-                self.take_off(t, row, size, [x for x in labels if x != row])
+                self.eliminate_entry(t, row, size, [x for x in labels if x != row])
             else:
                 row, size = labels[0], self.reflect(t, labels)
             ops.pivot(size, squared=True)
@@ -369,8 +374,8 @@ class EarlyElimination(LinkElimination):
     def rows_on_link(self) -> Matrix | None:
         """Rows (m × 7) if they meet the link's acceleration alone."""
         others = self.indices(label for label in self.labels if label[0] in (JOINT, LINK))
-        met = bool(self.ops.nonzero(self.entries_of(self.rows, others)).any())
-        return None if met or not self.are_alike(self.rows) else self.entries_of(self.rows, range(FIRST))
+        met_entries = bool(self.ops.nonzero(self.entries_of(self.rows, others)).any())
+        return None if met_entries or not self.are_alike(self.rows) else self.entries_of(self.rows, range(FIRST))
 
     def hold_by_constants(self) -> None:
         """Write hard rows that hold the link as constants, if they do; soft ones would have another compliance."""
@@ -381,7 +386,7 @@ class EarlyElimination(LinkElimination):
                 self.set_rows(self.rows, rewritten.rows, range(FIRST))
                 self.steps.append(rewritten)
 
-    def hand_on(self, motion: DynamicsProblem, X: Any, c: Matrix) -> list[Part]:
+    def propagate_to_parent(self, motion: DynamicsProblem, X: Any, c: Matrix) -> list[Part]:
         """What goes to the parent; rows that leave nothing but the joint free as constants there."""
         soft, on_link, rewritten = self.kinds.compliance.keys() & self.rows, self.rows_on_link(), None
         if on_link is not None and not soft:

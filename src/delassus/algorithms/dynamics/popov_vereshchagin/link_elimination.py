@@ -68,8 +68,8 @@ class LinkElimination:
     def add(self, parts: Sequence[Part]) -> None:
         """Add forms."""
         ops, own, before = self.ops, link_labels(self.link), range(self.size)
-        met = (x for part in parts for x in part.entries() if x not in own)
-        self.labels = tuple(dict.fromkeys([*self.labels, *met]))
+        met_entries = (x for part in parts for x in part.entries() if x not in own)
+        self.labels = tuple(dict.fromkeys([*self.labels, *met_entries]))
         self.rows = (*self.rows, *(label for part in parts for label in part.rows))
         n = self.size
         self.V = ops.put(self.V, (n, n), before, before)
@@ -98,7 +98,7 @@ class LinkElimination:
         tree = self.problem.tree
         return JOINT, tree.v_slices[self.link].start + tree.joints[self.link].motion_axes.index(s)
 
-    def join_acceleration(self, s: int) -> None:
+    def merge_joint_acceleration(self, s: int) -> None:
         """Put ``a_s − a'_s`` in the place of the joint's own ``q̈``, if ``z`` has it: that entry becomes ``a'_s``."""
         label = self.acceleration_of(s)
         if label in self.labels:
@@ -170,8 +170,8 @@ class LinkElimination:
         L, off = self.L(labels), [self.off(label) for label in labels]
         if any(x is not None for x in off):  # rows of constraints that are off are zero
             L = ops.sym_add(L, diagonal(ops, [0.0 if x is None else x for x in off]))
-        factor, met = ops.factor(L), ops.take(self.V, self.indices(labels), None)
-        B = ops.take(met, None, self.remove(labels))
+        factor, met_entries = ops.factor(L), ops.take(self.V, self.indices(labels), None)
+        B = ops.take(met_entries, None, self.remove(labels))
         Z = factor.half_solve(B)
         self.V = ops.sym_add(self.V, ops.sym_product(ops.transpose(factor.scale(Z)), Z))
         self.steps.append(Forces(tuple(labels), self.labels, B, factor))
@@ -191,7 +191,7 @@ class LinkElimination:
         Where a loop has brought ``a_p`` into the form before, the two are one.
         """
         if X is None:
-            self.put_in(c)
+            self.substitute_acceleration(c)
             return Part(WORLD, self.V, self.labels, self.rows)
         ops, n = self.ops, self.size
         H, B = (ops.take(self.V, AXES, at) for at in (AXES, range(6, n)))
@@ -210,7 +210,7 @@ class LinkElimination:
         labels = tuple(self.labels[k - FIRST] for k in rest if k >= FIRST)
         return Part(self.problem.tree.parents[self.link], V, labels, self.rows)
 
-    def put_in(self, c: Matrix) -> None:
+    def substitute_acceleration(self, c: Matrix) -> None:
         """Put in the acceleration ``c`` that the world carries the link with, which is known."""
         V, edge = self._without_own(c)
         self.V = self.ops.sym_add(V, edge + self.ops.transpose(edge))

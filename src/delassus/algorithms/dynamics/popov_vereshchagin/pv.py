@@ -52,7 +52,7 @@ def pv(motion: DynamicsProblem) -> Solution:
             if regular_base:
                 link.eliminate_forces(forces)  # eqs. 46, 49
         for k, s in enumerate(joint.motion_axes):
-            link.join_acceleration(s)
+            link.merge_joint_acceleration(s)
             link.eliminate_dof(s, float(joint.armature[k]), ops.take(motion.tau[i], (k,), None))
         parts.append(link.to_parent(*transform_and_drift(motion, i)))
     ops.mark("link elimination", [link.V for link in links.values()])

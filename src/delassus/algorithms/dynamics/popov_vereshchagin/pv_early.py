@@ -68,13 +68,13 @@ def pv_early(motion: DynamicsProblem, least: Sequence[Scalar] = ()) -> Solution:
         link.eliminate_joint(tree.joints[i], motion.tau[i])
         X, c = transform_and_drift(motion, i)
         if X is None:
-            link.put_in(c)
+            link.substitute_acceleration(c)
         loop_rows.eliminate_after_joint(link, parts, regular_after, order.block)
-        parts += link.hand_on(motion, X, c)
+        parts += link.propagate_to_parent(motion, X, c)
 
     # at the world: loops that meet only there, and rows that no joint meets; hard ones are redundant
     world = links[WORLD] = EarlyElimination(problem, WORLD, take_parts(problem, WORLD, parts), kinds)
-    world.leave_rows()
+    world.drop_unmet_rows()
     world.eliminate_forces(world.labels)
     ops.mark("link elimination", [link.V for link in links.values()])
     qdd, forces = back_substitution(motion, links)

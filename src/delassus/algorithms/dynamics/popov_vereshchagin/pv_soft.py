@@ -11,7 +11,7 @@ one end on a link (loops, rows on joints) couple links: with these, the method i
 from __future__ import annotations
 
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.dynamics.aba import driving_forces, roll_out
+from delassus.algorithms.dynamics.aba import driving_forces, forward_pass
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import Solution
@@ -36,7 +36,7 @@ def pv_soft(motion: DynamicsProblem) -> Solution:
 
     # the articulated-body algorithm
     body = Articulated(problem, H)
-    qdd, a = roll_out(motion, body, driving_forces(motion, body, p))
+    qdd, a = forward_pass(motion, body, driving_forces(motion, body, p))
 
     # forces: R⁻¹ (k − K a)
     f = [R[c].solve(k[c] - ends[c].K @ a[ends[c].link]) for c in constraints]

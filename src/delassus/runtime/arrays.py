@@ -33,17 +33,18 @@ def gathered(
     dtype: np.dtype[Any],
     shown_as: Mapping[str, str] | None = None,
     advice: str = "Make the batches of equal shape.",
+    anew: Sequence[bool] = (),
 ) -> tuple[list[NDArray[Any]], Batch]:
     """All arguments, those by position and the rest by name, C-contiguous and with one batch; and that batch.
 
-    ``shown_as``: names in messages; ``advice``: what to do about batches that do not fit.
+    ``shown_as``: names in messages; ``advice``, ``anew``: as in `of_one_batch`.
     """
     names = [a.name for a in arguments]
     complete = ordered(names, given, named)
     if shown_as:
         names = [shown_as.get(name, name) for name in names]
     arrays = [checked(x, a, dtype, name) for x, a, name in zip(complete, arguments, names, strict=True)]
-    arrays, batch = of_one_batch(arrays, arguments, np.broadcast_to, names, advice)
+    arrays, batch = of_one_batch(arrays, arguments, np.broadcast_to, names, advice, anew)
     return [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays], batch
 
 
@@ -58,12 +59,20 @@ def of_one_batch(
     broadcast: Callable[[Any, Batch], Any],
     names: Sequence[str] | None = None,
     advice: str = "Make the batches of equal shape.",
+    anew: Sequence[bool] = (),
 ) -> tuple[list[Any], Batch]:
-    """Arrays of any library, ``broadcast`` to the shape that all have with their batches; and that batch."""
-    own = [leading(x, a) for x, a in zip(arrays, arguments, strict=True)]
-    batch = common_batch(names or [a.name for a in arguments], own, advice)
-    shapes = [(*batch, *a.shape) for a in arguments]
-    return [x if o == batch else broadcast(x, s) for x, o, s in zip(arrays, own, shapes, strict=True)], batch
+    """Arrays of any library, ``broadcast`` to the shape that all have with their batches; and that batch.
+
+    ``advice``: what to do about batches that do not fit; ``anew``: which arrays have an axis of time before the batch.
+    """
+    times = [tuple(x.shape[:k]) for x, k in zip(arrays, anew or (0,) * len(arrays), strict=True)]
+    own = [leading(x, a)[len(t) :] for x, a, t in zip(arrays, arguments, times, strict=True)]
+    batch, out = common_batch(names or [a.name for a in arguments], own, advice), []
+    for x, a, t, o in zip(arrays, arguments, times, own, strict=True):
+        if t and len(o) < len(batch):
+            x = x.reshape((*t, *(1,) * (len(batch) - len(o)), *o, *a.shape))
+        out.append(x if o == batch else broadcast(x, (*t, *batch, *a.shape)))
+    return out, batch
 
 
 def ordered(names: Sequence[str], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -108,13 +117,24 @@ def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str) -
     return array.astype(dtype, copy=False)
 
 
-def time_first(x: Any, argument: Argument, axis: int | None, swapped: Callable[[Any], Any]) -> Any:
-    """Array (T, ..., shape of one state) whose time is the first axis, or the second of a batch; ``swapped``: those."""
-    axes = x.ndim - len(argument.shape)
-    if axes < 1:
-        wanted = ", ".join(["T", "...", *map(str, argument.shape)])
-        raise ConfigurationError(argument.name, f"shape ({wanted})", f"shape {tuple(x.shape)}", "Time is an axis.")
-    return swapped(x) if axis and axes > 1 else x
+def over_time(
+    space: Any, arrays: Mapping[str, Any], arguments: Mapping[str, Argument], axis: int | None, held: Mapping[str, int]
+) -> dict[str, Any]:
+    """Arrays (T, ..., shape of one state) of what is given anew at each step, by name, of the library ``space``.
+
+    Their time is the first axis, or if ``axis`` is 1 the second of a batch; ``held``: steps that one entry is for.
+    """
+    out = {}
+    for name, x in arrays.items():
+        axes = x.ndim - len(arguments[name].shape)
+        if axes < 1:
+            wanted = ", ".join(["T", "...", *map(str, arguments[name].shape)])
+            raise ConfigurationError(name, f"shape ({wanted})", f"shape {tuple(x.shape)}", "Time is an axis.")
+        out[name] = space.moveaxis(x, 1, 0) if axis and axes > 1 else x
+        if held.get(name, 1) > 1:
+            repeat = getattr(space, "repeat_interleave", None) or space.repeat
+            out[name] = repeat(out[name], held[name], 0)
+    return out
 
 
 def check_dtype(came: np.dtype[Any], dtype: np.dtype[Any], name: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 from typing import Any, Literal
 
@@ -19,7 +18,7 @@ from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.arrays import aligned_empty, checked, gathered, leading
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.libraries import on_dask, on_jax, on_torch
+from delassus.runtime.libraries import MODULES
 from delassus.runtime.sub_steps import STATE, Loops, loops_of
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
@@ -210,20 +209,17 @@ def _elsewhere(
     names = " and ".join(sorted(libraries))
     advice = "Pass NumPy arrays, or call the kernel in a loop"
     if libraries == {"JAX"}:
-        calls, advice = on_jax.rollout, f"{advice}, such as jax.lax.scan over a jitted step"
-    elif libraries == {"PyTorch"}:
-        calls = partial(on_torch.rollout, rollout)
-        refused = {**refused, "controls": controls if callable(controls) else None}
-    elif libraries == {"Dask"}:
-        calls = partial(on_dask.rollout, rollout)
-    else:
+        advice += ", such as jax.lax.scan over a jitted step"
+    if libraries == {"PyTorch"} and callable(controls):
+        refused = {**refused, "controls": controls}
+    if len(libraries) > 1 or not hasattr(MODULES[names], "rollout"):
         wanted = "arrays of NumPy, JAX, PyTorch or Dask alone"
         raise ConfigurationError("rollout", wanted, f"some of {names}", f"{advice}.")
     for name, x in refused.items():
         if x is not None:
             wanted = "arrays" if name == "controls" else "no such argument"
             raise ConfigurationError(name, f"{wanted} with arrays of {names}", shown(x), f"{advice}.")
-    return calls(kernel, start, controls, fixed=fixed, **how)
+    return MODULES[names].rollout(rollout, kernel, start, controls, fixed=fixed, **how)
 
 
 Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], tuple[int, int, int]]
@@ -286,7 +282,6 @@ def _by_arrays(
     kernel, decimation, with_status = run.kernel, run.decimation, run.with_status
     by_name = {a.name: a for a in kernel.arguments}
     n_states = kernel.request.states
-    states = [a.name for a in kernel.arguments[:n_states]]
     fixed = {**others, "q": start[0], "v": start[1], "dt": dt}
     batches = [
         leading(checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)), by_name[name])
@@ -299,19 +294,11 @@ def _by_arrays(
     steps = len(over_time[control])
     for name in names:
         over_time[name] = _time_first(others[name], by_name[name], kernel.dtype, time_axis, steps, batches)
-    one_step = {name: np.empty(x.shape[1:], dtype=kernel.dtype) for name, x in over_time.items()}
-    given = {**fixed, **one_step}
-    arrays, batch = gathered(kernel.arguments, (), given, kernel.dtype, SHOWN_AS, TIME_FIRST)
-    for k, argument in enumerate(kernel.arguments):
-        if argument.name in states:
-            first = arrays[k]
-            arrays[k] = aligned_empty((steps + 1, *first.shape), kernel.dtype)
-            arrays[k][0] = first
-        elif argument.name in over_time:
-            x = over_time[argument.name]
-            missing = len(batch) + len(argument.shape) - (x.ndim - 1)
-            x = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
-            arrays[k] = np.ascontiguousarray(np.broadcast_to(x, (steps, *batch, *argument.shape)))
+    anew = [a.name in over_time for a in kernel.arguments]
+    arrays, batch = gathered(kernel.arguments, (), {**fixed, **over_time}, kernel.dtype, SHOWN_AS, TIME_FIRST, anew)
+    for k, first in enumerate(arrays[:n_states]):
+        arrays[k] = aligned_empty((steps + 1, *first.shape), kernel.dtype)
+        arrays[k][0] = first
     doubtful, beside = kernel.roll(arrays, batch, steps, run.threads)
     if not kernel.iterates:
         status, met = _step_by_step(run, arrays, doubtful)

@@ -9,15 +9,15 @@ from delassus.errors import ConfigurationError
 from delassus.model.check import OTHERS
 from delassus.runtime.libraries import on_dask, on_jax, on_others, on_torch
 
-CALLS = {"JAX": on_jax.call, "PyTorch": on_torch.call, "Dask": on_dask.call, OTHERS: on_others.call}
-"""By the names of `delassus.model.check.LIBRARIES`."""
+MODULES: Mapping[str, Any] = {"JAX": on_jax, "PyTorch": on_torch, "Dask": on_dask, OTHERS: on_others}
+"""Modules with a ``call``, most with a ``rollout``, by the names of `delassus.model.check.LIBRARIES`."""
 
 
 def call(kernel: Any, libraries: set[str], given: Sequence[Any], named: Mapping[str, Any], is_plain: bool) -> Any:
     """Call of a kernel with arrays of other libraries, and results of the same; ``is_plain``: with arrays alone."""
     if is_plain and len(libraries) == 1:
         (library,) = libraries
-        return CALLS[library](kernel, given, named)
+        return MODULES[library].call(kernel, given, named)
     names = " and ".join(sorted(libraries))
     if not is_plain:
         came = "out, threads, return_status or return_error"

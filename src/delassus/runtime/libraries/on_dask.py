@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from delassus.model.check import library_of
-from delassus.runtime.arrays import check_dtype, check_shape, checked, common_batch, ordered, time_first
+from delassus.runtime.arrays import check_dtype, check_shape, checked, common_batch, ordered, over_time
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -49,13 +49,13 @@ def rollout(
     names = [a.name for a in needed]
     arrays = _checked(kernel, dict(zip(names, ordered(names, (), given), strict=True)))
     how = {"decimation": decimation, "per_step": per_step, "steps": steps}
-    for a in needed:
-        if a.name in (control, *per_step):
-            x = time_first(arrays[a.name], a, time_axis, lambda x: da.moveaxis(x, 1, 0))
-            arrays[a.name] = da.moveaxis(x, 0, -1 - len(a.shape))  # the batch leads in blocks
-            steps = x.shape[0] * decimation if a.name == control else steps
+    by_name = {a.name: a for a in needed}
+    moving = {name: x for name, x in arrays.items() if name in (control, *per_step)}
+    for name, x in over_time(da, moving, by_name, time_axis, {}).items():
+        arrays[name] = da.moveaxis(x, 0, -1 - len(by_name[name].shape))  # the batch leads in blocks
+        steps = x.shape[0] * decimation if name == control else steps
     assert steps is not None  # of a policy they are given
-    axes = [len(a.shape) + (a.name in (control, *per_step)) for a in needed]
+    axes = [len(a.shape) + (a.name in moving) for a in needed]
     n_states = len(start)
     shapes = [(steps + 1, *r.shape) if k < n_states else r.shape for k, r in enumerate(kernel.results)]
     found = _mapped(kernel, partial(_rolled, roll, policy, how), arrays, axes, shapes)

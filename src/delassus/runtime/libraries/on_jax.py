@@ -22,7 +22,7 @@ import numpy as np
 from delassus.compiler.jit.compile import address_of
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
-from delassus.runtime.arrays import check_shape, common_batch, leading, of_one_batch, ordered, time_first
+from delassus.runtime.arrays import check_shape, common_batch, leading, of_one_batch, ordered, over_time
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.libraries.xla_entry import SETTLE, SETTLING, _task, _xla
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
@@ -60,6 +60,7 @@ def _compiled(kernel: Any) -> Any:
 
 
 def rollout(
+    roll: object,
     kernel: Any,
     start: Mapping[str, Any],
     controls: Any,
@@ -69,7 +70,7 @@ def rollout(
     steps: int | None,
     fixed: Mapping[str, Any],
 ) -> tuple[Any, ...]:
-    """Trajectories of a compiled time step, as `delassus.rollout` returns them: a `jax.lax.scan` over its calls."""
+    """Trajectories of a compiled time step, as ``roll`` returns them, which is `delassus.rollout`: a `jax.lax.scan`."""
     import jax
     import jax.numpy as jnp
 
@@ -78,10 +79,8 @@ def rollout(
     anew = {name: jnp.asarray(fixed[name]) for name in per_step}
     if steps is None:
         anew[control] = jnp.asarray(controls)
-    anew = {name: time_first(x, by_name[name], time_axis, lambda x: jnp.moveaxis(x, 1, 0)) for name, x in anew.items()}
-    if steps is None:
-        anew[control] = jnp.repeat(anew[control], decimation, axis=0)
-        steps = len(anew[control])
+    anew = over_time(jnp, anew, by_name, time_axis, {control: decimation})
+    steps = len(anew[control]) if steps is None else steps
     for name, x in anew.items():
         if len(x) != steps:
             raise ConfigurationError(name, f"{steps} steps", f"{len(x)}", "Pass as many as there are steps.")

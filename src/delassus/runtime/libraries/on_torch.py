@@ -17,7 +17,7 @@ import numpy as np
 
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
-from delassus.runtime.arrays import check_shape, common_batch, of_one_batch, ordered, time_first
+from delassus.runtime.arrays import check_shape, of_one_batch, ordered, over_time
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -52,24 +52,15 @@ def rollout(
 
     Backwards, the kernel of cotangents runs over time, from the end to the start.
     """
-    control = kernel.request.control
-    names = [a.name for a in kernel.arguments]
-    anew = [name == control or name in per_step for name in names]
-    tensors = _checked(kernel, ordered(names, (), {**fixed, **start, control: controls}))
-    axes = [x.ndim - len(a.shape) for x, a in zip(tensors, kernel.arguments, strict=True)]
-    for k, (name, moves) in enumerate(zip(names, anew, strict=True)):
-        if moves:
-            tensors[k] = time_first(tensors[k], kernel.arguments[k], time_axis, lambda x: x.movedim(1, 0))
-            if name == control:
-                tensors[k] = tensors[k].repeat_interleave(decimation, dim=0)
-    leading = [tuple(x.shape[moves:n]) for x, moves, n in zip(tensors, anew, axes, strict=True)]
-    batch = common_batch(names, leading)
-    for k, (a, moves) in enumerate(zip(kernel.arguments, anew, strict=True)):
-        x = tensors[k]
-        missing = (1,) * (len(batch) - len(leading[k]))
-        if moves:
-            x = x.reshape(len(x), *missing, *x.shape[1:])
-        tensors[k] = x.expand(*([len(x)] if moves else []), *batch, *a.shape)
+    import torch
+
+    control, arguments = kernel.request.control, {a.name: a for a in kernel.arguments}
+    complete = ordered([*arguments], (), {**fixed, **start, control: controls})
+    given = dict(zip(arguments, _checked(kernel, complete), strict=True))
+    moving = {name: x for name, x in given.items() if name == control or name in per_step}
+    given |= over_time(torch, moving, arguments, time_axis, {control: decimation})
+    anew = [name in moving for name in arguments]
+    tensors, _ = of_one_batch([*given.values()], kernel.arguments, torch.Tensor.expand, anew=anew)
     if kernel.iterates and _is_differentiated(tensors):
         raise ConfigurationError("kernel", "'step', of tensors with derivatives", repr(kernel), "Or call .detach().")
     return _rolled()(roll, kernel, anew, *tensors)

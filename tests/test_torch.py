@@ -30,12 +30,14 @@ def motion():
 def test_batches_are_those_of_numpy(dtype):
     tree = ds.mechanisms.chain(7)
     kernel = ds.compile(tree, HAND, dtype=dtype)
-    q = tree.random(0, batch=(3, 5)).astype(dtype)
+    q, compiled = tree.random(0, batch=(3, 5)).astype(dtype), torch.compile(kernel, fullgraph=True)
     for call in (
         kernel,
         torch.vmap(kernel),
         torch.vmap(torch.vmap(kernel), 1, 1),
-        torch.compile(kernel, fullgraph=True),
+        compiled,
+        torch.compile(lambda q: compiled(q), fullgraph=True),
+        torch.compile(lambda q: kernel(q)),
     ):
         G = call(*tensors(q))
         assert isinstance(G, torch.Tensor) and str(G.dtype) == f"torch.{dtype}"

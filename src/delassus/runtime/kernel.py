@@ -210,6 +210,8 @@ class Kernel:
     # calls go to machine code at once, and from there, if need be, to `_call`
     __slots__ = {"__call__": _call.__doc__, "__dict__": None, "__weakref__": None}
     __signature__ = property(lambda self: signature(self._call))
+    # `torch.compile` traces what is behind objects that say so, and knows no slots
+    _torchdynamo_orig_callable, _torchdynamo_wrapper_id = property(lambda self: self._call), property(id)
 
     def solve(self, *arguments: ArrayLike, threads: int | None = None, **named: ArrayLike) -> ForwardDynamics:
         """Run compiled "dynamics", and say how each state was solved.

@@ -140,7 +140,7 @@ def test_the_test_of_imports():
     assert not may_import("delassus.errors", "delassus.model")
     assert may_import("delassus.formats.mujoco.model", "delassus.constraints")
     assert not may_import("delassus.formats.mujoco.model", "delassus.algorithms.problem")
-    lazily = dict(imports(PACKAGE / "formats" / "mujoco" / "xml.py"))
+    lazily = dict(imports(PACKAGE / "formats" / "mujoco" / "named.py"))
     assert lazily["mujoco"] and not lazily["delassus.errors"]
     assert ("delassus.model.mechanisms", False) in imports(PACKAGE / "__init__.py")
     assert ("delassus.runtime.compile", True) in imports(PACKAGE / "__init__.py")  # by its name

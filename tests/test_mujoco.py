@@ -20,7 +20,6 @@ import pytest
 
 import delassus as ds
 from delassus.errors import ConfigurationError, MissingDependencyError, ModelError
-from delassus.formats.mujoco.actuators import element_names
 from internals import (
     CONTROL_FORCES,
     JointKind,
@@ -252,15 +251,20 @@ def represented(model, tree):
             ids = [model.tendon(name).id for name in names]
             model.tendon_stiffness[ids] = model.tendon_damping[ids] = 0.0
         if what.startswith("actuators"):
-            all_names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nu, "actuator")
+            all_names = actuator_names(model)
             ids = [all_names.index(name) for name in names]
             model.actuator_gainprm[ids] = model.actuator_biasprm[ids] = 0.0
     return model
 
 
+def actuator_names(model):
+    """Names of actuators, as the tree has them."""
+    return [model.actuator(a).name or f"actuator{a}" for a in range(model.nu)]
+
+
 def controls_of(tree, model, rng):
     """Random controls in MuJoCo's order and in ours."""
-    names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nu, "actuator")
+    names = actuator_names(model)
     ctrl = rng.normal(size=model.nu) * 2.0
     return ctrl, ctrl[[names.index(actuator.name) for actuator in tree.actuators]]
 

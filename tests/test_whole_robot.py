@@ -14,6 +14,7 @@ import pytest
 import delassus as ds
 from delassus.contact import ContactDynamics
 from delassus.errors import ModelError
+from delassus.formats import features
 from internals import (
     PER_DOF,
     JointKind,
@@ -784,6 +785,17 @@ def test_the_table_has_every_element_of_mjcf():
         if len(cells) == 5 and cells[2].strip() in ("in", "listed", "irrelevant"):
             documented |= set(re.findall(r"`([\w/]+)`", cells[1]))
     assert len(wanted) > 100 and wanted <= documented, sorted(wanted - documented)
+
+
+def test_the_table_of_what_is_not_written():
+    """`docs/mjcf.md` says of each feature of a tree which formats do not hold it."""
+    forms = (features.URDF, features.MJCF, features.PINOCCHIO)
+    rows = "".join(
+        f"| {what} |{''.join(' listed |' if form in missing else ' |' for form in forms)}\n"
+        for missing, what, _ in features.FEATURES
+        if missing & {*forms}
+    )
+    assert rows in (Path(__file__).parents[1] / "docs" / "mjcf.md").read_text()
 
 
 SAMPLE = (

@@ -172,8 +172,9 @@ def test_what_urdf_cannot_say():
     )  # fmt: skip
     expected = (
         r"as URDF: not represented: 1 links whose frames are not at their joints, which become frames \(a\); "
-        r"1 armature of joints \(first\); 1 springs of joints \(first\); 1 limits of joints that are not revolute or "
-        r"prismatic \(second\); 1 damping or friction that differs between degrees of freedom \(second\); "
+        r"1 armature of joints \(first\); 1 springs of joints \(first\); 1 effort and velocity limits of "
+        r"planar and free joints \(second\); 1 armature, damping, friction or stiffness that differs between degrees "
+        r"of freedom \(second\); "
         r"1 gravity \(0 0 0\); 1 reference configurations \(home\); 1 actuators \(motor\)\."
     )
     with pytest.warns(DelassusWarning, match=expected):

@@ -26,16 +26,19 @@ class Equalities:
 
 
 def equalities(
-    tree: Topology, carriers: Mapping[int, tuple[str, Placement]], bodies: Collection[str], q: Array
+    tree: Topology,
+    carriers: Mapping[int, tuple[str, Placement]],
+    bodies: Collection[str],
+    at_start: Mapping[str, Array],
 ) -> Equalities:
-    """Equality constraints of MJCF, where ``qpos0`` is ``q``.
+    """Equality constraints of MJCF, where joints have the coordinates ``at_start`` at ``qpos0``.
 
     ``carriers`` are the name of each link, and where the frame of that name is in its body frame; ``bodies`` those that
     are written.
     """
     out = Equalities()
+    q = np.concatenate([np.zeros(0), *at_start.values()])
     poses = [*world_poses(tree, q), (np.eye(3), np.zeros(3))]  # the last one is the world's
-    at_start = {name: float(q[part][0]) for name, part in zip(tree.joint_names, tree.q_slices, strict=True)}
     taken = {actuator.name for actuator in tree.actuators}
     for constraint in tree.constraints:
         rows = constraint.couplings()
@@ -72,14 +75,14 @@ def equalities(
 
 
 def _couple(
-    out: Equalities, row: Mapping[str, float], rest: float, at_start: Mapping[str, float], taken: set[str]
+    out: Equalities, row: Mapping[str, float], rest: float, at_start: Mapping[str, Array], taken: set[str]
 ) -> None:
     """Add a row: of one or two joints, else of a tendon. Lengths of MJCF are relative to those at ``qpos0``."""
     names, factors = list(row), list(row.values())
     if len(row) <= 2:
         slopes = [-x / factors[0] for x in factors[1:]]
-        followed = sum(slope * at_start[name] for slope, name in zip(slopes, names[1:], strict=True))
-        constant = rest / factors[0] - at_start[names[0]] + followed
+        followed = sum(slope * at_start[name][0] for slope, name in zip(slopes, names[1:], strict=True))
+        constant = rest / factors[0] - at_start[names[0]][0] + followed
         joints = {f"joint{k}": name for k, name in enumerate(names, start=1)}
         polynomial = np.array([constant, *(slopes or [0.0]), 0.0, 0.0, 0.0])
         out.lines.append(element(2, "joint", {**joints, "polycoef": polynomial}))
@@ -87,7 +90,7 @@ def _couple(
     tendon = unique_name(f"coupling{len(out.lines)}", taken)
     parts = [element(3, "joint", {"joint": name, "coef": x}) for name, x in row.items()]
     out.tendons += [element(2, "fixed", {"name": tendon}, is_open=True), *parts, "    </fixed>"]
-    constant = rest - sum(x * at_start[name] for name, x in row.items())
+    constant = rest - sum(x * at_start[name][0] for name, x in row.items())
     polynomial = np.array([constant, 0.0, 0.0, 0.0, 0.0])
     out.lines.append(element(2, "tendon", {"tendon1": tendon, "polycoef": polynomial}))
 

@@ -16,8 +16,10 @@ import numpy as np
 
 from delassus.constraints import JointRows
 from delassus.errors import ModelError, missing_dependency
+from delassus.formats.features import JOINTS, PINOCCHIO, omitted
 from delassus.model.describe import describe
 from delassus.model.description import (
+    DIRECTED,
     FIXED,
     Check,
     RawJoint,
@@ -35,15 +37,7 @@ from delassus.model.tree import Tree
 UNIT_AXIS = 1e-6
 """Axes whose length is off by more than this are refused: Pinocchio takes them as they are."""
 
-_KINDS = {
-    **dict.fromkeys(("RX", "RY", "RZ", "RevoluteUnaligned"), JointKind.REVOLUTE),
-    **dict.fromkeys(("RUBX", "RUBY", "RUBZ", "RevoluteUnboundedUnaligned"), JointKind.COS_SIN),
-    **dict.fromkeys(("PX", "PY", "PZ", "PrismaticUnaligned"), JointKind.PRISMATIC),
-    "FreeFlyer": JointKind.FREE,
-    "Spherical": JointKind.BALL,
-    "Planar": JointKind.PLANAR,
-    "Translation": JointKind.TRANSLATION,
-}
+_KINDS = {word: kind for kind, words in JOINTS[PINOCCHIO].items() for word in words.split()}
 """Kind of each joint that a tree can hold, by Pinocchio's name without ``JointModel``."""
 
 _DIRECTIONS = (
@@ -147,18 +141,7 @@ def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
     """
     pin = _import_pinocchio("a Pinocchio model")
     check_unsupported(unsupported)
-    several = (j for j in tree.joints if j.kind not in (JointKind.REVOLUTE, JointKind.PRISMATIC))
-    omitted = {
-        "gravity compensation": list(tree.gravity_compensation),
-        "springs of joints": [j.name for j in tree.joints if j.stiffness.any()],
-        "limits of joints that are not revolute or prismatic": [
-            j.name for j in several if np.isfinite([*j.lower, *j.upper]).any()
-        ],
-        "constraints": list(map(repr, tree.constraints)),
-        "actuators": [actuator.name for actuator in tree.actuators],
-    }
-    held = {what: names for what, names in omitted.items() if names}
-    judge_omitted(tree.name, "a pinocchio.Model", held, unsupported)
+    judge_omitted(tree.name, PINOCCHIO, omitted(PINOCCHIO, tree, constraints=tree.constraints), unsupported)
     model = pin.Model()
     model.name, model.gravity.linear = tree.name, np.array(tree.gravity)
     links, joints, _ = describe(tree, offsets=False)
@@ -188,19 +171,14 @@ def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
 
 def _model_of_joint(pin: Any, raw: RawJoint) -> tuple[Any, Any]:
     """Pinocchio's joint for a joint, and its frame in that of the link."""
-    names = {JointKind.FREE: "FreeFlyer", JointKind.BALL: "Spherical", JointKind.TRANSLATION: "Translation"}
-    axes = {JointKind.REVOLUTE: "R", JointKind.COS_SIN: "RUB", JointKind.PRISMATIC: "P"}
-    unaligned = {JointKind.REVOLUTE: "RevoluteUnaligned", JointKind.PRISMATIC: "PrismaticUnaligned"}
-    same = pin.SE3.Identity()
     kind = raw.kind or JointKind.FREE
-    if kind in names:
-        return getattr(pin, f"JointModel{names[kind]}")(), same
-    k = int(np.argmax(np.abs(raw.axis))) if kind in axes else 2
-    joint = getattr(pin, f"JointModel{axes[kind]}{'XYZ'[k]}" if kind in axes else "JointModelPlanar")()
-    if np.array_equal(raw.axis, np.eye(3)[k]):
-        return joint, same
-    if kind in unaligned:
-        return getattr(pin, f"JointModel{unaligned[kind]}")(raw.axis / np.linalg.norm(raw.axis)), same
+    *aligned, other = (getattr(pin, f"JointModel{name}") for name in JOINTS[PINOCCHIO][kind].split())
+    k = int(np.argmax(np.abs(raw.axis))) if aligned else 2
+    joint = aligned[k]() if aligned else other()
+    if kind not in DIRECTED or np.array_equal(raw.axis, np.eye(3)[k]):
+        return joint, pin.SE3.Identity()
+    if kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        return other(raw.axis / np.linalg.norm(raw.axis)), pin.SE3.Identity()
     return joint, pin.SE3(rotation_between(np.eye(3)[k], raw.axis), np.zeros(3))
 
 

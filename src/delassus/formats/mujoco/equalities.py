@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from delassus.constraints import Constraint, Frame, JointRows, Point, Weld
-from delassus.formats.mujoco.actuators import element_names, fixed_tendon, is_disabled
+from delassus.formats.mujoco.named import NamedModel
 from delassus.model.rotations import Array, quaternion_to_matrix
 from delassus.model.tree import Tree
 
 
-def active_equalities(mujoco: Any, model: Any) -> NDArray[np.bool_]:
-    """Which equality constraints are switched on."""
-    return np.asarray(model.eq_active0 != 0) & (not is_disabled(mujoco, model, "EQUALITY", "CONSTRAINT"))
-
-
-def constraints_of(
-    mujoco: Any, model: Any, tree: Tree, body_names: list[str], joint_names: list[str]
-) -> tuple[tuple[Constraint, ...], list[str]]:
+def constraints_of(model: NamedModel, tree: Tree) -> tuple[tuple[Constraint, ...], list[str]]:
     """Constraints for the active equalities, and the names of those that a tree cannot hold."""
-    names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_EQUALITY, model.neq, "equality")
+    names, bodies, joints = model.names_of("equality"), model.names_of("body"), model.names_of("joint")
     held, others = [], []
-    for e in np.flatnonzero(active_equalities(mujoco, model)).tolist():
-        kind = int(model.eq_type[e])
+    for e in np.flatnonzero(model.active_equalities()).tolist():
         constraint: Constraint | None = None
-        if kind in (int(mujoco.mjtEq.mjEQ_CONNECT), int(mujoco.mjtEq.mjEQ_WELD)):
-            constraint = _between_bodies(mujoco, model, e, tree, body_names)
-        elif kind == int(mujoco.mjtEq.mjEQ_JOINT):
-            constraint = _coupling(model, e, *(_joint(model, j, joint_names) for j in _objects(model, e)))
-        elif kind == int(mujoco.mjtEq.mjEQ_TENDON):
-            constraint = _coupling(model, e, *(_tendon(mujoco, model, t, joint_names) for t in _objects(model, e)))
+        match model.word("mjtEq", model.eq_type[e]):
+            case "connect" | "weld" as kind:
+                constraint = _between_bodies(model, e, kind == "weld", tree, bodies)
+            case "joint":
+                constraint = _coupling(model, e, *(_joint(model, j, joints) for j in _objects(model, e)))
+            case "tendon":
+                constraint = _coupling(model, e, *(_tendon(model, t, joints) for t in _objects(model, e)))
         if constraint is None:
             others.append(names[e])
         else:
@@ -40,16 +30,15 @@ def constraints_of(
     return tuple(held), others
 
 
-def _objects(model: Any, e: int) -> tuple[int, int]:
+def _objects(model: NamedModel, e: int) -> tuple[int, int]:
     """Numbers of what an equality is between; −1 where there is no second one."""
     return int(model.eq_obj1id[e]), int(model.eq_obj2id[e])
 
 
-def _between_bodies(mujoco: Any, model: Any, e: int, tree: Tree, body_names: list[str]) -> Constraint | None:
+def _between_bodies(model: NamedModel, e: int, is_weld: bool, tree: Tree, body_names: list[str]) -> Constraint | None:
     """Two frames that coincide where the file's constraint is fulfilled; None within one rigid body."""
-    is_weld = int(model.eq_type[e]) == int(mujoco.mjtEq.mjEQ_WELD)
     pair, data = _objects(model, e), model.eq_data[e]
-    if int(model.eq_objtype[e]) == int(mujoco.mjtObj.mjOBJ_SITE):
+    if model.word("mjtObj", model.eq_objtype[e]) == "site":
         first, second = (
             Frame(body_names[model.site_bodyid[s]], model.site_pos[s], rotation_of(model.site_quat[s])) for s in pair
         )
@@ -73,22 +62,22 @@ Length = tuple[dict[str, float], float]
 """Coefficients of a linear combination of joint positions, and its value at ``qpos0``."""
 
 
-def _joint(model: Any, joint: int, joint_names: list[str]) -> Length | None:
+def _joint(model: NamedModel, joint: int, joint_names: list[str]) -> Length | None:
     """Position of a joint; zero where there is none."""
     return ({}, 0.0) if joint < 0 else ({joint_names[joint]: 1.0}, float(model.qpos0[model.jnt_qposadr[joint]]))
 
 
-def _tendon(mujoco: Any, model: Any, tendon: int, joint_names: list[str]) -> Length | None:
+def _tendon(model: NamedModel, tendon: int, joint_names: list[str]) -> Length | None:
     """Length of a fixed tendon; zero where there is none, None of a spatial tendon."""
     if tendon < 0:
         return {}, 0.0
-    ratios = fixed_tendon(mujoco, model, tendon)
+    ratios = model.fixed_tendon(tendon)
     if ratios is None:
         return None
     return {joint_names[j]: ratio for j, ratio in ratios.items()}, float(model.tendon_length0[tendon])
 
 
-def _coupling(model: Any, e: int, first: Length | None, second: Length | None) -> Constraint | None:
+def _coupling(model: NamedModel, e: int, first: Length | None, second: Length | None) -> Constraint | None:
     """``l₁ − l₁⁰ = c₀ + c₁ (l₂ − l₂⁰)`` as a row; None of a polynomial of higher degree."""
     constant, slope, *higher = (float(c) for c in model.eq_data[e][:5])
     if first is None or second is None or (second[0] and any(higher)):

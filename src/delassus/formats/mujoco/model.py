@@ -1,8 +1,8 @@
 """MuJoCo: ``mujoco.MjModel`` → `Tree`, and states in both directions, batched over leading axes.
 
 Links and degrees of freedom keep MuJoCo's order. A body with several joints becomes as many links, all but the last of
-them without mass; the last has the body's name. `mujoco_report` lists what a tree does not hold; armature of tendons is
-refused, as it couples joints through the mass matrix. A mocap body stays where the model puts it.
+them without mass; the last has the body's name. Armature of tendons is refused, as it couples joints through the mass
+matrix. A mocap body stays where the model puts it.
 
 The layouts of ``qpos`` and ``q`` and of ``qvel`` and ``v`` are the same but for two things: MuJoCo's quaternions are
 ``[w x y z]``, ours ``[x y z w]``; and the linear velocity of a free joint is in the world's axes there, in the body's
@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, ModelError, shown
-from delassus.formats.mujoco.actuators import actuators_of, element_names, gravity_compensation_of, is_disabled
+from delassus.formats.features import FROM_MJCF, JOINTS, MJCF, joint_type, omitted
+from delassus.formats.mujoco.actuators import actuators_of, gravity_compensation_of
 from delassus.formats.mujoco.equalities import constraints_of, rotation_of
-from delassus.formats.mujoco.report import omitted
-from delassus.formats.mujoco.xml import import_mujoco
+from delassus.formats.mujoco.named import NamedModel
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.edit.build import build_tree
 from delassus.model.joints import Joint, JointKind
@@ -33,7 +33,7 @@ SHORTEST_QUATERNION = 1e-15
 """MuJoCo reads a quaternion shorter than this as no rotation; here it is refused."""
 
 
-def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = "") -> Tree:
+def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = "") -> Tree:
     """Tree of a compiled MuJoCo model, whose numbers are used as they are now, edits included.
 
     Bodies and sites are frames. Angles and lengths equal ``qpos``: the reference ``qpos0`` is part of the fixed
@@ -47,21 +47,10 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = ""
     MissingDependencyError
         MuJoCo is not installed.
     """
-    mujoco = import_mujoco("a tree from a MuJoCo model")
-    if not isinstance(model, mujoco.MjModel):
-        raise ModelError(
-            "model", "a mujoco.MjModel", f"an object of type {type(model).__module__}.{type(model).__name__}",
-            "Compile it first.",
-        )  # fmt: skip
-    kinds = {
-        int(mujoco.mjtJoint.mjJNT_FREE): JointKind.FREE,
-        int(mujoco.mjtJoint.mjJNT_BALL): JointKind.BALL,
-        int(mujoco.mjtJoint.mjJNT_SLIDE): JointKind.PRISMATIC,
-        int(mujoco.mjtJoint.mjJNT_HINGE): JointKind.REVOLUTE,
-    }
-    body_names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, "body")
-    joint_names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt, "joint")
-    armature = _armature(mujoco, model)
+    model = NamedModel(given)
+    kinds = {word: kind for kind, word in JOINTS[MJCF].items()}
+    body_names, joint_names = model.names_of("body"), model.names_of("joint")
+    armature = _armature(model)
     frames, carriers = set(body_names), set(joint_names)
 
     with np.errstate(invalid="ignore"):  # numbers that are not finite are refused by name below
@@ -78,16 +67,15 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = ""
         for j in ids:
             last = j == ids[-1]
             child = name if last else unique_name(f"{name}:{joint_names[j]}", frames)
-            kind = kinds[int(model.jnt_type[j])]
-            joints.append(_joint(mujoco, model, j, kind, joint_names[j], armature, parent, child, (rotation, position)))
+            kind = kinds[model.joint_types[j]]
+            joints.append(_joint(model, j, kind, joint_names[j], armature, parent, child, (rotation, position)))
             links.append(own if last else RawLink(child))
             parent, position, rotation = child, np.zeros(3), np.eye(3)
         if not ids:
             links.append(own)
             if body:
                 joints.append(RawJoint(unique_name(f"{name}:fixed", carriers), FIXED, parent, name, position, rotation))
-    for site in range(model.nsite):
-        name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_SITE, site)
+    for site, name in enumerate(model.given_names("site")):
         if name and name not in frames:
             frames.add(name)
             links.append(RawLink(name))
@@ -96,55 +84,58 @@ def tree_from_mujoco(model: Any, check_inertia: Check = "warn", source: str = ""
             joints.append(RawJoint(carrier, FIXED, parent, name, model.site_pos[site].copy(), R))
     title = bytes(model.names).split(b"\0", 1)[0].decode(errors="replace")
     tree = build_tree(title, links, joints, keep_order=True, check_inertia=check_inertia, source=source)
-    has_gravity = not is_disabled(mujoco, model, "GRAVITY")
-    actuators, other_actuators = actuators_of(mujoco, model, joint_names)
-    constraints, other_equalities = constraints_of(mujoco, model, tree, body_names, joint_names)
+    actuators, other_actuators = actuators_of(model)
+    constraints, other_equalities = constraints_of(model, tree)
+    balanced, unbalanced = gravity_compensation_of(model)
     return replace(
         tree,
         actuators=actuators,
         constraints=constraints,
-        omitted=omitted(mujoco, model, other_actuators, other_equalities),
-        gravity=np.array(model.opt.gravity) if has_gravity else np.zeros(3),
-        gravity_compensation={body_names[body]: x for body, x in gravity_compensation_of(mujoco, model)[0].items()},
-        reference_configurations=_configurations(mujoco, model, tree),
+        omitted=omitted(
+            FROM_MJCF,
+            model,
+            actuators=other_actuators,
+            equalities=other_equalities,
+            unbalanced=[joint_names[j] for j in unbalanced],
+        ),
+        gravity=np.zeros(3) if model.is_disabled("GRAVITY") else np.array(model.opt.gravity),
+        gravity_compensation={body_names[body]: x for body, x in balanced.items()},
+        reference_configurations=_configurations(model, tree),
     )
 
 
-def _configurations(mujoco: Any, model: Any, tree: Tree) -> dict[str, Array]:
+def _configurations(model: NamedModel, tree: Tree) -> dict[str, Array]:
     """``qpos0`` and the keyframes."""
-    names = element_names(mujoco, model, mujoco.mjtObj.mjOBJ_KEY, model.nkey, "key")
-    out = {"qpos0": model.qpos0, **dict(zip(names, model.key_qpos, strict=True))}
+    out = {"qpos0": model.qpos0, **dict(zip(model.names_of("key"), model.key_qpos, strict=True))}
     for name, qpos in out.items():
         if not np.isfinite(qpos).all():
             raise ModelError(f"configuration {name!r}", "finite numbers", shown(qpos), "Correct its numbers.")
     return {name: configuration_from_mujoco(tree, qpos) for name, qpos in out.items()}
 
 
-def _armature(mujoco: Any, model: Any) -> Array:
+def _armature(model: NamedModel) -> Array:
     """Armature (nv,) of each degree of freedom; that of actuators acts on their joint with the gear ratio squared."""
     armature = np.array(model.dof_armature)
     on_tendon = np.array(model.tendon_armature) if hasattr(model, "tendon_armature") else np.zeros(model.ntendon)
-    on_joint = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
     for a in np.flatnonzero(getattr(model, "actuator_armature", ())):  # actuators have none before MuJoCo 4
         gear = float(model.actuator_gear[model.actuator_outadr[a], 0])
         reflected = float(model.actuator_armature[a]) * gear * gear
-        transmission, target = int(model.actuator_trntype[a]), model.actuator_trnid[a, 0]
-        if transmission in on_joint:
+        transmission, target = model.word("mjtTrn", model.actuator_trntype[a]), model.actuator_trnid[a, 0]
+        if transmission in ("joint", "jointinparent"):
             armature[model.dof_jntid == target] += reflected
-        elif transmission == int(mujoco.mjtTrn.mjTRN_TENDON):
+        elif transmission == "tendon":
             on_tendon[target] += reflected
     for t in np.flatnonzero(on_tendon):
-        name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_TENDON, t) or f"tendon{t}"
         raise ModelError(
-            f"tendon {name!r}", "no armature (it would couple joints through the mass matrix)", f"{on_tendon[t]:g}",
+            f"tendon {model.names_of('tendon')[t]!r}", "no armature (it would couple joints through the mass matrix)",
+            f"{on_tendon[t]:g}",
             "Remove it, and give the joints armature where that is near enough.",
         )  # fmt: skip
     return armature
 
 
 def _joint(
-    mujoco: Any,
-    model: Any,
+    model: NamedModel,
     j: int,
     kind: JointKind,
     name: str,
@@ -172,19 +163,19 @@ def _joint(
         position = position + rotation @ (anchor - reference * axis)
     else:
         position = position + rotation @ anchor
-    has_limits = model.jnt_limited[j] and not is_disabled(mujoco, model, "LIMIT", "CONSTRAINT")
+    has_limits = model.jnt_limited[j] and not model.is_disabled("LIMIT", "CONSTRAINT")
     if has_limits and kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
         lower, upper = (float(x) for x in model.jnt_range[j])
-    stiffness = 0.0 if is_disabled(mujoco, model, "SPRING", "PASSIVE") else float(model.jnt_stiffness[j])
+    stiffness = 0.0 if model.is_disabled("SPRING", "PASSIVE") else float(model.jnt_stiffness[j])
     rest = np.array(model.qpos_spring[model.jnt_qposadr[j] :][: kind.nq])
     if kind.has_quaternion:
         turn = quaternion_log(np.roll(rest[-4:], -1) / np.linalg.norm(rest[-4:]))
         rest = np.concatenate([rest[:-4], turn]) if stiffness else np.zeros(kind.nv)
-    has_friction = not is_disabled(mujoco, model, "FRICTIONLOSS", "CONSTRAINT")
+    has_friction = not model.is_disabled("FRICTIONLOSS", "CONSTRAINT")
     effort = np.abs(model.jnt_actfrcrange[j]).min() if model.jnt_actfrclimited[j] else np.inf
     return RawJoint(
         name, kind, parent, child, position, rotation, axis, armature=armature[dofs], lower=lower, upper=upper,
-        damping=np.array(model.dof_damping[dofs]) * (not is_disabled(mujoco, model, "DAMPER", "PASSIVE")),
+        damping=np.array(model.dof_damping[dofs]) * (not model.is_disabled("DAMPER", "PASSIVE")),
         friction=np.array(model.dof_frictionloss[dofs]) * has_friction,
         stiffness=stiffness, rest_position=rest, effort_limit=effort, child_position=-anchor,
     )  # fmt: skip
@@ -288,10 +279,6 @@ def velocity_map_from_mujoco(tree: Tree, q: ArrayLike) -> Array:
 def _quaternions(tree: Tree) -> Iterator[tuple[Joint, slice, slice]]:
     """Joints with a quaternion, where it is in ``q``, and their part of ``v``; refuses joints that MuJoCo has not."""
     for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
-        if joint.kind not in (JointKind.FREE, JointKind.BALL, JointKind.PRISMATIC, JointKind.REVOLUTE):
-            raise ModelError(
-                f"joint {joint.name!r}", "a revolute, prismatic, ball or free joint", f"a {joint.kind.value} joint",
-                "MuJoCo has no such joint, so that the tree has no MuJoCo state.",
-            )  # fmt: skip
+        joint_type(MJCF, joint)
         if joint.kind.unit is not None:
             yield joint, slice(sq.start + joint.kind.unit.start, sq.stop), sv

@@ -12,6 +12,18 @@ import numpy as np
 
 from delassus.errors import ModelError
 from delassus.formats.equalities import equalities
+from delassus.formats.features import (
+    BALL,
+    FREE,
+    JOINTS,
+    MJCF,
+    PRISMATIC,
+    REVOLUTE,
+    is_range,
+    joint_type,
+    omitted,
+    starts,
+)
 from delassus.formats.text import Attributes, common, element, tidy
 from delassus.model.actuators import Actuator
 from delassus.model.describe import SAME, Carriers, describe
@@ -26,7 +38,6 @@ from delassus.model.description import (
     unique_name,
 )
 from delassus.model.inertia import nearest_inertia
-from delassus.model.joints import Joint, JointKind, stretch
 from delassus.model.rotations import Array, matrix_to_quaternion, quaternion_to_matrix, rotation_about
 from delassus.model.topology import WORLD, Topology
 
@@ -38,10 +49,6 @@ ROUND_OFF = 1e-12
 
 MOST_DOFS = 6
 """Of the joints of one body of MuJoCo."""
-
-REVOLUTE, PRISMATIC, BALL, FREE = JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, JointKind.FREE
-
-_TYPES: dict[JointKind | None, str] = {REVOLUTE: "hinge", PRISMATIC: "slide", BALL: "ball", FREE: "free"}
 
 Pose = tuple[Array, Array]
 """Rotation and position."""
@@ -66,21 +73,20 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     check_unsupported(unsupported)
     _refuse(tree)
     links, joints, carriers = describe(tree, offsets=True)
-    start = tree.reference_configurations.get("qpos0", tree.neutral())
-    at_start = {name: start[part] for name, part in zip(tree.joint_names, tree.q_slices, strict=True)}
+    at_start = starts(tree)
     bodies = _bodies(links, joints, at_start)
     inertials = {link.name: _inertial(link) for link in (links[0], *(body.link for body in bodies))}
     weights, other_weights = _compensated(tree, links, carriers)
-    closed = equalities(tree, carriers, inertials, start)
-    omitted = _omitted(tree, bodies, joints, at_start)
-    if closed.others:
-        omitted["constraints"] = closed.others
-    if other_weights:
-        omitted["gravity compensation of a part of a link"] = other_weights
-    adjusted = [name for name, (_, is_same) in inertials.items() if not is_same]
-    if adjusted:
-        omitted["inertias that no rigid body can have, in place of which the nearest possible are written"] = adjusted
-    judge_omitted(tree.name, "MJCF", omitted, unsupported)
+    closed = equalities(tree, carriers, inertials, at_start)
+    order = [raw.name for body in bodies for raw in body.joints]
+    left_out = omitted(
+        MJCF, tree, constraints=closed.others, balanced=other_weights,
+        reordered=[a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
+        moved=[raw.child for raw in joints if raw.kind is FIXED and raw.child in tree.link_names],
+        lost=[name for body in bodies for name in _lost(body, joints)],
+        adjusted=[name for name, (_, is_same) in inertials.items() if not is_same],
+    )  # fmt: skip
+    judge_omitted(tree.name, MJCF, left_out, unsupported)
 
     sites: dict[str, list[RawJoint]] = {}
     for raw in joints:
@@ -107,7 +113,6 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     lines += _section("equality", closed.lines)
     lines += _section("tendon", [line for actuator in tree.actuators for line in _tendon(actuator)] + closed.tendons)
     lines += _section("actuator", [_actuator(actuator) for actuator in tree.actuators])
-    order = [raw.name for body in bodies for raw in body.joints]
     lines += _section("keyframe", _keys(tree, order))
     return "\n".join([*lines, "</mujoco>", ""])
 
@@ -115,11 +120,7 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
 def _refuse(tree: Topology) -> None:
     """Raise for what no MJCF file has the motion or the name of."""
     for joint, parent in zip(tree.joints, tree.parents, strict=True):
-        if joint.kind not in _TYPES:
-            raise ModelError(
-                f"joint {joint.name!r}", f"a joint among {', '.join(kind.value for kind in _TYPES if kind)}",
-                f"a {joint.kind.value} joint", "MuJoCo has no such joint: replace it by several joints.",
-            )  # fmt: skip
+        joint_type(MJCF, joint)
         if joint.kind is FREE and (parent != WORLD or joint.position.any() or np.any(joint.rotation != np.eye(3))):
             raise ModelError(
                 f"joint {joint.name!r}", "a free joint whose frame is that of the world", "another one",
@@ -253,7 +254,7 @@ def _site(level: int, raw: RawJoint) -> str:
 
 def _joint(level: int, raw: RawJoint, pose: Pose, at_start: Mapping[str, Array]) -> str:
     """Joint that moves a link, in whose frame the body has that pose."""
-    attributes: dict[str, str | Array] = {"name": raw.name, "type": _TYPES[raw.kind]}
+    attributes: dict[str, str | Array] = {"name": raw.name, "type": JOINTS[MJCF][raw.kind or FREE]}
     R, p = pose[0].T, pose[1]
     if raw.kind is not FREE:
         attributes["pos"] = tidy(R @ (-raw.child_position - p))
@@ -261,10 +262,10 @@ def _joint(level: int, raw: RawJoint, pose: Pose, at_start: Mapping[str, Array])
         attributes["axis"] = tidy(R @ raw.axis)
         attributes["ref"] = at_start[raw.name]
         ends = np.array([raw.lower, raw.upper]).ravel()
-        if _is_range(*ends):
+        if is_range(*ends):
             attributes["range"] = ends
         effort = float(np.max(raw.effort_limit))
-        if _is_range(-effort, effort):
+        if is_range(-effort, effort):
             attributes["actuatorfrcrange"] = np.array([-effort, effort])
         attributes["springref"] = np.array(raw.rest_position)
     for key, values in (
@@ -274,11 +275,6 @@ def _joint(level: int, raw: RawJoint, pose: Pose, at_start: Mapping[str, Array])
         attributes[key] = np.array(common(values))
     shown = {key: value for key, value in attributes.items() if isinstance(value, str) or np.any(value)}
     return element(level, "joint", shown)
-
-
-def _is_range(lower: float, upper: float) -> bool:
-    """Whether MuJoCo takes these as a range."""
-    return bool(lower < upper and np.isfinite([lower, upper]).any())
 
 
 # -- actuators and configurations ----------------------------------------------------------------------------------
@@ -306,7 +302,7 @@ def _actuator(actuator: Actuator) -> str:
         attributes[f"{key}type"] = "affine" if any(values[key == "gain" :]) else others
         attributes[f"{key}prm"] = np.array(values)
     for key, ends in (("ctrlrange", actuator.control_range), ("forcerange", actuator.force_range)):
-        if _is_range(*ends):
+        if is_range(*ends):
             attributes[key] = np.array(ends)
     return element(2, "general", attributes)
 
@@ -324,53 +320,6 @@ def _keys(tree: Topology, order: Sequence[str]) -> list[str]:
         if name != "qpos0":
             lines.append(element(2, "key", {"name": name, "qpos": qpos}))
     return lines
-
-
-# -- what is not written -------------------------------------------------------------------------------------------
-
-
-def _omitted(
-    tree: Topology, bodies: Sequence[_Body], joints: Sequence[RawJoint], at_start: Mapping[str, Array]
-) -> dict[str, list[str]]:
-    """What MJCF cannot say: names, by what they are names of."""
-    order = [raw.name for body in bodies for raw in body.joints]
-    lost = [name for body in bodies for name in _lost(body, joints)]
-    ranges = [(a.name, ends) for a in tree.actuators for ends in (a.control_range, a.force_range)]
-    out = {
-        "joints that get other places in q and v": [a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
-        "links whose frames are not those that their joints move, which become frames": [
-            raw.child for raw in joints if raw.kind is FIXED and raw.child in tree.link_names
-        ],
-        "frames of links without mass": lost,
-        "velocity limits of joints": [j.name for j in tree.joints if np.isfinite(j.velocity_limit).any()],
-        "ranges of joints that are empty, or of ball and free joints": [
-            joint.name
-            for joint in tree.joints
-            if np.isfinite([*joint.lower, *joint.upper]).any()
-            and (joint.nv > 1 or not _is_range(joint.lower[0], joint.upper[0]))
-        ],
-        "effort limits of zero, or of ball and free joints": [
-            joint.name
-            for joint in tree.joints
-            if np.isfinite(joint.effort_limit).any() and (joint.nv > 1 or joint.effort_limit[0] <= 0)
-        ],
-        "armature, damping, friction or stiffness that differs between degrees of freedom": [
-            j.name for j in tree.joints if any(np.ptp(x) for x in (j.armature, j.damping, j.friction, j.stiffness))
-        ],
-        "springs of ball joints that do not rest at zero, and of free ones that do not at qpos0": [
-            j.name for j in tree.joints if j.stiffness.any() and j.nv > 1 and not _rests(j, at_start[j.name])
-        ],
-        "turns of ball joints at qpos0": [j.name for j in tree.joints if j.kind is BALL and at_start[j.name][:3].any()],
-        "ranges of actuators that are empty": [
-            n for n, ends in ranges if np.isfinite(ends).any() and not _is_range(*ends)
-        ],
-    }
-    return {what: names for what, names in out.items() if names}
-
-
-def _rests(joint: Joint, start: Array) -> bool:
-    """Whether the spring of a ball or free joint rests where it always does in MuJoCo."""
-    return bool(np.max(np.abs(joint.rest_position if joint.kind is BALL else stretch(joint, start))) <= SAME)
 
 
 def _lost(body: _Body, joints: Sequence[RawJoint]) -> list[str]:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from delassus.errors import ModelError, missing_dependency, shown
+from delassus.errors import ModelError, shown
+from delassus.formats.mujoco.named import import_mujoco
 from delassus.formats.urdf.read import check_file, read_xml, refuse_beyond
 from delassus.model.check import decimal_numbers
 
@@ -72,15 +73,6 @@ def read_mjcf(path: Path, root: Element, max_bytes: float) -> Any:
         mujoco.set_mju_user_warning(before)
         for text in said:
             warnings.warn(f"MuJoCo, {path.name}: {text}", stacklevel=3)
-
-
-def import_mujoco(purpose: str) -> Any:
-    """The module ``mujoco``; or `MissingDependencyError`."""
-    try:
-        import mujoco
-    except ImportError as error:
-        raise missing_dependency("mujoco", "mjcf", purpose) from error
-    return mujoco
 
 
 class _Unit:

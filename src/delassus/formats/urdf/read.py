@@ -18,8 +18,9 @@ import numpy as np
 
 from delassus.constraints import JointRows
 from delassus.errors import ModelError, shown
+from delassus.formats.features import FROM_URDF, JOINTS, URDF, omitted
 from delassus.model.check import check_choice, decimal_numbers
-from delassus.model.description import DEEPEST_XML, Check, RawJoint, RawLink, Root
+from delassus.model.description import DEEPEST_XML, FIXED, Check, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.joints import JointKind
 from delassus.model.rotations import Array, exact_quarter_turns, rotation_from_rpy
@@ -27,14 +28,7 @@ from delassus.model.tree import Tree
 
 Continuous = Literal["angle", "cos-sin"]
 
-_KINDS = {
-    "revolute": JointKind.REVOLUTE,
-    "continuous": JointKind.REVOLUTE,
-    "prismatic": JointKind.PRISMATIC,
-    "planar": JointKind.PLANAR,
-    "floating": JointKind.FREE,
-    "fixed": None,
-}
+_KINDS = {**{word: kind for kind, word in JOINTS[URDF].items()}, "fixed": FIXED}
 
 Matrix = list[list[float]]
 
@@ -152,8 +146,7 @@ def tree_from_urdf(
 
     tree = build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia, source=source)
     constraints, others = _mimic_joints(robot, tree)
-    omitted = {"mimic joints that follow no joint of one degree of freedom": others} if others else {}
-    return replace(tree, constraints=constraints, omitted=omitted)
+    return replace(tree, constraints=constraints, omitted=omitted(FROM_URDF, tree, mimics=others))
 
 
 def _mimic_joints(robot: Element, tree: Tree) -> tuple[tuple[JointRows, ...], tuple[str, ...]]:
@@ -197,8 +190,8 @@ def with_group_states(tree: Tree, robot: Element, what: str) -> Tree:
                 continue
             value = f"{what}, group state {name!r}, value of joint {joint!r}"
             q[tree.q_index(joint)] = _coordinates(tree, joint, element.get("value", ""), value)
-    omitted = {"joints of group states that the tree does not have": tuple(unknown)} if unknown else {}
-    return replace(tree, reference_configurations=configurations, omitted={**tree.omitted, **omitted})
+    left_out = {**tree.omitted, **omitted(FROM_URDF, tree, unknown=unknown)}
+    return replace(tree, reference_configurations=configurations, omitted=left_out)
 
 
 def _coordinates(tree: Tree, joint: str, text: str, what: str) -> Array:
@@ -270,7 +263,7 @@ def _joint(element: Element, continuous: Continuous) -> RawJoint:
         lower, upper = -inf, inf
     if kind in ("planar", "floating"):  # which no single motor drives
         effort = velocity = inf
-    moves = JointKind.COS_SIN if kind == "continuous" and continuous == "cos-sin" else _KINDS[kind]
+    moves = JointKind.REVOLUTE if kind == "continuous" and continuous == "angle" else _KINDS[kind]
     return RawJoint(
         name, moves, ends[0], ends[1], position, rotation, np.array(axis), lower=lower, upper=upper, damping=damping,
         friction=friction, effort_limit=effort, velocity_limit=velocity,

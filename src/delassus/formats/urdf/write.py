@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from delassus.errors import ModelError
-from delassus.formats.text import common, element, numbers, tidy
+from delassus.formats.features import COS_SIN, JOINTS, URDF, joint_type, omitted
+from delassus.formats.text import common, element, tidy
 from delassus.model.describe import describe
 from delassus.model.description import (
     FIXED,
@@ -20,28 +20,18 @@ from delassus.model.description import (
     judge_omitted,
     unique_name,
 )
-from delassus.model.joints import Joint, JointKind
 from delassus.model.rotations import Array, rpy_from_rotation
-from delassus.model.topology import GRAVITY, Topology
+from delassus.model.topology import Topology
 
 UNLIMITED = 1e308
 """Written where there is no limit: readers take no ``inf``."""
-
-REVOLUTE, COS_SIN, PRISMATIC = JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC
-PLANAR, FREE = JointKind.PLANAR, JointKind.FREE
-
-_TYPES = {REVOLUTE: "revolute", COS_SIN: "continuous", PRISMATIC: "prismatic", PLANAR: "planar", FREE: "floating"}
 
 
 def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
     """Text of a URDF file; see `Tree.to_urdf`."""
     check_unsupported(unsupported)
     for joint in tree.joints:
-        if joint.kind not in _TYPES:
-            raise ModelError(
-                f"joint {joint.name!r}", f"a joint among {', '.join(kind.value for kind in _TYPES)}",
-                f"a {joint.kind.value} joint", "URDF has no such joint: write MJCF, or replace it by several joints.",
-            )  # fmt: skip
+        joint_type(URDF, joint)
     links, joints, _ = describe(tree, offsets=False)
     links, joints = _by_name(links, joints)
     outgoing: dict[str, list[RawJoint]] = {}
@@ -50,24 +40,11 @@ def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
     root = RawJoint("", FIXED, "", links[0].name)
     order = [raw.name for raw in depth_first(root, outgoing) if raw.kind is not FIXED]
     mimics, others = _mimics(tree)
-    omitted = {
-        "joints that get other places in q and v": [a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
-        "links whose frames are not at their joints, which become frames": [
-            raw.child for raw in joints if raw.kind is FIXED and raw.child in tree.link_names
-        ],
-        "armature of joints": [j.name for j in tree.joints if j.armature.any()],
-        "springs of joints": [j.name for j in tree.joints if j.stiffness.any()],
-        "limits of joints that are not revolute or prismatic": [j.name for j in tree.joints if _has_other_limits(j)],
-        "damping or friction that differs between degrees of freedom": [
-            j.name for j in tree.joints if np.ptp(j.damping) or np.ptp(j.friction)
-        ],
-        "gravity": [] if np.array_equal(tree.gravity, GRAVITY) else [numbers(tree.gravity)],
-        "gravity compensation": list(tree.gravity_compensation),
-        "reference configurations": list(tree.reference_configurations),
-        "constraints": others,
-        "actuators": [actuator.name for actuator in tree.actuators],
-    }
-    judge_omitted(tree.name, "URDF", {what: names for what, names in omitted.items() if names}, unsupported)
+    left_out = omitted(
+        URDF, tree, constraints=others, reordered=[a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
+        moved=[raw.child for raw in joints if raw.kind is FIXED and raw.child in tree.link_names],
+    )  # fmt: skip
+    judge_omitted(tree.name, URDF, left_out, unsupported)
     all_angles = not any(j.kind is COS_SIN for j in tree.joints)
     lines = [element(0, "robot", {"name": tree.name}, is_open=True)]
     for link in links:
@@ -128,13 +105,6 @@ def _mimics(tree: Topology) -> tuple[dict[str, Mimic], list[str]]:
     return mimics, others
 
 
-def _has_other_limits(joint: Joint) -> bool:
-    """Whether a joint has limits that its type does not."""
-    ends = np.isfinite([*joint.lower, *joint.upper]).any() and joint.kind not in (REVOLUTE, PRISMATIC)
-    motor = np.isfinite([*joint.effort_limit, *joint.velocity_limit]).any() and joint.kind in (PLANAR, FREE)
-    return bool(ends or motor)
-
-
 def _link(link: RawLink) -> list[str]:
     if link.mass == 0 and not link.inertia.any():
         return [element(1, "link", {"name": link.name})]
@@ -152,7 +122,7 @@ def _link(link: RawLink) -> list[str]:
 
 def _joint(raw: RawJoint, all_angles: bool, mimic: Mimic | None) -> list[str]:
     """Lines of a joint; unlimited angles are of type continuous where no joint has its cosine and sine."""
-    kind = "fixed" if raw.kind is FIXED else _TYPES[raw.kind]
+    kind = "fixed" if raw.kind is FIXED else JOINTS[URDF][raw.kind]
     limits = {"effort": _limit(raw.effort_limit), "velocity": _limit(raw.velocity_limit)}
     if kind == "revolute" and all_angles and np.isinf(raw.lower).all() and np.isinf(raw.upper).all():
         kind = "continuous"

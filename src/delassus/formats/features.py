@@ -1,0 +1,157 @@
+"""What each format holds of a robot: types of joints, and features that it does not hold.
+
+Readers and writers take types of joints from `JOINTS`; from `FEATURES` follow what they leave out, the words of
+warnings and of `tree.report` for it, and a table of ``docs/mjcf.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.errors import ModelError
+from delassus.formats.text import numbers
+from delassus.model.describe import SAME
+from delassus.model.joints import Joint, JointKind, stretch
+from delassus.model.rotations import Array
+from delassus.model.topology import GRAVITY, Topology
+
+URDF, MJCF, PINOCCHIO = "URDF", "MJCF", "a pinocchio.Model"
+FROM_URDF, FROM_MJCF = "a tree from URDF", "a tree from MJCF"
+
+REVOLUTE, COS_SIN, PRISMATIC = JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC
+PLANAR, BALL, FREE = JointKind.PLANAR, JointKind.BALL, JointKind.FREE
+
+JOINTS: dict[str, dict[JointKind, str]] = {
+    URDF: {REVOLUTE: "revolute", COS_SIN: "continuous", PRISMATIC: "prismatic", PLANAR: "planar", FREE: "floating"},
+    MJCF: {REVOLUTE: "hinge", PRISMATIC: "slide", BALL: "ball", FREE: "free"},
+    PINOCCHIO: {
+        REVOLUTE: "RX RY RZ RevoluteUnaligned", COS_SIN: "RUBX RUBY RUBZ RevoluteUnboundedUnaligned",
+        PRISMATIC: "PX PY PZ PrismaticUnaligned", PLANAR: "Planar", BALL: "Spherical", FREE: "FreeFlyer",
+        JointKind.TRANSLATION: "Translation",
+    },
+}  # fmt: skip
+"""Type of a joint in each format; in Pinocchio those along x, y, z and any axis, without ``JointModel``."""
+
+
+def joint_type(form: str, joint: Joint) -> str:
+    """Type of a joint in a format; raises `ModelError` where it has none."""
+    types = JOINTS[form]
+    if joint.kind not in types:
+        raise ModelError(
+            f"joint {joint.name!r}", f"a joint among {', '.join(kind.value for kind in types)}",
+            f"a {joint.kind.value} joint", f"{form} has no such joint: use another format, or several joints.",
+        )  # fmt: skip
+    return types[joint.kind]
+
+
+def starts(tree: Topology) -> dict[str, Array]:
+    """Coordinates of each joint at ``qpos0``, where MJCF describes a robot."""
+    q = tree.reference_configurations.get("qpos0", tree.neutral())
+    return {name: q[part] for name, part in zip(tree.joint_names, tree.q_slices, strict=True)}
+
+
+def is_range(lower: float, upper: float) -> bool:
+    """Whether MuJoCo takes these as a range."""
+    return bool(lower < upper and np.isfinite([lower, upper]).any())
+
+
+def _joints(has: Callable[[Joint], Any]) -> Callable[[Topology], list[str]]:
+    """Names of the joints of a tree that have something."""
+    return lambda tree: [joint.name for joint in tree.joints if has(joint)]
+
+
+def _joints_at_start(has: Callable[[Joint, Array], Any]) -> Callable[[Topology], list[str]]:
+    """Names of those that have something where their coordinates at ``qpos0`` are these."""
+    return lambda tree: [j.name for j, q in zip(tree.joints, starts(tree).values(), strict=True) if has(j, q)]
+
+
+def _has(*limits: ArrayLike) -> bool:
+    return any(np.isfinite(limit).any() for limit in limits)
+
+
+def _pulls(joint: Joint, q: Array) -> bool:
+    """Whether the spring of a ball or free joint pulls where it never does in MuJoCo."""
+    deflection = joint.rest_position if joint.kind is BALL else stretch(joint, q)
+    return bool(joint.nv > 1 and joint.stiffness.any() and np.max(np.abs(deflection)) > SAME)
+
+
+FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], ...] = (
+    # of trees, that writers leave out
+    ({URDF, MJCF}, "joints that get other places in q and v", "reordered"),
+    ({URDF, MJCF}, "links whose frames are not at their joints, which become frames", "moved"),
+    ({MJCF}, "frames of links without mass", "lost"),
+    ({URDF}, "armature of joints", _joints(lambda j: j.armature.any())),
+    ({URDF, PINOCCHIO}, "springs of joints", _joints(lambda j: j.stiffness.any())),
+    ({MJCF}, "springs of ball joints that do not rest at zero, and of free ones that do not at qpos0",
+        _joints_at_start(_pulls)),
+    ({URDF, PINOCCHIO}, "limits of joints that are not revolute or prismatic",
+        _joints(lambda j: j.kind not in (REVOLUTE, PRISMATIC) and _has(j.lower, j.upper))),
+    ({MJCF}, "velocity limits of joints", _joints(lambda j: _has(j.velocity_limit))),
+    ({MJCF}, "ranges of joints that are empty, or of ball and free joints",
+        _joints(lambda j: _has(j.lower, j.upper) and (j.nv > 1 or not is_range(j.lower[0], j.upper[0])))),
+    ({URDF}, "effort and velocity limits of planar and free joints",
+        _joints(lambda j: j.kind in (PLANAR, FREE) and _has(j.effort_limit, j.velocity_limit))),
+    ({MJCF}, "effort limits of zero, or of ball and free joints",
+        _joints(lambda j: _has(j.effort_limit) and (j.nv > 1 or j.effort_limit[0] <= 0))),
+    ({URDF, MJCF}, "armature, damping, friction or stiffness that differs between degrees of freedom",
+        _joints(lambda j: any(map(np.ptp, (j.armature, j.damping, j.friction, j.stiffness))))),
+    ({MJCF}, "turns of ball joints at qpos0", _joints_at_start(lambda j, q: j.kind is BALL and q[:3].any())),
+    ({URDF}, "gravity", lambda tree: [] if np.array_equal(tree.gravity, GRAVITY) else [numbers(tree.gravity)]),
+    ({URDF, PINOCCHIO}, "gravity compensation", lambda tree: tree.gravity_compensation),
+    ({MJCF}, "gravity compensation of a part of a link", "balanced"),
+    ({URDF}, "reference configurations", lambda tree: tree.reference_configurations),
+    ({URDF, MJCF, PINOCCHIO}, "constraints", "constraints"),
+    ({URDF, PINOCCHIO}, "actuators", lambda tree: [actuator.name for actuator in tree.actuators]),
+    ({MJCF}, "ranges of actuators that are empty", lambda tree: [
+        a.name for a in tree.actuators for x in (a.control_range, a.force_range) if _has(x) and not is_range(*x)
+    ]),
+    ({MJCF}, "inertias that no rigid body can have, in place of which the nearest possible are written", "adjusted"),
+    # of descriptions, that trees do not hold
+    ({FROM_URDF}, "mimic joints that follow no joint of one degree of freedom", "mimics"),
+    ({FROM_URDF}, "joints of group states that the tree does not have", "unknown"),
+    ({FROM_MJCF}, "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body",
+        "equalities"),
+    ({FROM_MJCF}, "equality constraints that are switched off", lambda m: m.where("equality", ~m.active_equalities())),
+    ({FROM_MJCF}, "actuators that are switched off", lambda m: m.where("actuator", ~m.active_actuators())),
+    ({FROM_MJCF}, "actuators that have a state, are muscles, or act on other things than joints and fixed tendons",
+        "actuators"),
+    ({FROM_MJCF}, "springs and dampers that are not linear",
+        lambda m: m.having("joint", "jnt_stiffnesspoly", "jnt_springyield", "dof_dampingpoly")),
+    ({FROM_MJCF}, "limits of ball joints", lambda m: m.where("joint", m.jnt_limited * (m.joint_types == "ball"))),
+    ({FROM_MJCF}, "force ranges of joints that differ between directions",
+        lambda m: m.where("joint", m.jnt_actfrclimited * m.jnt_actfrcrange.sum(axis=1))),
+    ({FROM_MJCF}, "springs, dampers and friction of tendons", lambda m: m.having(
+        "tendon", "tendon_stiffness", "tendon_stiffnesspoly", "tendon_damping", "tendon_dampingpoly",
+        "tendon_frictionloss", "tendon_springyield",
+    )),
+    ({FROM_MJCF}, "limits of tendons", lambda m: m.having("tendon", "tendon_limited")),
+    ({FROM_MJCF}, "gravity compensation within the force ranges of joints",
+        lambda m: m.where("joint", m.jnt_actgravcomp * m.jnt_actfrclimited * m.ngravcomp)),
+    ({FROM_MJCF}, "gravity compensation by actuators on some joints alone, of which no actuator acts", "unbalanced"),
+    ({FROM_MJCF}, "mocap bodies, which stay where the model puts them",
+        lambda m: m.where("body", m.body_mocapid >= 0)),
+    ({FROM_MJCF}, "fluid forces", lambda m: [name for name in ("density", "viscosity") if getattr(m.opt, name)]),
+    ({FROM_MJCF}, "flags of contacts", lambda m: m.contact_flags()),
+    ({FROM_MJCF}, "surfaces of geoms that move or adhere",
+        lambda m: m.having("geom", "geom_surfacevel", "geom_adhesion")),
+    ({FROM_MJCF}, "flexible bodies", lambda m: m.names_of("flex")),
+    ({FROM_MJCF}, "skins", lambda m: m.names_of("skin")),
+    ({FROM_MJCF}, "sensors", lambda m: m.names_of("sensor")),
+    ({FROM_MJCF}, "plugins", lambda m: m.names_of("plugin")),
+    ({FROM_MJCF}, "velocities, activations and controls of keyframes",
+        lambda m: m.having("key", "key_qvel", "key_act", "key_ctrl")),
+)  # fmt: skip
+"""Formats that do not hold a feature; what it is; names of what has it, in a tree or a model of MuJoCo that is written
+or read, or else what its writer or reader calls those that it finds on its way."""
+
+
+def omitted(form: str, source: Any, **found: Iterable[object]) -> dict[str, tuple[str, ...]]:
+    """What a format does not hold of a tree or model: names, by what they are names of."""
+    rows = [(what, names) for formats, what, names in FEATURES if form in formats]
+    listed = {what: found.get(names, ()) if isinstance(names, str) else names(source) for what, names in rows}
+    texts = {what: tuple(map(str, names)) for what, names in listed.items()}
+    return {what: names for what, names in texts.items() if names}

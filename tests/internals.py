@@ -57,20 +57,7 @@ from delassus.model.actuators import Actuator
 from delassus.model.description import DIRECTED, RawJoint, RawLink
 from delassus.model.edit.build import build_tree
 from delassus.model.inertia import about_centre, inertia_defects, move_inertia, nearest_inertia, spatial_inertia
-from delassus.model.joints import PER_DOF, Joint, JointKind, random
 from delassus.model.kinematics import frame_pose, joint_displacement, world_poses
-from delassus.model.rotations import (
-    displacement_exp,
-    displacement_log,
-    exact_quarter_turns,
-    matrix_to_quaternion,
-    quaternion_to_matrix,
-    rotation_about,
-    rotation_between,
-    rotation_from_rpy,
-    rpy_from_rotation,
-    skew,
-)
 from delassus.model.tree import WORLD, total_mass
 from delassus.planner.plan import CUT, _plan, plan
 from delassus.quantities import QUANTITIES, case, evaluate, find_quantity
@@ -85,7 +72,20 @@ from delassus.runtime import fastcall, threads
 from delassus.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, mppi, pendulum, quadruped
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording
+from delassus.spatial.joints import PER_DOF, Joint, JointKind, random
 from delassus.spatial.numpy_ops import NumpyOps, numbers
+from delassus.spatial.rotations import (
+    displacement_exp,
+    displacement_log,
+    exact_quarter_turns,
+    matrix_to_quaternion,
+    quaternion_to_matrix,
+    rotation_about,
+    rotation_between,
+    rotation_from_rpy,
+    rpy_from_rotation,
+    skew,
+)
 from delassus.spatial.trace import interpret as interpreter
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.interpret import SEMANTICS, interpret

@@ -12,7 +12,7 @@ import delassus as ds
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
-from delassus.spatial.elementary_rotations import elementary_rotations
+from delassus.spatial.elementary_displacements import elementary_rotations
 from delassus.spatial.factor import CholeskyFactor, Factor
 from delassus.spatial.rigid import DenseRigidInertia, RigidInertia
 from delassus.spatial.transform import DenseTransform, StagedTransform, before_rotation, displacement

@@ -14,7 +14,7 @@ import numpy as np
 import delassus as ds
 from delassus.constraints import Constraint, Frame, Point, Rows, Weld
 from delassus.formats.load import example_robot_files, load
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 GO1_FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
 TALOS_FEET = ("leg_left_6_link", "leg_right_6_link")

@@ -17,9 +17,9 @@ from delassus.accuracy.closed_loops import closed_configurations, kept_closed
 from delassus.constraints import Constraint, Frame, Point, Weld
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
-from delassus.model.joints import JointKind
 from delassus.model.mechanisms import humanoid, ladder
-from delassus.model.rotations import Array
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States, quiet_load, welds
 
 SIDES = (("left", 0.15), ("right", -0.15))

@@ -15,8 +15,8 @@ import numpy as np
 
 from delassus.compiler.machine.cpu import host
 from delassus.errors import announce
-from delassus.model.rotations import Array
 from delassus.planner import plan
+from delassus.spatial.rotations import Array
 from delassus.version import __version__
 
 T = TypeVar("T")

@@ -20,9 +20,9 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
-from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NumpyOps, numbers
+from delassus.spatial.rotations import Array
 
 STARTS, WANTED, STEPS = 32, 12, 40
 """Configurations to start from, closed ones that are enough, and steps from each at most."""

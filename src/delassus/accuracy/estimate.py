@@ -18,8 +18,8 @@ from delassus.accuracy.pivots import ByPivots, by_pivots
 from delassus.constraints import Argument
 from delassus.constraints.contact import ground_name
 from delassus.model.check import check_number
-from delassus.model.rotations import Array
 from delassus.spatial.ops import Scalar
+from delassus.spatial.rotations import Array
 from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.trace_ops import TraceOps
 

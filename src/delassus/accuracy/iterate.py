@@ -11,8 +11,8 @@ from delassus.algorithms.dynamics.kkt import SaddlePoint
 from delassus.algorithms.dynamics.proximal import ITERATIONS, ProximalPoint, missed, proximal, shift
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.model.rotations import Array
 from delassus.spatial.numpy_ops import numbers
+from delassus.spatial.rotations import Array
 
 TOLERANCE = 1e-9
 """Iterations have converged where as many again change what the rows miss by less, relative to what they ask for."""

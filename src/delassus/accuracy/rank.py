@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.problem import Problem
-from delassus.model.rotations import Array
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix
+from delassus.spatial.rotations import Array
 
 REGULAR_CONDITION = 1e-10
 """Eigenvalues of ``G`` at unit diagonal below this part of the largest count as zero."""

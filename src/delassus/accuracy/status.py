@@ -29,9 +29,9 @@ from delassus.algorithms.dynamics import Method
 from delassus.algorithms.dynamics.kkt import SaddlePoint, kkt
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.model.rotations import Array
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.rotations import Array
 
 CONFLICT = 1e-9
 """Rows contradict one another if at some row this part of what it is made of, ``|γ| + |J| (|q̈| + |M⁻¹ (τ − c)|)``,

@@ -10,9 +10,9 @@ import numpy as np
 from delassus.constraints import Constraint, Contact, Frame, Point, Weld
 from delassus.errors import ConfigurationError, ConstraintError
 from delassus.model.check import decimal_numbers, real_array
-from delassus.model.rotations import Array
 from delassus.model.shapes import Sphere
 from delassus.model.tree import Tree
+from delassus.spatial.rotations import Array
 
 
 def parse_constraints(

@@ -42,11 +42,11 @@ from delassus.constraints.frame import ENDS, End, Frame, as_frame
 from delassus.errors import ConstraintError, shown
 from delassus.model.check import check_choice, check_vector
 from delassus.model.inertia import motion_transform
-from delassus.model.rotations import ROUND_OFF, Array
 from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, linear_at, motion_cross, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rates import Side, Vector, turning
+from delassus.spatial.rotations import ROUND_OFF, Array
 from delassus.spatial.transform import Pose, compose
 
 Axes = Literal["local", "world"]

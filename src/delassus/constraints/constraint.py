@@ -23,11 +23,11 @@ from delassus.constraints.frame import ENDS, End, Frame, placement_name
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import Frozen, cached_property
 from delassus.model.check import check_list
-from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import LINEAR, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rates import Side, Vector, force_matrix
+from delassus.spatial.rotations import Array
 from delassus.spatial.transform import Pose, compose, quaternion_rows
 
 MOST_ROWS = 10_000

@@ -20,11 +20,11 @@ from delassus.constraints.frame import Frame, as_frame
 from delassus.constraints.joint_rows import JointRows
 from delassus.errors import ConstraintError, shown
 from delassus.model.check import check_number
-from delassus.model.rotations import Array
 from delassus.model.shapes import Box, Capsule, Sphere
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, cross_matrix, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rotations import Array
 
 TINY = 1e-30
 """Added to squares of lengths that may be zero."""

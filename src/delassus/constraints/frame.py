@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_rotation, check_vector
-from delassus.model.rotations import Array
 from delassus.model.tree import Placement, Tree
+from delassus.spatial.rotations import Array
 
 Given = Literal["position", "placement"]
 End = Literal["first", "second"]

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from delassus.constraints.constraint import MOST_ROWS, At, Constraint, ConstraintRates, Rates, exact
 from delassus.errors import ConstraintError, shown, unknown_name
 from delassus.model.check import check_list, real_array
-from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import LINEAR
 from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.rotations import Array
 
 Row = Mapping[str, ArrayLike]
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from delassus.constraints.between_frames import Axes, FrameConstraint, across, unit
 from delassus.constraints.frame import Frame
 from delassus.frozen import read_only
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)

@@ -13,8 +13,8 @@ from delassus.constraints.constraint import MOST_ROWS, Argument, At, Constraint
 from delassus.constraints.frame import Frame
 from delassus.errors import ConstraintError, shown
 from delassus.model.check import finite_array
-from delassus.model.rotations import Array
 from delassus.spatial.ops import Matrix
+from delassus.spatial.rotations import Array
 
 ROW_LAYOUT = "Each row holds three linear and three angular components."
 

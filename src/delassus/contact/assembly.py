@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 Indices = NDArray[Any]
 

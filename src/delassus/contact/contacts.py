@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import finite_array, real_array
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 UNIT = 1e-6
 """By how much a contact frame may miss being a rotation."""

@@ -14,11 +14,11 @@ from delassus.contact.contacts import ContactSet
 from delassus.errors import ConfigurationError
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import find_description, load
-from delassus.model.joints import JointKind
 from delassus.model.kinematics import world_poses
-from delassus.model.rotations import Array
 from delassus.model.shapes import Collider
 from delassus.model.tree import WORLD, Tree
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import Array
 
 SAMPLES, ALWAYS = 100, 0.95
 """Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""

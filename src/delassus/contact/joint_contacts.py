@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.model.rotations import Array
 from delassus.model.tree import Tree
+from delassus.spatial.rotations import Array
 
 Indices = NDArray[np.int64]
 

@@ -20,7 +20,7 @@ from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linea
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_list, check_whole, finite_array, flat_array, real_array
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 ASYMMETRY = 1e-8
 """Largest asymmetry of a Delassus matrix, relative to its largest entry; half of it goes to each side."""

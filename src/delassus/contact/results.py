@@ -14,7 +14,7 @@ from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen
 from delassus.model.check import check_number, check_whole, flat_array
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 class SolverStatus(Enum):

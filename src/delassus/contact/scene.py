@@ -18,9 +18,9 @@ from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_list, check_vector, finite_array
 from delassus.model.edit.combine import combine_trees
-from delassus.model.rotations import Array
 from delassus.model.shapes import Collider, HalfSpace
 from delassus.model.tree import WORLD, Tree
+from delassus.spatial.rotations import Array
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)

@@ -18,12 +18,12 @@ from delassus.contact.joint_contacts import NO_JOINTS, JointContacts, JointLaws
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import cached_property
-from delassus.model.rotations import Array, skew
 from delassus.model.tree import WORLD
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.manifold import turning
+from delassus.spatial.rotations import Array, skew
 
 Indices = NDArray[np.int64]
 

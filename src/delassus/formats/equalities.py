@@ -12,8 +12,8 @@ from delassus.formats.text import element, tidy
 from delassus.model.describe import SAME
 from delassus.model.description import unique_name
 from delassus.model.kinematics import world_poses
-from delassus.model.rotations import Array, matrix_to_quaternion
 from delassus.model.topology import WORLD, Placement, Topology
+from delassus.spatial.rotations import Array, matrix_to_quaternion
 
 
 @dataclass

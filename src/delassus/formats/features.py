@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from delassus.errors import ModelError
 from delassus.formats.text import numbers
 from delassus.model.describe import SAME
-from delassus.model.joints import Joint, JointKind, stretch
-from delassus.model.rotations import Array
 from delassus.model.topology import GRAVITY, Topology
+from delassus.spatial.joints import Joint, JointKind, stretch
+from delassus.spatial.rotations import Array
 
 URDF, MJCF, PINOCCHIO = "URDF", "MJCF", "a pinocchio.Model"
 FROM_URDF, FROM_MJCF = "a tree from URDF", "a tree from MJCF"

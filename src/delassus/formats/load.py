@@ -17,8 +17,8 @@ from delassus.formats.urdf.read import MAX_BYTES, Continuous, read_xml, tree_fro
 from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, check_unsupported, judge_omitted
 from delassus.model.edit.gimbals import with_ball_joints
-from delassus.model.joints import JointKind
 from delassus.model.tree import Tree
+from delassus.spatial.joints import JointKind
 
 Gimbals = Literal["hinges", "ball"]
 

@@ -30,9 +30,9 @@ from delassus.model.description import (
     unique_name,
 )
 from delassus.model.edit.build import build_tree
-from delassus.model.joints import JointKind
-from delassus.model.rotations import Array, rotation_between
 from delassus.model.tree import Tree
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import Array, rotation_between
 
 UNIT_AXIS = 1e-6
 """Axes whose length is off by more than this are refused: Pinocchio takes them as they are."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ModelError
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 Attributes = Mapping[str, "str | ArrayLike"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, DelassusError, ModelError, shown
-from delassus.model.rotations import Array, exact_quarter_turns
+from delassus.spatial.rotations import Array, exact_quarter_turns
 
 UNIT_LENGTH_TOLERANCE = 1e-6
 """Quaternions and cos-sin pairs this near to unit length are normalised; others are refused."""

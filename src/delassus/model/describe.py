@@ -9,9 +9,9 @@ import numpy as np
 
 from delassus.model.description import DIRECTED, FIXED, RawJoint, RawLink, unique_name
 from delassus.model.inertia import about_centre, move_inertia
-from delassus.model.joints import PER_DOF, Joint, JointKind
-from delassus.model.rotations import Array, rotation_between
 from delassus.model.topology import WORLD, Placement, Topology
+from delassus.spatial.joints import PER_DOF, Joint, JointKind
+from delassus.spatial.rotations import Array, rotation_between
 
 SAME = 1e-13
 """Entries of rotations, and of positions in m, closer than this are the same."""

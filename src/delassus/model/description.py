@@ -13,8 +13,8 @@ import numpy as np
 from delassus.errors import ModelError, warn
 from delassus.model.check import check_choice
 from delassus.model.inertia import inertia_defects, nearest_inertia
-from delassus.model.joints import JointKind
-from delassus.model.rotations import Array
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import Array
 
 Root = Literal["fixed", "floating"]
 Check = Literal["warn", "refuse", "repair"]

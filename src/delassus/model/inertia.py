@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from delassus.model.rotations import Array, skew
+from delassus.spatial.rotations import Array, skew
 
 
 def spatial_inertia(mass: float | Array, com: Array, inertia: Array) -> Array:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from delassus.model.inertia import move_inertia
-from delassus.model.joints import Joint, JointKind
-from delassus.model.rotations import Array, exact_quarter_turns, quaternion_to_matrix
 from delassus.model.topology import WORLD, Placement, Topology
+from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.rotations import Array, exact_quarter_turns, quaternion_to_matrix
 
 
 def joint_displacement(joint: Joint, q: Array) -> tuple[Array, Array]:

@@ -17,9 +17,9 @@ from delassus.errors import ModelError, shown
 from delassus.model.check import check_flag, check_names, is_whole, real_array
 from delassus.model.description import LARGEST, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
-from delassus.model.joints import JointKind
-from delassus.model.rotations import Array, rotation_about
 from delassus.model.tree import WORLD, Placement, Tree
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import Array, rotation_about
 
 __all__ = ["asimo", "chain", "free_body", "humanoid", "ladder", "pendulum", "star", "stem"]
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_number, check_rotation, check_vector, finite_array
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from delassus.errors import unknown_name
 from delassus.frozen import Frozen, read_only
 from delassus.model.actuators import Actuator
 from delassus.model.check import check_names
-from delassus.model.joints import Joint, JointKind
-from delassus.model.rotations import Array
+from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.rotations import Array
 
 GRAVITY = (0.0, 0.0, -9.81)
 """Gravity where a description does not say, in m/s², world axes."""

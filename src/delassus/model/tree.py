@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, ModelError, shown
-from delassus.model import joints as joint_rules
 from delassus.model.check import (
     check_batch,
     check_rotation,
@@ -24,8 +23,9 @@ from delassus.model.check import (
 from delassus.model.description import WRITERS, Unsupported
 from delassus.model.edit.combine import ON_THE_WORLD, mount
 from delassus.model.edit.reroot import reroot, reroot_configuration
-from delassus.model.rotations import Array, exact_quarter_turns
 from delassus.model.topology import WORLD, Placement, Topology
+from delassus.spatial import joints as joint_rules
+from delassus.spatial.rotations import Array, exact_quarter_turns
 
 __all__ = ["WORLD", "Placement", "Tree", "total_mass"]
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from delassus.contact.scene import Scene
 from delassus.model.kinematics import world_poses
-from delassus.model.rotations import Array, matrix_to_quaternion
 from delassus.model.shapes import Collider, HalfSpace
 from delassus.model.tree import WORLD, Tree, total_mass
 from delassus.pictures.surfaces import extent, rounded, surfaces
+from delassus.spatial.rotations import Array, matrix_to_quaternion
 
 FORCE_COLOUR, PATH_COLOUR = (220, 30, 30), (30, 30, 200)
 

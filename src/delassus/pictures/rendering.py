@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.scene import Scene
 from delassus.model.kinematics import world_poses
-from delassus.model.rotations import Array
 from delassus.model.shapes import HalfSpace
 from delassus.pictures.surfaces import rounded, surfaces
+from delassus.spatial.rotations import Array
 
 OPENING = 0.35
 """Half of the picture's height over the distance."""

@@ -12,9 +12,9 @@ from delassus.contact.scene import Scene
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.formats.colliders import load_colliders
 from delassus.model.kinematics import world_poses
-from delassus.model.rotations import Array, rotation_between
 from delassus.model.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Shape, Sphere
 from delassus.model.tree import WORLD
+from delassus.spatial.rotations import Array, rotation_between
 
 COLOURS = ((66, 133, 244), (244, 160, 0), (52, 168, 83), (171, 71, 188), (0, 172, 193), (219, 68, 55))
 """Of links, in turn."""

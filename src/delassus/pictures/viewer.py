@@ -10,12 +10,12 @@ import numpy as np
 
 from delassus.errors import ConfigurationError
 from delassus.model.check import check_whole
-from delassus.model.rotations import Array
 from delassus.pictures.drawing import NO_PATHS, Drawing
 from delassus.pictures.guard import start_server
 from delassus.scenes.ready import ReadyScene
 from delassus.simulate.recording import Recording
 from delassus.simulate.simulator import Controller, Simulator
+from delassus.spatial.rotations import Array
 
 STOP_TIME = 5.0
 """Seconds that `Viewer.stop` waits for the step under way."""

@@ -19,9 +19,9 @@ from dataclasses import replace
 import numpy as np
 
 from delassus.model.inertia import move_inertia
-from delassus.model.joints import Joint, JointKind
-from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
+from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.rotations import Array
 
 MOST_CANCELLED = 300.0
 """How often its own inertia about its joint a link may get from the links after it: two to three digits at worst."""

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from delassus.model.joints import JointKind
 from delassus.model.kinematics import move_body_frames
-from delassus.model.rotations import exact_quarter_turns
 from delassus.model.tree import WORLD, Tree
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import exact_quarter_turns
 
 Vector = Sequence[float]
 

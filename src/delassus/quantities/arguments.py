@@ -11,9 +11,9 @@ from delassus.algorithms.inputs import inputs_of
 from delassus.constraints import ROW_LAYOUT, Argument, Constraint
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.model.check import common_batch, finite_array, normalised, real_array
-from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.options import ConstrainedMotion, check_compliance, check_damping, one_each
+from delassus.spatial.rotations import Array
 
 LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""

@@ -15,7 +15,6 @@ from delassus.algorithms.dynamics.derivatives.step import step_derivatives as di
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number, check_whole
-from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.case import Case, stacked
 from delassus.quantities.evaluate import CompiledCase, case_of
@@ -34,6 +33,7 @@ from delassus.quantities.request import AUTO
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, differentiated, solved
 from delassus.spatial.motion import column
 from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.rotations import Array
 
 # -- declarations --------------------------------------------------------------------------------------------------
 

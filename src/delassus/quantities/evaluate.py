@@ -26,7 +26,6 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import check_constraints
 from delassus.errors import ConfigurationError, DelassusError, ModelError, shown, warn
 from delassus.model.check import library_of
-from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.case import Case, symbolic_case
@@ -35,6 +34,7 @@ from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
 from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.rotations import Array
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.interpret import interpret
 from delassus.spatial.trace.trace_ops import TraceOps

@@ -12,13 +12,13 @@ from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift 
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.errors import ModelError
-from delassus.model.rotations import Array
 from delassus.model.tree import Placement, Tree, total_mass
 from delassus.quantities.case import Case
 from delassus.quantities.evaluate import case_of
 from delassus.quantities.options import Arrays, Constraints, Frames, Passive, Payloads, Reference
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
+from delassus.spatial.rotations import Array
 
 
 def _places(case: Case) -> list[Placement]:

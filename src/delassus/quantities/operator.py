@@ -16,8 +16,8 @@ from delassus.algorithms.osim.pv_fast import Branches, FastFactor, branches
 from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import common_batch, real_array
-from delassus.model.rotations import Array
 from delassus.spatial.numpy_ops import numbers
+from delassus.spatial.rotations import Array
 
 MISSED = 1e-9
 """Part of ``x`` that ``(G + D) y`` may miss before ``G + D`` itself is factorised."""

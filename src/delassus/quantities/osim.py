@@ -14,7 +14,6 @@ from delassus.algorithms.dynamics.damped import damped_problem
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.osim import METHODS as NAMED
 from delassus.algorithms.osim.product import delassus_product
-from delassus.model.rotations import Array
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
 from delassus.quantities.case import Case, stacked
@@ -24,6 +23,7 @@ from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix
+from delassus.spatial.rotations import Array
 
 METHODS = {**NAMED, AUTO: auto}
 """Every algorithm of the Delassus matrix by its name."""

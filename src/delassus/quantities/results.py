@@ -14,9 +14,9 @@ from delassus.algorithms.dynamics.constraint_acceleration import right_hand_side
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.algorithms.jacobian import jacobian
 from delassus.frozen import Frozen
-from delassus.model.rotations import Array
 from delassus.quantities.evaluate import NumpyCase
 from delassus.spatial.numpy_ops import numbers
+from delassus.spatial.rotations import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

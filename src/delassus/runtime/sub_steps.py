@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.constraints import Argument, Constraint
 from delassus.frozen import cached_property
-from delassus.model.rotations import Array
 from delassus.quantities.request import Request
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
+from delassus.spatial.rotations import Array
 
 OPEN = 1e-4
 """Errors of loops (m, rad) above which they are open."""

@@ -9,12 +9,12 @@ import numpy as np
 from delassus.contact.scene import Scene
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
-from delassus.model.joints import JointKind
 from delassus.model.mechanisms import free_body
 from delassus.model.shapes import Box, Collider, Sphere
 from delassus.model.tree import Tree
 from delassus.scenes.grasp import Grasp
 from delassus.scenes.ready import ReadyScene
+from delassus.spatial.joints import JointKind
 
 TIP_RADIUS, FRICTION = 0.015, 0.9
 """Of the finger tips (m), and between them, the box and the table."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from delassus.constraints import Point
 from delassus.contact.scene import Scene
-from delassus.model.rotations import Array
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.simulator import Simulator
+from delassus.spatial.rotations import Array
 
 ARRIVE, TOUCH, PRESSED, LIFT, TOP = 0.8, 1.3, 1.7, 1.8, 3.0
 """Times (s): beside the box, at its sides, pressing in full, start and end of lifting."""

@@ -34,7 +34,6 @@ from delassus.constraints import Contact
 from delassus.contact.scene import Scene
 from delassus.errors import unknown_name
 from delassus.model.check import check_whole
-from delassus.model.rotations import Array
 from delassus.model.shapes import Box, Collider, Sphere
 from delassus.model.tree import WORLD
 from delassus.runtime.compile import compile as compile_kernel
@@ -43,6 +42,7 @@ from delassus.scenes.quadruped import FOOT_RADIUS, FRICTION, TRUNK, generic_quad
 from delassus.scenes.ready import ReadyScene
 from delassus.scenes.trot import LEGS, PAIRS, Legs
 from delassus.simulate.simulator import Simulator
+from delassus.spatial.rotations import Array
 
 SAMPLES, HORIZON, STEP, REPLAN = 1024, 30, 0.01, 0.02
 """Rollouts, steps of each, length of these and time from one replan to the next (s)."""

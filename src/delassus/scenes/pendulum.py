@@ -10,10 +10,10 @@ from delassus.contact.scene import Scene
 from delassus.model.check import check_whole
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
-from delassus.model.joints import JointKind
-from delassus.model.rotations import rotation_about
 from delassus.model.shapes import Collider, HalfSpace, Sphere
 from delassus.scenes.ready import ReadyScene
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import rotation_about
 
 LENGTH, HEIGHT, WALL = 12.0, 10.0, 4.0
 """Of the pendulum, of its base above the floor, and from the base to the wall (m)."""

@@ -11,11 +11,11 @@ from delassus.errors import DelassusWarning, MissingDependencyError
 from delassus.formats.load import load
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
-from delassus.model.joints import JointKind
 from delassus.model.shapes import Box, Collider, HalfSpace, Sphere
 from delassus.model.tree import Tree
 from delassus.scenes.ready import ReadyScene
 from delassus.scenes.trot import LEGS, Trot
+from delassus.spatial.joints import JointKind
 
 FOOT_RADIUS, FRICTION, HEIGHT = 0.02, 0.8, 0.3
 """Of the feet (m), on the floor, and of the hips above the feet (m)."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from delassus.contact.scene import Scene
-from delassus.model.rotations import Array
 from delassus.simulate.simulator import Controller, Simulator
+from delassus.spatial.rotations import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 
 from delassus.constraints import Point
 from delassus.model.kinematics import world_poses
-from delassus.model.rotations import Array, quaternion_log, quaternion_to_matrix, skew
 from delassus.model.tree import Tree, total_mass
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.simulator import Simulator
+from delassus.spatial.rotations import Array, quaternion_log, quaternion_to_matrix, skew
 
 LEGS = ("FL", "FR", "RL", "RR")
 PAIRS = ((0, 3), (1, 2))

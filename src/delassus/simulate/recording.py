@@ -16,10 +16,10 @@ from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_whole
-from delassus.model.rotations import Array
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate import storage
+from delassus.spatial.rotations import Array
 
 KIND = "recording"
 

@@ -23,11 +23,11 @@ from delassus.contact.sparse.stepper import SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array
-from delassus.model.rotations import Array
 from delassus.quantities.options import Control, Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.step import FormulatedSteps, StepOptions
+from delassus.spatial.rotations import Array
 
 MOST_NAMED = 10
 """Pairs of colliders that a message names."""

@@ -34,10 +34,10 @@ from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Snapshot
 from delassus.contact.solvers.mixed import eliminated
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.contact.sparse.stepper import SLEEP
-from delassus.model.rotations import Array
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.sub_steps import OPEN
+from delassus.spatial.rotations import Array
 
 NO_IMPULSES = np.zeros((0, 3))
 

@@ -1,6 +1,6 @@
 """Configurations that move: ``q ⊕ u``, the exponential of each joint, and how springs stretch; free of branches.
 
-The same as `integrate` and `stretch` of `delassus.model.joints`, on any backend. Near zero, ``sin x / x`` is taken at
+The same as `integrate` and `stretch` of `delassus.spatial.joints`, on any backend. Near zero, ``sin x / x`` is taken at
 ``√(x² + ε²)``, and ``(θ − sin θ) / θ³`` only ever multiplies ``θ²``, so that neither needs a series. Quaternions and
 cos-sin pairs come out of unit length: one Newton step, ``x (3 − |x|²) / 2``, undoes round-off before it grows from step
 to step.
@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from delassus.model.joints import Joint, JointKind
-from delassus.model.rotations import quaternion_exp
+from delassus.spatial.joints import Joint, JointKind
 from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_entries, cross_matrix, from_entries, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rotations import quaternion_exp
 from delassus.spatial.transform import quaternion_rows
 
 SERIES = 18
@@ -86,7 +86,7 @@ def _coefficient(n: int, k: int) -> float:
 
 
 def stretch(ops: Ops, joint: Joint, q: Sequence[Scalar]) -> list[Scalar]:
-    """By how much (nv) the spring of a joint is stretched; see `delassus.model.joints.stretch`."""
+    """By how much (nv) the spring of a joint is stretched; see `delassus.spatial.joints.stretch`."""
     rest = joint.rest_position.tolist()
     if not joint.kind.has_quaternion:
         return [x - r if r else x for x, r in zip(q, rest, strict=True)]  # a rest position of zero costs nothing

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from delassus.model.rotations import Array
 from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rotations import Array
 
 LINEAR, ANGULAR = (0, 1, 2), (3, 4, 5)
 """Rows of a motion or force column."""

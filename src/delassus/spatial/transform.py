@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from delassus.model.joints import Joint, JointKind
-from delassus.model.rotations import Array
 from delassus.spatial.elementary_displacements import (
     ElementaryDisplacement,
     Entries,
@@ -26,9 +24,11 @@ from delassus.spatial.elementary_displacements import (
     Rotation,
     Translation,
     blocks,
+    elementary_rotations,
     join,
 )
-from delassus.spatial.elementary_rotations import elementary_rotations
+from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.rotations import Array
 
 if TYPE_CHECKING:
     from delassus.spatial.ops import Matrix, Ops, Scalar

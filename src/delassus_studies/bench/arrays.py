@@ -22,7 +22,7 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.errors import require
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.peers import present
 from delassus_studies.peers.compiled import ONE_THREAD, frax

@@ -15,7 +15,7 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
 from delassus_studies.counters import phases
 from delassus_studies.peers import Call, if_present, present

@@ -25,9 +25,9 @@ from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program, interpret_program
 from delassus.formats.load import example_robot_files
-from delassus.model.rotations import Array
 from delassus.quantities import find_quantity
 from delassus.quantities.request import Request, request
+from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case
 from delassus_studies.figures import scatter_figure
 from delassus_studies.loop_mechanisms import closed_states, few_loops, parallel_robots

@@ -25,9 +25,9 @@ from delassus.accuracy.closed_loops import closed_configurations
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.algorithms.dynamics.state import EliminationOrder
 from delassus.errors import ConfigurationError
-from delassus.model.rotations import Array
 from delassus.planner.elimination import least_degree, loops
 from delassus.runtime.fallback import solve_states
+from delassus.spatial.rotations import Array
 from delassus_studies.bench.dynamics import errors
 from delassus_studies.cases import Case, States, random_states
 from delassus_studies.counters import operations

@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.peers import Call, present
 from delassus_studies.peers.compiled import casadi_c, frax

@@ -28,9 +28,9 @@ from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.pyramids import impulse_directions, impulses_of, linear_problem, regular_directions
 from delassus.contact.solvers.registry import LIMIT, ImpulseSolver
 from delassus.model.mechanisms import pendulum as chain_of_balls
-from delassus.model.rotations import Array
 from delassus.scenes.dual_arm import dual_arm_robot
 from delassus.scenes.pendulum import pendulum
+from delassus.spatial.rotations import Array
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.timing import best, pinned, slope
 

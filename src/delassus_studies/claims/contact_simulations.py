@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from delassus.contact.results import SOLVED
-from delassus.model.rotations import Array
 from delassus.pictures.plots import centre_motion, swing_figure
 from delassus.scenes.pendulum import pendulum
 from delassus.scenes.ready import ReadyScene
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
+from delassus.spatial.rotations import Array
 from delassus_studies.claims import Claim, Finding, Listing, verdict
 from delassus_studies.claims.contact import DURATION, PAIR, PAPER, PAPER_RATIOS, TIME_STEP
 from delassus_studies.timing import pinned

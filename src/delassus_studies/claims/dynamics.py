@@ -11,7 +11,7 @@ import numpy as np
 import delassus as ds
 from delassus.algorithms.dynamics import SOFT
 from delassus.constraints import Constraint
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, Case, installed, welds
 from delassus_studies.claims import Claim, Finding, unless, verdict
 from delassus_studies.counters import operations

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from delassus.formats.load import example_robot_files
-from delassus.model.rotations import Array
 from delassus.runtime.kernel import Kernel
+from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, NotHere
 from delassus_studies.peers import Call
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import delassus as ds
 from delassus.formats.mujoco.model import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
-from delassus.model.rotations import Array, matrix_to_quaternion
+from delassus.spatial.rotations import Array, matrix_to_quaternion
 from delassus_studies.cases import Case, NotHere, States
 from delassus_studies.peers import Call, library
 from delassus_studies.timing import Record, statistics

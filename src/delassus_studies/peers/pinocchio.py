@@ -10,9 +10,9 @@ import numpy as np
 
 from delassus.constraints import Weld
 from delassus.model.inertia import about_centre
-from delassus.model.joints import JointKind
-from delassus.model.rotations import Array
 from delassus.model.tree import WORLD, Tree
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States
 from delassus_studies.peers import Call, library
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from delassus.contact import LCP, ConeProblem
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 SCRIPT = """
 import sys, time

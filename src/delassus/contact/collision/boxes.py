@@ -14,7 +14,7 @@ import numpy as np
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.colliders import RADIUS, SIZE
 from delassus.contact.collision.vectors import Vector, along, column, cross, dot, norm, scaled
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 CROSSING = 1e-7
 """Sine of the angle below which two edges count as parallel: their product says nothing that face normals do not."""

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from delassus.contact.collision.filters import Solids, may_collide
 from delassus.errors import ConfigurationError, missing_dependency
-from delassus.model.rotations import Array
 from delassus.model.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
+from delassus.spatial.rotations import Array
 
 SPHERE, CAPSULE, BOX, CYLINDER, HULL, SURFACE, HALF_SPACE = range(7)
 """Kinds of shapes; a hull is a convex mesh, a surface any other."""

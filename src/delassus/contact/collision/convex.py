@@ -46,7 +46,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )  # fmt: skip
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 EXACT = 1e-10
 """Part of the shapes' size by which the deepest point of a patch may miss the depth; else it gets one more."""

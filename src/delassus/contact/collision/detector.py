@@ -14,7 +14,7 @@ from delassus.contact.collision.surfaces import Surfaces
 from delassus.contact.contacts import ContactSet
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 RELATIVE_TOLERANCE = 1e-9
 """Gap up to which shapes touch, as a part of the size of a scene's colliders, where none is given."""

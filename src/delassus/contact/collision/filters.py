@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.model.edit.combine import SEPARATOR
-from delassus.model.joints import JointKind
-from delassus.model.rotations import Array
 from delassus.model.shapes import Collider
 from delassus.model.tree import WORLD, Tree
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import Array
 
 
 @runtime_checkable

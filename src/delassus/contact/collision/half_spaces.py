@@ -22,7 +22,7 @@ from delassus.contact.collision.colliders import (
     SPHERE,
 )  # fmt: skip
 from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, point_at, row_of, scaled, write
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 LEVEL = 1e-4
 """Sine of the angle below which a cylinder stands on its base: its four points then stay where they are on it."""

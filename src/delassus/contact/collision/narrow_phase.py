@@ -24,7 +24,7 @@ from delassus.contact.collision.half_spaces import on_plane
 from delassus.contact.collision.near_pairs import collider_poses, list_is_valid, list_pairs
 from delassus.contact.collision.spheres_capsules import round_pair
 from delassus.contact.collision.vectors import along, cross, norm, row_of, scaled
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 INVALID_POSE, BUFFER_FULL, MESHES_LEFT = -1, -2, -3
 """Instead of a number of contacts: some pose is not finite; the arrays are too small; pairs that `surfaces` knows are

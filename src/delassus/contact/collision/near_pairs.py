@@ -26,7 +26,7 @@ from delassus.contact.collision.colliders import (
     Workspace,
 )  # fmt: skip
 from delassus.contact.collision.vectors import along, column, dot, row_of
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 @compiled

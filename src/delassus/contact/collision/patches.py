@@ -43,7 +43,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )  # fmt: skip
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 ALIGNED = 1e-3
 """One minus the cosine of the angle between a contact's normal and a face's, below which the face touches flatly."""

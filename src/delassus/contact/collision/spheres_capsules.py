@@ -23,7 +23,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 PARALLEL = 1e-4
 """Sine of the angle between capsules below which they touch along a line, at its two ends."""

@@ -12,8 +12,8 @@ from delassus.contact.collision.colliders import FIRST_VERTEX, LINK, MOST_POINTS
 from delassus.contact.collision.filters import Solids
 from delassus.errors import missing_dependency
 from delassus.frozen import cached_property
-from delassus.model.rotations import Array
 from delassus.model.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
+from delassus.spatial.rotations import Array
 
 MOST_TRIANGLES = 1 << 14
 """Contacts of triangles that ``coal`` reports of one pair; `MOST_POINTS` of them are chosen."""

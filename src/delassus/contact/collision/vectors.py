@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 Vector = tuple[float, float, float]
 

@@ -20,7 +20,7 @@ import numpy as np
 from delassus.contact.formulations.formulation import Formulation
 from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Ends, Indices, Snapshot
 from delassus.errors import ModelError
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 REGULAR = 1e-14
 """Least singular value over the largest one of the inertia of a rigid body, in units in which its size is one."""

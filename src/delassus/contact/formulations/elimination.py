@@ -8,7 +8,7 @@ import numpy as np
 
 from delassus.contact.formulations.formulation import Formulation
 from delassus.contact.solvers.mixed import eliminated
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 NOISE = 1e-15
 """Eigenvalues of a difference, over its size and what it is a difference of, that round-off could have left.

@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from delassus.contact.snapshot import ConstraintRows, Indices, Snapshot
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 class Formulation(ABC):

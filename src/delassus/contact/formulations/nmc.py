@@ -14,7 +14,7 @@ import numpy as np
 from delassus.contact.formulations.bodies import AugmentedFormulation
 from delassus.contact.snapshot import ConstraintRows, Indices, Snapshot
 from delassus.frozen import cached_property
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 class NonMinimalCoordinates(AugmentedFormulation):

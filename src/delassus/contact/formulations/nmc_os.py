@@ -18,8 +18,8 @@ import numpy as np
 from delassus.contact import assembly
 from delassus.contact.formulations.bodies import AugmentedFormulation, inverse_inertias
 from delassus.contact.snapshot import ConstraintRows, Snapshot
-from delassus.model.rotations import Array
 from delassus.model.tree import WORLD
+from delassus.spatial.rotations import Array
 
 
 class NonMinimalOperationalSpace(AugmentedFormulation):

@@ -19,7 +19,7 @@ from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions
 from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.errors import ConfigurationError, missing_dependency
 from delassus.frozen import Frozen, cached_property
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 @dataclass(frozen=True, eq=False)

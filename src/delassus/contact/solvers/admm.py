@@ -26,7 +26,7 @@ from delassus.contact.solvers.coulomb import mobilities, natural_residual, proje
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
 from delassus.contact.solvers.newton import TUNING as NEWTON
 from delassus.contact.solvers.newton import concluded, modes_of, newton
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 class Tuning(NamedTuple):

@@ -17,7 +17,7 @@ from delassus.contact.results import Impulses, Solution, SolverStatus, solved_co
 from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.solvers.double_double import natural_map
 from delassus.errors import missing_dependency
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 POLISH = 30
 """Most steps of Newton's method after the interior points."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.solvers.double_double import ROUNDING
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 OPEN, STICK, SLIP, HOLD, RUB = 0, 1, 2, 3, 4
 """Contact modes; without normal impulses, the last two stick and slip."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 SPLIT = 134217729.0
 """2²⁷ + 1: cuts a float64 in two halves whose products are exact."""

@@ -20,7 +20,7 @@ from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, RAY, SOLVED, TROUBLE, from_basis, gap, pivot, scales
 from delassus.contact.solvers.pyramids import impulses_of, linear_problem, unknowns
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 L = TypeVar("L", bound=LCP)
 

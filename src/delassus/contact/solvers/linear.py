@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 @compiled

@@ -22,7 +22,7 @@ from delassus.contact.problems import LCP, MLCP
 from delassus.contact.results import Solution, SolverStatus, check_request
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.linear import factor, substitute
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 EMPTY = 1e-12
 """Largest entry of a row that is empty, over the largest one of the matrix."""

@@ -37,7 +37,7 @@ from delassus.contact.solvers.coulomb import (
 )
 from delassus.contact.solvers.double_double import cone_distance, cone_residual, two_sum
 from delassus.contact.solvers.linear import affine, assign, factor, substitute
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 Indices = NDArray[Any]
 

@@ -26,7 +26,7 @@ from delassus.contact.solvers.admm import admm_contacts
 from delassus.contact.solvers.coulomb import mobilities, natural_residual, prepare, rounding, single
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.newton import Indices, concluded, modes_of, newton
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 class Tuning(NamedTuple):

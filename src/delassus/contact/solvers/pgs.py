@@ -22,7 +22,7 @@ from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis, gap, scales
 from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linear_problem, unknowns
 from delassus.errors import ConfigurationError
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 L = TypeVar("L", bound=LCP)
 

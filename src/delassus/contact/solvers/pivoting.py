@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.solvers.linear import affine, factor, substitute
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 Indices = NDArray[Any]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.solvers.linear import affine
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 AT_LIMIT = 1.0 - 1e-9
 """Part of the largest friction from which on a contact of the start is taken to slip."""

@@ -26,7 +26,7 @@ from delassus.contact.solvers.pgs import pgs_contacts
 from delassus.contact.solvers.pyramids import regular_directions
 from delassus.errors import unknown_name
 from delassus.model.check import check_number
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 class Solver(NamedTuple):

@@ -18,11 +18,11 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.errors import ModelError
 from delassus.model.edit.combine import part_of
-from delassus.model.joints import JointKind
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
+from delassus.spatial.joints import JointKind
 
 Loop = tuple[Constraint, int]
 """A loop, and its number among those of the scene."""

@@ -14,7 +14,7 @@ import math
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.snapshot import Indices
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 @compiled

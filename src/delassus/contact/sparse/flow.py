@@ -29,8 +29,8 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, cholesky
 from delassus.contact.sparse.loops import multiply_by_transpose, orthonormalise, product, remove_loop_rows
 from delassus.contact.sparse.records import Bodies, Flow, State
-from delassus.model.rotations import Array
 from delassus.runtime.sub_steps import OPEN
+from delassus.spatial.rotations import Array
 
 
 class Tuning(NamedTuple):

@@ -11,7 +11,7 @@ from delassus.contact.sparse.newton import TOO_SMALL, solve_island
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Options, Rows, Scratch, State, Work
 from delassus.contact.sparse.rows import find_islands
 from delassus.contact.sparse.sweeps import push, velocity
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 STEPS = 40
 """Most factorisations of one problem."""

@@ -13,7 +13,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.records import Bodies, State
 from delassus.contact.sparse.rows import UNMOVED
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 YIELDING = 1e-8
 """Compliance of loops over their mobility, in Newton's method alone."""

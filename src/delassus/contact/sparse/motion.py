@@ -18,7 +18,7 @@ from delassus.contact.sparse.factor import backward, cholesky, forward
 from delassus.contact.sparse.flow import flow_loops
 from delassus.contact.sparse.loops import close_loops
 from delassus.contact.sparse.records import Bodies, Flow, Free, State
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 ROTATIONS = 3
 """Iterations of the mean angular velocity."""

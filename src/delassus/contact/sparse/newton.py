@@ -39,7 +39,7 @@ from delassus.contact.sparse.cone import CONTACT, impulse
 from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Bodies, Rows, Work
 from delassus.contact.sparse.sweeps import accelerated, add_force, keep, push, residual_of, velocity
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 class Tuning(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from delassus.contact.collision.colliders import Colliders, ContactArrays, Workspace
 from delassus.contact.snapshot import Indices
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 class Links(NamedTuple):

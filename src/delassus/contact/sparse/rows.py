@@ -9,7 +9,7 @@ from delassus.contact.solvers.coulomb import prepare_one
 from delassus.contact.sparse.cone import CONTACT
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.records import Bodies, Links, Rows
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 UNMOVED = 1e-20
 """Squares of the lengths of rows, over those of all, below which one moves nothing, as in

@@ -13,7 +13,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Links, Model, Options, Rows, Sleep, State
 from delassus.contact.sparse.rows import contact_rows
 from delassus.contact.sparse.sweeps import velocity
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 SLOW = 1e-3
 """Speed (m/s) of the origin and of the farthest points of bodies below which they are at rest."""

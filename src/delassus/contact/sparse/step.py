@@ -44,7 +44,7 @@ from delassus.contact.sparse.records import (
 from delassus.contact.sparse.rows import add_compliance, contact_rows, prepare_group
 from delassus.contact.sparse.sleep import fall_asleep, is_at_rest, stop_sleeping, wake_touched
 from delassus.contact.sparse.sweeps import sweep, velocity
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 
 class Tuning(NamedTuple):

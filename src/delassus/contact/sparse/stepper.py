@@ -31,8 +31,8 @@ from delassus.contact.sparse.records import (
 )
 from delassus.contact.sparse.step import NO_FACTOR, NO_ROOM, NOT_FINITE, advance
 from delassus.errors import ConfigurationError
-from delassus.model.rotations import Array
 from delassus.quantities.options import Passive
+from delassus.spatial.rotations import Array
 
 STATUSES = (
     SolverStatus.CONVERGED,

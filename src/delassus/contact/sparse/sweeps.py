@@ -13,7 +13,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.coulomb import single
 from delassus.contact.sparse.cone import CONTACT, impulse
 from delassus.contact.sparse.records import Bodies, Rows
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 FARTHEST = 1e3
 """Largest ``θ`` of acceleration: farther out, impulses are so large that velocities lose their digits."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from delassus.formats.mujoco.named import NamedModel
 from delassus.model.actuators import Actuator, Affine
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 GAINS, BIASES = {"fixed": 1, "affine": 3}, {"none": 0, "affine": 3}
 """Types that a tree holds, and how many parameters they have."""

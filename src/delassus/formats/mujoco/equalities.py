@@ -6,8 +6,8 @@ import numpy as np
 
 from delassus.constraints import Constraint, Frame, JointRows, Point, Weld
 from delassus.formats.mujoco.named import NamedModel
-from delassus.model.rotations import Array, quaternion_to_matrix
 from delassus.model.tree import Tree
+from delassus.spatial.rotations import Array, quaternion_to_matrix
 
 
 def constraints_of(model: NamedModel, tree: Tree) -> tuple[tuple[Constraint, ...], list[str]]:

@@ -25,9 +25,9 @@ from delassus.formats.mujoco.equalities import constraints_of, rotation_of
 from delassus.formats.mujoco.named import NamedModel
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.edit.build import build_tree
-from delassus.model.joints import Joint, JointKind
-from delassus.model.rotations import Array, quaternion_log, quaternion_to_matrix, rotation_about
 from delassus.model.tree import Tree
+from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.rotations import Array, quaternion_log, quaternion_to_matrix, rotation_about
 
 SHORTEST_QUATERNION = 1e-15
 """MuJoCo reads a quaternion shorter than this as no rotation; here it is refused."""

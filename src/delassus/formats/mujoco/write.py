@@ -38,8 +38,8 @@ from delassus.model.description import (
     unique_name,
 )
 from delassus.model.inertia import nearest_inertia
-from delassus.model.rotations import Array, matrix_to_quaternion, quaternion_to_matrix, rotation_about
 from delassus.model.topology import WORLD, Topology
+from delassus.spatial.rotations import Array, matrix_to_quaternion, quaternion_to_matrix, rotation_about
 
 LEAST = 1e-15
 """MuJoCo compiles no moving body of less mass or principal moment of inertia than this."""

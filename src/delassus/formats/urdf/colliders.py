@@ -10,9 +10,9 @@ import numpy as np
 from delassus.errors import ModelError, shown, unknown_name
 from delassus.formats.urdf.meshes import find_mesh, read_mesh
 from delassus.formats.urdf.read import ZERO, check_file, read_numbers, read_pose
-from delassus.model.rotations import exact_quarter_turns
 from delassus.model.shapes import Box, Capsule, Collider, Cylinder, Mesh, Shape, Sphere
 from delassus.model.tree import Tree
+from delassus.spatial.rotations import exact_quarter_turns
 
 UNKNOWN = ("disable_default_collisions", "enable_collisions")
 """Rules of SRDF files that reverse the meaning of the others; they are refused."""

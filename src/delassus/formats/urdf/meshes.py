@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.errors import ModelError, shown
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 
 ADVICE = "Pass package_dirs=, or set ROS_PACKAGE_PATH, if its package is elsewhere."
 

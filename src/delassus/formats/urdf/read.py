@@ -22,9 +22,9 @@ from delassus.formats.features import FROM_URDF, JOINTS, URDF, omitted
 from delassus.model.check import check_choice, decimal_numbers
 from delassus.model.description import DEEPEST_XML, FIXED, Check, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
-from delassus.model.joints import JointKind
-from delassus.model.rotations import Array, exact_quarter_turns, rotation_from_rpy
 from delassus.model.tree import Tree
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_from_rpy
 
 Continuous = Literal["angle", "cos-sin"]
 

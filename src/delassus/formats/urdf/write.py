@@ -20,8 +20,8 @@ from delassus.model.description import (
     judge_omitted,
     unique_name,
 )
-from delassus.model.rotations import Array, rpy_from_rotation
 from delassus.model.topology import Topology
+from delassus.spatial.rotations import Array, rpy_from_rotation
 
 UNLIMITED = 1e308
 """Written where there is no limit: readers take no ``inf``."""

@@ -27,10 +27,10 @@ from delassus.model.description import (
     unique_name,
 )
 from delassus.model.inertia import motion_transform, move_inertia, spatial_inertia
-from delassus.model.joints import LIMITS, PER_DOF, Joint, JointKind
 from delassus.model.kinematics import relative_poses
-from delassus.model.rotations import Array, exact_quarter_turns, rotation_between
 from delassus.model.tree import WORLD, Placement, Tree
+from delassus.spatial.joints import LIMITS, PER_DOF, Joint, JointKind
+from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_between
 
 _IS_LIMIT = np.array([[attribute in LIMITS] for attribute in PER_DOF])
 

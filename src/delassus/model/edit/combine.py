@@ -11,9 +11,9 @@ import numpy as np
 
 from delassus.errors import ModelError
 from delassus.model.inertia import move_inertia
-from delassus.model.joints import Joint
-from delassus.model.rotations import Array, exact_quarter_turns
 from delassus.model.topology import WORLD, Placement, Topology
+from delassus.spatial.joints import Joint
+from delassus.spatial.rotations import Array, exact_quarter_turns
 
 T = TypeVar("T", bound=Topology)
 

@@ -18,10 +18,10 @@ from typing import TypeVar
 import numpy as np
 
 from delassus.model.inertia import motion_transform, move_inertia
-from delassus.model.joints import LIMITS, NO_LIMIT, PER_DOF, Joint, JointKind
 from delassus.model.kinematics import joint_displacement, move_body_frames
-from delassus.model.rotations import Array, exact_quarter_turns, matrix_to_quaternion
 from delassus.model.topology import WORLD, Placement, Topology
+from delassus.spatial.joints import LIMITS, NO_LIMIT, PER_DOF, Joint, JointKind
+from delassus.spatial.rotations import Array, exact_quarter_turns, matrix_to_quaternion
 
 T = TypeVar("T", bound=Topology)
 

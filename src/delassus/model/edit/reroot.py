@@ -13,10 +13,10 @@ from typing import TypeVar
 import numpy as np
 
 from delassus.errors import ModelError
-from delassus.model.joints import Joint, JointKind
 from delassus.model.kinematics import frame_pose, move_body_frames
-from delassus.model.rotations import Array, exact_quarter_turns, matrix_to_quaternion
 from delassus.model.topology import WORLD, Topology
+from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.rotations import Array, exact_quarter_turns, matrix_to_quaternion
 
 T = TypeVar("T", bound=Topology)
 

@@ -19,8 +19,8 @@ from rich.table import Table
 import delassus as ds
 from delassus.contact.results import SOLVED
 from delassus.model.mechanisms import free_body
-from delassus.model.rotations import Array
 from delassus.scenes import quadruped
+from delassus.spatial.rotations import Array
 from delassus_studies.peers import if_present
 from delassus_studies.peers.mujoco import MujocoScene
 from delassus_studies.tables import table

@@ -23,8 +23,8 @@ import delassus as ds
 from delassus.constraints import Constraint, Contact, Frame, Point, bounded_joints
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
-from delassus.model.joints import JointKind
-from delassus.model.rotations import Array, quaternion_to_matrix
+from delassus.spatial.joints import JointKind
+from delassus.spatial.rotations import Array, quaternion_to_matrix
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment
 

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from delassus.contact import LCP, ConeProblem, admm, lemke, nsgs, pgs
 from delassus.contact.solvers.double_double import de_saxce, natural_map
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 from delassus_studies.peers import siconos
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, best, environment, pinned

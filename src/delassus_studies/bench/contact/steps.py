@@ -21,7 +21,7 @@ from rich.table import Table
 import delassus as ds
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.errors import missing_dependency
-from delassus.model.rotations import Array
+from delassus.spatial.rotations import Array
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, installed
 from delassus_studies.figures import line_figure
 from delassus_studies.peers import if_present, present

@@ -15,10 +15,10 @@ import numpy as np
 from delassus.algorithms.dynamics.popov_vereshchagin.steps import Label, Rewritten, exchanged
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.inertia import motion_transform
-from delassus.model.rotations import Array, rotation_about
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rotations import Array, rotation_about
 
 REGULAR = 1e3
 """Rows of a larger condition stay as they are given."""

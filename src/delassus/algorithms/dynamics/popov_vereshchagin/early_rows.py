@@ -35,8 +35,8 @@ from delassus.algorithms.dynamics.popov_vereshchagin.steps import (
     SoftlyHeldAcceleration,
 )
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.model.joints import Joint
 from delassus.model.tree import WORLD
+from delassus.spatial.joints import Joint
 from delassus.spatial.motion import diagonal, scaled_matrix
 from delassus.spatial.ops import Matrix, Scalar
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from delassus.errors import ModelError
 from delassus.frozen import Frozen
-from delassus.model.rotations import (
+from delassus.spatial.rotations import (
     Array,
     displacement_exp,
     displacement_log,

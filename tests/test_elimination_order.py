@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.planner.elimination import FEW, MANY, least_degree, loops
+from delassus.planner.elimination import TUNING, least_degree, loops
 from delassus_studies.bench.errors import BELOW
 from delassus_studies.cases import Case, random_states
 from delassus_studies.loop_mechanisms import cassie_legs, four_bars, grid, rungs, stewart_platform, welded_ladder
@@ -85,7 +85,7 @@ def orders(case):
     for links in both:
         assert sorted(links) == list(range(case.tree.n_links))
         assert all(links.index(i) < links.index(p) for i, p in enumerate(case.tree.parents) if p >= 0)
-    for turn, block in enumerate((NEVER, MANY, FEW, 0.0), start=len(case.name)):
+    for turn, block in enumerate((NEVER, TUNING.many_forces, TUNING.few_forces, 0.0), start=len(case.name)):
         yield EliminationOrder(both[turn % 2], block)
 
 
@@ -155,7 +155,7 @@ def operations(case, order, method="pv-early"):
 def test_long_ladders_cost_in_proportion_to_their_length():
     counts = [operations(rungs(n), planned(rungs(n))) for n in (6, 10, 14)]
     assert counts[2] - counts[1] < 1.1 * (counts[1] - counts[0])
-    assert planned(rungs(10)).block == FEW
+    assert planned(rungs(10)).block == TUNING.few_forces
 
 
 @pytest.mark.slow
@@ -218,6 +218,6 @@ def test_structure_is_found_in_long_mechanisms():
     """Bounds on errors that do not know of one another would call the rows of the last rungs dependent."""
     ops, case = TraceOps(), rungs(20)
     traced = symbolic_case(requested(case.tree, case.constraints, "dynamics", method="pv-early", passive="none"), ops)
-    traced.order = EliminationOrder(least_degree(case.tree, loops(case.tree, case.constraints)), MANY)
+    traced.order = EliminationOrder(least_degree(case.tree, loops(case.tree, case.constraints)), TUNING.many_forces)
     DYNAMICS_ALGORITHMS["pv-early"](traced.motion())
     assert max(shape[0] for question, shape, _ in ops.answers if question == "rank") <= 12

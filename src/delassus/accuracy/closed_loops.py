@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,17 +25,25 @@ from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NumpyOps, numbers
 from delassus.spatial.rotations import Array
 
-STARTS, WANTED, STEPS = 32, 12, 40
-"""Configurations to start from, closed ones that are enough, and steps from each at most."""
 
-NEAR = 0.3
-"""Half of the configurations to start from are so near to neutral (rad and m, standard deviation)."""
+class Tuning(NamedTuple):
+    """Numbers of `closed_configurations`."""
 
-DAMPING = 0.01
-"""Of a step, by the square of what it is to take off: without any, steps from afar are too long."""
+    starts: int = 32
+    """Configurations to start from."""
+    wanted: int = 12
+    """Closed configurations that are enough."""
+    steps: int = 40
+    """Most steps from each start."""
+    near: float = 0.3
+    """Half of the starts are so near to neutral (rad and m, standard deviation)."""
+    damping: float = 0.01
+    """Damping of a step, by the square of what it is to take off: without any, steps from afar are too long."""
+    closed: float = 1e-10
+    """A loop is closed where its errors are below this fraction of the largest one at the start."""
 
-CLOSED = 1e-10
-"""A loop is closed where its errors are below this part of the largest one at the start."""
+
+TUNING = Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Arr
 def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
     tree, loops = asked.tree, asked.constraints
     with np.errstate(all="ignore"):
-        q = closed_configurations(tree, loops, STARTS, WANTED)
+        q = closed_configurations(tree, loops, TUNING.starts, TUNING.wanted)
         if not len(q):
             return None
         problem = Problem(NumpyOps(), tree, loops, q)
@@ -94,18 +103,18 @@ def closed_configurations(tree: Tree, loops: Sequence[Constraint], starts: int, 
     Steps end where ``wanted`` are closed.
     """
     random, ops = np.random.default_rng(seed), NumpyOps()
-    near = tree.integrate(tree.neutral(), random.normal(0.0, NEAR, (starts // 2, tree.nv)))
+    near = tree.integrate(tree.neutral(), random.normal(0.0, TUNING.near, (starts // 2, tree.nv)))
     q = np.concatenate([near, tree.random(random, batch=starts - starts // 2)])
     enough = None
-    for _ in range(STEPS):
+    for _ in range(TUNING.steps):
         problem = Problem(ops, tree, loops, q)
         motion = DynamicsProblem(problem, None, None, gravity=ops.zeros(3, 1))
         e, J = numbers(position_errors(motion)), numbers(jacobian(problem))
         size = np.broadcast_to(np.linalg.norm(e[..., 0], axis=-1), len(q))  # without a length, errors are a constant 0
-        enough = CLOSED * np.max(size) if enough is None else enough
+        enough = TUNING.closed * np.max(size) if enough is None else enough
         if np.count_nonzero(size <= enough) >= wanted:
             break
-        JJ = J @ np.swapaxes(J, -1, -2) + (DAMPING * size**2 + np.finfo(float).tiny)[:, None, None] * np.eye(
+        JJ = J @ np.swapaxes(J, -1, -2) + (TUNING.damping * size**2 + np.finfo(float).tiny)[:, None, None] * np.eye(
             J.shape[-2]
         )
         step = -np.swapaxes(J, -1, -2) @ (np.linalg.pinv(JJ, hermitian=True) @ e)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,26 +31,31 @@ from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op
 from delassus.spatial.trace.trace_ops import TraceOps
 
-USUAL, OF_MEDIAN, OF_SWITCHED = 0.1, 0.2, 0.5
-"""The reference of a pivot: smaller at this part of the usual states, and at least this part of its median, for some
-pivots come near zero at many states. Where constraints can be off, what is usual depends on which are on: this part of
-what is smaller at that part of states."""
 
-WORST = 0.9
-"""Part of the usual states at which errors grow by less than ``g``."""
+class Tuning(NamedTuple):
+    """Numbers of `by_pivots`."""
 
-FEW = 0.1
-"""Part of the usual states that has to be regular; of constraints that can be off, some go together at few."""
+    small_fraction: float = 0.1
+    """Fraction of the usual states at which a pivot is smaller than its reference."""
+    median_fraction: float = 0.2
+    """The reference of a pivot is at least this fraction of its median: some pivots come near zero at many states."""
+    switched_fraction: float = 0.5
+    """The same fractions where constraints can be off: what is usual depends on which are on."""
+    growth_fraction: float = 0.9
+    """Fraction of the usual states at which errors grow by less than ``g``."""
+    regular_fraction: float = 0.1
+    """Fraction of the usual states that has to be regular; of constraints that can be off, some go together at few."""
+    safety: float = 5.0
+    """Factor by which estimates are larger than what is measured."""
+    noise: float = 1e-12
+    """Relative size of the noise: far above round-off, and so small that errors are proportional to it."""
+    zero_fraction: float = 1e-10
+    """A result counts as zero below this fraction of what its terms would make without cancelling one another; never
+    above this number, for quotients of round-off are large."""
 
-SAFETY = 5.0
-"""Factor by which estimates are larger than what is measured."""
 
-NOISE = 1e-12
-"""Relative size of the noise: far above round-off, and so small that errors are proportional to it."""
+TUNING = Tuning()
 
-NOTHING = 1e-10
-"""A result counts as zero where it is below this part of what its terms would make without cancelling one another;
-never above this number, for quotients of round-off are large."""
 
 Array = NDArray[np.float64]
 
@@ -102,8 +107,8 @@ def by_pivots(
     sizes = [_size(values, size, squared) for _, size, squared, _ in pivots]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     usual = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
-    if not all(usual) or np.count_nonzero(regular) <= FEW * len(x):
-        return ByPivots(Expression(ops, 0), np.zeros(len(x)), error / NOISE)
+    if not all(usual) or np.count_nonzero(regular) <= TUNING.regular_fraction * len(x):
+        return ByPivots(Expression(ops, 0), np.zeros(len(x)), error / TUNING.noise)
     powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]
     inverses = [1.0 / _square(ops, graph, rows) for rows in scaled]
     before = _before(graph, pivots)
@@ -121,9 +126,11 @@ def by_pivots(
     with np.errstate(invalid="ignore"):  # pivots of constraints that are off
         chains = _least_product(there, before, np.fmin, np.ones(len(x)))
     explained = (error * chains)[regular]
-    growth = max(float(np.sort(explained)[int(WORST * len(explained))]) / NOISE, 1.0)
+    growth = max(float(np.sort(explained)[int(TUNING.growth_fraction * len(explained))]) / TUNING.noise, 1.0)
     product: Expression = _least_product(relative, before, ops.minimum, Expression(ops, ops.number(1.0)))
-    return ByPivots(product * (1.0 / (SAFETY * growth)), chains * (1.0 / (SAFETY * growth)), error / NOISE)
+    return ByPivots(
+        product * (1.0 / (TUNING.safety * growth)), chains * (1.0 / (TUNING.safety * growth)), error / TUNING.noise
+    )
 
 
 def _least_product(
@@ -146,7 +153,9 @@ def _measured(graph: Graph, x: Array) -> tuple[list[Any], Array, NDArray[np.bool
     """Values of all nodes, the relative error of results at each state, and at which of them something is known."""
     n = len(x)
     random = np.random.default_rng(0)
-    noise = itertools.cycle([np.append(np.ones(n), 1.0 + NOISE * random.uniform(-1.0, 1.0, n)) for _ in range(61)])
+    noise = itertools.cycle(
+        [np.append(np.ones(n), 1.0 + TUNING.noise * random.uniform(-1.0, 1.0, n)) for _ in range(61)]
+    )
 
     def rounded(c: float) -> Array:  # few digits: no round-off
         return np.full(2 * n, c) * (1.0 if float(np.float32(c)) == c else next(noise))
@@ -167,7 +176,9 @@ def _measured(graph: Graph, x: Array) -> tuple[list[Any], Array, NDArray[np.bool
                 own = np.where(apart > 0.0, apart / np.where(size > 0.0, size, 1.0), apart)
             if not np.all(own < 0.1):
                 whole = _sizes(graph, x) if whole is None else whole
-                own[size < NOTHING * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)] = 0.0
+                own[
+                    size < TUNING.zero_fraction * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)
+                ] = 0.0
             error = np.maximum(error, own)
     return [None if v is None else v[:n] for v in both], error, error < 0.1
 
@@ -191,8 +202,12 @@ def _usual(size: Array, is_switched: bool) -> float:
     counted = size[np.isfinite(size) & (size > 0.0)]
     if not len(counted):
         return 0.0
-    usual = float(np.quantile(counted, USUAL))
-    return OF_SWITCHED * usual if is_switched else max(usual, OF_MEDIAN * float(np.median(counted)))
+    usual = float(np.quantile(counted, TUNING.small_fraction))
+    return (
+        TUNING.switched_fraction * usual
+        if is_switched
+        else max(usual, TUNING.median_fraction * float(np.median(counted)))
+    )
 
 
 def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]]) -> list[list[int]]:

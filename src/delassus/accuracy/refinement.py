@@ -84,10 +84,12 @@ class Terms:
     missed, sizes : pairs of matrices, (nv × 1) and (m × 1)
         ``r`` and ``s``; ``t``, with signs at random, and zero where those are by structure.
     usual : pair of lists of scalars
-        What what acts on the robot makes of each entry of ``q̈`` and of ``f`` if nothing cancels and nothing else moves.
+        What what acts on the robot makes of each entry of ``q̈`` and of ``f`` if nothing cancels and nothing else
+        moves.
     usual_rows : scalar
-        The largest acceleration along a row that the ``usual`` ones of joints add up to, or the largest one of all joints
-        if that is more: solutions are as accurate as their largest entry allows, also along rows that hold still.
+        The largest acceleration along a row that the ``usual`` ones of joints add up to, or the largest one of all
+        joints if that is more: solutions are as accurate as their largest entry allows, also along rows that hold
+        still.
     """
 
     def __init__(self, motion: DynamicsProblem, solution: Solution) -> None:
@@ -114,7 +116,8 @@ class Terms:
         self.sizes = tuple(ops.masked(t, like) for t, like in zip(self._rounded(), self.missed, strict=True))
         _, forces = self._sums()
         self.usual = self._moving_alone(forces), self._balanced_by_rows(forces)
-        fastest = reduce(ops.maximum, _sizes(ops, solution.qdd), 0.0)
+        speeds: list[Scalar] = [0.0, *_sizes(ops, solution.qdd)]
+        fastest = reduce(ops.maximum, speeds)
         alone = [from_entries(ops, [ops.maximum(x, fastest) for x in self.usual[0][sv]]) for sv in tree.v_slices]
         rows: list[Scalar] = [0.0, *self._along_rows(self._sums(alone)[0], alone)]
         self.usual_rows = reduce(ops.maximum, rows)

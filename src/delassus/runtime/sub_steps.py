@@ -11,7 +11,7 @@ displacements of least kinetic energy, ``δ = M⁻¹ Jᵀ (J M⁻¹ Jᵀ)⁺ e``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,21 +27,26 @@ from delassus.spatial.rotations import Array
 OPEN = 1e-4
 """Errors of loops (m, rad) above which they are open."""
 
-CONSISTENT = 1e-6
-"""Errors (m, rad) that velocities of loops may make in a step at the start of a trajectory."""
 
-GROWTH, ROUND_OFF = 1e-8, 16.0
-"""What a step may add to errors of loops and to what their velocities make of these in a step (m, rad), and the least
-that counts as such, over the relative round-off."""
+class Tuning(NamedTuple):
+    """Numbers of sub-steps."""
 
-CREEPING = 1e-5
-"""Errors of loops (m, rad) that are taken back however small the steps are that made them."""
+    consistent: float = 1e-6
+    """Errors (m, rad) that velocities of loops may make in a step at the start of a trajectory."""
+    growth: float = 1e-8
+    """What a step may add to errors of loops and to what their velocities make of these in a step (m, rad)."""
+    round_off: float = 16.0
+    """The least that counts as growth, over the relative round-off."""
+    creeping: float = 1e-5
+    """Errors of loops (m, rad) that are taken back however small the steps are that made them."""
+    energy: float = 1e-5
+    """Fraction of the kinetic energy by which two steps may differ from one in their place."""
+    halvings: int = 12
+    """Most times that a step is halved."""
 
-ENERGY = 1e-5
-"""Part of the kinetic energy by which two steps may differ from one in their place."""
 
-HALVINGS = 12
-"""Most times that a step is halved."""
+TUNING = Tuning()
+
 
 STATE = 2
 """Arrays of a state proper, configuration and velocity."""
@@ -57,8 +62,8 @@ class Loops:
         tree, self.constraints = request.tree, loops_of(request)
         self._tree, self._dt = tree, [a.name for a in arguments].index("dt")
         self._errors = compile(tree, self.constraints, "constraint_errors")
-        round_off = ROUND_OFF * float(np.finfo(dtype).eps)
-        self._growth, self._energy = max(GROWTH, round_off), max(ENERGY, round_off)
+        round_off = TUNING.round_off * float(np.finfo(dtype).eps)
+        self._growth, self._energy = max(TUNING.growth, round_off), max(TUNING.energy, round_off)
         self._is_resolved = request.options.integrator == "rk4"
         self._start: Array | None = None
 
@@ -76,8 +81,8 @@ class Loops:
         if self._start is None:
             self._start = gaps[0]
             self.closed = gaps[0] <= OPEN
-            self.kept = self.closed & (reach[0] - gaps[0] <= CONSISTENT) & self._is_resolved
-        found = ~(reach[1:] <= reach[:-1] + self._growth) | (gaps[1:] > self._start + CREEPING)
+            self.kept = self.closed & (reach[0] - gaps[0] <= TUNING.consistent) & self._is_resolved
+        found = ~(reach[1:] <= reach[:-1] + self._growth) | (gaps[1:] > self._start + TUNING.creeping)
         return np.asarray(self.kept & found)
 
     def open(self, q: Array) -> NDArray[np.bool_]:
@@ -108,7 +113,7 @@ class Loops:
         bad = self._opens(given, end, dt) | ~self._same_energy(given, whole, end)
         gaps, _ = self._measured(given[:STATE], dt)
         at = np.flatnonzero(bad & (gaps <= OPEN))
-        if len(at) and depth < HALVINGS:
+        if len(at) and depth < TUNING.halvings:
             some = [x[at] for x in half]
             for first in (middle, None):
                 ends = [x[at] for x in first] if first is not None else solve(some, numbers[at])

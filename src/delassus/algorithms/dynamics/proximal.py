@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import NamedTuple
 
 from delassus.algorithms.dynamics.popov_vereshchagin import loop_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
@@ -28,27 +29,30 @@ from delassus.model.tree import total_mass
 from delassus.spatial.motion import column, from_entries, scaled
 from delassus.spatial.ops import Matrix, Scalar
 
-WEIGHT = 1e-13
-"""``W`` of a hard row by its mobility if the robot were one body, which is below what ``G`` has on its diagonal: rows
-that joints eliminate are told apart down to the square of round-off."""
 
-LOOP_WEIGHT = 1e-10
-"""The same of a row whose force waits, as loops do: those are told apart by ``G``, down to round-off (1e-16)."""
+class Tuning(NamedTuple):
+    """Numbers of `proximal`."""
 
-SPREAD = 1e3
-"""Rows have one weight, so that forces are of least norm, but for those that move so many times as far as another."""
+    weight: float = 1e-13
+    """``W`` of a hard row by its mobility if the robot were one body, which is below what ``G`` has on its diagonal:
+    rows that joints eliminate are told apart down to the square of round-off."""
+    loop_weight: float = 1e-10
+    """The same of a row whose force waits, as loops do: those are told apart by ``G``, down to round-off (1e-16)."""
+    spread: float = 1e3
+    """Rows that move so many times as far as another have a weight of their own; else one, for forces of least norm."""
+    least_gain: float = 1e3
+    """What forces that wait have to move, by their weight, before they are eliminated."""
+    idle_iterations: int = 2
+    """Iterations that tell forces that move nothing from others."""
+    smallest: float = 1e-30
+    """What keeps a quotient from being 0 / 0 where there are no forces."""
 
-LEAST = 1e3
-"""What forces that wait have to move, by their weight, before they are eliminated: others' weights give way, too."""
+
+TUNING = Tuning()
+
 
 ITERATIONS = 3
 """``k``."""
-
-IDLE = 2
-"""Iterations that tell forces that move nothing from others."""
-
-SMALLEST = 1e-30
-"""What keeps a quotient from being 0 / 0 where there are no forces."""
 
 
 class ProximalPoint:
@@ -60,9 +64,13 @@ class ProximalPoint:
         soft = motion.with_goals([replace(goal, compliance=ops.zeros(1, 1)) for goal in motion.goals])
         late = {c for labels in loop_rows.waiting(soft) for c, _ in labels}
         mobility = mobilities(problem)
-        self.weights, self._R, self._least = list[Scalar](), list[Matrix](), [LEAST * LOOP_WEIGHT * g for g in mobility]
+        self.weights, self._R, self._least = (
+            list[Scalar](),
+            list[Matrix](),
+            [TUNING.least_gain * TUNING.loop_weight * g for g in mobility],
+        )
         for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
-            part = LOOP_WEIGHT if c in late else WEIGHT if goal.compliance is None else 0.0
+            part = TUNING.loop_weight if c in late else TUNING.weight if goal.compliance is None else 0.0
             weights = [part * g for g in mobility[rows]]
             W = from_entries(ops, weights)
             self.weights += weights
@@ -92,10 +100,10 @@ class ProximalPoint:
     def without_idle(self, solution: Solution) -> Solution:
         """The same without forces that move nothing, which are those that iterations from them leave."""
         idle = solution.forces
-        for _ in range(IDLE):
+        for _ in range(TUNING.idle_iterations):
             idle = self.step(self.left(idle))
         f = solution.forces - idle
-        kept, taken = (sum((y * y for y in column(self._ops, x)), SMALLEST) for x in (f, idle))
+        kept, taken = (sum((y * y for y in column(self._ops, x)), TUNING.smallest) for x in (f, idle))
         self._ops.pivot(kept * (1.0 / (kept + taken)))  # f has the round-off of what is taken off
         return Solution(solution.qdd, f)
 
@@ -111,9 +119,9 @@ def mobilities(problem: Problem) -> list[Scalar]:
     """
     ops, mass = problem.ops, total_mass(problem.tree) or 1.0
     sizes = [x for c in range(len(problem.constraints)) for x in problem.row_sizes(c)]
-    sizes = [x + ops.less(x, SMALLEST) for x in sizes]  # rows of zeros
+    sizes = [x + ops.less(x, TUNING.smallest) for x in sizes]  # rows of zeros
     least = reduce(ops.minimum, sizes, sizes[0]) if sizes else 1.0
-    return [ops.maximum(least, x * (1.0 / SPREAD)) * (1.0 / mass) for x in sizes]
+    return [ops.maximum(least, x * (1.0 / TUNING.spread)) * (1.0 / mass) for x in sizes]
 
 
 def proximal(motion: DynamicsProblem) -> Solution:

@@ -758,10 +758,10 @@ def test_parts_of_the_factor_solve_for_trunk_and_followers():
     for k, above in enumerate(L.ancestors):
         dense[k, above], dense[k, k] = L.rows[k][0], 1 / L.reciprocal[k][0, 0]
     r, trunk = np.random.default_rng(2).normal(size=(tree.nv, 3)), range(6)
-    left = np.concatenate(L.over_transpose(r, trunk))
+    left = np.concatenate(L.solve_transpose(r, trunk))
     W = left[6:]
     assert np.allclose(dense[6:, 6:].T @ W, r[6:])
     assert np.allclose(left[:6], r[:6] - dense[6:, :6].T @ W)
-    T = L.following(trunk)
+    T = L.followers(trunk)
     assert np.array_equal(T[:6], np.eye(6))
     assert np.allclose((dense @ T)[6:], 0)

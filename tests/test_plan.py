@@ -309,7 +309,8 @@ def test_a_search_ends_where_its_effort_is_spent(monkeypatch):
     """What it has by then is still no worse than any named method."""
     tree, constraints = robots.stem(4, 4, 1), tuple(welds(*tips(4, 1)))
     whole = plan(tree, constraints)
-    monkeypatch.setattr("delassus.planner.plan.EFFORT", 1)
+    tuning = plan.__globals__["TUNING"]
+    monkeypatch.setitem(plan.__globals__, "TUNING", tuning._replace(effort=1))
     _plan.cache_clear()
     short = plan(tree, constraints)
     assert short.considered < 0.7 * whole.considered

@@ -60,11 +60,11 @@ from delassus.model.inertia import about_centre, inertia_defects, move_inertia, 
 from delassus.model.kinematics import frame_pose, joint_displacement, world_poses
 from delassus.model.tree import WORLD, total_mass
 from delassus.planner.plan import CUT, _plan, plan
-from delassus.quantities import QUANTITIES, case, evaluate, find_quantity
-from delassus.quantities.case import elimination_order, symbolic_case
+from delassus.quantities import QUANTITIES, bound_request, evaluate, find_quantity
+from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.contact import OPERATIONAL_SPACE_COMPLIANCE
 from delassus.quantities.dynamics import CONTROL_FORCES, DYNAMICS, STEP
-from delassus.quantities.evaluate import NumpyCase, case_of, rcond_program
+from delassus.quantities.evaluate import NumpyRequest, bind, rcond_program
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.request import request

@@ -13,7 +13,7 @@ import pytest
 
 import delassus as ds
 from delassus.runtime.fallback import solve_states
-from internals import DYNAMICS_ALGORITHMS, case
+from internals import DYNAMICS_ALGORITHMS, bound_request
 from tools import LongOps, by_method, exactly, make_motion, requested, urdf_joint
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -32,7 +32,7 @@ def exact(tree, constraints, state, **options):
     with mpmath.workdps(50):
         for one in zip(*(np.asarray(x, dtype=float) for x in state), strict=True):
             values = dict(zip(("q", "v", "tau"), map(exactly, one), strict=True))
-            solution = DYNAMICS_ALGORITHMS["kkt"](case.Case(asked, LongOps(), values).motion())
+            solution = DYNAMICS_ALGORITHMS["kkt"](bound_request.BoundRequest(asked, LongOps(), values).motion())
             found.append([x[:, 0].astype(float) for x in (solution.qdd, solution.forces)])
     return [np.stack(x) for x in zip(*found, strict=True)]
 
@@ -42,7 +42,9 @@ def exact_outputs(tree, constraints, state, what):
     asked, found = requested(tree, constraints, what), []
     with mpmath.workdps(50):
         for one in zip(*(np.asarray(x, dtype=float) for x in state), strict=True):
-            own = case.Case(asked, LongOps(), dict(zip(("q", "v", "tau"), map(exactly, one), strict=True)))
+            own = bound_request.BoundRequest(
+                asked, LongOps(), dict(zip(("q", "v", "tau"), map(exactly, one), strict=True))
+            )
             found.append([x.astype(float) for x in asked.quantity.run(own)])
     return [np.stack(x) for x in zip(*found, strict=True)]
 
@@ -169,7 +171,7 @@ def test_loops_on_gimbals_stay_in_compiled_code(rod_on_gimbals):
     v, tau = rng.normal(size=(n, tree.nv)), np.where(np.arange(tree.nv) == tree.v_index("motor"), 1.0, np.zeros((n, 1)))
     kernel = ds.compile(tree, loop, "dynamics")
     *found, status, estimate = kernel(q, v, tau, return_status=True, return_error=True)
-    assert not kernel.judged_in and not solve_states(kernel, (q, v, tau), found, (n,), 1).again.any()
+    assert not kernel.error_dtype and not solve_states(kernel, (q, v, tau), found, (n,), 1).again.any()
     assert np.all(status == ds.DynamicsStatus.SOLVED)
     error = true_error(found, exact(tree, loop, (q, v, tau)))
     assert np.all(error < 1e-9) and np.all(error <= BELOW * estimate) and np.all(estimate < 1e-6)

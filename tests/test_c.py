@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
-from delassus.compiler.program.header import built_in
+from delassus.compiler.program.header import file_header
 from delassus.compiler.targets.c.text import comment, identifier, literal
 from internals import (
     LEAVES,
@@ -447,9 +447,11 @@ def test_headers_say_all_that_is_built_in(tmp_path):
     ):
         assert told in text, header
     asked = requested(tree, [ds.Contact("link3", ds.contact.Sphere(0.1), friction=0.7)], "contact_step")
-    assert any("friction 0.7, restitution 0" in line for line in built_in(asked))
+    assert any("friction 0.7, restitution 0" in line for line in file_header(asked))
     asked = requested(tree, [ds.JointRows({"link1_joint": 1, "link2_joint": -2.5})], "dynamics")
-    assert any("row 0: " in line and "1 link1_joint; -2.5 link2_joint, at rest 0" in line for line in built_in(asked))
+    assert any(
+        "row 0: " in line and "1 link1_joint; -2.5 link2_joint, at rest 0" in line for line in file_header(asked)
+    )
 
 
 def damped_chain():

@@ -388,7 +388,7 @@ def test_auto_solves_loops_that_are_dependent_once_closed():
     kernel, states = ds.compile(tree, hinge, "dynamics"), closed_states(6)
     assert kernel.method == "proximal" and "of 5 rows of loops 4 are independent" in str(kernel.plan)
     right(tree, hinge, states, *kernel(*states))
-    again = kernel if kernel.judged_in else kernel.fallback  # not `ltl` first, for which rows have to be independent
+    again = kernel if kernel.error_dtype else kernel.fallback  # not `ltl` first, for which rows have to be independent
     assert (again.method, again.fallback.method) == ("proximal", "ltl") and again.fallback.fallback is None
     direct = ds.forward_dynamics(tree, *states, hinge)
     right(tree, hinge, states, direct.qdd, direct.forces[0])

@@ -22,6 +22,7 @@ from internals import (
     JointKind,
     RawJoint,
     RawLink,
+    bound_request,
     build_tree,
     dynamics,
     fastcall,
@@ -29,7 +30,6 @@ from internals import (
     make_program,
     quantities,
 )
-from internals import case as case_module
 from random_trees import some_mechanism
 from test_c import Compiled
 from tools import AGREEMENT, error, requested
@@ -317,7 +317,7 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
         return Solution(good.qdd @ is_right, good.forces)
 
     methods = MappingProxyType({**dynamics.METHODS, "fragile": fragile})
-    monkeypatch.setattr(case_module, "METHODS", methods)
+    monkeypatch.setattr(bound_request, "METHODS", methods)
     changed = {quantity.name: replace(quantity, methods=tuple(methods)) for quantity in (DYNAMICS, STEP)}
     monkeypatch.setattr(quantities, "QUANTITIES", MappingProxyType({**quantities.QUANTITIES, **changed}))
     monkeypatch.setenv("DELASSUS_CACHE", "off")
@@ -356,7 +356,7 @@ def test_a_method_that_loses_digits_without_a_word(monkeypatch):
         return Solution(((good.qdd + large) @ three - large @ three) @ third, good.forces)
 
     methods = MappingProxyType({**dynamics.METHODS, "lossy": lossy})
-    monkeypatch.setattr(case_module, "METHODS", methods)
+    monkeypatch.setattr(bound_request, "METHODS", methods)
     changed = {"dynamics": replace(DYNAMICS, methods=tuple(methods))}
     monkeypatch.setattr(quantities, "QUANTITIES", MappingProxyType({**quantities.QUANTITIES, **changed}))
     monkeypatch.setenv("DELASSUS_CACHE", "off")
@@ -382,7 +382,7 @@ def test_the_direct_entry_judges(method, dtype):
     out = np.empty((17, 6), dtype=dtype), np.empty((17, 3), dtype=dtype)
     bad = v.copy()
     bad[16, 2] = np.nan
-    doubtful = forward.doubtful(forward.compute((q, bad, tau), out, (17,), 1), (17,))
+    doubtful = forward.ill_conditioned(forward.compute((q, bad, tau), out, (17,), 1), (17,))
     assert doubtful[16] and np.count_nonzero(doubtful) < 9
     for k in range(17):
         one = out[0][k], out[1][k]

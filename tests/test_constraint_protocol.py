@@ -57,7 +57,7 @@ class Height(constraints.Constraint):
     def prefixed(self, prefix):
         return Height(self.plane.prefixed(prefix), self.point.prefixed(prefix), self.height)
 
-    def built_in(self):
+    def header_lines(self):
         yield f"height {constraints.exact(self.height)}"
 
     def links(self, at):

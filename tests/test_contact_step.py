@@ -11,7 +11,7 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, ConeProblem, HalfSpace, Sphere
-from internals import NumpyCase, configuration_from_mujoco
+from internals import NumpyRequest, configuration_from_mujoco
 from tools import requested
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -207,7 +207,7 @@ def test_kernels_do_what_the_algorithm_does_at_once(biped, solver):
     names = [a.name for a in kernel.arguments]
     assert sorted(names) == sorted(values)
     found = kernel(*(values[name] for name in names))
-    wanted = NumpyCase(requested(biped, contacts, "contact_step", **options), values, (n,)).run()
+    wanted = NumpyRequest(requested(biped, contacts, "contact_step", **options), values, (n,)).run()
     for x, (name, y) in zip(found, wanted.items(), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-7, atol=1e-9, err_msg=name)
 
@@ -412,7 +412,7 @@ def test_rows_that_loops_hold_have_no_impulse(tmp_path, solver):
     step = step_of(tree, constraints, dtype="float32", solver=solver)
     state = q, v, np.full((8, *step.arguments[2].shape), 1e-3), tau, np.full(8, DT)
     _, found, p, _, status = step(*(x.astype(np.float32) for x in state), return_status=True)
-    at_once = NumpyCase(step.request, dict(zip((a.name for a in step.arguments), state, strict=True)), (8,)).run()
+    at_once = NumpyRequest(step.request, dict(zip((a.name for a in step.arguments), state, strict=True)), (8,)).run()
     assert {s.name for s in status} == {"SOLVED"} and not p.any() and not at_once["impulses_next"].any()
     np.testing.assert_allclose(found, at_once["v_next"], atol=1e4 * np.finfo(np.float32).eps)  # velocities of 1
 

@@ -26,8 +26,8 @@ from internals import (
     RawLink,
     SparseFactor,
     TraceOps,
+    bind,
     build_tree,
-    case_of,
     check_constraints,
     interpret_program,
     make_program,
@@ -434,7 +434,7 @@ def test_a_kernel_whose_constraint_is_off(kernel_cache):
 def stepped(tree, q, v, tau, dt, constraints, options):
     """State after a step, by the dense saddle point."""
     states, method = {"q": q, "v": v, "tau": tau, "dt": dt}, "kkt" if constraints else "aba"
-    found = case_of(tree, constraints, STEP_QUANTITY, states, method, **options).run()
+    found = bind(tree, constraints, STEP_QUANTITY, states, method, **options).run()
     return found["q_next"], found["v_next"]
 
 

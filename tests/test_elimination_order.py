@@ -21,7 +21,7 @@ from internals import (
     evaluate,
     interpret,
     rcond_by_pivots,
-    symbolic_case,
+    symbolic_request,
 )
 from tools import requested
 
@@ -68,7 +68,7 @@ def solved(case, order, states, active=None, method="pv-early", dtype=float, **o
     options["active"] = active is not None
     asked = requested(case.tree, case.constraints, "dynamics", method=method, passive="none", **options)
     ops = TraceOps()
-    traced = symbolic_case(asked, ops)
+    traced = symbolic_request(asked, ops)
     traced.order = order
     found = DYNAMICS_ALGORITHMS[method](traced.motion())
     outputs = [ops.nodes(found.qdd), ops.nodes(found.forces)]
@@ -145,7 +145,7 @@ def planned(case):
 
 def operations(case, order, method="pv-early"):
     ops = TraceOps()
-    traced = symbolic_case(requested(case.tree, case.constraints, "dynamics", method=method, passive="none"), ops)
+    traced = symbolic_request(requested(case.tree, case.constraints, "dynamics", method=method, passive="none"), ops)
     traced.order = order
     found = DYNAMICS_ALGORITHMS[method](traced.motion())
     return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
@@ -206,7 +206,7 @@ def test_many_loops_in_extended_precision():
     asked = requested(case.tree, case.constraints, "dynamics", method="pv-early", passive="none")
     assert evaluate.is_long(asked)
     assert not evaluate.is_long(replace(asked, constraints=asked.constraints[:2]))
-    doubtful = evaluate.solve_doubtful(asked, {"q": states.q, "v": states.v, "tau": states.tau}, (3,))
+    doubtful = evaluate.numpy_fallback(asked, {"q": states.q, "v": states.v, "tau": states.tau}, (3,))
     doubtful.error_bound = 1e-13
     found = list(doubtful.run().values())
     wanted = dense(case, states)
@@ -217,7 +217,8 @@ def test_many_loops_in_extended_precision():
 def test_structure_is_found_in_long_mechanisms():
     """Bounds on errors that do not know of one another would call the rows of the last rungs dependent."""
     ops, case = TraceOps(), rungs(20)
-    traced = symbolic_case(requested(case.tree, case.constraints, "dynamics", method="pv-early", passive="none"), ops)
+    asked = requested(case.tree, case.constraints, "dynamics", method="pv-early", passive="none")
+    traced = symbolic_request(asked, ops)
     traced.order = EliminationOrder(least_degree(case.tree, loops(case.tree, case.constraints)), TUNING.many_forces)
     DYNAMICS_ALGORITHMS["pv-early"](traced.motion())
     assert max(shape[0] for question, shape, _ in ops.answers if question == "rank") <= 12

@@ -15,7 +15,7 @@ from delassus import jacobian
 from delassus.errors import ConstraintError, ModelError
 from internals import (
     OPERATIONAL_SPACE_COMPLIANCE,
-    case_of,
+    bind,
     configuration_to_mujoco,
     example_robot_files,
     velocity_map_from_mujoco,
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 def joint_errors(tree, q):
     """Position errors of the tree's own constraints."""
     states = {"q": q, "v": np.zeros(tree.nv), "tau": np.zeros(tree.nv)}
-    return case_of(tree, None, OPERATIONAL_SPACE_COMPLIANCE, states).run()["errors"]
+    return bind(tree, None, OPERATIONAL_SPACE_COMPLIANCE, states).run()["errors"]
 
 
 def closed(tree, q):

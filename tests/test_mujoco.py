@@ -25,8 +25,8 @@ from internals import (
     JointKind,
     RawJoint,
     RawLink,
+    bind,
     build_tree,
-    case_of,
     configuration_from_mujoco,
     configuration_to_mujoco,
     tree_from_mujoco,
@@ -298,7 +298,7 @@ def check_accelerations(tree, model, rng):
     qdd = accelerations_of(model, tree, q, v, theirs)
     tau = np.zeros(tree.nv)
     if tree.nu:
-        tau = case_of(tree, (), CONTROL_FORCES, {"q": q, "v": v, "ctrl": ours}, control="actuators").run()["tau"]
+        tau = bind(tree, (), CONTROL_FORCES, {"q": q, "v": v, "ctrl": ours}, control="actuators").run()["tau"]
     missing = ds.inverse_dynamics(tree, q, v, qdd) - tau
     difference = np.linalg.solve(ds.mass_matrix(tree, q), missing)
     assert np.max(np.abs(difference)) < ACCELERATION * max(1.0, np.max(np.abs(qdd)))

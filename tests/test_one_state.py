@@ -20,7 +20,7 @@ from internals import (
     UNCONSTRAINED,
     Actuator,
     JointKind,
-    NumpyCase,
+    NumpyRequest,
     RawJoint,
     RawLink,
     build_tree,
@@ -187,7 +187,7 @@ def each(values, k):
 
 def on_numpy(kernel, values):
     """What the kernel's request gives on NumPy."""
-    return NumpyCase(kernel.request, values, values["q"].shape[:-1]).run()
+    return NumpyRequest(kernel.request, values, values["q"].shape[:-1]).run()
 
 
 def compiled(kernel, values, cast=np.asarray, **asked):
@@ -200,7 +200,7 @@ def bound_of(kernel, values):
 
     A tenth of it at most was met.
     """
-    estimate = np.max(compiled(kernel, values, return_error=True)[-1]) if kernel.is_judged else 0.0
+    estimate = np.max(compiled(kernel, values, return_error=True)[-1]) if kernel.has_rcond else 0.0
     last = kernel.request.options.tolerance if kernel.iterates else 0.0
     return estimate + np.finfo(kernel.dtype).eps * max(kernel.operations.total, 1) + last
 
@@ -400,7 +400,7 @@ def test_trees(kind):
 
         def at_once(q, q1, v, asked=asked):
             state = {"q": q, "v": v, "tau": v, "dt": np.full(q.shape[:-1], 0.01), "shift": v}
-            return tuple(NumpyCase(asked, {n: state[n] for n in asked.inputs}, q.shape[:-1]).run().values())
+            return tuple(NumpyRequest(asked, {n: state[n] for n in asked.inputs}, q.shape[:-1]).run().values())
 
         calls.append(at_once)
     for call in calls:

@@ -36,7 +36,7 @@ from internals import (
     Problem,
     TraceOps,
     _plan,
-    case_of,
+    bind,
     example_robot_files,
     plan,
 )
@@ -216,7 +216,7 @@ def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
     expected = ds.delassus(tree, constraints, q, method="dense", rows=rows)
     for chance in (0.0, 0.3, 1.0):
         cut = {i for i in range(tree.n_links) if rng.random() < chance}
-        at = case_of(tree, constraints, DELASSUS, {"q": q}, rows=rows)
+        at = bind(tree, constraints, DELASSUS, {"q": q}, rows=rows)
         problem, batch = at.problem(), at.batch
         G = np.broadcast_to(cut_osim(problem, cut), expected.shape)
         assert error(np.tril(G), np.tril(expected)) < AGREEMENT and batch == (2,)

@@ -15,7 +15,7 @@ import pytest
 
 import delassus as ds
 from delassus.quantities.options import Keywords
-from internals import QUANTITIES, case_of, make_program
+from internals import QUANTITIES, bind, make_program
 from tools import AGREEMENT, error, requested
 
 
@@ -36,7 +36,7 @@ def test_only_the_outputs_that_are_asked_for(name):
     every, names = [o.name for o in quantity.outputs], [o.name for o in quantity.outputs[:-3:-1]]
     some, one = (ds.compile(tree, tip, name, outputs=x) for x in (names, names[0]))
     values = {a.name: rng.normal(size=(5, *a.shape)) for a in some.arguments}
-    direct = case_of(tree, tip, quantity, {n: values[n] for n in quantity.inputs}).run()
+    direct = bind(tree, tip, quantity, {n: values[n] for n in quantity.inputs}).run()
     assert [r.name for r in some.results] == names and list(direct) == every
     for found, wanted in zip((*some(**values), one(**values)), (*names, names[0]), strict=True):
         assert error(found, direct[wanted]) < 1e3 * AGREEMENT
@@ -44,7 +44,7 @@ def test_only_the_outputs_that_are_asked_for(name):
     assert min(counts) < counts[0] and max(counts) == counts[0] and counts[1] == some.operations.total
     again = pickle.loads(pickle.dumps(one))
     assert np.array_equal(again(**values), one(**values)) and again.operations == one.operations
-    restricted = case_of(tree, tip, quantity.only(names), {n: values[n] for n in quantity.inputs}).run()
+    restricted = bind(tree, tip, quantity.only(names), {n: values[n] for n in quantity.inputs}).run()
     assert list(restricted) == names and np.array_equal(restricted[names[0]], direct[names[0]])
 
 

@@ -8,11 +8,11 @@ import pytest
 import delassus as ds
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, quiet_load
 from internals import (
-    NumpyCase,
     NumpyOps,
+    NumpyRequest,
     TraceOps,
     example_robot_files,
-    symbolic_case,
+    symbolic_request,
 )
 from random_trees import some_constraints, some_mechanism
 from tools import UNPLANNED, requested
@@ -69,12 +69,14 @@ def steps(asked, states):
     """Steps of a request in a trace, and on NumPy at some states with what NumPy finds there."""
     trace = recorded(TraceOps)()
     trace.noted = []
-    case = symbolic_case(asked, trace)
-    batched = NumpyCase(asked, {n: np.asarray(x, dtype=float) for n, x in states.items()}, np.shape(states["q"])[:-1])
+    case = symbolic_request(asked, trace)
+    batched = NumpyRequest(
+        asked, {n: np.asarray(x, dtype=float) for n, x in states.items()}, np.shape(states["q"])[:-1]
+    )
     numbers = batched.ops = recorded(NumpyOps)(structure=lambda: tuple(trace.answers))
     numbers.noted = []
     for one in (case, batched):
-        one.judged = lambda motion, solution: solution  # what makes up for dependent rows differs
+        one.with_error = lambda motion, solution: solution  # what makes up for dependent rows differs
         with np.errstate(all="ignore"):
             found = asked.quantity.run(one)
     assert numbers.asked == len(trace.answers)
@@ -158,7 +160,7 @@ def test_every_quantity_that_asks_about_structure_is_answered():
     tree, welds = ds.mechanisms.star(2, 3), [ds.Weld("branch1_3"), ds.Weld("branch2_3")]
     values = {"q": tree.random(0), "v": np.ones(tree.nv), "tau": np.ones(tree.nv), "dt": np.array(1e-3)}
     asked = requested(tree, welds, "step", method="pv-early", integrator="rk4")
-    found = NumpyCase(asked, values, ()).run()
+    found = NumpyRequest(asked, values, ()).run()
     kernel = ds.compile(tree, welds, "step", method="pv-early", integrator="rk4", lanes=1)
     for own, compiled in zip(found.values(), kernel(**values), strict=True):
         assert apart(compiled, own) < 1e-10

@@ -22,7 +22,7 @@ from internals import (
     check_constraints,
     make_program,
     rcond_by_pivots,
-    symbolic_case,
+    symbolic_request,
 )
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import state
@@ -43,7 +43,7 @@ class Switched:
     def __init__(self, tree, constraints, method):
         asked = requested(tree, constraints, "dynamics", method=method, active=True, passive="none")
         self.tree, self.constraints, self._ops = tree, asked.constraints, TraceOps()
-        self._results = list(asked.quantity.run(symbolic_case(asked, self._ops)))
+        self._results = list(asked.quantity.run(symbolic_request(asked, self._ops)))
         self._results.append(rcond_by_pivots(asked, self._ops, [x.nodes() for x in self._results]).rcond)
 
     def __call__(self, q, v, tau, flags):

@@ -588,7 +588,7 @@ def test_derivatives_with_controls(actuated, control):
     base = ds.mechanisms.chain(1, root="floating")
     tree, state, gains = controlled(base.attach("link1", actuated[2]), control, np.random.default_rng(0), 12)
     held, given = ds.Point(ds.Frame("link1", (0.1, 0.2, 0.3))), {"control": control, **gains}
-    tau = ds.forward_dynamics(tree, *state, held, **given)._case.motion().applied[..., 0]
+    tau = ds.forward_dynamics(tree, *state, held, **given)._bound.motion().applied[..., 0]
     assert 5 < np.sum(np.abs(tau) == 9.0) < tau.size / 2  # cut off at the effort limit
     found = ds.dynamics_derivatives(tree, *state, held, **given)
     f = (

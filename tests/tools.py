@@ -14,9 +14,9 @@ import delassus as ds
 from internals import (
     DYNAMICS,
     DYNAMICS_ALGORITHMS,
-    NumpyCase,
     NumpyOps,
-    case_of,
+    NumpyRequest,
+    bind,
     find_quantity,
     interpret,
     rcond_program,
@@ -118,7 +118,7 @@ def requested(tree, constraints, what, **options):
 def make_motion(tree, q, v, tau, constraints=(), **given):
     """The problem in motion of a direct call of `delassus.forward_dynamics`, and its batch."""
     tau = np.zeros(tree.nv) if tau is None else tau
-    case = case_of(tree, constraints, DYNAMICS, {"q": q, "v": v, "tau": tau}, **given)
+    case = bind(tree, constraints, DYNAMICS, {"q": q, "v": v, "tau": tau}, **given)
     motion = case.motion()
     motion.case = case
     return motion, case.batch
@@ -127,14 +127,14 @@ def make_motion(tree, q, v, tau, constraints=(), **given):
 def by_method(motion, name):
     """What a method makes of a problem in motion of `make_motion`, unsettled."""
     case = motion.case
-    own = NumpyCase(replace(case.request, method=name), case.values, case.batch)
+    own = NumpyRequest(replace(case.request, method=name), case.values, case.batch)
     with np.errstate(all="ignore"):
         return DYNAMICS_ALGORITHMS[name](own.motion())
 
 
 def error_estimates(motion, name):
     """Estimated errors of a method by its pivots, by state."""
-    asked, batch = replace(motion.case.request, method=name, judged_in=""), motion.case.batch
+    asked, batch = replace(motion.case.request, method=name, error_dtype=""), motion.case.batch
     values = [np.broadcast_to(motion.case.values[a.name], (*batch, *a.shape)) for a in asked.arguments]
     (rcond,) = interpret(rcond_program(asked), np.concatenate([x.reshape(*batch, -1) for x in values], axis=-1))
     with np.errstate(divide="ignore"):

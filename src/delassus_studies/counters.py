@@ -34,7 +34,7 @@ from delassus.compiler.program.program import Program
 from delassus.compiler.program.trace import report_of, trace_request
 from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.planner.plan import plan
-from delassus.quantities.case import elimination_order, symbolic_case
+from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.dynamics import DYNAMICS
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.request import Request, request
@@ -102,7 +102,7 @@ def dynamics_request(case: Case, method: str) -> Request:
 def operations(case: Case, method: str, order: EliminationOrder | None = None) -> int:
     """Operations of forward dynamics by a method; ``order`` of links, None for that of fewest operations."""
     ops, asked = TraceOps(), dynamics_request(case, method)
-    traced = symbolic_case(asked, ops)
+    traced = symbolic_request(asked, ops)
     traced.order = order or elimination_order(asked)
     found = METHODS[method](traced.motion())
     return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])

@@ -49,7 +49,7 @@ ITERATED = "contact problem"
 
 def rcond_by_errors(asked: Request, ops: TraceOps, errors: Sequence[Scalar]) -> Scalar:
     """Reciprocal condition of a request that has been traced, by estimates of the errors of its solutions."""
-    rcond = float(np.finfo(asked.judged_in).eps) / (reduce(ops.maximum, errors) + TINY)
+    rcond = float(np.finfo(asked.error_dtype).eps) / (reduce(ops.maximum, errors) + TINY)
     for node in sorted(ops.exact):  # dependent rows, which the method leaves out, do not show in what it corrects
         rcond = rcond * Expression(ops, node)
     return rcond

@@ -1,4 +1,4 @@
-"""Which kernels judge solutions by what they miss and which by pivots; which method takes states that one fails at."""
+"""Which kernels estimate errors by what solutions miss, which by pivots; what method takes states that one fails at."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED
 from delassus.spatial.trace.trace_ops import TraceOps
 
 OFTEN = 0.1
-"""Part of the usual states: where more are flagged and judged again, all are better judged at once."""
+"""Part of the usual states: where more are flagged although they are accurate, solutions estimate errors at once."""
 
 ACCURATE = "ltl"
 """Method of hard constraints that takes states at which others are not accurate: it eliminates no rows early."""
@@ -23,10 +23,10 @@ LONGEST = 300_000
 
 
 def are_no_guide(ops: TraceOps, found: ByPivots | None, dtype: str) -> bool:
-    """Whether solutions are better judged by what they miss than by pivots, which cost a hundredth of that.
+    """Whether errors are better estimated by what solutions miss than by pivots, which cost a hundredth of that.
 
     Pivots are no guide where at some usual state the error is above the bound and they do not say so, or where they
-    flag many states although it is not, for these are judged again.
+    flag many states although it is not, for these are solved again.
     """
     if found is None or 0 in ops.exact:
         return False
@@ -36,7 +36,9 @@ def are_no_guide(ops: TraceOps, found: ByPivots | None, dtype: str) -> bool:
 
 
 def next_method(asked: Request, tried: Sequence[str]) -> str | None:
-    """Method of forward dynamics that takes states, judged, that those ``tried`` fail at; None: nothing is left.
+    """Method of forward dynamics that takes states that those ``tried`` fail at; None: nothing is left.
+
+    Its errors are estimated by what solutions miss.
 
     `ACCURATE` loses nothing where pivots are small; "proximal" takes rows that depend on one another.
     """

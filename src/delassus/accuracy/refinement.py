@@ -59,7 +59,7 @@ def relative_error(
     delta, y = (method(motion.at_rest(*of)) for of in (terms.missed, terms.sizes))
     found: Scalar = 0.0
     for missed, sizes, least in zip(terms.missed, terms.sizes, (0.0, negligible * terms.usual_rows), strict=True):
-        if ops.shape(missed)[0]:  # a method that cannot correct its solution is no judge of it
+        if ops.shape(missed)[0]:  # a method that cannot correct its solution says nothing of its error
             missing, size = (reduce(ops.maximum, _sizes(ops, a)) for a in (missed, sizes))
             found = ops.maximum(found, missing * (1.0 / (size + least + SMALLEST)))
     parts = (

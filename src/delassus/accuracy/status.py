@@ -100,8 +100,8 @@ class Resolved:
             array.setflags(write=False)
 
 
-class Judge(Protocol):
-    """What knows how accurate solutions are, and finds better ones: `delassus.quantities.evaluate.NumpyCase`."""
+class ErrorEstimator(Protocol):
+    """What knows how accurate solutions are, and finds better ones: `delassus.quantities.evaluate.NumpyRequest`."""
 
     batch: tuple[int, ...]
     error_bound: float
@@ -113,15 +113,17 @@ class Judge(Protocol):
         """Accelerations, forces, and their relative error, at the states chosen."""
 
 
-def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated: Iterated | None = None) -> Resolved:
+def resolve(
+    motion: DynamicsProblem, solution: Solution, estimator: ErrorEstimator, iterated: Iterated | None = None
+) -> Resolved:
     """Check the rank of the rows at each state, and solve again where it is deficient or the error too large.
 
     Soft rows are independent of all others: problems whose constraints are all soft are regular.
     """
-    problem, batch = motion.problem, judge.batch
+    problem, batch = motion.problem, estimator.batch
     m, nv = problem.n_rows, motion.tree.nv
     qdd, forces = _vectors(solution.qdd, (*batch, nv)), _vectors(solution.forces, (*batch, m))
-    error = np.array(np.broadcast_to(numbers(judge.error_of(motion, solution)), batch))
+    error = np.array(np.broadcast_to(numbers(estimator.error_of(motion, solution)), batch))
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
     rank, redundant, regular = np.full(batch, m), np.zeros((*batch, m), dtype=bool), np.ones(batch, dtype=bool)
     if m and not all(motion.softness):
@@ -129,10 +131,10 @@ def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated:
         G = numbers(problem.relaxed(saddle.G))
         rank, redundant = independence(problem, numbers(_among_hard_rows(motion, G)), batch)
         regular = rank == m
-        wrong = regular & ~(error <= judge.error_bound)
+        wrong = regular & ~(error <= estimator.error_bound)
         if wrong.any():  # another order of elimination errs at other states
             other = saddle.solve()
-            found = np.broadcast_to(numbers(judge.error_of(motion, other, kkt)), batch)
+            found = np.broadcast_to(numbers(estimator.error_of(motion, other, kkt)), batch)
             wrong &= ~(found >= error)
             qdd[wrong] = _vectors(other.qdd, qdd.shape)[wrong]
             forces[wrong] = _vectors(other.forces, forces.shape)[wrong]
@@ -149,16 +151,16 @@ def resolve(motion: DynamicsProblem, solution: Solution, judge: Judge, iterated:
                 iterated.residual[deficient] = left[deficient]
             status[deficient] = DynamicsStatus.CONFLICTING
             status[deficient & held] = DynamicsStatus.REDUNDANT
-    unfit = regular & ~(error <= judge.error_bound)
+    unfit = regular & ~(error <= estimator.error_bound)
     if iterated is not None:
         unfit &= iterated.converged
     if unfit.any():
-        a, f, found = judge.accurate(motion, unfit)
+        a, f, found = estimator.accurate(motion, unfit)
         kept, better = ~(found >= error[unfit]), np.zeros(batch, dtype=bool)
         better[unfit] = kept
         qdd[better], forces[better], error[better] = a[kept], f[kept], found[kept]
     error = np.maximum(error, np.finfo(float).eps)
-    status[~(error <= judge.error_bound)] = DynamicsStatus.INACCURATE
+    status[~(error <= estimator.error_bound)] = DynamicsStatus.INACCURATE
     if iterated is not None:
         status[~iterated.converged & regular] = DynamicsStatus.UNFINISHED
     for c, rows in enumerate(problem.rows):

@@ -155,7 +155,7 @@ class FrameConstraint(Constraint):
         on_world = WORLD in [frame.carrier(tree) for frame in self.frames]
         return not (on_world or self.axes == "world" or self.angular_axes == "world")
 
-    def built_in(self) -> Iterator[str]:
+    def header_lines(self) -> Iterator[str]:
         """Rows that are not the first ones of the identity, as those of `Weld` and `Point` are; other angular axes."""
         rows = self.constant_rows
         if rows is not None and not np.array_equal(rows, np.eye(6)[: len(rows)]):

@@ -334,8 +334,8 @@ class Constraint(Frozen):
         """Whether the rows depend neither on where in the world the robot is, nor on which link is its root."""
         return False
 
-    def built_in(self) -> Iterator[str]:
-        """Numbers that its `repr` does not say, for the head of generated files."""
+    def header_lines(self) -> Iterator[str]:
+        """Numbers that its `repr` does not say, for headers of generated files."""
         yield from ()
 
     def arguments(self, index: int) -> Iterator[Argument]:

@@ -145,7 +145,7 @@ class Contact(Constraint):
         """Never: what touches may part."""
         return False
 
-    def built_in(self) -> Iterator[str]:
+    def header_lines(self) -> Iterator[str]:
         """Friction and restitution."""
         yield f"friction {self.friction:g}, restitution {self.restitution:g}"
 

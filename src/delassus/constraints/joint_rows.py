@@ -120,7 +120,7 @@ class JointRows(Constraint):
         """Whether no joint has several degrees of freedom: velocities of such depend on the root."""
         return all(tree.joints[i].nv == 1 for i in self.coefficients(tree))
 
-    def built_in(self) -> Iterator[str]:
+    def header_lines(self) -> Iterator[str]:
         """Coefficients by joint, and the rest."""
         rows = ("; ".join(f"{exact(x)} {joint}" for joint, x in row.items()) for row in self.rows)
         yield f"rows {' | '.join(rows)}, at rest {exact(self.rest)}"

@@ -1,8 +1,8 @@
 """What can be computed: one declaration each, from which the direct functions and `delassus.compile` run.
 
 `quantity` says what a declaration holds. `osim`, `dynamics`, `contact` and `kinematics` hold the declarations, each
-with its direct functions. A `request` resolves and checks what is asked for, with its `options`; a `case` binds it to a
-backend, and `evaluate` to NumPy. `delassus.accuracy` has the one answer to dependent rows, and how kernels find them.
+with its direct functions. A `request` resolves and checks what is asked for, with its `options`; a `bound_request` is
+bound to a backend, in `evaluate` to NumPy. `delassus.accuracy` has the one answer to dependent rows.
 """
 
 from __future__ import annotations

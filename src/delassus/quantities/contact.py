@@ -24,16 +24,16 @@ from delassus.algorithms.operational_space_compliance import (
     straight_drift,
 )
 from delassus.constraints.contact import contacts_of
-from delassus.quantities.case import Case, stacked
+from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 
 
-def _contact_step(case: Case) -> list[Any]:
-    options, read = case.request.options, case.entries
-    case.ops.new_system()
-    contacts = contacts_of(case.constraints)
+def _contact_step(bound: BoundRequest) -> list[Any]:
+    options, read = bound.request.options, bound.entries
+    bound.ops.new_system()
+    contacts = contacts_of(bound.constraints)
 
     def of_each(name: str, given: Any, own: Sequence[float]) -> list[Any]:
         return read(name) if given == "input" else list(own) if given is None else [given] * len(own)
@@ -43,32 +43,32 @@ def _contact_step(case: Case) -> list[Any]:
     if options.restitution != "input":  # none costs nothing
         restitution = [e or None for e in restitution]
     materials = Materials(friction, restitution)
-    epsilon = float(np.finfo(case.request.judged_in or "float64").eps)
-    step = ContactStep(case.motion(), read("q"), read("v"), read("dt")[0], materials, epsilon)
+    epsilon = float(np.finfo(bound.request.error_dtype or "float64").eps)
+    step = ContactStep(bound.motion(), read("q"), read("v"), read("dt")[0], materials, epsilon)
     q, v, impulses, residuals = step.solve(
         read("impulses"), SOLVERS[options.solver], options.sweeps, options.tolerance, options.solver == "pgs"
     )
-    case.is_within = case.ops.less(maximum_of(case.ops, residuals), options.tolerance)
-    return [stacked(case, x) for x in (q, v, impulses, residuals)]
+    bound.is_within = bound.ops.less(maximum_of(bound.ops, residuals), options.tolerance)
+    return [stacked(bound, x) for x in (q, v, impulses, residuals)]
 
 
-def _operational_space_compliance(case: Case) -> list[Matrix]:
-    found = operational_space_compliance(case.motion())
+def _operational_space_compliance(bound: BoundRequest) -> list[Matrix]:
+    found = operational_space_compliance(bound.motion())
     return [found[output.name] for output in OPERATIONAL_SPACE_COMPLIANCE.outputs]
 
 
-def _link_wrenches(case: Case) -> list[Matrix]:
-    return [link_wrenches(case.motion())]
+def _link_wrenches(bound: BoundRequest) -> list[Matrix]:
+    return [link_wrenches(bound.motion())]
 
 
-def _position_update(case: Case) -> list[Matrix]:
-    read = case.entries
-    q, v = position_update(case.ops, case.tree, read("q"), read("v"), read("dt")[0], read("shift"))
-    return [stacked(case, q), stacked(case, v)]
+def _position_update(bound: BoundRequest) -> list[Matrix]:
+    read = bound.entries
+    q, v = position_update(bound.ops, bound.tree, read("q"), read("v"), read("dt")[0], read("shift"))
+    return [stacked(bound, q), stacked(bound, v)]
 
 
-def _joint_space_motion(case: Case) -> list[Matrix]:
-    motion = case.motion()
+def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:
+    motion = bound.motion()
     ops, problem = motion.ops, motion.problem
     qdd = JointSpace(motion).accelerations(ops.zeros(problem.n_rows, 1))
     return [
@@ -82,8 +82,8 @@ def _joint_space_motion(case: Case) -> list[Matrix]:
     ]
 
 
-def _constraint_errors(case: Case) -> list[Matrix]:
-    motion = DynamicsProblem(case.problem(), case.values["v"], None, gravity=case.ops.zeros(3, 1))
+def _constraint_errors(bound: BoundRequest) -> list[Matrix]:
+    motion = DynamicsProblem(bound.problem(), bound.values["v"], None, gravity=bound.ops.zeros(3, 1))
     return [position_errors(motion), row_velocities(motion)]
 
 

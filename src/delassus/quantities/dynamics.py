@@ -16,8 +16,8 @@ from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number, check_whole
 from delassus.model.tree import Tree
-from delassus.quantities.case import Case, stacked
-from delassus.quantities.evaluate import CompiledCase, case_of
+from delassus.quantities.bound_request import BoundRequest, stacked
+from delassus.quantities.evaluate import CompiledRequest, bind
 from delassus.quantities.options import (
     CONSTRAINED,
     CONTROLLED,
@@ -38,65 +38,65 @@ from delassus.spatial.rotations import Array
 # -- declarations --------------------------------------------------------------------------------------------------
 
 
-def _inverse_dynamics(case: Case) -> list[Matrix]:
-    motion = case.motion()
-    return [rnea.inverse_dynamics(motion, motion.per_joint(case.values["qdd"]))]
+def _inverse_dynamics(bound: BoundRequest) -> list[Matrix]:
+    motion = bound.motion()
+    return [rnea.inverse_dynamics(motion, motion.per_joint(bound.values["qdd"]))]
 
 
-def _bias_force(case: Case) -> list[Matrix]:
-    return [rnea.inverse_dynamics(case.motion())]
+def _bias_force(bound: BoundRequest) -> list[Matrix]:
+    return [rnea.inverse_dynamics(bound.motion())]
 
 
-def _dynamics(case: Case) -> list[Matrix]:
-    solution = case.solve(case.motion())
+def _dynamics(bound: BoundRequest) -> list[Matrix]:
+    solution = bound.solve(bound.motion())
     return [solution.qdd, solution.forces]
 
 
-def _control_forces(case: Case) -> list[Matrix]:
-    return [case.motion().applied]
+def _control_forces(bound: BoundRequest) -> list[Matrix]:
+    return [bound.motion().applied]
 
 
-def _derivatives(case: Case) -> list[Matrix]:
-    motion = case.motion()
+def _derivatives(bound: BoundRequest) -> list[Matrix]:
+    motion = bound.motion()
     solution, found, directions = derivatives(motion)
-    solution, found = case.judged(motion, solution), case.with_controls(found)
-    case.judge_derivatives(directions)
+    solution, found = bound.with_error(motion, solution), bound.with_controls(found)
+    bound.estimate_derivatives(directions)
     return [solution.qdd, solution.forces, *(found[name] for name in DERIVATIVES)]
 
 
-def _jacobian(case: Case) -> list[list[Matrix]]:
-    _, _, *found = _derivatives(case)
+def _jacobian(bound: BoundRequest) -> list[list[Matrix]]:
+    _, _, *found = _derivatives(bound)
     return [found[:3], found[3:]]
 
 
-def _step(case: Case) -> list[Matrix]:
+def _step(bound: BoundRequest) -> list[Matrix]:
     def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-        return column(case.ops, case.solve(case.motion(q, v)).qdd)
+        return column(bound.ops, bound.solve(bound.motion(q, v)).qdd)
 
-    read, integrate = case.entries, INTEGRATE[case.request.options.integrator]
-    q, v = integrate(Flow(case.ops, case.tree), read("q"), read("v"), read("dt")[0], accelerate)
-    return [stacked(case, q), stacked(case, v)]
+    read, integrate = bound.entries, INTEGRATE[bound.request.options.integrator]
+    q, v = integrate(Flow(bound.ops, bound.tree), read("q"), read("v"), read("dt")[0], accelerate)
+    return [stacked(bound, q), stacked(bound, v)]
 
 
-def _step_derivatives(case: Case) -> list[Matrix]:
+def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
     def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[list[Scalar], Matrix, Matrix, Matrix]:
-        case.ops.new_system()
-        motion = case.motion(q, v)
+        bound.ops.new_system()
+        motion = bound.motion(q, v)
         solution, found, directions = derivatives(motion)
-        qdd, found = column(case.ops, case.judged(motion, solution).qdd), case.with_controls(found, q, v)
-        case.judge_derivatives(directions)
+        qdd, found = column(bound.ops, bound.with_error(motion, solution).qdd), bound.with_controls(found, q, v)
+        bound.estimate_derivatives(directions)
         return qdd, found["dqdd_dq"], found["dqdd_dv"], found["dqdd_dtau"]
 
-    read, integrator, (n,) = case.entries, case.request.options.integrator, case.request.shape_of(("controls",))
+    read, integrator, (n,) = bound.entries, bound.request.options.integrator, bound.request.shape_of(("controls",))
     state = read("q"), read("v"), read("dt")[0]
-    q, v, A, B = differentiated_step(case.ops, case.tree, integrator, *state, accelerate, n)
-    return [stacked(case, q), stacked(case, v), A, B]
+    q, v, A, B = differentiated_step(bound.ops, bound.tree, integrator, *state, accelerate, n)
+    return [stacked(bound, q), stacked(bound, v), A, B]
 
 
-def _step_jacobian(case: Case) -> list[list[Matrix]]:
-    _, _, A, B = _step_derivatives(case)
-    q, v = range(case.tree.nv), range(case.tree.nv, 2 * case.tree.nv)
-    return [[*(case.ops.take(A, rows, columns) for columns in (q, v)), case.ops.take(B, rows)] for rows in (q, v)]
+def _step_jacobian(bound: BoundRequest) -> list[list[Matrix]]:
+    _, _, A, B = _step_derivatives(bound)
+    q, v = range(bound.tree.nv), range(bound.tree.nv, 2 * bound.tree.nv)
+    return [[*(bound.ops.take(A, rows, columns) for columns in (q, v)), bound.ops.take(B, rows)] for rows in (q, v)]
 
 
 _QDD = Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2")
@@ -299,28 +299,28 @@ def forward_dynamics(
     True
     """
     states, chosen = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
-    case = case_of(tree, constraints, DYNAMICS, states, chosen, compliance=compliance, **given)
-    if isinstance(case, CompiledCase):
+    bound = bind(tree, constraints, DYNAMICS, states, chosen, compliance=compliance, **given)
+    if isinstance(bound, CompiledRequest):
         if (tolerance, max_iterations, error_bound) != (None, None, None):
             wanted, advice = (
                 "no tolerance, max_iterations or error_bound",
                 "Compile a kernel, which takes an error_bound.",
             )
             raise ConfigurationError("arrays", f"NumPy arrays, or {wanted}", "others", advice)
-        return case.solution()  # type: ignore[no-any-return]
+        return bound.solution()  # type: ignore[no-any-return]
     for name, value in (("tolerance", tolerance), ("max_iterations", max_iterations)):
-        if value is not None and case.request.method not in ITERATIVE:
+        if value is not None and bound.request.method not in ITERATIVE:
             raise ConfigurationError(
-                name, f"None with the method {case.request.method!r}", shown(value), "Only 'proximal' iterates."
+                name, f"None with the method {bound.request.method!r}", shown(value), "Only 'proximal' iterates."
             )
     if tolerance is not None:
-        case.tolerance = check_number("tolerance", tolerance, "Leave it out for the default.")
+        bound.tolerance = check_number("tolerance", tolerance, "Leave it out for the default.")
     if max_iterations is not None:
         advice = "Leave it out for the default."
-        case.max_iterations = check_whole("max_iterations", max_iterations, advice, least=1)
-    case.error_bound = check_error_bound(error_bound)
-    case.run()
-    return solved(case, case.resolved[0], case.request.method)
+        bound.max_iterations = check_whole("max_iterations", max_iterations, advice, least=1)
+    bound.error_bound = check_error_bound(error_bound)
+    bound.run()
+    return solved(bound, bound.resolved[0], bound.request.method)
 
 
 def dynamics_derivatives(
@@ -364,10 +364,10 @@ def dynamics_derivatives(
     >>> bool(abs(ds.jacobian(robot, feet, robot.random(0)) @ found.dqdd_dtau).max() < 1e-8)
     True
     """
-    case = case_of(tree, constraints, DYNAMICS_DERIVATIVES, {"q": q, "v": v, "tau": tau}, AUTO, **given)
-    if isinstance(case, CompiledCase):
-        return case.solution()  # type: ignore[no-any-return]
-    return differentiated(case, case.run())
+    bound = bind(tree, constraints, DYNAMICS_DERIVATIVES, {"q": q, "v": v, "tau": tau}, AUTO, **given)
+    if isinstance(bound, CompiledRequest):
+        return bound.solution()  # type: ignore[no-any-return]
+    return differentiated(bound, bound.run())
 
 
 def step_derivatives(
@@ -419,7 +419,7 @@ def step_derivatives(
     (True, True)
     """
     states = {"q": q, "v": v, "tau": tau, "dt": dt}
-    found = case_of(tree, constraints, STEP_DERIVATIVES, states, integrator=integrator, **given).run()
+    found = bind(tree, constraints, STEP_DERIVATIVES, states, integrator=integrator, **given).run()
     return found["q_next"], found["v_next"], found["A"], found["B"]
 
 
@@ -457,7 +457,7 @@ def inverse_dynamics(
     True
     """
     states = {"q": q, "v": v, "qdd": qdd}
-    return case_of(tree, (), INVERSE_DYNAMICS, states, AUTO, payloads=payloads, **given).run()["tau"]
+    return bind(tree, (), INVERSE_DYNAMICS, states, AUTO, payloads=payloads, **given).run()["tau"]
 
 
 def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]) -> Array:
@@ -477,4 +477,4 @@ def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = N
     >>> ds.bias_force(arm, arm.random(0), np.ones(7)).shape
     (7,)
     """
-    return case_of(tree, (), BIAS_FORCE, {"q": q, "v": v}, AUTO, payloads=payloads, **given).run()["c"]
+    return bind(tree, (), BIAS_FORCE, {"q": q, "v": v}, AUTO, payloads=payloads, **given).run()["c"]

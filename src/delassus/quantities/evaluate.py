@@ -1,4 +1,4 @@
-"""Evaluate a request on NumPy, batched, in float64: what the direct functions and the states that kernels doubt run."""
+"""Evaluate a request on NumPy, batched, in float64: direct functions, and states that kernels do not solve."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from delassus.errors import ConfigurationError, DelassusError, ModelError, shown
 from delassus.model.check import library_of
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
-from delassus.quantities.case import Case, symbolic_case
+from delassus.quantities.bound_request import BoundRequest, symbolic_request
 from delassus.quantities.options import Constraints
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO, Request, request
@@ -52,7 +52,7 @@ FREE_MOTION = Quantity(
     "Joint accelerations without constraints",
     ("q", "v", "tau"),
     (Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2"),),
-    lambda case: [METHODS["aba"](case.motion()).qdd],
+    lambda bound: [METHODS["aba"](bound.motion()).qdd],
 )
 """What the errors that come from the mass matrix are measured with."""
 
@@ -72,14 +72,14 @@ class SingularError(DelassusError, ArithmeticError):
     """
 
 
-class NumpyCase(Case):
+class NumpyRequest(BoundRequest):
     """A request and a batch of states on NumPy; ``resolved`` holds the solution of each system, dependent rows too."""
 
     def __init__(self, request: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> None:
         self._numpy_ops = ops = NumpyOps(structure=lambda: structure_of(asked))
         asked = request
         if request.quantity.has_status:
-            request = replace(request, judged_in="float64")
+            request = replace(request, error_dtype="float64")
         scalars = {a.name for a in request.arguments if not a.shape}
         values = {name: x[..., None] if name in scalars else x for name, x in values.items()}
         super().__init__(request, ops, values)
@@ -101,7 +101,7 @@ class NumpyCase(Case):
         return np.stack(np.broadcast_arrays(*values), axis=-1) if len(values) else np.zeros(0)
 
     def motion(self, q: Any = None, v: Any = None) -> DynamicsProblem:
-        """The problem in motion, as `Case.motion` gives it."""
+        """The problem in motion, as `BoundRequest.motion` gives it."""
         self._asked_before = self._numpy_ops.asked
         return super().motion(q, v)
 
@@ -121,14 +121,14 @@ class NumpyCase(Case):
     def solve(self, motion: DynamicsProblem) -> Solution:
         """Forward dynamics by the request's method, iterated until each state has converged, resolved."""
         if self.request.method not in ITERATIVE:
-            return self.judged(motion, METHODS[self.request.method](motion))
+            return self.with_error(motion, METHODS[self.request.method](motion))
         return self._resolved(motion, *iterate(motion, self.batch, self.tolerance, self.max_iterations))
 
-    def judged(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
+    def with_error(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
         """The solution, resolved where rows are dependent and where it is not accurate."""
         return self._resolved(motion, solution) if self.request.quantity.has_status else solution
 
-    def judge_derivatives(self, directions: Iterable[Direction]) -> None:
+    def estimate_derivatives(self, directions: Iterable[Direction]) -> None:
         """The same; those that are not accurate have the status `INACCURATE`."""
         last = self.resolved[-1]
         unique = (last.status == DynamicsStatus.SOLVED) | (last.status == DynamicsStatus.INACCURATE)
@@ -174,7 +174,7 @@ class NumpyCase(Case):
         method = self.request.method
         if method not in UNCONSTRAINED:
             method = "kkt" if any(motion.softness) else "pv-early" if is_long(self.request) else ACCURATE
-        program = solution_program(replace(self.request, method=method, judged_in="longdouble"))
+        program = solution_program(replace(self.request, method=method, error_dtype="longdouble"))
         qdd, forces, error = self._interpreted(self.request, program, _moving(motion), where, np.longdouble)
         return qdd.astype(float), forces.astype(float), error[:, 0].astype(float) + EPSILON
 
@@ -234,7 +234,7 @@ def _moving(motion: DynamicsProblem) -> dict[str, Any]:
 def structure_of(asked: Request) -> tuple[Answer, ...]:
     """What a request asks about structure, in order, and the answers: those of its trace."""
     ops = TraceOps()
-    asked.quantity.run(symbolic_case(asked, ops))
+    asked.quantity.run(symbolic_request(asked, ops))
     return tuple(ops.answers)
 
 
@@ -243,8 +243,8 @@ def may_be_singular(tree: Tree) -> bool:
     """Whether some joint meets a small part of what it carries, at neutral or at one of a few random configurations."""
     q = np.concatenate([tree.neutral()[None], tree.random(0, batch=8)])
     still = np.zeros((len(q), tree.nv))
-    case = NumpyCase(request(tree, (), FREE_MOTION), {"q": q, "v": still, "tau": still}, (len(q),))
-    problem = case.problem()
+    bound = NumpyRequest(request(tree, (), FREE_MOTION), {"q": q, "v": still, "tau": still}, (len(q),))
+    problem = bound.problem()
     body, composite = Articulated(problem), composite_inertias(problem)
     for i, joint in enumerate(tree.joints):
         axes = joint.motion_axes
@@ -259,9 +259,9 @@ def may_be_singular(tree: Tree) -> bool:
 def rcond_program(asked: Request) -> Graph | None:
     """Program of the reciprocal condition of a request; None if it divides by nothing."""
     ops = TraceOps()
-    case = symbolic_case(asked, ops)
-    outputs = [ops.nodes(a) for a in asked.quantity.run(case)]
-    found = rcond_by_pivots(asked, ops, outputs, case.is_within is not None)
+    bound = symbolic_request(asked, ops)
+    outputs = [ops.nodes(a) for a in asked.quantity.run(bound)]
+    found = rcond_by_pivots(asked, ops, outputs, bound.is_within is not None)
     return None if found is None else ops.graph([ops.nodes(ops.matrix([[found.rcond]]))])
 
 
@@ -269,10 +269,10 @@ def rcond_program(asked: Request) -> Graph | None:
 def solution_program(asked: Request) -> Graph:
     """Program of the accelerations and forces of forward dynamics by the request's method, and of their error."""
     ops = TraceOps()
-    case = symbolic_case(asked, ops)
-    motion = case.motion()
+    bound = symbolic_request(asked, ops)
+    motion = bound.motion()
     found = METHODS[asked.method](motion)
-    error = ops.matrix([[case.error_of(motion, found)]])
+    error = ops.matrix([[bound.error_of(motion, found)]])
     return ops.graph([ops.nodes(a) for a in (found.qdd, found.forces, error)])
 
 
@@ -280,14 +280,14 @@ KERNELS: list[Callable[[Request, str], Callable[..., Any]]] = []
 """What compiles requests, for arrays that NumPy does not compute with; the package says it when it is imported."""
 
 
-class CompiledCase:
+class CompiledRequest:
     """A request whose arguments are arrays of JAX or PyTorch: its kernel makes the results, as arrays of the same."""
 
     def __init__(self, asked: Request, values: Mapping[str, Any]) -> None:
         self.request, self._values = asked, values
 
     def run(self) -> dict[str, Any]:
-        """Outputs by name, as `NumpyCase.run`."""
+        """Outputs by name, as `NumpyRequest.run`."""
         dtypes = {str(x.dtype).rpartition(".")[2] for x in self._values.values() if library_of(type(x))}
         (make,) = KERNELS
         kernel = make(self.request, "float32" if dtypes == {"float32"} else "float64")
@@ -311,7 +311,7 @@ class CompiledCase:
         raise self.refusal()
 
 
-def case_of(
+def bind(
     tree: Tree,
     constraints: Constraints,
     quantity: Quantity,
@@ -319,8 +319,8 @@ def case_of(
     method: str | None = AUTO,
     /,
     **given: Any,
-) -> NumpyCase:
-    """Case of a direct call: all of its input checked; ``given`` are its keywords.
+) -> NumpyRequest:
+    """BoundRequest of a direct call: all of its input checked; ``given`` are its keywords.
 
     What stands for joint forces is ``"tau"`` in ``states``, whatever its name.
     """
@@ -335,20 +335,20 @@ def case_of(
     states = {asked.control if name == "tau" else name: x for name, x in states.items()}
     kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
     if any(map(library_of, kinds)):
-        compiled: Any = CompiledCase(asked, {**states, **values})
+        compiled: Any = CompiledRequest(asked, {**states, **values})
         return compiled  # type: ignore[no-any-return]
-    return NumpyCase(for_numpy(asked), *checked_values(tree, asked.arguments, {**states, **values}))
+    return NumpyRequest(for_numpy(asked), *checked_values(tree, asked.arguments, {**states, **values}))
 
 
-def solve_doubtful(
+def numpy_fallback(
     asked: Request,
     values: Mapping[str, NDArray[Any]],
     batch: tuple[int, ...],
     error_bound: float = ERROR_BOUND["float64"],
-) -> NumpyCase:
-    """Case of states that a kernel has not solved, by the dense saddle point."""
+) -> NumpyRequest:
+    """BoundRequest of states that a kernel has not solved, by the dense saddle point."""
     if asked.quantity.methods and asked.method not in ITERATIVE | UNCONSTRAINED:
         asked = replace(asked, method="kkt")
-    case = NumpyCase(asked, {name: x.astype(float) for name, x in values.items()}, batch)
-    case.error_bound = error_bound
-    return case
+    bound = NumpyRequest(asked, {name: x.astype(float) for name, x in values.items()}, batch)
+    bound.error_bound = error_bound
+    return bound

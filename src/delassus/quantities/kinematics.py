@@ -13,83 +13,83 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.errors import ModelError
 from delassus.model.tree import Placement, Tree, total_mass
-from delassus.quantities.case import Case
-from delassus.quantities.evaluate import case_of
+from delassus.quantities.bound_request import BoundRequest
+from delassus.quantities.evaluate import bind
 from delassus.quantities.options import Arrays, Constraints, Frames, Passive, Payloads, Reference
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
 
-def _places(case: Case) -> list[Placement]:
-    tree, wanted = case.tree, case.request.options.frames
+def _places(bound: BoundRequest) -> list[Placement]:
+    tree, wanted = bound.tree, bound.request.options.frames
     return [tree.placement(name) for name in tree.link_names] if wanted is None else [f.on(tree) for f in wanted]
 
 
-def _kinematics(case: Case) -> list[Matrix]:
-    problem = case.problem()
+def _kinematics(bound: BoundRequest) -> list[Matrix]:
+    problem = bound.problem()
     links = kinematics.body_poses(problem)
-    poses = [kinematics.homogeneous(problem, kinematics.frame_pose(problem, links, at)) for at in _places(case)]
-    return [case.ops.vstack(poses) if poses else case.ops.zeros(0, 4)]
+    poses = [kinematics.homogeneous(problem, kinematics.frame_pose(problem, links, at)) for at in _places(bound)]
+    return [bound.ops.vstack(poses) if poses else bound.ops.zeros(0, 4)]
 
 
-def _frames(case: Case, problem: Problem) -> kinematics.FrameMotions:
-    return kinematics.FrameMotions(problem, _places(case), case.request.options.reference)
+def _frames(bound: BoundRequest, problem: Problem) -> kinematics.FrameMotions:
+    return kinematics.FrameMotions(problem, _places(bound), bound.request.options.reference)
 
 
-def _unforced(case: Case) -> DynamicsProblem:
+def _unforced(bound: BoundRequest) -> DynamicsProblem:
     """The problem in motion, without gravity and other forces."""
-    return DynamicsProblem(case.problem(), case.values["v"], None, gravity=case.ops.zeros(3, 1))
+    return DynamicsProblem(bound.problem(), bound.values["v"], None, gravity=bound.ops.zeros(3, 1))
 
 
-def _frame_jacobian(case: Case) -> list[Matrix]:
-    found = _frames(case, case.problem()).jacobians()
-    return [case.ops.vstack(found) if found else case.ops.zeros(0, case.tree.nv)]
+def _frame_jacobian(bound: BoundRequest) -> list[Matrix]:
+    found = _frames(bound, bound.problem()).jacobians()
+    return [bound.ops.vstack(found) if found else bound.ops.zeros(0, bound.tree.nv)]
 
 
-def _frame_velocity(case: Case) -> list[Matrix]:
-    motion = _unforced(case)
-    return [motion.stacked(_frames(case, motion.problem).velocities(motion))]
+def _frame_velocity(bound: BoundRequest) -> list[Matrix]:
+    motion = _unforced(bound)
+    return [motion.stacked(_frames(bound, motion.problem).velocities(motion))]
 
 
-def _frame_acceleration(case: Case) -> list[Matrix]:
-    motion = _unforced(case)
-    qdd = motion.per_joint(case.values["qdd"])
-    return [motion.stacked(_frames(case, motion.problem).accelerations(motion, qdd))]
+def _frame_acceleration(bound: BoundRequest) -> list[Matrix]:
+    motion = _unforced(bound)
+    qdd = motion.per_joint(bound.values["qdd"])
+    return [motion.stacked(_frames(bound, motion.problem).accelerations(motion, qdd))]
 
 
-def _jacobian_drift(case: Case) -> list[Matrix]:
-    return [drift_of_rows(_unforced(case))]
+def _jacobian_drift(bound: BoundRequest) -> list[Matrix]:
+    return [drift_of_rows(_unforced(bound))]
 
 
-def _energies(case: Case) -> list[Matrix]:
-    motion = case.motion()
+def _energies(bound: BoundRequest) -> list[Matrix]:
+    motion = bound.motion()
     return [energy.kinetic_energy(motion), energy.potential_energy(motion)]
 
 
-def _momentum(case: Case) -> list[Matrix]:
-    return [energy.momentum(case.motion())]
+def _momentum(bound: BoundRequest) -> list[Matrix]:
+    return [energy.momentum(bound.motion())]
 
 
-def _momentum_jacobian(case: Case) -> list[Matrix]:
-    return [energy.momentum_jacobian(case.problem())]
+def _momentum_jacobian(bound: BoundRequest) -> list[Matrix]:
+    return [energy.momentum_jacobian(bound.problem())]
 
 
-def _momentum_drift(case: Case) -> list[Matrix]:
-    return [energy.momentum_drift(_unforced(case))]
+def _momentum_drift(bound: BoundRequest) -> list[Matrix]:
+    return [energy.momentum_drift(_unforced(bound))]
 
 
-def _centre_of_mass(case: Case) -> list[Matrix]:
-    return [case.problem().centre_of_mass]
+def _centre_of_mass(bound: BoundRequest) -> list[Matrix]:
+    return [bound.problem().centre_of_mass]
 
 
-def _centre_of_mass_jacobian(case: Case) -> list[Matrix]:
-    problem = case.problem()
+def _centre_of_mass_jacobian(bound: BoundRequest) -> list[Matrix]:
+    problem = bound.problem()
     return [energy.per_mass(problem, energy.momentum_jacobian(problem))]
 
 
-def _centre_of_mass_drift(case: Case) -> list[Matrix]:
-    motion = _unforced(case)
+def _centre_of_mass_drift(bound: BoundRequest) -> list[Matrix]:
+    motion = _unforced(bound)
     return [energy.per_mass(motion.problem, energy.momentum_drift(motion))]
 
 
@@ -215,7 +215,7 @@ def forward_kinematics(tree: Tree, q: ArrayLike, frames: Frames = None) -> Array
     >>> ds.forward_kinematics(arm, arm.random(0, batch=100), "link7").shape
     (100, 4, 4)
     """
-    return case_of(tree, (), KINEMATICS, {"q": q}, frames=frames).run()["poses"]
+    return bind(tree, (), KINEMATICS, {"q": q}, frames=frames).run()["poses"]
 
 
 def frame_jacobian(tree: Tree, q: ArrayLike, frames: Frames = None, *, reference: Reference = "local") -> Array:
@@ -236,7 +236,7 @@ def frame_jacobian(tree: Tree, q: ArrayLike, frames: Frames = None, *, reference
     >>> ds.frame_jacobian(arm, arm.random(0, batch=100), "link7", reference="local-world-aligned").shape
     (100, 6, 7)
     """
-    return case_of(tree, (), FRAME_JACOBIAN, {"q": q}, frames=frames, reference=reference).run()["J"]
+    return bind(tree, (), FRAME_JACOBIAN, {"q": q}, frames=frames, reference=reference).run()["J"]
 
 
 def frame_velocity(
@@ -274,7 +274,7 @@ def frame_velocity(
     >>> bool(np.allclose(ds.frame_velocity(arm, q, v, "link7"), ds.frame_jacobian(arm, q, "link7") @ v))
     True
     """
-    return case_of(tree, (), FRAME_VELOCITY, {"q": q, "v": v}, frames=frames, reference=reference).run()["twists"]
+    return bind(tree, (), FRAME_VELOCITY, {"q": q, "v": v}, frames=frames, reference=reference).run()["twists"]
 
 
 def frame_acceleration(
@@ -314,8 +314,8 @@ def frame_acceleration(
     >>> bool(np.allclose(a, ds.frame_jacobian(arm, q, "link7") @ qdd + drift))
     True
     """
-    case = case_of(tree, (), FRAME_ACCELERATION, {"q": q, "v": v, "qdd": qdd}, frames=frames, reference=reference)
-    return case.run()["accelerations"]
+    bound = bind(tree, (), FRAME_ACCELERATION, {"q": q, "v": v, "qdd": qdd}, frames=frames, reference=reference)
+    return bound.run()["accelerations"]
 
 
 def jacobian_drift(tree: Tree, constraints: Constraints, q: ArrayLike, v: ArrayLike, **given: Unpack[Arrays]) -> Array:
@@ -340,7 +340,7 @@ def jacobian_drift(tree: Tree, constraints: Constraints, q: ArrayLike, v: ArrayL
     >>> bool(abs(ds.jacobian(robot, feet, q) @ qdd + ds.jacobian_drift(robot, feet, q, v)).max() < 1e-8)
     True
     """
-    return case_of(tree, constraints, JACOBIAN_DRIFT, {"q": q, "v": v}, **given).run()["drift"]
+    return bind(tree, constraints, JACOBIAN_DRIFT, {"q": q, "v": v}, **given).run()["drift"]
 
 
 def kinetic_energy(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -356,7 +356,7 @@ def kinetic_energy(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads
     >>> bool(np.isclose(ds.kinetic_energy(arm, q, v), 0.5 * v @ ds.mass_matrix(arm, q) @ v))
     True
     """
-    return case_of(tree, (), ENERGIES, {"q": q, "v": v}, payloads=payloads).run()["kinetic"][()]
+    return bind(tree, (), ENERGIES, {"q": q, "v": v}, payloads=payloads).run()["kinetic"][()]
 
 
 def potential_energy(
@@ -373,8 +373,8 @@ def potential_energy(
     (5,)
     """
     still = np.zeros(tree.nv) if isinstance(tree, Tree) else ()
-    case = case_of(tree, (), ENERGIES, {"q": q, "v": still}, gravity=gravity, passive=passive, payloads=payloads)
-    return case.run()["potential"][()]
+    bound = bind(tree, (), ENERGIES, {"q": q, "v": still}, gravity=gravity, passive=passive, payloads=payloads)
+    return bound.run()["potential"][()]
 
 
 def momentum(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -394,9 +394,9 @@ def momentum(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = Non
     >>> ds.momentum(arm, arm.random(0), np.ones(7)).shape
     (6,)
     """
-    case = case_of(tree, (), MOMENTUM, {"q": q, "v": v}, payloads=payloads)
+    bound = bind(tree, (), MOMENTUM, {"q": q, "v": v}, payloads=payloads)
     _refuse_massless(tree, payloads)
-    return case.run()["momentum"]
+    return bound.run()["momentum"]
 
 
 def momentum_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -417,9 +417,9 @@ def momentum_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) ->
     >>> bool(np.allclose(ds.momentum_jacobian(robot, q) @ v, ds.momentum(robot, q, v)))
     True
     """
-    case = case_of(tree, (), MOMENTUM_JACOBIAN, {"q": q}, payloads=payloads)
+    bound = bind(tree, (), MOMENTUM_JACOBIAN, {"q": q}, payloads=payloads)
     _refuse_massless(tree, payloads)
-    return case.run()["A"]
+    return bound.run()["A"]
 
 
 def momentum_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -434,9 +434,9 @@ def momentum_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads
     >>> ds.momentum_drift(arm, arm.random(0), np.ones(7)).shape
     (6,)
     """
-    case = case_of(tree, (), MOMENTUM_DRIFT, {"q": q, "v": v}, payloads=payloads)
+    bound = bind(tree, (), MOMENTUM_DRIFT, {"q": q, "v": v}, payloads=payloads)
     _refuse_massless(tree, payloads)
-    return case.run()["drift"]
+    return bound.run()["drift"]
 
 
 def centre_of_mass_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -451,9 +451,9 @@ def centre_of_mass_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = No
     >>> ds.centre_of_mass_jacobian(arm, arm.random(0)).shape
     (3, 7)
     """
-    case = case_of(tree, (), CENTRE_OF_MASS_JACOBIAN, {"q": q}, payloads=payloads)
+    bound = bind(tree, (), CENTRE_OF_MASS_JACOBIAN, {"q": q}, payloads=payloads)
     _refuse_massless(tree, payloads)
-    return case.run()["J"]
+    return bound.run()["J"]
 
 
 def centre_of_mass_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -468,9 +468,9 @@ def centre_of_mass_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Pa
     >>> ds.centre_of_mass_drift(arm, arm.random(0), np.ones(7)).shape
     (3,)
     """
-    case = case_of(tree, (), CENTRE_OF_MASS_DRIFT, {"q": q, "v": v}, payloads=payloads)
+    bound = bind(tree, (), CENTRE_OF_MASS_DRIFT, {"q": q, "v": v}, payloads=payloads)
     _refuse_massless(tree, payloads)
-    return case.run()["drift"]
+    return bound.run()["drift"]
 
 
 def centre_of_mass(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -490,9 +490,9 @@ def centre_of_mass(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Ar
     >>> ds.centre_of_mass(arm, arm.random(0)).shape
     (3,)
     """
-    case = case_of(tree, (), CENTRE_OF_MASS, {"q": q}, payloads=payloads)
+    bound = bind(tree, (), CENTRE_OF_MASS, {"q": q}, payloads=payloads)
     _refuse_massless(tree, payloads)
-    return case.run()["centre"]
+    return bound.run()["centre"]
 
 
 def _refuse_massless(tree: Tree, payloads: Payloads) -> None:

@@ -16,8 +16,8 @@ from delassus.algorithms.osim import METHODS as NAMED
 from delassus.algorithms.osim.product import delassus_product
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
-from delassus.quantities.case import Case, stacked
-from delassus.quantities.evaluate import CompiledCase, case_of
+from delassus.quantities.bound_request import BoundRequest, stacked
+from delassus.quantities.evaluate import CompiledRequest, bind
 from delassus.quantities.operator import DelassusOperator
 from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
@@ -32,34 +32,34 @@ OSIM_METHODS = tuple(METHODS)
 """Names that ``method=`` accepts."""
 
 
-def _delassus(case: Case) -> list[Matrix]:
-    return [METHODS[case.request.method](case.problem())]
+def _delassus(bound: BoundRequest) -> list[Matrix]:
+    return [METHODS[bound.request.method](bound.problem())]
 
 
-def _osim(case: Case) -> list[Matrix]:
-    problem = case.problem()
-    G = METHODS[case.request.method](problem)
-    case.require_independent(problem, G)
-    return [case.ops.factor(G).inverse() if problem.n_rows else G]
+def _osim(bound: BoundRequest) -> list[Matrix]:
+    problem = bound.problem()
+    G = METHODS[bound.request.method](problem)
+    bound.require_independent(problem, G)
+    return [bound.ops.factor(G).inverse() if problem.n_rows else G]
 
 
-def _product(case: Case) -> list[Matrix]:
-    problem = case.problem()
-    return [delassus_product(problem, Articulated(problem), stacked(case, case.entries("x")))]
+def _product(bound: BoundRequest) -> list[Matrix]:
+    problem = bound.problem()
+    return [delassus_product(problem, Articulated(problem), stacked(bound, bound.entries("x")))]
 
 
-def _damped_solution(case: Case) -> list[Matrix]:
-    damping, x = (stacked(case, case.entries(name)) for name in ("d", "x"))
-    motion = damped_problem(case.problem(), damping, x)
-    return [case.judged(motion, pv_early(motion), pv_early).forces]
+def _damped_solution(bound: BoundRequest) -> list[Matrix]:
+    damping, x = (stacked(bound, bound.entries(name)) for name in ("d", "x"))
+    motion = damped_problem(bound.problem(), damping, x)
+    return [bound.with_error(motion, pv_early(motion), pv_early).forces]
 
 
-def _mass_matrix(case: Case) -> list[Matrix]:
-    return [crba.mass_matrix(case.problem())]
+def _mass_matrix(bound: BoundRequest) -> list[Matrix]:
+    return [crba.mass_matrix(bound.problem())]
 
 
-def _jacobian(case: Case) -> list[Matrix]:
-    return [jacobian_algorithm.jacobian(case.problem())]
+def _jacobian(bound: BoundRequest) -> list[Matrix]:
+    return [jacobian_algorithm.jacobian(bound.problem())]
 
 
 DELASSUS = Quantity(
@@ -157,7 +157,7 @@ def delassus(
     >>> ds.delassus(robot, feet, robot.neutral()).shape
     (12, 12)
     """
-    return case_of(tree, constraints, DELASSUS, {"q": q}, method, **given).run()["G"]
+    return bind(tree, constraints, DELASSUS, {"q": q}, method, **given).run()["G"]
 
 
 def osim(
@@ -185,7 +185,7 @@ def osim(
     >>> ds.osim(arm, ds.Point("link7"), arm.random(0)).shape
     (3, 3)
     """
-    return case_of(tree, constraints, OSIM, {"q": q}, method, **given).run()["Lambda"]
+    return bind(tree, constraints, OSIM, {"q": q}, method, **given).run()["Lambda"]
 
 
 def consistent_inverse(
@@ -208,10 +208,10 @@ def consistent_inverse(
     >>> ds.consistent_inverse(arm, ds.Point("link7"), arm.random(0)).shape
     (7, 3)
     """
-    case = case_of(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given)
-    if isinstance(case, CompiledCase):
-        raise case.refusal()
-    J = case.run()["J"]
+    bound = bind(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given)
+    if isinstance(bound, CompiledRequest):
+        raise bound.refusal()
+    J = bound.run()["J"]
     Lambda = osim(tree, constraints, q, method=method, **given)
     M = mass_matrix(tree, q, payloads=given.get("payloads"))
     return np.asarray(np.linalg.solve(M, np.swapaxes(J, -1, -2) @ Lambda))
@@ -253,14 +253,14 @@ def delassus_operator(
     >>> bool(np.allclose(op.apply(op.solve(x)), x))
     True
     """
-    case = case_of(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
-    case.warn_of_errors()
+    bound = bind(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
+    bound.warn_of_errors()
 
     def solve_damped(x: Array, d: Array) -> Array:
-        solution = case_of(tree, constraints, DAMPED_SOLUTION, {"q": q, "x": x, "d": d}, AUTO, **given)
+        solution = bind(tree, constraints, DAMPED_SOLUTION, {"q": q, "x": x, "d": d}, AUTO, **given)
         return np.asarray(solution.run()["y"])
 
-    return DelassusOperator(case.problem(), case.batch, damping, solve_damped)
+    return DelassusOperator(bound.problem(), bound.batch, damping, solve_damped)
 
 
 def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -280,7 +280,7 @@ def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array
     >>> ds.mass_matrix(arm, arm.random(0)).shape
     (7, 7)
     """
-    return case_of(tree, (), MASS_MATRIX, {"q": q}, payloads=payloads).run()["M"]
+    return bind(tree, (), MASS_MATRIX, {"q": q}, payloads=payloads).run()["M"]
 
 
 def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack[Arrays]) -> Array:
@@ -300,4 +300,4 @@ def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack
     >>> ds.jacobian(arm, ds.Weld("link7"), arm.random(0)).shape
     (6, 7)
     """
-    return case_of(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given).run()["J"]
+    return bind(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given).run()["J"]

@@ -72,7 +72,7 @@ class Quantity:
         State that it depends on, of `STATES`; constraints, payloads and options add arguments.
     outputs : tuple of Output
     run : callable
-        From a `delassus.quantities.case.Case` to one matrix for each output, row by row.
+        From a `delassus.quantities.bound_request.BoundRequest` to one matrix for each output, row by row.
     methods : tuple of str
         Algorithms to choose from, "auto" apart; none if there is no choice.
     options : frozenset of str
@@ -80,15 +80,15 @@ class Quantity:
     has_status : bool
         Whether it solves for constraint forces, so that states follow `delassus.accuracy.status`.
     is_solution : bool
-        Whether its results are solutions of equations of motion alone, which can be judged by what they miss.
+        Whether its results are solutions of equations of motion alone, whose errors can be estimated by what they miss.
     states : int
         Number of outputs, the first ones, that are the next values of its first inputs: what `delassus.rollout`
         repeats; 0 of what is no time step.
     report : callable or None
-        From a `NumpyCase`, `Resolved` and the method's name to the solution that users get.
+        From a `NumpyRequest`, `Resolved` and the method's name to the solution that users get.
     jacobian : callable or None
-        From a `Case` to the derivatives of each output with the first arguments, by formulas of hard constraints and in
-        tangents of configurations; programs are differentiated for the others.
+        From a `BoundRequest` to the derivatives of each output with the first arguments, by formulas of hard
+        constraints and in tangents of configurations; programs are differentiated for the others.
     """
 
     name: str
@@ -152,9 +152,9 @@ class Chosen:
     run: Callable[[Any], Sequence[Any]]
     which: tuple[int, ...]
 
-    def __call__(self, case: Any) -> list[Any]:
+    def __call__(self, bound: Any) -> list[Any]:
         """Run, and leave out the others."""
-        found = self.run(case)
+        found = self.run(bound)
         return [found[k] for k in self.which]
 
 
@@ -165,10 +165,10 @@ class Packed:
     run: Callable[[Any], Sequence[Matrix]]
     symmetric: tuple[bool, ...]
 
-    def __call__(self, case: Any) -> list[Matrix]:
+    def __call__(self, bound: Any) -> list[Matrix]:
         """Run, and pack."""
-        found = self.run(case)
-        return [_triangle(case.ops, a) if of else a for a, of in zip(found, self.symmetric, strict=True)]
+        found = self.run(bound)
+        return [_triangle(bound.ops, a) if of else a for a, of in zip(found, self.symmetric, strict=True)]
 
 
 def _triangle(ops: Any, a: Matrix) -> Matrix:

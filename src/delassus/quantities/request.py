@@ -38,8 +38,8 @@ class Request:
     ``method`` is the algorithm that runs, "auto" the planner's, and ``is_chosen`` says that it was left to choose.
     ``payloads`` are the links whose inertia gets an addition with each call. ``derivative`` says what is taken of the
     quantity, one after the other: "jvp", tangents of the results, of those of the arguments; "vjp", cotangents of the
-    arguments, of those of the results; "jacobian", of each result with each argument. ``judged_in`` is the type of the
-    numbers in which each solution of dynamics is judged by what it misses; without one, pivots judge.
+    arguments, of those of the results; "jacobian", of each result with each argument. ``error_dtype`` is the type of
+    the numbers in which the error of each solution of dynamics is estimated by what it misses; without one, by pivots.
     """
 
     tree: Tree
@@ -50,7 +50,7 @@ class Request:
     payloads: tuple[str, ...]
     is_chosen: bool
     derivative: tuple[str, ...] = ()
-    judged_in: str = ""
+    error_dtype: str = ""
 
     def __hash__(self) -> int:
         return hash(tuple(self.describe().values()))
@@ -101,7 +101,7 @@ class Request:
 
     @property
     def solves(self) -> bool:
-        """Whether its results can be judged by what they miss of the equations of motion.
+        """Whether errors of its results can be estimated by what they miss of the equations of motion.
 
         Derivatives are where loops are closed and have any; elsewhere pivots are a guide, and kernels long to compile.
         """
@@ -203,7 +203,7 @@ class Request:
             "method": self.method,
             "options": self.options.describe(),
             "derivative": repr(self.derivative),
-            "judged_in": self.judged_in,
+            "error_dtype": self.error_dtype,
         }
 
 

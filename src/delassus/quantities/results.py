@@ -14,7 +14,7 @@ from delassus.algorithms.dynamics.constraint_acceleration import right_hand_side
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.algorithms.jacobian import jacobian
 from delassus.frozen import Frozen
-from delassus.quantities.evaluate import NumpyCase
+from delassus.quantities.evaluate import NumpyRequest
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.rotations import Array
 
@@ -67,7 +67,7 @@ class ForwardDynamics(Frozen):
     method: str
     iterations: NDArray[np.int_] | None
     residual: Array | None
-    _case: NumpyCase
+    _bound: NumpyRequest
 
     def __repr__(self) -> str:
         statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
@@ -83,7 +83,7 @@ class ForwardDynamics(Frozen):
         for status in DynamicsStatus:
             if count := int(np.count_nonzero(self.status == status)):
                 lines.append(f"{status.name} at {count} of {n} state(s): {status.text}")
-        problem = self._case.problem()
+        problem = self._bound.problem()
         at = np.count_nonzero(self.redundant_rows.reshape(n, problem.n_rows), axis=0)
         for c, (constraint, rows) in enumerate(zip(problem.constraints, problem.rows, strict=True)):
             found = [f"{r} (at {k})" if n > 1 else str(r) for r, k in enumerate(at[rows]) if k]
@@ -96,7 +96,7 @@ class ForwardDynamics(Frozen):
 
         Soft constraints give way by ``R f``; see `compliance_residual`.
         """
-        motion = self._case.motion()
+        motion = self._bound.motion()
         qdd = motion.per_joint(self.qdd)
         a = rnea.accelerations(motion, qdd)
         residual = numbers(row_accelerations(motion, a, qdd) - motion.stacked(right_hand_sides(motion)))
@@ -104,7 +104,7 @@ class ForwardDynamics(Frozen):
 
     def compliance_residual(self) -> Array:
         """``Σ K a − k + R f`` (..., m): what is left where soft constraints have given way as they should."""
-        left, motion = self.constraint_residual(), self._case.motion()
+        left, motion = self.constraint_residual(), self._bound.motion()
         for c, (rows, goal) in enumerate(zip(motion.problem.rows, motion.goals, strict=True)):
             if goal.compliance is not None:
                 left[..., rows] += numbers(goal.compliance)[..., 0] * self.forces[c]
@@ -112,7 +112,7 @@ class ForwardDynamics(Frozen):
 
     def dynamics_residual(self) -> Array:
         """``M q̈ + c − τ − Jᵀ f`` (..., nv): force that is missing or left over at each joint (N, N·m)."""
-        motion = self._case.motion()
+        motion = self._bound.motion()
         needed = rnea.joint_forces(motion, motion.per_joint(self.qdd))
         residual = numbers(motion.stacked(needed) - motion.stacked(motion.tau))
         if self.forces:
@@ -121,7 +121,7 @@ class ForwardDynamics(Frozen):
         return self._whole(residual)
 
     def _whole(self, column: Array) -> Array:
-        return np.array(np.broadcast_to(column[..., 0], (*self._case.batch, column.shape[-2])))
+        return np.array(np.broadcast_to(column[..., 0], (*self._bound.batch, column.shape[-2])))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -157,23 +157,23 @@ class DynamicsDerivatives(ForwardDynamics):
     df_dtau: Array
 
 
-def solved(case: NumpyCase, resolved: Resolved, method: str) -> ForwardDynamics:
+def solved(bound: NumpyRequest, resolved: Resolved, method: str) -> ForwardDynamics:
     """The result of a method; its arrays are read-only."""
-    return ForwardDynamics(*_fields(case, resolved, method))
+    return ForwardDynamics(*_fields(bound, resolved, method))
 
 
-def differentiated(case: NumpyCase, found: dict[str, Array]) -> DynamicsDerivatives:
+def differentiated(bound: NumpyRequest, found: dict[str, Array]) -> DynamicsDerivatives:
     """The result with derivatives; its arrays are read-only."""
     changes = [_read_only(found[name]) for name in DERIVATIVES]
-    return DynamicsDerivatives(*_fields(case, case.resolved[0], "ltl"), *changes)
+    return DynamicsDerivatives(*_fields(bound, bound.resolved[0], "ltl"), *changes)
 
 
-def _fields(case: NumpyCase, resolved: Resolved, method: str) -> tuple[Any, ...]:
-    forces = tuple(_read_only(np.array(resolved.forces[..., rows])) for rows in case.problem().rows)
+def _fields(bound: NumpyRequest, resolved: Resolved, method: str) -> tuple[Any, ...]:
+    forces = tuple(_read_only(np.array(resolved.forces[..., rows])) for rows in bound.problem().rows)
     i = resolved.iterated
     iterations, residual = (None, None) if i is None else (i.iterations, i.residual)
-    judged = resolved.status, resolved.error, resolved.rank, resolved.redundant
-    return resolved.qdd, forces, *judged, method, iterations, residual, case
+    found = resolved.status, resolved.error, resolved.rank, resolved.redundant
+    return resolved.qdd, forces, *found, method, iterations, residual, bound
 
 
 def _read_only(array: Array) -> Array:

@@ -1,9 +1,9 @@
 """States that a kernel does not solve: solved again in float64, by other methods, and on NumPy in the end.
 
 States whose estimated error is above the bound go to "ltl" in float64, which eliminates no rows early, and to
-"proximal", which solves dependent ones (those of "proximal" the other way round), both judged by what solutions miss
-(`delassus.accuracy.refinement`), compiled when first needed, and announced. What is left then is solved on NumPy, as
-`delassus.forward_dynamics` does.
+"proximal", which solves dependent ones (those of "proximal" the other way round), with errors estimated by what
+solutions miss (`delassus.accuracy.refinement`); these are compiled when first needed, and announced. What is left
+then is solved on NumPy, as `delassus.forward_dynamics` does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from delassus.accuracy.estimate import check_error_bound
 from delassus.accuracy.policy import next_method
 from delassus.accuracy.status import DynamicsStatus
 from delassus.algorithms.dynamics import ITERATIVE
-from delassus.quantities.evaluate import NumpyCase, solve_doubtful
+from delassus.quantities.evaluate import NumpyRequest, numpy_fallback
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
 
@@ -43,12 +43,12 @@ def next_request(kernel: Kernel) -> tuple[Request, str, str] | None:
     if method is None:
         return None
     how = f", for states that {kernel.method!r} in {kernel.dtype} does not solve"
-    return replace(asked, method=method, judged_in="float64"), "float64", how
+    return replace(asked, method=method, error_dtype="float64"), "float64", how
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """States (*batch) that the machine code has not solved, ``again``: which were solved on NumPy, by ``case``.
+    """States (*batch) that the machine code has not solved, ``again``, and those ``on_numpy``, by ``numpy_request``.
 
     ``inaccurate`` are those that nothing has solved to the bound; ``error`` is the estimate of each state.
     """
@@ -56,17 +56,17 @@ class Run:
     again: NDArray[np.bool_]
     on_numpy: NDArray[np.bool_]
     inaccurate: NDArray[np.bool_]
-    case: NumpyCase | None
+    numpy_request: NumpyRequest | None
     error: NDArray[Any]
 
     @property
     def status(self) -> NDArray[np.object_]:
         """How each state was solved."""
         out = np.full(self.again.shape, DynamicsStatus.SOLVED, dtype=object)
-        if self.case is not None:
-            out[self.on_numpy] = self.case.status
-            doubted = self.on_numpy & ~self.inaccurate & (out == DynamicsStatus.INACCURATE)
-            out[doubted] = DynamicsStatus.SOLVED
+        if self.numpy_request is not None:
+            out[self.on_numpy] = self.numpy_request.status
+            accepted = self.on_numpy & ~self.inaccurate & (out == DynamicsStatus.INACCURATE)
+            out[accepted] = DynamicsStatus.SOLVED
         out[self.inaccurate & ~self.on_numpy] = DynamicsStatus.UNFINISHED
         return out
 
@@ -93,41 +93,41 @@ def solve_states(
         error = _error(kernel, rcond, arrays, batch, threads)
     if not rcond and not with_status:
         return Run(none, none, none, None, error)
-    doubtful = kernel.doubtful(rcond, batch)
-    chosen = doubtful | (with_status and kernel.method in ITERATIVE)  # iterations know no rank
-    on_numpy, inaccurate, case = none.copy(), np.array(doubtful), None
+    ill_conditioned = kernel.ill_conditioned(rcond, batch)
+    chosen = ill_conditioned | (with_status and kernel.method in ITERATIVE)  # iterations know no rank
+    on_numpy, inaccurate, numpy_request = none.copy(), np.array(ill_conditioned), None
     if not chosen.any():
         return Run(chosen, on_numpy, inaccurate, None, error)
     where = np.nonzero(chosen) if batch else chosen
-    some, left = [x[where] for x in arrays], np.atleast_1d(doubtful[where])
+    some, left = [x[where] for x in arrays], np.atleast_1d(ill_conditioned[where])
     n = len(some[0])
     if left.all() and (fallback := kernel.fallback) is not None:
         some = [x.astype(fallback.dtype) for x in some]
         found = [np.empty((n, *r.shape)) for r in kernel.results]
         again = solve_states(fallback, some, found, (n,), threads, with_status, with_error)
         on_numpy[where], inaccurate[where], error[where] = again.on_numpy, again.inaccurate, again.error
-        case = again.case
+        numpy_request = again.numpy_request
     elif kernel.request.has_status:
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
-        case = solve_doubtful(kernel.request, values, (n,), check_error_bound(kernel.error_bound))
+        numpy_request = numpy_fallback(kernel.request, values, (n,), check_error_bound(kernel.error_bound))
         found = [
             np.where(left.reshape(n, *(1,) * len(r.shape)), x, own[where])
-            for r, x, own in zip(kernel.results, case.run().values(), results, strict=True)
+            for r, x, own in zip(kernel.results, numpy_request.run().values(), results, strict=True)
         ]
-        on_numpy[where], inaccurate[where] = True, left & (case.status == DynamicsStatus.INACCURATE)
-        error[where] = np.where(left, np.max([x.error for x in case.resolved], axis=0), error[where])
+        on_numpy[where], inaccurate[where] = True, left & (numpy_request.status == DynamicsStatus.INACCURATE)
+        error[where] = np.where(left, np.max([x.error for x in numpy_request.resolved], axis=0), error[where])
     else:
         found = [x[where] for x in results]
     with np.errstate(over="ignore"):  # numbers beyond float32
         for result, x in zip(results, found, strict=True):
             result[where] = x
-    return Run(chosen, on_numpy, inaccurate, case, np.maximum(error, np.finfo(kernel.dtype).eps))
+    return Run(chosen, on_numpy, inaccurate, numpy_request, np.maximum(error, np.finfo(kernel.dtype).eps))
 
 
 def _error(kernel: Kernel, rcond: Arrays, arrays: Arrays, batch: Batch, threads: int | None) -> NDArray[Any]:
     """Estimates of relative errors, of solutions by what they miss."""
-    judge = kernel.judge
-    if judge is not None and judge is not kernel:
-        rcond = judge.compute(arrays, result_arrays(None, kernel.results, batch, kernel.dtype), batch, threads)
+    estimator = kernel.error_estimator
+    if estimator is not None and estimator is not kernel:
+        rcond = estimator.compute(arrays, result_arrays(None, kernel.results, batch, kernel.dtype), batch, threads)
     with np.errstate(divide="ignore"):
         return np.asarray(np.finfo(kernel.dtype).eps / np.maximum(rcond[0].astype(float), 0.0))

@@ -25,7 +25,7 @@ from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_batch, check_flag, check_path, library_of
-from delassus.quantities.evaluate import NumpyCase
+from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.request import Request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
@@ -75,15 +75,15 @@ class Kernel:
         self.error_bound = error_bound
         self.least_rcond = float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype)
         is_strict = request.solves and check_error_bound(error_bound, dtype) < ERROR_BOUND[dtype]
-        made = replace(request, judged_in=dtype) if is_strict else request
-        objects, self.operations, self.is_judged, self.judged_in = machine_code(made, dtype, lanes, reason)
-        self.tried = (*tried, request.method) if self.judged_in == "float64" else tried
+        made = replace(request, error_dtype=dtype) if is_strict else request
+        objects, self.operations, self.has_rcond, self.error_dtype = machine_code(made, dtype, lanes, reason)
+        self.tried = (*tried, request.method) if self.error_dtype == "float64" else tried
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
         self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
         self._has_warned = False
         self._derivatives: dict[tuple[str, ...], Kernel] = {(): self}
-        sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.is_judged else [])]
+        sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.has_rcond else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self.code = Code(objects)
         self._span, self._batch = self.code.address("span"), self._function("batch", 1)
@@ -171,8 +171,8 @@ class Kernel:
             Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. With
             ``return_status`` a tuple that ends with an array (...) of `DynamicsStatus`, with ``return_error`` one that
             ends with an array (...) of error estimates. States whose estimate is above the bound of `compile` are
-            solved again in float64, judged by what solutions miss: dynamics by ``"ltl"``, or ``"pv-early"`` where that
-            would take minutes to compile, and by ``"proximal"``; what has to be compiled for it is announced.
+            solved again in float64, errors estimated by what solutions miss: dynamics by ``"ltl"``, or ``"pv-early"``
+            where that would take minutes to compile, and by ``"proximal"``; what has to be compiled is announced.
             Those at which none is better are solved on NumPy, as `delassus.forward_dynamics` does.
             The first call that meets any of these warns, unless it returns statuses or errors.
 
@@ -187,7 +187,7 @@ class Kernel:
                 raise ConfigurationError("return_status", f"False of {self!r}", "True", "Dynamics have a status.")
             asked = True
         if return_error is not False and check_flag("return_error", return_error):
-            if not self.is_judged:
+            if not self.has_rcond:
                 raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
             asked = True
         is_plain = not (asked or named) and len(arguments) == len(self.arguments) and type(arguments[0]) is np.ndarray
@@ -239,12 +239,12 @@ class Kernel:
         run = solve_states(self, arrays, results, batch, threads, True, True)
         qdd, forces = (x.astype(float) for x in results)
         rank, redundant = np.full(batch, forces.shape[-1]), np.zeros(forces.shape, dtype=bool)
-        if run.case is not None:
-            (found,) = run.case.resolved
+        if run.numpy_request is not None:
+            (found,) = run.numpy_request.resolved
             rank[run.on_numpy], redundant[run.on_numpy] = found.rank, found.redundant
         values = {a.name: x.astype(float) for a, x in zip(self.arguments, arrays, strict=True)}
         resolved = Resolved(qdd, forces, run.status, rank, redundant, run.error)
-        solution: ForwardDynamics = report(NumpyCase(self.request, values, batch), resolved, self.method)
+        solution: ForwardDynamics = report(NumpyRequest(self.request, values, batch), resolved, self.method)
         return solution
 
     def empty_results(self, batch: int | tuple[int, ...] = ()) -> Any:
@@ -310,7 +310,7 @@ class Kernel:
 
     def program(self, return_error: bool = True) -> Program:
         """The program before it is code (traced again), with its hidden result ``rcond`` or without."""
-        return make_program(replace(self.request, judged_in=self.judged_in), with_rcond=return_error)
+        return make_program(replace(self.request, error_dtype=self.error_dtype), with_rcond=return_error)
 
     def export_c(self, folder: str | Path, *, return_error: bool = False, casadi: int = 0) -> tuple[Path, Path]:
         """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths.
@@ -349,11 +349,11 @@ class Kernel:
         return self._made(next_request(self))
 
     @cached_property
-    def judge(self) -> Kernel | None:
-        """The same, judging solutions by what they miss: what says how large errors are; None if pivots do."""
-        if not self.request.solves or self.judged_in:
+    def error_estimator(self) -> Kernel | None:
+        """What says how large errors are: the same, by what solutions miss; itself if pivots do."""
+        if not self.request.solves or self.error_dtype:
             return self
-        return self._made((replace(self.request, judged_in=self.dtype.name), self.dtype.name, ", to estimate errors"))
+        return self._made((replace(self.request, error_dtype=self.dtype.name), self.dtype.name, ", to estimate errors"))
 
     def _made(self, asked: tuple[Request, str, str] | None) -> Kernel | None:
         if asked is None:
@@ -365,7 +365,7 @@ class Kernel:
     def compute(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
         """Run the machine code; returns the reciprocal conditions, if it makes any."""
         n = prod(batch)
-        rcond = [np.empty(batch, dtype=self.dtype)] if self.is_judged else []
+        rcond = [np.empty(batch, dtype=self.dtype)] if self.has_rcond else []
         number, span = number_of(threads, n * self.operations.total, is_helped=True), self._span
         over_states(self._batch, [*arrays, *results, *rcond], self._strides, n, number, self.lanes, span)
         return rcond
@@ -380,7 +380,7 @@ class Kernel:
         n, states = prod(batch), self.request.states
         after = [trajectory[1:] for trajectory in arrays[:states]]
         beside = [np.empty((steps, *batch, *r.shape), self.dtype) for r in self.results[states:]]
-        rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self.is_judged else []
+        rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self.has_rcond else []
         anew = [x.ndim > len(batch) + len(a.shape) for x, a in zip(arrays, self.arguments, strict=True)]
         moves = np.array([*anew, *(True for _ in (*after, *beside, *rcond))], dtype=np.int64)
 
@@ -389,7 +389,7 @@ class Kernel:
 
         several = number_of(threads, n * steps * self.operations.total)
         over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, several, self.lanes)
-        return self.doubtful(rcond, (steps, *batch)), beside
+        return self.ill_conditioned(rcond, (steps, *batch)), beside
 
     def _function(self, name: str, counts: int) -> Any:
         """Machine code that takes so many counts and a pointer for each array."""
@@ -398,7 +398,7 @@ class Kernel:
         function.code = self.code  # which must stay while it runs, on whatever thread
         return function
 
-    def doubtful(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
+    def ill_conditioned(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
         """States whose reciprocal condition is too small; it is negative where results are not finite."""
         return ~(rcond[0] >= self.least_rcond) if rcond else np.zeros(batch, dtype=bool)
 

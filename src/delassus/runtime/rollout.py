@@ -299,32 +299,38 @@ def _by_arrays(
     for k, first in enumerate(arrays[:n_states]):
         arrays[k] = aligned_empty((steps + 1, *first.shape), kernel.dtype)
         arrays[k][0] = first
-    doubtful, beside = kernel.roll(arrays, batch, steps, run.threads)
+    ill_conditioned, beside = kernel.roll(arrays, batch, steps, run.threads)
     if not kernel.iterates:
-        status, met = _step_by_step(run, arrays, doubtful)
+        status, met = _step_by_step(run, arrays, ill_conditioned)
         return arrays[:n_states], [], status, met
-    status = _all_solved(doubtful, with_status)
+    status = _all_solved(ill_conditioned, with_status)
     if with_status:
-        status[doubtful] = DynamicsStatus.UNFINISHED
+        status[ill_conditioned] = DynamicsStatus.UNFINISHED
         for trajectory in arrays[:STATE]:
             status[~np.isfinite(np.einsum("...i->...", trajectory[1:]))] = DynamicsStatus.FAILED
-    n = int(np.count_nonzero(doubtful))
+    n = int(np.count_nonzero(ill_conditioned))
     return arrays[:n_states], list(beside), status, (n, 0, n)
 
 
-def _all_solved(doubtful: NDArray[np.bool_], with_status: bool) -> NDArray[np.object_]:
-    return np.full(doubtful.shape, DynamicsStatus.SOLVED, dtype=object) if with_status else np.empty(0, dtype=object)
+def _all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray[np.object_]:
+    return (
+        np.full(ill_conditioned.shape, DynamicsStatus.SOLVED, dtype=object)
+        if with_status
+        else np.empty(0, dtype=object)
+    )
 
 
 def _step_by_step(
-    run: _Run, arrays: list[NDArray[Any]], doubtful: NDArray[np.bool_]
+    run: _Run, arrays: list[NDArray[Any]], ill_conditioned: NDArray[np.bool_]
 ) -> tuple[NDArray[np.object_], tuple[int, int, int]]:
-    """Take the steps of each trajectory again from its first doubtful one on; says how each step was solved."""
+    """Take the steps of each trajectory again from its first ill-conditioned one on; says how each step was solved."""
     kernel, (q, v), loops = run.kernel, arrays[:STATE], run.loops
     (dt,) = (x for a, x in zip(kernel.arguments, arrays, strict=True) if a.name == "dt")
-    status, met = _all_solved(doubtful, run.with_status), np.zeros(3, dtype=int)
-    unsolved = np.logical_or.accumulate(doubtful, axis=0)
-    opened = np.zeros_like(doubtful) if loops is None else np.logical_or.accumulate(loops.opened(q, v, dt), axis=0)
+    status, met = _all_solved(ill_conditioned, run.with_status), np.zeros(3, dtype=int)
+    unsolved = np.logical_or.accumulate(ill_conditioned, axis=0)
+    opened = (
+        np.zeros_like(ill_conditioned) if loops is None else np.logical_or.accumulate(loops.opened(q, v, dt), axis=0)
+    )
     late = unsolved | opened
     for t in np.flatnonzero(late.any(axis=tuple(range(1, late.ndim)))):
         now = late[t] & np.isfinite(q[t]).all(axis=-1) & np.isfinite(v[t]).all(axis=-1)

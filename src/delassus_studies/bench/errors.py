@@ -99,7 +99,7 @@ def _programs(
     name = method.partition(",")[0]
     asked = request(tree, constraints, find_quantity("dynamics"), method=name, compliance=compliance)
     oracles = [_oracle(replace(asked, method=oracle)) for oracle in (SOFT_ORACLES if compliance else ORACLES)]
-    return make_program(asked if method == PIVOTS else replace(asked, judged_in=dtype)), oracles
+    return make_program(asked if method == PIVOTS else replace(asked, error_dtype=dtype)), oracles
 
 
 @lru_cache(maxsize=8)

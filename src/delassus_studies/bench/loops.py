@@ -148,7 +148,7 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
         run = solve_states(kernel, [np.array(x) for x in given], [qdd, forces], (STATES,), 1)
     return {
         "method": kernel.method,
-        "judged": bool(kernel.judged_in),
+        "judged": bool(kernel.error_dtype),
         "operations": kernel.operations.total,
         "again": int(np.count_nonzero(run.again)),
         "on NumPy": int(np.count_nonzero(run.on_numpy)),

@@ -21,13 +21,13 @@ def machine_code(asked: Request, dtype: str, lanes: int, reason: str = "") -> tu
     """Object code of a request, from the cache, or made and stored there; ``reason`` is said where that takes long.
 
     Also the operations of one state's program, whether it makes the reciprocal condition of each state, and in which
-    type it judges solutions by what they miss, if it does.
+    type it estimates errors by what solutions miss, if it does.
     """
     what = f"{asked.title} of {asked.tree.name}{reason}"
     stored = disk.fetch(key_of(asked, dtype, lanes), lambda: _make(asked, dtype, lanes), what)
     facts, _, objects = stored.partition(b"\n")
-    *operations, is_judged, judged_in = json.loads(facts)
-    return objects, OperationCount(*operations), is_judged, judged_in
+    *operations, has_rcond, error_dtype = json.loads(facts)
+    return objects, OperationCount(*operations), has_rcond, error_dtype
 
 
 def key_of(asked: Request, dtype: str, lanes: int) -> str:
@@ -46,7 +46,7 @@ def _make(asked: Request, dtype: str, lanes: int) -> bytes:
     scalar, cpu = "double" if dtype == "float64" else "float", host()
     program = make_program(asked, dtype=dtype)
     objects = object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
-    facts = json.dumps([*astuple(program.count()), any(r.hidden for r in program.results), program.judged_in])
+    facts = json.dumps([*astuple(program.count()), any(r.hidden for r in program.results), program.error_dtype])
     return facts.encode() + b"\n" + objects
 
 

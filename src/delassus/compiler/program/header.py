@@ -1,4 +1,4 @@
-"""What of a request is numbers in the code: lines of text for the head of generated files."""
+"""Headers of generated files: what of a request is numbers in the code, in lines of text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from delassus.constraints import Constraint, exact
 from delassus.quantities.request import Request
 
 NAMED = ("integrator", "reference", "solver", "sweeps", "tolerance", "friction", "restitution", "limits")
-"""Options whose value is told as it is."""
+"""Options whose value stands there as it is."""
 
 
-def built_in(asked: Request) -> Iterator[str]:
+def file_header(asked: Request) -> Iterator[str]:
     """Joints in order with what acts on them, constraints, gravity, gains, and options."""
     tree, options, taken = asked.tree, asked.options, asked.quantity.options
     if "gravity" in taken and options.gravity != "input":
@@ -21,17 +21,17 @@ def built_in(asked: Request) -> Iterator[str]:
     if tree.joints:
         yield "Joints, in the order of q and v:"
     for joint, q, v in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
-        told = [f"armature {exact(joint.armature)}"] if joint.armature.any() else []
+        parts = [f"armature {exact(joint.armature)}"] if joint.armature.any() else []
         if "passive" in taken and isinstance(options.damping, tuple) and any(options.damping[v]):
-            told.append(f"damping {exact(options.damping[v])}")
+            parts.append(f"damping {exact(options.damping[v])}")
         if "passive" in taken and options.passive and joint.stiffness.any():
-            told.append(f"stiffness {exact(joint.stiffness)} about {exact(joint.rest_position)}")
+            parts.append(f"stiffness {exact(joint.stiffness)} about {exact(joint.rest_position)}")
         if "solver" in taken:
             if options.limits and np.isfinite([*joint.lower, *joint.upper]).any():
-                told.append(f"limits {exact(joint.lower)} to {exact(joint.upper)}")
+                parts.append(f"limits {exact(joint.lower)} to {exact(joint.upper)}")
             if options.dry_friction and joint.friction.any():
-                told.append(f"dry friction {exact(joint.friction)}")
-        yield f"  {joint.name}: {joint.kind.value}, q[{_span(q)}], v[{_span(v)}]{''.join(f', {x}' for x in told)}"
+                parts.append(f"dry friction {exact(joint.friction)}")
+        yield f"  {joint.name}: {joint.kind.value}, q[{_span(q)}], v[{_span(v)}]{''.join(f', {x}' for x in parts)}"
     if "control" in taken and asked.control == "ctrl":
         yield "Actuators, in the order of ctrl:"
         for actuator in tree.actuators:
@@ -43,22 +43,22 @@ def built_in(asked: Request) -> Iterator[str]:
     row = 0
     for i, c in enumerate(asked.constraints):
         rows = f"row {row}" if c.size == 1 else f"rows {row}-{row + c.size - 1}"
-        yield f"  {i}, {rows}: {'; '.join(_told(asked, i, c))}"
+        yield f"  {i}, {rows}: {'; '.join(_described(asked, i, c))}"
         row += c.size
     for title, frames in (("Frames", options.frames or ()), ("Wrenches act at", options.wrenches)):
         if frames:
             yield f"{title}: {', '.join(map(repr, frames))}."
-    told = [
+    parts = [
         f"{name} {getattr(options, name)}" for name in NAMED if name in taken and getattr(options, name) is not None
     ]
-    if told:
-        yield f"Options: {', '.join(told)}."
+    if parts:
+        yield f"Options: {', '.join(parts)}."
 
 
-def _told(asked: Request, i: int, c: Constraint) -> Iterator[str]:
+def _described(asked: Request, i: int, c: Constraint) -> Iterator[str]:
     """A constraint with its rows, where its name does not say them, and what holds it."""
     yield repr(c)
-    yield from c.built_in()
+    yield from c.header_lines()
     options = asked.options
     if "baumgarte" in asked.quantity.options and (gains := options.gains[i]) is not None:
         yield f"stabilised by {gains[0]:g} (velocity error) + {gains[1]:g} (position error)"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from delassus.accuracy.policy import are_no_guide
 from delassus.compiler.passes.simplify import optimise
-from delassus.compiler.program.header import built_in
+from delassus.compiler.program.header import file_header
 from delassus.compiler.program.program import Program, Result, Stage
 from delassus.compiler.program.stages import cut
 from delassus.compiler.program.trace import Trace, trace_request
@@ -23,12 +23,12 @@ MOST_VALUES = 60_000
 def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Program:
     """Trace what is asked for and optimise its graph; with its reciprocal condition as the last result, or without.
 
-    For numbers of type ``dtype`` solutions are judged by what they miss where pivots are no guide.
+    For numbers of type ``dtype`` errors are estimated by what solutions miss where pivots are no guide.
     """
     tree, quantity = asked.tree, asked.quantity
     traced = trace_request(asked, with_rcond, calls=not asked.derivative)
-    if dtype and asked.solves and not asked.judged_in and are_no_guide(traced.ops, traced.by_pivots, dtype):
-        return make_program(replace(asked, judged_in=dtype))
+    if dtype and asked.solves and not asked.error_dtype and are_no_guide(traced.ops, traced.by_pivots, dtype):
+        return make_program(replace(asked, error_dtype=dtype))
     before, graph = _cut(asked, traced)
     if len({target for stage in before for target in stage.targets}) > MOST_VALUES:
         traced = trace_request(asked, with_rcond, calls=False)
@@ -40,14 +40,14 @@ def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Pr
         results=tuple(traced.results),
         is_step=asked.states > 0,
         before=before,
-        judged_in=asked.judged_in,
+        error_dtype=asked.error_dtype,
     )
     count = made.count().total
     comment = (
         _meaning(quantity.meaning, traced.results),
         f"{f'Method: {asked.method}, {count}' if quantity.methods else count} operations.",
         f"Robot: {tree.name}, nq = {tree.nq}, nv = {tree.nv}, fingerprint {tree.fingerprint}.",
-        *built_in(asked),
+        *file_header(asked),
         f"Made by delassus {__version__}.",
     )
     return replace(made, comment=comment)

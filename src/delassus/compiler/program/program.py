@@ -105,8 +105,8 @@ class Program:
         Whether the results are the next values of the first arguments, so that a rollout can repeat it.
     before : tuple of Stage
         What runs before ``graph``, in order: loops, and what leads to them.
-    judged_in : str
-        Type of the numbers in which it judges solutions by what they miss, if it does; see `Request`.
+    error_dtype : str
+        Type of the numbers in which it estimates errors by what solutions miss, if it does; see `Request`.
     """
 
     name: str
@@ -116,7 +116,7 @@ class Program:
     comment: tuple[str, ...] = ()
     is_step: bool = False
     before: tuple[Stage, ...] = ()
-    judged_in: str = ""
+    error_dtype: str = ""
 
     @property
     def n_inputs(self) -> int:

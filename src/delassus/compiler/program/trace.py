@@ -19,7 +19,7 @@ from delassus.compiler.program.program import Result
 from delassus.constraints import Constraint
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
-from delassus.quantities.case import Case, elimination_order, symbolic_case
+from delassus.quantities.bound_request import BoundRequest, elimination_order, symbolic_request
 from delassus.quantities.osim import DELASSUS
 from delassus.quantities.quantity import Output
 from delassus.quantities.request import Request, request
@@ -106,7 +106,7 @@ def trace(
 ) -> Trace:
     """Run an algorithm that makes one matrix on symbols; of a square one, one triangle counts."""
     traced = Trace(backend())
-    matrix = algorithm(symbolic_case(request(tree, constraints, DELASSUS), traced.ops).problem())
+    matrix = algorithm(symbolic_request(request(tree, constraints, DELASSUS), traced.ops).problem())
     rows, columns = traced.ops.shape(matrix)
     traced.add(Output("result", (rows, columns), "", symmetric=rows == columns), (rows, columns), matrix)
     return traced
@@ -118,36 +118,36 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False) 
     ``calls``: whether what runs for several rows of operands is traced once (`Ops.map`).
     """
     traced = Trace(CallingTraceOps() if calls else TraceOps())
-    case = symbolic_case(asked, traced.ops)
-    case.order = elimination_order(replace(asked, judged_in="", derivative=()))
-    for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(case), strict=True):
+    bound = symbolic_request(asked, traced.ops)
+    bound.order = elimination_order(replace(asked, error_dtype="", derivative=()))
+    for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(bound), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
     for k in range(len(asked.derivative)):
         before, after = (replace(asked, derivative=asked.derivative[:end]) for end in (k, k + 1))
         if after.derivative[-1] == "jacobian":
-            _jacobian(traced, before, after, _formulas(case) if k == 0 else None)
+            _jacobian(traced, before, after, _formulas(bound) if k == 0 else None)
         else:
             _differentiate(traced, before, after)
     rcond = None
-    if with_rcond and case.errors:
-        rcond = rcond_by_errors(asked, traced.ops, case.errors)
+    if with_rcond and bound.errors:
+        rcond = rcond_by_errors(asked, traced.ops, bound.errors)
     elif with_rcond:
-        traced.by_pivots = rcond_by_pivots(asked, traced.ops, traced.computed, case.is_within is not None)
+        traced.by_pivots = rcond_by_pivots(asked, traced.ops, traced.computed, bound.is_within is not None)
         rcond = None if traced.by_pivots is None else traced.by_pivots.rcond
-    if case.is_within is not None and with_rcond:
-        rcond = traced.ops.select(case.is_within, 1.0 if rcond is None else rcond, -1.0)
+    if bound.is_within is not None and with_rcond:
+        rcond = traced.ops.select(bound.is_within, 1.0 if rcond is None else rcond, -1.0)
     if rcond is not None:
         rcond = traced.ops.select(_is_finite(traced), rcond, -1.0)
         traced.add(RCOND, (), traced.ops.matrix([[rcond]]), hidden=True)
     return traced
 
 
-def _formulas(case: Case) -> Sequence[Sequence[Matrix]] | None:
+def _formulas(bound: BoundRequest) -> Sequence[Sequence[Matrix]] | None:
     """Jacobian by formulas, where tangents of configurations are their numbers and constraints are hard."""
-    asked, tree = case.request, case.tree
+    asked, tree = bound.request, bound.tree
     is_hard = not any(asked.options.soft) and asked.method not in ITERATIVE
     formulas = asked.quantity.jacobian
-    return None if formulas is None or not is_hard or tree.nq != tree.nv else formulas(case)
+    return None if formulas is None or not is_hard or tree.nq != tree.nv else formulas(bound)
 
 
 def _jacobian(traced: Trace, before: Request, after: Request, formulas: Sequence[Sequence[Matrix]] | None) -> None:

@@ -268,7 +268,7 @@ def _target(kernel: Any) -> str:
         record = ctypes.create_string_buffer(struct.pack(
             "16qd2q",
             *(address_of(_xla), address_of(_task), code.address("span"), *others, late, full),
-            *(*several, kernel.lanes, kernel.dtype.itemsize, kernel.is_judged, many, threads),
+            *(*several, kernel.lanes, kernel.dtype.itemsize, kernel.has_rcond, many, threads),
             *(kernel.dtype.type(kernel.least_rcond), settles, 0),
         ))  # fmt: skip
         ctypes.c_void_p.from_address(code.address_of_data("xla_record")).value = ctypes.addressof(record)

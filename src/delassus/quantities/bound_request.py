@@ -40,7 +40,7 @@ WORST_COLUMN = 3.0
 """By how much single columns of derivatives err more than their sums with signs at random, in which errors average."""
 
 
-class Case:
+class BoundRequest:
     """A request on any backend; what is different on NumPy is in `delassus.quantities.evaluate`.
 
     ``values`` of arguments are by name: rows are matrices, all others vectors that the backend's ``entry`` reads.
@@ -122,19 +122,19 @@ class Case:
         return METHODS.get(self.request.method, ltl)
 
     def solve(self, motion: DynamicsProblem) -> Solution:
-        """Forward dynamics by the request's method, judged."""
+        """Forward dynamics by the request's method, its error estimated."""
         self.ops.new_system()
-        return self.judged(motion, METHODS[self.request.method](motion))
+        return self.with_error(motion, METHODS[self.request.method](motion))
 
-    def judged(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
-        """The solution by a method, the request's if None, judged; on NumPy resolved where rows are dependent."""
-        if self.request.judged_in:
+    def with_error(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
+        """The solution by a method, the request's if None, with error; on NumPy resolved where rows are dependent."""
+        if self.request.error_dtype:
             self.errors.append(self.error_of(motion, solution, method))
         return solution
 
-    def judge_derivatives(self, directions: Iterable[Direction]) -> None:
-        """Judge derivatives of the last solution by those along some directions, which are solutions, too."""
-        if self.request.judged_in:
+    def estimate_derivatives(self, directions: Iterable[Direction]) -> None:
+        """ErrorEstimator derivatives of the last solution by those along some directions, which are solutions, too."""
+        if self.request.error_dtype:
             self.errors += self.errors_along(directions)
 
     def errors_along(self, directions: Iterable[Direction]) -> list[Scalar]:
@@ -143,7 +143,7 @@ class Case:
 
     def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
         """Estimate of the relative error of a solution by a method, the request's if None."""
-        dtype, method = self.request.judged_in, method or self.method
+        dtype, method = self.request.error_dtype, method or self.method
         negligible = ERROR_BOUND.get(dtype, ERROR_BOUND["float64"])
         return relative_error(motion, method, solution, float(np.finfo(dtype).eps), negligible)
 
@@ -185,9 +185,9 @@ class Case:
         return rotation, from_entries(self.ops, x[:3])
 
 
-def stacked(case: Case, entries: Sequence[Scalar]) -> Matrix:
+def stacked(bound: BoundRequest, entries: Sequence[Scalar]) -> Matrix:
     """Column (n × 1) of scalars."""
-    return from_entries(case.ops, entries) if entries else case.ops.zeros(0, 1)
+    return from_entries(bound.ops, entries) if entries else bound.ops.zeros(0, 1)
 
 
 @lru_cache(maxsize=256)
@@ -195,14 +195,14 @@ def elimination_order(request: Request) -> EliminationOrder | None:
     """Order of links in which the request's method takes the fewest operations; None where there is no choice."""
 
     def solve(ops: TraceOps, order: EliminationOrder) -> Solution:
-        case = symbolic_case(request, ops)
-        case.order = order
-        return METHODS[request.method](case.motion())
+        bound = symbolic_request(request, ops)
+        bound.order = order
+        return METHODS[request.method](bound.motion())
 
     return fewest_operations(request.tree, request.constraints, solve) if request.method in BY_LINKS else None
 
 
-def symbolic_case(request: Request, ops: TraceOps) -> Case:
+def symbolic_request(request: Request, ops: TraceOps) -> BoundRequest:
     """The request with an input of the trace for each number of its arguments, row-major.
 
     The generic state is one: quaternions there are of unit length.
@@ -215,4 +215,4 @@ def symbolic_case(request: Request, ops: TraceOps) -> Case:
         elif a.shape == (7,) and a.keyword in ("placements", "poses"):
             at = GENERIC_PLACEMENT
         values[a.name] = ops.unknown(*a.shape) if len(a.shape) == 2 else ops.vector(a.size, at)
-    return Case(request, ops, values)
+    return BoundRequest(request, ops, values)

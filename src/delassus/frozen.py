@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class cached_property(functools.cached_property[T]):
-    """That of functools without the lock that it has in Python 3.11: a child that is forked may inherit it held."""
+    """`functools.cached_property` without its lock in Python 3.11, which a forked child may inherit held."""
 
     @overload
     def __get__(self, instance: None, owner: Any = None) -> cached_property[T]: ...

@@ -54,7 +54,7 @@ class ConstraintBlocks:
         self.blocks[a, a] = sym_add(self.blocks[a, a], block) if (a, a) in self.blocks else block
 
     def delassus(self) -> Matrix:
-        """All of it: the Delassus matrix."""
+        """Delassus matrix (m × m), of all blocks."""
         ops, constraints = self._problem.ops, self._problem.constraints
         G = symmetric(ops, [c.size for c in constraints], self.blocks)
         ops.mark("Delassus matrix", [G])

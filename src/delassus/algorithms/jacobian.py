@@ -17,7 +17,7 @@ Columns = dict[int, Matrix]
 
 
 def jacobian_columns(problem: Problem) -> list[Columns]:
-    """For each constraint, its columns (m_c × n_i) at every link i where they are not structurally zero."""
+    """Columns (m_c × n_i) of each constraint at every link i where they are not structurally zero."""
     ops = problem.ops
     out: list[Columns] = [{} for _ in problem.constraints]
     groups: dict[tuple[int, int], list[End]] = {}
@@ -59,7 +59,7 @@ def _columns_of(problem: Problem, link: int, top: int, K: Matrix) -> Columns:
 
 
 def _columns_of_many(problem: Problem, ends: list[End]) -> Columns:
-    """The same of one constraint on many links: rows of all that a joint moves add up."""
+    """Columns of a constraint on many links: rows of all links that a joint moves add up."""
     columns, rows = Columns(), {end.link: end.K for end in ends}
 
     # leaves → root: J_i = K S_i, K_p += K X_i

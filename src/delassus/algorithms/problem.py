@@ -96,7 +96,7 @@ class Problem:
         self._made: dict[Callable[[Problem], Any], Any] = {}
 
     def once(self, make: Callable[[Problem], T]) -> T:
-        """What ``make`` makes of the problem, made once: factors that several systems need."""
+        """Result of ``make(problem)``, cached: factors that several systems need."""
         if make not in self._made:
             self._made[make] = make(self)
         found: T = self._made[make]
@@ -108,7 +108,7 @@ class Problem:
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
-        """What came with the call, by name."""
+        """Arguments of the call, by name."""
         names = [i.name for i in inputs_of(self.constraints, self.payloads)]
         return dict(zip(names, self._given, strict=True))
 

@@ -21,14 +21,14 @@ console = Console()
 
 
 class RootOption(StrEnum):
-    """What carries the root link."""
+    """Joint that carries the root link."""
 
     fixed = "fixed"
     floating = "floating"
 
 
 class ControlOption(StrEnum):
-    """What drives the joints."""
+    """Source of joint forces."""
 
     tau = "tau"
     actuators = "actuators"

@@ -100,7 +100,7 @@ class ContactSet(Frozen):
 
     @classmethod
     def trusted(cls, *arrays: NDArray[np.generic]) -> ContactSet:
-        """From arrays that are known to be right, in the order of the attributes; nothing is checked or copied."""
+        """Contact set of valid arrays in the order of the attributes; nothing is checked or copied."""
         contacts = cls.__new__(cls)
         contacts._set(*arrays)
         return contacts
@@ -111,7 +111,7 @@ class ContactSet(Frozen):
         return cls(np.zeros((0, 2)), np.zeros((0, 3)), np.zeros((0, 3, 3)))
 
     def some(self, which: NDArray[np.bool_]) -> ContactSet:
-        """Those of the contacts that a mask (n,) says."""
+        """Contacts that a mask (n,) selects."""
         if which.all():
             return self
         return ContactSet.trusted(*(np.ascontiguousarray(getattr(self, name)[which]) for name in self.__slots__))

@@ -50,7 +50,7 @@ class JointContacts(NamedTuple):
 
     @property
     def n_limits(self) -> int:
-        """How many are limits, the first ones."""
+        """Number of limits, which come first."""
         return self.distances.size
 
     @property
@@ -119,7 +119,7 @@ class JointLaws:
         return np.asarray(self.signs * (q[self.coordinates] - self.values))
 
     def steps(self, dq: Array) -> Array:
-        """By how much distances change by a displacement ``dq`` (nv,)."""
+        """Changes of distances by a displacement ``dq`` (nv,)."""
         return np.asarray(self.signs * dq[self.limited])
 
     def contacts(self, taken: NDArray[np.bool_], distances: Array, dt: float) -> JointContacts:

@@ -101,7 +101,7 @@ class Impulses(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution(Frozen, Generic[P]):
-    """What a solver found.
+    """Result of a solver.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Solution(Frozen, Generic[P]):
     remainder: Array | None = None
 
     def residual(self) -> float:
-        """How far the solution is from satisfying its problem, in the problem's units."""
+        """Residual of the solution in its problem, in the problem's units."""
         return self.problem.residual(self.values, self.remainder)
 
     def complementarity(self) -> float:

@@ -206,11 +206,11 @@ class Scene(Frozen):
         return v
 
     def q_slice(self, robot: str) -> slice:
-        """Where the configuration of a robot is in ``q``."""
+        """Slice of ``q`` that holds the configuration of a robot."""
         return self._slice(robot, lambda tree: tree.nq)
 
     def v_slice(self, robot: str) -> slice:
-        """Where the velocity of a robot is in ``v``."""
+        """Slice of ``v`` that holds the velocity of a robot."""
         return self._slice(robot, lambda tree: tree.nv)
 
     def _slice(self, robot: str, size: Callable[[Tree], int]) -> slice:

@@ -124,7 +124,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
 
     @abstractmethod
     def controls(self) -> tuple[Floats, dict[str, Any]]:
-        """What the kernel is controlled with (num_envs, …) until the next action, and its other arguments."""
+        """Controls (num_envs, …) of the kernel until the next action, and its other arguments."""
 
     @abstractmethod
     def observe(self, worlds: Whole) -> None:

@@ -271,7 +271,7 @@ def _joints(angles: Any, forces: Any, recording: Recording, joints: list[int], s
 
 
 def _look(k: int) -> dict[str, str]:
-    """Of the curve number ``k``."""
+    """Line style of the curve number ``k``."""
     return {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k % len(STYLES)]}
 
 

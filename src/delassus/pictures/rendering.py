@@ -34,7 +34,7 @@ SKY, GROUND, LINE = (0.93, 0.95, 0.98), (0.80, 0.82, 0.85), (0.73, 0.75, 0.79)
 
 
 class Camera(NamedTuple):
-    """Where a picture is taken from.
+    """Position and direction of a camera.
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ def _rasterise(
 
 @compiled
 def _lit(dark: Array, at: Array, position: Array, axes: Array, scale: float) -> float:
-    """Part of the lamp that a point sees, from 0 to 1; beyond its picture all of it."""
+    """Fraction of the lamp that a point sees, from 0 to 1; beyond the shadow map 1."""
     a, b, c = at[0] - position[0], at[1] - position[1], at[2] - position[2]
     depth = axes[2, 0] * a + axes[2, 1] * b + axes[2, 2] * c
     u = scale * (axes[0, 0] * a + axes[0, 1] * b + axes[0, 2] * c) / depth + 0.5 * dark.shape[1]

@@ -52,7 +52,7 @@ def base_parameters(tree: Tree) -> Tree:
 
 
 def _unfelt(joint: Joint, H: Array) -> Array:
-    """Part of an inertia that the joint's own motion neither feels nor changes."""
+    """Part of an inertia that has no effect on the joint's own motion and does not change with it."""
     Y = np.zeros((6, 6))
     kind, k = joint.kind, joint.axis
     i, j = (k + 1) % 3, (k + 2) % 3

@@ -60,7 +60,7 @@ TUNING = Tuning()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """How `auto` computes the Delassus matrix of one robot and constraint set, and why.
+    """Plan of `auto` for the Delassus matrix of a robot and constraint set, with its reason.
 
     Attributes
     ----------

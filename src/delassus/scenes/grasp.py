@@ -89,7 +89,7 @@ class Grasp:
         return place, rate, acceleration
 
     def _forces(self, time: float, acceleration: Array) -> Array:
-        """What the tips should exert on the box: pressure, and from the start of lifting its weight."""
+        """Forces of the tips on the box: pressure, and from the start of lifting its weight."""
         pressure, *_ = _blend((time - TOUCH) / (PRESSED - TOUCH))
         carried, *_ = _blend((time - PRESSED) / (LIFT - PRESSED))
         lift = carried * self._mass * (acceleration[0] - self._gravity) / len(self._inwards)

@@ -26,7 +26,7 @@ KIND = "recording"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a recording comes from.
+    """Origin of a recording.
 
     Attributes
     ----------
@@ -200,7 +200,7 @@ class Recording:
         return recording
 
     def _fault(self) -> str:
-        """What cannot have been recorded; empty if all can."""
+        """Description of data that no recorder writes; empty if there are none."""
         o, samples, ends = self.origin, len(self.time), self.contact_offsets
         tree = None if self.scene is None or self.scene.tree.fingerprint != o.fingerprint else self.scene.tree
         spans = np.diff(ends, prepend=0, append=len(self.contact_times))
@@ -263,7 +263,7 @@ ARRAYS = tuple(LAYOUT)
 
 
 class Run(Protocol):
-    """What a recorder reads of a `Simulator`, whose arrays are never changed by later steps."""
+    """Interface of a `Simulator` for recorders; its arrays are never changed by later steps."""
 
     scene: Scene
     dt: float

@@ -293,17 +293,17 @@ class Simulator:
 
     @property
     def statuses(self) -> Counter[SolverStatus]:
-        """How the contact problems of all steps ended."""
+        """Number of contact problems of all steps by status."""
         return self._earlier + self._steps.totals
 
     @property
     def contacts(self) -> ContactSet:
-        """At the start of the last step."""
+        """Contacts at the start of the last step."""
         return self._steps.contacts
 
     @property
     def impulses(self) -> Array:
-        """At these contacts over the last step (n, 3): tangent, tangent, normal, on the first link (N s)."""
+        """Impulses (n, 3) at these contacts over the last step: tangent, tangent, normal, on the first link (N s)."""
         return self._steps.impulses
 
     @property
@@ -314,7 +314,7 @@ class Simulator:
 
     @property
     def joint_impulses(self) -> Array:
-        """Of limits, and of Coulomb friction, on joints over the last step (2, nv) (N m s, N s)."""
+        """Impulses (2, nv) of limits, and of Coulomb friction, on joints over the last step (N m s, N s)."""
         return self._steps.joint_impulses
 
     @cached_property

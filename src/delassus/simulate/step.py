@@ -178,7 +178,7 @@ def search_distance(snapshot: Snapshot, dt: float, size: float) -> float:
 
 
 def active_contacts(snapshot: Snapshot, contacts: ContactSet, dt: float, tolerance: float) -> ContactSet:
-    """Those contacts that are closed (their gaps at most ``tolerance``, m), and those that may close in the step."""
+    """Contacts that are closed (gaps of at most ``tolerance``, m), and those that may close in the step."""
     gaps = -contacts.depths
     if not np.any(gaps > tolerance):
         return contacts

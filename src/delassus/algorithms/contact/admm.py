@@ -70,7 +70,7 @@ def _length(problem: StepProblem, a: Scalar, b: Scalar) -> Scalar:
 
 
 def _scales(problem: StepProblem) -> list[Scalar]:
-    """One over the root of the mean mobility of each point, and of the mobility of each joint; by unknown."""
+    """Scale of each unknown: one over the root of the mean mobility of its point, or of the mobility of its joint."""
     ops, G, out = problem.ops, problem.G, list[Scalar]()
     for x in problem.points:
         mean = (G[x.row][x.row] + G[x.row + 1][x.row + 1] + G[x.row + 2][x.row + 2]) * (1.0 / 3.0) + SQUARE_FLOOR

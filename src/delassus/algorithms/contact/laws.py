@@ -93,7 +93,7 @@ class StepProblem:
         self.mobility = {x.row: self._largest_eigenvalue(x.row) + least[x.row] for x in self.points}
 
     def _largest_eigenvalue(self, k: int) -> Scalar:
-        """Of the block of the two tangents."""
+        """Largest eigenvalue of the 2 × 2 block of ``G`` at the two tangents of a point."""
         a, b, d = self.G[k][k], self.G[k][k + 1], self.G[k + 1][k + 1]
         half = 0.5 * (a - d)
         return 0.5 * (a + d) + self.ops.sqrt(half * half + b * b + SQUARE_FLOOR)

@@ -158,7 +158,7 @@ class ContactStep:
     def _release_held_rows(
         self, G: list[list[Scalar]], response: Matrix, points: Sequence[PointLaw]
     ) -> dict[int, Scalar]:
-        """Part the rows of ``G`` that loops hold from the others; 1 for each row that is not held, else 0.
+        """Decouple the rows of ``G`` that loops hold; returns 1 for each row that is free to move, else 0.
 
         Round-off of ``G_oo − G_ol G_ll⁻¹ G_lo`` is that of its terms, ``G_oo`` and what that of ``G_ll`` makes. A point
         is held that cannot move along its normal: nothing says what friction it would have.
@@ -228,7 +228,7 @@ class ContactStep:
         return column(ops, self.space.along_rows(y))
 
     def _bounce(self, gap: Scalar, term: Scalar, closing: Scalar, restitution: Scalar) -> Scalar:
-        """What is added to the normal velocity of a contact: ``ε u_n⁻`` where it hits in this step, and fast."""
+        """Restitution term of a contact's normal velocity: ``ε u_n⁻`` where it hits in this step, and fast."""
         ops = self.ops
         gravity = column(ops, self.motion.gravity)
         fall = TUNING.resting * self.h * ops.sqrt(sum(g * g for g in gravity) + SQUARE_FLOOR)

@@ -27,7 +27,7 @@ def right_hand_sides(motion: DynamicsProblem) -> list[Matrix]:
 
 
 def unswitched_right_hand_sides(motion: DynamicsProblem) -> list[Matrix]:
-    """The same as they are where no constraint is off."""
+    """Right-hand sides ``k`` (m × 1) of each constraint where no constraint is off."""
     k = [_right_hand_side(c, at) for c, at in motion.each_constraint()]
     motion.ops.mark("constraint accelerations", k)
     return k

@@ -13,7 +13,7 @@ from delassus.spatial.ops import Matrix
 
 
 def damped_problem(problem: Problem, damping: Matrix, x: Matrix) -> DynamicsProblem:
-    """What has the forces ``(G + D)⁻¹ x`` (m × 1), ``damping`` (m × 1) being the positive diagonal of ``D``."""
+    """Problem whose forces are ``(G + D)⁻¹ x`` (m × 1), with the positive diagonal ``damping`` (m × 1) as ``D``."""
     ops = problem.ops
     parts = [[ops.take(a, range(problem.n_rows)[rows], None) for a in (x, damping)] for rows in problem.rows]
     goals = [Goal(target=target, compliance=compliance) for target, compliance in parts]

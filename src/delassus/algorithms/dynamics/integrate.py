@@ -27,7 +27,7 @@ State = list[Scalar]
 
 
 class Flow:
-    """What time steps do with states and rates, numbers of a tree's ``q`` or ``v``."""
+    """Operations of time steps on states and rates of a tree (scalars of ``q`` or ``v``)."""
 
     def __init__(self, ops: Ops, tree: Tree) -> None:
         self.ops, self.tree = ops, tree

@@ -56,7 +56,7 @@ ITERATIONS = 3
 
 
 class ProximalPoint:
-    """What to iterate on: ``G + R + W``."""
+    """Factorised matrix of the iteration, ``G + R + W``."""
 
     def __init__(self, motion: DynamicsProblem) -> None:
         self._motion, self._ops = motion, motion.ops
@@ -98,7 +98,7 @@ class ProximalPoint:
         return scaled(self._ops, self.weights, f)
 
     def without_idle(self, solution: Solution) -> Solution:
-        """The same without forces that move nothing, which are those that iterations from them leave."""
+        """The iteration without forces that move nothing: those that iterations leave as they are."""
         idle = solution.forces
         for _ in range(TUNING.idle_iterations):
             idle = self.step(self.left(idle))

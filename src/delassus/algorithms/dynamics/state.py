@@ -39,7 +39,7 @@ NEVER = math.inf
 
 @dataclass(frozen=True, slots=True)
 class EliminationOrder:
-    """In which order to eliminate links, children before parents; see `loop_rows`.
+    """Order of elimination of links, children before parents; see `loop_rows`.
 
     Forces of loops are eliminated before their ends meet where each 6 × 6 block between two links takes the place of
     ``block`` of them.
@@ -78,7 +78,7 @@ class DynamicsProblem:
         self.elimination = elimination or EliminationOrder(tuple(problem.tree.leaves_to_root()))
 
     def with_goals(self, goals: Sequence[Goal]) -> DynamicsProblem:
-        """The same, of which the constraints ask something else."""
+        """The problem with other goals of the constraints."""
         other = copy(self)
         other.goals = list(goals)
         return other

@@ -50,7 +50,7 @@ def rows_of(problem: Problem, constraints: Sequence[int]) -> dict[int, range]:
 
 
 def merge(problem: Problem, stacks: Sequence[Stack], order: Sequence[int] | None = None) -> Stack:
-    """One stack of all, by default in the order of their coming; constraints of ``order`` that none has are zero."""
+    """One stack of all, in the order given, by default of their coming; constraints that no stack has are zero."""
     ops = problem.ops
     order = tuple(dict.fromkeys(c for s in stacks for c in s.constraints)) if order is None else order
     rows = rows_of(problem, order)

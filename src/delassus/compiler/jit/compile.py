@@ -53,7 +53,7 @@ _one_at_a_time = threading.RLock()
 
 
 def _forget() -> None:
-    """In a forked child, which has no thread that would release the lock."""
+    """Replace the lock in a forked child, which has no thread that would release it."""
     global _one_at_a_time
     _one_at_a_time = threading.RLock()
 
@@ -152,7 +152,7 @@ class _Machine:
 
 
 def _make(loop: Compiled, types: tuple[Type, ...]) -> bytes:
-    """What the cache keeps: the type of the result, and machine code."""
+    """Cache entry of a loop: the type of the result, and machine code."""
     assembly, result = Module(CHECKED).assembly(loop, list(types))
     code = optimised_code(assembly)
     return json.dumps(_described(result)).encode() + b"\n" + code
@@ -251,6 +251,6 @@ def _announce_library() -> None:
 
 
 def _text_of(loop: Compiled) -> str:
-    """What the functions say that a loop leads to, and the version of the library, whose constants they use."""
+    """Key of a loop: source of all functions that it calls, and the version of the library with its constants."""
     functions = (f.function.__code__ for f in loop.with_called())
     return repr([(code.co_qualname, code.co_code, code.co_consts, code.co_names) for code in functions]) + sources()

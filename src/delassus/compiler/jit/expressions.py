@@ -220,7 +220,7 @@ class Expressions(Text):
         return self.arithmetic(op, a, self.value(right))
 
     def arithmetic(self, op: ast.operator, a: Value, b: Value) -> Value:
-        """Of two numbers, by the rules of Python: ``/`` makes floats, ``//`` and ``%`` round down."""
+        """Sum, product … of two numbers by the rules of Python: ``/`` makes floats, ``//`` and ``%`` round down."""
         kind = joined(a.type, b.type)
         if not isinstance(kind, Number):
             raise TypeError(f"{type(op).__name__} of {a.type} and {b.type}")

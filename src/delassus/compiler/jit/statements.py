@@ -100,7 +100,7 @@ class Body(Expressions):
         return "\n".join([head, "entry:", *lines, *self.lines, "}"])
 
     def _holders(self) -> list[str]:
-        """Where variables keep addresses of arrays."""
+        """Stack slots in which variables keep addresses of arrays."""
         return [
             place
             for name, kind in self.kinds.items()

@@ -119,7 +119,7 @@ class Text:
         return self.do(f"icmp ne i64 {x}, 0" if value.type is INT else f"fcmp une double {x}, 0.0")
 
     def select(self, condition: str, a: Value, b: Value) -> Value:
-        """One of two numbers of the same type."""
+        """``a`` where the condition holds, else ``b``; numbers of one type."""
         assert isinstance(a.type, Number)
         kind = a.type.llvm
         return Value(a.type, (self.do(f"select i1 {condition}, {kind} {a.operands[0]}, {kind} {b.operands[0]}"),))
@@ -127,14 +127,14 @@ class Text:
     # -- arrays ------------------------------------------------------------------------------------------------------
 
     def product(self, lengths: tuple[str, ...] | list[str]) -> str:
-        """Of integers."""
+        """Product of integers."""
         total = "1"
         for n in lengths:
             total = n if total == "1" else total if n == "1" else self.do(f"mul nsw i64 {total}, {n}")
         return total
 
     def part(self, array: Value, indices: list[str]) -> Value:
-        """What is left of an array behind its first indices; of all axes, an array without axes."""
+        """Subarray at some first indices; at indices of all axes, an array without axes."""
         assert isinstance(array.type, ArrayOf)
         pointer, *lengths = array.operands
         at = "0"

@@ -89,7 +89,7 @@ def directory() -> Path | None:
 
 
 def load(key: str) -> bytes | None:
-    """What was stored under a key; None if there is nothing or, which is warned of, nothing that can be trusted."""
+    """Bytes stored under a key; None if there are none or, with a warning, none that can be trusted."""
     folder = directory()
     if folder is None:
         return None
@@ -143,7 +143,7 @@ def store(key: str, payload: bytes) -> None:
 
 
 def fetch(key: str, make: Callable[[], bytes], what: str) -> bytes:
-    """What is stored under a key; if there is nothing, what ``make`` compiles, which is stored.
+    """Bytes stored under a key, made by ``make`` and stored if there are none.
 
     Processes and threads that come while it is being made wait for it; after `LONGEST_WAIT` they make it themselves.
     Both are announced where they take long: ``what`` is compiled.
@@ -163,7 +163,7 @@ def fetch(key: str, make: Callable[[], bytes], what: str) -> bytes:
 
 
 def _default_directory() -> Path:
-    """Where this platform keeps caches; raises `RuntimeError` if there is no home."""
+    """Cache directory of this platform; raises `RuntimeError` if there is no home."""
     if sys.platform == "win32":
         parent = os.environ.get("LOCALAPPDATA", "")
         return (Path(parent) if parent else Path.home() / "AppData" / "Local") / "delassus" / "cache"

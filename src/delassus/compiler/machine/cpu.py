@@ -79,7 +79,7 @@ def object_code(assembly: str, cpu: Host | None = None) -> bytes:
 
 @contextmanager
 def _by_parts() -> Iterator[None]:
-    """With LLVM's scheduler of instructions looking at few of them together, for its time grows with their square.
+    """Limit the window of LLVM's instruction scheduler, whose time grows with its square.
 
     Assembly is in a good order already (`delassus.compiler.passes.schedule.overlap`). The option is one of the whole
     process: LLVM's lock is held, so that what others compile is as ever.
@@ -138,7 +138,7 @@ class Code:
 
 
 def versions() -> str:
-    """What the code depends on besides its assembly."""
+    """Versions that machine code depends on besides its assembly."""
     import llvmlite
 
     return f"python {sys.version_info[:2]}, llvmlite {llvmlite.__version__}, level {LEVEL}, small code"

@@ -25,7 +25,7 @@ DIRTY = 60
 
 
 class Act(IntEnum):
-    """What a step does."""
+    """Kind of a step."""
 
     COMPUTE = 0
     """Make a node from operands that are in registers; an output is written to its place as well."""

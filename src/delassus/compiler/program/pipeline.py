@@ -60,7 +60,7 @@ def _cut(asked: Request, traced: Trace) -> tuple[tuple[Stage, ...], Graph]:
 
 
 def derivative_programs(asked: Request, order: int) -> list[Program]:
-    """What CasADi takes for derivatives: the Jacobian; of order 2 cotangents, too, and their Jacobian; of 0 nothing."""
+    """Programs of derivatives for CasADi: of order 1 the Jacobian, of order 2 also cotangents and their Jacobian."""
     if order not in (0, 1, 2):
         raise ConfigurationError("casadi", "0, 1 or 2", shown(order), "It is the order of the derivatives.")
     modes = [("jacobian",), ("vjp",), ("vjp", "jacobian")][: (0, 1, 3)[order]]

@@ -71,11 +71,11 @@ class Stage:
 
     @property
     def passes(self) -> int:
-        """How often it runs, at most."""
+        """Largest number of passes of the stage."""
         return max(1, self.times, len(self.calls))
 
     def runs(self, n_values: int) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
-        """Of each pass, at most: numbers of the values that the graph's inputs are, of ``n_values``, and targets."""
+        """Inputs, of ``n_values`` values, and targets of each pass, at most."""
         n = len(self.targets) // max(1, len(self.calls))
         for k in range(self.passes):
             yield (self.calls[k], self.targets[k * n : k * n + n]) if self.calls else (range(n_values), self.targets)

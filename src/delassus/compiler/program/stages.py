@@ -88,7 +88,7 @@ class _Cut:
         return self._n_values - 1
 
     def stages(self) -> tuple[tuple[Stage, ...], Graph]:
-        """All of them, the last one apart."""
+        """All stages but the last one; and the last one."""
         final, _ = self._own(self._last, self._graph.flat_outputs())
         stages: list[Stage] = []
         for number in reversed(range(self._last)):

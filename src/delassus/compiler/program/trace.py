@@ -151,7 +151,7 @@ def _formulas(bound: BoundRequest) -> Sequence[Sequence[Matrix]] | None:
 
 
 def _jacobian(traced: Trace, before: Request, after: Request, formulas: Sequence[Sequence[Matrix]] | None) -> None:
-    """From the results of a request to their Jacobian; formulas are of each result with the first arguments."""
+    """Replace the results of a request by their Jacobian; formulas give that with the first arguments."""
     ops, nodes = traced.ops, [node for group in traced.computed for node in group]
     n_known = len(formulas[0]) if formulas else 0
     ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
@@ -189,7 +189,7 @@ def _is_finite(traced: Trace) -> Expression:
 
 
 def _differentiate(traced: Trace, before: Request, after: Request) -> None:
-    """From the results of one request to those of the next derivative of it."""
+    """Replace the results of a request by those of its next derivative."""
     ops, nodes = traced.ops, [node for group in traced.computed for node in group]
     inputs = _inputs(ops)
     n, end = (sum(a.size for a in request.arguments) for request in (before, after))

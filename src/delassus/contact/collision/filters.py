@@ -17,23 +17,23 @@ from delassus.spatial.rotations import Array
 
 @runtime_checkable
 class Solids(Protocol):
-    """What collision knows of a `delassus.Scene`."""
+    """The part of a `delassus.Scene` that collision filters depend on."""
 
     @property
     def robots(self) -> Mapping[str, Tree]:
-        """By their names."""
+        """Robots by name."""
 
     @property
     def tree(self) -> Tree:
-        """Of all robots."""
+        """Tree of all robots."""
 
     @property
     def colliders(self) -> tuple[Collider, ...]:
-        """In the order of their numbers."""
+        """Colliders in the order of their numbers."""
 
     @property
     def links(self) -> Array:
-        """Of each collider its link, `WORLD` of the world."""
+        """Link of each collider; `WORLD` for the world."""
 
     @property
     def ignore(self) -> frozenset[frozenset[str]]:

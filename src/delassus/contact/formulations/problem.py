@@ -65,7 +65,7 @@ class ContactProblem(Frozen):
 
     @property
     def contacts(self) -> ContactSet:
-        """Its contacts."""
+        """Contacts of the problem."""
         return self.model.rows.contacts
 
     @property
@@ -91,7 +91,7 @@ class ContactProblem(Frozen):
 
     @property
     def blocks(self) -> dict[str, slice]:
-        """Where the unknowns of each kind are."""
+        """Slice of the unknowns of each kind."""
         sizes = self.sizes
         ends = np.cumsum([*sizes.values()]).tolist()
         return {name: slice(end - sizes[name], end) for name, end in zip(sizes, ends, strict=True)}
@@ -108,7 +108,7 @@ class ContactProblem(Frozen):
 
     @property
     def friction_offset(self) -> Array:
-        """By how much friction may exceed ``μ F_n`` (n_u,)."""
+        """Friction (n_u,) that contacts bear beyond ``μ F_n`` (N s)."""
         return self.model.rows.friction * self.recovered + self.bounds
 
     @cached_property
@@ -267,7 +267,7 @@ class ContactSolution(Frozen):
 
     @cached_property
     def _impulses(self) -> Array:
-        """Those of contacts and of joints (·, 3)."""
+        """Impulses of contacts and of joints (·, 3)."""
         return (self.found + self.problem.applied).reshape(-1, 3)
 
     @cached_property
@@ -312,11 +312,11 @@ class ContactSolution(Frozen):
         return float(np.abs(self.found[2::3] * self._velocities[:, 2]).max(initial=0.0))
 
     def penetration_velocity(self) -> float:
-        """How fast bodies still approach, and joints their limits (m/s, rad/s)."""
+        """Largest velocity at which bodies approach, or joints their limits (m/s, rad/s)."""
         return float(np.maximum(-self._velocities[:, 2], 0.0).max(initial=0.0))
 
     def cone_violation(self) -> float:
-        """By how much impulses are outside of the exact friction cones (N s); pyramids are inside of them."""
+        """Largest distance of impulses from the exact friction cones (N s); pyramids are inside of them."""
         r = self.impulses
         beyond = np.linalg.norm(r[:, :2], axis=1) - self.problem.contacts.friction * r[:, 2]
         return float(np.maximum(beyond, -r[:, 2]).max(initial=0.0))
@@ -340,7 +340,7 @@ class ContactSolution(Frozen):
         return float(max(np.abs(gap).max(initial=0.0), np.abs(rows[f.n_velocities :]).max(initial=0.0)))
 
     def joint_residual(self) -> float:
-        """How far limits and friction of joints are from their laws (m/s, rad/s).
+        """Largest violation of the laws of joint limits and friction (m/s, rad/s).
 
         ``max |ω p − clip(ω p − u, ω p_min, ω p_max)|`` with ``0 ≤ p`` at limits and ``|p| ≤ f dt`` of friction, where
         ``ω`` is the mobility of the joint and ``u`` its velocity, at limits beyond the one allowed.
@@ -358,7 +358,7 @@ class ContactSolution(Frozen):
         return max(self.bilateral_residual(), self.penetration_velocity(), self.joint_residual())
 
     def _law_residual(self, solver: str) -> float:
-        """How far loops and contacts are from the laws of a solver, by velocities that follow from the impulses (m/s).
+        """Largest violation of a solver's laws at loops and contacts (m/s), by velocities that impulses make.
 
         Those of a formulation follow from its own matrices, whose round-off huge impulses multiply. On pyramids, only
         normals are looked at.

@@ -110,7 +110,7 @@ def principal(a: float, b: float, d: float, p: Array, first: int) -> None:
 
 @compiled
 def prepare(W: Array, most: float) -> Array:
-    """What `single` needs of each contact's own block (n, 12)."""
+    """Data (n, 12) of each contact's own block for `single`."""
     prepared = np.empty((W.shape[0] // 3, 12))
     for i in range(prepared.shape[0]):
         prepare_one(W, 3 * i, most, prepared[i])
@@ -119,7 +119,7 @@ def prepare(W: Array, most: float) -> Array:
 
 @compiled
 def prepare_one(W: Array, k: int, most: float, p: Array) -> None:
-    """The same of the contact whose block of ``W`` begins at ``k``."""
+    """Data of the contact whose block of ``W`` begins at ``k``."""
     here = max(W[k, k], W[k + 1, k + 1], W[k + 2, k + 2])
     epsilon = PROXIMAL * (here if here > 1e-12 * most else (most if most > 0.0 else 1.0))
     nn = W[k + 2, k + 2] + epsilon

@@ -182,7 +182,7 @@ def modes_of(r: Array, u: Array, friction_offset: Array, still: float, mode: Ind
 def concluded(
     W: Array, b: Array, mu: Array, friction_offset: Array, r: Array, residual: float, tolerance: float, iterations: int
 ) -> tuple[Impulses, float]:
-    """How impulses with a float64 residual stand, and the residual that this is based on.
+    """Impulses with their status, by a float64 residual, and the residual that this is based on.
 
     Where round-off may hide the truth, the residual is computed in double-double; impulses that miss the tolerance by
     no more than round-off explains are refined.

@@ -158,7 +158,7 @@ def nsgs_contacts(
 def harden(
     W: Array, b: Array, mu: Array, friction_offset: Array, weights: Array, end: float, tolerance: float, limit: int
 ) -> tuple[Candidate, int, float]:
-    """One path of compliances: the best impulses, the number of sweeps, and the last compliance solved (0: none).
+    """Follow a path of falling compliances: best impulses, number of sweeps, last compliance solved (0: none).
 
     ``end`` is the compliance at which the first path ended, behind which weights become equal.
     """
@@ -208,7 +208,7 @@ def harden(
 
 
 def quality(candidate: Candidate) -> tuple[bool, float]:
-    """What is solved comes before what is not, and the smaller residual first."""
+    """Sort key: solved before unsolved, then the smaller residual."""
     return candidate[0].status not in SOLVED, candidate[1]
 
 

@@ -254,7 +254,7 @@ def project_onto_loops(flow: Flow, k: int, m: int, n: int, closed: bool) -> None
 
 @compiled
 def add_smooth_motion(bodies: Bodies, state: State, flow: Flow, loops: Indices, dt: float) -> None:
-    """To the velocities ``after`` impulses, and to ``shift``, what smooth motion over the step adds to them.
+    """Add the change by smooth motion over the step to the velocities ``after`` impulses and to ``shift``.
 
     Where there are no impulses, the step ends where the smooth motion does. Impulses act on the whole step: what they
     change of the velocity changes the displacement by ``dt`` times that.

@@ -124,7 +124,7 @@ def close_gaps(bodies: Bodies, state: State, loop: Indices, part: float, x: Arra
 
 @inlined
 def product(a: Array, i: int, b: Array, j: int, m: int) -> float:
-    """Of ``m`` entries from ``a[i]`` and ``b[j]`` on."""
+    """Scalar product of ``m`` entries from ``a[i]`` and ``b[j]`` on."""
     total = 0.0
     for c in range(m):
         total += a[i + c] * b[j + c]
@@ -142,7 +142,7 @@ def scale(Q: Array, row: int, m: int, gaps: Array, rates: Array, k: int, factor:
 
 @inlined
 def subtract(Q: Array, row: int, other: int, m: int, gaps: Array, rates: Array, k: int, j: int) -> None:
-    """From a row and its right sides the part that is along another, of unit length."""
+    """Subtract from a row and its right sides the part along another row, of unit length."""
     u = product(Q, row, Q, other, m)
     gaps[k] -= u * gaps[j]
     rates[k] -= u * rates[j]

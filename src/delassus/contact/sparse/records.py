@@ -56,7 +56,7 @@ class Bodies(NamedTuple):
 
 
 class State(NamedTuple):
-    """Of all blocks, in their order.
+    """State of all blocks, in their order.
 
     ``errors`` are those of loops, ``gaps`` the same along their orthonormal rows, and ``rates`` what velocities alone
     make of the rate of the velocity along these. ``target`` is the velocity at the end of the step without contacts,
@@ -237,14 +237,14 @@ class Islands(NamedTuple):
 
 
 class Sleep(NamedTuple):
-    """Of blocks: the island that one sleeps in (0: none, it is awake), and how long it has been at rest (s)."""
+    """Sleep of blocks: the island that each sleeps in (0: none, it is awake), and how long it has been at rest (s)."""
 
     island: Indices
     time: Array
 
 
 class Options(NamedTuple):
-    """Of `Simulator`; ``touching`` is the gap up to which contacts are closed, no ``sleep`` is 0."""
+    """Options of `Simulator`; ``touching`` is the gap up to which contacts are closed; ``sleep`` 0 is none."""
 
     dt: float
     resting: float
@@ -256,7 +256,7 @@ class Options(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What does not change: links, free bodies, calls of kernels, loops of blocks, gravity, colliders.
+    """Constant data: links, free bodies, calls of kernels, loops of blocks, gravity, colliders.
 
     ``size`` is the largest distance (m) of a point of a collider from the origin of its link, ``margin`` that of
     `find_contacts`.

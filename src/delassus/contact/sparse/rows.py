@@ -128,7 +128,7 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
 
 @compiled
 def project_onto_loops(bodies: Bodies, block: int, m: int, Y: Array, row: int) -> None:
-    """What loops of a block leave of ``L⁻¹ Jᵀ``: nothing but round-off is nothing."""
+    """Project ``L⁻¹ Jᵀ`` onto motions that the loops of a block allow; round-off becomes zero."""
     before, after, Q = 0.0, 0.0, bodies.Q
     for c in range(m):
         before += Y[row + c] * Y[row + c]
@@ -146,7 +146,7 @@ def project_onto_loops(bodies: Bodies, block: int, m: int, Y: Array, row: int) -
 
 @inlined
 def add_compliance(rows: Rows, i: int, compliance: float) -> None:
-    """What the problem of a group alone needs, with a compliance over its mobility."""
+    """Prepare the problem of a group alone, with a compliance over its mobility."""
     W, R = rows.W[i], compliance * rows.w[i]
     rows.R[i] = R
     if rows.kind[i] == CONTACT:

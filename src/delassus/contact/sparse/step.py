@@ -252,7 +252,7 @@ def contact_step(
     model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch,
     options: Options, n: int,
 ) -> int:  # fmt: skip
-    """From what `free_motion` left and ``n`` contacts to the state after the step.
+    """Compute the state after the step from the result of `free_motion` and ``n`` contacts.
 
     `TOO_SMALL`, `REPEAT_STEP`: nothing is done.
     """
@@ -432,7 +432,7 @@ def advance(
     scratch: Scratch,
     options: Options,
 ) -> tuple[int, int]:
-    """As many steps as go without help: how many were made, and `DONE` or what is missing.
+    """Make steps until one needs help from Python: returns their number, and `DONE` or the code of what is needed.
 
     Of the first step, ``given`` contacts are found already; −1: none are. No steps: contacts are found, and how many
     they are is returned.

@@ -107,7 +107,7 @@ class BlockSteps:
         self.set_warm_start(ContactSet.empty(), np.zeros((0, 3)), np.zeros((2, nv)))
 
     def _calls(self, passive: Passive) -> tuple[Indices, Indices, Flow]:
-        """What kernels are called with: address, number of blocks, and addresses of arrays."""
+        """Arguments of calls of kernels: address, number of blocks, addresses of arrays."""
         state, bodies, blocks = self.state, self.blocks.bodies, self.blocks
         self._kernels = []
         flow, flows, turns = _flow_memory(blocks), list[list[int]](), list[list[int]]()
@@ -199,7 +199,7 @@ class BlockSteps:
         self._contact_set, self._impulses = contacts, (sustained if impulses is None else impulses, sustained)
 
     def sleep_state(self) -> dict[str, Any]:
-        """What sleep depends on: see `SLEEP`."""
+        """State of sleep, by the names of `SLEEP`."""
         blocks, s, sleep, tree = self.blocks, self.state, self._sleep, self.blocks.scene.tree
         last = {name: np.empty(n) for name, n in (("last_q", tree.nq), ("last_v", tree.nv), ("last_tau", tree.nv))}
         last["last_q"][blocks.coordinates] = s.q
@@ -263,7 +263,7 @@ class BlockSteps:
         return q, v
 
     def _run(self, steps: int) -> int:
-        """So many steps, with the help that compiled code needs; with none, the number of contacts that it finds."""
+        """Make steps, and provide what compiled code asks for; with no steps, returns the number of contacts found."""
         given = -1
         while True:
             self._advance.set(0, steps)
@@ -302,7 +302,7 @@ class BlockSteps:
 
     @property
     def contacts(self) -> ContactSet:
-        """Of the last step."""
+        """Contacts of the last step."""
         if self._contact_set is None:
             n = int(self._contacts.number[0])
             self._contact_set = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
@@ -310,12 +310,12 @@ class BlockSteps:
 
     @property
     def impulses(self) -> Array:
-        """At these contacts (n, 3), of all phases."""
+        """Impulses (n, 3) at these contacts, of all phases."""
         return self._of_phases[0]
 
     @property
     def sustained(self) -> Array:
-        """At these contacts (n, 3), of the contact phase."""
+        """Impulses (n, 3) at these contacts, of the contact phase."""
         return self._of_phases[1]
 
     @property
@@ -339,12 +339,12 @@ class BlockSteps:
 
     @property
     def status(self) -> SolverStatus:
-        """How the problems of the last step ended: the worst."""
+        """Worst status of the problems of the last step."""
         return worst_of(s for s, n in zip(STATUSES, self._statuses.tolist(), strict=True) if n)
 
     @property
     def totals(self) -> Counter[SolverStatus]:
-        """How the problems of all steps ended."""
+        """Number of problems of all steps by status."""
         return Counter({status: n for status, n in zip(STATUSES, self._totals.tolist(), strict=True) if n})
 
     def energy(self, q: Array, v: Array) -> tuple[float, float]:

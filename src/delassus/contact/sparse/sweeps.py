@@ -156,7 +156,7 @@ def accelerated(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: i
 
 @inlined
 def law_residual(rows: Rows, i: int, u0: float, u1: float, u2: float) -> float:
-    """How far the impulses of a group at its velocities are from their law: ``|ω r − P_C(ω r − u − s)|``."""
+    """Violation of the law of a group by its impulses and velocities: ``|ω r − P_C(ω r − u − s)|``."""
     w, mu = rows.w[i], rows.mu[i]
     x, y, z = w * rows.r[i, 0], w * rows.r[i, 1], w * rows.r[i, 2]
     shift = mu * math.sqrt(u0 * u0 + u1 * u1)

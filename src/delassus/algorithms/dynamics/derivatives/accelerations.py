@@ -102,7 +102,7 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], l
         return ops.product(by, ops.vstack([minus_W, df])), df, beyond
 
     def of_limbs(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        """The same where one limb feels it, and the others by way of the trunk only."""
+        """Changes where one limb feels what changes, and the others through the trunk only."""
 
         def asked(r: Matrix, g: Matrix) -> list[Matrix]:
             left = system.solve_transpose(r, trunk)

@@ -45,11 +45,11 @@ class Body:
     rate: Matrix
 
     def parts(self) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix]:
-        """All of it, in order."""
+        """All quantities of the body, in the order of its fields."""
         return self.m, self.h, self.C, self.momentum, self.rate
 
     def plus(self, ops: Ops, other: Body) -> Body:
-        """The two bodies as one: all of a body's numbers add up."""
+        """The two bodies rigidly together: their quantities add up."""
         m, h, C = self.m + other.m, self.h + other.h, ops.sym_add(self.C, other.C)
         return Body(m, h, C, self.momentum + other.momentum, self.rate + other.rate)
 

@@ -34,7 +34,7 @@ class Dual:
 
 
 class DualFlow(Flow):
-    """The same of states that vary."""
+    """Flow of dual numbers: states with their changes."""
 
     def times(self, h: Scalar, rate: Dual) -> Dual:
         """``h x``."""

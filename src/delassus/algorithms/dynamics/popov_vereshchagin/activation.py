@@ -42,14 +42,14 @@ class Conditions:
         return 1.0 - self._values[condition]
 
     def both(self, a: Condition, b: Condition) -> Condition:
-        """When two conditions hold."""
+        """Condition that holds where both hold."""
         out = _least(x | y for x in a for y in b)
         if out not in self._values:
             self._values[out] = self._values[a] * self._values[b]
         return out
 
     def either(self, a: Condition, b: Condition) -> Condition:
-        """When one of two conditions holds."""
+        """Condition that holds where at least one of two holds."""
         out = _least(a | b)
         if out not in self._values:
             self._values[out] = 1.0 - self.off(a) * self.off(b)
@@ -57,6 +57,6 @@ class Conditions:
 
 
 def _least(sets: Iterable[frozenset[int]]) -> Condition:
-    """Without sets that hold another one."""
+    """The sets that contain no other one."""
     every = frozenset(sets)
     return frozenset(x for x in every if not any(y < x for y in every))

@@ -50,7 +50,7 @@ class EarlyElimination(LinkElimination):
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def condition(self, label: Label) -> Condition | None:
-        """When a row acts; None: at all states."""
+        """Condition under which a row acts; None if it always does."""
         conditions = self.kinds.conditions
         return None if conditions is None else conditions.of[label]
 
@@ -60,7 +60,7 @@ class EarlyElimination(LinkElimination):
         return [k for k in range(self.size) if k not in rows and k != without]
 
     def entries_of(self, labels: Sequence[Label], at: Sequence[int]) -> Matrix:
-        """What rows meet (m × n) of entries of ``z``."""
+        """Coefficients (m × n) of rows at entries of ``z``."""
         return self.ops.take(self.V, self.indices(labels), at)
 
     def meeting(self, t: int) -> list[Label]:
@@ -301,7 +301,7 @@ class EarlyElimination(LinkElimination):
         return KS
 
     def chosen(self, s: int, labels: Sequence[Label], is_met: bool) -> Sequence[Label]:
-        """Of rows that meet the axis ``s`` by structure those that do: others have entries there that are round-off.
+        """Rows whose entry along the axis ``s`` is more than round-off, of those that meet it by structure.
 
         All soft rows do, for a small entry is as good as another; leaving it out would not be, beside round-off.
         """
@@ -387,7 +387,7 @@ class EarlyElimination(LinkElimination):
                 self.steps.append(rewritten)
 
     def propagate_to_parent(self, motion: DynamicsProblem, X: Any, c: Matrix) -> list[Part]:
-        """What goes to the parent; rows that leave nothing but the joint free as constants there."""
+        """Forms for the parent; rows that leave only the joint free become constant rows there."""
         soft, on_link, rewritten = self.kinds.compliance.keys() & self.rows, self.rows_on_link(), None
         if on_link is not None and not soft:
             rewritten = constant_rows.on_parent(motion, self.link, on_link, self.rows)

@@ -79,7 +79,7 @@ class LinkElimination:
             self.V = ops.sym_add(self.V, ops.put(ops.take(part.V, entries, entries), (n, n), at, at))
 
     def indices(self, labels: Iterable[Label]) -> list[int]:
-        """Where labels are in ``z``."""
+        """Positions of labels in ``z``."""
         own = link_labels(self.link)
         return [own.index(label) if label in own else FIRST + self.labels.index(label) for label in labels]
 

@@ -112,7 +112,7 @@ def _complete(link: LinkElimination, parts: list[Part]) -> list[list[Label]]:
 
 
 def _regular(link: LinkElimination, groups: Iterable[list[Label]]) -> list[Label]:
-    """As many of the groups as have a regular ``L`` together."""
+    """The most groups, in order, whose joint ``L`` is regular."""
     chosen: list[Label] = []
     for group in groups:
         if link.is_regular([*chosen, *group]):

@@ -20,7 +20,7 @@ AXES, ONE, FIRST = range(6), (6,), 7
 
 @dataclass(frozen=True, slots=True)
 class RowKinds:
-    """What is known of rows besides their entries.
+    """Properties of rows besides their entries.
 
     ``compliance`` of soft ones; ``conditions`` under which rows act, where each state can switch them off; ``least``:
     what a force that waits has to move before it is eliminated (m), if anything.
@@ -37,7 +37,7 @@ class RowKinds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What arrives at a link: its inertia, rows of a constraint, or what a child hands on.
+    """Quadratic form that arrives at a link: its inertia, rows of a constraint, or the form of a child.
 
     ``V`` (7 + k, 7 + k) with the ``labels`` of its k forces and accelerations of others. Forces of ``rows`` are
     eliminated by joints that the rows meet, see `pv_early`; all others wait until their ``L`` is regular.
@@ -63,7 +63,7 @@ class Part:
 
 
 def link_parts(motion: DynamicsProblem) -> list[Part]:
-    """What links start with: inertia and bias force."""
+    """Form of each link alone: inertia and bias force."""
     ops, parts = motion.ops, list[Part]()
     for i, (H, p) in enumerate(zip(motion.problem.inertias, motion.p, strict=True)):
         edge = ops.put(p, (FIRST, FIRST), AXES, ONE)

@@ -88,7 +88,7 @@ def pv_early(motion: DynamicsProblem, least: Sequence[Scalar] = ()) -> Solution:
 def row_kinds(
     motion: DynamicsProblem, late: Collection[int], least: Sequence[Scalar]
 ) -> tuple[RowKinds, dict[int, list[Scalar]]]:
-    """What is known of rows, and factors that rows of constraints are multiplied by while they are eliminated.
+    """Properties of rows, and the factors that scale them while they are eliminated.
 
     Soft ones that are not ``late`` have one compliance ``ρ`` then: ``√(ρ / R)`` where not all are alike. Rows of
     constraints that are off become zero.

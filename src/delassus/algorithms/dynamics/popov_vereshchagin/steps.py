@@ -19,7 +19,7 @@ JOINT, LINK = -1, -2
 
 
 class State:
-    """What back substitution knows: accelerations (6 × 1) of a link and of others, by label forces (1 × 1) and more."""
+    """Known quantities of back substitution: accelerations (6 × 1) of links; forces (1 × 1) and others by label."""
 
     def __init__(self, ops: Ops, a: Matrix) -> None:
         self.ops, self.a = ops, a

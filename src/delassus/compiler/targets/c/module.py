@@ -86,7 +86,7 @@ def write_c(
 
 
 class _Text:
-    """Both files of a program."""
+    """Text of the header and of the source of a program."""
 
     def __init__(self, program: Program, scalar: Scalar) -> None:
         self.program, self.scalar = program, scalar
@@ -330,7 +330,7 @@ class _Section:
         return operands[: arity(op)]
 
     def _place(self, k: int) -> str:
-        """Where the value of an input, a constant or an output is read."""
+        """Expression that reads an input, a constant or an output."""
         op, index, *_ = self.nodes[k]
         if op == Op.CONSTANT:
             return literal(float(self.numbers[k]), self.scalar)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -198,6 +199,29 @@ def test_direct_functions_compile_their_kernel():
 
 
 @pytest.mark.slow
+def test_every_array_of_a_direct_call_may_be_traced():
+    arm, rng = ds.mechanisms.chain(5), np.random.default_rng(0)
+    tip, free = ds.Frame("link5", given="position"), ds.Rows("link3", 1)
+    v, row, place = rng.normal(size=5), rng.normal(size=(1, 6)), np.array([0.1, 0.2, -0.1])
+    given = {
+        "gravity": np.array([0.0, 1.0, -9.0]), "damping": np.full(5, 0.1), "kp": np.ones(5), "kd": np.ones(5),
+        "v_target": 0.1 * v, "wrenches": {"link4": rng.normal(size=6)}, "targets": [rng.normal(size=3), None],
+        "poses": [rng.normal(size=3), None], "compliance": [np.full(3, 1e-3), np.full(1, 1e-2)], "rows": [row],
+        "placements": [place], "payloads": {"link2": np.array([0.3, 0, 0, 0, 0.1, 0, 0.1, 0, 0, 0.1])},
+        "active": np.ones(2),
+    }  # fmt: skip
+    (keywords,) = get_type_hints(ds.forward_dynamics)["given"].__args__
+    assert set(given) == set(keywords.__annotations__) - {"passive", "control", "baumgarte"} | {"compliance"}
+
+    def qdd(given, state):
+        asked = {"baumgarte": 2.0, "control": "pd", "method": "proximal"}
+        found = ds.forward_dynamics(arm, *state, [ds.Point(tip), free], **asked, **given)
+        return found[0] if isinstance(found, tuple) else found.qdd
+
+    state = arm.random(1), v, arm.random(2)
+    assert np.allclose(jax.jit(qdd)(given, state), qdd(given, state), rtol=1e-9)
+
+
 def test_rollouts_are_those_of_numpy_and_have_derivatives():
     arm = ds.mechanisms.chain(3)
     step, q = ds.compile(arm, (), "step"), arm.random(0, batch=4)

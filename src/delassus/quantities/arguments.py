@@ -10,7 +10,7 @@ import numpy as np
 from delassus.algorithms.inputs import inputs_of
 from delassus.constraints import ROW_LAYOUT, Argument, Constraint
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
-from delassus.model.check import common_batch, finite_array, normalised, real_array
+from delassus.model.check import common_batch, finite_array, library_of, normalised, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.options import ConstrainedMotion, check_compliance, check_damping, one_each
 from delassus.spatial.rotations import Array
@@ -130,12 +130,17 @@ def _listed(keyword: str, arrays: Any, wanted: int) -> Sequence[Any]:
     return given
 
 
-def _pose(c: Constraint, pose: Any) -> Array:
-    """Where a constraint's first frame should be in the world: (..., 7), or of a point its position (..., 3)."""
+def _pose(c: Constraint, pose: Any) -> Any:
+    """Where a constraint's first frame should be in the world: (..., 7), or of a point its position (..., 3).
+
+    Kernels check arrays of other libraries.
+    """
     name = f"pose of {c!r}"
     if not c.pose_size:
         wanted = "None for Rows, JointRows and constraints between two links"
         raise ConstraintError(name, wanted, shown(pose), "These have no place in the world.")
+    if library_of(type(pose)):
+        return pose[..., : c.pose_size]
     given = real_array(pose)
     if c.pose_size == 3 and given is not None and given.shape[-1:] == (3,):
         return finite_array(given, (..., 3), name, "Pass the position in m.", ConstraintError)

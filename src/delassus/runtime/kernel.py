@@ -34,9 +34,6 @@ from delassus.runtime.fallback import next_request, solve_states
 from delassus.runtime.fastcall import called_entry, direct_entry, supported
 from delassus.runtime.threads import number_of, over_states
 
-PATIENCE = 1_000
-"""Sweeps of contact steps that few do not solve."""
-
 
 class Kernel:
     """Compiled function of a batch of states; made by `delassus.compile`.

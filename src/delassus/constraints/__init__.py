@@ -38,12 +38,9 @@ from delassus.constraints.constraint import (
 from delassus.constraints.contact import BoundedJoint, Contact, bounded_joints
 from delassus.constraints.distance import Distance
 from delassus.constraints.frame import Frame
-from delassus.constraints.hinge import Hinge
 from delassus.constraints.joint_rows import JointRows
-from delassus.constraints.orientation import Orientation
-from delassus.constraints.point import Point
+from delassus.constraints.pairs import Hinge, Orientation, Point, Weld
 from delassus.constraints.rows import ROW_LAYOUT, Rows
-from delassus.constraints.weld import Weld
 
 __all__ = [
     "PLACEMENT",

@@ -35,18 +35,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from delassus.constraints.constraint import At, Constraint, ConstraintRates, Rates, exact
 from delassus.constraints.frame import ENDS, End, Frame, as_frame
-from delassus.errors import ConstraintError, shown
-from delassus.model.check import check_choice, check_vector
+from delassus.errors import ConstraintError
+from delassus.model.check import check_choice
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, linear_at, motion_cross, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rates import Side, Vector, turning
-from delassus.spatial.rotations import ROUND_OFF, Array
+from delassus.spatial.rotations import Array
 from delassus.spatial.transform import Pose, compose
 
 Axes = Literal["local", "world"]
@@ -368,22 +367,3 @@ def _angle(ops: Ops, frame1: Pose, frame2: Pose, one: Side, two: Side) -> Vector
         x1, x2 = ops.take(frame1[0], None, (j,)), cross_matrix(ops, ops.take(frame2[0], None, (j,)))
         value, M = value + x2 @ x1, M + x2 @ cross_matrix(ops, x1)
     return Vector(ops, value, ops.transpose(M) @ two.turn - M @ one.turn).times(0.5)
-
-
-def unit(axis: ArrayLike, argument: str) -> Array:
-    """Direction of an axis."""
-    direction = check_vector(axis, argument, "its direction")
-    length = float(np.linalg.norm(direction))
-    if length < 1e-9:
-        raise ConstraintError(argument, "a vector that is not zero", shown(axis), "Give its direction.")
-    return np.asarray(direction / length)
-
-
-def across(direction: Array) -> Array:
-    """Two unit vectors across a unit vector: coordinate axes where the vector is one."""
-    largest = int(np.argmax(np.abs(direction)))
-    if np.max(np.abs(np.delete(direction, largest))) <= ROUND_OFF:
-        return np.delete(np.eye(3), largest, axis=0)
-    first = np.cross(direction, np.eye(3)[(largest + 1) % 3])
-    first /= np.linalg.norm(first)
-    return np.stack([first, np.cross(direction, first)])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import platform
 import shutil
 import time
 from functools import partial
@@ -17,7 +15,6 @@ from rich.console import Console
 import delassus as ds
 from delassus_studies.bench import arrays, loops
 from delassus_studies.bench.contact import problems
-from delassus_studies.bench.contact.pendulum import PARTS, shares
 from delassus_studies.bench.contact.steps import WANTED, Roll, Starts, StepCase, cheapest
 from delassus_studies.bench.peak import FUNCTIONS, RATES
 from delassus_studies.bench.scaling import stem_with
@@ -47,12 +44,10 @@ from delassus_studies.counters import (
     census,
     clock,
     compile_cold,
-    count_with_callgrind,
     instructions_per_second,
     loop,
     object_code,
     phases,
-    with_avx2,
 )
 from delassus_studies.peers import if_present, present
 from delassus_studies.peers.compiled import casadi_c, frax
@@ -187,7 +182,7 @@ def test_an_absent_peer_says_why(arm):
     assert not made and absent["frax"]
 
 
-@pytest.mark.skipif(not available() or platform.machine() != "x86_64", reason="objdump of x86 code")
+@pytest.mark.skipif(not available(), reason="objdump of x86 code")
 def test_the_census_counts_the_arithmetic(arm):
     made = compile_cold(arm)
     found = census(made.code, FUNCTIONS)
@@ -197,8 +192,6 @@ def test_the_census_counts_the_arithmetic(arm):
     assert found.kinds["shuffle"] and found.kinds["store, data"]
     assert found.size > 4 * found.total
     assert made.lanes == host().lanes("float64")
-    narrow = compile_cold(arm, target=with_avx2())
-    assert narrow.lanes == 4 and narrow.code != made.code
 
 
 ELSEWHERE = {  # processor, machine in the header of ELF
@@ -219,12 +212,12 @@ def test_code_is_made_for_processors_that_are_not_here(dtype):
     for name, (cpu, machine) in ELSEWHERE.items():
         assert made[name].lanes == cpu.vector_bits // bits
         assert int.from_bytes(made[name].code[18:20], "little") == machine
-    if available() and platform.machine() == "x86_64":
+    if available():
         wide, narrow = (census(made[name].code, FUNCTIONS).kinds["arithmetic"] for name in ("AVX-512", "AVX2"))
         assert wide <= narrow  # vectors of 512 bits take as many instructions, not twice as many
 
 
-@pytest.mark.skipif(not available() or platform.machine() != "x86_64", reason="objdump of x86 code")
+@pytest.mark.skipif(not available(), reason="objdump of x86 code")
 @pytest.mark.parametrize("kind", RATES)
 def test_loops_of_the_peak_run_as_many_instructions_as_are_counted(kind):
     found = census(object_code(loop("float64", kind)), "run")
@@ -238,26 +231,6 @@ def test_this_core_has_a_clock_and_a_peak():
     cycles = clock()
     assert 5e8 < cycles < 8e9
     assert 0.3 < instructions_per_second("float64", "multiply-add") / cycles < 4.5  # vector units of a core: 1 to 4
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86 code")
-def test_callgrind_counts_or_says_why_not(arm):
-    events, said = count_with_callgrind(arm)
-    if not events:
-        assert said.startswith("not counted: ")
-        return
-    assert events["instructions"] > 100
-    assert all(math.isfinite(x) and x >= 0 for x in events.values())
-
-
-def test_shares_are_of_the_librarys_parts():
-    arm = ds.mechanisms.chain(5)
-    kernel = ds.compile(arm, ds.Weld("link5"))
-    q = arm.random(0, 1000)
-    found = shares(lambda: [kernel(q) for _ in range(20)])
-    assert tuple(found) == tuple(PARTS)
-    assert sum(found.values()) == pytest.approx(1.0)
-    assert found["kernels"] > 0.9
 
 
 def test_the_scaling_families_keep_the_other_size():

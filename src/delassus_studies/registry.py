@@ -114,8 +114,8 @@ BENCHES = (
           "the rest."),
     Bench("errors", "some minutes", "Compare the true errors of dynamics kernels with their estimates, near and far "
           "from singular states.", (PLOT, QUICK)),
-    Bench("contact", "about a minute", "Time a step of a pendulum that touches floor and wall, and its parts, beside "
-          "MuJoCo.", module="contact.pendulum"),
+    Bench("contact", "about a minute", "Time a step of a pendulum that touches floor and wall, beside MuJoCo.",
+          module="contact.pendulum"),
     Bench("contact-steps", "some minutes", "Residual of compiled contact steps against their cost, on Go1 and Talos, "
           "beside MuJoCo in the same run.", (PLOT, QUICK)),
     Bench("contact-solvers", "some minutes", "Time contact solvers on random problems, and count what they miss, "

@@ -1,20 +1,14 @@
-"""``delassus bench contact``: time per step of the pendulum of [OS] section 8, its shares, and MuJoCo beside it."""
+"""``delassus bench contact``: time per step of the pendulum of [OS] section 8, and MuJoCo beside it."""
 
 from __future__ import annotations
 
-import cProfile
-import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from types import CodeType
 
 import numpy as np
 from rich.table import Table
 
-import delassus
 import delassus as ds
 from delassus.scenes import pendulum
 from delassus_studies.peers import if_present
@@ -28,14 +22,6 @@ SWING, QUICK_SWING = 12.0, 0.1
 GROUPS = {"none": range(1), "1–4": range(1, 5), "5 and more": range(5, 1000)}
 PEER_GROUPS = {"free": range(1), "touching": range(1, 1000)}
 """Numbers of contacts that are told apart."""
-PARTS = {
-    "kernels": ("runtime", "compiler"),
-    "collision": ("contact/collision", "formats"),
-    "solver": ("contact/solvers",),
-    "assembly": ("contact",),
-    "simulator": ("",),
-}
-"""Parts of a step, and the first matching of the library's files that hold them."""
 
 
 def _started(n: int) -> ds.Simulator:
@@ -64,53 +50,6 @@ def _by_contacts(
     return out
 
 
-_KERNEL_CALL = "kernel_call"
-
-
-@contextmanager
-def _kernels_seen() -> Iterator[None]:
-    """Put a function of Python around kernels, whose calls cProfile would not see."""
-
-    def around(entry: Callable[..., object]) -> Callable[..., object]:
-        def kernel_call(*given: object, **named: object) -> object:
-            return entry(*given, **named)
-
-        return kernel_call
-
-    entries = [(x, x.__call__) for x in gc.get_objects() if isinstance(x, ds.Kernel) and type(x) is not ds.Kernel]
-    for kernel, entry in entries:
-        object.__setattr__(kernel, "__call__", around(entry))
-    try:
-        yield
-    finally:
-        for kernel, entry in entries:
-            object.__setattr__(kernel, "__call__", entry)
-
-
-def shares(call: Callable[[], object]) -> dict[str, float]:
-    """Share of each of `PARTS` in the time of a call, by cProfile; NumPy's and built-in functions count for callers."""
-    profile = cProfile.Profile()
-    with _kernels_seen():
-        profile.runcall(call)
-    home = Path(delassus.__file__).parent
-    spent = dict.fromkeys(PARTS, 0.0)
-
-    def part(code: object) -> str | None:
-        if getattr(code, "co_name", "") == _KERNEL_CALL:
-            return "kernels"
-        file = Path(code.co_filename) if isinstance(code, CodeType) else Path()
-        if not file.is_relative_to(home):
-            return None
-        inside = file.relative_to(home).as_posix()
-        return next(name for name, folders in PARTS.items() if inside.startswith(folders))
-
-    for entry in profile.getstats():
-        if (name := part(entry.code)) is not None:
-            outside = sum(called.totaltime for called in entry.calls or () if part(called.code) is None)
-            spent[name] += entry.inlinetime + outside
-    return {name: seconds / sum(spent.values()) for name, seconds in spent.items()}
-
-
 def _measure_pendulum(n: int, duration: float) -> Record:
     ready, sim = pendulum(n), _started(n)
     steps = round(duration / ready.dt)
@@ -125,7 +64,6 @@ def _measure_pendulum(n: int, duration: float) -> Record:
     return {
         "run": whole / steps * 1e6,
         "by contacts": _by_contacts(timed.step, lambda: len(timed.contacts), steps, GROUPS),
-        "shares": shares(partial(_started(n).run, duration)),
         "statuses": statuses,
         "mujoco": theirs and {name: group["median"] for name, group in theirs.items()},
     }
@@ -143,7 +81,7 @@ def measure(quick: bool = False) -> Iterator[Record]:
 
 
 def tables(record: Record) -> Iterator[Table | str]:
-    """Time per step by number of contacts beside MuJoCo's, and shares of it."""
+    """Time per step by number of contacts beside MuJoCo's."""
     rows = []
     for n, figures in record["links"].items():
         medians = (group["median"] for group in figures["by contacts"].values())
@@ -153,6 +91,3 @@ def tables(record: Record) -> Iterator[Table | str]:
     heads = ("run", "no contact", "1–4", "5 and more", "MuJoCo, no contact", "with contacts")
     columns = ("links", *(f"{head}:.1f" for head in heads))
     yield table("µs a step of 0.1 ms, collision included; medians by number of contacts", columns, rows, grows=(5,))
-    rows = [(n, *(100 * figures["shares"][name] for name in PARTS)) for n, figures in record["links"].items()]
-    columns = ("links", *(f"{name}:.0f %" for name in PARTS))
-    yield table("shares of the time of a run under Python's profiler", columns, rows)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from delassus.errors import ModelError
-from delassus.formats.equalities import equalities
 from delassus.formats.features import (
     BALL,
     FREE,
@@ -24,6 +23,7 @@ from delassus.formats.features import (
     omitted,
     starts,
 )
+from delassus.formats.mujoco.equalities import Pose, compose, equalities
 from delassus.formats.text import Attributes, common, element, tidy
 from delassus.model.actuators import Actuator
 from delassus.model.describe import SAME, Carriers, describe
@@ -49,9 +49,6 @@ ROUND_OFF = 1e-12
 
 MOST_DOFS = 6
 """Of the joints of one body of MuJoCo."""
-
-Pose = tuple[Array, Array]
-"""Rotation and position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +166,7 @@ def _bodies(links: Sequence[RawLink], joints: Sequence[RawJoint], at_start: Mapp
             )  # fmt: skip
         poses = [(np.eye(3), np.zeros(3))]
         for raw in reversed(chain):
-            poses.insert(0, _compose(_pose(raw, at_start[raw.name]), poses[0]))
+            poses.insert(0, compose(_pose(raw, at_start[raw.name]), poses[0]))
         bodies.append(_Body(level, link, chain, poses))
         pending.extend(([raw], level + 1) for raw in reversed(after))
     return bodies
@@ -185,10 +182,6 @@ def _pose(raw: RawJoint, q: Array) -> Pose:
     elif raw.kind is FREE:
         R, offset = quaternion_to_matrix(q[3:]), q[:3]
     return R, raw.position + R @ offset if raw.kind is not FREE else offset
-
-
-def _compose(a: Pose, b: Pose) -> Pose:
-    return a[0] @ b[0], a[1] + a[0] @ b[1]
 
 
 def _inertial(link: RawLink) -> tuple[Attributes, bool]:

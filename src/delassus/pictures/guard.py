@@ -1,9 +1,8 @@
 """Who may connect to the viewer: the page that it serves itself, and nobody else.
 
-A browser lets any page that it shows open a WebSocket to this machine, and says by the header Origin which page that
-is. Without a check, all of them could see the scene, play, pause and seek. The header Host says what the server was
-asked for as: a name of somebody else there means that their name service leads here (DNS rebinding), and that their
-page would pass for ours.
+A browser lets any page open a WebSocket to this machine, and says by the header Origin which page that is: without a
+check, all of them could see the scene, play, pause and seek. The header Host says what the server was asked for as: a
+name of somebody else there means that their name service leads here (DNS rebinding): their page would pass for ours.
 """
 
 from __future__ import annotations
@@ -16,9 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from delassus.errors import ConfigurationError, MissingDependencyError, missing_dependency, shown
-
-LOCAL = ("localhost", "127.0.0.1", "::1")
-"""What a server for this machine only listens at."""
 
 _swapping = threading.Lock()
 """Held while a server starts."""
@@ -37,27 +33,16 @@ def check_host(host: str) -> None:
         raise ConfigurationError("host", "an address of this machine", f"{shown(host)} ({error})", advice) from error
 
 
-def is_own_page(hosts: list[str], origins: list[str], host: str, upgrade: bool) -> bool:
-    """Whether a request to a server at ``host`` comes from the page that it serves, or asks for that page.
-
-    Parameters
-    ----------
-    hosts, origins : list of str
-        All headers Host and Origin of the request; browsers send one Host, and one Origin to open a WebSocket.
-    host : str
-    upgrade : bool
-        Whether the request would open a WebSocket.
-    """
-    if len(hosts) != 1 or (upgrade and origins != [f"http://{hosts[0]}"]):
+def is_own_page(hosts: list[str], origins: list[str], host: str) -> bool:
+    """Whether all headers Host and Origin of a request for a WebSocket are those of the page of a server at a host."""
+    if len(hosts) != 1 or origins != [f"http://{hosts[0]}"]:
         return False
     try:
         name = urlsplit(f"//{hosts[0]}").hostname or ""
-        if name in ("localhost", host):
-            return True
-        address = ipaddress.ip_address(name)
+        # an address, unlike a name, leads to one machine only
+        return name in ("localhost", host, socket.gethostname().lower()) or bool(ipaddress.ip_address(name))
     except ValueError:
-        return host not in LOCAL and name == socket.gethostname().lower()
-    return address.is_loopback or host not in LOCAL  # an address, unlike a name, leads to one machine only
+        return False
 
 
 def start_server(host: str, port: int) -> Any:
@@ -84,7 +69,7 @@ def start_server(host: str, port: int) -> Any:
         def __init__(self, *arguments: Any, process_request: Any, **options: Any) -> None:
             def check(connection: Any, request: Any) -> Any:
                 hosts, origins = (request.headers.get_all(name) for name in ("Host", "Origin"))
-                if is_own_page(hosts, origins, host, "Upgrade" in request.headers):
+                if "Upgrade" not in request.headers or is_own_page(hosts, origins, host):
                     return process_request(connection, request)
                 return connection.respond(http.HTTPStatus.FORBIDDEN, "Only the viewer's own page may connect to it.\n")
 

@@ -29,7 +29,6 @@ TABLES = (
     ("composite", ("count",), 3 * ELEMENT),
     ("flexcomp", ("count",), 3 * ELEMENT),
     ("flexcomp", ("cellcount",), 3 * ELEMENT),
-    ("flex", ("cellcount",), 3 * ELEMENT),
     ("size", ("nkey",), ELEMENT),
     ("size", ("nuserdata",), 8),
     (None, ("nsample", "actdim", "dim", "num"), 160),
@@ -48,8 +47,8 @@ def read_mjcf(path: Path, root: Element, max_bytes: float) -> Any:
     Raises
     ------
     ModelError
-        The file, or one that it includes or attaches, is not read by `read_xml`, or includes or attaches itself, or
-        MuJoCo does not compile it; what MuJoCo would make of it takes more than ``max_bytes``.
+        The file, or one that it includes or attaches, is not read by `read_xml`, or attaches itself, or MuJoCo does not
+        compile it; what MuJoCo would make of it takes more than ``max_bytes``.
     MissingDependencyError
         MuJoCo is not installed.
     """
@@ -97,21 +96,17 @@ class _Unit:
                     self.defaults[attribute] = max(number, self.defaults.get(attribute, 1.0))
 
     def _include(self) -> None:
-        names: set[Path] = set()
-        pending: list[tuple[Element, tuple[Path, ...]]] = [(self.root, (self.path,))]
+        pending = [(self.root, self.path)]
         while pending:
-            element, chain = pending.pop()
+            element, file = pending.pop()
             if element.tag.lower() == "include":
-                path = self._found(element, chain[-1])
-                if path is None or path in names:
+                path = self._found(element, file)
+                if path is None or path in self.files.values():
                     continue  # MuJoCo says what is wrong
-                self._refuse_cycle("includes", chain, path)
-                names.add(path)
-                included = read_xml(path, self.max_bytes)
-                self.files[included] = path
+                file, included = path, read_xml(path, self.max_bytes)
+                self.files[included] = file
                 element.append(included)
-                chain = (*chain, path)
-            pending.extend((child, chain) for child in element)
+            pending.extend((child, file) for child in element)
 
     def weights(self) -> tuple[float, float]:
         """Bytes, about, that MuJoCo takes to read the unit with all models that it loads, and for the unit alone.
@@ -150,21 +145,18 @@ class _Unit:
         if path is None:
             return 0.0, 0.0  # MuJoCo says what is wrong
         above = self.above if file == self.path else (*self.above, file)
-        self._refuse_cycle("models", above, path)
+        if any(path.samefile(other) for other in above):
+            names = [os.path.relpath(other, above[0].parent) for other in (*above, path)]
+            raise ModelError(
+                f"file {str(above[0])!r}", "models without a cycle", " → ".join(names),
+                "Remove one of these references.",
+            )  # fmt: skip
         if len(above) >= DEEPEST_MODELS:
             raise ModelError(
                 f"file {str(above[0])!r}", f"models nested at most {DEEPEST_MODELS} deep", "deeper ones",
                 "Join some of them.",
             )  # fmt: skip
         return _Unit(path, read_xml(path, self.max_bytes), self.max_bytes, above).weights()
-
-    def _refuse_cycle(self, what: str, chain: tuple[Path, ...], path: Path) -> None:
-        if any(path.samefile(other) for other in chain):
-            names = [os.path.relpath(file, chain[0].parent) for file in (*chain, path)]
-            raise ModelError(
-                f"file {str(chain[0])!r}", f"{what} without a cycle", " → ".join(names),
-                "Remove one of these references.",
-            )  # fmt: skip
 
     def _found(self, element: Element, file: Path) -> Path | None:
         """What the ``<include>`` or ``<model>`` in a file names, as MuJoCo finds it."""

@@ -52,18 +52,18 @@ def decimal_numbers(text: str, *, infinite: bool = False) -> tuple[float, ...] |
 
 
 def common_batch(
-    argument: str, batch: tuple[int, ...], other_argument: str, other_batch: tuple[int, ...]
+    argument: str,
+    batch: tuple[int, ...],
+    other_argument: str,
+    other_batch: tuple[int, ...],
+    advice: str = "Give both the same batch, or one of them none.",
 ) -> tuple[int, ...]:
     """Broadcast the leading axes of two arguments, or raise `ConfigurationError`."""
     try:
         return np.broadcast_shapes(batch, other_batch)
     except ValueError:
-        raise ConfigurationError(
-            argument,
-            f"leading axes that broadcast with those of {other_argument}, {other_batch}",
-            f"{batch}",
-            "Give both the same batch, or one of them none.",
-        ) from None
+        wanted = f"leading axes that broadcast with those of {other_argument}, {other_batch}"
+        raise ConfigurationError(argument, wanted, f"{batch}", advice) from None
 
 
 def normalised(array: Array, part: slice, what: str) -> Array:

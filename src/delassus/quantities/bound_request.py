@@ -77,6 +77,10 @@ class BoundRequest:
             elimination=self.order,
         )
 
+    def unforced(self) -> DynamicsProblem:
+        """The problem in motion, without gravity and other forces."""
+        return DynamicsProblem(self.problem(), self.values["v"], None, gravity=self.ops.zeros(3, 1))
+
     def control_forces(self, q: Any = None, v: Any = None) -> Any:
         """Joint forces as a state vector, at ``q`` and ``v`` (the arguments if None); None if they are zero."""
         control = self.request.options.control

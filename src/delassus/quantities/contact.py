@@ -14,7 +14,6 @@ from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.kinematics import body_poses
 from delassus.algorithms.operational_space_compliance import (
@@ -83,7 +82,7 @@ def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:
 
 
 def _constraint_errors(bound: BoundRequest) -> list[Matrix]:
-    motion = DynamicsProblem(bound.problem(), bound.values["v"], None, gravity=bound.ops.zeros(3, 1))
+    motion = bound.unforced()
     return [position_errors(motion), row_velocities(motion)]
 
 

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms import energy, kinematics
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift as drift_of_rows
-from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.errors import ModelError
 from delassus.model.tree import Placement, Tree, total_mass
@@ -21,7 +20,7 @@ from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
 
-def _places(bound: BoundRequest) -> list[Placement]:
+def _frame_placements(bound: BoundRequest) -> list[Placement]:
     tree, wanted = bound.tree, bound.request.options.frames
     return [tree.placement(name) for name in tree.link_names] if wanted is None else [f.on(tree) for f in wanted]
 
@@ -29,17 +28,14 @@ def _places(bound: BoundRequest) -> list[Placement]:
 def _kinematics(bound: BoundRequest) -> list[Matrix]:
     problem = bound.problem()
     links = kinematics.body_poses(problem)
-    poses = [kinematics.homogeneous(problem, kinematics.frame_pose(problem, links, at)) for at in _places(bound)]
+    poses = [
+        kinematics.homogeneous(problem, kinematics.frame_pose(problem, links, at)) for at in _frame_placements(bound)
+    ]
     return [bound.ops.vstack(poses) if poses else bound.ops.zeros(0, 4)]
 
 
 def _frames(bound: BoundRequest, problem: Problem) -> kinematics.FrameMotions:
-    return kinematics.FrameMotions(problem, _places(bound), bound.request.options.reference)
-
-
-def _unforced(bound: BoundRequest) -> DynamicsProblem:
-    """The problem in motion, without gravity and other forces."""
-    return DynamicsProblem(bound.problem(), bound.values["v"], None, gravity=bound.ops.zeros(3, 1))
+    return kinematics.FrameMotions(problem, _frame_placements(bound), bound.request.options.reference)
 
 
 def _frame_jacobian(bound: BoundRequest) -> list[Matrix]:
@@ -48,18 +44,18 @@ def _frame_jacobian(bound: BoundRequest) -> list[Matrix]:
 
 
 def _frame_velocity(bound: BoundRequest) -> list[Matrix]:
-    motion = _unforced(bound)
+    motion = bound.unforced()
     return [motion.stacked(_frames(bound, motion.problem).velocities(motion))]
 
 
 def _frame_acceleration(bound: BoundRequest) -> list[Matrix]:
-    motion = _unforced(bound)
+    motion = bound.unforced()
     qdd = motion.per_joint(bound.values["qdd"])
     return [motion.stacked(_frames(bound, motion.problem).accelerations(motion, qdd))]
 
 
 def _jacobian_drift(bound: BoundRequest) -> list[Matrix]:
-    return [drift_of_rows(_unforced(bound))]
+    return [drift_of_rows(bound.unforced())]
 
 
 def _energies(bound: BoundRequest) -> list[Matrix]:
@@ -76,7 +72,7 @@ def _momentum_jacobian(bound: BoundRequest) -> list[Matrix]:
 
 
 def _momentum_drift(bound: BoundRequest) -> list[Matrix]:
-    return [energy.momentum_drift(_unforced(bound))]
+    return [energy.momentum_drift(bound.unforced())]
 
 
 def _centre_of_mass(bound: BoundRequest) -> list[Matrix]:
@@ -89,7 +85,7 @@ def _centre_of_mass_jacobian(bound: BoundRequest) -> list[Matrix]:
 
 
 def _centre_of_mass_drift(bound: BoundRequest) -> list[Matrix]:
-    motion = _unforced(bound)
+    motion = bound.unforced()
     return [energy.per_mass(motion.problem, energy.momentum_drift(motion))]
 
 

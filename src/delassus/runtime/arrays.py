@@ -12,12 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.compiler.program.program import Result
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, unknown_name
+from delassus.model.check import common_batch
 
 Arrays = Sequence[NDArray[Any]]
 Batch = tuple[int, ...]
 
 LINE = 64
 """Bytes of a cache line: vector stores that straddle two lines take up to twice as long."""
+
+
+BATCHES = "Make the batches of equal shape."
 
 
 def aligned_empty(shape: Batch, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -32,7 +36,7 @@ def gathered(
     named: Mapping[str, ArrayLike],
     dtype: np.dtype[Any],
     shown_as: Mapping[str, str] | None = None,
-    advice: str = "Make the batches of equal shape.",
+    advice: str = BATCHES,
     anew: Sequence[bool] = (),
 ) -> tuple[list[NDArray[Any]], Batch]:
     """All arguments, those by position and the rest by name, C-contiguous and with one batch; and that batch.
@@ -58,7 +62,7 @@ def of_one_batch(
     arguments: Sequence[Argument],
     broadcast: Callable[[Any, Batch], Any],
     names: Sequence[str] | None = None,
-    advice: str = "Make the batches of equal shape.",
+    advice: str = BATCHES,
     anew: Sequence[bool] = (),
 ) -> tuple[list[Any], Batch]:
     """Arrays of any library, ``broadcast`` to the shape that all have with their batches; and that batch.
@@ -67,7 +71,7 @@ def of_one_batch(
     """
     times = [tuple(x.shape[:k]) for x, k in zip(arrays, anew or (0,) * len(arrays), strict=True)]
     own = [leading(x, a)[len(t) :] for x, a, t in zip(arrays, arguments, times, strict=True)]
-    batch, out = common_batch(names or [a.name for a in arguments], own, advice), []
+    batch, out = batch_of_all(names or [a.name for a in arguments], own, advice), []
     for x, a, t, o in zip(arrays, arguments, times, own, strict=True):
         if t and len(o) < len(batch):
             x = x.reshape((*t, *(1,) * (len(batch) - len(o)), *o, *a.shape))
@@ -91,18 +95,12 @@ def ordered(names: Sequence[str], given: Sequence[Any], named: Mapping[str, Any]
     return complete
 
 
-def common_batch(
-    names: Sequence[str], leading: Sequence[Batch], advice: str = "Make the batches of equal shape."
-) -> Batch:
+def batch_of_all(names: Sequence[str], leading: Sequence[Batch], advice: str = BATCHES) -> Batch:
     """Batch that those of all arguments broadcast to."""
     batch = leading[0]
-    if any(shape != batch for shape in leading):
-        for name, shape in zip(names, leading, strict=True):
-            try:
-                batch = np.broadcast_shapes(batch, shape)
-            except ValueError:
-                wanted = f"a batch that broadcasts with that of the arguments before it, {batch}"
-                raise ConfigurationError(name, wanted, f"{shape}", advice) from None
+    for name, shape in zip(names, leading, strict=True):
+        if shape != batch:
+            batch = common_batch(name, shape, "the arguments before it", batch, advice)
     return batch
 
 

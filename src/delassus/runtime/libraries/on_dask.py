@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from delassus.model.check import library_of
-from delassus.runtime.arrays import check_dtype, check_shape, checked, common_batch, ordered, over_time
+from delassus.runtime.arrays import batch_of_all, check_dtype, check_shape, checked, ordered, over_time
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -116,7 +116,7 @@ def _mapped(
     import dask.array as da
 
     leading = [x.shape[: x.ndim - n] for x, n in zip(arrays.values(), axes, strict=True)]
-    batch = len(common_batch(list(arrays), leading))
+    batch = len(batch_of_all(list(arrays), leading))
     names = count(batch)  # of axes; those of the batch are 0, 1, …
 
     def made(function: Callable[..., Any], shape: tuple[int, ...], *pairs: Any) -> Any:

@@ -22,7 +22,7 @@ import numpy as np
 from delassus.compiler.jit.compile import address_of
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
-from delassus.runtime.arrays import check_shape, common_batch, leading, of_one_batch, ordered, over_time
+from delassus.runtime.arrays import batch_of_all, check_shape, leading, of_one_batch, ordered, over_time
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.libraries.xla_entry import SETTLE, SETTLING, _task, _xla
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
@@ -87,7 +87,7 @@ def rollout(
     fixed = {name: x for name, x in fixed.items() if name not in anew}
     given = {**start, **fixed, **{name: x[0] for name, x in anew.items()}}
     arguments = [a for a in kernel.arguments if a.name in given]
-    batch = common_batch([a.name for a in arguments], [leading(jnp.asarray(given[a.name]), a) for a in arguments])
+    batch = batch_of_all([a.name for a in arguments], [leading(jnp.asarray(given[a.name]), a) for a in arguments])
 
     def of_kernel(x: Any, name: str) -> Any:
         x = jnp.asarray(x)

@@ -34,7 +34,6 @@ from delassus.compiler.targets.c.module import c_source, write_c
 from delassus.compiler.targets.casadi import casadi_function
 from delassus.compiler.targets.llvm import parts as llvm_parts
 from delassus.compiler.targets.llvm.module import llvm_module
-from delassus.compiler.targets.llvm.python_entry import MOST, MOST_ALONE, limit
 from delassus.constraints import Goal, check_constraints
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED

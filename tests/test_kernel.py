@@ -21,12 +21,10 @@ import pytest
 
 import delassus as ds
 from internals import (
-    MOST_ALONE,
     code,
     fastcall,
     host,
     key_of,
-    limit,
     llvm_module,
     llvm_parts,
     make_program,
@@ -177,17 +175,17 @@ def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type:
         pytest.skip("this interpreter has no direct entry")
     out = np.empty((64, 6, 6))
     one = np.empty((6, 6))
-    assert kernel._direct(q, out) is out
-    assert kernel._direct(q[3], one) is one
+    assert kernel._direct(q, out=out) is out
+    assert kernel._direct(q[3], out=one) is one
     assert error(one, reference[3]) < DOUBLE
     for wrong in (q[:, ::2], q.astype(np.float32), q[:3], q[None], "text", None, 1.0, q[:, :3].copy(), q.copy("F")):
-        assert kernel._direct(wrong, out) is kernel._declined
+        assert kernel._direct(wrong, out=out) is NotImplemented
     frozen = np.empty((64, 6, 6))
     frozen.setflags(write=False)
-    assert kernel._direct(q, frozen) is kernel._declined
-    most = min(MOST_ALONE, limit(kernel.program()))
+    assert kernel._direct(q, out=frozen) is NotImplemented
+    most = min(fastcall.MOST_ALONE, fastcall.limit(kernel.operations.total))
     more = np.resize(q, (most + 1, 4))  # than it takes
-    assert kernel._direct(more) is kernel._declined is kernel._direct(more, np.empty((most + 1, 6, 6)))
+    assert kernel._direct(more) is NotImplemented is kernel._direct(more, out=np.empty((most + 1, 6, 6)))
     assert np.array_equal(kernel._direct(more[:most]), kernel(more, threads=1)[:most])
 
 
@@ -197,7 +195,7 @@ def test_a_free_threaded_interpreter_has_no_direct_entry(small, monkeypatch) -> 
     monkeypatch.setattr(fastcall.sysconfig, "get_config_var", lambda name: int(name == "Py_GIL_DISABLED"))
     monkeypatch.setattr(fastcall, "supported", fastcall.supported.__wrapped__)  # what it has found is kept
     kernel = ds.compile(tree, constraints)
-    assert kernel._direct(q) is kernel._declined is None
+    assert kernel._direct(q) is NotImplemented
     assert error(kernel(q), reference) < DOUBLE and error(kernel(q[0]), reference[0]) < DOUBLE
 
 
@@ -216,10 +214,10 @@ def test_the_direct_entry_makes_results_as_the_general_path_does(dtype) -> None:
         for x, expected in zip(found, general, strict=True):
             assert type(x) is np.ndarray and str(x.flags) == str(expected.flags) and x.strides == expected.strides
             assert x.ctypes.data % 64 == 0 and np.array_equal(x, expected)
-    counted = [sys.getrefcount(x) for x in (q, step.dtype, step._declined)]
+    counted = [sys.getrefcount(x) for x in (q, step.dtype)]
     for _ in range(100):
         step._direct(q, v, v, 0.1), step._direct(q, v, v), step._direct(np.nan, v, v, 0.1)
-    assert max(sys.getrefcount(x) - n for x, n in zip((q, step.dtype, step._declined), counted, strict=True)) < 50
+    assert max(sys.getrefcount(x) - n for x, n in zip((q, step.dtype), counted, strict=True)) < 50
 
 
 def test_a_call_goes_through_the_entry_or_past_it() -> None:
@@ -231,7 +229,7 @@ def test_a_call_goes_through_the_entry_or_past_it() -> None:
     assert kernel(q, v, v, out=out) is out and all(np.array_equal(x, y) for x, y in zip(plain, out, strict=True))
     if fastcall.supported():
         assert type(type(kernel).__dict__["__call__"]).__name__ == "member_descriptor"
-        watched = (q, v, out, *out, kernel._declined)
+        watched = (q, v, out, *out)
         counted = [sys.getrefcount(x) for x in watched]
         for _ in range(100):
             kernel(q, v, v, out=out), kernel(q, v, v), kernel(list(q), v, v, out=out), kernel(q, v, tau=v)
@@ -261,10 +259,8 @@ def test_functions_own_what_python_reads_when_it_frees_them(small) -> None:  # t
     kernel = ds.compile(tree, constraints)
     if not fastcall.supported():
         pytest.skip("no direct entry")
-    for function, record in (
-        (kernel._direct, kernel._direct.__self__),
-        (kernel.__call__, kernel.__call__.__self__[0]),
-    ):
+    for function in (kernel._direct, kernel.__call__):
+        record = function.__self__[0]
         method = ctypes.c_void_p.from_address(id(function) + 16).value
         start = id(record) + bytes.__basicsize__ - 1
         assert not gc.is_tracked(record) and start < method < start + len(record)
@@ -326,8 +322,8 @@ def test_a_damaged_cache_file_is_compiled_again(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("DELASSUS_CACHE", str(folder))
     tree = ds.mechanisms.chain(3)
     q = tree.random(0, batch=9)
-    first = ds.compile(tree, ds.Point("link3"))(q)
-    (file,) = folder.glob("*.kernel")
+    kernel = ds.compile(tree, ds.Point("link3"))
+    first, file = kernel(q), folder / f"{kernel.identity.partition('_')[0]}.kernel"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 0xFF
     file.write_bytes(bytes(data))

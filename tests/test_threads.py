@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from internals import MOST, threads
+from internals import fastcall, threads
 
 pytestmark = pytest.mark.usefixtures("kernel_cache")
 
@@ -161,10 +161,10 @@ def test_a_million_threads_are_as_many_as_processors(cores, kernel_and_states):
 
 def test_the_work_of_a_call_says_whether_threads_are_worth_it(cores, kernel_and_states, monkeypatch):
     kernel, q = kernel_and_states
-    q = np.resize(q, (MOST + 2, 4))
+    q = np.resize(q, (fastcall.MOST + 2, 4))
     asked, pool = [], threads._pool
     with monkeypatch.context() as patch:
-        patch.setattr(threads, "ENOUGH_FOR_THREADS", (MOST + 2) * kernel.operations.total)
+        patch.setattr(threads, "ENOUGH_FOR_THREADS", (fastcall.MOST + 2) * kernel.operations.total)
         patch.setattr(threads, "_pool", lambda process: asked.append(process) or pool(process))
         few = kernel(q[:-1])
         assert not asked

@@ -29,6 +29,9 @@ from delassus.compiler.jit.memory import call_at, compare_exchange, exchange, lo
 UNIT = 32
 """States: a multiple of what a block has."""
 
+HELPED = 2_500_000
+"""Operations of a call from which it pays to share it, even with a helper that has to wake up."""
+
 PATIENCE, CROWDED, LONGEST, PAUSE = 200_000, 50_000, 256_000_000, 16
 """Nanoseconds, and how many times; see above."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from inspect import signature
 from math import prod
 from pathlib import Path
@@ -31,7 +31,7 @@ from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.fallback import next_request, solve_states
-from delassus.runtime.fastcall import called_entry, direct_entry, supported
+from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.threads import number_of, over_states
 
 
@@ -85,11 +85,8 @@ class Kernel:
         self.code = Code(objects)
         self._span, self._batch = self.code.address("span"), self._function("batch", 1)
         self._roll: Any = self._function("roll", 4) if request.states else None
-        entry = partial(direct_entry, self.code.address("call"), self.dtype, self.least_rcond)
-        self._direct, self._declined = entry()
-        self.__call__: Callable[..., Any] = self._call
-        if supported():
-            self.__call__ = called_entry(self.code.address("called"), self._call, entry(is_helped=True)[1])
+        self._direct = direct_entry(self, _declined)
+        self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
 
     def __repr__(self) -> str:
         method = f"method={self.method!r}, " if self.request.quantity.methods else ""
@@ -189,10 +186,9 @@ class Kernel:
             asked = True
         is_plain = not (asked or named) and len(arguments) == len(self.arguments) and type(arguments[0]) is np.ndarray
         if is_plain and type(threads) is int and threads == 1:  # without threads=, the entry has declined it
-            given = () if out is None else out if type(out) is tuple and len(out) == len(self.results) > 1 else (out,)
-            found = self._direct(*arguments, *given)
-            if found is not self._declined:
-                return found if out is None else out
+            found = self._direct(*arguments) if out is None else self._direct(*arguments, out=out)
+            if found is not NotImplemented:
+                return found
         if others := {library_of(type(x)) for x in (*arguments, *named.values())} - {""}:
             return libraries.call(self, others, arguments, named, out is None and threads is None and not asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
@@ -424,6 +420,11 @@ class Kernel:
             said += f"; {inaccurate} of them stay inaccurate"
         which = "return_error=True, or return_status=True," if self.request.has_status else "return_error=True"
         warn(f"{said}. {which} says which, and silences this.")
+
+
+def _declined(*_: Any, **__: Any) -> Any:
+    """What the entry leaves to the general path, where that has asked it."""
+    return NotImplemented
 
 
 @lru_cache(maxsize=256)

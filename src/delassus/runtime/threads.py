@@ -12,12 +12,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from delassus.compiler.targets.llvm.python_entry import HELPED, OPERATIONS
 from delassus.model.check import check_whole
 from delassus.runtime import helper
-from delassus.runtime.helper import UNIT
+from delassus.runtime.helper import HELPED, UNIT
 
-ENOUGH_FOR_THREADS = OPERATIONS
+ENOUGH_FOR_THREADS = 8_000_000
 """Operations of a whole call from which ``threads=None`` uses every core; to wake a thread takes 50 to 100 µs."""
 
 CHUNKS = 4

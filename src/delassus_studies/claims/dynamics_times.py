@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import delassus as ds
-from delassus.compiler.targets.llvm.python_entry import FEWEST
-from delassus.runtime.fastcall import supported
+from delassus.runtime.fastcall import FEWEST, supported
 from delassus_studies import cases
 from delassus_studies.bench.dynamics import dynamics_kernel
 from delassus_studies.cases import Case, NotHere, States, points, random_states, robot_file, welds
@@ -160,14 +159,8 @@ def machine_code(kernel: ds.Kernel, states: States, out: tuple[Any, ...]) -> Cal
 
     It writes to ``out``; where this interpreter has no entry into the code, it is the kernel's own call.
     """
-    arguments = states.q, states.v, states.tau
-
-    def direct() -> object:  # which keeps the kernel, and so its code, alive
-        return kernel._direct(*arguments, *out)
-
-    if supported():
-        return direct
-    return partial(kernel, *arguments, out=out, threads=1)
+    call = kernel._direct if supported() else partial(kernel, threads=1)
+    return partial(call, states.q, states.v, states.tau, out=out)
 
 
 def measure(case: Case, rounds: int = ROUNDS) -> Timing:

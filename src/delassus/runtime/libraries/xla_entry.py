@@ -22,6 +22,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, compare_exchange, load, reserve, store
+from delassus.runtime.fastcall import doubtful
 
 API_VERSION = 0, 3
 """Major and minor version of the interface."""
@@ -67,16 +68,6 @@ def _add(address: int, n: int) -> int:
             return before
 
 
-@compiled
-def _doubtful(rcond: int, n: int, least: float, item: int) -> bool:
-    """Whether a reciprocal condition is below the least or not a number."""
-    for s in range(n):
-        at = rcond + s * item
-        if not (load(at, np.float64) if item == 8 else load(at, np.float32)) >= least:
-            return True
-    return False
-
-
 @inlined
 def _filled(call: int, size: int, of: int) -> int:
     """What a function of XLA takes: its size, no extension, and what the call is of."""
@@ -113,7 +104,7 @@ def _work(job: int) -> None:
         call_at(load(record + SPAN), job + POINTERS, first, size)
         if load(record + JUDGED) != 0:
             rcond = load(job + POINTERS + 8 * load(record + ARRAYS))
-            if _doubtful(rcond + first * item, size, load(record + LEAST, np.float64), item):
+            if doubtful(rcond + first * item, size, load(record + LEAST, np.float64), item):
                 store(job + DOUBT, 1)
         _add(job + DONE, size)
 

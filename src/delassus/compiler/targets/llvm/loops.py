@@ -1,11 +1,9 @@
-"""LLVM assembly of loops: over the states of a batch, what is doubtful in it, and over the time steps of a rollout.
+"""LLVM assembly of loops: over the states of a batch, and over the time steps of a rollout.
 
 ``batch(n, a0, …, r0, …)`` runs n states: whole blocks of as many as there are lanes, the last one overlapping the one
 before it; fewer than a block one by one.
 
 ``span(arrays, first, n)`` runs n states from ``first`` on, with an array of pointers to the arrays.
-
-``doubtful(n, least, rcond)`` says whether a state's reciprocal condition is below ``least``.
 
 ``roll(n, pitch, steps, moves, a0, …, r0, …)`` runs n of ``pitch`` states that lie side by side through a time step,
 repeated. Arrays whose entry of ``moves`` is 1 are ``(steps, pitch, …)``; where it is 0, ``(pitch, …)``, the same at all
@@ -34,8 +32,8 @@ def signature(program: Program) -> str:
     return ", ".join(f"ptr noalias {kind}{p}" for kind, p in zip(readonly, pointers(program), strict=True))
 
 
-def batch(program: Program, scalar: str, lanes: int, at_once: int, attributes: str) -> str:
-    """Assembly of ``batch``; calls ``block``, which takes from one to so many blocks ``at_once``, and ``one``."""
+def span(program: Program, scalar: str, lanes: int, at_once: int, attributes: str) -> str:
+    """Assembly of ``span``; calls ``block``, which takes from one to so many blocks ``at_once``, and ``one``."""
 
     def call(function: str, state: str, states: str = "") -> list[str]:
         lines, operands = [], [f"i64 {states}"] if states else []
@@ -46,46 +44,55 @@ def batch(program: Program, scalar: str, lanes: int, at_once: int, attributes: s
             operands.append(f"ptr {name}")
         return [*lines, f"  call void @{function}({', '.join(operands)})"]
 
-    body = [f"define void @batch(i64 %n, {signature(program)}) {attributes} {{", "entry:"]
+    body = [f"define void @span(ptr %arrays, i64 %first, i64 %n) {attributes} {{", "entry:"]
+    for k, p in enumerate(pointers(program)):
+        body += [f"  {p}.at = getelementptr ptr, ptr %arrays, i64 {k}", f"  {p} = load ptr, ptr {p}.at"]
+    body.append("  %end.state = add i64 %first, %n")
     if lanes > 1:
         body += [
             f"  %few = icmp slt i64 %n, {lanes}",
             "  br i1 %few, label %single, label %whole",
             "whole:",
-            f"  %last = sub i64 %n, {lanes}",
+            f"  %last = sub i64 %end.state, {lanes}",
             "  br label %blocks",
             "blocks:",
-            "  %s = phi i64 [ 0, %whole ], [ %next, %blocks ]",
-            "  %left = sub i64 %n, %s",
+            "  %s = phi i64 [ %first, %whole ], [ %next, %blocks ]",
+            "  %left = sub i64 %end.state, %s",
             f"  %many = icmp sgt i64 %left, {lanes * at_once}",
             f"  %states = select i1 %many, i64 {lanes * at_once}, i64 %left",
             *call("block", "%s", "%states"),
             "  %further = add i64 %s, %states",
             "  %past = icmp sgt i64 %further, %last",
             "  %next = select i1 %past, i64 %last, i64 %further",
-            "  %finished = icmp eq i64 %further, %n",
+            "  %finished = icmp eq i64 %further, %end.state",
             "  br i1 %finished, label %end, label %blocks",
             "single:",
         ]
     else:
         body += ["  br label %single", "single:"]
     body += ["  %none = icmp sle i64 %n, 0", "  br i1 %none, label %end, label %singles"]
-    body += _singles(call("one", "%i"), "singles")
+    body += [
+        "singles:",
+        "  %i = phi i64 [ %first, %single ], [ %i.next, %singles ]",
+        *call("one", "%i"),
+        "  %i.next = add i64 %i, 1",
+        "  %all = icmp eq i64 %i.next, %end.state",
+        "  br i1 %all, label %end, label %singles",
+        "end:",
+        "  ret void",
+        "}",
+    ]
     return "\n".join(body)
 
 
-def span(program: Program, scalar: str, attributes: str) -> str:
-    """Assembly of ``span``."""
-    lines = [f"define void @span(ptr %arrays, i64 %first, i64 %n) {attributes} {{"]
-    for k, (p, size) in enumerate(zip(pointers(program), sizes(program), strict=True)):
-        lines += [
-            f"  {p}.at = getelementptr ptr, ptr %arrays, i64 {k}",
-            f"  {p}.all = load ptr, ptr {p}.at",
-            f"  {p}.skip = mul i64 %first, {size}",
-            f"  {p} = getelementptr {scalar}, ptr {p}.all, i64 {p}.skip",
-        ]
-    call = f"  call void @batch(i64 %n, {', '.join(f'ptr {p}' for p in pointers(program))})"
-    return "\n".join([*lines, call, "  ret void", "}"])
+def batch(program: Program, attributes: str) -> str:
+    """Assembly of ``batch``."""
+    arrays = pointers(program)
+    lines = [f"define void @batch(i64 %n, {', '.join(f'ptr {p}' for p in arrays)}) {attributes} {{"]
+    lines.append(f"  %arrays = alloca ptr, i64 {len(arrays)}")
+    for k, p in enumerate(arrays):
+        lines += [f"  {p}.at = getelementptr ptr, ptr %arrays, i64 {k}", f"  store ptr {p}, ptr {p}.at"]
+    return "\n".join([*lines, "  call void @span(ptr %arrays, i64 0, i64 %n)", "  ret void", "}"])
 
 
 XLA_ENTRY = """@xla_record = global ptr null
@@ -96,29 +103,6 @@ define ptr @xla(ptr %frame) nounwind {
   ret ptr %error
 }"""
 """Calls the entry that is the first of a kernel's record."""
-
-
-def doubtful(scalar: str, attributes: str) -> str:
-    """Assembly of ``doubtful``."""
-    return f"""define i1 @doubtful(i64 %n, {scalar} %least, ptr readonly %rcond) {attributes} {{
-entry:
-  br label %next
-next:
-  %s = phi i64 [ 0, %entry ], [ %s.after, %look ]
-  %fine = phi i1 [ true, %entry ], [ %fits, %look ]
-  %more = icmp slt i64 %s, %n
-  %go.on = and i1 %more, %fine
-  br i1 %go.on, label %look, label %end
-look:
-  %rcond.at = getelementptr {scalar}, ptr %rcond, i64 %s
-  %this = load {scalar}, ptr %rcond.at
-  %fits = fcmp oge {scalar} %this, %least
-  %s.after = add i64 %s, 1
-  br label %next
-end:
-  %doubt = xor i1 %fine, true
-  ret i1 %doubt
-}}"""
 
 
 def roll(program: Program, scalar: str, lanes: int, attributes: str) -> str:

@@ -8,8 +8,6 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 ``batch(n, a0, …, r0, …)``             n states; see `delassus.compiler.targets.llvm.loops`
 ``span(arrays, first, n)``             n states from the first on, with pointers to the arrays in an array
 ``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see there
-``call(self, args, nargs)``            one or a few states, straight from Python; see `delassus.runtime.fastcall`
-``called(self, args, nargs, names)``   the same, as a kernel is called: with ``out=``
 ``xla(frame)``                         a batch of JAX arrays; see `delassus.runtime.libraries.xla_entry`
 =====================================  ==========================================================================
 
@@ -27,10 +25,9 @@ from typing import Any
 
 from delassus.compiler.program.columns import WIDTH
 from delassus.compiler.program.program import Program, Stage
-from delassus.compiler.targets.llvm.loops import XLA_ENTRY, batch, doubtful, pointers, roll, sizes, span
+from delassus.compiler.targets.llvm.loops import XLA_ENTRY, batch, pointers, roll, sizes, span
 from delassus.compiler.targets.llvm.operations import Operations
 from delassus.compiler.targets.llvm.parts import ATTRIBUTES, Code, Section, define
-from delassus.compiler.targets.llvm.python_entry import called, python_entry
 from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.targets.llvm.text import LlvmText, hexadecimal
 from delassus.compiler.targets.llvm.trig import sincos
@@ -60,13 +57,9 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     if lanes > 1:
         codes.append(_Block(program, sections, scalar, lanes, has_fma))
     functions = [function for code in codes for function in code.functions()]
-    if any(r.hidden for r in program.results):
-        functions.append(doubtful(scalar, ATTRIBUTES))
     functions += [
-        batch(program, scalar, lanes, codes[-1].at_once, ATTRIBUTES),
-        span(program, scalar, ATTRIBUTES),
-        python_entry(program, 8 if scalar == "double" else 4),
-        called(program),
+        span(program, scalar, lanes, codes[-1].at_once, ATTRIBUTES),
+        batch(program, ATTRIBUTES),
         XLA_ENTRY,
     ]
     if program.is_step:

@@ -341,7 +341,7 @@ def direct_entry(kernel: Any, general: Callable[..., object], is_helped: bool = 
         *(id(np.dtype(np.uint8)), _numpy_functions()[NEW_FROM_DESCR], new_tuple, drop),  # like ``dtype`` there for good
         *(kernel.code.address("span"), ctypes.addressof(_SCRATCH), helper),
         *(-(-HELPED // operations) if helper else MOST + 1, most if helper else min(MOST_ALONE, most)),
-        *(LEAST_PART if kernel.is_judged else MOST, len(kernel.arguments), len(kernel.results), kernel.is_judged),
+        *(LEAST_PART if kernel.has_rcond else MOST, len(kernel.arguments), len(kernel.results), kernel.has_rcond),
         *(dtype.itemsize, dtype.type(kernel.least_rcond)),
         *(x for shape in shapes for x in (prod(shape) * dtype.itemsize, len(shape), *shape)),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -77,7 +78,8 @@ def _largest(least: int, text: str) -> Parameter:
 class Bench:
     """A benchmark: a module of `bench` with `measure`, `tables`, and `draw` where it has figures.
 
-    Its options are those of `measure`. ``takes``: how long that is. ``module``: where it has not the name.
+    Its options, and what is ``given``, are those of `measure`. ``takes``: how long that is. ``module``: where it has
+    not the name.
     """
 
     name: str
@@ -85,13 +87,14 @@ class Bench:
     help: str
     options: tuple[Parameter, ...] = (QUICK,)
     module: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, file: Path | None, csv: Path | None, plot: Path | None = None, **options: Any) -> None:
         """Measure, and print, write and draw what is found."""
         module = import_module(f"delassus_studies.bench.{self.module or self.name.replace('-', '.')}")
         takes = "less than a minute" if options.get("quick") else self.takes
         draw = getattr(module, "draw", None)
-        publish(console, module.measure(**options), module.tables, file, plot, draw, csv, takes)
+        publish(console, module.measure(**options, **self.given), module.tables, file, plot, draw, csv, takes)
 
 
 BENCHES = (
@@ -114,8 +117,8 @@ BENCHES = (
           "the rest."),
     Bench("errors", "some minutes", "Compare the true errors of dynamics kernels with their estimates, near and far "
           "from singular states.", (PLOT, QUICK)),
-    Bench("contact", "about a minute", "Time a step of a pendulum that touches floor and wall, beside MuJoCo.",
-          module="contact.pendulum"),
+    Bench("contact", "half a minute", "Time a step of pendulums that touch floor and wall, beside MuJoCo.",
+          module="contact.scenes", given={"which": "pendulums"}),
     Bench("contact-steps", "some minutes", "Residual of compiled contact steps against their cost, on Go1 and Talos, "
           "beside MuJoCo in the same run.", (PLOT, QUICK)),
     Bench("contact-solvers", "some minutes", "Time contact solvers on random problems, and count what they miss, "
@@ -126,7 +129,7 @@ BENCHES = (
           (_option("mechanisms", int, 25, help="Random mechanisms."),
            _option("states", int, 400, help="States of each."), QUICK)),
     Bench("piles", "five to ten minutes", "Time steps of heaps, piles, stacks and a standing quadruped, beside "
-          "MuJoCo.", module="contact.piles"),
+          "MuJoCo.", module="contact.scenes", given={"which": "piles"}),
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from delassus.version import __version__
 
 T = TypeVar("T")
 Named = TypeVar("Named", bound=Any)
-"""Anything with a ``name``."""
+"""Anything with a ``name``, or a name."""
 
 Calls = dict[str, tuple[Callable[[], object], int]]
 """What is timed, by name: a call, and the number of states that it computes."""
@@ -101,13 +101,17 @@ def statistics(samples: Sequence[float]) -> Record:
     return {"median": median, "lowest": min(samples), "quartiles": [low, high]}
 
 
+def _name(case: Any) -> str:
+    return str(getattr(case, "name", case))
+
+
 def in_turn(cases: Sequence[Named]) -> Iterator[Named]:
     """The cases one after the other; says on stderr which is measured, and about how long the rest will take."""
     began = time.perf_counter()
     for number, case in enumerate(cases):
         left = (time.perf_counter() - began) / max(1, number) * (len(cases) - number)
         rest = f"about {left:.0f} s left" if number else "the time of the first tells how long all take"
-        announce(f"measuring {case.name} ({number + 1} of {len(cases)}, {rest})")
+        announce(f"measuring {_name(case)} ({number + 1} of {len(cases)}, {rest})")
         yield case
     announce(f"measured in {time.perf_counter() - began:.0f} s")
 
@@ -117,7 +121,7 @@ def each(record: Record, key: str, cases: Sequence[Named], measure: Callable[[An
     found = record[key] = {}
     yield record
     for case in in_turn(cases):
-        found[case.name] = measure(case)
+        found[_name(case)] = measure(case)
         yield record
 
 

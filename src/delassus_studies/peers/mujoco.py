@@ -140,10 +140,6 @@ class MujocoScene:
         free = model.jnt_qposadr[model.jnt_type == 0]
         self._kept = np.setdiff1d(np.arange(model.nq), (free[:, None] + np.arange(3, 7)).ravel())
 
-    def step(self) -> None:
-        """One time step."""
-        self._mujoco.mj_step(self._model, self._data)
-
     def run(self, duration: float) -> None:
         """So many seconds, in one call."""
         self._mujoco.mj_step(self._model, self._data, round(duration / self._model.opt.timestep))

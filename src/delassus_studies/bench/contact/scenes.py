@@ -1,4 +1,4 @@
-"""``delassus bench piles``: scenes of many bodies by `Simulator`, beside MuJoCo's ``mj_step`` on the same scenes."""
+"""``delassus bench contact``, ``piles``: pendulums, heaps of boxes by `Simulator`, beside MuJoCo's ``mj_step``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -19,15 +18,21 @@ from rich.table import Table
 import delassus as ds
 from delassus.contact.results import SOLVED
 from delassus.model.mechanisms import free_body
-from delassus.scenes import quadruped
+from delassus.scenes import ReadyScene, pendulum, quadruped
 from delassus.spatial.rotations import Array
 from delassus_studies.peers import if_present
 from delassus_studies.peers.mujoco import MujocoScene
 from delassus_studies.tables import table
-from delassus_studies.timing import Record, environment, pinned
+from delassus_studies.timing import Record, each, environment, pinned
 
-DT, FALL, REST, PARTS = 1e-3, 3.0, 1.0, 20
-"""Time step (s), seconds until all is at rest, seconds of rest, and in how many parts these are looked at."""
+REST, PARTS = 1.0, 20
+"""Seconds after a scene's own duration, and in how many parts these are looked at."""
+
+DT, FALL, SWING = 1e-3, 3.0, 12.0
+"""Time step of heaps (s), seconds until they are at rest, and seconds of a pendulum's swing."""
+
+QUICK = 0.06, 0.04
+"""Duration of a scene, and after it, of a quick run (s)."""
 
 EDGE, MASS, FRICTION, APART, JITTER = 0.2, 1.0, 0.6, 0.4, 0.02
 """Of boxes: edges (m), mass (kg), friction, distances in the grid they fall from and deviations from it (m)."""
@@ -36,14 +41,7 @@ STIFFNESS, DAMPING = 200.0, 5.0
 """Springs and dampers that hold the legs of the standing quadruped (N m/rad, N m s/rad)."""
 
 
-class PileCase(NamedTuple):
-    """A scene and where it starts."""
-
-    scene: ds.Scene
-    q0: Array
-
-
-def heap(n: int, layers: int = 2, seed: int = 0) -> PileCase:
+def heap(n: int, layers: int = 2, seed: int = 0) -> ReadyScene:
     """Boxes of random attitudes that fall from a grid of so many layers onto a floor."""
     rng = np.random.default_rng(seed)
     side, k = int(np.ceil(np.sqrt(n / layers))), np.arange(n)
@@ -51,25 +49,27 @@ def heap(n: int, layers: int = 2, seed: int = 0) -> PileCase:
     places = APART * grid + [0.0, 0.0, 0.25] + rng.uniform(-JITTER, JITTER, (n, 3))
     turns = rng.normal(size=(n, 4))
     turns /= np.linalg.norm(turns, axis=1, keepdims=True)
-    return PileCase(_boxes(n), np.concatenate([places, turns], axis=1).ravel())
+    return _boxes(np.concatenate([places, turns], axis=1))
 
 
-def stack(n: int) -> PileCase:
+def stack(n: int) -> ReadyScene:
     """Boxes on one another, just touching."""
-    q0 = np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (n, 1))
-    q0[:, 2] = EDGE * (np.arange(n) + 0.5)
-    return PileCase(_boxes(n), q0.ravel())
+    poses = np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (n, 1))
+    poses[:, 2] = EDGE * (np.arange(n) + 0.5)
+    return _boxes(poses)
 
 
-def _boxes(n: int) -> ds.Scene:
-    shape = ds.contact.Box(EDGE, EDGE, EDGE)
+def _boxes(poses: Array) -> ReadyScene:
+    """Boxes at poses (n, 7) over a floor."""
+    n, shape = len(poses), ds.contact.Box(EDGE, EDGE, EDGE)
     body = free_body(MASS, shape.inertia(MASS))
     colliders = [ds.contact.Collider(f"box{k}/body", shape, friction=FRICTION) for k in range(n)]
     floor = ds.contact.Collider("world", ds.contact.HalfSpace(), friction=FRICTION)
-    return ds.Scene({f"box{k}": body for k in range(n)}, [*colliders, floor])
+    scene = ds.Scene({f"box{k}": body for k in range(n)}, [*colliders, floor])
+    return ReadyScene("boxes", scene, poses.ravel(), np.zeros(6 * n), DT, None, FALL, "")
 
 
-def standing() -> PileCase:
+def standing() -> ReadyScene:
     """Go1, or the generic quadruped where that is not installed, on four feet, its legs held by springs."""
     ready = quadruped()
     tree = ready.scene.tree
@@ -78,23 +78,27 @@ def standing() -> PileCase:
         for joint, q in zip(tree.joints[1:], ready.q0[7:], strict=True)
     ]
     held = ds.Scene(replace(tree, joints=(tree.joints[0], *legs)), ready.scene.colliders)
-    return PileCase(held, ready.q0)
+    return replace(ready, scene=held, controller=None, duration=FALL)
 
 
-CASES: dict[str, Callable[[], PileCase]] = {
-    "standing quadruped": standing,
-    **{f"stack of {n}": partial(stack, n) for n in (5, 10, 20)},
-    **{f"loose heap of {n}": partial(heap, n) for n in (10, 30, 100, 300)},
-    **{f"pile of {n}, {layers} layers": partial(heap, n, layers) for n, layers in ((30, 4), (100, 5), (300, 7))},
+SCENES: Mapping[str, Mapping[str, Callable[[], ReadyScene]]] = {
+    "pendulums": {f"pendulum of {n}": partial(pendulum, n) for n in (3, 12, 30)},
+    "piles": {
+        "loose heap of 10": partial(heap, 10),
+        "standing quadruped": standing,
+        **{f"stack of {n}": partial(stack, n) for n in (5, 10, 20)},
+        **{f"loose heap of {n}": partial(heap, n) for n in (30, 100, 300)},
+        **{f"pile of {n}, {layers} layers": partial(heap, n, layers) for n, layers in ((30, 4), (100, 5), (300, 7))},
+    },
 }
-QUICK = ("loose heap of 10",)
+"""Makers by command and name. Pendulums swing down, along the floor, to the wall, and back and forth on the floor."""
 
 
 class Ours:
     """A scene by `Simulator`."""
 
-    def __init__(self, case: PileCase) -> None:
-        self.sim = ds.Simulator(case.scene, q0=case.q0, dt=DT)
+    def __init__(self, ready: ReadyScene) -> None:
+        self.sim = ready.simulator()
 
     def run(self, duration: float) -> None:
         """So many seconds, in one call."""
@@ -119,48 +123,47 @@ class Ours:
         return int((self.sim.contacts.depths > -self.sim.dt * 1e-3).sum())
 
 
-def _timed(case: Ours | MujocoScene, fall: float, rest: float) -> Record:
-    """Processor time a step until all is at rest and then, and what is left of motion and overlap."""
+def _timed(scene: Ours | MujocoScene, dt: float, duration: float, rest: float) -> Record:
+    """Processor time a step of a scene's duration and then, and what is left of motion and overlap."""
     start = time.thread_time()
-    case.run(fall)
+    scene.run(duration)
     middle = time.thread_time()
-    places, depth, drift = case.places, 0.0, 0.0
+    places, depth, drift = scene.places, 0.0, 0.0
     spent = 0.0
     for _ in range(PARTS):
         begin = time.thread_time()
-        case.run(rest / PARTS)
+        scene.run(rest / PARTS)
         spent += time.thread_time() - begin
-        depth = max(depth, case.depth)
-        drift = max(drift, float(np.abs(case.places - places).max()))
+        depth = max(depth, scene.depth)
+        drift = max(drift, float(np.abs(scene.places - places).max()))
     return {
-        "step": 1e6 * (middle - start) / round(fall / DT),
-        "step at rest": 1e6 * spent / round(rest / DT),
-        "contacts": case.contacts,
+        "step": 1e6 * (middle - start) / round(duration / dt),
+        "step at rest": 1e6 * spent / round(rest / dt),
+        "contacts": scene.contacts,
         "depth": depth,
         "drift": drift,
     }
 
 
-def _measure_case(case: PileCase, fall: float, rest: float) -> Record:
+def _measure_scene(ready: ReadyScene, quick: bool) -> Record:
     begin = time.perf_counter()
-    ours = Ours(case)
-    ours.run(DT)
-    first = time.perf_counter() - begin
-    ours.sim = ds.Simulator(case.scene, q0=case.q0, dt=DT)
-    figures = _timed(ours, fall, rest)
+    Ours(ready).run(ready.dt)
+    first, ours = time.perf_counter() - begin, Ours(ready)
+    periods = ready.dt, *(QUICK if quick else (SWING if ready.name == "pendulum" else ready.duration, REST))
+    figures = _timed(ours, *periods)
     failed = sum(k for status, k in ours.sim.statuses.items() if status not in SOLVED)
-    peer = if_present(partial(MujocoScene, case.scene, case.q0, np.zeros(case.scene.tree.nv), DT))
+    peer = if_present(partial(MujocoScene, ready.scene, ready.q0, ready.v0, ready.dt))
     return {
         **figures,
         "first step": first,
         "not solved": failed / ours.sim.steps,
-        "mujoco": None if peer is None else _timed(peer, fall, rest),
+        "mujoco": None if peer is None else _timed(peer, *periods),
     }
 
 
 FIRST = (
-    "import time; from delassus_studies.bench.contact.piles import heap, Ours; case = heap(100); "
-    "start = time.perf_counter(); Ours(case).run(1e-3); print(time.perf_counter() - start)"
+    "import time; from delassus_studies.bench.contact.scenes import heap, Ours; ready = heap(100); "
+    "start = time.perf_counter(); Ours(ready).run(ready.dt); print(time.perf_counter() - start)"
 )
 
 
@@ -174,18 +177,15 @@ def first_steps() -> Record:
     return {"cold": cold, "warm": warm}
 
 
-def measure(quick: bool = False) -> Iterator[Record]:
+def measure(which: str, quick: bool = False) -> Iterator[Record]:
     """Every scene, ours and MuJoCo's in turns, on one core; the record after each."""
-    fall, rest = (0.06, 0.04) if quick else (FALL, REST)
-    record: Record = {**environment(), "dt": DT, "fall": fall, "rest": rest, "scenes": {}}
-    record["first step of 100 boxes"] = None
-    yield record
+    record: Record = {**environment(), "first step of 100 boxes": None}
     with pinned(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ds.DelassusWarning)
-        for name in QUICK if quick else CASES:
-            record["scenes"][name] = _measure_case(CASES[name](), fall, rest)
-            yield record
-        if not quick:
+        makers = SCENES[which]
+        names = list(makers)[: 1 if quick else None]
+        yield from each(record, "scenes", names, lambda name: _measure_scene(makers[name](), quick))
+        if which == "piles" and not quick:
             record["first step of 100 boxes"] = first_steps()
             yield record
 
@@ -200,11 +200,11 @@ def tables(record: Record) -> Iterator[Table | str]:
         rows.append((name, x["step"], peer["step"], ratio, *rest, x["first step"]))
         lengths = (y[key] and 1e3 * y[key] for key in ("depth", "drift") for y in (x, peer))
         left.append((name, x["contacts"], peer["contacts"], *lengths, 100 * x["not solved"]))
-    yield f"one core, processor time; default tolerance; mj_step with its defaults; steps of {DT * 1e3:g} ms"
-    columns = ("scene", "ours:,.0f", "MuJoCo:,.0f", "ratio:.2f", "rest, ours:,.0f", "MuJoCo:,.0f", "first step:.3f")
-    title = f"µs a step: of {record['fall']:g} s, and of {record['rest']:g} s of rest; first step: s"
-    yield table(title, columns, rows, grows=(max(map(len, CASES)),))
+    yield "one core, processor time; default tolerance; mj_step with its defaults"
+    columns = ("scene", "ours:,.1f", "MuJoCo:,.1f", "ratio:.2f", "rest, ours:,.1f", "MuJoCo:,.1f", "first step:.3f")
+    yield table("µs a step, and a step of what follows, at rest if anything rests; first step: s", columns, rows,
+                grows=(max(map(len, SCENES["piles"])),))  # fmt: skip
     lasting = ("contacts:,", "MuJoCo:,", "overlap:.3f", "MuJoCo:.3f", "drift:.1e", "MuJoCo:.1e", "unsolved:.2f %")
-    yield table(f"in the last {record['rest']:g} s: contacts, overlap and drift (mm)", ("scene", *lasting), left)
+    yield table("what follows: contacts, overlap and drift (mm)", ("scene", *lasting), left)
     if first := record["first step of 100 boxes"]:
         yield f"first step of 100 boxes in a new process: {first['cold']:.1f} s, in the next {first['warm']:.2f} s"

@@ -43,7 +43,7 @@ def test_blocks_of_dask_arrays_are_computed_when_they_are_asked_for(arm):
         kernel(blocks[:, :3], v, v)
     with pytest.raises(ds.DelassusError, match="dtype float64, got dtype float32"):
         kernel(blocks.astype("float32"), v, v)
-    with pytest.raises(ds.DelassusError, match="batch that broadcasts"):
+    with pytest.raises(ds.DelassusError, match="axes that broadcast"):
         kernel(blocks, np.ones((3, 7)), v)
 
 

@@ -88,7 +88,7 @@ def test_wrong_tensors_are_refused(motion):
         kernel(q.float(), v, tau)
     with pytest.raises(ds.DelassusError, match=r"shape \(\.\.\., 7\), got shape \(3, 4, 6\)"):
         kernel(q[..., :6], v, tau)
-    with pytest.raises(ds.DelassusError, match="batch that broadcasts"):
+    with pytest.raises(ds.DelassusError, match="axes that broadcast"):
         kernel(q, v[:, :3], tau)
     with pytest.raises(ds.DelassusError, match=r"a tensor of the processor, got one on meta"):
         kernel(q.to("meta"), v, tau)
